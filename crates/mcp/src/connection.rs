@@ -23,9 +23,9 @@ use rmcp::transport::streamable_http_client::StreamableHttpError;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub(crate) use self::http::client as http_client;
 use self::handler::Handler;
 use self::http::HttpFault;
+pub(crate) use self::http::client as http_client;
 use self::lines::Lines;
 pub(crate) use self::request::Failed;
 use self::stderr::Stderr;
@@ -54,10 +54,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Connects, once.
-    pub(crate) async fn open(
-        settings: &Settings,
-        changed: Arc<Notify>,
-    ) -> Result<Self, McpError> {
+    pub(crate) async fn open(settings: &Settings, changed: Arc<Notify>) -> Result<Self, McpError> {
         let wire = Arc::new(Wire::default());
         let progressing = Arc::new(Progressing::default());
         let handler = Handler {
@@ -129,7 +126,8 @@ impl Connection {
         if !is_program || !self.is_suspect.load(Ordering::Relaxed) || self.wire.has_calls() {
             return;
         }
-        let timeout = PING_TIMEOUT.min(settings.timeout);
+        // The call that asks has to have time left.
+        let timeout = PING_TIMEOUT.min(settings.timeout / 2);
         match self.ping(&settings.clock, timeout).await {
             // An error is an answer too: the current revision has no ping.
             Ok(()) | Err(Fault::Protocol { .. }) => self.is_suspect.store(false, Ordering::Relaxed),

@@ -45,9 +45,7 @@ pub(crate) fn read(
         (structured, None) => Ok(structured.into()),
         (structured, Some(schema)) => match schema.check(&structured) {
             Ok(()) => Ok(structured.into()),
-            Err(misfit) => {
-                Err(invalid(&misfit.to_string()).with_output(structured.to_string()))
-            }
+            Err(misfit) => Err(invalid(&misfit.to_string()).with_output(structured.to_string())),
         },
     }
 }
@@ -123,7 +121,10 @@ mod tests {
         }
         check(json!([]), "");
         check(json!(null), "");
-        check(json!([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]), "one\ntwo");
+        check(
+            json!([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]),
+            "one\ntwo",
+        );
         check(
             json!([{"type": "image", "data": "AAAAAA==", "mimeType": "image/png"}]),
             "[image: image/png, 4 bytes]",
@@ -146,7 +147,8 @@ mod tests {
     fn structured_content_fits_its_schema() {
         let schema = Schema::new(&json!({"type": "object", "required": ["n"]})).unwrap();
         let read = |result| read(result, &spec(), Some(&schema)).map_err(|error| error.to_string());
-        let good = json!({"content": [{"type": "text", "text": "7"}], "structuredContent": {"n": 7}});
+        let good =
+            json!({"content": [{"type": "text", "text": "7"}], "structuredContent": {"n": 7}});
         assert_eq!(read(good).unwrap().value(), json!({"n": 7}));
         assert!(read(json!({"structuredContent": {"m": 7}})).is_err());
         assert!(read(json!({"content": []})).is_err());

@@ -97,7 +97,8 @@ impl Fault {
         let Called { server, tool, is_repeatable, left } = called;
         let shown = self.to_string();
         let effect = if left { Effect::Unknown } else { Effect::None };
-        let unavailable = |why: String| ToolError::Unavailable(format!("MCP server `{server}` {why}"));
+        let unavailable =
+            |why: String| ToolError::Unavailable(format!("MCP server `{server}` {why}"));
         match self {
             Self::NotSent(why) => {
                 unavailable(why).with_effect(Effect::None).with_retry(Retry::Backoff)
@@ -140,7 +141,8 @@ pub(crate) fn reported(tool: &str, text: &str) -> Option<ToolError> {
     let first = text.lines().next().unwrap_or_default().to_ascii_lowercase();
     let is_missing = first.starts_with("unknown tool")
         || first.starts_with("tool not found")
-        || (first.starts_with("tool ") && (first.ends_with(" not found") || first.ends_with(" disabled")));
+        || (first.starts_with("tool ")
+            && (first.ends_with(" not found") || first.ends_with(" disabled")));
     if is_missing {
         return Some(ToolError::NotFound(tool.to_owned()));
     }

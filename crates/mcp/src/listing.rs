@@ -222,10 +222,15 @@ mod tests {
     #[test]
     fn a_digest_is_of_what_is_said_of_a_tool() {
         let tool = |text: &str| serde_json::from_str::<Value>(text).unwrap();
-        let one = tool(r#"{"name": "a", "inputSchema": {"type": "object", "x": {"b": 1, "a": [2]}}}"#);
-        let same = tool(r#"{"inputSchema": {"x": {"a": [2], "b": 1}, "type": "object"}, "name": "a"}"#);
-        let hinted = tool(r#"{"name": "a", "annotations": {"readOnlyHint": true}, "inputSchema": {"type": "object", "x": {"b": 1, "a": [2]}}}"#);
-        let other = tool(r#"{"name": "a", "inputSchema": {"type": "object", "x": {"b": 1, "a": [3]}}}"#);
+        let one =
+            tool(r#"{"name": "a", "inputSchema": {"type": "object", "x": {"b": 1, "a": [2]}}}"#);
+        let same =
+            tool(r#"{"inputSchema": {"x": {"a": [2], "b": 1}, "type": "object"}, "name": "a"}"#);
+        let hinted = tool(
+            r#"{"name": "a", "annotations": {"readOnlyHint": true}, "inputSchema": {"type": "object", "x": {"b": 1, "a": [2]}}}"#,
+        );
+        let other =
+            tool(r#"{"name": "a", "inputSchema": {"type": "object", "x": {"b": 1, "a": [3]}}}"#);
         assert_eq!(digest(&one).len(), 64);
         assert_eq!(digest(&one), digest(&same));
         assert_eq!(digest(&one), digest(&hinted));

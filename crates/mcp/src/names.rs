@@ -39,10 +39,10 @@ mod tests {
     fn names_are_what_every_provider_takes() {
         for (tool, name) in [
             ("read_file", "files__read_file"),
-            ("read.file", "files__read_file_02170053"),
-            ("read file", "files__read_file_73bd8bfb"),
-            ("lesen-\u{fc}", "files__lesen-__ea6e9f1a"),
-            ("\u{8aad}\u{3080}", "files_____b2fea4a1"),
+            ("read.file", "files__read_file_dd32cdf5"),
+            ("read file", "files__read_file_1214148e"),
+            ("lesen-\u{fc}", "files__lesen-__63136352"),
+            ("\u{8aad}\u{3080}", "files_____818417a1"),
         ] {
             let mapped = model_name("files", tool).unwrap();
             assert_eq!(mapped, name, "{tool}");

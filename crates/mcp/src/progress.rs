@@ -103,7 +103,8 @@ impl Patience {
         Arc::new(Self { clock, timeout, end, max, renewed: Mutex::new(now) })
     }
 
-    fn renew(&self) {
+    /// Begins to count again, up to the end.
+    pub(crate) fn renew(&self) {
         *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.monotonic();
     }
 

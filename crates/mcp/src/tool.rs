@@ -42,11 +42,8 @@ impl McpTool {
         if !self.server.lists(origin) {
             return Err(ToolError::NotFound(spec.name.to_string()));
         }
-        let patience = Patience::new(
-            Arc::clone(&settings.clock),
-            settings.timeout,
-            settings.max_timeout,
-        );
+        let patience =
+            Patience::new(Arc::clone(&settings.clock), settings.timeout, settings.max_timeout);
         let watched = Arc::new(Watched {
             patience: Arc::clone(&patience),
             template: Progress {
@@ -73,8 +70,10 @@ impl McpTool {
                 let why = settings.redactor.redact(&why).into_owned();
                 ToolError::Unavailable(why).with_effect(effect).with_retry(down.retry)
             })?;
-            let params = CallToolRequestParams::new(origin.to_string())
-                .with_arguments(arguments.clone());
+            // The server's time begins when it is there.
+            patience.renew();
+            let params =
+                CallToolRequestParams::new(origin.to_string()).with_arguments(arguments.clone());
             let failed = match connection.call(params, meta(context), Arc::clone(&watched)).await {
                 Ok(result) => {
                     self.server.has_worked(&connection);

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ErrorData, Implementation, ListRootsResult, ProgressNotificationParam, Root,
-    RootsCapabilities,
+    ErrorData, Implementation, ListRootsResult, ProgressNotificationParam, Root, RootsCapabilities,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleClient};
 use tokio::sync::Notify;

@@ -98,13 +98,10 @@ pub(crate) fn client(is_loopback: bool) -> reqwest::Result<Client> {
 /// Follows what leads to another path of the server and keeps the message. Another server would get the
 /// credentials of this one.
 fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
-    let keeps_message = matches!(
-        attempt.status(),
-        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
-    );
-    let is_same = attempt.previous().first().is_some_and(|first| {
-        first.origin() == attempt.url().origin()
-    });
+    let keeps_message =
+        matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+    let is_same =
+        attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
     match keeps_message && is_same && attempt.previous().len() <= MAX_REDIRECTS {
         true => attempt.follow(),
         false => attempt.stop(),
@@ -169,8 +166,7 @@ impl Http {
         session: Option<&str>,
         headers: Headers,
     ) -> RequestBuilder {
-        let request = request
-            .header(ACCEPT, [JSON_MIME_TYPE, EVENT_STREAM_MIME_TYPE].join(", "));
+        let request = request.header(ACCEPT, [JSON_MIME_TYPE, EVENT_STREAM_MIME_TYPE].join(", "));
         let request = match session {
             Some(session) => request.header(HEADER_SESSION_ID, session),
             None => request,
@@ -246,7 +242,9 @@ fn leads_to(response: &Response) -> String {
     let location = response.headers().get(LOCATION).map(|value| value.as_bytes());
     let location = location.map(String::from_utf8_lossy).unwrap_or_default();
     match response.url().join(&location) {
-        Ok(url) => format!("a redirect to `{}` is not followed", url.origin().ascii_serialization()),
+        Ok(url) => {
+            format!("a redirect to `{}` is not followed", url.origin().ascii_serialization())
+        }
         Err(_) => "a redirect to no URL".to_owned(),
     }
 }

@@ -137,8 +137,7 @@ impl Transport<RoleClient> for Lines {
         let id = self.wire.begin(&message);
         if let ClientJsonRpcMessage::Request(request) = &message {
             let is_probe = matches!(request.request, ClientRequest::DiscoverRequest(_));
-            self.probe =
-                is_probe.then(|| (request.id.clone(), self.clock.sleep(PROBE_TIMEOUT)));
+            self.probe = is_probe.then(|| (request.id.clone(), self.clock.sleep(PROBE_TIMEOUT)));
         }
         let line = serde_json::to_vec(&message).map(|mut line| {
             line.push(b'\n');
@@ -289,7 +288,7 @@ mod tests {
     use super::*;
 
     async fn lines(written: &[u8]) -> Vec<Option<usize>> {
-        let mut reader = LineReader::new(Box::new(std::io::Cursor::new(written.to_vec())));
+        let mut reader = LineReader::new(Box::new(io::Cursor::new(written.to_vec())));
         let mut lines = Vec::new();
         loop {
             match reader.next().await {

@@ -77,7 +77,8 @@ impl Stderr {
         let said = self.text();
         let chars = said.chars().count();
         let shown: String = said.chars().skip(chars.saturating_sub(SHOWN_CHARS)).collect();
-        let lines: Vec<&str> = shown.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let lines: Vec<&str> =
+            shown.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         match lines.is_empty() {
             true => what.to_owned(),
             false => format!("{what}; it wrote: {}", lines.join(" / ")),

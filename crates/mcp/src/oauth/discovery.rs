@@ -37,7 +37,8 @@ pub(super) async fn token_endpoint(
     }
     // Revision 2025-03-26 has the server itself give tokens.
     let issuer = issuer.unwrap_or_else(|| resource.origin().ascii_serialization());
-    let issuer = Url::parse(&issuer).map_err(|error| format!("its authorization server: {error}"))?;
+    let issuer =
+        Url::parse(&issuer).map_err(|error| format!("its authorization server: {error}"))?;
     for name in ["oauth-authorization-server", "openid-configuration"] {
         for url in well_known(&issuer, name, false) {
             let Some(found) = document::<Issuer>(client, url).await else { continue };

@@ -134,7 +134,8 @@ fn redactor(server: &McpServer) -> Redactor {
 }
 
 fn program(server: &McpServer, command: &[String]) -> Result<Place, String> {
-    let Some((program, arguments)) = command.split_first().filter(|(program, _)| !program.is_empty())
+    let Some((program, arguments)) =
+        command.split_first().filter(|(program, _)| !program.is_empty())
     else {
         return Err("its command is empty".to_owned());
     };
@@ -147,11 +148,7 @@ fn program(server: &McpServer, command: &[String]) -> Result<Place, String> {
     Ok(Place::Command { command, spawner: Arc::clone(&server.spawner) })
 }
 
-fn endpoint(
-    server: &McpServer,
-    url: &str,
-    redactor: &Redactor,
-) -> Result<(Place, String), String> {
+fn endpoint(server: &McpServer, url: &str, redactor: &Redactor) -> Result<(Place, String), String> {
     let url = Url::parse(url).map_err(|error| format!("its URL is not valid: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("the scheme of its URL is neither `http` nor `https`".to_owned());
@@ -178,7 +175,8 @@ fn endpoint(
 fn header((name, value): &(String, String)) -> Result<(HeaderName, HeaderValue), String> {
     let invalid = || format!("its header `{name}` is not valid");
     let parsed = HeaderName::try_from(name.as_str()).map_err(|_| invalid())?;
-    let reserved = ["accept", "content-type", "mcp-session-id", "mcp-protocol-version", "last-event-id"];
+    let reserved =
+        ["accept", "content-type", "mcp-session-id", "mcp-protocol-version", "last-event-id"];
     if reserved.contains(&parsed.as_str()) {
         return Err(format!("its header `{name}` belongs to the protocol"));
     }
@@ -203,6 +201,7 @@ fn root_url(folder: &Path) -> Result<String, String> {
     let shown = folder.display();
     let whole: PathBuf = std::path::absolute(folder)
         .map_err(|error| format!("its root `{shown}` is no folder: {error}"))?;
-    let url = Url::from_directory_path(whole).map_err(|()| format!("its root `{shown}` is no path"))?;
+    let url =
+        Url::from_directory_path(whole).map_err(|()| format!("its root `{shown}` is no path"))?;
     Ok(url.as_str().trim_end_matches('/').to_owned())
 }

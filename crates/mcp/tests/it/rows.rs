@@ -81,7 +81,7 @@ async fn check_initialisation(row: &Row, way: Way) {
 async fn check_call(row: &Row, way: Way) {
     let (faulty, server) = Faulty::new(way, Script::faulty(&row.name));
     let times_out = row.reason.as_deref() == Some("tool.timeout");
-    let timeout = if times_out { Duration::from_millis(400) } else { Duration::from_secs(30) };
+    let timeout = if times_out { Duration::from_secs(1) } else { Duration::from_secs(30) };
     let client = server.timeout(timeout).connect().await.unwrap();
     let origin = match row.declared.as_str() {
         "idempotent" => "repeat",

@@ -22,6 +22,8 @@ pub(crate) struct Script {
     pub(crate) is_cut: bool,
     /// Are its answers over HTTP streams of events?
     pub(crate) is_stream: bool,
+    /// Has its client to log in?
+    pub(crate) needs_login: bool,
     /// What it asks of its client in a call before it answers.
     pub(crate) asks: Option<Value>,
     /// Where calls and starts are counted.
@@ -74,6 +76,10 @@ impl Script {
             "initialize" | "server/discover" if self.fault == "hangs_in_initialisation" => {
                 Reply::Nothing
             }
+            "server/discover" if self.fault == "silent_on_discover" => Reply::Nothing,
+            _ if self.fault == "status_401_at_once" => {
+                Reply::Status(401, vec![], "who are you?".to_owned())
+            }
             "initialize" | "server/discover" if self.fault == "exits_in_initialisation" => {
                 Reply::Die(vec![])
             }
@@ -86,7 +92,10 @@ impl Script {
                     "resultType": "complete",
                     "supportedVersions": ["2026-07-28"],
                     "capabilities": {"tools": {"listChanged": false}},
-                    "serverInfo": {"name": "faulty", "version": "1.0.0"},
+                    "_meta": {
+                        "io.modelcontextprotocol/serverInfo":
+                            {"name": "faulty", "version": "1.0.0"},
+                    },
                     "ttlMs": 0,
                     "cacheScope": "private",
                 }),
@@ -179,9 +188,7 @@ impl Script {
                     escaped.bytes().map(|byte| if byte == b'@' { 0xff } else { byte }).collect(),
                 )
             }
-            "answer_of_50_mb" => {
-                one(result(request, text(&"x".repeat(50 * 1024 * 1024))))
-            }
+            "answer_of_50_mb" => one(result(request, text(&"x".repeat(50 * 1024 * 1024)))),
             "not_json" => Reply::Bytes(b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec()),
             "noise" => Reply::Messages(vec!["Starting up...".into(), good]),
             "no_content" => one(result(request, json!({"content": []}))),
@@ -200,10 +207,9 @@ impl Script {
                 content["structuredContent"] = json!({"m": 7});
                 one(result(request, content))
             }
-            "asks_for_input" => one(result(
-                request,
-                json!({"resultType": "input_required", "inputRequests": {}}),
-            )),
+            "asks_for_input" => {
+                one(result(request, json!({"resultType": "input_required", "inputRequests": {}})))
+            }
             "status_401" => status(401, "who are you?"),
             "status_403" => status(403, "not you"),
             "status_404_session" => status(404, "no such session"),

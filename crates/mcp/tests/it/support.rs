@@ -94,13 +94,16 @@ impl Faulty {
     /// Describes a server with this script.
     pub(crate) fn new(way: Way, mut script: Script) -> (Self, McpServer) {
         let folder = tempfile::tempdir().unwrap();
+        let needs_login = script.needs_login;
         script.folder = folder.path().to_str().unwrap().to_owned();
         let (server, http) = match way {
             Way::Stdio { is_cut } => {
                 script.is_cut = is_cut;
                 let this = std::env::current_exe().unwrap();
+                let file = folder.path().join("script");
+                std::fs::write(&file, serde_json::to_string(&script).unwrap()).unwrap();
                 let variables = BTreeMap::from([
-                    ("SCRIPT".to_owned(), serde_json::to_string(&script).unwrap()),
+                    ("SCRIPT".to_owned(), file.to_str().unwrap().to_owned()),
                     ("API_KEY".to_owned(), "hunter2-hunter2".to_owned()),
                 ]);
                 let command = [this.to_str().unwrap(), "serve"];
@@ -110,7 +113,11 @@ impl Faulty {
                 (script.is_stream, script.is_cut) = (is_stream, is_cut);
                 let http = HttpServer::start(script);
                 let server = McpServer::url("faulty", &http.url);
-                (server.header("authorization", "Bearer s3cret-s3cret"), Some(http))
+                let server = match needs_login {
+                    true => server,
+                    false => server.header("authorization", "Bearer s3cret-s3cret"),
+                };
+                (server, Some(http))
             }
         };
         let server = server

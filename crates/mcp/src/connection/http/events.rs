@@ -1,10 +1,11 @@
 //! The stream of events in which a server answers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
-use futures_util::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt, stream};
 use reqwest::Response;
 use rmcp::model::RequestId;
 use rmcp::transport::streamable_http_client::SseError;
@@ -21,7 +22,8 @@ pub(super) fn read(
     id: Option<RequestId>,
     wire: Arc<Wire>,
 ) -> BoxStream<'static, Result<Sse, SseError>> {
-    let noted = Noted { id, wire };
+    let noted = Noted { id, wire, is_elsewhere: Arc::default() };
+    let is_elsewhere = Arc::clone(&noted.is_elsewhere);
     let bytes = bounded(response.bytes_stream(), noted.clone());
     let events = SseStream::from_bytes_stream(bytes.boxed());
     let read = events.scan(noted, |noted, event| {
@@ -33,7 +35,14 @@ pub(super) fn read(
             }
         })
     });
-    read.boxed()
+    // One that answers something else gives no answer, as over any other way: it is waited for.
+    let end = stream::once(async move {
+        if is_elsewhere.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        None
+    });
+    read.chain(end.filter_map(std::future::ready)).boxed()
 }
 
 /// The request that a stream answers.
@@ -41,6 +50,8 @@ pub(super) fn read(
 struct Noted {
     id: Option<RequestId>,
     wire: Arc<Wire>,
+    /// Did it answer something else?
+    is_elsewhere: Arc<AtomicBool>,
 }
 
 impl Noted {
@@ -57,6 +68,9 @@ impl Noted {
         };
         // What answers nothing keeps its place as an event without data.
         event.data = self.wire.unread(message).map(|message| message.to_string());
+        if event.data.is_none() {
+            self.is_elsewhere.store(true, Ordering::Relaxed);
+        }
         Some(event)
     }
 

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Reply, Script};
 
@@ -28,6 +28,8 @@ pub(crate) struct Seen {
     pub(crate) headers: Vec<String>,
     /// Sessions before this one are over.
     session: usize,
+    /// What was asked for tokens.
+    pub(crate) grants: Vec<String>,
 }
 
 impl HttpServer {
@@ -93,11 +95,19 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
     let mut out = Out { stream, is_cut: script.is_cut };
-    if head[0].starts_with("get ") {
-        return out.send(405, &[], b"");
-    }
     if head[0].starts_with("delete ") {
         return out.send(200, &[], b"");
+    }
+    let path = head[0].split(' ').nth(1).unwrap_or_default().to_owned();
+    if script.needs_login {
+        let origin = format!("http://{}", header("host").unwrap_or_default());
+        let token = header("authorization").unwrap_or_default();
+        if let Some((status, more, said)) = login(seen, &origin, &path, &token, &body) {
+            return out.send(status, &more, said.as_bytes());
+        }
+    }
+    if head[0].starts_with("get ") {
+        return out.send(405, &[], b"");
     }
     let request: Value = serde_json::from_slice(&body).unwrap();
     let method = request["method"].as_str().unwrap_or_default().to_owned();
@@ -154,6 +164,43 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
     }
 }
 
+type Answered = (u16, Vec<(&'static str, String)>, String);
+
+/// Gives tokens, each for five requests, and refuses who has none.
+fn login(
+    seen: &Mutex<Seen>,
+    origin: &str,
+    path: &str,
+    token: &str,
+    body: &[u8],
+) -> Option<Answered> {
+    let json = |value: Value| {
+        Some((200, vec![("content-type", "application/json".to_owned())], value.to_string()))
+    };
+    let mut seen = seen.lock().unwrap();
+    match path {
+        "/resource" => json(json!({"resource": origin, "authorization_servers": [origin]})),
+        "/.well-known/oauth-authorization-server" => {
+            json(json!({"issuer": origin, "token_endpoint": format!("{origin}/token")}))
+        }
+        "/token" => {
+            seen.grants.push(format!("{token} {}", String::from_utf8_lossy(body)));
+            let token = format!("token-number-{}", seen.grants.len());
+            json(json!({"access_token": token, "token_type": "Bearer", "expires_in": 60}))
+        }
+        _ => {
+            let number = seen.grants.len();
+            let known = format!("bearer token-number-{number}");
+            let used = seen.headers.iter().filter(|line| line.ends_with(&known)).count();
+            if token == known && used < 5 {
+                return None;
+            }
+            let challenge = format!("Bearer resource_metadata=\"{origin}/resource\"");
+            Some((401, vec![("www-authenticate", challenge)], format!("not {token}")))
+        }
+    }
+}
+
 struct Out {
     stream: TcpStream,
     is_cut: bool,
@@ -171,7 +218,8 @@ impl Out {
             return self.send(200, &headers, &messages.concat());
         }
         headers.push(("content-type", "text/event-stream".to_owned()));
-        let events = messages.iter().flat_map(|message| [b"data: ", &message[..], b"\n\n"].concat());
+        let events =
+            messages.iter().flat_map(|message| [b"data: ", &message[..], b"\n\n"].concat());
         self.send(200, &headers, &events.collect::<Vec<u8>>())
     }
 
