@@ -1,0 +1,263 @@
+//! One connection to a server, from its initialisation to its end.
+
+mod handler;
+mod http;
+mod lines;
+mod request;
+mod stderr;
+pub(crate) mod wire;
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use layer0::failure::Chain;
+use rmcp::model::{ProtocolVersion, SubscriptionFilter};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, RoleClient, RunningService,
+    serve_client_with_lifecycle,
+};
+use rmcp::transport::Transport;
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+use tokio::sync::Notify;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use self::handler::Handler;
+use self::http::HttpFault;
+pub(crate) use self::http::client as http_client;
+use self::lines::Lines;
+pub(crate) use self::request::Failed;
+use self::stderr::Stderr;
+use self::wire::Wire;
+use crate::McpError;
+use crate::fault::Fault;
+use crate::progress::Progressing;
+use crate::server::{Place, Settings};
+use crate::spawn::Spawned;
+
+/// How long the initialisation may take.
+const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a server may take to show that it is still there.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A server that is spoken to. Dropping it ends the connection, and kills a program.
+pub(crate) struct Connection {
+    service: RunningService<RoleClient, Handler>,
+    wire: Arc<Wire>,
+    progressing: Arc<Progressing>,
+    stderr: Option<Arc<Stderr>>,
+    /// Was a request of a program not answered in time, so that it may hang for good?
+    is_suspect: AtomicBool,
+    _listening: DropGuard,
+}
+
+impl Connection {
+    /// Connects, once.
+    pub(crate) async fn open(settings: &Settings, changed: Arc<Notify>) -> Result<Self, McpError> {
+        let wire = Arc::new(Wire::default());
+        let progressing = Arc::new(Progressing::default());
+        let handler = Handler {
+            roots: settings.roots.clone(),
+            progressing: Arc::clone(&progressing),
+            changed: Arc::clone(&changed),
+        };
+        let (service, stderr) = match &settings.place {
+            Place::Command { command, spawner } => {
+                let spawned = spawner.spawn(command).await.map_err(|source| McpError::Start {
+                    server: settings.name.clone(),
+                    program: command.program.clone(),
+                    source,
+                })?;
+                let (spawned, stderr) = listened(spawned, settings);
+                let lines = Lines::new(
+                    spawned,
+                    Arc::clone(&stderr),
+                    Arc::clone(&wire),
+                    Arc::clone(&settings.clock),
+                );
+                (initialize(settings, handler, lines, &wire, Some(&stderr)).await?, Some(stderr))
+            }
+            Place::Url { url, headers, client, login } => {
+                let http = http::Http {
+                    client: client.clone(),
+                    wire: Arc::clone(&wire),
+                    login: login.clone(),
+                };
+                let transport = http::transport(url.as_str(), headers.clone(), http);
+                (initialize(settings, handler, transport, &wire, None).await?, None)
+            }
+        };
+        let listening = CancellationToken::new();
+        listen(&service, changed, listening.clone());
+        Ok(Self {
+            service,
+            wire,
+            progressing,
+            stderr,
+            is_suspect: AtomicBool::new(false),
+            _listening: listening.drop_guard(),
+        })
+    }
+
+    /// Can it be used, as far as is known?
+    pub(crate) fn is_up(&self) -> bool {
+        self.wire.closed().is_none() && !self.service.is_transport_closed()
+    }
+
+    /// Gives it up.
+    pub(crate) fn close(&self, why: &str) {
+        self.wire.close(why);
+    }
+
+    /// Returns why it cannot be used any more.
+    pub(crate) fn ended(&self) -> String {
+        self.wire.closed().unwrap_or_else(|| "closed the connection".to_owned())
+    }
+
+    /// Notes that the server answered.
+    pub(crate) fn has_worked(&self) {
+        self.is_suspect.store(false, Ordering::Relaxed);
+    }
+
+    /// Asks a program that did not answer in time whether it is there, unless it is at work for other calls.
+    pub(crate) async fn probe(&self, settings: &Settings) {
+        let is_program = matches!(settings.place, Place::Command { .. });
+        if !is_program || !self.is_suspect.load(Ordering::Relaxed) || self.wire.has_calls() {
+            return;
+        }
+        // The call that asks has to have time left.
+        let timeout = PING_TIMEOUT.min(settings.timeout / 2);
+        match self.ping(&settings.clock, timeout).await {
+            // An error is an answer too: the current revision has no ping.
+            Ok(()) | Err(Fault::Protocol { .. }) => self.is_suspect.store(false, Ordering::Relaxed),
+            Err(_) => self.close("hangs"),
+        }
+    }
+
+    /// Returns the revision of the protocol that is spoken.
+    pub(crate) fn protocol(&self) -> Option<String> {
+        self.service.peer_info().map(|info| info.protocol_version.as_str().to_owned())
+    }
+
+    /// Returns what the server calls itself, with its version.
+    pub(crate) fn implementation(&self) -> Option<String> {
+        let info = self.service.peer_info()?;
+        let this = info.server_info.as_ref()?;
+        Some(format!("{} {}", this.name, this.version).trim().to_owned())
+    }
+
+    /// Returns the last of what a program wrote on standard error.
+    pub(crate) fn stderr(&self) -> Option<&Stderr> {
+        self.stderr.as_deref()
+    }
+}
+
+/// Begins to read what a program writes on standard error.
+fn listened(mut spawned: Spawned, settings: &Settings) -> (Spawned, Arc<Stderr>) {
+    let stderr = Stderr::new(settings.redactor.clone());
+    let output = std::mem::replace(&mut spawned.stderr, Box::new(tokio::io::empty()));
+    tokio::spawn(Arc::clone(&stderr).read(output));
+    (spawned, stderr)
+}
+
+/// Agrees on a revision: the current one, or the newest that a server of an earlier one knows.
+async fn initialize<T: Transport<RoleClient> + 'static>(
+    settings: &Settings,
+    handler: Handler,
+    transport: T,
+    wire: &Wire,
+    stderr: Option<&Arc<Stderr>>,
+) -> Result<RunningService<RoleClient, Handler>, McpError> {
+    let lifecycle = ClientLifecycleMode::Auto {
+        preferred_versions: vec![ProtocolVersion::LATEST],
+        legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+    };
+    let served = serve_client_with_lifecycle(handler, transport, lifecycle);
+    let said = |what: &str| stderr.map_or_else(|| what.to_owned(), |stderr| stderr.after(what));
+    let all_said = || stderr.map(|stderr| stderr.text()).unwrap_or_default();
+    let failed = tokio::select! {
+        served = served => match served {
+            Ok(service) => return Ok(service),
+            Err(error) => error,
+        },
+        () = settings.clock.sleep(INITIALIZE_TIMEOUT) => {
+            return Err(McpError::TimedOut {
+                server: settings.name.clone(),
+                what: "its initialisation",
+                after: INITIALIZE_TIMEOUT,
+                said: said(""),
+                stderr: all_said(),
+            });
+        }
+    };
+    let (status, why) = match (wire.closed(), fault_within(&failed)) {
+        // It says what was written too.
+        (Some(why), _) => (None, why),
+        (None, Some(fault)) => (fault.status(), fault.to_string()),
+        (None, None) => (None, said(&refusal(&failed))),
+    };
+    let why = settings.redactor.redact(&why).into_owned();
+    let server = settings.name.clone();
+    Err(McpError::Initialize { server, why, status, stderr: all_said() })
+}
+
+/// Returns why a message of the initialisation was not answered.
+fn fault_within(error: &ClientInitializeError) -> Option<Fault> {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => fault_of(error.error.as_ref()),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => fault_within(fallback),
+        _ => None,
+    }
+}
+
+/// Returns the fault that an error of a transport holds.
+fn fault_of(error: &(dyn Error + 'static)) -> Option<Fault> {
+    match error.downcast_ref::<StreamableHttpError<HttpFault>>()? {
+        StreamableHttpError::Client(HttpFault(fault)) => Some(fault.clone()),
+        other => Some(Fault::Lost(format!("failed: {}", Chain(other)))),
+    }
+}
+
+/// Says what a server answered to its initialisation, without what it wrote in whole.
+fn refusal(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::JsonRpcError(error) => {
+            format!("refused its initialisation: {} ({})", error.message, error.code.0)
+        }
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => refusal(fallback),
+        ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
+            let known: Vec<&str> = server_supported.iter().map(ProtocolVersion::as_str).collect();
+            format!("speaks no known revision of the protocol, but {}", known.join(", "))
+        }
+        ClientInitializeError::ConnectionClosed(_) => "closed the connection".to_owned(),
+        _ => "did not answer its initialisation as the protocol says".to_owned(),
+    }
+}
+
+/// Listens for changes of the tools as the current revision has it; earlier ones tell without being asked.
+fn listen(
+    service: &RunningService<RoleClient, Handler>,
+    changed: Arc<Notify>,
+    until: CancellationToken,
+) {
+    let Some(info) = service.peer_info() else { return };
+    let tells = info.capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
+    if info.protocol_version.has_initialize() || tells != Some(true) {
+        return;
+    }
+    let peer = service.peer().clone();
+    let listening = async move {
+        let wanted = SubscriptionFilter::builder().tools_list_changed().build();
+        let Ok(mut subscription) = peer.listen(wanted).await else { return };
+        while let Ok(Some(_)) = subscription.next().await {
+            changed.notify_one();
+        }
+    };
+    tokio::spawn(async move {
+        tokio::select! {
+            () = listening => {}
+            () = until.cancelled() => {}
+        }
+    });
+}

@@ -1,0 +1,250 @@
+//! Messages over streamable HTTP.
+
+mod answer;
+mod events;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use http::header::{ACCEPT, CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, StatusCode};
+use layer0::failure::Chain;
+use reqwest::redirect::{Attempt, Policy};
+use reqwest::{Client, RequestBuilder, Response};
+use rmcp::model::{ClientJsonRpcMessage, RequestId};
+use rmcp::transport::common::client_side_sse::FixedInterval;
+use rmcp::transport::common::http_header::{
+    EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
+};
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpClientTransport,
+    StreamableHttpClientTransportConfig, StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::Sse;
+
+use super::wire::Wire;
+use crate::MAX_MESSAGE_BYTES;
+use crate::fault::Fault;
+use crate::oauth::Login;
+
+/// How long connecting to a server may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many redirects within the server are followed.
+const MAX_REDIRECTS: usize = 5;
+/// How many calls are on their way at once.
+const MAX_POSTS: usize = 64;
+/// How often the stream of an answer is taken up again that the server lets go on.
+const MAX_RESUMES: usize = 3;
+
+type HttpError = StreamableHttpError<HttpFault>;
+type Headers = HashMap<HeaderName, HeaderValue>;
+
+/// Asks a server over HTTP.
+///
+/// This is written on `reqwest` and not taken from `rmcp`, whose client gives statuses as text and reads
+/// results by guessing their kind. Sessions, streams and their order are `rmcp`'s.
+#[derive(Clone)]
+pub(super) struct Http {
+    pub(super) client: Client,
+    pub(super) wire: Arc<Wire>,
+    pub(super) login: Option<Arc<Login>>,
+}
+
+/// Says what kept a message from being answered.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct HttpFault(pub(super) Fault);
+
+/// Makes the transport to a server.
+pub(super) fn transport(
+    url: &str,
+    headers: Headers,
+    http: Http,
+) -> StreamableHttpClientTransport<Http> {
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url)
+        .custom_headers(headers)
+        // It would send again what may have acted.
+        .reinit_on_expired_session(false)
+        .max_concurrent_requests(MAX_POSTS)
+        .max_sse_event_size(MAX_MESSAGE_BYTES)
+        .max_json_response_size(MAX_MESSAGE_BYTES);
+    // A stream is taken up behind the last event that arrived; nothing is asked for again.
+    let mut resume = FixedInterval::default();
+    resume.max_times = Some(MAX_RESUMES);
+    config.retry_config = Arc::new(resume);
+    StreamableHttpClientTransport::with_client(http, config)
+}
+
+/// Makes the client of a server.
+pub(crate) fn client(is_loopback: bool) -> reqwest::Result<Client> {
+    // What other parts of the process have reqwest do is not asked for here: each of these is on
+    // for every client as soon as any crate enables its feature.
+    let builder = Client::builder()
+        .tls_backend_rustls()
+        .no_gzip()
+        .no_brotli()
+        .no_zstd()
+        .no_deflate()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(Policy::custom(redirect))
+        .retry(reqwest::retry::never());
+    // A proxy is for what leaves the machine.
+    let builder = if is_loopback { builder.no_proxy() } else { builder };
+    builder.build()
+}
+
+/// Follows what leads to another path of the server and keeps the message. Another server would get the
+/// credentials of this one.
+fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
+    let keeps_message =
+        matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+    let is_same =
+        attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
+    match keeps_message && is_same && attempt.previous().len() <= MAX_REDIRECTS {
+        true => attempt.follow(),
+        false => attempt.stop(),
+    }
+}
+
+impl Http {
+    /// Sends a request, logging in where the server asks for it.
+    async fn send(
+        &self,
+        request: RequestBuilder,
+        id: Option<&RequestId>,
+    ) -> Result<Response, HttpError> {
+        let Some((login, again)) = self.login.as_ref().zip(request.try_clone()) else {
+            return self.send_once(request, id).await;
+        };
+        let token = login.token().await;
+        let first = match &token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        };
+        let response = self.send_once(first, id).await?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(response);
+        }
+        // Who is not let in has done nothing, so that it is sent again.
+        let challenge = response.headers().get(WWW_AUTHENTICATE);
+        let challenge = challenge.and_then(|challenge| challenge.to_str().ok());
+        let text = match login.renew(token.as_deref(), challenge).await {
+            Ok(token) => return self.send_once(again.bearer_auth(token), id).await,
+            Err(why) => format!("logging in failed: {why}"),
+        };
+        Err(fault(Fault::Status { status: 401, retry_after: None, text }))
+    }
+
+    /// Sends a request, and notes whether the server may have it.
+    async fn send_once(
+        &self,
+        request: RequestBuilder,
+        id: Option<&RequestId>,
+    ) -> Result<Response, HttpError> {
+        if let Some(id) = id {
+            self.wire.left(id);
+        }
+        request.send().await.map_err(|error| {
+            let error = error.without_url();
+            let is_unsent = error.is_connect() || error.is_builder();
+            let why = Chain(&error);
+            if !is_unsent {
+                return fault(Fault::Lost(format!("went away: {why}")));
+            }
+            if let Some(id) = id {
+                self.wire.never_left(id);
+            }
+            fault(Fault::NotSent(format!("cannot be reached: {why}")))
+        })
+    }
+
+    /// Adds what every request says.
+    fn with_headers(
+        request: RequestBuilder,
+        session: Option<&str>,
+        headers: Headers,
+    ) -> RequestBuilder {
+        let request = request.header(ACCEPT, [JSON_MIME_TYPE, EVENT_STREAM_MIME_TYPE].join(", "));
+        let request = match session {
+            Some(session) => request.header(HEADER_SESSION_ID, session),
+            None => request,
+        };
+        headers.into_iter().fold(request, |request, (name, value)| request.header(name, value))
+    }
+}
+
+impl StreamableHttpClient for Http {
+    type Error = HttpFault;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        _: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let id = self.wire.begin(&message);
+        let body = serde_json::to_vec(&message)?;
+        let request = self.client.post(&*uri).header(CONTENT_TYPE, JSON_MIME_TYPE).body(body);
+        let request = Self::with_headers(request, session.as_deref(), headers);
+        let response = self.send(request, id.as_ref()).await?;
+        let answered = answer::read(response, &message, session.is_some(), &self.wire).await;
+        answered.map_err(fault)
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        _: Option<String>,
+        headers: Headers,
+    ) -> Result<(), HttpError> {
+        let request = Self::with_headers(self.client.delete(&*uri), Some(&session), headers);
+        // It is forgotten, whatever the server says.
+        self.send(request, None).await.map(drop)
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        _: Option<String>,
+        headers: Headers,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
+        let request = Self::with_headers(self.client.get(&*uri), session.as_deref(), headers);
+        let request = match last_event {
+            Some(last_event) => request.header(HEADER_LAST_EVENT_ID, last_event),
+            None => request,
+        };
+        let response = self.send(request, None).await?;
+        match response.status() {
+            StatusCode::METHOD_NOT_ALLOWED => Err(StreamableHttpError::ServerDoesNotSupportSse),
+            status if status.is_success() && answer::is(&response, EVENT_STREAM_MIME_TYPE) => {
+                Ok(events::read(response, None, Arc::clone(&self.wire)))
+            }
+            // What is no stream has nothing to say that was not asked for.
+            status if status.is_success() => Err(StreamableHttpError::ServerDoesNotSupportSse),
+            _ => Err(fault(answer::refused(response).await)),
+        }
+    }
+}
+
+fn fault(fault: Fault) -> HttpError {
+    StreamableHttpError::Client(HttpFault(fault))
+}
+
+/// Returns where an answer leads, as far as it may be shown.
+fn leads_to(response: &Response) -> String {
+    let location = response.headers().get(LOCATION).map(|value| value.as_bytes());
+    let location = location.map(String::from_utf8_lossy).unwrap_or_default();
+    match response.url().join(&location) {
+        Ok(url) => {
+            format!("a redirect to `{}` is not followed", url.origin().ascii_serialization())
+        }
+        Err(_) => "a redirect to no URL".to_owned(),
+    }
+}

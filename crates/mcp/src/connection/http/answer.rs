@@ -1,0 +1,180 @@
+//! What a server answers to one message.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use layer0::failure::Chain;
+use reqwest::Response;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage,
+};
+use rmcp::transport::common::http_header::{
+    EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE,
+};
+use rmcp::transport::streamable_http_client::StreamableHttpPostResponse;
+use serde_json::Value;
+
+use super::{Wire, events, leads_to};
+use crate::MAX_MESSAGE_BYTES;
+use crate::fault::Fault;
+
+/// How much of an answer is read that is none of the protocol.
+const MAX_FAILURE_BYTES: usize = 64 * 1024;
+/// How much of it is shown.
+const SHOWN_CHARS: usize = 300;
+
+/// Reads the answer to a message.
+pub(super) async fn read(
+    response: Response,
+    message: &ClientJsonRpcMessage,
+    has_session: bool,
+    wire: &Arc<Wire>,
+) -> Result<StreamableHttpPostResponse, Fault> {
+    let status = response.status();
+    let ClientJsonRpcMessage::Request(request) = message else {
+        // Nothing is asked, so that nothing in the answer matters.
+        return match status.is_success() {
+            true => Ok(StreamableHttpPostResponse::Accepted),
+            false => Err(refused(response).await),
+        };
+    };
+    if !status.is_success() {
+        let is_probe = matches!(request.request, ClientRequest::DiscoverRequest(_));
+        return failed(response, &request.id, is_probe, has_session, wire).await;
+    }
+    let session = response.headers().get(HEADER_SESSION_ID);
+    let session = session.and_then(|session| session.to_str().ok()).map(str::to_owned);
+    if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+        return Ok(StreamableHttpPostResponse::Accepted);
+    }
+    if is(&response, EVENT_STREAM_MIME_TYPE) {
+        let events = events::read(response, Some(request.id.clone()), Arc::clone(wire));
+        return Ok(StreamableHttpPostResponse::Sse(events, session));
+    }
+    if !is(&response, JSON_MIME_TYPE) {
+        let kind = response.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes());
+        let kind = kind.map(String::from_utf8_lossy).unwrap_or_default();
+        return Err(Fault::Unreadable(format!("the answer has content type `{kind}`")));
+    }
+    let body = whole(response).await?;
+    let text = std::str::from_utf8(&body)
+        .map_err(|_| Fault::Unreadable("the answer is not UTF-8".to_owned()))?;
+    let value: Value = serde_json::from_str(text)
+        .map_err(|_| Fault::Unreadable("the answer is not JSON".to_owned()))?;
+    // A batch of revision 2025-03-26 holds one answer here.
+    let value = match value {
+        Value::Array(mut messages) if messages.len() == 1 => messages.remove(0),
+        value => value,
+    };
+    Ok(match wire.read(value) {
+        Some(message) => StreamableHttpPostResponse::Json(message, session),
+        // An answer to something else: the one that was asked for may still come.
+        None => StreamableHttpPostResponse::Accepted,
+    })
+}
+
+/// Has an answer this content type?
+pub(super) fn is(response: &Response, kind: &str) -> bool {
+    let found = response.headers().get(CONTENT_TYPE).and_then(|found| found.to_str().ok());
+    let found = found.and_then(|found| found.split(';').next()).unwrap_or_default();
+    found.trim().eq_ignore_ascii_case(kind)
+}
+
+/// Returns what an answer means that is not what was asked for.
+pub(super) async fn refused(response: Response) -> Fault {
+    let status = response.status().as_u16();
+    let retry_after = retry_after(&response);
+    let text = match response.status().is_redirection() {
+        true => leads_to(&response),
+        false => shown(&beginning(response).await),
+    };
+    Fault::Status { status, retry_after, text }
+}
+
+/// Reads an answer that is no success: an error of the protocol, or none of it.
+async fn failed(
+    response: Response,
+    id: &RequestId,
+    is_probe: bool,
+    has_session: bool,
+    wire: &Wire,
+) -> Result<StreamableHttpPostResponse, Fault> {
+    let status = response.status();
+    let retry_after = retry_after(&response);
+    if status == StatusCode::NOT_FOUND && has_session {
+        let text = "the session is over".to_owned();
+        return Err(Fault::Status { status: status.as_u16(), retry_after, text });
+    }
+    let means_itself =
+        [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS];
+    if means_itself.contains(&status) || status.is_redirection() {
+        return Err(refused(response).await);
+    }
+    let is_json = is(&response, JSON_MIME_TYPE);
+    let body = beginning(response).await;
+    let error = serde_json::from_slice::<Value>(&body).ok().filter(|_| is_json);
+    if let Some(mut error) = error.filter(|error| error["error"].is_object()) {
+        // A server that could not read the request does not know its id.
+        error["id"] = id.clone().into_json_value();
+        if let Some(message) = wire.read(error) {
+            return Ok(StreamableHttpPostResponse::Json(message, None));
+        }
+    }
+    let text = shown(&body);
+    if is_probe && status.is_client_error() {
+        // A server that does not know the request is one of an earlier revision.
+        let error = ErrorData::invalid_request(format!("HTTP {status}: {text}"), None);
+        let message = ServerJsonRpcMessage::error(error, Some(id.clone()));
+        return Ok(StreamableHttpPostResponse::Json(message, None));
+    }
+    Err(Fault::Status { status: status.as_u16(), retry_after, text })
+}
+
+/// Reads a whole answer of bounded size.
+async fn whole(response: Response) -> Result<Vec<u8>, Fault> {
+    let mut body = Vec::new();
+    let mut pieces = response.bytes_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|error| {
+            Fault::Lost(format!("cut its answer: {}", Chain(&error.without_url())))
+        })?;
+        if body.len() + piece.len() > MAX_MESSAGE_BYTES {
+            let why = format!("the answer is larger than {MAX_MESSAGE_BYTES} bytes");
+            return Err(Fault::Unreadable(why));
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body)
+}
+
+/// Reads the beginning of an answer, as far as it comes.
+async fn beginning(response: Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    let mut pieces = response.bytes_stream();
+    while let Some(Ok(piece)) = pieces.next().await {
+        body.extend_from_slice(&piece);
+        if body.len() >= MAX_FAILURE_BYTES {
+            body.truncate(MAX_FAILURE_BYTES);
+            break;
+        }
+    }
+    body
+}
+
+fn shown(body: &[u8]) -> String {
+    String::from_utf8_lossy(body).trim().chars().take(SHOWN_CHARS).collect()
+}
+
+/// Returns how long a server asks to wait: in seconds, or until a date.
+fn retry_after(response: &Response) -> Option<Duration> {
+    let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = httpdate::parse_http_date(value).ok()?;
+    let date = response.headers().get(http::header::DATE)?.to_str().ok()?;
+    at.duration_since(httpdate::parse_http_date(date).ok()?).ok()
+}

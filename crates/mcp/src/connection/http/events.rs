@@ -1,0 +1,145 @@
+//! The stream of events in which a server answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt, stream};
+use reqwest::Response;
+use rmcp::model::RequestId;
+use rmcp::transport::streamable_http_client::SseError;
+use serde_json::Value;
+use sse_stream::{Sse, SseStream};
+
+use super::Wire;
+use crate::MAX_MESSAGE_BYTES;
+use crate::fault::Fault;
+
+/// Reads the events of an answer. Where one cannot be read, that is noted for the request, and the stream ends.
+pub(super) fn read(
+    response: Response,
+    id: Option<RequestId>,
+    wire: Arc<Wire>,
+) -> BoxStream<'static, Result<Sse, SseError>> {
+    let noted = Noted { id, wire, is_elsewhere: Arc::default() };
+    let is_elsewhere = Arc::clone(&noted.is_elsewhere);
+    let bytes = bounded(response.bytes_stream(), noted.clone());
+    let events = SseStream::from_bytes_stream(bytes.boxed());
+    let read = events.scan(noted, |noted, event| {
+        std::future::ready(match event {
+            Ok(event) => noted.read(event).map(Ok),
+            Err(error) => {
+                noted.failed(&error);
+                None
+            }
+        })
+    });
+    // One that answers something else gives no answer, as over any other way: it is waited for.
+    let end = stream::once(async move {
+        if is_elsewhere.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        None
+    });
+    read.chain(end.filter_map(std::future::ready)).boxed()
+}
+
+/// The request that a stream answers.
+#[derive(Clone)]
+struct Noted {
+    id: Option<RequestId>,
+    wire: Arc<Wire>,
+    /// Did it answer something else?
+    is_elsewhere: Arc<AtomicBool>,
+}
+
+impl Noted {
+    /// Reads the message of an event as the server wrote it.
+    fn read(&self, mut event: Sse) -> Option<Sse> {
+        let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
+        let data = event.data.as_deref().unwrap_or_default();
+        if !is_message || data.trim().is_empty() {
+            return Some(event);
+        }
+        let Ok(message) = serde_json::from_str::<Value>(data) else {
+            self.fail(Fault::Unreadable("the answer is not JSON".to_owned()));
+            return None;
+        };
+        // What answers nothing keeps its place as an event without data.
+        event.data = self.wire.unread(message).map(|message| message.to_string());
+        if event.data.is_none() {
+            self.is_elsewhere.store(true, Ordering::Relaxed);
+        }
+        Some(event)
+    }
+
+    fn failed(&self, error: &SseError) {
+        self.fail(match error {
+            SseError::Utf8Parse(_) => Fault::Unreadable("the answer is not UTF-8".to_owned()),
+            _ => Fault::Lost("cut the stream of its answer".to_owned()),
+        });
+    }
+
+    fn fail(&self, fault: Fault) {
+        if let Some(id) = &self.id {
+            self.wire.fail(id, fault);
+        }
+    }
+}
+
+/// Ends a stream with an event that is too large.
+fn bounded<E: Send + Sync + 'static>(
+    pieces: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
+    noted: Noted,
+) -> impl Stream<Item = Result<Bytes, E>> + Send + 'static {
+    let mut event = EventSize::default();
+    pieces.take_while(move |piece| {
+        let is_within = piece.as_ref().map_or(true, |piece| event.take(piece));
+        if !is_within {
+            let why = format!("the answer is larger than {MAX_MESSAGE_BYTES} bytes");
+            noted.fail(Fault::Unreadable(why));
+        }
+        std::future::ready(is_within)
+    })
+}
+
+/// Counts the bytes since the last empty line.
+#[derive(Default)]
+struct EventSize {
+    bytes: usize,
+    line: usize,
+}
+
+impl EventSize {
+    /// Takes in a piece; is the event within its bounds?
+    fn take(&mut self, piece: &[u8]) -> bool {
+        piece.iter().all(|byte| {
+            self.bytes += 1;
+            match byte {
+                b'\n' if self.line == 0 => (self.bytes, self.line) = (0, 0),
+                b'\n' => self.line = 0,
+                b'\r' => {}
+                _ => self.line += 1,
+            }
+            // The names of fields are no part of the message.
+            self.bytes <= MAX_MESSAGE_BYTES + 1024
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: Q2
+    #[test]
+    fn an_event_is_bounded_and_a_stream_is_not() {
+        let mut event = EventSize::default();
+        let piece = [b"data: ".as_slice(), &[b'x'; 1024 * 1024], b"\r\n\r\n"].concat();
+        assert!((0..40).all(|_| event.take(&piece)));
+        let line = vec![b'x'; 1024 * 1024];
+        assert!((0..16).all(|_| event.take(&line)));
+        assert!(!event.take(&line));
+    }
+}

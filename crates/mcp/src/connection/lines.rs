@@ -1,0 +1,312 @@
+//! Messages of a command: one a line, of bounded length.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::{BoxFuture, Clock, SystemClock};
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage,
+};
+use rmcp::transport::Transport;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Mutex;
+
+use super::stderr::Stderr;
+use super::wire::Wire;
+use crate::MAX_MESSAGE_BYTES;
+use crate::fault::Fault;
+use crate::spawn::{Input, Output, Running, Spawned};
+
+/// How long a server that closed its output may take to end and to write why.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long a server may take to say that it does not know the current revision: half of what its initialisation
+/// may take. Some servers of earlier ones say nothing.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How much is read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// Speaks to a program over its standard input and output.
+///
+/// A line that is no message of the protocol is skipped. What cannot be read fails the calls that wait, and
+/// the lines after it are read on.
+pub(super) struct Lines {
+    reader: LineReader,
+    writer: Arc<Mutex<Input>>,
+    running: Box<dyn Running>,
+    stderr: Arc<Stderr>,
+    wire: Arc<Wire>,
+    clock: Arc<dyn Clock>,
+    backlog: VecDeque<ServerJsonRpcMessage>,
+    /// The request by which the revision is found out, and how long it is waited for.
+    probe: Option<(RequestId, BoxFuture)>,
+    is_over: bool,
+}
+
+impl Lines {
+    pub(super) fn new(
+        spawned: Spawned,
+        stderr: Arc<Stderr>,
+        wire: Arc<Wire>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let Spawned { stdin, stdout, running, .. } = spawned;
+        Self {
+            reader: LineReader::new(stdout),
+            writer: Arc::new(Mutex::new(stdin)),
+            running,
+            stderr,
+            wire,
+            clock,
+            backlog: VecDeque::new(),
+            probe: None,
+            is_over: false,
+        }
+    }
+
+    /// Takes in a line.
+    fn take(&mut self, line: &[u8]) {
+        let Ok(text) = std::str::from_utf8(line) else {
+            // Only what may be a message counts: programs print what they like.
+            if line.trim_ascii_start().starts_with(b"{") {
+                self.fail("the answer is not UTF-8");
+            }
+            return;
+        };
+        match serde_json::from_str::<Value>(text) {
+            // Revision 2025-03-26 has batches.
+            Ok(Value::Array(messages)) => {
+                let read = messages.into_iter().filter_map(|message| self.wire.read(message));
+                self.backlog.extend(read);
+            }
+            Ok(message) => self.backlog.extend(self.wire.read(message)),
+            Err(_) if text.trim_start().starts_with("{\"jsonrpc\"") => {
+                self.fail("the answer is not JSON");
+            }
+            Err(_) => tracing::debug!(bytes = text.len(), "a line that is no message is skipped"),
+        }
+    }
+
+    /// Fails what waits, and reads on.
+    fn fail(&mut self, why: &str) {
+        self.answer_all(&Fault::Unreadable(why.to_owned()));
+    }
+
+    fn answer_all(&mut self, fault: &Fault) {
+        // `rmcp` is told by an answer; the call finds the fault where it was noted.
+        let failed = self.wire.fail_all(fault).into_iter().map(|id| {
+            ServerJsonRpcMessage::error(ErrorData::internal_error("no answer", None), Some(id))
+        });
+        self.backlog.extend(failed);
+    }
+
+    /// The program has closed its output.
+    async fn end(&mut self) {
+        // The wait is for a real process, so the time is the system's.
+        let why = {
+            let ended = async {
+                let status = self.running.wait().await;
+                self.stderr.ended().await;
+                status
+            };
+            tokio::select! {
+                status = ended => match status {
+                    Ok(status) => format!("ended ({status})"),
+                    Err(error) => format!("ended ({error})"),
+                },
+                () = SystemClock.sleep(LAST_WORDS) => "closed its output".to_owned(),
+            }
+        };
+        let why = self.stderr.after(&why);
+        self.wire.close(&*why);
+        self.answer_all(&Fault::Lost(why));
+        self.is_over = true;
+    }
+}
+
+impl Transport<RoleClient> for Lines {
+    type Error = LineError;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), LineError>> + Send + 'static {
+        let id = self.wire.begin(&message);
+        if let ClientJsonRpcMessage::Request(request) = &message {
+            let is_probe = matches!(request.request, ClientRequest::DiscoverRequest(_));
+            self.probe = is_probe.then(|| (request.id.clone(), self.clock.sleep(PROBE_TIMEOUT)));
+        }
+        let line = serde_json::to_vec(&message).map(|mut line| {
+            line.push(b'\n');
+            line
+        });
+        let (writer, wire) = (Arc::clone(&self.writer), Arc::clone(&self.wire));
+        async move {
+            let line = line.map_err(|error| LineError(io::Error::from(error)))?;
+            if wire.closed().is_some() {
+                return Err(LineError(io::ErrorKind::BrokenPipe.into()));
+            }
+            let mut writer = writer.lock().await;
+            if let Some(id) = &id {
+                wire.left(id);
+            }
+            let written = async {
+                writer.write_all(&line).await?;
+                writer.flush().await
+            };
+            written.await.map_err(|error| {
+                // A line without its end is no request.
+                if let Some(id) = &id {
+                    wire.never_left(id);
+                }
+                LineError(error)
+            })
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            if let Some(message) = self.backlog.pop_front() {
+                return Some(message);
+            }
+            if self.is_over {
+                return None;
+            }
+            let line = tokio::select! {
+                line = self.reader.next() => line,
+                id = overdue(&mut self.probe) => {
+                    let error = json!({"code": -32601, "message": "no answer"});
+                    let answer = json!({"id": id, "error": error});
+                    self.backlog.extend(self.wire.read(answer));
+                    continue;
+                }
+            };
+            match line {
+                Line::Whole(line) => self.take(&line),
+                Line::TooLong => {
+                    self.fail(&format!("the answer is larger than {MAX_MESSAGE_BYTES} bytes"));
+                }
+                Line::End => self.end().await,
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), LineError> {
+        self.wire.close("was let go");
+        self.running.kill();
+        Ok(())
+    }
+}
+
+/// Completes when a probe was waited for long enough.
+async fn overdue(probe: &mut Option<(RequestId, BoxFuture)>) -> RequestId {
+    match probe {
+        Some((id, wait)) => {
+            wait.await;
+            let id = id.clone();
+            *probe = None;
+            id
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Says why a line could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("writing to the server failed: {0}")]
+pub(crate) struct LineError(io::Error);
+
+/// Cuts what a program writes into lines.
+struct LineReader {
+    output: Output,
+    buffer: Vec<u8>,
+    /// So much of the buffer is known to hold no end of a line.
+    scanned: usize,
+    /// Is the rest of a line being thrown away?
+    is_skipping: bool,
+    is_over: bool,
+    chunk: Vec<u8>,
+}
+
+enum Line {
+    Whole(Vec<u8>),
+    TooLong,
+    End,
+}
+
+impl LineReader {
+    fn new(output: Output) -> Self {
+        Self {
+            output,
+            buffer: Vec::new(),
+            scanned: 0,
+            is_skipping: false,
+            is_over: false,
+            chunk: vec![0; CHUNK],
+        }
+    }
+
+    /// Returns the next line.
+    ///
+    /// Dropping the future loses nothing: all that was read is in the buffer.
+    async fn next(&mut self) -> Line {
+        loop {
+            let end = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n');
+            if let Some(end) = end {
+                let rest = self.buffer.split_off(self.scanned + end + 1);
+                let line = std::mem::replace(&mut self.buffer, rest);
+                self.scanned = 0;
+                if !std::mem::take(&mut self.is_skipping) {
+                    return Line::Whole(line);
+                }
+                continue;
+            }
+            self.scanned = self.buffer.len();
+            if self.is_skipping || self.scanned > MAX_MESSAGE_BYTES {
+                self.buffer = Vec::new();
+                self.scanned = 0;
+                if !std::mem::replace(&mut self.is_skipping, true) {
+                    return Line::TooLong;
+                }
+            }
+            if self.is_over {
+                return Line::End;
+            }
+            match self.output.read(&mut self.chunk).await {
+                Ok(0) | Err(_) => self.is_over = true,
+                Ok(read) => self.buffer.extend_from_slice(&self.chunk[..read]),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn lines(written: &[u8]) -> Vec<Option<usize>> {
+        let mut reader = LineReader::new(Box::new(io::Cursor::new(written.to_vec())));
+        let mut lines = Vec::new();
+        loop {
+            match reader.next().await {
+                Line::Whole(line) => lines.push(Some(line.len())),
+                Line::TooLong => lines.push(None),
+                Line::End => return lines,
+            }
+        }
+    }
+
+    /// Spec: Q2
+    #[tokio::test]
+    async fn a_line_too_long_is_skipped_whole() {
+        let mut written = b"one\n".to_vec();
+        written.extend(std::iter::repeat_n(b'x', 50 * 1024 * 1024));
+        written.extend(b"\ntwo two\nthree");
+        assert_eq!(lines(&written).await, [Some(4), None, Some(8)]);
+        assert_eq!(lines(b"").await, []);
+        assert_eq!(lines(b"\n\n").await, [Some(1), Some(1)]);
+    }
+}

@@ -1,0 +1,177 @@
+//! Requests, and what becomes of them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use backstop_clock::Clock;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, CustomResult, ListToolsRequest,
+    PaginatedRequestParams, PingRequest, RequestMetaObject, ServerResult,
+};
+use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
+use serde_json::Value;
+
+use super::wire::{self, Sent, Wire};
+use super::{Connection, fault_of};
+use crate::fault::Fault;
+use crate::progress::{Progressing, Watched};
+
+/// Why a request has no result.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) fault: Fault,
+    /// May the server have the request?
+    pub(crate) left: bool,
+}
+
+impl Connection {
+    /// Calls a tool, and returns what the server wrote as its result.
+    ///
+    /// Dropping the future tells the server that nothing waits for the result any more.
+    pub(crate) async fn call(
+        &self,
+        params: CallToolRequestParams,
+        meta: RequestMetaObject,
+        watched: Arc<Watched>,
+    ) -> Result<Value, Failed> {
+        let patience = Arc::clone(&watched.patience);
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let options = PeerRequestOptions::no_options().with_meta(meta);
+        let result = self.request(request, options, Some(watched), patience.over()).await?;
+        let written = match result {
+            ServerResult::CustomResult(CustomResult(mut written)) => wire::raw(&mut written),
+            _ => None,
+        };
+        written.ok_or_else(|| unreadable("the answer is no result of a call"))
+    }
+
+    /// Asks for a page of the tools, and returns what the server wrote.
+    pub(crate) async fn list(
+        &self,
+        cursor: Option<String>,
+        over: impl Future<Output = Duration>,
+    ) -> Result<Value, Fault> {
+        let params = PaginatedRequestParams::default().with_cursor(cursor);
+        let request = ListToolsRequest::with_param(params);
+        let request = ClientRequest::ListToolsRequest(request);
+        let options = PeerRequestOptions::no_options();
+        let page = self.request(request, options, None, over).await;
+        match page.map_err(|failed| failed.fault)? {
+            ServerResult::ListToolsResult(page) => serde_json::to_value(page)
+                .map_err(|error| Fault::Unreadable(format!("a page is no JSON: {error}"))),
+            // One tool that `rmcp` cannot read.
+            ServerResult::CustomResult(CustomResult(page)) => Ok(page),
+            _ => Err(Fault::Unreadable("the answer is no list of tools".to_owned())),
+        }
+    }
+
+    pub(super) async fn ping(
+        &self,
+        clock: &Arc<dyn Clock>,
+        timeout: Duration,
+    ) -> Result<(), Fault> {
+        let request = ClientRequest::PingRequest(PingRequest::default());
+        let over = async {
+            clock.sleep(timeout).await;
+            timeout
+        };
+        let answer = self.request(request, PeerRequestOptions::no_options(), None, over).await;
+        answer.map(drop).map_err(|failed| failed.fault)
+    }
+
+    async fn request(
+        &self,
+        request: ClientRequest,
+        options: PeerRequestOptions,
+        watched: Option<Arc<Watched>>,
+        over: impl Future<Output = Duration>,
+    ) -> Result<ServerResult, Failed> {
+        let sent = self.service.send_cancellable_request(request, options);
+        let token = |handle: &RequestHandle<RoleClient>| handle.progress_token.clone();
+        let sent = self.progressing.watch(watched, token, sent).await;
+        let handle = sent.map_err(|_| Failed { fault: self.gone(false), left: false })?;
+        let mut waiting = Waiting {
+            handle: Some(handle),
+            wire: Arc::clone(&self.wire),
+            progressing: Arc::clone(&self.progressing),
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = waiting.answer() => answer,
+            after = over => {
+                // Those who wait are told what became of it before the server is told of them.
+                self.is_suspect.store(true, Ordering::Relaxed);
+                let left = waiting.wire.has_left(waiting.id().as_ref());
+                return Err(Failed { fault: Fault::TimedOut(after), left });
+            }
+        };
+        let Sent { left, fault, .. } = waiting.end();
+        answer.map_err(|error| {
+            let fault = fault.unwrap_or_else(|| self.fault_of(error, left));
+            Failed { fault, left }
+        })
+    }
+
+    /// Returns what an error of `rmcp` means.
+    fn fault_of(&self, error: ServiceError, left: bool) -> Fault {
+        match error {
+            ServiceError::McpError(error) => {
+                Fault::Protocol { code: error.code.0, message: error.message.into_owned() }
+            }
+            ServiceError::TransportSend(error) => {
+                fault_of(error.error.as_ref()).unwrap_or_else(|| self.gone(left))
+            }
+            ServiceError::TransportClosed => self.gone(left),
+            _ => Fault::Unreadable("the answer is not what was asked for".to_owned()),
+        }
+    }
+
+    fn gone(&self, left: bool) -> Fault {
+        let why = self.wire.closed().unwrap_or_else(|| "cut its answer".to_owned());
+        if left { Fault::Lost(why) } else { Fault::NotSent(why) }
+    }
+}
+
+fn unreadable(why: &str) -> Failed {
+    Failed { fault: Fault::Unreadable(why.to_owned()), left: true }
+}
+
+/// A request that waits for its answer. When it is dropped before, the server is told.
+struct Waiting {
+    handle: Option<RequestHandle<RoleClient>>,
+    wire: Arc<Wire>,
+    progressing: Arc<Progressing>,
+}
+
+impl Waiting {
+    async fn answer(&mut self) -> Result<ServerResult, ServiceError> {
+        match &mut self.handle {
+            Some(handle) => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
+            None => Err(ServiceError::TransportClosed),
+        }
+    }
+
+    fn id(&self) -> Option<rmcp::model::RequestId> {
+        self.handle.as_ref().map(|handle| handle.id.clone())
+    }
+
+    /// Forgets a request that was answered.
+    fn end(&mut self) -> Sent {
+        let Some(handle) = self.handle.take() else { return Sent::default() };
+        self.progressing.forget(handle.progress_token);
+        self.wire.end(&handle.id)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let Some(handle) = self.handle.take() else { return };
+        self.progressing.forget(handle.progress_token.clone());
+        self.wire.end(&handle.id);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let reason = Some("nothing waits for the answer any more".to_owned());
+            runtime.spawn(async move { drop(handle.cancel(reason).await) });
+        }
+    }
+}

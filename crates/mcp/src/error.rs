@@ -1,0 +1,151 @@
+use std::borrow::Cow;
+use std::io;
+use std::time::Duration;
+
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure, Seconds};
+use thiserror::Error;
+
+/// Says why a server gives no tools.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum McpError {
+    /// Two tools of the server have one name for the model.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("tools `{one}` and `{other}` of MCP server `{server}` are both `{name}`")]
+    #[non_exhaustive]
+    Clash {
+        /// The server.
+        server: String,
+        /// The tool that was listed first, by its name at the server.
+        one: String,
+        /// The other one.
+        other: String,
+        /// The name of both.
+        name: String,
+    },
+    /// The connection was not made: the server ended, refused it, or spoke no known revision of the protocol.
+    ///
+    /// Retry: with backoff. Effect: none.
+    #[error("MCP server `{server}` {why}")]
+    #[non_exhaustive]
+    Initialize {
+        /// The server.
+        server: String,
+        /// What it did, with the last that it wrote on standard error, in one line.
+        why: String,
+        /// The status that it answered with, where it is asked over HTTP.
+        status: Option<u16>,
+        /// The last of what it wrote on standard error, at most 8 KiB, without secrets.
+        stderr: String,
+    },
+    /// Its tools cannot be listed.
+    ///
+    /// Retry: with backoff. Effect: none.
+    #[error("the tools of MCP server `{server}` cannot be listed: {why}")]
+    #[non_exhaustive]
+    List {
+        /// The server.
+        server: String,
+        /// What is wrong with the list.
+        why: String,
+        /// The last of what it wrote on standard error, at most 8 KiB, without secrets.
+        stderr: String,
+    },
+    /// The server is described in a way that cannot be.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("MCP server `{server}` cannot be used: {why}")]
+    #[non_exhaustive]
+    Misconfigured {
+        /// The server.
+        server: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Its program cannot be started.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("MCP server `{server}`: starting `{program}` failed")]
+    #[non_exhaustive]
+    Start {
+        /// The server.
+        server: String,
+        /// The program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It did not answer in time.
+    ///
+    /// Retry: with backoff. Effect: none.
+    #[error("MCP server `{server}` did not answer {what} within {}{said}", Seconds(*after))]
+    #[non_exhaustive]
+    TimedOut {
+        /// The server.
+        server: String,
+        /// What it did not answer.
+        what: &'static str,
+        /// The limit.
+        after: Duration,
+        /// The last that it wrote on standard error, as the message ends with it; empty where it wrote nothing.
+        said: String,
+        /// The last of what it wrote on standard error, at most 8 KiB, without secrets.
+        stderr: String,
+    },
+}
+
+impl McpError {
+    /// Returns the server's name.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        match self {
+            Self::Clash { server, .. }
+            | Self::Initialize { server, .. }
+            | Self::List { server, .. }
+            | Self::Misconfigured { server, .. }
+            | Self::Start { server, .. }
+            | Self::TimedOut { server, .. } => server,
+        }
+    }
+
+    /// Returns the last of what the server wrote on standard error, at most 8 KiB, without secrets.
+    #[must_use]
+    pub fn stderr(&self) -> &str {
+        match self {
+            Self::Initialize { stderr, .. }
+            | Self::List { stderr, .. }
+            | Self::TimedOut { stderr, .. } => stderr,
+            Self::Clash { .. } | Self::Misconfigured { .. } | Self::Start { .. } => "",
+        }
+    }
+}
+
+impl Failure for McpError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Clash { .. } => Facts::never(code::MCP_CLASH, Effect::None),
+            Self::Initialize { .. } => Facts::backoff(code::MCP_INITIALIZE_FAILED, Effect::None),
+            Self::List { .. } => Facts::backoff(code::MCP_LIST_FAILED, Effect::None),
+            Self::Misconfigured { .. } => Facts::never(code::MCP_MISCONFIGURED, Effect::None),
+            Self::Start { .. } => Facts::never(code::MCP_START_FAILED, Effect::None),
+            Self::TimedOut { .. } => Facts::backoff(code::MCP_TIMEOUT, Effect::None),
+        }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Initialize { status: Some(401 | 403), .. } => {
+                Some("Give it a header or credentials that the server takes.".into())
+            }
+            Self::Initialize { status: Some(404), .. } => {
+                Some("Check the path of its URL; it often ends with `/mcp`.".into())
+            }
+            Self::Start { source, program, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Some(format!("Install `{program}`, or let the server see `PATH`.").into())
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What goes wrong between a call and its answer, and what the model is told of it.
+
+use std::fmt;
+use std::time::Duration;
+
+use backstop_redact::Redactor;
+use backstop_tool::ToolError;
+use layer0::failure::{Effect, Retry, Seconds};
+
+/// Why a call has no result.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Fault {
+    /// The server cannot have the request.
+    NotSent(String),
+    /// The server is gone, or its answer was cut.
+    Lost(String),
+    /// An answer that cannot be read.
+    Unreadable(String),
+    /// An answer of HTTP that is none of the protocol.
+    Status {
+        status: u16,
+        retry_after: Option<Duration>,
+        /// What the server wrote, cut.
+        text: String,
+    },
+    /// An error of JSON-RPC.
+    Protocol { code: i32, message: String },
+    /// No answer in time.
+    TimedOut(Duration),
+}
+
+/// Says what the server did, as it stands behind its name.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSent(why) | Self::Lost(why) => f.write_str(why),
+            Self::Unreadable(why) => write!(f, "cannot be read: {why}"),
+            Self::Status { status, text, .. } if text.is_empty() => {
+                write!(f, "answered HTTP {status}")
+            }
+            Self::Status { status, text, .. } => write!(f, "answered HTTP {status}: {text}"),
+            Self::Protocol { code, message } => write!(f, "answered with error {code}: {message}"),
+            Self::TimedOut(after) => write!(f, "did not answer within {}", Seconds(*after)),
+        }
+    }
+}
+
+/// What a fault means depends on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Called<'a> {
+    /// The server's name.
+    pub(crate) server: &'a str,
+    /// The name that the model knows the tool by.
+    pub(crate) tool: &'a str,
+    /// May the call be repeated, by the operator's word?
+    pub(crate) is_repeatable: bool,
+    /// May the server have the request?
+    pub(crate) left: bool,
+}
+
+impl Fault {
+    /// Returns the status that a server answered with.
+    pub(crate) const fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// Takes secrets out of what the server said.
+    pub(crate) fn redacted(mut self, redactor: &Redactor) -> Self {
+        let (Self::NotSent(text)
+        | Self::Lost(text)
+        | Self::Unreadable(text)
+        | Self::Status { text, .. }
+        | Self::Protocol { message: text, .. }) = &mut self
+        else {
+            return self;
+        };
+        *text = redactor.redact(text).into_owned();
+        self
+    }
+
+    /// Is the connection of no use any more?
+    pub(crate) const fn ends_connection(&self) -> bool {
+        match self {
+            Self::NotSent(_) | Self::Lost(_) | Self::Status { status: 404, .. } => true,
+            Self::Unreadable(_)
+            | Self::Status { .. }
+            | Self::Protocol { .. }
+            | Self::TimedOut(_) => false,
+        }
+    }
+
+    /// Returns what the call failed with.
+    pub(crate) fn into_error(self, called: Called<'_>) -> ToolError {
+        let Called { server, tool, is_repeatable, left } = called;
+        let shown = self.to_string();
+        let effect = if left { Effect::Unknown } else { Effect::None };
+        let unavailable =
+            |why: String| ToolError::Unavailable(format!("MCP server `{server}` {why}"));
+        match self {
+            Self::NotSent(why) => {
+                unavailable(why).with_effect(Effect::None).with_retry(Retry::Backoff)
+            }
+            Self::Lost(why) if is_repeatable || !left => {
+                unavailable(why).with_effect(effect).with_retry(Retry::Backoff)
+            }
+            Self::Lost(why) => ToolError::Interrupted
+                .with_output(format!("MCP server `{server}` {why}"))
+                .with_effect(Effect::Unknown),
+            Self::Unreadable(why) => ToolError::InvalidOutput(why).with_effect(effect),
+            Self::Status { status, retry_after, .. } => {
+                let (retry, effect) = status_facts(status, retry_after);
+                unavailable(shown)
+                    .with_code(status.to_string())
+                    .with_retry(retry)
+                    .with_effect(effect)
+            }
+            Self::Protocol { code: -32601, .. } => {
+                ToolError::NotFound(tool.to_owned()).with_code("-32601")
+            }
+            Self::Protocol { code: -32602, message } => reported(tool, &message)
+                .unwrap_or(ToolError::InvalidInput(message))
+                .with_code("-32602"),
+            Self::Protocol { code, message } => ToolError::ExecutionFailed(message)
+                .with_code(code.to_string())
+                .with_effect(protocol_effect(code)),
+            Self::TimedOut(after) => ToolError::timeout(after).with_effect(effect),
+        }
+    }
+}
+
+/// Returns what a server means that reports a call which never reached the tool as an error of the tool: the
+/// words of the official SDKs.
+pub(crate) fn reported(tool: &str, text: &str) -> Option<ToolError> {
+    let text = text.trim();
+    let text = text.strip_prefix("MCP error -32602:").map_or(text, str::trim_start);
+    let text = text.strip_prefix("MCP error -32601:").map_or(text, str::trim_start);
+    // The server names it as it knows it, at the end of its name here or not.
+    let first = text.lines().next().unwrap_or_default().to_ascii_lowercase();
+    let is_missing = first.starts_with("unknown tool")
+        || first.starts_with("tool not found")
+        || (first.starts_with("tool ")
+            && (first.ends_with(" not found") || first.ends_with(" disabled")));
+    if is_missing {
+        return Some(ToolError::NotFound(tool.to_owned()));
+    }
+    let is_misfit = ["input validation error", "invalid arguments", "invalid params"];
+    if is_misfit.iter().any(|words| first.starts_with(words)) {
+        return Some(ToolError::InvalidInput(text.to_owned()));
+    }
+    None
+}
+
+/// A server that asks to slow down, to log in or to begin a new session did not run the call; one that fails
+/// may have.
+const fn status_facts(status: u16, retry_after: Option<Duration>) -> (Retry, Effect) {
+    match status {
+        404 => (Retry::Backoff, Effect::None),
+        429 => (Retry::hinted(retry_after), Effect::None),
+        500..=599 => (Retry::hinted(retry_after), Effect::Unknown),
+        _ => (Retry::Never, Effect::None),
+    }
+}
+
+/// What the protocol refuses was not run: what is no JSON, no request, or named a method that is not there.
+const fn protocol_effect(code: i32) -> Effect {
+    match code {
+        -32700 | -32600 => Effect::None,
+        _ => Effect::Unknown,
+    }
+}

@@ -1,0 +1,51 @@
+//! Tools of MCP servers (the Model Context Protocol), over stdio or streamable HTTP.
+//!
+//! An [`McpServer`] describes a server; [`McpServer::connect`] gives an [`McpClient`], a
+//! [`ToolSource`](backstop_tool::ToolSource) whose tools an agent is built with. Whatever a server does wrong is the
+//! failure of a call, which the model reads: nothing hangs, nothing grows without bound, and after each fault the next
+//! call works. The table of faults is `faults.json`.
+//!
+//! What a server says of its tools is never trusted: that a tool only reads, may be repeated or needs no approval
+//! is the operator's word ([`McpServer::read_only`], [`McpServer::idempotent`], [`McpServer::approval`]). A call
+//! that may have acted is never sent again without that word.
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//!
+//! use backstop_mcp::McpServer;
+//! use layer0::failure::{Failure, hint};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let server = McpServer::command("files", ["no-such-program", "./data"])
+//!     .variables(BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]))
+//!     .read_only(["read_*", "list_*"]);
+//! let error = server.connect().await.unwrap_err();
+//! assert_eq!(error.to_string(), "MCP server `files`: starting `no-such-program` failed");
+//! assert_eq!(error.code(), "mcp.start_failed");
+//! assert_eq!(hint(&error), "Install `no-such-program`, or let the server see `PATH`.");
+//! # }
+//! ```
+
+mod client;
+mod connection;
+mod content;
+mod error;
+mod fault;
+mod listing;
+mod names;
+mod oauth;
+mod progress;
+mod server;
+mod spawn;
+mod tool;
+
+pub use client::McpClient;
+pub use error::McpError;
+pub use oauth::ClientCredentials;
+pub use progress::Progress;
+pub use server::McpServer;
+pub use spawn::{Input, LocalSpawner, Output, Running, ServerCommand, Spawn, Spawned};
+
+/// The most bytes of a message of a server.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;

@@ -1,0 +1,239 @@
+//! What a server lists, within bounds.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_tool::{LeftOut, ListedTool, Schema, ToolListing};
+use layer0::{ToolSpec, push_hex};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::McpError;
+use crate::connection::Connection;
+use crate::fault::Fault;
+use crate::names::model_name;
+use crate::server::Settings;
+
+/// How long listing may take.
+pub(crate) const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most tools.
+const MAX_TOOLS: usize = 1_000;
+/// The most pages.
+const MAX_PAGES: usize = 20;
+/// The most bytes that a server may say of a tool.
+const MAX_TOOL_BYTES: usize = 1024 * 1024;
+/// The most bytes of a cursor.
+const MAX_CURSOR_BYTES: usize = 64 * 1024;
+/// How much longer than its own limit a call may take for the agent: the tool itself gives up first.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// What a server listed, in its order.
+pub(crate) struct Listed(Vec<Value>);
+
+/// The tools of a listing.
+pub(crate) struct Made {
+    pub(crate) tools: Vec<MadeTool>,
+    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) listing: ToolListing,
+}
+
+/// A tool that can be used.
+pub(crate) struct MadeTool {
+    pub(crate) spec: ToolSpec,
+    /// Its name at the server.
+    pub(crate) origin: Arc<str>,
+    pub(crate) output: Option<Schema>,
+}
+
+impl Listed {
+    /// Asks a server for all of its tools.
+    pub(crate) async fn read(
+        connection: &Connection,
+        settings: &Settings,
+    ) -> Result<Self, McpError> {
+        let stderr = || connection.stderr().map(|stderr| stderr.text()).unwrap_or_default();
+        let server = || settings.name.clone();
+        pages(connection, settings).await.map(Self).map_err(|fault| match fault {
+            Fault::TimedOut(after) => McpError::TimedOut {
+                server: server(),
+                what: "the listing of its tools",
+                after,
+                said: connection.stderr().map(|stderr| stderr.after("")).unwrap_or_default(),
+                stderr: stderr(),
+            },
+            fault => McpError::List {
+                server: server(),
+                why: settings.redactor.redact(&fault.to_string()).into_owned(),
+                stderr: stderr(),
+            },
+        })
+    }
+
+    /// Returns the names of all tools at the server.
+    pub(crate) fn origins(&self) -> BTreeSet<String> {
+        self.0.iter().filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect()
+    }
+
+    /// Makes tools of what was listed.
+    pub(crate) fn make(
+        &self,
+        connection: &Connection,
+        settings: &Settings,
+    ) -> Result<Made, McpError> {
+        let mut listing = ToolListing::new(&settings.name);
+        listing.implementation = connection.implementation();
+        listing.protocol = connection.protocol();
+        let mut made = Made { tools: Vec::new(), left_out: Vec::new(), listing };
+        for tool in &self.0 {
+            let origin = tool["name"].as_str().unwrap_or_default();
+            if !settings.wants(origin) {
+                continue;
+            }
+            let Some(name) = model_name(&settings.name, origin) else {
+                made.left_out.push(LeftOut::new(origin, "it has no name"));
+                continue;
+            };
+            if let Some(other) = made.listing.tools.get(&name) {
+                return Err(McpError::Clash {
+                    server: settings.name.clone(),
+                    one: other.origin.clone(),
+                    other: origin.to_owned(),
+                    name,
+                });
+            }
+            match make(tool, origin, &name, settings) {
+                Ok(tool_made) => made.tools.push(tool_made),
+                Err(why) => {
+                    made.left_out.push(LeftOut::new(origin, why));
+                    continue;
+                }
+            }
+            made.listing.tools.insert(name, ListedTool::new(origin, digest(tool)));
+        }
+        Ok(made)
+    }
+}
+
+/// Reads page after page.
+async fn pages(connection: &Connection, settings: &Settings) -> Result<Vec<Value>, Fault> {
+    let end = settings.clock.monotonic().saturating_add(LIST_TIMEOUT);
+    let invalid = |why: String| Err(Fault::Unreadable(why));
+    let (mut tools, mut cursors) = (Vec::new(), BTreeSet::new());
+    let mut cursor = None;
+    for _ in 0..MAX_PAGES {
+        let over = async {
+            settings.clock.sleep(end.saturating_sub(settings.clock.monotonic())).await;
+            LIST_TIMEOUT
+        };
+        let mut page = match connection.list(cursor, over).await {
+            // A server without tools need not know the request.
+            Err(Fault::Protocol { code: -32601, .. }) if tools.is_empty() => return Ok(tools),
+            page => page?,
+        };
+        let Value::Array(listed) = page["tools"].take() else {
+            return invalid("a page has no `tools`".to_owned());
+        };
+        tools.extend(listed);
+        if tools.len() > MAX_TOOLS {
+            return invalid(format!("there are more than {MAX_TOOLS}"));
+        }
+        // Some servers say with an empty cursor that it was the last page.
+        let next = page["nextCursor"].as_str().filter(|next| !next.is_empty());
+        let Some(next) = next.map(str::to_owned) else { return Ok(tools) };
+        if next.len() > MAX_CURSOR_BYTES {
+            return invalid(format!("a cursor has more than {MAX_CURSOR_BYTES} bytes"));
+        }
+        if !cursors.insert(next.clone()) {
+            return invalid("a cursor repeats".to_owned());
+        }
+        cursor = Some(next);
+    }
+    invalid(format!("there are more than {MAX_PAGES} pages"))
+}
+
+/// Makes a tool, or says why it cannot be used.
+fn make(tool: &Value, origin: &str, name: &str, settings: &Settings) -> Result<MadeTool, String> {
+    if tool.to_string().len() > MAX_TOOL_BYTES {
+        return Err(format!("what is said of it has more than {MAX_TOOL_BYTES} bytes"));
+    }
+    let Value::Object(mut schema) = tool["inputSchema"].clone() else {
+        return Err("its schema is no object".to_owned());
+    };
+    // Arguments are an object; some servers take that for granted.
+    let kind = schema.entry("type").or_insert_with(|| "object".into());
+    if kind != "object" {
+        return Err(format!("its schema is of type `{kind}`, not `object`"));
+    }
+    let schema = Value::Object(schema);
+    Schema::new(&schema).map_err(|error| format!("its schema is not valid: {error}"))?;
+    let output = Some(&tool["outputSchema"]).filter(|schema| !schema.is_null());
+    let compiled = output.map(Schema::new).transpose();
+    let compiled = compiled.map_err(|error| format!("its output schema is not valid: {error}"))?;
+    let said = [&tool["description"], &tool["title"], &tool["annotations"]["title"]];
+    let description = said.iter().find_map(|text| text.as_str()).unwrap_or_default();
+    let mut spec = ToolSpec::new(name, description, schema)
+        .origin(origin)
+        .capability(&settings.capability)
+        .timeout(settings.max_timeout.saturating_add(GRACE));
+    spec.idempotent = settings.is_idempotent(origin);
+    spec.exploratory = settings.is_read_only(origin);
+    // Looking around twice does no harm.
+    spec.idempotent |= spec.exploratory;
+    spec.approval = settings.needs_approval(origin);
+    if let Some(output) = output {
+        spec = spec.output_schema(output.clone());
+    }
+    Ok(MadeTool { spec, origin: origin.into(), output: compiled })
+}
+
+/// Returns the digest of what a server says of a tool, whatever the order of its fields.
+fn digest(tool: &Value) -> String {
+    let said = json!({
+        "name": tool["name"],
+        "description": tool["description"],
+        "inputSchema": tool["inputSchema"],
+        "outputSchema": tool["outputSchema"],
+    });
+    let mut digest = String::with_capacity(64);
+    push_hex(&mut digest, &Sha256::digest(sorted(&said).to_string()));
+    digest
+}
+
+/// Sorts the fields of objects, which serde_json need not.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let mut names: Vec<&String> = fields.keys().collect();
+            names.sort_unstable();
+            let sorted = names.into_iter().map(|name| (name.clone(), sorted(&fields[name])));
+            Value::Object(sorted.collect::<Map<_, _>>())
+        }
+        Value::Array(values) => values.iter().map(sorted).collect(),
+        value => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: Q6
+    #[test]
+    fn a_digest_is_of_what_is_said_of_a_tool() {
+        let tool = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        let one =
+            tool(r#"{"name": "a", "inputSchema": {"type": "object", "x": {"b": 1, "a": [2]}}}"#);
+        let same =
+            tool(r#"{"inputSchema": {"x": {"a": [2], "b": 1}, "type": "object"}, "name": "a"}"#);
+        let hinted = tool(
+            r#"{"name": "a", "annotations": {"readOnlyHint": true}, "inputSchema": {"type": "object", "x": {"b": 1, "a": [2]}}}"#,
+        );
+        let other =
+            tool(r#"{"name": "a", "inputSchema": {"type": "object", "x": {"b": 1, "a": [3]}}}"#);
+        assert_eq!(digest(&one).len(), 64);
+        assert_eq!(digest(&one), digest(&same));
+        assert_eq!(digest(&one), digest(&hinted));
+        assert_ne!(digest(&one), digest(&other));
+    }
+}

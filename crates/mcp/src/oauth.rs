@@ -1,0 +1,171 @@
+//! Logging in as a client of its own (OAuth 2.1, grant `client_credentials`).
+
+mod discovery;
+
+use std::fmt;
+
+use backstop_redact::Redactor;
+use reqwest::{Client, Response, Url};
+use serde::Deserialize;
+use tokio::sync::Mutex;
+
+/// The most bytes of an answer of an authorization server.
+const MAX_BYTES: usize = 256 * 1024;
+
+/// What a client shows to get a token.
+///
+/// Where tokens are given is what the server says (RFC 9728, RFC 8414), unless
+/// [`ClientCredentials::token_url`] says it: a server that is not trusted with the secret must not choose who
+/// gets it.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ClientCredentials {
+    /// The client's id.
+    pub id: String,
+    /// Its secret.
+    pub(crate) secret: String,
+    /// What it asks for.
+    pub scopes: Vec<String>,
+    /// Where tokens are given; what the server says where `None`.
+    pub token_url: Option<String>,
+}
+
+impl ClientCredentials {
+    /// Makes credentials that ask for no scope.
+    pub fn new(id: impl Into<String>, secret: impl Into<String>) -> Self {
+        Self { id: id.into(), secret: secret.into(), scopes: Vec::new(), token_url: None }
+    }
+
+    /// Sets the scopes that are asked for.
+    #[must_use]
+    pub fn scopes<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
+        self.scopes = scopes.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets where tokens are given.
+    #[must_use]
+    pub fn token_url(mut self, url: impl Into<String>) -> Self {
+        self.token_url = Some(url.into());
+        self
+    }
+}
+
+/// Shows no secret.
+impl fmt::Debug for ClientCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientCredentials")
+            .field("id", &self.id)
+            .field("scopes", &self.scopes)
+            .field("token_url", &self.token_url)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Gets tokens, and keeps the last.
+pub(crate) struct Login {
+    credentials: ClientCredentials,
+    resource: Url,
+    client: Client,
+    redactor: Redactor,
+    token: Mutex<Option<String>>,
+}
+
+#[derive(Deserialize)]
+struct Granted {
+    access_token: String,
+}
+
+impl Login {
+    pub(crate) fn new(
+        credentials: ClientCredentials,
+        resource: Url,
+        client: Client,
+        redactor: Redactor,
+    ) -> Self {
+        Self { credentials, resource, client, redactor, token: Mutex::new(None) }
+    }
+
+    /// Returns the token, if there is one.
+    pub(crate) async fn token(&self) -> Option<String> {
+        self.token.lock().await.clone()
+    }
+
+    /// Gets another token than the one that was refused. Those who were refused together get one.
+    pub(crate) async fn renew(
+        &self,
+        refused: Option<&str>,
+        challenge: Option<&str>,
+    ) -> Result<String, String> {
+        let mut token = self.token.lock().await;
+        if let Some(newer) = token.as_ref().filter(|token| Some(token.as_str()) != refused) {
+            return Ok(newer.clone());
+        }
+        let granted = self.grant(challenge).await;
+        let granted = granted.map_err(|why| self.redactor.redact(&why).into_owned())?;
+        Ok(token.insert(granted).clone())
+    }
+
+    async fn grant(&self, challenge: Option<&str>) -> Result<String, String> {
+        let endpoint = match &self.credentials.token_url {
+            Some(url) => Url::parse(url).map_err(|error| format!("the token URL: {error}"))?,
+            None => discovery::token_endpoint(&self.client, &self.resource, challenge).await?,
+        };
+        if !discovery::may_have_secrets(&endpoint) {
+            return Err(format!("`{endpoint}` is not `https`"));
+        }
+        let ClientCredentials { id, secret, scopes, .. } = &self.credentials;
+        // RFC 8707: a token for this server alone.
+        let mut form = form_urlencoded(&[
+            ("grant_type", "client_credentials"),
+            ("resource", self.resource.as_str()),
+        ]);
+        if !scopes.is_empty() {
+            form = form + "&" + &form_urlencoded(&[("scope", &scopes.join(" "))]);
+        }
+        let request = self
+            .client
+            .post(endpoint)
+            .basic_auth(encoded(id), Some(encoded(secret)))
+            .header("content-type", "application/x-www-form-urlencoded")
+            .header("accept", "application/json")
+            .body(form);
+        let response = request.send().await.map_err(|error| unreachable(&error))?;
+        let status = response.status();
+        let body = read(response).await?;
+        match serde_json::from_slice::<Granted>(&body) {
+            Ok(granted) if status.is_success() => Ok(granted.access_token),
+            _ => {
+                let said: String = String::from_utf8_lossy(&body).chars().take(300).collect();
+                Err(format!("the authorization server answered HTTP {}: {said}", status.as_u16()))
+            }
+        }
+    }
+}
+
+/// Reads an answer of bounded size.
+async fn read(mut response: Response) -> Result<Vec<u8>, String> {
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| unreachable(&error))? {
+        body.extend_from_slice(&piece);
+        if body.len() > MAX_BYTES {
+            return Err("the authorization server answers too much".to_owned());
+        }
+    }
+    Ok(body)
+}
+
+fn unreachable(error: &reqwest::Error) -> String {
+    format!("the authorization server cannot be reached: {}", layer0::failure::Chain(error))
+}
+
+fn form_urlencoded(fields: &[(&str, &str)]) -> String {
+    let fields: Vec<String> =
+        fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    fields.join("&")
+}
+
+/// RFC 6749, 2.3.1: id and secret are encoded before they are joined.
+fn encoded(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}

@@ -1,0 +1,134 @@
+//! Where a server's tokens are given.
+
+use http::header::ACCEPT;
+use reqwest::{Client, Url};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::read;
+
+/// RFC 9728.
+#[derive(Deserialize)]
+struct Resource {
+    #[serde(default)]
+    authorization_servers: Vec<String>,
+}
+
+/// RFC 8414.
+#[derive(Deserialize)]
+struct Issuer {
+    issuer: String,
+    token_endpoint: String,
+}
+
+/// Finds the endpoint as the server's answer, or its well-known documents, say.
+pub(super) async fn token_endpoint(
+    client: &Client,
+    resource: &Url,
+    challenge: Option<&str>,
+) -> Result<Url, String> {
+    let named = challenge.and_then(resource_metadata).and_then(|url| Url::parse(&url).ok());
+    let known = well_known(resource, "oauth-protected-resource", true);
+    let mut documents = named.into_iter().chain(known);
+    let mut issuer = None;
+    while let (Some(url), None) = (documents.next(), &issuer) {
+        let document: Option<Resource> = document(client, url).await;
+        issuer = document.and_then(|document| document.authorization_servers.into_iter().next());
+    }
+    // Revision 2025-03-26 has the server itself give tokens.
+    let issuer = issuer.unwrap_or_else(|| resource.origin().ascii_serialization());
+    let issuer =
+        Url::parse(&issuer).map_err(|error| format!("its authorization server: {error}"))?;
+    for name in ["oauth-authorization-server", "openid-configuration"] {
+        for url in well_known(&issuer, name, false) {
+            let Some(found) = document::<Issuer>(client, url).await else { continue };
+            if found.issuer.trim_end_matches('/') != issuer.as_str().trim_end_matches('/') {
+                return Err(format!("the authorization server of `{issuer}` says it is another"));
+            }
+            return Url::parse(&found.token_endpoint)
+                .map_err(|error| format!("the token endpoint of `{issuer}`: {error}"));
+        }
+    }
+    Err(format!("`{issuer}` does not say where tokens are given"))
+}
+
+/// May a secret be sent there?
+pub(super) fn may_have_secrets(url: &Url) -> bool {
+    let is_loopback = |host: &str| {
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost"
+            || address.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+    };
+    url.scheme() == "https" || (url.scheme() == "http" && url.host_str().is_some_and(is_loopback))
+}
+
+/// Returns where a document is looked for: before the path, and at the root.
+fn well_known(url: &Url, name: &str, with_root: bool) -> Vec<Url> {
+    let path = url.path().trim_end_matches('/');
+    let at = |path: &str| {
+        let mut found = url.clone();
+        found.set_path(&format!("/.well-known/{name}{path}"));
+        (found.query().is_some()).then(|| found.set_query(None));
+        found
+    };
+    match path.is_empty() {
+        true => vec![at("")],
+        false if with_root => vec![at(path), at("")],
+        false => vec![at(path)],
+    }
+}
+
+async fn document<T: DeserializeOwned>(client: &Client, url: Url) -> Option<T> {
+    let response = client.get(url).header(ACCEPT, "application/json").send().await.ok()?;
+    let response = response.error_for_status().ok()?;
+    serde_json::from_slice(&read(response).await.ok()?).ok()
+}
+
+/// Returns the URL that a `WWW-Authenticate` header names.
+fn resource_metadata(challenge: &str) -> Option<String> {
+    let (_, rest) = challenge.split_once("resource_metadata=")?;
+    let rest = rest.strip_prefix('"').unwrap_or(rest);
+    rest.split(['"', ',', ' ']).next().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: Q9
+    #[test]
+    fn documents_are_looked_for_where_the_rfcs_say() {
+        let at = |url: &str, name, with_root| -> Vec<String> {
+            let url = Url::parse(url).unwrap();
+            well_known(&url, name, with_root).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(
+            at("https://a.example/mcp?x=1", "oauth-protected-resource", true),
+            [
+                "https://a.example/.well-known/oauth-protected-resource/mcp",
+                "https://a.example/.well-known/oauth-protected-resource"
+            ]
+        );
+        assert_eq!(
+            at("https://a.example", "openid-configuration", false),
+            ["https://a.example/.well-known/openid-configuration"]
+        );
+        let challenge = "Bearer error=\"x\", resource_metadata=\"https://a.example/r\", scope=y";
+        assert_eq!(resource_metadata(challenge).as_deref(), Some("https://a.example/r"));
+        assert_eq!(resource_metadata("Bearer"), None);
+    }
+
+    /// Spec: Q9
+    #[test]
+    fn secrets_go_over_tls_or_stay() {
+        for (url, may) in [
+            ("https://a.example/token", true),
+            ("http://127.0.0.1:9/token", true),
+            ("http://[::1]:9/token", true),
+            ("http://a.example/token", false),
+            ("http://localhost.evil/token", false),
+        ] {
+            assert_eq!(may_have_secrets(&Url::parse(url).unwrap()), may, "{url}");
+        }
+    }
+}

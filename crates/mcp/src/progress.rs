@@ -1,0 +1,123 @@
+//! How far calls have come.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use backstop_clock::Clock;
+use layer0::id::CallId;
+use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use tokio::sync::RwLock;
+
+use crate::server::OnProgress;
+
+/// How far a call has come, by the server's word.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// The server.
+    pub server: String,
+    /// The tool, by the name that the model calls it by.
+    pub tool: String,
+    /// The call.
+    pub call_id: CallId,
+    /// How much is done; it grows.
+    pub progress: f64,
+    /// How much there is to do, where that is known.
+    pub total: Option<f64>,
+    /// What is being done.
+    pub message: Option<String>,
+}
+
+/// The calls of a connection that can be told of progress.
+#[derive(Debug, Default)]
+pub(crate) struct Progressing(RwLock<HashMap<ProgressToken, Arc<Watched>>>);
+
+/// A call that progress extends.
+pub(crate) struct Watched {
+    pub(crate) patience: Arc<Patience>,
+    pub(crate) template: Progress,
+    pub(crate) on_progress: Option<OnProgress>,
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched").field("call", &self.template.call_id).finish_non_exhaustive()
+    }
+}
+
+impl Progressing {
+    /// Sends a request and watches it; what the server says of it meanwhile waits.
+    pub(crate) async fn watch<T, E>(
+        &self,
+        watched: Option<Arc<Watched>>,
+        token: impl FnOnce(&T) -> ProgressToken,
+        send: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let Some(watched) = watched else { return send.await };
+        let mut calls = self.0.write().await;
+        let sent = send.await?;
+        calls.insert(token(&sent), watched);
+        Ok(sent)
+    }
+
+    /// Forgets a request, now or, while another one is being sent, a moment later.
+    pub(crate) fn forget(self: &Arc<Self>, token: ProgressToken) {
+        if let Ok(mut calls) = self.0.try_write() {
+            calls.remove(&token);
+            return;
+        }
+        let all = Arc::clone(self);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { drop(all.0.write().await.remove(&token)) });
+        }
+    }
+
+    /// Takes in what a server says.
+    pub(crate) async fn take(&self, said: ProgressNotificationParam) {
+        let Some(watched) = self.0.read().await.get(&said.progress_token).cloned() else { return };
+        watched.patience.renew();
+        if let Some(on_progress) = &watched.on_progress {
+            let ProgressNotificationParam { progress, total, message, .. } = said;
+            on_progress(Progress { progress, total, message, ..watched.template.clone() });
+        }
+    }
+}
+
+/// How long a call is waited for: so long without progress, and so long in all.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    clock: Arc<dyn Clock>,
+    timeout: Duration,
+    /// When it is over however much progress there is, in monotonic time.
+    end: Duration,
+    max: Duration,
+    renewed: Mutex<Duration>,
+}
+
+impl Patience {
+    pub(crate) fn new(clock: Arc<dyn Clock>, timeout: Duration, max: Duration) -> Arc<Self> {
+        let now = clock.monotonic();
+        let end = now.saturating_add(max);
+        Arc::new(Self { clock, timeout, end, max, renewed: Mutex::new(now) })
+    }
+
+    /// Begins to count again, up to the end.
+    pub(crate) fn renew(&self) {
+        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.monotonic();
+    }
+
+    /// Completes when it is over, with the limit that was reached.
+    pub(crate) async fn over(&self) -> Duration {
+        loop {
+            let renewed = *self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+            let until = renewed.saturating_add(self.timeout);
+            let left = until.min(self.end).saturating_sub(self.clock.monotonic());
+            if left.is_zero() {
+                return if until < self.end { self.timeout } else { self.max };
+            }
+            self.clock.sleep(left).await;
+        }
+    }
+}

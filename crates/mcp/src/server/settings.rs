@@ -1,0 +1,207 @@
+//! A description that was checked.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::Clock;
+use backstop_redact::{Redactor, is_secret_name};
+use glob::Pattern;
+use http::{HeaderName, HeaderValue};
+use reqwest::{Client, Url};
+
+use super::{McpServer, OnProgress, PROGRESS_FACTOR, Reached};
+use crate::McpError;
+use crate::connection::http_client;
+use crate::oauth::Login;
+use crate::spawn::{ServerCommand, Spawn};
+
+/// The most characters of a server's name.
+const MAX_NAME: usize = 32;
+
+/// What a client knows of its server.
+pub(crate) struct Settings {
+    pub(crate) name: String,
+    pub(crate) place: Place,
+    /// What its tools need to be granted.
+    pub(crate) capability: String,
+    pub(crate) timeout: Duration,
+    pub(crate) max_timeout: Duration,
+    pub(crate) roots: Vec<String>,
+    /// Knows the headers too.
+    pub(crate) redactor: Redactor,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) on_progress: Option<OnProgress>,
+    only: Option<Vec<Pattern>>,
+    idempotent: Vec<Pattern>,
+    read_only: Vec<Pattern>,
+    approval: Vec<Pattern>,
+}
+
+/// Where a server is.
+pub(crate) enum Place {
+    Command {
+        command: ServerCommand,
+        spawner: Arc<dyn Spawn>,
+    },
+    Url {
+        url: Url,
+        headers: HashMap<HeaderName, HeaderValue>,
+        client: Client,
+        login: Option<Arc<Login>>,
+    },
+}
+
+impl Settings {
+    /// Checks a description.
+    pub(super) fn new(server: McpServer) -> Result<Self, McpError> {
+        let name = server.name.clone();
+        checked(server).map_err(|why| McpError::Misconfigured { server: name, why })
+    }
+
+    /// Is the tool one of those that are wanted?
+    pub(crate) fn wants(&self, tool: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| matches(only, tool))
+    }
+
+    /// May its calls be repeated?
+    pub(crate) fn is_idempotent(&self, tool: &str) -> bool {
+        matches(&self.idempotent, tool)
+    }
+
+    /// Does it only look around?
+    pub(crate) fn is_read_only(&self, tool: &str) -> bool {
+        matches(&self.read_only, tool)
+    }
+
+    /// Must a person agree to its calls?
+    pub(crate) fn needs_approval(&self, tool: &str) -> bool {
+        matches(&self.approval, tool)
+    }
+}
+
+fn checked(server: McpServer) -> Result<Settings, String> {
+    check_name(&server.name)?;
+    if server.timeout.is_zero() {
+        return Err("its timeout must not be zero".to_owned());
+    }
+    let redactor = redactor(&server);
+    let max_timeout = server.max_timeout.unwrap_or(server.timeout.saturating_mul(PROGRESS_FACTOR));
+    let (place, capability) = match &server.reached {
+        Reached::Command(command) => (program(&server, command)?, "process:spawn".to_owned()),
+        Reached::Url(url) => endpoint(&server, url, &redactor)?,
+    };
+    Ok(Settings {
+        place,
+        capability,
+        max_timeout: max_timeout.max(server.timeout),
+        timeout: server.timeout,
+        roots: server.roots.iter().map(|root| root_url(root)).collect::<Result<_, _>>()?,
+        redactor,
+        only: server.only.as_deref().map(patterns).transpose()?,
+        idempotent: patterns(&server.idempotent)?,
+        read_only: patterns(&server.read_only)?,
+        approval: patterns(&server.approval)?,
+        name: server.name,
+        clock: server.clock,
+        on_progress: server.on_progress,
+    })
+}
+
+/// The name begins those of tools, as every provider takes them.
+fn check_name(name: &str) -> Result<(), String> {
+    let is_taken = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    match begins && name.len() <= MAX_NAME && name.chars().all(is_taken) {
+        true => Ok(()),
+        false => Err(format!(
+            "its name must be a letter and at most {} letters, digits, `_` and `-`",
+            MAX_NAME - 1
+        )),
+    }
+}
+
+fn redactor(server: &McpServer) -> Redactor {
+    let values = server.headers.iter().map(|(_, value)| value.as_str());
+    // Of `Bearer KEY`, the key is what a server repeats.
+    let keys = server.headers.iter().filter_map(|(_, value)| value.split_once(' ').map(|it| it.1));
+    let variables = server.variables.iter().filter(|(name, _)| is_secret_name(name));
+    let variables = variables.map(|(_, value)| value.as_str());
+    let credentials = server.oauth.iter().map(|credentials| credentials.secret.as_str());
+    let all = values.chain(keys).chain(variables).chain(credentials);
+    all.fold(server.redactor.clone(), |redactor, secret| redactor.with_secret(secret))
+}
+
+fn program(server: &McpServer, command: &[String]) -> Result<Place, String> {
+    let Some((program, arguments)) =
+        command.split_first().filter(|(program, _)| !program.is_empty())
+    else {
+        return Err("its command is empty".to_owned());
+    };
+    if !server.headers.is_empty() || server.oauth.is_some() {
+        return Err("a command has no headers and no login; give it variables".to_owned());
+    }
+    let mut command = ServerCommand::new(program, arguments.iter().cloned());
+    command.folder.clone_from(&server.folder);
+    command.variables.clone_from(&server.variables);
+    Ok(Place::Command { command, spawner: Arc::clone(&server.spawner) })
+}
+
+fn endpoint(server: &McpServer, url: &str, redactor: &Redactor) -> Result<(Place, String), String> {
+    let url = Url::parse(url).map_err(|error| format!("its URL is not valid: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("the scheme of its URL is neither `http` nor `https`".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("its URL carries a user name or a password; give it a header".to_owned());
+    }
+    let host = url.host_str().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
+    if host.is_empty() {
+        return Err("its URL has no host".to_owned());
+    }
+    let capability = format!("network:outbound:{host}");
+    let is_loopback = host == "localhost"
+        || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
+    let client = http_client(is_loopback).map_err(|error| error.to_string())?;
+    let headers = server.headers.iter().map(header).collect::<Result<_, _>>()?;
+    let login = server.oauth.clone().map(|credentials| {
+        Arc::new(Login::new(credentials, url.clone(), client.clone(), redactor.clone()))
+    });
+    Ok((Place::Url { url, headers, client, login }, capability))
+}
+
+fn header((name, value): &(String, String)) -> Result<(HeaderName, HeaderValue), String> {
+    let invalid = || format!("its header `{name}` is not valid");
+    let parsed = HeaderName::try_from(name.as_str()).map_err(|_| invalid())?;
+    let reserved =
+        ["accept", "content-type", "mcp-session-id", "mcp-protocol-version", "last-event-id"];
+    if reserved.contains(&parsed.as_str()) {
+        return Err(format!("its header `{name}` belongs to the protocol"));
+    }
+    let mut value = HeaderValue::try_from(value.as_str()).map_err(|_| invalid())?;
+    value.set_sensitive(true);
+    Ok((parsed, value))
+}
+
+fn patterns(patterns: &[String]) -> Result<Vec<Pattern>, String> {
+    let parse = |pattern: &String| {
+        Pattern::new(pattern).map_err(|error| format!("pattern `{pattern}`: {error}"))
+    };
+    patterns.iter().map(parse).collect()
+}
+
+fn matches(patterns: &[Pattern], tool: &str) -> bool {
+    patterns.iter().any(|pattern| pattern.matches(tool))
+}
+
+/// Returns a folder as servers are told it.
+fn root_url(folder: &Path) -> Result<String, String> {
+    let shown = folder.display();
+    let whole: PathBuf = std::path::absolute(folder)
+        .map_err(|error| format!("its root `{shown}` is no folder: {error}"))?;
+    let url =
+        Url::from_directory_path(whole).map_err(|()| format!("its root `{shown}` is no path"))?;
+    Ok(url.as_str().trim_end_matches('/').to_owned())
+}

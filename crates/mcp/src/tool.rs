@@ -1,0 +1,151 @@
+//! One tool of a server.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
+use layer0::failure::Effect;
+use layer0::{JsonText, ToolSpec};
+use rmcp::model::{CallToolRequestParams, MetaObject, RequestMetaObject};
+use serde_json::{Map, Value};
+
+use crate::client::Server;
+use crate::connection::Failed;
+use crate::content;
+use crate::fault::{Called, Fault};
+use crate::listing::MadeTool;
+use crate::progress::{Patience, Progress, Watched};
+
+/// How often a call is sent that may be repeated.
+const MAX_SENT: u32 = 2;
+
+/// A tool of an MCP server; see [`McpClient`](crate::McpClient).
+pub(crate) struct McpTool {
+    made: MadeTool,
+    server: Arc<Server>,
+}
+
+impl McpTool {
+    pub(crate) const fn new(made: MadeTool, server: Arc<Server>) -> Self {
+        Self { made, server }
+    }
+
+    /// Calls the tool, once more where the server died and the call may be repeated, or never left.
+    async fn run(
+        &self,
+        arguments: &Map<String, Value>,
+        context: &ToolContext,
+    ) -> Result<JsonText, ToolError> {
+        let settings = &self.server.settings;
+        let MadeTool { spec, origin, .. } = &self.made;
+        if !self.server.lists(origin) {
+            return Err(ToolError::NotFound(spec.name.to_string()));
+        }
+        let patience =
+            Patience::new(Arc::clone(&settings.clock), settings.timeout, settings.max_timeout);
+        let watched = Arc::new(Watched {
+            patience: Arc::clone(&patience),
+            template: Progress {
+                server: settings.name.clone(),
+                tool: spec.name.to_string(),
+                call_id: context.call_id.clone(),
+                progress: 0.0,
+                total: None,
+                message: None,
+            },
+            on_progress: settings.on_progress.clone(),
+        });
+        let mut may_have_acted = false;
+        for sent in 1..=MAX_SENT {
+            let connection = tokio::select! {
+                connection = self.server.connection() => connection,
+                after = patience.over() => {
+                    return Err(self.failed(Fault::TimedOut(after), may_have_acted));
+                }
+            };
+            let connection = connection.map_err(|down| {
+                let effect = if may_have_acted { Effect::Unknown } else { Effect::None };
+                let why = format!("MCP server `{}` {}", settings.name, down.why);
+                let why = settings.redactor.redact(&why).into_owned();
+                ToolError::Unavailable(why).with_effect(effect).with_retry(down.retry)
+            })?;
+            // The server's time begins when it is there.
+            patience.renew();
+            let params =
+                CallToolRequestParams::new(origin.to_string()).with_arguments(arguments.clone());
+            let failed = match connection.call(params, meta(context), Arc::clone(&watched)).await {
+                Ok(result) => {
+                    self.server.has_worked(&connection);
+                    return self.read(result);
+                }
+                Err(failed) => failed,
+            };
+            let Failed { fault, left } = failed;
+            may_have_acted |= left;
+            if fault.ends_connection() {
+                connection.close(&fault.to_string());
+            } else if !matches!(fault, Fault::TimedOut(_)) {
+                self.server.has_worked(&connection);
+            }
+            let is_lost = matches!(fault, Fault::Lost(_) | Fault::NotSent(_));
+            let may_repeat = spec.idempotent || !left;
+            if !is_lost || !may_repeat || sent == MAX_SENT {
+                return Err(self.failed(fault, may_have_acted));
+            }
+        }
+        // The last round returns.
+        Err(self.failed(Fault::NotSent("was not asked".to_owned()), may_have_acted))
+    }
+
+    fn read(&self, result: Value) -> Result<JsonText, ToolError> {
+        content::read(result, &self.made.spec, self.made.output.as_ref())
+    }
+
+    fn failed(&self, fault: Fault, left: bool) -> ToolError {
+        let settings = &self.server.settings;
+        let called = Called {
+            server: &settings.name,
+            tool: &self.made.spec.name,
+            is_repeatable: self.made.spec.idempotent,
+            left,
+        };
+        fault.redacted(&settings.redactor).into_error(called)
+    }
+}
+
+#[async_trait]
+impl Tool for McpTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.made.spec
+    }
+
+    async fn call(
+        &self,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Result<JsonText, ToolError> {
+        let Value::Object(arguments) = arguments.value() else {
+            return Err(ToolError::InvalidInput("arguments must be a JSON object".to_owned()));
+        };
+        tokio::select! {
+            biased;
+            result = self.run(arguments, context) => result,
+            () = context.cancellation.cancelled() => Err(ToolError::Cancelled),
+        }
+    }
+}
+
+impl fmt::Debug for McpTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpTool").field("name", &self.made.spec.name).finish_non_exhaustive()
+    }
+}
+
+/// Returns what a server is told beside the arguments. A trace context goes here (`traceparent`) as soon as a call
+/// knows one.
+fn meta(context: &ToolContext) -> RequestMetaObject {
+    let mut meta = MetaObject::default();
+    meta.0.insert("backstop/idempotency-key".to_owned(), context.idempotency_key.clone().into());
+    RequestMetaObject(meta)
+}

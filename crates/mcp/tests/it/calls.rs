@@ -1,0 +1,178 @@
+//! Calls: what goes with them, what extends them, and how they are given up.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use backstop_mcp::Progress;
+use backstop_tool::{Arguments, ToolError};
+use futures_util::future::join_all;
+use layer0::failure::{Effect, Failure, Retry};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+
+use crate::server::Script;
+use crate::support::{Faulty, Hasty, Way, call, context, tool, trial, until};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for way in [Way::ALL[0], Way::ALL[2], Way::ALL[4]] {
+        let named = |what: &str| format!("{what} ({})", way.name());
+        trials.push(trial(named("a call carries its key"), move || keyed(way)));
+        trials.push(trial(named("a call that is dropped is cancelled"), move || dropped(way)));
+        trials.push(trial(named("a call that is stopped is cancelled"), move || stopped(way)));
+        trials.push(trial(named("calls run side by side"), move || together(way)));
+    }
+    trials.push(trial("progress is told, and extends a call up to its end", progress));
+    trials.push(trial("calls that are lost together share one restart", shared));
+    trials.push(trial("a server that dies again and again is left alone", broken));
+    trials.push(trial("elicitation is declined and sampling unknown", asked));
+    trials.push(trial("roots are the folders that were given", roots));
+    trials
+}
+
+/// Spec: Q9, T1
+async fn keyed(way: Way) {
+    let (faulty, server) = Faulty::new(way, Script::faulty(""));
+    let client = server.connect().await.unwrap();
+    call(&client, "act").await.unwrap();
+    let request = &faulty.calls()[0];
+    let key = &request["params"]["_meta"]["backstop/idempotency-key"];
+    assert_eq!(key.as_str(), Some(&*context().idempotency_key));
+    assert_eq!(request["params"]["arguments"], json!({"n": 1}));
+    assert_eq!(request["params"]["name"], "act");
+}
+
+fn cancelled(faulty: &Faulty) -> Vec<Value> {
+    let said = faulty.said();
+    said.into_iter().filter(|said| said["method"] == "notifications/cancelled").collect()
+}
+
+async fn is_cancelled(faulty: &Faulty) {
+    until(|| !cancelled(faulty).is_empty()).await;
+    assert_eq!(cancelled(faulty)[0]["params"]["requestId"], faulty.calls()[0]["id"]);
+}
+
+/// Spec: Q9
+async fn dropped(way: Way) {
+    let (faulty, server) = Faulty::new(way, Script::faulty("hangs"));
+    let client = server.connect().await.unwrap();
+    tokio::select! {
+        result = call(&client, "act") => panic!("{result:?}"),
+        () = until(|| faulty.calls().len() == 1) => {}
+    }
+    is_cancelled(&faulty).await;
+    assert!(call(&client, "ok").await.is_ok());
+}
+
+/// Spec: Q9
+async fn stopped(way: Way) {
+    let (faulty, server) = Faulty::new(way, Script::faulty("hangs"));
+    let client = server.connect().await.unwrap();
+    let (context, arguments) = (context(), Arguments::from(json!({})));
+    let tool = tool(&client, "act");
+    let stop = async {
+        until(|| faulty.calls().len() == 1).await;
+        context.cancellation.cancel();
+    };
+    let (result, ()) = tokio::join!(tool.call(&arguments, &context), stop);
+    assert!(matches!(result, Err(ToolError::Cancelled)), "{result:?}");
+    is_cancelled(&faulty).await;
+}
+
+async fn together(way: Way) {
+    let (faulty, server) = Faulty::new(way, Script::faulty("is_error"));
+    let client = server.connect().await.unwrap();
+    let results = join_all((0..40).map(|_| call(&client, "ok"))).await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert_eq!((faulty.calls().len(), faulty.starts()), (40, usize::from(faulty.starts() == 1)));
+}
+
+/// Spec: Q3, Q9
+async fn progress() {
+    let asks = Some(json!({
+        "jsonrpc": "2.0",
+        "method": "notifications/progress",
+        "params": {"progressToken": 0, "progress": 1, "total": 4, "message": "a quarter"},
+    }));
+    let (_faulty, server) = Faulty::new(Way::ALL[0], Script { asks, ..Script::faulty("hangs") });
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&told);
+    let server = server
+        .timeout(Duration::from_secs(1))
+        .max_timeout(Duration::from_millis(1_500))
+        .on_progress(Arc::new(move |progress: Progress| heard.lock().unwrap().push(progress)));
+    let client = server.connect().await.unwrap();
+    let error = call(&client, "act").await.unwrap_err();
+    assert_eq!(error.code(), "tool.timeout");
+    let told = told.lock().unwrap();
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0].tool.as_str(), told[0].server.as_str()), ("faulty__act", "faulty"));
+    assert_eq!((told[0].progress, told[0].total), (1.0, Some(4.0)));
+    assert_eq!(told[0].message.as_deref(), Some("a quarter"));
+}
+
+/// Spec: Q5
+async fn shared() {
+    let (faulty, server) = Faulty::new(Way::ALL[0], Script::faulty("dies_in_call_idempotent"));
+    let client = server.connect().await.unwrap();
+    let results = join_all((0..8).map(|_| call(&client, "repeat"))).await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert_eq!(faulty.starts(), 2);
+}
+
+/// Spec: Q5
+async fn broken() {
+    let (faulty, server) = Faulty::new(Way::ALL[0], Script::faulty("dies_in_every_call"));
+    let client = server.clock(Arc::new(Hasty(20))).connect().await.unwrap();
+    let mut refused = None;
+    for _ in 0..10 {
+        let error = call(&client, "repeat").await.unwrap_err();
+        assert_eq!(error.code(), "tool.unavailable");
+        if let Retry::After(_) = error.retry() {
+            refused = Some(error);
+            break;
+        }
+    }
+    let refused = refused.expect("the breaker opens");
+    assert!(refused.to_string().contains("reported"), "{refused}");
+    let starts = faulty.starts();
+    assert_eq!(starts, 5);
+    let again = call(&client, "ok").await.unwrap_err();
+    assert_eq!(again.effect(), Effect::None, "{again:?}");
+    assert!(backstop_tool::failed_text("x", &again).contains("is left alone for"));
+    assert_eq!(faulty.starts(), starts);
+    // After a while one call is let through, and a call that works counts the server as up.
+    let Retry::After(wait) = again.retry() else { panic!("{again:?}") };
+    backstop_clock::Clock::sleep(&Hasty(20), wait).await;
+    assert!(call(&client, "ok").await.is_ok());
+    assert_eq!(call(&client, "repeat").await.unwrap_err().retry(), Retry::Backoff);
+}
+
+/// Returns what a server is answered that asks its client for something in a call.
+async fn answer(asked: Value) -> Value {
+    let script = Script { asks: Some(asked), ..Script::faulty("") };
+    let (faulty, server) = Faulty::new(Way::ALL[0], script);
+    let client = server.roots(["/srv/data"]).connect().await.unwrap();
+    call(&client, "act").await.unwrap();
+    faulty.said().into_iter().find(|said| said["id"] == "q").unwrap()
+}
+
+/// Spec: Q9
+async fn asked() {
+    let elicitation = json!({
+        "jsonrpc": "2.0", "id": "q", "method": "elicitation/create",
+        "params": {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}},
+    });
+    assert_eq!(answer(elicitation).await["result"]["action"], "decline");
+    let sampling = json!({
+        "jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage",
+        "params": {"messages": [], "maxTokens": 1},
+    });
+    assert_eq!(answer(sampling).await["error"]["code"], -32601);
+}
+
+/// Spec: Q9
+async fn roots() {
+    let asked = json!({"jsonrpc": "2.0", "id": "q", "method": "roots/list"});
+    assert_eq!(answer(asked).await["result"]["roots"], json!([{"uri": "file:///srv/data"}]));
+}

@@ -1,0 +1,160 @@
+//! Revisions, what a server is given, and descriptions that cannot be.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use backstop_mcp::McpServer;
+use backstop_tool::{Grants, ToolSource, Toolset};
+use layer0::failure::{Failure, hint};
+use libtest_mimic::Trial;
+
+use crate::server::Script;
+use crate::support::{Faulty, Hasty, Way, call, tool, trial, until};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for way in [Way::ALL[0], Way::ALL[2], Way::ALL[4]] {
+        for protocol in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
+            let name = format!("revision {protocol} is spoken ({})", way.name());
+            trials.push(trial(name, move || speaks(way, protocol)));
+        }
+        let name = format!("a server sees what it is given ({})", way.name());
+        trials.push(trial(name, move || sees(way)));
+    }
+    trials.push(trial("a server silent on the current revision is asked for others", silent));
+    trials.push(trial("a program is killed with its client", killed));
+    trials.push(trial("what cannot be is refused before anything starts", refused));
+    trials.push(trial("an agent takes the tools as they are", taken));
+    trials.push(trial("a url that is refused says how to mend it", hinted));
+    trials
+}
+
+/// Spec: Q1
+async fn speaks(way: Way, protocol: &'static str) {
+    let script = Script { protocol: protocol.to_owned(), ..Script::default() };
+    let (_faulty, server) = Faulty::new(way, script);
+    let client = server.connect().await.unwrap();
+    assert_eq!(client.listing().protocol.as_deref(), Some(protocol));
+    assert_eq!(client.listing().implementation.as_deref(), Some("faulty 1.0.0"));
+    assert_eq!(call(&client, "act").await.unwrap().as_string().unwrap(), "act is done");
+}
+
+/// Spec: Q7
+async fn sees(way: Way) {
+    let (faulty, server) = Faulty::new(way, Script::faulty(""));
+    assert!(!format!("{server:?}").contains("s3cret"), "{server:?}");
+    let client = server.connect().await.unwrap();
+    call(&client, "act").await.unwrap();
+    let given = faulty.given();
+    match way {
+        Way::Stdio { .. } => assert_eq!(given, ["API_KEY", "SCRIPT"]),
+        Way::Http { .. } => {
+            assert!(given.contains(&"authorization: bearer s3cret-s3cret".to_owned()), "{given:?}");
+        }
+    }
+    assert!(!format!("{client:?}").contains("s3cret"));
+}
+
+/// Spec: Q3
+async fn silent() {
+    let (_faulty, server) = Faulty::new(Way::ALL[0], Script::faulty("silent_on_discover"));
+    let client = server.clock(Arc::new(Hasty(10))).connect().await.unwrap();
+    assert_eq!(client.listing().protocol.as_deref(), Some("2025-11-25"));
+}
+
+async fn killed() {
+    let (faulty, server) = Faulty::new(Way::ALL[0], Script::faulty(""));
+    let client = server.connect().await.unwrap();
+    let kept = tool(&client, "act");
+    drop(client);
+    let process = format!("/proc/{}", faulty.processes()[0]);
+    let lives = || match std::fs::read_to_string(format!("{process}/stat")) {
+        // One that is dead, and not waited for yet, is shown as Z.
+        Ok(stat) => !stat.contains(") Z "),
+        Err(_) => false,
+    };
+    if std::path::Path::new("/proc/self").exists() {
+        assert!(lives(), "its tools are still there");
+        drop(kept);
+        until(|| !lives()).await;
+    }
+}
+
+/// Spec: Q1
+async fn refused() {
+    async fn check(server: McpServer, why: &str) {
+        let error = server.connect().await.unwrap_err();
+        assert_eq!(error.code(), "mcp.misconfigured");
+        let said = error.to_string();
+        assert!(said.contains(why), "{said}");
+        assert!(!said.contains("s3cret"), "{said}");
+    }
+    let url = |url: &str| McpServer::url("a", url);
+    check(McpServer::command::<String>("a", []), "its command is empty").await;
+    check(McpServer::command("", ["x"]), "its name must be").await;
+    check(McpServer::command("a b", ["x"]), "its name must be").await;
+    check(McpServer::command("2a", ["x"]), "its name must be").await;
+    check(McpServer::command("a".repeat(33), ["x"]), "its name must be").await;
+    check(McpServer::command("a", ["x"]).header("k", "s3cret-s3cret"), "has no headers").await;
+    check(McpServer::command("a", ["x"]).only(["[a"]), "pattern `[a`").await;
+    check(McpServer::command("a", ["x"]).timeout(std::time::Duration::ZERO), "timeout").await;
+    check(url("nowhere"), "its URL is not valid").await;
+    check(url("ftp://a.example/"), "neither `http` nor `https`").await;
+    check(url("https://ada:s3cret-s3cret@a.example/"), "a user name or a password").await;
+    check(url("https://a.example/").header("mcp-session-id", "s3cret-s3cret"), "belongs to").await;
+    check(url("https://a.example/").header("x y", "s3cret-s3cret"), "is not valid").await;
+    let missing = McpServer::command("a", ["/no/such/program"]).connect().await.unwrap_err();
+    assert_eq!(missing.code(), "mcp.start_failed");
+    assert!(hint(&missing).contains("Install"), "{}", hint(&missing));
+    let folder = McpServer::command("a", ["sh"]).folder("/no/such/folder").connect().await;
+    assert_eq!(folder.unwrap_err().code(), "mcp.start_failed");
+}
+
+/// Spec: Q1, Q7
+async fn taken() {
+    let (_stdio, program) = Faulty::new(Way::ALL[0], Script::faulty(""));
+    let (_http, url) = Faulty::new(Way::ALL[2], Script::faulty(""));
+    let program = program.approval(["act"]).connect().await.unwrap();
+    let url = url.only(["act", "look"]).connect().await.unwrap();
+    let mut tools = Toolset::new();
+    for tool in program.tools() {
+        tools.add(tool).unwrap();
+    }
+    let names: Vec<&str> = program.listing().tools.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        ["faulty__act", "faulty__look", "faulty__ok", "faulty__repeat", "faulty__typed"]
+    );
+    assert_eq!(url.tools().len(), 2);
+    // Two servers of one name have tools of one name.
+    let clash = tools.add(url.tools().remove(0)).unwrap_err();
+    assert_eq!(clash.to_string(), "there is already a tool named `faulty__act`");
+
+    let arguments = || serde_json::json!({"n": 1});
+    let denied = tools.admit("faulty__act", arguments(), &Grants::none()).err().unwrap();
+    assert_eq!(denied.to_string(), "tool `faulty__act` requires `process:spawn`");
+    let spec = |origin| tool(&program, origin).spec().clone();
+    assert_eq!(tool(&url, "act").spec().capabilities, ["network:outbound:127.0.0.1"]);
+    // Annotations of the server say that all of them may be repeated, and need no approval.
+    let words = |origin| {
+        let spec = spec(origin);
+        (spec.idempotent, spec.exploratory, spec.approval)
+    };
+    assert_eq!(words("act"), (false, false, true));
+    assert_eq!(words("ok"), (false, false, false));
+    assert_eq!(words("repeat"), (true, false, false));
+    assert_eq!(words("look"), (true, true, false));
+}
+
+/// Spec: Q1
+async fn hinted() {
+    let (faulty, server) = Faulty::new(Way::ALL[2], Script::faulty("status_401_at_once"));
+    let error = server.connect().await.unwrap_err();
+    assert_eq!(error.to_string(), "MCP server `faulty` answered HTTP 401: who are you?");
+    assert_eq!(hint(&error), "Give it a header or credentials that the server takes.");
+    let address = faulty.http().stop();
+    let server = McpServer::url("gone", format!("http://{address}/mcp")).variables(BTreeMap::new());
+    let error = server.connect().await.unwrap_err();
+    assert_eq!(error.code(), "mcp.initialize_failed");
+    assert!(error.to_string().starts_with("MCP server `gone` cannot be reached: "), "{error}");
+}

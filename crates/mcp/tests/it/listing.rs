@@ -1,0 +1,148 @@
+//! What a server lists, and what becomes of it.
+
+use std::sync::Arc;
+
+use backstop_mcp::{McpClient, McpError};
+use backstop_tool::{ToolError, ToolSource};
+use layer0::failure::Failure;
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+
+use crate::server::Script;
+use crate::support::{Faulty, Way, call, trial, until};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for way in [Way::ALL[0], Way::ALL[2], Way::ALL[4]] {
+        let named = |what: &str| format!("{what} ({})", way.name());
+        trials.push(trial(named("a list is bounded"), move || bounded(way)));
+        trials.push(trial(named("a tool that cannot be used is left out"), move || left_out(way)));
+        trials.push(trial(named("pages are read in order"), move || paged(way)));
+    }
+    trials.push(trial("a change is seen and changes nothing", changed));
+    trials.push(trial("names are the same in every order", ordered));
+    trials
+}
+
+fn listing(tools: &[Value]) -> Value {
+    json!({ "tools": tools })
+}
+
+fn listed(name: &str) -> Value {
+    json!({"name": name, "inputSchema": {"type": "object"}})
+}
+
+async fn connect(way: Way, pages: Vec<Value>) -> Result<(Faulty, Arc<McpClient>), McpError> {
+    let script = Script { pages, ..Script::faulty("") };
+    let (faulty, server) = Faulty::new(way, script);
+    server.connect().await.map(|client| (faulty, client))
+}
+
+/// Spec: Q3
+async fn bounded(way: Way) {
+    let check = async |pages: Vec<Value>, why: &str| {
+        let error = connect(way, pages).await.err().unwrap();
+        assert_eq!(error.code(), "mcp.list_failed");
+        assert!(error.to_string().ends_with(why), "{error}");
+    };
+    let many: Vec<Value> = (0..10_000).map(|n| listed(&format!("t{n}"))).collect();
+    check(vec![listing(&many)], "there are more than 1000").await;
+    let to = |cursor: usize| json!({"tools": [], "nextCursor": cursor.to_string()});
+    check(vec![to(1), to(1)], "a cursor repeats").await;
+    check((1..30).map(to).collect(), "there are more than 20 pages").await;
+    check(vec![json!({"tools": [], "nextCursor": "x".repeat(100_000)})], "65536 bytes").await;
+    check(vec![json!({"tools": "none"})], "a page has no `tools`").await;
+    let twice = connect(way, vec![listing(&[listed("a"), listed("a")])]).await.err().unwrap();
+    assert_eq!(twice.to_string(), "tools `a` and `a` of MCP server `faulty` are both `faulty__a`");
+    let none = connect(way, vec![listing(&[])]).await.unwrap().1;
+    assert!(none.tools().is_empty());
+}
+
+/// Spec: Q4
+async fn left_out(way: Way) {
+    let mut unusable = listed("unusable");
+    unusable["inputSchema"] = json!({"type": "object", "properties": {"n": {"type": "nonsense"}}});
+    let mut of_text = listed("of_text");
+    of_text["inputSchema"] = json!({"type": "string"});
+    let mut no_schema = listed("no_schema");
+    no_schema["inputSchema"] = json!("object");
+    let mut large = listed("large");
+    large["inputSchema"]["description"] = "x".repeat(5 * 1024 * 1024).into();
+    let mut bad_output = listed("bad_output");
+    bad_output["outputSchema"] = json!({"type": 7});
+    let mut untyped = listed("untyped");
+    untyped["inputSchema"] = json!({});
+    let unnamed = json!({"inputSchema": {"type": "object"}});
+    let tools = [
+        listed("good"),
+        unusable,
+        of_text,
+        no_schema,
+        large,
+        bad_output,
+        unnamed,
+        listed("\u{8aad}\u{3080}"),
+        untyped,
+    ];
+    let (_faulty, client) = connect(way, vec![listing(&tools)]).await.unwrap();
+    let kept: Vec<String> =
+        client.tools().iter().map(|tool| tool.spec().name.to_string()).collect();
+    assert_eq!(kept, ["faulty__good", "faulty_____818417a1", "faulty__untyped"]);
+    let why = |origin: &str| {
+        let left_out = client.left_out().iter().find(|tool| tool.origin == origin);
+        left_out.unwrap_or_else(|| panic!("`{origin}` was not left out")).why.clone()
+    };
+    assert!(why("unusable").starts_with("its schema is not valid: "), "{}", why("unusable"));
+    assert_eq!(why("of_text"), "its schema is of type `\"string\"`, not `object`");
+    assert_eq!(why("no_schema"), "its schema is no object");
+    assert_eq!(why("large"), "what is said of it has more than 1048576 bytes");
+    assert!(why("bad_output").starts_with("its output schema is not valid: "));
+    assert_eq!(why(""), "it has no name");
+    assert_eq!(
+        call(&client, "\u{8aad}\u{3080}").await.unwrap().as_string().unwrap(),
+        "\u{8aad}\u{3080} is done"
+    );
+}
+
+/// Spec: Q3
+async fn paged(way: Way) {
+    let page = |name: &str, next: Option<usize>| json!({"tools": [listed(name)], "nextCursor": next.map(|next| next.to_string())});
+    let pages = vec![page("one", Some(1)), page("two", Some(2)), page("three", None)];
+    let (_faulty, client) = connect(way, pages).await.unwrap();
+    let tools = client.tools();
+    let names: Vec<&str> = tools.iter().map(|tool| &*tool.spec().name).collect();
+    assert_eq!(names, ["faulty__one", "faulty__two", "faulty__three"]);
+}
+
+/// Spec: Q6
+async fn changed() {
+    let mut other = listed("look");
+    other["description"] = "Looks elsewhere.".into();
+    other["inputSchema"] = json!("broken");
+    let later = Some(listing(&[other, listed("ok"), listed("new")]));
+    let pages = vec![listing(&[listed("act"), listed("look"), listed("ok")])];
+    let (_faulty, server) = Faulty::new(Way::ALL[0], Script { pages, later, ..Script::faulty("") });
+    let client = server.connect().await.unwrap();
+    assert!(client.listing().changes(&client.current()).is_empty());
+    call(&client, "act").await.unwrap();
+    until(|| !client.listing().changes(&client.current()).is_empty()).await;
+    let changes = client.listing().changes(&client.current());
+    assert_eq!(changes.added, ["faulty__new"]);
+    assert_eq!(changes.removed, ["faulty__act", "faulty__look"]);
+    assert_eq!(client.tools().len(), 3);
+    let gone = call(&client, "act").await.unwrap_err();
+    assert!(matches!(gone, ToolError::NotFound(name) if name == "faulty__act"));
+    // One whose schema changed, and cannot even be used any more, is called all the same.
+    assert!(call(&client, "look").await.is_ok());
+}
+
+/// Spec: Q1
+async fn ordered() {
+    let names = ["a b", "a.b", "a_b", &"x".repeat(90)];
+    let tools: Vec<Value> = names.iter().map(|name| listed(name)).collect();
+    let back: Vec<Value> = tools.iter().rev().cloned().collect();
+    let (_one, there) = connect(Way::ALL[0], vec![listing(&tools)]).await.unwrap();
+    let (_two, back) = connect(Way::ALL[2], vec![listing(&back)]).await.unwrap();
+    assert_eq!(there.listing().tools, back.listing().tools);
+    assert_eq!(there.listing().tools.len(), 4);
+}

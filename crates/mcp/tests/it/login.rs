@@ -1,0 +1,55 @@
+//! Servers that let in who has a token.
+
+use backstop_mcp::ClientCredentials;
+use layer0::failure::Failure;
+use libtest_mimic::Trial;
+
+use crate::server::Script;
+use crate::support::{Faulty, Way, call, trial};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for way in [Way::ALL[2], Way::ALL[4]] {
+        let name = format!("a client logs in, again and again ({})", way.name());
+        trials.push(trial(name, move || logs_in(way)));
+    }
+    trials.push(trial("a client that cannot log in says why and no secret", refused));
+    trials
+}
+
+fn script() -> Script {
+    Script { needs_login: true, ..Script::faulty("") }
+}
+
+/// Spec: Q9
+async fn logs_in(way: Way) {
+    let (faulty, server) = Faulty::new(way, script());
+    let credentials =
+        ClientCredentials::new("agent 1", "hunter2-hunter2").scopes(["files:read", "files:write"]);
+    assert!(!format!("{credentials:?}").contains("hunter2"));
+    let client = server.oauth(credentials).connect().await.unwrap();
+    for _ in 0..12 {
+        call(&client, "act").await.unwrap();
+    }
+    assert_eq!(faulty.calls().len(), 12);
+    let grants = faulty.http().seen.lock().unwrap().grants.clone();
+    assert!(grants.len() > 2, "{grants:?}");
+    // Base64 of the percent-encoded id and secret, in the small letters of the test server.
+    assert!(grants[0].starts_with("basic ywdlbnqlmjaxomh1bnrlcjilmkrodw50zxiy "), "{}", grants[0]);
+    assert!(grants[0].contains("grant_type=client%5Fcredentials"), "{}", grants[0]);
+    assert!(grants[0].ends_with("&scope=files%3Aread%20files%3Awrite"), "{}", grants[0]);
+}
+
+/// Spec: Q9
+async fn refused() {
+    let (_faulty, server) = Faulty::new(Way::ALL[2], script());
+    let error = server.connect().await.unwrap_err();
+    assert_eq!(error.to_string(), "MCP server `faulty` answered HTTP 401: not");
+    let (_faulty, server) = Faulty::new(Way::ALL[2], script());
+    let credentials = ClientCredentials::new("agent", "hunter2-hunter2");
+    let server = server.oauth(credentials.token_url("http://tokens.example/"));
+    let error = server.connect().await.unwrap_err();
+    let why = "MCP server `faulty` answered HTTP 401: logging in failed: \
+               `http://tokens.example/` is not `https`";
+    assert_eq!((error.to_string().as_str(), error.code()), (why, "mcp.initialize_failed"));
+}

@@ -1,0 +1,30 @@
+//! MCP servers that do everything wrong, and what calls of their tools say.
+//!
+//! The program is its own server over stdio: started with `serve`, it reads requests and answers them.
+
+mod calls;
+mod connecting;
+mod listing;
+mod login;
+mod page;
+mod real;
+mod rows;
+mod server;
+mod support;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() {
+    if std::env::args().nth(1).as_deref() == Some("serve") {
+        server::stdio::serve();
+        return;
+    }
+    let mut trials: Vec<Trial> = rows::trials();
+    trials.extend(calls::trials());
+    trials.extend(connecting::trials());
+    trials.extend(listing::trials());
+    trials.extend(login::trials());
+    trials.extend(page::trials());
+    trials.extend(real::trials());
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}

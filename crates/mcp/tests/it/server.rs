@@ -1,0 +1,258 @@
+//! A server of a given revision that does one thing wrong, the first time it is called.
+
+pub(crate) mod http;
+pub(crate) mod stdio;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// What the server does; what it does not say is as it should be.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Script {
+    /// The fault of the first call, by its row.
+    pub(crate) fault: String,
+    /// The revision that it speaks.
+    pub(crate) protocol: String,
+    /// The pages of its tools; those of the rows where empty.
+    pub(crate) pages: Vec<Value>,
+    /// What it lists once it was called.
+    pub(crate) later: Option<Value>,
+    /// Is what it says written byte by byte?
+    pub(crate) is_cut: bool,
+    /// Are its answers over HTTP streams of events?
+    pub(crate) is_stream: bool,
+    /// Has its client to log in?
+    pub(crate) needs_login: bool,
+    /// What it asks of its client in a call before it answers.
+    pub(crate) asks: Option<Value>,
+    /// Where calls and starts are counted.
+    pub(crate) folder: String,
+}
+
+/// How a request is answered.
+pub(crate) enum Reply {
+    /// With messages.
+    Messages(Vec<Value>),
+    /// With these bytes in place of a message.
+    Bytes(Vec<u8>),
+    /// Not at all.
+    Nothing,
+    /// By dying: after these messages.
+    Die(Vec<Value>),
+    /// By never reading again.
+    HangForGood,
+    /// With a status and headers.
+    Status(u16, Vec<(&'static str, String)>, String),
+    /// With a part of the answer.
+    Cut,
+}
+
+pub(crate) fn result(request: &Value, result: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": request["id"], "result": result})
+}
+
+pub(crate) fn error(request: &Value, code: i32, message: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": message}})
+}
+
+pub(crate) fn text(text: &str) -> Value {
+    json!({"content": [{"type": "text", "text": text}]})
+}
+
+impl Script {
+    pub(crate) fn faulty(fault: &str) -> Self {
+        Self { fault: fault.to_owned(), protocol: "2025-11-25".to_owned(), ..Self::default() }
+    }
+
+    fn is_modern(&self) -> bool {
+        self.protocol.as_str() >= "2026-07-28"
+    }
+
+    /// Answers a request. `count` is how many calls there were before.
+    pub(crate) fn reply(&self, request: &Value, count: usize) -> Reply {
+        let one = |message| Reply::Messages(vec![message]);
+        match request["method"].as_str().unwrap_or_default() {
+            "initialize" | "server/discover" if self.fault == "hangs_in_initialisation" => {
+                Reply::Nothing
+            }
+            "server/discover" if self.fault == "silent_on_discover" => Reply::Nothing,
+            _ if self.fault == "status_401_at_once" => {
+                Reply::Status(401, vec![], "who are you?".to_owned())
+            }
+            "initialize" | "server/discover" if self.fault == "exits_in_initialisation" => {
+                Reply::Die(vec![])
+            }
+            "initialize" if self.fault == "refuses_initialisation" => {
+                one(error(request, -32000, "no licence"))
+            }
+            "server/discover" if self.is_modern() => one(result(
+                request,
+                json!({
+                    "resultType": "complete",
+                    "supportedVersions": ["2026-07-28"],
+                    "capabilities": {"tools": {"listChanged": false}},
+                    "_meta": {
+                        "io.modelcontextprotocol/serverInfo":
+                            {"name": "faulty", "version": "1.0.0"},
+                    },
+                    "ttlMs": 0,
+                    "cacheScope": "private",
+                }),
+            )),
+            "initialize" if !self.is_modern() => one(result(
+                request,
+                json!({
+                    "protocolVersion": self.protocol,
+                    "capabilities": {"tools": {"listChanged": true}},
+                    "serverInfo": {"name": "faulty", "version": "1.0.0"},
+                }),
+            )),
+            "ping" => one(result(request, json!({}))),
+            "tools/list" => self.list(request, count),
+            "tools/call" => self.call(request, count),
+            _ => one(error(request, -32601, "Method not found")),
+        }
+    }
+
+    fn list(&self, request: &Value, count: usize) -> Reply {
+        let cursor = request["params"]["cursor"].as_str();
+        if self.fault == "hangs_in_listing" {
+            return Reply::Nothing;
+        }
+        let page = match (&self.later, &self.pages[..]) {
+            (Some(later), _) if count > 0 => later.clone(),
+            (_, []) => json!({ "tools": tools() }),
+            (_, [page]) => page.clone(),
+            (_, pages) => {
+                let at: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
+                pages[at % pages.len()].clone()
+            }
+        };
+        let mut page = page;
+        if self.is_modern() {
+            page["resultType"] = "complete".into();
+            page["ttlMs"] = 0.into();
+            page["cacheScope"] = "private".into();
+        }
+        Reply::Messages(vec![result(request, page)])
+    }
+
+    fn call(&self, request: &Value, count: usize) -> Reply {
+        let name = request["params"]["name"].as_str().unwrap_or_default();
+        let is_first = count == 0;
+        let good = result(request, text(&format!("{name} is done")));
+        if name == "ok" {
+            return Reply::Messages(vec![good]);
+        }
+        if !is_first && !self.fault.ends_with("every_call") {
+            return Reply::Messages(vec![good]);
+        }
+        self.wrong(request, good)
+    }
+
+    /// Does what the row says.
+    fn wrong(&self, request: &Value, good: Value) -> Reply {
+        let one = |message| Reply::Messages(vec![message]);
+        let failed = |said: &str| {
+            let mut content = text(said);
+            content["isError"] = true.into();
+            one(result(request, content))
+        };
+        let status = |status, said: &str| Reply::Status(status, vec![], said.to_owned());
+        match self.fault.as_str() {
+            "is_error" | "is_error_idempotent" | "is_error_read_only" => failed("the disk is full"),
+            "is_error_silent" => one(result(request, json!({"content": [], "isError": true}))),
+            "is_error_unknown_tool" => failed("Unknown tool: act"),
+            "is_error_invalid_arguments" => failed(
+                "MCP error -32602: Input validation error: Invalid arguments for tool act: n is required",
+            ),
+            "error_method_not_found" => one(error(request, -32601, "Method not found")),
+            "error_invalid_params" => one(error(request, -32602, "n must be a number")),
+            "error_unknown_tool" => one(error(request, -32602, "Unknown tool: act")),
+            "error_invalid_request" => one(error(request, -32600, "not now")),
+            "error_internal" => one(error(request, -32603, "boom")),
+            "error_of_server" => one(error(request, -32000, "the lamp is broken")),
+            "dies_before_call" | "dies_after_call" => Reply::Die(vec![good]),
+            "dies_in_call" | "dies_in_call_idempotent" | "dies_in_every_call" => Reply::Die(vec![]),
+            "hangs" => Reply::Nothing,
+            "hangs_for_good" => Reply::HangForGood,
+            "answers_another_id" => {
+                let mut other = good;
+                other["id"] = 4711.into();
+                one(other)
+            }
+            "invalid_utf8" => {
+                let escaped = good.to_string().replace("is done", "is @");
+                Reply::Bytes(
+                    escaped.bytes().map(|byte| if byte == b'@' { 0xff } else { byte }).collect(),
+                )
+            }
+            "answer_of_50_mb" => one(result(request, text(&"x".repeat(50 * 1024 * 1024)))),
+            "not_json" => Reply::Bytes(b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec()),
+            "noise" => Reply::Messages(vec!["Starting up...".into(), good]),
+            "no_content" => one(result(request, json!({"content": []}))),
+            "empty_result" => one(result(request, json!({}))),
+            "unknown_block" => one(result(
+                request,
+                json!({"content": [{"type": "hologram", "data": 1}], "resultType": "complete"}),
+            )),
+            "content_is_no_list" => one(result(request, json!({"content": "done"}))),
+            "block_of_wrong_type" => {
+                one(result(request, json!({"content": [{"type": "text", "text": 7}]})))
+            }
+            "result_is_no_object" => one(result(request, json!(["done"]))),
+            "structured_misfit" => {
+                let mut content = text("{}");
+                content["structuredContent"] = json!({"m": 7});
+                one(result(request, content))
+            }
+            "asks_for_input" => {
+                one(result(request, json!({"resultType": "input_required", "inputRequests": {}})))
+            }
+            "status_401" => status(401, "who are you?"),
+            "status_403" => status(403, "not you"),
+            "status_404_session" => status(404, "no such session"),
+            "status_429" => status(429, "slow down"),
+            "status_429_retry_after" => {
+                Reply::Status(429, vec![("retry-after", "7".to_owned())], String::new())
+            }
+            "status_500" => status(500, "oops"),
+            "status_503_retry_after" => {
+                Reply::Status(503, vec![("retry-after", "7".to_owned())], "busy".to_owned())
+            }
+            "redirect_elsewhere" => Reply::Status(
+                307,
+                vec![("location", "http://localhost:9/mcp?key=s3cret".to_owned())],
+                String::new(),
+            ),
+            "answer_cut" | "answer_cut_idempotent" => Reply::Cut,
+            "wrong_content_type" => Reply::Status(
+                200,
+                vec![("content-type", "text/html".to_owned())],
+                "<html>".to_owned(),
+            ),
+            _ => one(good),
+        }
+    }
+}
+
+/// The tools that the rows are about.
+fn tools() -> Value {
+    let hints = json!({"readOnlyHint": true, "idempotentHint": true, "destructiveHint": false});
+    let tool = |name: &str| {
+        json!({
+            "name": name,
+            "description": format!("Does {name}."),
+            "inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}},
+            "annotations": hints,
+        })
+    };
+    let mut typed = tool("typed");
+    typed["outputSchema"] = json!({
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "required": ["n"],
+    });
+    json!([tool("act"), tool("repeat"), tool("look"), tool("ok"), typed])
+}

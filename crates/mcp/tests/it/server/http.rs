@@ -1,0 +1,247 @@
+//! The server over HTTP on loopback.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use super::{Reply, Script};
+
+/// A server that was asked these things.
+#[derive(Clone)]
+pub(crate) struct HttpServer {
+    pub(crate) url: String,
+    script: Script,
+    /// Is it to stop listening?
+    stops: Arc<AtomicBool>,
+    pub(crate) seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+pub(crate) struct Seen {
+    pub(crate) starts: usize,
+    pub(crate) calls: Vec<Value>,
+    /// Notifications and answers.
+    pub(crate) said: Vec<Value>,
+    pub(crate) headers: Vec<String>,
+    /// Sessions before this one are over.
+    session: usize,
+    /// What was asked for tokens.
+    pub(crate) grants: Vec<String>,
+}
+
+impl HttpServer {
+    pub(crate) fn start(script: Script) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let server = Self { url, script, stops: Arc::default(), seen };
+        server.serve(listener);
+        server
+    }
+
+    /// Stops listening, and returns where.
+    pub(crate) fn stop(&self) -> String {
+        let address = self.url.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
+        self.stops.store(true, Ordering::SeqCst);
+        // The one that it stops with.
+        drop(TcpStream::connect(&address));
+        while TcpStream::connect(&address).is_ok() {}
+        address
+    }
+
+    /// Listens again.
+    pub(crate) fn listen(&self, address: &str) {
+        self.seen.lock().unwrap().session += 1;
+        self.stops.store(false, Ordering::SeqCst);
+        self.serve(TcpListener::bind(address).unwrap());
+    }
+
+    fn serve(&self, listener: TcpListener) {
+        let this = self.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if this.stops.load(Ordering::SeqCst) {
+                    return;
+                }
+                let (script, seen) = (this.script.clone(), Arc::clone(&this.seen));
+                std::thread::spawn(move || drop(answer(&script, &seen, stream)));
+            }
+        });
+    }
+}
+
+/// Answers one request.
+fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+        head.push(line.trim().to_ascii_lowercase());
+    }
+    let header = |name: &str| {
+        head.iter().find_map(|line| line.strip_prefix(&format!("{name}: ")).map(str::to_owned))
+    };
+    let length = header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    let mut out = Out { stream, is_cut: script.is_cut };
+    if head[0].starts_with("delete ") {
+        return out.send(200, &[], b"");
+    }
+    let path = head[0].split(' ').nth(1).unwrap_or_default().to_owned();
+    if script.needs_login {
+        let origin = format!("http://{}", header("host").unwrap_or_default());
+        let token = header("authorization").unwrap_or_default();
+        if let Some((status, more, said)) = login(seen, &origin, &path, &token, &body) {
+            return out.send(status, &more, said.as_bytes());
+        }
+    }
+    if head[0].starts_with("get ") {
+        return out.send(405, &[], b"");
+    }
+    let request: Value = serde_json::from_slice(&body).unwrap();
+    let method = request["method"].as_str().unwrap_or_default().to_owned();
+    let mut all = seen.lock().unwrap();
+    all.headers.extend(head.iter().skip(1).cloned());
+    if request.get("id").is_none() || method.is_empty() {
+        all.said.push(request);
+        drop(all);
+        return out.send(202, &[], b"");
+    }
+    let before = all.calls.len();
+    if method == "initialize" {
+        (all.starts, all.session) = (all.starts + 1, all.session + 1);
+    } else if method == "tools/call" {
+        all.calls.push(request.clone());
+    }
+    let session = format!("s{}", all.session);
+    let is_known = header("mcp-session-id").is_none_or(|named| named == session);
+    if !is_known {
+        return out.send(404, &[], b"no such session");
+    }
+    let reply = script.reply(&request, before);
+    if matches!(reply, Reply::Status(404, ..)) {
+        all.session += 1;
+    }
+    drop(all);
+    let mut headers = Vec::new();
+    if method == "initialize" {
+        headers.push(("mcp-session-id", session));
+    }
+    match reply {
+        Reply::Messages(messages) => {
+            let messages = messages.iter().filter(|message| message.is_object());
+            let texts: Vec<Vec<u8>> =
+                messages.map(|message| message.to_string().into_bytes()).collect();
+            out.messages(script.is_stream, headers, &texts)
+        }
+        Reply::Bytes(bytes) => out.messages(script.is_stream, headers, &[bytes]),
+        Reply::Status(status, more, said) => {
+            headers.extend(more);
+            out.send(status, &headers, said.as_bytes())
+        }
+        Reply::Cut if script.is_stream => out.raw(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n: begun\n\n",
+        ),
+        Reply::Cut => out.raw(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n{\"jsonrpc\"",
+        ),
+        Reply::Die(_) | Reply::HangForGood | Reply::Nothing => {
+            // Until the client lets go.
+            let mut rest = Vec::new();
+            reader.read_to_end(&mut rest).map(drop)
+        }
+    }
+}
+
+type Answered = (u16, Vec<(&'static str, String)>, String);
+
+/// Gives tokens, each for five requests, and refuses who has none.
+fn login(
+    seen: &Mutex<Seen>,
+    origin: &str,
+    path: &str,
+    token: &str,
+    body: &[u8],
+) -> Option<Answered> {
+    let json = |value: Value| {
+        Some((200, vec![("content-type", "application/json".to_owned())], value.to_string()))
+    };
+    let mut seen = seen.lock().unwrap();
+    match path {
+        "/resource" => json(json!({"resource": origin, "authorization_servers": [origin]})),
+        "/.well-known/oauth-authorization-server" => {
+            json(json!({"issuer": origin, "token_endpoint": format!("{origin}/token")}))
+        }
+        "/token" => {
+            seen.grants.push(format!("{token} {}", String::from_utf8_lossy(body)));
+            let token = format!("token-number-{}", seen.grants.len());
+            json(json!({"access_token": token, "token_type": "Bearer", "expires_in": 60}))
+        }
+        _ => {
+            let number = seen.grants.len();
+            let known = format!("bearer token-number-{number}");
+            let used = seen.headers.iter().filter(|line| line.ends_with(&known)).count();
+            if token == known && used < 5 {
+                return None;
+            }
+            let challenge = format!("Bearer resource_metadata=\"{origin}/resource\"");
+            Some((401, vec![("www-authenticate", challenge)], format!("not {token}")))
+        }
+    }
+}
+
+struct Out {
+    stream: TcpStream,
+    is_cut: bool,
+}
+
+impl Out {
+    fn messages(
+        &mut self,
+        is_stream: bool,
+        mut headers: Vec<(&'static str, String)>,
+        messages: &[Vec<u8>],
+    ) -> std::io::Result<()> {
+        if !is_stream {
+            headers.push(("content-type", "application/json".to_owned()));
+            return self.send(200, &headers, &messages.concat());
+        }
+        headers.push(("content-type", "text/event-stream".to_owned()));
+        let events =
+            messages.iter().flat_map(|message| [b"data: ", &message[..], b"\n\n"].concat());
+        self.send(200, &headers, &events.collect::<Vec<u8>>())
+    }
+
+    fn send(
+        &mut self,
+        status: u16,
+        headers: &[(&'static str, String)],
+        body: &[u8],
+    ) -> std::io::Result<()> {
+        let mut head = format!("HTTP/1.1 {status} x\r\nconnection: close\r\n");
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
+        self.raw(&[head.as_bytes(), body].concat())
+    }
+
+    fn raw(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        let pieces = if self.is_cut && bytes.len() < 64 * 1024 { 1 } else { bytes.len() };
+        for piece in bytes.chunks(pieces) {
+            self.stream.write_all(piece)?;
+        }
+        self.stream.flush()
+    }
+}
