@@ -24,7 +24,7 @@ pub(crate) use errors::{
     ErrorsArgs, ErrorsCommand, ErrorsListArgs, ErrorsPruneArgs, ErrorsShowArgs, ErrorsStatsArgs,
     Grouping, ResultsArgs, ResultsCommand, ResultsListArgs, ResultsShowArgs, WhichErrors,
 };
-pub(crate) use mcp::McpArgs;
+pub(crate) use mcp::{McpArgs, ToolsArgs};
 pub(crate) use output::{LogFormat, OutputArgs};
 pub(crate) use record::{ExportArgs, RedactArgs, TraceArgs, VerifyArgs};
 pub(crate) use run::{
@@ -110,6 +110,8 @@ pub(crate) enum Command {
     State(StateArgs),
     /// Serve the behaviours of agent files until Ctrl-C, for every run of the store
     Watch(WatchArgs),
+    /// List the tools of an agent, those of its MCP servers too: schema, needs, walls, and what is left out
+    Tools(ToolsArgs),
     /// Serve agents as tools to MCP clients, over standard input and output or HTTP
     Mcp(McpArgs),
     /// See what behaviours did, and deliver again

@@ -27,6 +27,7 @@ pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod sessions;
 pub(crate) mod state;
+pub(crate) mod tools;
 pub(crate) mod trace;
 pub(crate) mod vacuum;
 pub(crate) mod verify;

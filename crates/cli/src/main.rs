@@ -139,6 +139,7 @@ async fn dispatch(command: Command) -> Result<ExitCode, CliError> {
         Command::Results(args) => commands::results::run(args).await,
         Command::State(args) => commands::state::run(args).await,
         Command::Watch(args) => commands::watch::run(args).await,
+        Command::Tools(args) => commands::tools::run(args).await,
         Command::Mcp(args) => commands::mcp::run(args).await,
         Command::Behaviors(args) => commands::behaviors::run(args).await,
         Command::Init(args) => commands::init::run(&args),

@@ -11,7 +11,7 @@ use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
 use crate::agent_file;
-use crate::assemble;
+use crate::assemble::{self, Servers};
 use crate::exit::CliError;
 use crate::store::{self, Chosen};
 
@@ -93,7 +93,18 @@ impl Recorded {
         }
     }
 
-    /// Puts the agent together; a scripted model goes on behind the first `until` events.
+    /// Puts the agent together, with the tools of its servers; a scripted model goes on behind the first `until`
+    /// events.
+    pub(crate) async fn served_agent(
+        &self,
+        until: usize,
+        database: &Database,
+    ) -> Result<AgentBuilder, CliError> {
+        let agent = self.agent(until, database)?;
+        Ok(Servers::connect(&self.file, &self.path).await?.give(agent))
+    }
+
+    /// Puts the agent together but for its servers; a scripted model goes on behind the first `until` events.
     pub(crate) fn agent(
         &self,
         until: usize,

@@ -92,6 +92,8 @@ pub struct OauthTable {
     /// What is asked for.
     #[serde(default)]
     pub scopes: Vec<String>,
+    /// Where tokens are given; what the server says otherwise.
+    pub token_url: Option<String>,
 }
 
 impl McpTable {
@@ -140,7 +142,7 @@ impl TryFrom<Written> for McpTable {
                 }
                 McpPlace::Command(command)
             }
-            (None, Some(url)) => McpPlace::Url(url_of(&name, &url)?),
+            (None, Some(url)) => McpPlace::Url(url_of("url", &name, &url)?),
             (None, None) => {
                 return Err(format!(
                     "MCP server `{name}` has neither `command` nor `url`; write `command = [\"PROGRAM\", …]` or `url = \"http://…\"`"
@@ -187,6 +189,9 @@ impl TryFrom<Written> for McpTable {
                 "`client_secret` of MCP server `{name}` is no reference; write where it is kept: `env:NAME` or `file:PATH`"
             ));
         }
+        if let Some(url) = oauth.as_ref().and_then(|oauth| oauth.token_url.as_ref()) {
+            url_of("token_url", &name, url)?;
+        }
         Ok(Self {
             name,
             place,
@@ -204,17 +209,17 @@ impl TryFrom<Written> for McpTable {
     }
 }
 
-fn url_of(name: &str, written: &str) -> Result<Url, String> {
+fn url_of(key: &str, name: &str, written: &str) -> Result<Url, String> {
     let url = Url::parse(written)
-        .map_err(|error| format!("`url` of MCP server `{name}` is no URL: {error}; write such as `http://127.0.0.1:3001/mcp`"))?;
+        .map_err(|error| format!("`{key}` of MCP server `{name}` is no URL: {error}; write such as `http://127.0.0.1:3001/mcp`"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(format!(
-            "`url` of MCP server `{name}` has neither `http` nor `https` and a host; write such as `http://127.0.0.1:3001/mcp`"
+            "`{key}` of MCP server `{name}` has neither `http` nor `https` and a host; write such as `http://127.0.0.1:3001/mcp`"
         ));
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err(format!(
-            "`url` of MCP server `{name}` holds a credential; write `headers = {{ authorization = \"env:NAME\" }}`"
+            "`{key}` of MCP server `{name}` holds a credential; write `headers = {{ authorization = \"env:NAME\" }}`"
         ));
     }
     Ok(url)

@@ -45,6 +45,8 @@ pub use error::McpError;
 pub use oauth::ClientCredentials;
 pub use progress::Progress;
 pub use server::McpServer;
+#[cfg(feature = "walls")]
+pub use spawn::WalledSpawner;
 pub use spawn::{Input, LocalSpawner, Output, Running, ServerCommand, Spawn, Spawned};
 
 /// The most bytes of a message of a server.

@@ -1,6 +1,8 @@
 //! How the program of a server is started.
 
 mod local;
+#[cfg(feature = "walls")]
+mod walled;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,6 +13,8 @@ use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use local::LocalSpawner;
+#[cfg(feature = "walls")]
+pub use walled::WalledSpawner;
 
 /// What is written to a program.
 pub type Input = Box<dyn AsyncWrite + Send + Unpin>;

@@ -7,6 +7,16 @@ use std::time::Duration;
 use super::store::StoreArgs;
 
 #[derive(clap::Args)]
+pub(crate) struct ToolsArgs {
+    /// The agent file
+    #[arg(value_name = "AGENT.toml")]
+    pub(crate) agent: PathBuf,
+    /// Print one JSON object per tool
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
 pub(crate) struct McpArgs {
     /// The agent files; each agent is a tool of its name
     #[arg(value_name = "AGENT.toml", required = true)]

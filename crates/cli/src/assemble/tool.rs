@@ -187,11 +187,15 @@ fn of_unknown(name: &str) -> String {
 
 /// Returns what a program sees of this process's environment.
 pub(super) fn variables(table: &ToolTable) -> BTreeMap<String, String> {
-    let allowed: Vec<&str> = match &table.env {
-        Some(names) => names.iter().map(String::as_str).collect(),
-        None => return usual_variables(),
-    };
-    held(allowed)
+    named_variables(table.env.as_deref())
+}
+
+/// As [`variables`], of these names; of the usual ones where there are none.
+pub(super) fn named_variables(names: Option<&[String]>) -> BTreeMap<String, String> {
+    match names {
+        Some(names) => held(names.iter().map(String::as_str)),
+        None => usual_variables(),
+    }
 }
 
 /// Returns what a program sees of this process's environment where a file says nothing.

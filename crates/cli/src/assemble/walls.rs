@@ -58,13 +58,8 @@ fn rules(
         _ => Network::All,
     });
     if table.read.is_some() || table.write.is_some() {
-        let grants = file.agent.grants(folder);
-        let granted = |operation: &str| {
-            let begin = format!("fs:{operation}:");
-            grants.iter().filter_map(move |grant| whole_folder(grant.strip_prefix(&begin)?))
-        };
-        rules = rules.files().read(table.read.iter().flatten()).read(granted("read"));
-        rules = rules.write(table.write.iter().flatten()).write(granted("write"));
+        rules = rules.files().read(table.read.iter().flatten()).read(granted("read", file, folder));
+        rules = rules.write(table.write.iter().flatten()).write(granted("write", file, folder));
         // Who names a program lets it be read.
         rules = rules.read(program.map(|program| folder.join(program)));
     }
@@ -85,6 +80,24 @@ fn rules(
         }
     }
     if table.best_effort { rules.best_effort() } else { rules }
+}
+
+/// Returns the files and folders that a policy grants whole.
+fn granted(operation: &str, file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
+    let begin = format!("fs:{operation}:");
+    let grants = file.agent.grants(folder);
+    let paths = grants.iter().filter_map(|grant| whole_folder(grant.strip_prefix(&begin)?));
+    paths.collect()
+}
+
+/// Returns the folders that a policy grants, for what is told of them.
+pub(crate) fn granted_folders(file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
+    let mut folders = granted("read", file, folder);
+    folders.extend(granted("write", file, folder));
+    folders.retain(|folder| folder.is_dir());
+    folders.sort();
+    folders.dedup();
+    folders
 }
 
 /// Returns the file or folder that a grant is about, if it is about the whole of it.

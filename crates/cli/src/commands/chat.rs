@@ -10,7 +10,7 @@ use self::conversation::Conversation;
 use self::slash::{Slash, Then};
 use crate::agent_file;
 use crate::args::ChatArgs;
-use crate::assemble;
+use crate::assemble::{self, Servers};
 use crate::behaviors::Behaviors;
 use crate::commands::run::{equipped, prepare};
 use crate::exit::{self, CliError};
@@ -21,10 +21,11 @@ use crate::store;
 
 pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
     let file = agent_file::read(&args.agent)?;
-    let chosen = prepare(&file, &args.agent, &args.store)
+    let servers = Servers::connect(&file, &args.agent).await?;
+    let chosen = prepare(&file, &args.agent, &servers, &args.store)
         .map_err(|error| agent_file::located(error, &args.agent))?;
     let database = store::open(&chosen, &file.store).await?;
-    let agent = assemble::agent(&file, &args.agent, Some(&database))?;
+    let agent = servers.give(assemble::agent(&file, &args.agent, Some(&database))?);
     let agent = assemble::build(equipped(agent, &database), &args.agent)?;
     let behaviors = Behaviors::serve(&file, &args.agent, &database).await?;
     let turns = Turns::start();

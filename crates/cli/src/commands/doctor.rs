@@ -4,6 +4,7 @@ mod endpoints;
 mod finding;
 mod machine;
 mod places;
+mod walls;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -44,6 +45,10 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<ExitCode, CliError> {
         Ok(chosen) => findings.extend(places::look_at(&chosen).await),
         Err(error) => findings.push(Finding::of("store", &error)),
     }
+    if let Some((file, path)) = &file {
+        findings.extend(walls::of_servers(file, path).await);
+    }
+    findings.extend(walls::of_machine());
     findings.push(machine::clock());
     finish(&findings, args.json)
 }

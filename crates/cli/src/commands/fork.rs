@@ -50,10 +50,13 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
             (to, database)
         }
     };
-    let agent = recorded.agent(until, &database)?;
     let agent = match args.tools {
-        Some(ForkTools::Recorded) => agent.recorded_tools(RecordedTools::of(&recorded.events)),
-        None => agent,
+        // What is answered from the record needs no server.
+        Some(ForkTools::Recorded) => {
+            let agent = recorded.agent(until, &database)?;
+            agent.recorded_tools(RecordedTools::of(&recorded.events))
+        }
+        None => recorded.served_agent(until, &database).await?,
     };
     let agent = recorded.build(equipped(agent, &database))?;
     let behaviors = Behaviors::serve(&recorded.file, &recorded.path, &database).await?;

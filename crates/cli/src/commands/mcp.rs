@@ -16,6 +16,7 @@ use layer0::failure::Failure;
 use tokio::net::TcpListener;
 
 use crate::args::McpArgs;
+use crate::assemble::Servers;
 use crate::behaviors::Behaviors;
 use crate::exit::CliError;
 use crate::output::note;
@@ -34,8 +35,11 @@ pub(crate) async fn run(args: McpArgs) -> Result<ExitCode, CliError> {
     let chosen = several::choose(&args.store, &files)?;
     let token = token(&args)?;
     let Some((_, first)) = files.first() else { return Ok(ExitCode::SUCCESS) };
+    let mut servers = Vec::new();
     for (path, file) in &files {
-        assemble::build(assemble::agent(file, path, None)?, path)?;
+        let connected = Servers::connect(file, path).await?;
+        assemble::build(connected.give(assemble::agent(file, path, None)?), path)?;
+        servers.push(connected);
     }
     let listener = match args.listen {
         Some(address) => Some(TcpListener::bind(address).await.map_err(|error| {
@@ -45,7 +49,7 @@ pub(crate) async fn run(args: McpArgs) -> Result<ExitCode, CliError> {
         None => None,
     };
     let database = store::open(&chosen, &first.store).await?;
-    let served = serve(&args, &files, &database, listener, token).await;
+    let served = serve(&args, &files, &servers, &database, listener, token).await;
     database.close().await;
     served
 }
@@ -53,6 +57,7 @@ pub(crate) async fn run(args: McpArgs) -> Result<ExitCode, CliError> {
 async fn serve(
     args: &McpArgs,
     files: &Files<'_>,
+    servers: &[Servers],
     database: &Database,
     listener: Option<TcpListener>,
     token: Option<String>,
@@ -60,9 +65,10 @@ async fn serve(
     let log = Arc::new(database.log()) as Arc<dyn EventLog>;
     let mut orchestrator = LocalOrchestrator::builder().shared_log(log);
     let (mut offers, mut behaviors, mut redactor) = (Vec::new(), Vec::new(), Redactor::new());
-    for (path, file) in files {
+    for ((path, file), servers) in files.iter().zip(servers) {
         // Nobody is at a terminal: what needs a person waits for `backstop approve`.
         let agent = assemble::agent(file, path, Some(database))?.store(database);
+        let agent = servers.give(agent);
         let agent = assemble::build(agent, path)?;
         offers.push(offer(&agent, file, path)?);
         orchestrator = orchestrator.operator(agent);

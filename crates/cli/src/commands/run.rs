@@ -11,7 +11,7 @@ use backstop_store_sqlite::Database;
 use crate::advice::Advice;
 use crate::agent_file;
 use crate::args::{RunArgs, StoreArgs};
-use crate::assemble;
+use crate::assemble::{self, Servers};
 use crate::behaviors::Behaviors;
 use crate::conclude::Ending;
 use crate::exit::CliError;
@@ -32,10 +32,11 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     };
     let images = args.images.iter().map(|path| assemble::image(path));
     let images = images.collect::<Result<Vec<_>, _>>()?;
-    let chosen = prepare(&file, &args.agent, &args.store)
+    let servers = Servers::connect(&file, &args.agent).await?;
+    let chosen = prepare(&file, &args.agent, &servers, &args.store)
         .map_err(|error| agent_file::located(error, &args.agent))?;
     let database = store::open(&chosen, &file.store).await?;
-    let agent = assemble::agent(&file, &args.agent, Some(&database))?;
+    let agent = servers.give(assemble::agent(&file, &args.agent, Some(&database))?);
     let agent = assemble::build(equipped(agent, &database), &args.agent)?;
     let behaviors = Behaviors::serve(&file, &args.agent, &database).await?;
 
@@ -67,9 +68,14 @@ fn repeated(labels: &[(String, String)]) -> Option<&str> {
 
 /// Chooses the store of an agent. Everything is checked before a store is opened, so that a mistake leaves no
 /// file.
-pub(crate) fn prepare(file: &AgentFile, path: &Path, args: &StoreArgs) -> Result<Chosen, CliError> {
+pub(crate) fn prepare(
+    file: &AgentFile,
+    path: &Path,
+    servers: &Servers,
+    args: &StoreArgs,
+) -> Result<Chosen, CliError> {
     let chosen = store::choose(args, file.store.url.as_deref().map(|url| (url, path)))?;
-    assemble::build(assemble::agent(file, path, None)?, path)?;
+    assemble::build(servers.give(assemble::agent(file, path, None)?), path)?;
     Ok(chosen)
 }
 

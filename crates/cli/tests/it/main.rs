@@ -26,6 +26,7 @@ mod ids;
 mod limits;
 mod listing;
 mod machine;
+mod mcp_servers;
 mod mistaken;
 mod models;
 mod newcomer;

@@ -37,8 +37,8 @@ impl Conversation {
     /// Goes on with a turn that is open.
     pub(super) async fn resume(&mut self, run: RunId) -> Result<(), CliError> {
         let recorded = Recorded::read(&self.database.log(), &run, None).await?;
-        let agent = recorded
-            .build(equipped(recorded.agent(usize::MAX, &self.database)?, &self.database))?;
+        let agent = recorded.served_agent(usize::MAX, &self.database).await?;
+        let agent = recorded.build(equipped(agent, &self.database))?;
         let request = ResumeRequest::new(run).by(user()).cancelled_by(self.turns.begin());
         let shown = tokio::spawn(progress::show(agent.subscribe(), Results::Answer));
         let result = agent.resume(request).await;

@@ -1,0 +1,142 @@
+//! From `[[mcp]]` to servers that are connected.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use backstop_config::{AgentFile, ConfigError, McpPlace, McpTable, Reference};
+use backstop_mcp::{ClientCredentials, McpClient, McpError, McpServer, WalledSpawner};
+use backstop_react::AgentBuilder;
+use backstop_redact::Redactor;
+use backstop_tool::ToolSource;
+use futures_util::future::join_all;
+use layer0::failure::{Chain, Failure};
+
+use super::tool::named_variables;
+use super::walls::{granted_folders, surroundings};
+use super::{folder_of, redactor};
+use crate::exit::CliError;
+use crate::output::counted;
+
+/// The servers of an agent file, connected; their programs are killed when this and the agents are dropped.
+#[derive(Default)]
+pub(crate) struct Servers(Vec<Arc<McpClient>>);
+
+impl Servers {
+    /// Connects to those of a file, all at once and each once.
+    pub(crate) async fn connect(file: &AgentFile, path: &Path) -> Result<Self, CliError> {
+        match Self::reach(file, path).await? {
+            (_, Some(error)) => Err(error),
+            (servers, None) => Ok(servers),
+        }
+    }
+
+    /// As [`Servers::connect`]; returns those that are there, and why the first of the others is not.
+    pub(crate) async fn reach(
+        file: &AgentFile,
+        path: &Path,
+    ) -> Result<(Self, Option<CliError>), CliError> {
+        let redactor = redactor(file, path);
+        let servers = file.mcp.iter().map(|table| server(table, file, path, &redactor));
+        let servers = servers.collect::<Result<Vec<_>, _>>()?;
+        let (mut there, mut failed) = (Vec::new(), None);
+        for connected in join_all(servers.into_iter().map(McpServer::connect)).await {
+            match connected {
+                Ok(client) => there.push(client),
+                Err(error) => failed = failed.or_else(|| Some(not_connected(&error, path))),
+            }
+        }
+        Ok((Self(there), failed))
+    }
+
+    /// Gives an agent their tools.
+    pub(crate) fn give(&self, agent: AgentBuilder) -> AgentBuilder {
+        let sources = self.0.iter().map(|client| Arc::clone(client) as Arc<dyn ToolSource>);
+        sources.fold(agent, AgentBuilder::tool_source)
+    }
+
+    /// Returns them, in the order of the file.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &dyn ToolSource> {
+        self.0.iter().map(|client| &**client as &dyn ToolSource)
+    }
+
+    /// Says what a server is and lists.
+    pub(crate) fn told(client: &McpClient) -> String {
+        let listing = client.listing();
+        let is = listing.implementation.as_deref().unwrap_or("a server without a name");
+        let tools = u64::try_from(listing.tools.len()).unwrap_or(u64::MAX);
+        let revision = listing.protocol.as_deref().unwrap_or("unknown");
+        let left_out = match client.left_out().len() {
+            0 => String::new(),
+            count => format!(", {count} left out"),
+        };
+        let (name, tools) = (client.name(), counted(tools, "tool"));
+        format!("`{name}` is {is}, revision {revision}: {tools}{left_out}")
+    }
+}
+
+/// Describes the server of a table.
+pub(crate) fn server(
+    table: &McpTable,
+    file: &AgentFile,
+    path: &Path,
+    redactor: &Redactor,
+) -> Result<McpServer, CliError> {
+    let folder = folder_of(path);
+    let read = |reference: &Reference| reference.read(path, folder);
+    let mut server = match &table.place {
+        McpPlace::Command(command) => {
+            let program = command.first().filter(|program| program.contains('/'));
+            let cwd = table.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd));
+            let program = program.map(|program| cwd.join(program));
+            let mut server = McpServer::command(&*table.name, command.iter().cloned())
+                .variables(named_variables(table.env.as_deref()))
+                .folder(cwd);
+            let own = table.environment.as_ref();
+            if let Some(around) = surroundings(own, file, path, folder, program.as_deref())? {
+                let spawner = WalledSpawner::new(around.walls);
+                let spawner = around
+                    .credentials
+                    .into_iter()
+                    .fold(spawner, |spawner, (name, it)| spawner.credential(name, it));
+                server = server.spawner(Arc::new(spawner));
+            }
+            server
+        }
+        McpPlace::Url(url) => {
+            let mut server = McpServer::url(&*table.name, url.as_str());
+            for (name, value) in &table.headers {
+                server = server.header(name.as_str(), read(value)?);
+            }
+            if let Some(oauth) = &table.oauth {
+                let (id, secret) = (read(&oauth.client_id)?, read(&oauth.client_secret)?);
+                let mut credentials =
+                    ClientCredentials::new(id, secret).scopes(oauth.scopes.clone());
+                if let Some(url) = &oauth.token_url {
+                    credentials = credentials.token_url(url.as_str());
+                }
+                server = server.oauth(credentials);
+            }
+            server
+        }
+        _ => return Err(CliError::usage("this kind of MCP server is not known")),
+    };
+    if let Some(only) = &table.tools {
+        server = server.only(only.clone());
+    }
+    Ok(server
+        .idempotent(table.idempotent.clone())
+        .read_only(table.read_only.clone())
+        .approval(table.approval.clone())
+        .timeout(table.timeout())
+        .roots(granted_folders(file, folder))
+        .redactor(redactor.clone()))
+}
+
+/// Says why a server gives no tools.
+pub(crate) fn not_connected(error: &McpError, path: &Path) -> CliError {
+    let config = ConfigError::new(path, Chain(error).to_string());
+    let hint = Failure::hint(error).map(|hint| hint.into_owned());
+    CliError::from(config.with_hint(hint.unwrap_or_else(|| {
+        format!("`backstop tools {}` tries it again and says what it lists", path.display())
+    })))
+}

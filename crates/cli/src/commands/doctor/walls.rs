@@ -1,0 +1,47 @@
+//! What this machine holds programs by, and the servers of an agent.
+
+use std::path::Path;
+
+use backstop_config::AgentFile;
+use backstop_environment::{Helper, Support};
+use layer0::failure::Chain;
+
+use super::finding::Finding;
+use crate::assemble::{self, Servers};
+
+/// Tries each mechanism. One that is missing needs mending only where an agent asks for it.
+pub(super) fn of_machine() -> Vec<Finding> {
+    let probed = Helper::this_program().and_then(|helper| Support::probe(&helper));
+    let support = match probed {
+        Ok(support) => support,
+        Err(error) => {
+            return vec![Finding::skipped("walls", Chain(&error).to_string())];
+        }
+    };
+    let finding = |row: &backstop_environment::SupportRow| {
+        let what = format!("{}: {}", row.mechanism, row.detail);
+        match row.is_there {
+            true => Finding::ok("walls", what),
+            false => Finding { hint: row.mend.clone(), ..Finding::skipped("walls", what) },
+        }
+    };
+    support.rows().iter().map(finding).collect()
+}
+
+/// Reaches the servers of an agent, each once.
+pub(super) async fn of_servers(file: &AgentFile, path: &Path) -> Vec<Finding> {
+    let redactor = assemble::redactor(file, path);
+    let mut findings = Vec::new();
+    for table in &file.mcp {
+        let described = assemble::server(table, file, path, &redactor);
+        let connected = match described {
+            Ok(server) => server.connect().await.map_err(|it| assemble::not_connected(&it, path)),
+            Err(error) => Err(error),
+        };
+        findings.push(match connected {
+            Ok(client) => Finding::ok("mcp", Servers::told(&client)),
+            Err(error) => Finding::of("mcp", &error),
+        });
+    }
+    findings
+}
