@@ -43,6 +43,8 @@ fn converted() -> Vec<&'static str> {
         converts::<backstop::event_log::PatternError>(),
         converts::<backstop::orchestrator::Diverged>(),
         converts::<backstop::orchestrator::WorkflowRecordError>(),
+        converts::<backstop::McpError>(),
+        converts::<backstop::mcp_server::ServeError>(),
         converts::<backstop::ToolError>(),
         converts::<layer0::error::EnvError>(),
         converts::<layer0::error::OperatorError>(),

@@ -7,6 +7,10 @@ use std::fmt;
 
 use backstop_error_store::StoreError;
 use backstop_event_log::{InvalidCursor, InvalidStoreUrl, LogError};
+#[cfg(feature = "mcp")]
+use backstop_mcp::McpError;
+#[cfg(feature = "mcp-server")]
+use backstop_mcp_server::ServeError;
 use backstop_provider::ProviderError;
 use backstop_react::{
     AgentError, ApprovalNotFound, DecideError, Divergence, HookError, Misuse, PackError,
@@ -149,6 +153,10 @@ pub enum ExecutionError {
     /// A machine was fed what does not fit its state.
     #[error("the machine refused an input")]
     Misuse(#[source] Box<Misuse>),
+    /// An MCP server gives no tools.
+    #[cfg(feature = "mcp")]
+    #[error("no tools of an MCP server")]
+    Mcp(#[source] Box<McpError>),
     /// An operator failed.
     #[error("operator failed")]
     Operator(#[source] Box<OperatorError>),
@@ -164,6 +172,10 @@ pub enum ExecutionError {
     /// A run failed.
     #[error("agent failed")]
     Run(#[source] Box<RunFailure>),
+    /// Agents cannot be served.
+    #[cfg(feature = "mcp-server")]
+    #[error("serving failed")]
+    Serve(#[source] Box<ServeError>),
     /// A tool failed.
     #[error("tool failed")]
     Tool(#[source] Box<ToolError>),
@@ -343,11 +355,15 @@ impl ExecutionError {
             Self::Dispatch(error) => error,
             Self::Environment(error) => &**error,
             Self::Hook(error) => &**error,
+            #[cfg(feature = "mcp")]
+            Self::Mcp(error) => &**error,
             Self::Operator(error) => &**error,
             Self::Provider(error) => &**error,
             Self::Recorded(error) => &**error,
             Self::Request(error) => &**error,
             Self::Run(failure) => &**failure,
+            #[cfg(feature = "mcp-server")]
+            Self::Serve(error) => &**error,
             Self::Tool(error) => &**error,
             Self::Misfit(_) | Self::Misuse(_) => return None,
         })

@@ -42,6 +42,10 @@ pub use backstop_behaviors::{Behavior, BehaviorContext, BehaviorError, BehaviorH
 pub use backstop_clock as clock;
 #[cfg(feature = "agent-files")]
 pub use backstop_config as config;
+#[cfg(feature = "environment")]
+pub use backstop_environment as walls;
+#[cfg(feature = "environment")]
+pub use backstop_environment::{Credential, Helper, Network, Rules, Walls};
 pub use backstop_error_store as error_store;
 pub use backstop_error_store::{
     ErrorFilter, ErrorRecord, ErrorStore, MemoryErrorStore, MemoryResultStore, ResultFilter,
@@ -52,6 +56,12 @@ pub use backstop_event_log::{
     Cursor, EventFilter, EventLog, Feed, InvalidCursor, InvalidStoreUrl, LogError, MemoryLog,
     RunFilter, RunState, RunSummary, StoreUrl, Trace, follow, read_events,
 };
+#[cfg(feature = "mcp")]
+pub use backstop_mcp as mcp;
+#[cfg(feature = "mcp")]
+pub use backstop_mcp::{McpClient, McpError, McpServer};
+#[cfg(feature = "mcp-server")]
+pub use backstop_mcp_server as mcp_server;
 pub use backstop_orchestrator as orchestrator;
 pub use backstop_orchestrator::{
     LocalOrchestrator, Map, OnFailure, OperatorNameError, Parallel, Restart, Route, Sequence,

@@ -9,6 +9,10 @@ use backstop_config::ConfigError;
 use backstop_error_store::StoreError;
 use backstop_event_log::PatternError as EventPatternError;
 use backstop_event_log::{InvalidCursor, InvalidStoreUrl, LogError};
+#[cfg(feature = "mcp")]
+use backstop_mcp::McpError;
+#[cfg(feature = "mcp-server")]
+use backstop_mcp_server::ServeError;
 use backstop_orchestrator::{Diverged, OperatorNameError, WorkflowRecordError};
 use backstop_provider::{ProviderError, UnsupportedSetting};
 #[cfg(feature = "http")]
@@ -231,6 +235,16 @@ leaf! {
     ToolError => ExecutionError::Tool,
     ToolNotFound => RegistrationError::ToolNotFound,
     ToolRegistrationError => RegistrationError::Tool,
+}
+
+#[cfg(feature = "mcp")]
+leaf! {
+    McpError => ExecutionError::Mcp,
+}
+
+#[cfg(feature = "mcp-server")]
+leaf! {
+    ServeError => ExecutionError::Serve,
 }
 
 #[cfg(feature = "sqlite")]
