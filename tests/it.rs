@@ -7,4 +7,5 @@
 mod contract;
 mod durability;
 mod failure;
+mod others;
 mod support;

@@ -4,10 +4,11 @@
 //! or reopens the run; every execution of a tool is noted in the file EFFECTS. The model of `run_broken` fails
 //! for good in its middle; with `asking`, the process dies when it asks its model. The runs `run_probed` and
 //! `run_blind` charge, the first with a tool that can say what became of a call; with `charging`, the process
-//! dies once it has charged. `run_tree` is the root of a tree, `run_flow` a workflow, and
-//! `run_told` one that a behaviour is told of. Exits with 0 when the run
+//! dies once it has charged. `run_tree` is the root of a tree, `run_flow` a workflow,
+//! `run_airline` does the actions of a task with the tools of a server, and `run_told` is one that a behaviour is told of. Exits with 0 when the run
 //! completed, 1 when it failed, and 4 when it waits for a person.
 
+mod airline;
 mod deliveries;
 mod flow;
 mod tree;
@@ -281,6 +282,9 @@ async fn act(args: &[String]) -> Result<Stop, Failed> {
     };
     if run.as_str() == "run_tree" {
         return tree::act(database, log, effects, run, act == "resume").await;
+    }
+    if run.as_str() == "run_airline" {
+        return airline::act(database, log, run, answered, act == "resume").await;
     }
     if run.as_str() == "run_told" {
         return deliveries::act(database, log, effects, run).await;

@@ -1,0 +1,5 @@
+//! Against what others wrote: servers and suites from package registries. `cargo xtask others` installs them and
+//! runs these tests; where they are not installed, each says so.
+
+#[cfg(unix)]
+mod airline;
