@@ -3,3 +3,5 @@
 
 #[cfg(unix)]
 mod airline;
+#[cfg(unix)]
+mod official;

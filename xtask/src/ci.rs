@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use clap::builder::PossibleValuesParser;
 
 use crate::error::XtaskError;
-use crate::{api, bench, browser, errors_page, events_page, rules_page, tidy, weight};
+use crate::{api, bench, browser, errors_page, events_page, others, rules_page, tidy, weight};
 
 /// One thing a change must pass.
 struct Step {
@@ -55,6 +55,8 @@ const STEPS: &[Step] = &[
     Step { name: "features", work: Work::Cargo { args: &["test", "--lib", "--bins", "--tests", "-p", "backstop-tests", "-p", "backstop-layer0", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-react", "-p", "backstop-store-sqlite", "-p", "backstop-builtin-tools", "-p", "backstop-error-store", "-p", "backstop-orchestrator", "-p", "backstop-provider", "-p", "backstop-provider-http", "-p", "backstop-provider-anthropic", "-p", "backstop-provider-bedrock", "-p", "backstop-provider-gemini", "-p", "backstop-provider-ollama", "-p", "backstop-provider-openai", "-p", "backstop-redact", "-p", "backstop-rehearse", "-p", "backstop-retry", "-p", "backstop-config", "-p", "backstop-trace-html", "-p", "backstop", "--features", "backstop-tests/unified-json"], env: &[] } },
     // The page of a run, in a real browser.
     Step { name: "page", work: Work::Optional { is_here: || answers(&["node", "--version"]) && answers(&["npm", "--version"]), work: &Work::Optional { is_here: browser::has_chromium, work: &Work::Here(browser::run), install: "there is no chromium: apt-get install chromium" }, install: "there is no Node.js with npm: apt-get install nodejs npm" } },
+    // MCP, with servers and the conformance suite of others.
+    Step { name: "others", work: Work::Optional { is_here: others::is_here, work: &Work::Here(others::run), install: "npm and python3 with venv, and a way to their registries" } },
     Step { name: "doc", work: Work::Cargo { args: &["doc", "--workspace", "--no-deps"], env: &[("RUSTDOCFLAGS", "-D warnings")] } },
     // Crates that perform no effect build where there is no system.
     Step { name: "wasm", work: Work::Optional { is_here: || has_target(WASM), work: &Work::Cargo { args: &["check", "--target", WASM, "--lib", "-p", "backstop-layer0", "-p", "backstop-redact", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-clock", "-p", "backstop-provider"], env: &[] }, install: "rustup target add wasm32-unknown-unknown" } },

@@ -15,6 +15,7 @@ mod error;
 mod errors_page;
 mod events_page;
 mod facts;
+mod others;
 mod page;
 mod rules_page;
 mod tidy;

