@@ -1,16 +1,16 @@
 //! Logging in as a client of its own (OAuth 2.1, grant `client_credentials`).
 
+mod body;
 mod discovery;
 
 use std::fmt;
 
 use backstop_redact::Redactor;
-use reqwest::{Client, Response, Url};
+use reqwest::{Client, Url};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-/// The most bytes of an answer of an authorization server.
-const MAX_BYTES: usize = 256 * 1024;
+use self::body::{read, unreachable};
 
 /// What a client shows to get a token.
 ///
@@ -141,22 +141,6 @@ impl Login {
             }
         }
     }
-}
-
-/// Reads an answer of bounded size.
-async fn read(mut response: Response) -> Result<Vec<u8>, String> {
-    let mut body = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(|error| unreachable(&error))? {
-        body.extend_from_slice(&piece);
-        if body.len() > MAX_BYTES {
-            return Err("the authorization server answers too much".to_owned());
-        }
-    }
-    Ok(body)
-}
-
-fn unreachable(error: &reqwest::Error) -> String {
-    format!("the authorization server cannot be reached: {}", layer0::failure::Chain(error))
 }
 
 fn form_urlencoded(fields: &[(&str, &str)]) -> String {

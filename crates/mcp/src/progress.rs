@@ -10,7 +10,8 @@ use layer0::id::CallId;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use tokio::sync::RwLock;
 
-use crate::server::OnProgress;
+/// What is told how far a call has come.
+pub(crate) type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// How far a call has come, by the server's word.
 #[derive(Debug, Clone, PartialEq)]

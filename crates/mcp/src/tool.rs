@@ -10,12 +10,12 @@ use layer0::{JsonText, ToolSpec};
 use rmcp::model::{CallToolRequestParams, MetaObject, RequestMetaObject};
 use serde_json::{Map, Value};
 
-use crate::client::Server;
 use crate::connection::Failed;
 use crate::content;
 use crate::fault::{Called, Fault};
 use crate::listing::MadeTool;
 use crate::progress::{Patience, Progress, Watched};
+use crate::upstream::Server;
 
 /// How often a call is sent that may be repeated.
 const MAX_SENT: u32 = 2;

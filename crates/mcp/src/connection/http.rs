@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
-use http::header::{ACCEPT, CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use layer0::failure::Chain;
 use reqwest::redirect::{Attempt, Policy};
@@ -235,16 +235,4 @@ impl StreamableHttpClient for Http {
 
 fn fault(fault: Fault) -> HttpError {
     StreamableHttpError::Client(HttpFault(fault))
-}
-
-/// Returns where an answer leads, as far as it may be shown.
-fn leads_to(response: &Response) -> String {
-    let location = response.headers().get(LOCATION).map(|value| value.as_bytes());
-    let location = location.map(String::from_utf8_lossy).unwrap_or_default();
-    match response.url().join(&location) {
-        Ok(url) => {
-            format!("a redirect to `{}` is not followed", url.origin().ascii_serialization())
-        }
-        Err(_) => "a redirect to no URL".to_owned(),
-    }
 }

@@ -9,38 +9,35 @@ use layer0::failure::{Failure, hint};
 use libtest_mimic::Trial;
 
 use crate::server::Script;
-use crate::support::{Faulty, Hasty, Way, call, tool, trial, until};
+use crate::support::{Faulty, Hasty, Way, call, checks, tool, until};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for way in [Way::ALL[0], Way::ALL[2], Way::ALL[4]] {
-        for protocol in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
-            let name = format!("revision {protocol} is spoken ({})", way.name());
-            trials.push(trial(name, move || speaks(way, protocol)));
-        }
-        let name = format!("a server sees what it is given ({})", way.name());
-        trials.push(trial(name, move || sees(way)));
-    }
-    trials.push(trial("a server silent on the current revision is asked for others", silent));
-    trials.push(trial("a program is killed with its client", killed));
-    trials.push(trial("what cannot be is refused before anything starts", refused));
-    trials.push(trial("an agent takes the tools as they are", taken));
-    trials.push(trial("a url that is refused says how to mend it", hinted));
+    let mut trials =
+        checks![over Way::WHOLE: revisions_are_spoken, servers_see_what_they_are_given];
+    trials.extend(checks![
+        silent_servers_are_asked_again,
+        programs_die_with_their_client,
+        impossible_servers_are_refused,
+        agents_take_the_tools,
+        refusals_say_how_to_mend
+    ]);
     trials
 }
 
 /// Spec: Q1
-async fn speaks(way: Way, protocol: &'static str) {
-    let script = Script { protocol: protocol.to_owned(), ..Script::default() };
-    let (_faulty, server) = Faulty::new(way, script);
-    let client = server.connect().await.unwrap();
-    assert_eq!(client.listing().protocol.as_deref(), Some(protocol));
-    assert_eq!(client.listing().implementation.as_deref(), Some("faulty 1.0.0"));
-    assert_eq!(call(&client, "act").await.unwrap().as_string().unwrap(), "act is done");
+async fn revisions_are_spoken(way: Way) {
+    for protocol in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
+        let script = Script { protocol: protocol.to_owned(), ..Script::default() };
+        let (_faulty, server) = Faulty::new(way, script);
+        let client = server.connect().await.unwrap();
+        assert_eq!(client.listing().protocol.as_deref(), Some(protocol));
+        assert_eq!(client.listing().implementation.as_deref(), Some("faulty 1.0.0"));
+        assert_eq!(call(&client, "act").await.unwrap().as_string().unwrap(), "act is done");
+    }
 }
 
 /// Spec: Q7
-async fn sees(way: Way) {
+async fn servers_see_what_they_are_given(way: Way) {
     let (faulty, server) = Faulty::new(way, Script::faulty(""));
     assert!(!format!("{server:?}").contains("s3cret"), "{server:?}");
     let client = server.connect().await.unwrap();
@@ -56,13 +53,14 @@ async fn sees(way: Way) {
 }
 
 /// Spec: Q3
-async fn silent() {
+async fn silent_servers_are_asked_again() {
     let (_faulty, server) = Faulty::new(Way::ALL[0], Script::faulty("silent_on_discover"));
     let client = server.clock(Arc::new(Hasty(10))).connect().await.unwrap();
     assert_eq!(client.listing().protocol.as_deref(), Some("2025-11-25"));
 }
 
-async fn killed() {
+/// Spec: Q3
+async fn programs_die_with_their_client() {
     let (faulty, server) = Faulty::new(Way::ALL[0], Script::faulty(""));
     let client = server.connect().await.unwrap();
     let kept = tool(&client, "act");
@@ -81,7 +79,7 @@ async fn killed() {
 }
 
 /// Spec: Q1
-async fn refused() {
+async fn impossible_servers_are_refused() {
     async fn check(server: McpServer, why: &str) {
         let error = server.connect().await.unwrap_err();
         assert_eq!(error.code(), "mcp.misconfigured");
@@ -111,7 +109,7 @@ async fn refused() {
 }
 
 /// Spec: Q1, Q7
-async fn taken() {
+async fn agents_take_the_tools() {
     let (_stdio, program) = Faulty::new(Way::ALL[0], Script::faulty(""));
     let (_http, url) = Faulty::new(Way::ALL[2], Script::faulty(""));
     let program = program.approval(["act"]).connect().await.unwrap();
@@ -147,7 +145,7 @@ async fn taken() {
 }
 
 /// Spec: Q1
-async fn hinted() {
+async fn refusals_say_how_to_mend() {
     let (faulty, server) = Faulty::new(Way::ALL[2], Script::faulty("status_401_at_once"));
     let error = server.connect().await.unwrap_err();
     assert_eq!(error.to_string(), "MCP server `faulty` answered HTTP 401: who are you?");

@@ -1,6 +1,12 @@
 //! MCP servers that do everything wrong, and what calls of their tools say.
 //!
 //! The program is its own server over stdio: started with `serve`, it reads requests and answers them.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "all of it is tests, and a program that speaks over stdio"
+)]
 
 mod calls;
 mod connecting;
