@@ -52,7 +52,7 @@ pub(crate) fn read(
 
 /// Returns what a call failed with whose tool reported an error.
 fn error(text: &str, spec: &ToolSpec) -> ToolError {
-    if let Some(error) = reported(&spec.name, text) {
+    if let Some(error) = reported(spec, text) {
         return error;
     }
     // What only looks, or may be repeated, has done nothing that counts.

@@ -6,6 +6,7 @@ mod discovery;
 use std::fmt;
 
 use backstop_redact::Redactor;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Client, Url};
 use serde::Deserialize;
 use tokio::sync::Mutex;
@@ -149,7 +150,10 @@ fn form_urlencoded(fields: &[(&str, &str)]) -> String {
     fields.join("&")
 }
 
-/// RFC 6749, 2.3.1: id and secret are encoded before they are joined.
+/// What a form leaves as it is.
+const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'*');
+
+/// Writes a text as a form has it. RFC 6749, 2.3.1: so are id and secret before they are joined.
 fn encoded(text: &str) -> String {
-    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+    utf8_percent_encode(text, KEPT).to_string().replace("%20", "+")
 }

@@ -66,8 +66,7 @@ impl McpTool {
             };
             let connection = connection.map_err(|down| {
                 let effect = if may_have_acted { Effect::Unknown } else { Effect::None };
-                let why = format!("MCP server `{}` {}", settings.name, down.why);
-                let why = settings.redactor.redact(&why).into_owned();
+                let why = settings.redactor.redact(&down.why).into_owned();
                 ToolError::Unavailable(why).with_effect(effect).with_retry(down.retry)
             })?;
             // The server's time begins when it is there.
@@ -104,12 +103,7 @@ impl McpTool {
 
     fn failed(&self, fault: Fault, left: bool) -> ToolError {
         let settings = &self.server.settings;
-        let called = Called {
-            server: &settings.name,
-            tool: &self.made.spec.name,
-            is_repeatable: self.made.spec.idempotent,
-            left,
-        };
+        let called = Called { server: &settings.name, tool: &self.made.spec, left };
         fault.redacted(&settings.redactor).into_error(called)
     }
 }

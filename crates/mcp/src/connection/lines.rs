@@ -9,26 +9,21 @@ use std::time::Duration;
 
 use backstop_clock::{BoxFuture, Clock, SystemClock};
 use rmcp::RoleClient;
-use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage,
-};
+use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
 
 use self::reader::{Line, LineReader};
 use super::stderr::Stderr;
-use super::wire::Wire;
+use super::wire::{self, PROBE_TIMEOUT, Wire};
 use crate::MAX_MESSAGE_BYTES;
 use crate::fault::Fault;
 use crate::spawn::{Input, Running, Spawned};
 
 /// How long a server that closed its output may take to end and to write why.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long a server may take to say that it does not know the current revision: half of what its initialisation
-/// may take. Some servers of earlier ones say nothing.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Speaks to a program over its standard input and output.
 ///
@@ -137,7 +132,7 @@ impl Transport<RoleClient> for Lines {
     ) -> impl Future<Output = Result<(), LineError>> + Send + 'static {
         let id = self.wire.begin(&message);
         if let ClientJsonRpcMessage::Request(request) = &message {
-            let is_probe = matches!(request.request, ClientRequest::DiscoverRequest(_));
+            let is_probe = wire::is_probe(&request.request);
             self.probe = is_probe.then(|| (request.id.clone(), self.clock.sleep(PROBE_TIMEOUT)));
         }
         let line = serde_json::to_vec(&message).map(|mut line| {
@@ -179,9 +174,8 @@ impl Transport<RoleClient> for Lines {
             let line = tokio::select! {
                 line = self.reader.next() => line,
                 id = overdue(&mut self.probe) => {
-                    let error = json!({"code": -32601, "message": "no answer"});
-                    let answer = json!({"id": id, "error": error});
-                    self.backlog.extend(self.wire.read(answer));
+                    let unknown = self.wire.unknown(&id);
+                    self.backlog.push_back(unknown);
                     continue;
                 }
             };

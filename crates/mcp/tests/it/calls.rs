@@ -119,7 +119,7 @@ async fn lost_calls_share_one_restart() {
 /// Spec: Q5
 async fn dying_servers_are_left_alone() {
     let (faulty, server) = Faulty::new(Way::ALL[0], Script::faulty("dies_in_every_call"));
-    let client = server.clock(Arc::new(Hasty(20))).connect().await.unwrap();
+    let client = server.clock(Arc::new(Hasty(8))).connect().await.unwrap();
     let mut refused = None;
     for _ in 0..10 {
         let error = call(&client, "repeat").await.unwrap_err();
@@ -139,7 +139,7 @@ async fn dying_servers_are_left_alone() {
     assert_eq!(faulty.starts(), starts);
     // After a while one call is let through, and a call that works counts the server as up.
     let Retry::After(wait) = again.retry() else { panic!("{again:?}") };
-    backstop_clock::Clock::sleep(&Hasty(20), wait).await;
+    backstop_clock::Clock::sleep(&Hasty(8), wait).await;
     assert!(call(&client, "ok").await.is_ok());
     assert_eq!(call(&client, "repeat").await.unwrap_err().retry(), Retry::Backoff);
 }

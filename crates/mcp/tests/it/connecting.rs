@@ -1,9 +1,9 @@
 //! Revisions, what a server is given, and descriptions that cannot be.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use backstop_mcp::McpServer;
+use backstop_mcp::{LocalSpawner, McpServer, ServerCommand, Spawn, Spawned};
 use backstop_tool::{Grants, ToolSource, Toolset};
 use layer0::failure::{Failure, hint};
 use libtest_mimic::Trial;
@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         checks![over Way::WHOLE: revisions_are_spoken, servers_see_what_they_are_given];
     trials.extend(checks![
         silent_servers_are_asked_again,
+        a_spawner_starts_the_program,
         programs_die_with_their_client,
         impossible_servers_are_refused,
         agents_take_the_tools,
@@ -54,9 +55,39 @@ async fn servers_see_what_they_are_given(way: Way) {
 
 /// Spec: Q3
 async fn silent_servers_are_asked_again() {
-    let (_faulty, server) = Faulty::new(Way::ALL[0], Script::faulty("silent_on_discover"));
-    let client = server.clock(Arc::new(Hasty(10))).connect().await.unwrap();
-    assert_eq!(client.listing().protocol.as_deref(), Some("2025-11-25"));
+    for fault in ["silent_on_discover", "empty_on_discover"] {
+        for way in [Way::ALL[0], Way::ALL[2]] {
+            let (_faulty, server) = Faulty::new(way, Script::faulty(fault));
+            let client = server.clock(Arc::new(Hasty(4))).connect().await.unwrap();
+            assert_eq!(client.listing().protocol.as_deref(), Some("2025-11-25"), "{fault}");
+        }
+    }
+}
+
+/// Starts what is asked for, and keeps what that was.
+#[derive(Debug, Default)]
+struct Watched(Mutex<Vec<ServerCommand>>);
+
+#[async_trait::async_trait]
+impl Spawn for Watched {
+    async fn spawn(&self, command: &ServerCommand) -> std::io::Result<Spawned> {
+        self.0.lock().unwrap().push(command.clone());
+        LocalSpawner.spawn(command).await
+    }
+}
+
+/// Spec: Q7
+async fn a_spawner_starts_the_program() {
+    let (faulty, server) = Faulty::new(Way::ALL[0], Script::faulty("dies_in_call_idempotent"));
+    let watched = Arc::new(Watched::default());
+    let spawner = Arc::clone(&watched);
+    let client = server.spawner(spawner).connect().await.unwrap();
+    call(&client, "repeat").await.unwrap();
+    let started = watched.0.lock().unwrap();
+    assert_eq!((started.len(), faulty.starts()), (2, 2));
+    assert_eq!(started[0], started[1]);
+    assert_eq!(started[0].arguments, ["serve"]);
+    assert!(!format!("{started:?}").contains("hunter2"));
 }
 
 /// Spec: Q3

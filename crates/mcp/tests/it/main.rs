@@ -9,6 +9,7 @@
 )]
 
 mod calls;
+mod conformance;
 mod connecting;
 mod listing;
 mod login;
@@ -25,7 +26,12 @@ fn main() {
         server::stdio::serve();
         return;
     }
+    if std::env::args().nth(1).as_deref() == Some("conformance") {
+        conformance::client();
+        return;
+    }
     let mut trials: Vec<Trial> = rows::trials();
+    trials.extend(conformance::trials());
     trials.extend(calls::trials());
     trials.extend(connecting::trials());
     trials.extend(listing::trials());

@@ -85,7 +85,7 @@ async fn check(row: Row, way: Way) {
 async fn check_initialisation(row: &Row, way: Way) {
     let (faulty, server) = Faulty::new(way, Script::faulty(&row.name));
     let hangs = row.name.starts_with("hangs");
-    let server = if hangs { server.clock(Arc::new(Hasty(10))) } else { server };
+    let server = if hangs { server.clock(Arc::new(Hasty(4))) } else { server };
     let error = server.connect().await.unwrap_err();
     same(row, &error.to_string());
     assert_eq!(facts(&error), expected(row), "{error:?}");
@@ -96,7 +96,7 @@ async fn check_initialisation(row: &Row, way: Way) {
 async fn check_call(row: &Row, way: Way) {
     let (faulty, server) = Faulty::new(way, Script::faulty(&row.name));
     let times_out = row.reason.as_deref() == Some("tool.timeout");
-    let timeout = if times_out { Duration::from_secs(1) } else { Duration::from_secs(30) };
+    let timeout = if times_out { Duration::from_secs(2) } else { Duration::from_secs(30) };
     let client = server.timeout(timeout).connect().await.unwrap();
     let origin = match row.declared.as_str() {
         "idempotent" => "repeat",

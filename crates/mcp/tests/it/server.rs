@@ -77,6 +77,9 @@ impl Script {
                 Reply::Nothing
             }
             "server/discover" if self.fault == "silent_on_discover" => Reply::Nothing,
+            "server/discover" if self.fault == "empty_on_discover" => {
+                one(result(request, json!({})))
+            }
             _ if self.fault == "status_401_at_once" => {
                 Reply::Status(401, vec![], "who are you?".to_owned())
             }
