@@ -83,6 +83,9 @@ impl Script {
             _ if self.fault == "status_401_at_once" => {
                 Reply::Status(401, vec![], "who are you?".to_owned())
             }
+            "initialize" | "server/discover" if self.fault == "dies_for_good" && count > 0 => {
+                Reply::Die(vec![])
+            }
             "initialize" | "server/discover" if self.fault == "exits_in_initialisation" => {
                 Reply::Die(vec![])
             }
@@ -177,7 +180,9 @@ impl Script {
             "error_internal" => one(error(request, -32603, "boom")),
             "error_of_server" => one(error(request, -32000, "the lamp is broken")),
             "dies_before_call" | "dies_after_call" => Reply::Die(vec![good]),
-            "dies_in_call" | "dies_in_call_idempotent" | "dies_in_every_call" => Reply::Die(vec![]),
+            "dies_in_call" | "dies_in_call_idempotent" | "dies_in_every_call" | "dies_for_good" => {
+                Reply::Die(vec![])
+            }
             "hangs" => Reply::Nothing,
             "hangs_for_good" => Reply::HangForGood,
             "answers_another_id" => {
