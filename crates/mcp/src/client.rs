@@ -18,6 +18,23 @@ use crate::upstream::Server;
 /// The tools and [`listing`](ToolSource::listing) stay as they were when the client connected;
 /// [`current`](ToolSource::current) says what the server lists now. A server that died is started, or connected to,
 /// again by the next call.
+///
+/// ```no_run
+/// use backstop_mcp::McpServer;
+/// use backstop_tool::{ToolSource, Toolset};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let files = McpServer::url("files", "http://127.0.0.1:3001/mcp").connect().await?;
+/// let mut tools = Toolset::new();
+/// for tool in files.tools() {
+///     tools.add(tool)?;
+/// }
+/// // Later: what is different there now.
+/// let changes = files.listing().changes(&files.current());
+/// assert!(changes.is_empty());
+/// # Ok(())
+/// # }
+/// ```
 pub struct McpClient {
     server: Arc<Server>,
     tools: Vec<Arc<McpTool>>,

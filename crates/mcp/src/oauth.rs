@@ -18,6 +18,15 @@ use self::body::{read, unreachable};
 /// Where tokens are given is what the server says (RFC 9728, RFC 8414), unless
 /// [`ClientCredentials::token_url`] says it: a server that is not trusted with the secret must not choose who
 /// gets it.
+///
+/// ```
+/// use backstop_mcp::{ClientCredentials, McpServer};
+///
+/// let credentials = ClientCredentials::new("agent", "s3cret-s3cret").scopes(["files:read"]);
+/// assert!(!format!("{credentials:?}").contains("s3cret"));
+/// let server = McpServer::url("files", "https://mcp.example.com/mcp").oauth(credentials);
+/// # let _ = server;
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ClientCredentials {

@@ -53,7 +53,8 @@ impl McpTool {
                 match connection.call(params, meta(context), Arc::clone(&watched)).await {
                     Ok(result) => {
                         self.server.has_worked(&connection);
-                        return content::read(result, spec, self.made.output.as_ref());
+                        let output = content::read(result, spec, self.made.output.as_ref());
+                        return self.without_secrets(output);
                     }
                     Err(failed) => failed,
                 };
@@ -71,6 +72,18 @@ impl McpTool {
                 return Err(self.failed(fault, left, may_have_acted));
             }
             (may_have_acted, is_again) = (left, true);
+        }
+    }
+
+    /// Takes out what the server was given as a secret, where it tells it.
+    fn without_secrets(&self, output: Result<JsonText, ToolError>) -> Result<JsonText, ToolError> {
+        let redactor = &self.server.settings.redactor;
+        if !redactor.holds_secrets() {
+            return output;
+        }
+        match output {
+            Ok(output) => Ok(output.map_strings(&mut |text| redactor.redact_held(text))),
+            Err(error) => Err(content::map_text(error, |text| redactor.redact_held(text).into())),
         }
     }
 

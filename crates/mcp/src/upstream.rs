@@ -82,9 +82,10 @@ impl Server {
 
     /// Lists the tools again.
     async fn list(&self) {
-        let Some(connection) = self.link.current().filter(|connection| connection.is_up()) else {
+        let connection = self.link.current();
+        if !connection.is_up() {
             return;
-        };
+        }
         let made = match Listed::read(&connection, &self.settings).await {
             Ok(listed) => listed.make(&connection, &self.settings).map(|made| (listed, made)),
             Err(error) => Err(error),

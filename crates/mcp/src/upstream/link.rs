@@ -64,8 +64,8 @@ impl Link {
         self.state().connection.is_up()
     }
 
-    pub(super) fn current(&self) -> Option<Arc<Connection>> {
-        Some(Arc::clone(&self.state().connection))
+    pub(super) fn current(&self) -> Arc<Connection> {
+        Arc::clone(&self.state().connection)
     }
 
     /// Counts the server as up.

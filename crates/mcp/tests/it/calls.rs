@@ -14,7 +14,7 @@ use crate::server::Script;
 use crate::support::{Faulty, Hasty, Way, call, checks, context, tool, until};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = checks![over Way::WHOLE: calls_carry_their_key, dropped_calls_are_cancelled, stopped_calls_are_cancelled, calls_run_side_by_side];
+    let mut trials = checks![over Way::WHOLE: calls_carry_their_key, secrets_do_not_come_back, dropped_calls_are_cancelled, stopped_calls_are_cancelled, calls_run_side_by_side];
     trials.extend(checks![
         progress_extends_a_call,
         lost_calls_share_one_restart,
@@ -35,6 +35,20 @@ async fn calls_carry_their_key(way: Way) {
     assert_eq!(key.as_str(), Some(&*context().idempotency_key));
     assert_eq!(request["params"]["arguments"], json!({"n": 1}));
     assert_eq!(request["params"]["name"], "act");
+}
+
+/// Spec: Q7, E10
+async fn secrets_do_not_come_back(way: Way) {
+    let given = match way {
+        Way::Stdio { .. } => "hunter2-hunter2",
+        Way::Http { .. } => "s3cret-s3cret",
+    };
+    for fault in ["tells_secrets", "fails_with_secrets"] {
+        let (_faulty, server) = Faulty::new(way, Script::faulty(fault));
+        let client = server.connect().await.unwrap();
+        let result = format!("{:?}", call(&client, "act").await);
+        assert!(result.contains("[redacted]") && !result.contains(given), "{result}");
+    }
 }
 
 fn cancelled(faulty: &Faulty) -> Vec<Value> {

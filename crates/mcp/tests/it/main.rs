@@ -38,5 +38,8 @@ fn main() {
     trials.extend(login::trials());
     trials.extend(page::trials());
     trials.extend(real::trials());
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    let mut arguments = Arguments::from_args();
+    // Most of them wait.
+    arguments.test_threads.get_or_insert(6);
+    libtest_mimic::run(&arguments, trials).exit();
 }

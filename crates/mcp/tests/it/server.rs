@@ -168,6 +168,8 @@ impl Script {
         let status = |status, said: &str| Reply::Status(status, vec![], said.to_owned());
         match self.fault.as_str() {
             "is_error" | "is_error_idempotent" | "is_error_read_only" => failed("the disk is full"),
+            "tells_secrets" => one(result(request, text("hunter2-hunter2, s3cret-s3cret"))),
+            "fails_with_secrets" => failed("hunter2-hunter2, s3cret-s3cret"),
             "is_error_silent" => one(result(request, json!({"content": [], "isError": true}))),
             "is_error_unknown_tool" => failed("Unknown tool: act"),
             "is_error_invalid_arguments" => failed(
