@@ -1,51 +1,45 @@
-//! A server's tools, and the connection behind them.
+//! A server's tools.
 
-mod link;
-
-use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use backstop_tool::{LeftOut, Tool, ToolListing, ToolSource};
 use tokio::sync::Notify;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::link::Link;
 use crate::McpError;
 use crate::connection::Connection;
 use crate::listing::{Listed, Made};
 use crate::server::Settings;
 use crate::tool::McpTool;
-
-/// How long changes are gathered before the tools are listed again.
-const QUIET: Duration = Duration::from_secs(1);
+use crate::upstream::Server;
 
 /// The tools of one server.
 ///
 /// The tools and [`listing`](ToolSource::listing) stay as they were when the client connected;
 /// [`current`](ToolSource::current) says what the server lists now. A server that died is started, or connected to,
 /// again by the next call.
+///
+/// ```no_run
+/// use backstop_mcp::McpServer;
+/// use backstop_tool::{ToolSource, Toolset};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let files = McpServer::url("files", "http://127.0.0.1:3001/mcp").connect().await?;
+/// let mut tools = Toolset::new();
+/// for tool in files.tools() {
+///     tools.add(tool)?;
+/// }
+/// // Later: what is different there now.
+/// let changes = files.listing().changes(&files.current());
+/// assert!(changes.is_empty());
+/// # Ok(())
+/// # }
+/// ```
 pub struct McpClient {
     server: Arc<Server>,
     tools: Vec<Arc<McpTool>>,
     left_out: Vec<LeftOut>,
     listing: ToolListing,
-}
-
-/// What the tools of a server share.
-pub(crate) struct Server {
-    pub(crate) settings: Settings,
-    link: Link,
-    now: Mutex<Now>,
-    _refreshing: DropGuard,
-}
-
-/// What a server lists, as far as is known.
-struct Now {
-    listing: Arc<ToolListing>,
-    /// The names of its tools at the server, those that cannot be used among them.
-    origins: BTreeSet<String>,
 }
 
 impl McpClient {
@@ -59,15 +53,7 @@ impl McpClient {
             let LeftOut { origin, why, .. } = tool;
             tracing::warn!(server = settings.name, tool = origin, why, "a tool is left out");
         }
-        let now = Now { listing: Arc::new(listing.clone()), origins: listed.origins() };
-        let refreshing = CancellationToken::new();
-        let server = Arc::new(Server {
-            link: Link::new(connection, Arc::clone(&changed)),
-            now: Mutex::new(now),
-            _refreshing: refreshing.clone().drop_guard(),
-            settings,
-        });
-        refresh(Arc::downgrade(&server), changed, refreshing);
+        let server = Server::new(settings, connection, changed, &listing, &listed);
         let tool = |made| Arc::new(McpTool::new(made, Arc::clone(&server)));
         let tools = tools.into_iter().map(tool).collect();
         Ok(Arc::new(Self { server, tools, left_out, listing }))
@@ -76,7 +62,7 @@ impl McpClient {
     /// Is the server there, as far as is known? One that is not is started again by the next call.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.server.link.is_up()
+        self.server.is_up()
     }
 }
 
@@ -98,7 +84,7 @@ impl ToolSource for McpClient {
     }
 
     fn current(&self) -> Arc<ToolListing> {
-        Arc::clone(&self.server.now().listing)
+        self.server.listing()
     }
 }
 
@@ -109,65 +95,4 @@ impl fmt::Debug for McpClient {
             .field("tools", &self.listing.tools.keys())
             .finish_non_exhaustive()
     }
-}
-
-impl Server {
-    /// Returns a connection that can be used, as far as is known.
-    pub(crate) async fn connection(&self) -> Result<Arc<Connection>, link::Down> {
-        self.link.connection(&self.settings).await
-    }
-
-    /// Notes that a call was answered.
-    pub(crate) fn has_worked(&self, connection: &Connection) {
-        connection.has_worked();
-        self.link.has_worked();
-    }
-
-    /// Does the server still list a tool, as far as is known?
-    pub(crate) fn lists(&self, origin: &str) -> bool {
-        self.now().origins.contains(origin)
-    }
-
-    /// Lists the tools again.
-    async fn list(&self) {
-        let Some(connection) = self.link.current().filter(|connection| connection.is_up()) else {
-            return;
-        };
-        let made = match Listed::read(&connection, &self.settings).await {
-            Ok(listed) => listed.make(&connection, &self.settings).map(|made| (listed, made)),
-            Err(error) => Err(error),
-        };
-        match made {
-            Ok((listed, made)) => {
-                let listing = Arc::new(made.listing);
-                *self.now() = Now { listing, origins: listed.origins() };
-            }
-            Err(error) => tracing::warn!(%error, "what was listed before is taken to stand"),
-        }
-    }
-
-    fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Lists the tools again whenever they may have changed, as long as a tool is there.
-fn refresh(server: Weak<Server>, changed: Arc<Notify>, until: CancellationToken) {
-    let refreshing = async move {
-        loop {
-            changed.notified().await;
-            let Some(server) = server.upgrade() else { return };
-            server.list().await;
-            let clock = Arc::clone(&server.settings.clock);
-            drop(server);
-            // A server that says so all the time is asked now and then.
-            clock.sleep(QUIET).await;
-        }
-    };
-    tokio::spawn(async move {
-        tokio::select! {
-            () = refreshing => {}
-            () = until.cancelled() => {}
-        }
-    });
 }

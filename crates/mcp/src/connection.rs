@@ -83,6 +83,7 @@ impl Connection {
                     client: client.clone(),
                     wire: Arc::clone(&wire),
                     login: login.clone(),
+                    clock: Arc::clone(&settings.clock),
                 };
                 let transport = http::transport(url.as_str(), headers.clone(), http);
                 (initialize(settings, handler, transport, &wire, None).await?, None)

@@ -50,9 +50,35 @@ pub(crate) fn read(
     }
 }
 
+/// Changes what a failure of [`read`] says of the result.
+pub(crate) fn map_text(error: ToolError, map: impl Fn(&str) -> String) -> ToolError {
+    match error {
+        ToolError::Detailed { error, code, retry, effect, output, .. } => {
+            let mut mapped = map_text(error.into_inner(), &map as &dyn Fn(&str) -> String);
+            if let Some(code) = code {
+                mapped = mapped.with_code(code);
+            }
+            if let Some(retry) = retry {
+                mapped = mapped.with_retry(retry);
+            }
+            if let Some(effect) = effect {
+                mapped = mapped.with_effect(effect);
+            }
+            match output {
+                Some(output) => mapped.with_output(map(&output)),
+                None => mapped,
+            }
+        }
+        ToolError::ExecutionFailed(text) => ToolError::ExecutionFailed(map(&text)),
+        ToolError::InvalidInput(text) => ToolError::InvalidInput(map(&text)),
+        ToolError::InvalidOutput(text) => ToolError::InvalidOutput(map(&text)),
+        error => error,
+    }
+}
+
 /// Returns what a call failed with whose tool reported an error.
 fn error(text: &str, spec: &ToolSpec) -> ToolError {
-    if let Some(error) = reported(&spec.name, text) {
+    if let Some(error) = reported(spec, text) {
         return error;
     }
     // What only looks, or may be repeated, has done nothing that counts.

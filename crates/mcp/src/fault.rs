@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use backstop_redact::Redactor;
 use backstop_tool::ToolError;
+use layer0::ToolSpec;
 use layer0::failure::{Effect, Retry, Seconds};
 
 /// Why a call has no result.
@@ -50,10 +51,8 @@ impl fmt::Display for Fault {
 pub(crate) struct Called<'a> {
     /// The server's name.
     pub(crate) server: &'a str,
-    /// The name that the model knows the tool by.
-    pub(crate) tool: &'a str,
-    /// May the call be repeated, by the operator's word?
-    pub(crate) is_repeatable: bool,
+    /// The tool.
+    pub(crate) tool: &'a ToolSpec,
     /// May the server have the request?
     pub(crate) left: bool,
 }
@@ -94,7 +93,7 @@ impl Fault {
 
     /// Returns what the call failed with.
     pub(crate) fn into_error(self, called: Called<'_>) -> ToolError {
-        let Called { server, tool, is_repeatable, left } = called;
+        let Called { server, tool, left } = called;
         let shown = self.to_string();
         let effect = if left { Effect::Unknown } else { Effect::None };
         let unavailable =
@@ -103,7 +102,7 @@ impl Fault {
             Self::NotSent(why) => {
                 unavailable(why).with_effect(Effect::None).with_retry(Retry::Backoff)
             }
-            Self::Lost(why) if is_repeatable || !left => {
+            Self::Lost(why) if tool.idempotent || !left => {
                 unavailable(why).with_effect(effect).with_retry(Retry::Backoff)
             }
             Self::Lost(why) => ToolError::Interrupted
@@ -118,7 +117,7 @@ impl Fault {
                     .with_effect(effect)
             }
             Self::Protocol { code: -32601, .. } => {
-                ToolError::NotFound(tool.to_owned()).with_code("-32601")
+                ToolError::NotFound(tool.name.to_string()).with_code("-32601")
             }
             Self::Protocol { code: -32602, message } => reported(tool, &message)
                 .unwrap_or(ToolError::InvalidInput(message))
@@ -133,18 +132,18 @@ impl Fault {
 
 /// Returns what a server means that reports a call which never reached the tool as an error of the tool: the
 /// words of the official SDKs.
-pub(crate) fn reported(tool: &str, text: &str) -> Option<ToolError> {
+pub(crate) fn reported(tool: &ToolSpec, text: &str) -> Option<ToolError> {
     let text = text.trim();
     let text = text.strip_prefix("MCP error -32602:").map_or(text, str::trim_start);
     let text = text.strip_prefix("MCP error -32601:").map_or(text, str::trim_start);
-    // The server names it as it knows it, at the end of its name here or not.
     let first = text.lines().next().unwrap_or_default().to_ascii_lowercase();
+    let origin = tool.origin.as_deref().unwrap_or(&tool.name).to_ascii_lowercase();
     let is_missing = first.starts_with("unknown tool")
-        || first.starts_with("tool not found")
         || (first.starts_with("tool ")
+            && first.contains(&origin)
             && (first.ends_with(" not found") || first.ends_with(" disabled")));
     if is_missing {
-        return Some(ToolError::NotFound(tool.to_owned()));
+        return Some(ToolError::NotFound(tool.name.to_string()));
     }
     let is_misfit = ["input validation error", "invalid arguments", "invalid params"];
     if is_misfit.iter().any(|words| first.starts_with(words)) {
@@ -169,5 +168,32 @@ const fn protocol_effect(code: i32) -> Effect {
     match code {
         -32700 | -32600 => Effect::None,
         _ => Effect::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Spec: Q2
+    #[test]
+    fn the_words_of_sdks_are_known() {
+        #[track_caller]
+        fn check(text: &str, code: Option<&str>) {
+            use layer0::Failure;
+            let spec = ToolSpec::new("s__shed", "", json!({})).origin("shed");
+            assert_eq!(reported(&spec, text).map(|error| error.code()), code, "{text}");
+        }
+        check("Unknown tool: shed", Some("tool.not_found"));
+        check("MCP error -32602: Tool shed not found", Some("tool.not_found"));
+        check("Tool 'shed' not found", Some("tool.not_found"));
+        check("MCP error -32602: Tool shed disabled", Some("tool.not_found"));
+        check("Tool box not found", None);
+        check("the file was not found", None);
+        check("Input validation error: 'n' is required", Some("tool.invalid_input"));
+        check("Invalid arguments for tool shed: []", Some("tool.invalid_input"));
+        check("the disk is full", None);
     }
 }

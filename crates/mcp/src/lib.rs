@@ -39,6 +39,7 @@ mod progress;
 mod server;
 mod spawn;
 mod tool;
+mod upstream;
 
 pub use client::McpClient;
 pub use error::McpError;

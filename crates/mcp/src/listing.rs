@@ -220,7 +220,7 @@ mod tests {
 
     /// Spec: Q6
     #[test]
-    fn a_digest_is_of_what_is_said_of_a_tool() {
+    fn digests_are_of_what_is_said() {
         let tool = |text: &str| serde_json::from_str::<Value>(text).unwrap();
         let one =
             tool(r#"{"name": "a", "inputSchema": {"type": "object", "x": {"b": 1, "a": [2]}}}"#);

@@ -1,22 +1,32 @@
 //! Logging in as a client of its own (OAuth 2.1, grant `client_credentials`).
 
+mod body;
 mod discovery;
 
 use std::fmt;
 
 use backstop_redact::Redactor;
-use reqwest::{Client, Response, Url};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::{Client, Url};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-/// The most bytes of an answer of an authorization server.
-const MAX_BYTES: usize = 256 * 1024;
+use self::body::{read, unreachable};
 
 /// What a client shows to get a token.
 ///
 /// Where tokens are given is what the server says (RFC 9728, RFC 8414), unless
 /// [`ClientCredentials::token_url`] says it: a server that is not trusted with the secret must not choose who
 /// gets it.
+///
+/// ```
+/// use backstop_mcp::{ClientCredentials, McpServer};
+///
+/// let credentials = ClientCredentials::new("agent", "s3cret-s3cret").scopes(["files:read"]);
+/// assert!(!format!("{credentials:?}").contains("s3cret"));
+/// let server = McpServer::url("files", "https://mcp.example.com/mcp").oauth(credentials);
+/// # let _ = server;
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ClientCredentials {
@@ -143,29 +153,16 @@ impl Login {
     }
 }
 
-/// Reads an answer of bounded size.
-async fn read(mut response: Response) -> Result<Vec<u8>, String> {
-    let mut body = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(|error| unreachable(&error))? {
-        body.extend_from_slice(&piece);
-        if body.len() > MAX_BYTES {
-            return Err("the authorization server answers too much".to_owned());
-        }
-    }
-    Ok(body)
-}
-
-fn unreachable(error: &reqwest::Error) -> String {
-    format!("the authorization server cannot be reached: {}", layer0::failure::Chain(error))
-}
-
 fn form_urlencoded(fields: &[(&str, &str)]) -> String {
     let fields: Vec<String> =
         fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
     fields.join("&")
 }
 
-/// RFC 6749, 2.3.1: id and secret are encoded before they are joined.
+/// What a form leaves as it is.
+const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'*');
+
+/// Writes a text as a form has it. RFC 6749, 2.3.1: so are id and secret before they are joined.
 fn encoded(text: &str) -> String {
-    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+    utf8_percent_encode(text, KEPT).to_string().replace("%20", "+")
 }

@@ -10,7 +10,8 @@ use layer0::id::CallId;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use tokio::sync::RwLock;
 
-use crate::server::OnProgress;
+/// What is told how far a call has come.
+pub(crate) type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// How far a call has come, by the server's word.
 #[derive(Debug, Clone, PartialEq)]
@@ -119,5 +120,45 @@ impl Patience {
             }
             self.clock.sleep(left).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use backstop_clock::VirtualClock;
+    use layer0::Timestamp;
+
+    use super::*;
+
+    /// Returns the limit that was reached, and when, where progress is made every so many seconds.
+    async fn over(progress_every: Option<u64>) -> (u64, u64) {
+        let clock = VirtualClock::starting_at(Timestamp::default());
+        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+        let patience =
+            Patience::new(Arc::clone(&shared), Duration::from_secs(10), Duration::from_secs(25));
+        if let Some(every) = progress_every {
+            let patience = Arc::clone(&patience);
+            let shared = Arc::clone(&shared);
+            tokio::spawn(clock.track(Box::pin(async move {
+                for _ in 0..9 {
+                    shared.sleep(Duration::from_secs(every)).await;
+                    patience.renew();
+                }
+            })));
+        }
+        let (done, ended) = tokio::sync::oneshot::channel();
+        tokio::spawn(clock.track(Box::pin(async move {
+            let reached = patience.over().await;
+            let _ = done.send((reached.as_secs(), shared.monotonic().as_secs()));
+        })));
+        ended.await.unwrap()
+    }
+
+    /// Spec: Q3
+    #[tokio::test]
+    async fn progress_extends_a_wait_to_its_end() {
+        assert_eq!(over(None).await, (10, 10));
+        assert_eq!(over(Some(8)).await, (25, 25));
+        assert_eq!(over(Some(11)).await, (10, 10));
     }
 }

@@ -1,5 +1,6 @@
 //! How a server is described.
 
+mod described;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -8,19 +9,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_clock::{Clock, SystemClock};
+use backstop_clock::Clock;
 use backstop_redact::Redactor;
 
+use self::described::{Described, Reached};
 pub(crate) use self::settings::{Place, Settings};
 use crate::oauth::ClientCredentials;
 use crate::progress::Progress;
-use crate::spawn::{LocalSpawner, Spawn};
+use crate::spawn::Spawn;
 use crate::{McpClient, McpError};
-
-/// How long a call may take without a sign of progress, where nothing else is said.
-const TIMEOUT: Duration = Duration::from_secs(30);
-/// How many times as long it may take with progress.
-const PROGRESS_FACTOR: u32 = 10;
 
 /// Describes an MCP server: how it is reached, and what the operator says of its tools.
 ///
@@ -41,34 +38,7 @@ const PROGRESS_FACTOR: u32 = 10;
 /// assert!(!format!("{issues:?}").contains("s3cret"));
 /// ```
 #[derive(Clone)]
-pub struct McpServer {
-    name: String,
-    reached: Reached,
-    variables: BTreeMap<String, String>,
-    folder: Option<PathBuf>,
-    headers: Vec<(String, String)>,
-    oauth: Option<ClientCredentials>,
-    only: Option<Vec<String>>,
-    idempotent: Vec<String>,
-    read_only: Vec<String>,
-    approval: Vec<String>,
-    timeout: Duration,
-    max_timeout: Option<Duration>,
-    roots: Vec<PathBuf>,
-    redactor: Redactor,
-    clock: Arc<dyn Clock>,
-    spawner: Arc<dyn Spawn>,
-    on_progress: Option<OnProgress>,
-}
-
-/// What is told how far a call has come.
-pub(crate) type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
-
-#[derive(Clone)]
-enum Reached {
-    Command(Vec<String>),
-    Url(String),
-}
+pub struct McpServer(Described);
 
 impl McpServer {
     /// Describes a server that is a program: its path or name, and its arguments. It is spoken to over its
@@ -87,60 +57,42 @@ impl McpServer {
     }
 
     fn new(name: String, reached: Reached) -> Self {
-        Self {
-            name,
-            reached,
-            variables: BTreeMap::new(),
-            folder: None,
-            headers: Vec::new(),
-            oauth: None,
-            only: None,
-            idempotent: Vec::new(),
-            read_only: Vec::new(),
-            approval: Vec::new(),
-            timeout: TIMEOUT,
-            max_timeout: None,
-            roots: Vec::new(),
-            redactor: Redactor::new(),
-            clock: Arc::new(SystemClock),
-            spawner: Arc::new(LocalSpawner),
-            on_progress: None,
-        }
+        Self(Described::new(name, reached))
     }
 
     /// Sets all that a program sees of the environment. Values of variables whose names say that they are
     /// secret are kept out of messages.
     #[must_use]
     pub fn variables(mut self, variables: BTreeMap<String, String>) -> Self {
-        self.variables = variables;
+        self.0.variables = variables;
         self
     }
 
     /// Sets the folder that a program runs in; that of this process where nothing is said.
     #[must_use]
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.folder = Some(folder.into());
+        self.0.folder = Some(folder.into());
         self
     }
 
     /// Adds a header to each request. The value is taken for a secret.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.headers.push((name.into(), value.into()));
+        self.0.headers.push((name.into(), value.into()));
         self
     }
 
     /// Logs in with the credentials of a client, where the server asks for it.
     #[must_use]
     pub fn oauth(mut self, credentials: ClientCredentials) -> Self {
-        self.oauth = Some(credentials);
+        self.0.oauth = Some(credentials);
         self
     }
 
     /// Leaves out all tools but those whose names at the server match a pattern, such as `read_*`.
     #[must_use]
     pub fn only<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Self {
-        self.only = Some(patterns.into_iter().map(Into::into).collect());
+        self.0.only = Some(patterns.into_iter().map(Into::into).collect());
         self
     }
 
@@ -148,28 +100,28 @@ impl McpServer {
     /// of that counts for nothing.
     #[must_use]
     pub fn idempotent<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Self {
-        self.idempotent = patterns.into_iter().map(Into::into).collect();
+        self.0.idempotent = patterns.into_iter().map(Into::into).collect();
         self
     }
 
     /// States that these tools only look around. What the server itself says of that counts for nothing.
     #[must_use]
     pub fn read_only<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Self {
-        self.read_only = patterns.into_iter().map(Into::into).collect();
+        self.0.read_only = patterns.into_iter().map(Into::into).collect();
         self
     }
 
     /// States that a person must agree to each call of these tools.
     #[must_use]
     pub fn approval<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Self {
-        self.approval = patterns.into_iter().map(Into::into).collect();
+        self.0.approval = patterns.into_iter().map(Into::into).collect();
         self
     }
 
     /// Sets how long a call may take without a sign of progress; 30 s where nothing is said.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.0.timeout = timeout;
         self
     }
 
@@ -177,42 +129,42 @@ impl McpServer {
     /// said.
     #[must_use]
     pub fn max_timeout(mut self, timeout: Duration) -> Self {
-        self.max_timeout = Some(timeout);
+        self.0.max_timeout = Some(timeout);
         self
     }
 
     /// Sets the folders that the server is told it may work in, where it asks.
     #[must_use]
     pub fn roots<P: Into<PathBuf>>(mut self, folders: impl IntoIterator<Item = P>) -> Self {
-        self.roots = folders.into_iter().map(Into::into).collect();
+        self.0.roots = folders.into_iter().map(Into::into).collect();
         self
     }
 
     /// Sets what takes secrets out of what the server writes on standard error and fails with.
     #[must_use]
     pub fn redactor(mut self, redactor: Redactor) -> Self {
-        self.redactor = redactor;
+        self.0.redactor = redactor;
         self
     }
 
     /// Sets the clock of timeouts and backoff.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
+        self.0.clock = clock;
         self
     }
 
     /// Sets what starts the program.
     #[must_use]
     pub fn spawner(mut self, spawner: Arc<dyn Spawn>) -> Self {
-        self.spawner = spawner;
+        self.0.spawner = spawner;
         self
     }
 
     /// Sets what is told how far a call has come. It must not block.
     #[must_use]
     pub fn on_progress(mut self, on_progress: Arc<dyn Fn(Progress) + Send + Sync>) -> Self {
-        self.on_progress = Some(on_progress);
+        self.0.on_progress = Some(on_progress);
         self
     }
 
@@ -226,7 +178,7 @@ impl McpServer {
     ///
     /// Dropping the future ends the connection, and kills a program that was started.
     pub async fn connect(self) -> Result<Arc<McpClient>, McpError> {
-        McpClient::connect(Settings::new(self)?).await
+        McpClient::connect(Settings::new(self.0)?).await
     }
 }
 
@@ -234,10 +186,10 @@ impl McpServer {
 impl fmt::Debug for McpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("McpServer");
-        shown.field("name", &self.name);
-        match &self.reached {
+        shown.field("name", &self.0.name);
+        match &self.0.reached {
             Reached::Command(command) => shown.field("command", command),
-            Reached::Url(url) => shown.field("url", &self.redactor.redact(url)),
+            Reached::Url(url) => shown.field("url", &self.0.redactor.redact(url)),
         };
         shown.finish_non_exhaustive()
     }

@@ -23,6 +23,23 @@ pub type Output = Box<dyn AsyncRead + Send + Unpin>;
 
 /// Starts the programs of servers. [`LocalSpawner`] does it as this process may; an environment with limits does
 /// it inside of them.
+///
+/// ```
+/// use backstop_mcp::{LocalSpawner, ServerCommand, Spawn, Spawned};
+///
+/// /// Runs programs with a lower priority.
+/// #[derive(Debug)]
+/// struct Nice;
+///
+/// #[async_trait::async_trait]
+/// impl Spawn for Nice {
+///     async fn spawn(&self, command: &ServerCommand) -> std::io::Result<Spawned> {
+///         let mut nice = command.clone();
+///         nice.arguments.insert(0, std::mem::replace(&mut nice.program, "nice".into()));
+///         LocalSpawner.spawn(&nice).await
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait Spawn: Send + Sync + fmt::Debug {
     /// Starts a program, which sees [`ServerCommand::variables`] and nothing else of the environment.

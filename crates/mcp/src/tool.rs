@@ -5,20 +5,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
-use layer0::failure::Effect;
+use layer0::failure::{Effect, Failure};
 use layer0::{JsonText, ToolSpec};
 use rmcp::model::{CallToolRequestParams, MetaObject, RequestMetaObject};
 use serde_json::{Map, Value};
 
-use crate::client::Server;
-use crate::connection::Failed;
+use crate::connection::{Connection, Failed};
 use crate::content;
 use crate::fault::{Called, Fault};
 use crate::listing::MadeTool;
 use crate::progress::{Patience, Progress, Watched};
-
-/// How often a call is sent that may be repeated.
-const MAX_SENT: u32 = 2;
+use crate::upstream::Server;
 
 /// A tool of an MCP server; see [`McpClient`](crate::McpClient).
 pub(crate) struct McpTool {
@@ -44,73 +41,97 @@ impl McpTool {
         }
         let patience =
             Patience::new(Arc::clone(&settings.clock), settings.timeout, settings.max_timeout);
-        let watched = Arc::new(Watched {
-            patience: Arc::clone(&patience),
+        let watched = self.watched(&patience, context);
+        let (mut may_have_acted, mut is_again) = (false, false);
+        loop {
+            let connection = self.connected(&patience, may_have_acted).await?;
+            // The server's time begins when it is there.
+            patience.renew();
+            let params =
+                CallToolRequestParams::new(origin.to_string()).with_arguments(arguments.clone());
+            let Failed { fault, left } =
+                match connection.call(params, meta(context), Arc::clone(&watched)).await {
+                    Ok(result) => {
+                        self.server.has_worked(&connection);
+                        let output = content::read(result, spec, self.made.output.as_ref());
+                        return self.without_secrets(output);
+                    }
+                    Err(failed) => failed,
+                };
+            match &fault {
+                fault if fault.ends_connection() => connection.close(&fault.to_string()),
+                // It is there, whatever it says.
+                Fault::Protocol { .. } | Fault::Unreadable(_) => {
+                    self.server.has_worked(&connection);
+                }
+                _ => {}
+            }
+            let is_lost = matches!(fault, Fault::Lost(_) | Fault::NotSent(_));
+            let may_repeat = is_lost && (spec.idempotent || !left);
+            if is_again || !may_repeat {
+                return Err(self.failed(fault, left, may_have_acted));
+            }
+            (may_have_acted, is_again) = (left, true);
+        }
+    }
+
+    /// Takes out what the server was given as a secret, where it tells it.
+    fn without_secrets(&self, output: Result<JsonText, ToolError>) -> Result<JsonText, ToolError> {
+        let redactor = &self.server.settings.redactor;
+        if !redactor.holds_secrets() {
+            return output;
+        }
+        match output {
+            Ok(output) => Ok(output.map_strings(&mut |text| redactor.redact_held(text))),
+            Err(error) => Err(content::map_text(error, |text| redactor.redact_held(text).into())),
+        }
+    }
+
+    /// Returns a connection, within the time of the call.
+    async fn connected(
+        &self,
+        patience: &Patience,
+        may_have_acted: bool,
+    ) -> Result<Arc<Connection>, ToolError> {
+        let connection = tokio::select! {
+            connection = self.server.connection() => connection,
+            after = patience.over() => {
+                return Err(self.failed(Fault::TimedOut(after), may_have_acted, may_have_acted));
+            }
+        };
+        connection.map_err(|down| {
+            let effect = if may_have_acted { Effect::Unknown } else { Effect::None };
+            let why = self.server.settings.redactor.redact(&down.why).into_owned();
+            ToolError::Unavailable(why).with_effect(effect).with_retry(down.retry)
+        })
+    }
+
+    /// Says what is to be told of progress, and what that extends.
+    fn watched(&self, patience: &Arc<Patience>, context: &ToolContext) -> Arc<Watched> {
+        let settings = &self.server.settings;
+        Arc::new(Watched {
+            patience: Arc::clone(patience),
             template: Progress {
                 server: settings.name.clone(),
-                tool: spec.name.to_string(),
+                tool: self.made.spec.name.to_string(),
                 call_id: context.call_id.clone(),
                 progress: 0.0,
                 total: None,
                 message: None,
             },
             on_progress: settings.on_progress.clone(),
-        });
-        let mut may_have_acted = false;
-        for sent in 1..=MAX_SENT {
-            let connection = tokio::select! {
-                connection = self.server.connection() => connection,
-                after = patience.over() => {
-                    return Err(self.failed(Fault::TimedOut(after), may_have_acted));
-                }
-            };
-            let connection = connection.map_err(|down| {
-                let effect = if may_have_acted { Effect::Unknown } else { Effect::None };
-                let why = format!("MCP server `{}` {}", settings.name, down.why);
-                let why = settings.redactor.redact(&why).into_owned();
-                ToolError::Unavailable(why).with_effect(effect).with_retry(down.retry)
-            })?;
-            // The server's time begins when it is there.
-            patience.renew();
-            let params =
-                CallToolRequestParams::new(origin.to_string()).with_arguments(arguments.clone());
-            let failed = match connection.call(params, meta(context), Arc::clone(&watched)).await {
-                Ok(result) => {
-                    self.server.has_worked(&connection);
-                    return self.read(result);
-                }
-                Err(failed) => failed,
-            };
-            let Failed { fault, left } = failed;
-            may_have_acted |= left;
-            if fault.ends_connection() {
-                connection.close(&fault.to_string());
-            } else if !matches!(fault, Fault::TimedOut(_)) {
-                self.server.has_worked(&connection);
-            }
-            let is_lost = matches!(fault, Fault::Lost(_) | Fault::NotSent(_));
-            let may_repeat = spec.idempotent || !left;
-            if !is_lost || !may_repeat || sent == MAX_SENT {
-                return Err(self.failed(fault, may_have_acted));
-            }
-        }
-        // The last round returns.
-        Err(self.failed(Fault::NotSent("was not asked".to_owned()), may_have_acted))
+        })
     }
 
-    fn read(&self, result: Value) -> Result<JsonText, ToolError> {
-        content::read(result, &self.made.spec, self.made.output.as_ref())
-    }
-
-    fn failed(&self, fault: Fault, left: bool) -> ToolError {
+    /// Returns what the call failed with. `acted` says that it may have acted when it was sent before.
+    fn failed(&self, fault: Fault, left: bool, acted: bool) -> ToolError {
         let settings = &self.server.settings;
-        let called = Called {
-            server: &settings.name,
-            tool: &self.made.spec.name,
-            is_repeatable: self.made.spec.idempotent,
-            left,
-        };
-        fault.redacted(&settings.redactor).into_error(called)
+        let called = Called { server: &settings.name, tool: &self.made.spec, left };
+        let error = fault.redacted(&settings.redactor).into_error(called);
+        match acted && error.effect() == Effect::None {
+            true => error.with_effect(Effect::Unknown),
+            false => error,
+        }
     }
 }
 

@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_clock::Clock;
 use futures_util::stream::BoxStream;
-use http::header::{ACCEPT, CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use layer0::failure::Chain;
 use reqwest::redirect::{Attempt, Policy};
@@ -24,7 +25,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::Sse;
 
-use super::wire::Wire;
+use super::wire::{self, PROBE_TIMEOUT, Wire};
 use crate::MAX_MESSAGE_BYTES;
 use crate::fault::Fault;
 use crate::oauth::Login;
@@ -50,6 +51,7 @@ pub(super) struct Http {
     pub(super) client: Client,
     pub(super) wire: Arc<Wire>,
     pub(super) login: Option<Arc<Login>>,
+    pub(super) clock: Arc<dyn Clock>,
 }
 
 /// Says what kept a message from being answered.
@@ -190,9 +192,23 @@ impl StreamableHttpClient for Http {
         let body = serde_json::to_vec(&message)?;
         let request = self.client.post(&*uri).header(CONTENT_TYPE, JSON_MIME_TYPE).body(body);
         let request = Self::with_headers(request, session.as_deref(), headers);
-        let response = self.send(request, id.as_ref()).await?;
-        let answered = answer::read(response, &message, session.is_some(), &self.wire).await;
-        answered.map_err(fault)
+        let answered = async {
+            let response = self.send(request, id.as_ref()).await?;
+            let answered = answer::read(response, &message, session.is_some(), &self.wire).await;
+            answered.map_err(fault)
+        };
+        match (&message, &id) {
+            (ClientJsonRpcMessage::Request(asked), Some(id)) if wire::is_probe(&asked.request) => {
+                tokio::select! {
+                    answered = answered => answered,
+                    () = self.clock.sleep(PROBE_TIMEOUT) => {
+                        let unknown = self.wire.unknown(id);
+                        Ok(StreamableHttpPostResponse::Json(unknown, None))
+                    }
+                }
+            }
+            _ => answered.await,
+        }
     }
 
     async fn delete_session(
@@ -235,16 +251,4 @@ impl StreamableHttpClient for Http {
 
 fn fault(fault: Fault) -> HttpError {
     StreamableHttpError::Client(HttpFault(fault))
-}
-
-/// Returns where an answer leads, as far as it may be shown.
-fn leads_to(response: &Response) -> String {
-    let location = response.headers().get(LOCATION).map(|value| value.as_bytes());
-    let location = location.map(String::from_utf8_lossy).unwrap_or_default();
-    match response.url().join(&location) {
-        Ok(url) => {
-            format!("a redirect to `{}` is not followed", url.origin().ascii_serialization())
-        }
-        Err(_) => "a redirect to no URL".to_owned(),
-    }
 }

@@ -1,5 +1,7 @@
 //! Messages of a command: one a line, of bounded length.
 
+mod reader;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -7,27 +9,21 @@ use std::time::Duration;
 
 use backstop_clock::{BoxFuture, Clock, SystemClock};
 use rmcp::RoleClient;
-use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage,
-};
+use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
 
+use self::reader::{Line, LineReader};
 use super::stderr::Stderr;
-use super::wire::Wire;
+use super::wire::{self, PROBE_TIMEOUT, Wire};
 use crate::MAX_MESSAGE_BYTES;
 use crate::fault::Fault;
-use crate::spawn::{Input, Output, Running, Spawned};
+use crate::spawn::{Input, Running, Spawned};
 
 /// How long a server that closed its output may take to end and to write why.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long a server may take to say that it does not know the current revision: half of what its initialisation
-/// may take. Some servers of earlier ones say nothing.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How much is read at once.
-const CHUNK: usize = 64 * 1024;
 
 /// Speaks to a program over its standard input and output.
 ///
@@ -136,7 +132,7 @@ impl Transport<RoleClient> for Lines {
     ) -> impl Future<Output = Result<(), LineError>> + Send + 'static {
         let id = self.wire.begin(&message);
         if let ClientJsonRpcMessage::Request(request) = &message {
-            let is_probe = matches!(request.request, ClientRequest::DiscoverRequest(_));
+            let is_probe = wire::is_probe(&request.request);
             self.probe = is_probe.then(|| (request.id.clone(), self.clock.sleep(PROBE_TIMEOUT)));
         }
         let line = serde_json::to_vec(&message).map(|mut line| {
@@ -178,9 +174,8 @@ impl Transport<RoleClient> for Lines {
             let line = tokio::select! {
                 line = self.reader.next() => line,
                 id = overdue(&mut self.probe) => {
-                    let error = json!({"code": -32601, "message": "no answer"});
-                    let answer = json!({"id": id, "error": error});
-                    self.backlog.extend(self.wire.read(answer));
+                    let unknown = self.wire.unknown(&id);
+                    self.backlog.push_back(unknown);
                     continue;
                 }
             };
@@ -218,95 +213,3 @@ async fn overdue(probe: &mut Option<(RequestId, BoxFuture)>) -> RequestId {
 #[derive(Debug, thiserror::Error)]
 #[error("writing to the server failed: {0}")]
 pub(crate) struct LineError(io::Error);
-
-/// Cuts what a program writes into lines.
-struct LineReader {
-    output: Output,
-    buffer: Vec<u8>,
-    /// So much of the buffer is known to hold no end of a line.
-    scanned: usize,
-    /// Is the rest of a line being thrown away?
-    is_skipping: bool,
-    is_over: bool,
-    chunk: Vec<u8>,
-}
-
-enum Line {
-    Whole(Vec<u8>),
-    TooLong,
-    End,
-}
-
-impl LineReader {
-    fn new(output: Output) -> Self {
-        Self {
-            output,
-            buffer: Vec::new(),
-            scanned: 0,
-            is_skipping: false,
-            is_over: false,
-            chunk: vec![0; CHUNK],
-        }
-    }
-
-    /// Returns the next line.
-    ///
-    /// Dropping the future loses nothing: all that was read is in the buffer.
-    async fn next(&mut self) -> Line {
-        loop {
-            let end = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n');
-            if let Some(end) = end {
-                let rest = self.buffer.split_off(self.scanned + end + 1);
-                let line = std::mem::replace(&mut self.buffer, rest);
-                self.scanned = 0;
-                if !std::mem::take(&mut self.is_skipping) {
-                    return Line::Whole(line);
-                }
-                continue;
-            }
-            self.scanned = self.buffer.len();
-            if self.is_skipping || self.scanned > MAX_MESSAGE_BYTES {
-                self.buffer = Vec::new();
-                self.scanned = 0;
-                if !std::mem::replace(&mut self.is_skipping, true) {
-                    return Line::TooLong;
-                }
-            }
-            if self.is_over {
-                return Line::End;
-            }
-            match self.output.read(&mut self.chunk).await {
-                Ok(0) | Err(_) => self.is_over = true,
-                Ok(read) => self.buffer.extend_from_slice(&self.chunk[..read]),
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    async fn lines(written: &[u8]) -> Vec<Option<usize>> {
-        let mut reader = LineReader::new(Box::new(io::Cursor::new(written.to_vec())));
-        let mut lines = Vec::new();
-        loop {
-            match reader.next().await {
-                Line::Whole(line) => lines.push(Some(line.len())),
-                Line::TooLong => lines.push(None),
-                Line::End => return lines,
-            }
-        }
-    }
-
-    /// Spec: Q2
-    #[tokio::test]
-    async fn a_line_too_long_is_skipped_whole() {
-        let mut written = b"one\n".to_vec();
-        written.extend(std::iter::repeat_n(b'x', 50 * 1024 * 1024));
-        written.extend(b"\ntwo two\nthree");
-        assert_eq!(lines(&written).await, [Some(4), None, Some(8)]);
-        assert_eq!(lines(b"").await, []);
-        assert_eq!(lines(b"\n\n").await, [Some(1), Some(1)]);
-    }
-}

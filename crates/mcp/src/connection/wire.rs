@@ -2,12 +2,18 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage,
+};
 use serde_json::{Value, json};
 
 use crate::fault::Fault;
 
+/// How long a server may take to say that it does not know the current revision, half of what its initialisation
+/// may take: some of earlier ones say nothing.
+pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// What a result is wrapped in that is read as it was written; see [`Wire::unread`].
 const RAW: &str = "backstop/raw";
 
@@ -29,6 +35,8 @@ struct WireState {
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     is_call: bool,
+    /// Does it ask for what only servers of the current revision know?
+    is_probe: bool,
     /// May the server have it?
     pub(crate) left: bool,
     is_answered: bool,
@@ -41,7 +49,8 @@ impl Wire {
     pub(crate) fn begin(&self, message: &ClientJsonRpcMessage) -> Option<RequestId> {
         let ClientJsonRpcMessage::Request(request) = message else { return None };
         let is_call = matches!(request.request, ClientRequest::CallToolRequest(_));
-        let sent = Sent { is_call, ..Sent::default() };
+        let is_probe = is_probe(&request.request);
+        let sent = Sent { is_call, is_probe, ..Sent::default() };
         self.state().requests.insert(request.id.clone(), sent);
         Some(request.id.clone())
     }
@@ -129,7 +138,11 @@ impl Wire {
         sent.is_answered = true;
         message["jsonrpc"] = "2.0".into();
         message["id"] = id.into_json_value();
-        if message.get("error").is_some() {
+        if sent.is_probe && message["result"]["supportedVersions"].is_null() {
+            // Some servers of earlier revisions answer what they do not know with an empty result.
+            message["error"] = json!({"code": -32601, "message": "the answer names no revision"});
+        }
+        if message.get("error").is_some_and(|error| !error.is_null()) {
             if let Some(fields) = message.as_object_mut() {
                 fields.remove("result");
             }
@@ -138,6 +151,13 @@ impl Wire {
             message["result"] = json!({ RAW: message["result"].take() });
         }
         Some(message)
+    }
+
+    /// Answers a request in place of a server that does not: it does not know what was asked.
+    pub(crate) fn unknown(&self, id: &RequestId) -> ServerJsonRpcMessage {
+        self.change(id, |sent| sent.is_answered = true);
+        let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no answer", None);
+        ServerJsonRpcMessage::error(error, Some(id.clone()))
     }
 
     fn change(&self, id: &RequestId, change: impl FnOnce(&mut Sent)) {
@@ -149,6 +169,11 @@ impl Wire {
     fn state(&self) -> MutexGuard<'_, WireState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Does a request ask for what only servers of the current revision know?
+pub(crate) const fn is_probe(request: &ClientRequest) -> bool {
+    matches!(request, ClientRequest::DiscoverRequest(_))
 }
 
 /// Returns the result of a call as the server wrote it.

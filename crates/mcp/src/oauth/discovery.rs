@@ -5,7 +5,7 @@ use reqwest::{Client, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::read;
+use super::body::read;
 
 /// RFC 9728.
 #[derive(Deserialize)]

@@ -11,12 +11,15 @@ use glob::Pattern;
 use http::{HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 
-use super::{McpServer, OnProgress, PROGRESS_FACTOR, Reached};
+use super::described::{Described, Reached};
 use crate::McpError;
 use crate::connection::http_client;
 use crate::oauth::Login;
+use crate::progress::OnProgress;
 use crate::spawn::{ServerCommand, Spawn};
 
+/// How many times as long as without it a call may take with progress.
+const PROGRESS_FACTOR: u32 = 10;
 /// The most characters of a server's name.
 const MAX_NAME: usize = 32;
 
@@ -55,7 +58,7 @@ pub(crate) enum Place {
 
 impl Settings {
     /// Checks a description.
-    pub(super) fn new(server: McpServer) -> Result<Self, McpError> {
+    pub(super) fn new(server: Described) -> Result<Self, McpError> {
         let name = server.name.clone();
         checked(server).map_err(|why| McpError::Misconfigured { server: name, why })
     }
@@ -81,7 +84,7 @@ impl Settings {
     }
 }
 
-fn checked(server: McpServer) -> Result<Settings, String> {
+fn checked(server: Described) -> Result<Settings, String> {
     check_name(&server.name)?;
     if server.timeout.is_zero() {
         return Err("its timeout must not be zero".to_owned());
@@ -122,7 +125,7 @@ fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-fn redactor(server: &McpServer) -> Redactor {
+fn redactor(server: &Described) -> Redactor {
     let values = server.headers.iter().map(|(_, value)| value.as_str());
     // Of `Bearer KEY`, the key is what a server repeats.
     let keys = server.headers.iter().filter_map(|(_, value)| value.split_once(' ').map(|it| it.1));
@@ -133,7 +136,7 @@ fn redactor(server: &McpServer) -> Redactor {
     all.fold(server.redactor.clone(), |redactor, secret| redactor.with_secret(secret))
 }
 
-fn program(server: &McpServer, command: &[String]) -> Result<Place, String> {
+fn program(server: &Described, command: &[String]) -> Result<Place, String> {
     let Some((program, arguments)) =
         command.split_first().filter(|(program, _)| !program.is_empty())
     else {
@@ -148,7 +151,7 @@ fn program(server: &McpServer, command: &[String]) -> Result<Place, String> {
     Ok(Place::Command { command, spawner: Arc::clone(&server.spawner) })
 }
 
-fn endpoint(server: &McpServer, url: &str, redactor: &Redactor) -> Result<(Place, String), String> {
+fn endpoint(server: &Described, url: &str, redactor: &Redactor) -> Result<(Place, String), String> {
     let url = Url::parse(url).map_err(|error| format!("its URL is not valid: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("the scheme of its URL is neither `http` nor `https`".to_owned());

@@ -11,27 +11,22 @@ use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use crate::server::Script;
-use crate::support::{Faulty, Hasty, Way, call, context, tool, trial, until};
+use crate::support::{Faulty, Hasty, Way, call, checks, context, tool, until};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for way in [Way::ALL[0], Way::ALL[2], Way::ALL[4]] {
-        let named = |what: &str| format!("{what} ({})", way.name());
-        trials.push(trial(named("a call carries its key"), move || keyed(way)));
-        trials.push(trial(named("a call that is dropped is cancelled"), move || dropped(way)));
-        trials.push(trial(named("a call that is stopped is cancelled"), move || stopped(way)));
-        trials.push(trial(named("calls run side by side"), move || together(way)));
-    }
-    trials.push(trial("progress is told, and extends a call up to its end", progress));
-    trials.push(trial("calls that are lost together share one restart", shared));
-    trials.push(trial("a server that dies again and again is left alone", broken));
-    trials.push(trial("elicitation is declined and sampling unknown", asked));
-    trials.push(trial("roots are the folders that were given", roots));
+    let mut trials = checks![over Way::WHOLE: calls_carry_their_key, secrets_do_not_come_back, dropped_calls_are_cancelled, stopped_calls_are_cancelled, calls_run_side_by_side];
+    trials.extend(checks![
+        progress_extends_a_call,
+        lost_calls_share_one_restart,
+        dying_servers_are_left_alone,
+        elicitation_is_declined,
+        roots_are_what_was_given
+    ]);
     trials
 }
 
 /// Spec: Q9, T1
-async fn keyed(way: Way) {
+async fn calls_carry_their_key(way: Way) {
     let (faulty, server) = Faulty::new(way, Script::faulty(""));
     let client = server.connect().await.unwrap();
     call(&client, "act").await.unwrap();
@@ -40,6 +35,20 @@ async fn keyed(way: Way) {
     assert_eq!(key.as_str(), Some(&*context().idempotency_key));
     assert_eq!(request["params"]["arguments"], json!({"n": 1}));
     assert_eq!(request["params"]["name"], "act");
+}
+
+/// Spec: Q7, E10
+async fn secrets_do_not_come_back(way: Way) {
+    let given = match way {
+        Way::Stdio { .. } => "hunter2-hunter2",
+        Way::Http { .. } => "s3cret-s3cret",
+    };
+    for fault in ["tells_secrets", "fails_with_secrets"] {
+        let (_faulty, server) = Faulty::new(way, Script::faulty(fault));
+        let client = server.connect().await.unwrap();
+        let result = format!("{:?}", call(&client, "act").await);
+        assert!(result.contains("[redacted]") && !result.contains(given), "{result}");
+    }
 }
 
 fn cancelled(faulty: &Faulty) -> Vec<Value> {
@@ -53,7 +62,7 @@ async fn is_cancelled(faulty: &Faulty) {
 }
 
 /// Spec: Q9
-async fn dropped(way: Way) {
+async fn dropped_calls_are_cancelled(way: Way) {
     let (faulty, server) = Faulty::new(way, Script::faulty("hangs"));
     let client = server.connect().await.unwrap();
     tokio::select! {
@@ -65,7 +74,7 @@ async fn dropped(way: Way) {
 }
 
 /// Spec: Q9
-async fn stopped(way: Way) {
+async fn stopped_calls_are_cancelled(way: Way) {
     let (faulty, server) = Faulty::new(way, Script::faulty("hangs"));
     let client = server.connect().await.unwrap();
     let (context, arguments) = (context(), Arguments::from(json!({})));
@@ -79,7 +88,8 @@ async fn stopped(way: Way) {
     is_cancelled(&faulty).await;
 }
 
-async fn together(way: Way) {
+/// Spec: Q5
+async fn calls_run_side_by_side(way: Way) {
     let (faulty, server) = Faulty::new(way, Script::faulty("is_error"));
     let client = server.connect().await.unwrap();
     let results = join_all((0..40).map(|_| call(&client, "ok"))).await;
@@ -88,7 +98,7 @@ async fn together(way: Way) {
 }
 
 /// Spec: Q3, Q9
-async fn progress() {
+async fn progress_extends_a_call() {
     let asks = Some(json!({
         "jsonrpc": "2.0",
         "method": "notifications/progress",
@@ -112,7 +122,7 @@ async fn progress() {
 }
 
 /// Spec: Q5
-async fn shared() {
+async fn lost_calls_share_one_restart() {
     let (faulty, server) = Faulty::new(Way::ALL[0], Script::faulty("dies_in_call_idempotent"));
     let client = server.connect().await.unwrap();
     let results = join_all((0..8).map(|_| call(&client, "repeat"))).await;
@@ -121,9 +131,9 @@ async fn shared() {
 }
 
 /// Spec: Q5
-async fn broken() {
+async fn dying_servers_are_left_alone() {
     let (faulty, server) = Faulty::new(Way::ALL[0], Script::faulty("dies_in_every_call"));
-    let client = server.clock(Arc::new(Hasty(20))).connect().await.unwrap();
+    let client = server.clock(Arc::new(Hasty(8))).connect().await.unwrap();
     let mut refused = None;
     for _ in 0..10 {
         let error = call(&client, "repeat").await.unwrap_err();
@@ -143,7 +153,7 @@ async fn broken() {
     assert_eq!(faulty.starts(), starts);
     // After a while one call is let through, and a call that works counts the server as up.
     let Retry::After(wait) = again.retry() else { panic!("{again:?}") };
-    backstop_clock::Clock::sleep(&Hasty(20), wait).await;
+    backstop_clock::Clock::sleep(&Hasty(8), wait).await;
     assert!(call(&client, "ok").await.is_ok());
     assert_eq!(call(&client, "repeat").await.unwrap_err().retry(), Retry::Backoff);
 }
@@ -158,7 +168,7 @@ async fn answer(asked: Value) -> Value {
 }
 
 /// Spec: Q9
-async fn asked() {
+async fn elicitation_is_declined() {
     let elicitation = json!({
         "jsonrpc": "2.0", "id": "q", "method": "elicitation/create",
         "params": {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}},
@@ -172,7 +182,7 @@ async fn asked() {
 }
 
 /// Spec: Q9
-async fn roots() {
+async fn roots_are_what_was_given() {
     let asked = json!({"jsonrpc": "2.0", "id": "q", "method": "roots/list"});
     assert_eq!(answer(asked).await["result"]["roots"], json!([{"uri": "file:///srv/data"}]));
 }

@@ -1,46 +1,44 @@
 //! Revisions, what a server is given, and descriptions that cannot be.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use backstop_mcp::McpServer;
+use backstop_mcp::{LocalSpawner, McpServer, ServerCommand, Spawn, Spawned};
 use backstop_tool::{Grants, ToolSource, Toolset};
 use layer0::failure::{Failure, hint};
 use libtest_mimic::Trial;
 
 use crate::server::Script;
-use crate::support::{Faulty, Hasty, Way, call, tool, trial, until};
+use crate::support::{Faulty, Hasty, Way, call, checks, tool, until};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for way in [Way::ALL[0], Way::ALL[2], Way::ALL[4]] {
-        for protocol in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
-            let name = format!("revision {protocol} is spoken ({})", way.name());
-            trials.push(trial(name, move || speaks(way, protocol)));
-        }
-        let name = format!("a server sees what it is given ({})", way.name());
-        trials.push(trial(name, move || sees(way)));
-    }
-    trials.push(trial("a server silent on the current revision is asked for others", silent));
-    trials.push(trial("a program is killed with its client", killed));
-    trials.push(trial("what cannot be is refused before anything starts", refused));
-    trials.push(trial("an agent takes the tools as they are", taken));
-    trials.push(trial("a url that is refused says how to mend it", hinted));
+    let mut trials =
+        checks![over Way::WHOLE: revisions_are_spoken, servers_see_what_they_are_given];
+    trials.extend(checks![
+        silent_servers_are_asked_again,
+        a_spawner_starts_the_program,
+        programs_die_with_their_client,
+        impossible_servers_are_refused,
+        agents_take_the_tools,
+        refusals_say_how_to_mend
+    ]);
     trials
 }
 
 /// Spec: Q1
-async fn speaks(way: Way, protocol: &'static str) {
-    let script = Script { protocol: protocol.to_owned(), ..Script::default() };
-    let (_faulty, server) = Faulty::new(way, script);
-    let client = server.connect().await.unwrap();
-    assert_eq!(client.listing().protocol.as_deref(), Some(protocol));
-    assert_eq!(client.listing().implementation.as_deref(), Some("faulty 1.0.0"));
-    assert_eq!(call(&client, "act").await.unwrap().as_string().unwrap(), "act is done");
+async fn revisions_are_spoken(way: Way) {
+    for protocol in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
+        let script = Script { protocol: protocol.to_owned(), ..Script::default() };
+        let (_faulty, server) = Faulty::new(way, script);
+        let client = server.connect().await.unwrap();
+        assert_eq!(client.listing().protocol.as_deref(), Some(protocol));
+        assert_eq!(client.listing().implementation.as_deref(), Some("faulty 1.0.0"));
+        assert_eq!(call(&client, "act").await.unwrap().as_string().unwrap(), "act is done");
+    }
 }
 
 /// Spec: Q7
-async fn sees(way: Way) {
+async fn servers_see_what_they_are_given(way: Way) {
     let (faulty, server) = Faulty::new(way, Script::faulty(""));
     assert!(!format!("{server:?}").contains("s3cret"), "{server:?}");
     let client = server.connect().await.unwrap();
@@ -56,13 +54,44 @@ async fn sees(way: Way) {
 }
 
 /// Spec: Q3
-async fn silent() {
-    let (_faulty, server) = Faulty::new(Way::ALL[0], Script::faulty("silent_on_discover"));
-    let client = server.clock(Arc::new(Hasty(10))).connect().await.unwrap();
-    assert_eq!(client.listing().protocol.as_deref(), Some("2025-11-25"));
+async fn silent_servers_are_asked_again() {
+    for fault in ["silent_on_discover", "empty_on_discover"] {
+        for way in [Way::ALL[0], Way::ALL[2]] {
+            let (_faulty, server) = Faulty::new(way, Script::faulty(fault));
+            let client = server.clock(Arc::new(Hasty(4))).connect().await.unwrap();
+            assert_eq!(client.listing().protocol.as_deref(), Some("2025-11-25"), "{fault}");
+        }
+    }
 }
 
-async fn killed() {
+/// Starts what is asked for, and keeps what that was.
+#[derive(Debug, Default)]
+struct Watched(Mutex<Vec<ServerCommand>>);
+
+#[async_trait::async_trait]
+impl Spawn for Watched {
+    async fn spawn(&self, command: &ServerCommand) -> std::io::Result<Spawned> {
+        self.0.lock().unwrap().push(command.clone());
+        LocalSpawner.spawn(command).await
+    }
+}
+
+/// Spec: Q7
+async fn a_spawner_starts_the_program() {
+    let (faulty, server) = Faulty::new(Way::ALL[0], Script::faulty("dies_in_call_idempotent"));
+    let watched = Arc::new(Watched::default());
+    let spawner = Arc::clone(&watched);
+    let client = server.spawner(spawner).connect().await.unwrap();
+    call(&client, "repeat").await.unwrap();
+    let started = watched.0.lock().unwrap();
+    assert_eq!((started.len(), faulty.starts()), (2, 2));
+    assert_eq!(started[0], started[1]);
+    assert_eq!(started[0].arguments, ["serve"]);
+    assert!(!format!("{started:?}").contains("hunter2"));
+}
+
+/// Spec: Q3
+async fn programs_die_with_their_client() {
     let (faulty, server) = Faulty::new(Way::ALL[0], Script::faulty(""));
     let client = server.connect().await.unwrap();
     let kept = tool(&client, "act");
@@ -81,7 +110,7 @@ async fn killed() {
 }
 
 /// Spec: Q1
-async fn refused() {
+async fn impossible_servers_are_refused() {
     async fn check(server: McpServer, why: &str) {
         let error = server.connect().await.unwrap_err();
         assert_eq!(error.code(), "mcp.misconfigured");
@@ -111,7 +140,7 @@ async fn refused() {
 }
 
 /// Spec: Q1, Q7
-async fn taken() {
+async fn agents_take_the_tools() {
     let (_stdio, program) = Faulty::new(Way::ALL[0], Script::faulty(""));
     let (_http, url) = Faulty::new(Way::ALL[2], Script::faulty(""));
     let program = program.approval(["act"]).connect().await.unwrap();
@@ -147,7 +176,7 @@ async fn taken() {
 }
 
 /// Spec: Q1
-async fn hinted() {
+async fn refusals_say_how_to_mend() {
     let (faulty, server) = Faulty::new(Way::ALL[2], Script::faulty("status_401_at_once"));
     let error = server.connect().await.unwrap_err();
     assert_eq!(error.to_string(), "MCP server `faulty` answered HTTP 401: who are you?");

@@ -9,18 +9,11 @@ use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use crate::server::Script;
-use crate::support::{Faulty, Way, call, trial, until};
+use crate::support::{Faulty, Way, call, checks, until};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for way in [Way::ALL[0], Way::ALL[2], Way::ALL[4]] {
-        let named = |what: &str| format!("{what} ({})", way.name());
-        trials.push(trial(named("a list is bounded"), move || bounded(way)));
-        trials.push(trial(named("a tool that cannot be used is left out"), move || left_out(way)));
-        trials.push(trial(named("pages are read in order"), move || paged(way)));
-    }
-    trials.push(trial("a change is seen and changes nothing", changed));
-    trials.push(trial("names are the same in every order", ordered));
+    let mut trials = checks![over Way::WHOLE: lists_are_bounded, unusable_tools_are_left_out, pages_are_read_in_order];
+    trials.extend(checks![changes_change_nothing, names_are_the_same_in_every_order]);
     trials
 }
 
@@ -39,7 +32,7 @@ async fn connect(way: Way, pages: Vec<Value>) -> Result<(Faulty, Arc<McpClient>)
 }
 
 /// Spec: Q3
-async fn bounded(way: Way) {
+async fn lists_are_bounded(way: Way) {
     let check = async |pages: Vec<Value>, why: &str| {
         let error = connect(way, pages).await.err().unwrap();
         assert_eq!(error.code(), "mcp.list_failed");
@@ -59,7 +52,7 @@ async fn bounded(way: Way) {
 }
 
 /// Spec: Q4
-async fn left_out(way: Way) {
+async fn unusable_tools_are_left_out(way: Way) {
     let mut unusable = listed("unusable");
     unusable["inputSchema"] = json!({"type": "object", "properties": {"n": {"type": "nonsense"}}});
     let mut of_text = listed("of_text");
@@ -105,7 +98,7 @@ async fn left_out(way: Way) {
 }
 
 /// Spec: Q3
-async fn paged(way: Way) {
+async fn pages_are_read_in_order(way: Way) {
     let page = |name: &str, next: Option<usize>| json!({"tools": [listed(name)], "nextCursor": next.map(|next| next.to_string())});
     let pages = vec![page("one", Some(1)), page("two", Some(2)), page("three", None)];
     let (_faulty, client) = connect(way, pages).await.unwrap();
@@ -115,7 +108,7 @@ async fn paged(way: Way) {
 }
 
 /// Spec: Q6
-async fn changed() {
+async fn changes_change_nothing() {
     let mut other = listed("look");
     other["description"] = "Looks elsewhere.".into();
     other["inputSchema"] = json!("broken");
@@ -137,7 +130,7 @@ async fn changed() {
 }
 
 /// Spec: Q1
-async fn ordered() {
+async fn names_are_the_same_in_every_order() {
     let names = ["a b", "a.b", "a_b", &"x".repeat(90)];
     let tools: Vec<Value> = names.iter().map(|name| listed(name)).collect();
     let back: Vec<Value> = tools.iter().rev().cloned().collect();

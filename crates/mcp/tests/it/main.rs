@@ -1,8 +1,15 @@
 //! MCP servers that do everything wrong, and what calls of their tools say.
 //!
 //! The program is its own server over stdio: started with `serve`, it reads requests and answers them.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "all of it is tests, and a program that speaks over stdio"
+)]
 
 mod calls;
+mod conformance;
 mod connecting;
 mod listing;
 mod login;
@@ -19,12 +26,20 @@ fn main() {
         server::stdio::serve();
         return;
     }
+    if std::env::args().nth(1).as_deref() == Some("conformance") {
+        conformance::client();
+        return;
+    }
     let mut trials: Vec<Trial> = rows::trials();
+    trials.extend(conformance::trials());
     trials.extend(calls::trials());
     trials.extend(connecting::trials());
     trials.extend(listing::trials());
     trials.extend(login::trials());
     trials.extend(page::trials());
     trials.extend(real::trials());
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    let mut arguments = Arguments::from_args();
+    // Most of them wait.
+    arguments.test_threads.get_or_insert(6);
+    libtest_mimic::run(&arguments, trials).exit();
 }

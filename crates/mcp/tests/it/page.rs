@@ -26,7 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn page() -> String {
     let mut page = "# What goes wrong with MCP servers\n\n\
         Each row of `crates/mcp/faults.json` is a fault of a server, and a test that brings it about over each \
-        transport, whole and byte by byte. After each of them the next call works. How to use servers is in \
+        transport, whole and byte by byte. After each of them the next call works, but for a server that dies again and again. How to use servers is in \
         [MCP in ten minutes](mcp.md).\n\n\
         *Requests* is how many calls of tools the server gets; *restart* says that it is started, or connected \
         to, again. A tool is *declared* by the operator, never by its server. `*` stands for what differs from \

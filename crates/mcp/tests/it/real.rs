@@ -10,13 +10,10 @@ use backstop_tool::{Arguments, ToolError, ToolSource};
 use libtest_mimic::Trial;
 use serde_json::json;
 
-use crate::support::{context, tool, trial};
+use crate::support::{checks, context, tool};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![
-        trial("the official filesystem server works", filesystem),
-        trial("the official everything server works", everything),
-    ]
+    checks![filesystem_server_works, everything_server_works]
 }
 
 /// Returns a server that is installed; says where it is looked for when it is not.
@@ -38,7 +35,7 @@ fn server(name: &'static str, arguments: &[&str]) -> Option<McpServer> {
 }
 
 /// Spec: Q11
-async fn filesystem() {
+async fn filesystem_server_works() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     std::fs::write(root.join("a.txt"), "hello").unwrap();
@@ -57,7 +54,7 @@ async fn filesystem() {
 }
 
 /// Spec: Q11
-async fn everything() {
+async fn everything_server_works() {
     let Some(server) = server("everything", &["stdio"]) else { return };
     let told = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&told);

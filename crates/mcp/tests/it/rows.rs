@@ -1,5 +1,6 @@
 //! Each row of `faults.json`, over each way that it is of, whole and in pieces.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use libtest_mimic::Trial;
 use serde::Deserialize;
 
 use crate::server::Script;
-use crate::support::{Faulty, Hasty, Way, call, trial, until};
+use crate::support::{Faulty, Hasty, Way, call, checks, trial, until};
 
 /// A fault of a server, and what becomes of it.
 #[derive(Debug, Clone, Deserialize)]
@@ -56,10 +57,24 @@ pub(crate) fn trials() -> Vec<Trial> {
         let name = format!("row {} ({})", row.name, way.name());
         trial(name, move || check(row, way))
     });
-    trials.collect()
+    let mut trials: Vec<Trial> = trials.collect();
+    trials.extend(checks![the_table_names_each_row_once]);
+    trials
 }
 
+/// The rows themselves are trials of their own.
+///
 /// Spec: Q2, Q3, Q5
+async fn the_table_names_each_row_once() {
+    let rows = rows();
+    let names: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+    assert_eq!(names.len(), rows.len());
+    for Row { name, reason, retry, effect, .. } in &rows {
+        let is_failure = reason.is_some();
+        assert_eq!((retry.is_some(), effect.is_some()), (is_failure, is_failure), "{name}");
+    }
+}
+
 async fn check(row: Row, way: Way) {
     match row.at.as_str() {
         "initialisation" => check_initialisation(&row, way).await,
@@ -70,7 +85,7 @@ async fn check(row: Row, way: Way) {
 async fn check_initialisation(row: &Row, way: Way) {
     let (faulty, server) = Faulty::new(way, Script::faulty(&row.name));
     let hangs = row.name.starts_with("hangs");
-    let server = if hangs { server.clock(Arc::new(Hasty(10))) } else { server };
+    let server = if hangs { server.clock(Arc::new(Hasty(4))) } else { server };
     let error = server.connect().await.unwrap_err();
     same(row, &error.to_string());
     assert_eq!(facts(&error), expected(row), "{error:?}");
@@ -81,7 +96,7 @@ async fn check_initialisation(row: &Row, way: Way) {
 async fn check_call(row: &Row, way: Way) {
     let (faulty, server) = Faulty::new(way, Script::faulty(&row.name));
     let times_out = row.reason.as_deref() == Some("tool.timeout");
-    let timeout = if times_out { Duration::from_secs(1) } else { Duration::from_secs(30) };
+    let timeout = if times_out { Duration::from_secs(2) } else { Duration::from_secs(30) };
     let client = server.timeout(timeout).connect().await.unwrap();
     let origin = match row.declared.as_str() {
         "idempotent" => "repeat",
@@ -116,7 +131,10 @@ async fn check_call(row: &Row, way: Way) {
     // After it, all is well.
     let next = match row.name.as_str() {
         // A server that dies again and again is left alone for a moment.
-        "dies_in_every_call" => return,
+        "dies_in_every_call" | "dies_for_good" => {
+            assert_eq!(faulty.starts() > 1, row.restart);
+            return;
+        }
         "dies_after_call" => {
             until(|| !client.is_connected()).await;
             call(&client, "ok").await

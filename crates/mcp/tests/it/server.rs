@@ -77,8 +77,14 @@ impl Script {
                 Reply::Nothing
             }
             "server/discover" if self.fault == "silent_on_discover" => Reply::Nothing,
+            "server/discover" if self.fault == "empty_on_discover" => {
+                one(result(request, json!({})))
+            }
             _ if self.fault == "status_401_at_once" => {
                 Reply::Status(401, vec![], "who are you?".to_owned())
+            }
+            "initialize" | "server/discover" if self.fault == "dies_for_good" && count > 0 => {
+                Reply::Die(vec![])
             }
             "initialize" | "server/discover" if self.fault == "exits_in_initialisation" => {
                 Reply::Die(vec![])
@@ -162,6 +168,8 @@ impl Script {
         let status = |status, said: &str| Reply::Status(status, vec![], said.to_owned());
         match self.fault.as_str() {
             "is_error" | "is_error_idempotent" | "is_error_read_only" => failed("the disk is full"),
+            "tells_secrets" => one(result(request, text("hunter2-hunter2, s3cret-s3cret"))),
+            "fails_with_secrets" => failed("hunter2-hunter2, s3cret-s3cret"),
             "is_error_silent" => one(result(request, json!({"content": [], "isError": true}))),
             "is_error_unknown_tool" => failed("Unknown tool: act"),
             "is_error_invalid_arguments" => failed(
@@ -174,7 +182,9 @@ impl Script {
             "error_internal" => one(error(request, -32603, "boom")),
             "error_of_server" => one(error(request, -32000, "the lamp is broken")),
             "dies_before_call" | "dies_after_call" => Reply::Die(vec![good]),
-            "dies_in_call" | "dies_in_call_idempotent" | "dies_in_every_call" => Reply::Die(vec![]),
+            "dies_in_call" | "dies_in_call_idempotent" | "dies_in_every_call" | "dies_for_good" => {
+                Reply::Die(vec![])
+            }
             "hangs" => Reply::Nothing,
             "hangs_for_good" => Reply::HangForGood,
             "answers_another_id" => {

@@ -39,6 +39,24 @@ pub(crate) fn trial<F: Future<Output = ()> + Send + 'static>(
     })
 }
 
+/// Makes tests of functions; with `over`, one for each way to a server.
+macro_rules! checks {
+    (over $ways:path: $($name:ident),+ $(,)?) => {{
+        let mut trials = Vec::new();
+        for way in $ways {
+            $(
+                let name = format!("{} ({})", stringify!($name), way.name());
+                trials.push($crate::support::trial(name, move || $name(way)));
+            )+
+        }
+        trials
+    }};
+    ($($name:ident),+ $(,)?) => {
+        vec![$($crate::support::trial(stringify!($name), $name)),+]
+    };
+}
+pub(crate) use checks;
+
 /// A clock on which waits take a part of their time.
 #[derive(Debug)]
 pub(crate) struct Hasty(pub(crate) u32);
@@ -79,6 +97,12 @@ impl Way {
         Self::Http { is_stream: true, is_cut: false },
         Self::Http { is_stream: true, is_cut: true },
     ];
+
+    /// Those that are not in pieces.
+    pub(crate) const WHOLE: [Self; 3] = [Self::ALL[0], Self::ALL[2], Self::ALL[4]];
+
+    /// Those of them over HTTP.
+    pub(crate) const HTTP: [Self; 2] = [Self::ALL[2], Self::ALL[4]];
 
     pub(crate) fn name(self) -> String {
         let (transport, is_cut) = match self {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use http::StatusCode;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use layer0::failure::Chain;
 use reqwest::Response;
 use rmcp::model::{
@@ -17,8 +17,10 @@ use rmcp::transport::common::http_header::{
 use rmcp::transport::streamable_http_client::StreamableHttpPostResponse;
 use serde_json::Value;
 
-use super::{Wire, events, leads_to};
+use super::events;
+
 use crate::MAX_MESSAGE_BYTES;
+use crate::connection::wire::Wire;
 use crate::fault::Fault;
 
 /// How much of an answer is read that is none of the protocol.
@@ -177,4 +179,16 @@ fn retry_after(response: &Response) -> Option<Duration> {
     let at = httpdate::parse_http_date(value).ok()?;
     let date = response.headers().get(http::header::DATE)?.to_str().ok()?;
     at.duration_since(httpdate::parse_http_date(date).ok()?).ok()
+}
+
+/// Returns where an answer leads, as far as it may be shown.
+fn leads_to(response: &Response) -> String {
+    let location = response.headers().get(LOCATION).map(|value| value.as_bytes());
+    let location = location.map(String::from_utf8_lossy).unwrap_or_default();
+    match response.url().join(&location) {
+        Ok(url) => {
+            format!("a redirect to `{}` is not followed", url.origin().ascii_serialization())
+        }
+        Err(_) => "a redirect to no URL".to_owned(),
+    }
 }

@@ -12,8 +12,8 @@ use rmcp::transport::streamable_http_client::SseError;
 use serde_json::Value;
 use sse_stream::{Sse, SseStream};
 
-use super::Wire;
 use crate::MAX_MESSAGE_BYTES;
+use crate::connection::wire::Wire;
 use crate::fault::Fault;
 
 /// Reads the events of an answer. Where one cannot be read, that is noted for the request, and the stream ends.
@@ -134,7 +134,7 @@ mod tests {
 
     /// Spec: Q2
     #[test]
-    fn an_event_is_bounded_and_a_stream_is_not() {
+    fn events_are_bounded_and_streams_are_not() {
         let mut event = EventSize::default();
         let piece = [b"data: ".as_slice(), &[b'x'; 1024 * 1024], b"\r\n\r\n"].concat();
         assert!((0..40).all(|_| event.take(&piece)));

@@ -37,7 +37,7 @@ struct LinkState {
 /// Why there is no connection.
 #[derive(Debug)]
 pub(crate) struct Down {
-    /// As it stands behind the server's name.
+    /// What to tell of it.
     pub(crate) why: String,
     pub(crate) retry: Retry,
 }
@@ -64,8 +64,8 @@ impl Link {
         self.state().connection.is_up()
     }
 
-    pub(super) fn current(&self) -> Option<Arc<Connection>> {
-        Some(Arc::clone(&self.state().connection))
+    pub(super) fn current(&self) -> Arc<Connection> {
+        Arc::clone(&self.state().connection)
     }
 
     /// Counts the server as up.
@@ -88,7 +88,11 @@ impl Link {
         if let Some(open_for) = self.open_for(now) {
             let after = Seconds(open_for);
             let last = self.state().last.clone();
-            let why = format!("is left alone for {after}, as it fails again and again: {last}");
+            let name = &settings.name;
+            let why = format!(
+                "MCP server `{name}` is left alone for {after}, as it fails again and again; \
+                 the last time it {last}"
+            );
             return Err(Down { why, retry: Retry::After(open_for) });
         }
         settings.clock.sleep(wait).await;
@@ -104,9 +108,11 @@ impl Link {
             }
             Err(error) => {
                 let why = Chain(&error).to_string();
-                self.count(settings.clock.monotonic(), &why);
-                let retry = error.retry();
-                Err(Down { why: format!("cannot be reached again: {why}"), retry })
+                // The name stands before it already.
+                let server = format!("MCP server `{}` ", settings.name);
+                let short = why.strip_prefix(&server).unwrap_or(&why);
+                self.count(settings.clock.monotonic(), short);
+                Err(Down { why, retry: error.retry() })
             }
         }
     }

@@ -1,0 +1,104 @@
+//! Lines of bounded length.
+
+use tokio::io::AsyncReadExt;
+
+use crate::MAX_MESSAGE_BYTES;
+use crate::spawn::Output;
+
+/// How much is read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// Cuts what a program writes into lines.
+pub(super) struct LineReader {
+    output: Output,
+    buffer: Vec<u8>,
+    /// So much of the buffer is known to hold no end of a line.
+    scanned: usize,
+    /// Is the rest of a line being thrown away?
+    is_skipping: bool,
+    is_over: bool,
+    chunk: Vec<u8>,
+}
+
+/// What is read.
+pub(super) enum Line {
+    Whole(Vec<u8>),
+    TooLong,
+    End,
+}
+
+impl LineReader {
+    pub(super) fn new(output: Output) -> Self {
+        Self {
+            output,
+            buffer: Vec::new(),
+            scanned: 0,
+            is_skipping: false,
+            is_over: false,
+            chunk: vec![0; CHUNK],
+        }
+    }
+
+    /// Returns the next line.
+    ///
+    /// Dropping the future loses nothing: all that was read is in the buffer.
+    pub(super) async fn next(&mut self) -> Line {
+        loop {
+            let end = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n');
+            if let Some(end) = end {
+                let rest = self.buffer.split_off(self.scanned + end + 1);
+                let line = std::mem::replace(&mut self.buffer, rest);
+                self.scanned = 0;
+                if !std::mem::take(&mut self.is_skipping) {
+                    return Line::Whole(line);
+                }
+                continue;
+            }
+            self.scanned = self.buffer.len();
+            if self.is_skipping || self.scanned > MAX_MESSAGE_BYTES {
+                self.buffer = Vec::new();
+                self.scanned = 0;
+                if !std::mem::replace(&mut self.is_skipping, true) {
+                    return Line::TooLong;
+                }
+            }
+            if self.is_over {
+                return Line::End;
+            }
+            match self.output.read(&mut self.chunk).await {
+                Ok(0) | Err(_) => self.is_over = true,
+                Ok(read) => self.buffer.extend_from_slice(&self.chunk[..read]),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    async fn lines(written: &[u8]) -> Vec<Option<usize>> {
+        let mut reader = LineReader::new(Box::new(io::Cursor::new(written.to_vec())));
+        let mut lines = Vec::new();
+        loop {
+            match reader.next().await {
+                Line::Whole(line) => lines.push(Some(line.len())),
+                Line::TooLong => lines.push(None),
+                Line::End => return lines,
+            }
+        }
+    }
+
+    /// Spec: Q2
+    #[tokio::test]
+    async fn a_line_too_long_is_skipped_whole() {
+        let mut written = b"one\n".to_vec();
+        written.extend(std::iter::repeat_n(b'x', 50 * 1024 * 1024));
+        written.extend(b"\ntwo two\nthree");
+        assert_eq!(lines(&written).await, [Some(4), None, Some(8)]);
+        assert_eq!(lines(b"").await, []);
+        assert_eq!(lines(b"\n\n").await, [Some(1), Some(1)]);
+    }
+}

@@ -1,0 +1,69 @@
+//! What was said of a server.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_redact::Redactor;
+
+use crate::oauth::ClientCredentials;
+use crate::progress::OnProgress;
+use crate::spawn::{LocalSpawner, Spawn};
+
+/// How long a call may take without a sign of progress, where nothing else is said.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What was said of a server, right or wrong.
+#[derive(Clone)]
+pub(super) struct Described {
+    pub(super) name: String,
+    pub(super) reached: Reached,
+    pub(super) variables: BTreeMap<String, String>,
+    pub(super) folder: Option<PathBuf>,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) oauth: Option<ClientCredentials>,
+    pub(super) only: Option<Vec<String>>,
+    pub(super) idempotent: Vec<String>,
+    pub(super) read_only: Vec<String>,
+    pub(super) approval: Vec<String>,
+    pub(super) timeout: Duration,
+    pub(super) max_timeout: Option<Duration>,
+    pub(super) roots: Vec<PathBuf>,
+    pub(super) redactor: Redactor,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) spawner: Arc<dyn Spawn>,
+    pub(super) on_progress: Option<OnProgress>,
+}
+
+/// How a server is reached.
+#[derive(Clone)]
+pub(super) enum Reached {
+    Command(Vec<String>),
+    Url(String),
+}
+
+impl Described {
+    pub(super) fn new(name: String, reached: Reached) -> Self {
+        Self {
+            name,
+            reached,
+            variables: BTreeMap::new(),
+            folder: None,
+            headers: Vec::new(),
+            oauth: None,
+            only: None,
+            idempotent: Vec::new(),
+            read_only: Vec::new(),
+            approval: Vec::new(),
+            timeout: TIMEOUT,
+            max_timeout: None,
+            roots: Vec::new(),
+            redactor: Redactor::new(),
+            clock: Arc::new(SystemClock),
+            spawner: Arc::new(LocalSpawner),
+            on_progress: None,
+        }
+    }
+}
