@@ -1,1 +1,3 @@
-fn main() { backstop_environment::enter(); }
+fn main() {
+    backstop_environment::enter();
+}

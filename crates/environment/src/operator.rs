@@ -63,8 +63,7 @@ fn walled_program(program: OperatorProgram) -> WalledProgram {
 
 /// Asks, and reads all that is said.
 async fn talk(walled: &mut Walled, line: String) -> (Vec<u8>, String) {
-    let (stdin, stdout, stderr) =
-        (walled.stdin.take(), walled.stdout.take(), walled.stderr.take());
+    let (stdin, stdout, stderr) = (walled.stdin.take(), walled.stdout.take(), walled.stderr.take());
     let ask = async {
         if let Some(mut stdin) = stdin {
             // A program that does not read its task is free to.
@@ -94,7 +93,8 @@ enum Answered {
 }
 
 fn read_answer(answer: &[u8]) -> Result<Value, OperatorError> {
-    let unfit = |why: String| OperatorError::NonRetryable(format!("its answer cannot be read: {why}"));
+    let unfit =
+        |why: String| OperatorError::NonRetryable(format!("its answer cannot be read: {why}"));
     let text = std::str::from_utf8(answer).map_err(|error| unfit(error.to_string()))?;
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
     let line = line.ok_or_else(|| unfit("there is none".to_owned()))?;

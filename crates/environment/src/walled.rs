@@ -90,7 +90,8 @@ impl Walled {
     pub async fn wait(&mut self) -> Result<Ended, EnvError> {
         let gone = |why: String| EnvError::Other(why.into());
         let ended = self.end.wait_for(Option::is_some).await;
-        let ended = ended.map_err(|_| gone("the walled program is not followed any more".into()))?;
+        let ended =
+            ended.map_err(|_| gone("the walled program is not followed any more".into()))?;
         match &*ended {
             Some(ended) => ended.clone().map_err(gone),
             None => Err(gone("the walled program has not ended".into())),

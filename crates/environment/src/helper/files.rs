@@ -73,9 +73,8 @@ fn add(
     access: BitFlags<AccessFs>,
     abi: ABI,
 ) -> io::Result<RulesetCreated> {
-    let named = |error: io::Error| {
-        io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))
-    };
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display()));
     let is_folder = fs::metadata(path).map_err(named)?.is_dir();
     let access = if is_folder { access } else { access & AccessFs::from_file(abi) };
     let opened = PathFd::new(path).map_err(other).map_err(named)?;

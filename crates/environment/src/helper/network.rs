@@ -18,8 +18,7 @@ const LOOPBACK: i32 = 1;
 /// Takes the loopback up.
 pub(super) fn raise_loopback() -> io::Result<()> {
     // The first protocol is that of routes and links.
-    let socket =
-        socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     send(&socket, &request(), SendFlags::empty())?;
     let mut answer = [0; 256];
     let (read, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;

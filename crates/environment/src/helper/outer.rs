@@ -88,8 +88,10 @@ fn start_inner(channel: &Channel) -> io::Result<Pid> {
 /// Waits until the inner helper has ended, or the parent has let go of the channel.
 fn wait_for_end(channel: &Channel, inner: Pid) -> io::Result<()> {
     let inner = pidfd_open(inner, PidfdFlags::empty())?;
-    let mut polled =
-        [PollFd::new(&inner, PollFlags::IN), PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::RDHUP)];
+    let mut polled = [
+        PollFd::new(&inner, PollFlags::IN),
+        PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::RDHUP),
+    ];
     loop {
         match poll(&mut polled, None) {
             Err(rustix::io::Errno::INTR) => {}

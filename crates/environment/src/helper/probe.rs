@@ -6,7 +6,7 @@ use landlock::LandlockStatus;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::{files, limits, namespaces, seccomp};
-use crate::plan::{LandlockPlan, FilesPlan, Probed, SeccompPlan};
+use crate::plan::{FilesPlan, LandlockPlan, Probed, SeccompPlan};
 
 /// Tries each mechanism on this process, which ends behind it.
 pub(super) fn run() -> Probed {

@@ -2,7 +2,9 @@
 
 use std::io;
 
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter, sock_filter};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter, sock_filter,
+};
 
 use super::seccomp_rules::{Rules, missing, refused};
 use crate::plan::SeccompPlan;
@@ -20,8 +22,8 @@ pub(super) fn apply(plan: &SeccompPlan) -> io::Result<()> {
 fn install(rules: Rules, answer: u32) -> io::Result<()> {
     let refuse = SeccompAction::Errno(answer);
     let target = target()?;
-    let filter =
-        SeccompFilter::new(rules, SeccompAction::Allow, refuse, target).map_err(io::Error::other)?;
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, target)
+        .map_err(io::Error::other)?;
     let mut program: BpfProgram = filter.try_into().map_err(io::Error::other)?;
     if target == TargetArch::x86_64 {
         program.splice(0..0, without_x32());

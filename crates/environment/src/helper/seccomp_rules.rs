@@ -104,7 +104,11 @@ pub(super) fn refused(sockets: Sockets) -> io::Result<Rules> {
 fn socket_rules(sockets: Sockets) -> io::Result<Option<Vec<SeccompRule>>> {
     let [ipv4, ipv6] = [libc::AF_INET, libc::AF_INET6].map(number);
     let others = [is_not(0, ipv4), is_not(0, ipv6)];
-    let kind = |kind: i32| Condition { argument: 1, op: SeccompCmpOp::MaskedEq(KIND), value: number(kind) };
+    let kind = |kind: i32| Condition {
+        argument: 1,
+        op: SeccompCmpOp::MaskedEq(KIND),
+        value: number(kind),
+    };
     let rules: Vec<_> = match sockets {
         Sockets::All => return Ok(None),
         Sockets::AllButLocal => vec![rule(&[is(0, number(libc::AF_UNIX))])?],
@@ -115,10 +119,7 @@ fn socket_rules(sockets: Sockets) -> io::Result<Option<Vec<SeccompRule>>> {
             let [none, tcp] = [0, libc::IPPROTO_TCP].map(number);
             let stream = kind(libc::SOCK_STREAM);
             let kinds = [libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_SEQPACKET, libc::SOCK_RDM];
-            let mut rules = vec![
-                rule(&others)?,
-                rule(&[stream, is_not(2, none), is_not(2, tcp)])?,
-            ];
+            let mut rules = vec![rule(&others)?, rule(&[stream, is_not(2, none), is_not(2, tcp)])?];
             for other in kinds {
                 rules.push(rule(&[kind(other)])?);
             }

@@ -35,12 +35,8 @@ struct Connection {
 
 /// Serves a connection until it closes.
 pub(super) async fn serve(stream: TcpStream, gate: Gate, notes: Arc<Notes>) {
-    let connection = Arc::new(Connection {
-        gate,
-        notes,
-        hosts: Mutex::default(),
-        tunnel: Mutex::default(),
-    });
+    let connection =
+        Arc::new(Connection { gate, notes, hosts: Mutex::default(), tunnel: Mutex::default() });
     let answering = Arc::clone(&connection);
     let service = service_fn(move |request| {
         let connection = Arc::clone(&answering);

@@ -78,9 +78,7 @@ impl Gate {
         }
         match limited(tokio::net::lookup_host((host, port))).await {
             Ok(found) => Ok(found.collect()),
-            Err(error) => {
-                Err(Refusal::Failed(format!("host {host} cannot be resolved: {error}")))
-            }
+            Err(error) => Err(Refusal::Failed(format!("host {host} cannot be resolved: {error}"))),
         }
     }
 
@@ -93,9 +91,7 @@ impl Gate {
         let is_fine = |address: IpAddr| match self.0.network {
             Network::All => true,
             // What is listed as an address is meant as that.
-            Network::Hosts(_) => {
-                self.0.private || literal(host).is_some() || !is_private(address)
-            }
+            Network::Hosts(_) => self.0.private || literal(host).is_some() || !is_private(address),
             Network::Loopback => address.to_canonical().is_loopback(),
             Network::None => false,
         };

@@ -28,7 +28,8 @@ pub(crate) fn check(rules: &Rules) -> Result<(Vec<HostRule>, Listed), EnvError> 
 fn check_network(rules: &Rules) -> Result<Vec<HostRule>, String> {
     let Network::Hosts(hosts) = &rules.network else {
         if rules.private {
-            let why = "private addresses are granted, but no hosts are listed that may lead to them";
+            let why =
+                "private addresses are granted, but no hosts are listed that may lead to them";
             return Err(why.to_owned());
         }
         return Ok(Vec::new());
@@ -87,9 +88,8 @@ mod tests {
     /// Spec: N1
     #[test]
     fn contradicting_rules_are_refused() {
-        let hosts = |hosts: &[&str]| {
-            Network::Hosts(hosts.iter().map(|host| (*host).to_owned()).collect())
-        };
+        let hosts =
+            |hosts: &[&str]| Network::Hosts(hosts.iter().map(|host| (*host).to_owned()).collect());
         for (rules, part) in [
             (Rules::new().network(hosts(&[])), "none is listed"),
             (Rules::new().network(hosts(&["http://a"])), "`http://a` is no host"),
@@ -97,7 +97,10 @@ mod tests {
             (Rules::new().processes(0), "limit `processes` is 0"),
             (Rules::new().cpu(Duration::ZERO), "limit `cpu` is 0"),
             (Rules::new().memory_mib(1), "the least is 16 MiB"),
-            (Rules::new().read(["/not/there"]), "`/not/there` is listed, but cannot be reached: No such"),
+            (
+                Rules::new().read(["/not/there"]),
+                "`/not/there` is listed, but cannot be reached: No such",
+            ),
             (Rules::new().write(["not/there"]), "`not/there` is listed"),
         ] {
             assert!(refused(rules.clone()).contains(part), "{}", refused(rules));

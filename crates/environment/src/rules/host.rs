@@ -29,7 +29,9 @@ impl HostRule {
             !label.is_empty() && label.len() <= 63 && label.bytes().all(fits)
         };
         if name.len() > 253 || !name.split('.').all(is_label) {
-            return Err(format!("`{text}` is no host: name it as `api.example.com` or `*.example.com`"));
+            return Err(format!(
+                "`{text}` is no host: name it as `api.example.com` or `*.example.com`"
+            ));
         }
         Ok(if is_below { Self::Below(format!(".{name}")) } else { Self::Name(name) })
     }

@@ -44,7 +44,12 @@ pub(super) fn explain(
 fn limit(rules: &Rules, text: &str) -> Option<String> {
     let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
     if let Some(most) = rules.processes
-        && has(&["Resource temporarily unavailable", "Cannot fork", "EAGAIN", "can't start new thread"])
+        && has(&[
+            "Resource temporarily unavailable",
+            "Cannot fork",
+            "EAGAIN",
+            "can't start new thread",
+        ])
     {
         return Some(format!("processes {most}"));
     }
@@ -125,7 +130,8 @@ mod tests {
     use crate::plan::{FilesPlan, LandlockPlan};
 
     fn explained(rules: &Rules, folder: &Path, stderr: &str) -> Option<String> {
-        let landlock = LandlockPlan { files: Some(FilesPlan::default()), ..LandlockPlan::default() };
+        let landlock =
+            LandlockPlan { files: Some(FilesPlan::default()), ..LandlockPlan::default() };
         let decision = Decision { landlock: Some(landlock), ..Decision::default() };
         let error = explain(rules, &decision, folder, stderr)?;
         Some(error.what().into_owned())
@@ -138,7 +144,8 @@ mod tests {
         std::fs::create_dir_all(folder.path().join("data")).unwrap();
         std::fs::create_dir_all(folder.path().join("out")).unwrap();
         let rules = Rules::new().folder(folder.path()).read(["./data"]).write(["./out"]);
-        let denied = |path: &str| Some(format!("`{path}` is not granted: read ./data, write ./out"));
+        let denied =
+            |path: &str| Some(format!("`{path}` is not granted: read ./data, write ./out"));
         for (line, path) in [
             ("cat: /etc/shadow: Permission denied", "/etc/shadow"),
             ("PermissionError: [Errno 13] Permission denied: '/etc/shadow'", "/etc/shadow"),

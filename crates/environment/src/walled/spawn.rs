@@ -56,8 +56,13 @@ pub(super) async fn spawn(walls: Walls, program: WalledProgram) -> Result<Walled
     let notes = Arc::new(Notes::default());
     let (sender, end) = watch::channel(None);
     let proxy = listener.map(|listener| serve(listener, walls.gate().clone(), Arc::clone(&notes)));
-    let following =
-        Following { channel, helper, groups, rules: walls.rules().clone(), notes: Arc::clone(&notes) };
+    let following = Following {
+        channel,
+        helper,
+        groups,
+        rules: walls.rules().clone(),
+        notes: Arc::clone(&notes),
+    };
     let mut tasks = JoinSet::new();
     tasks.spawn(following.run(proxy, sender));
     let folder = program.folder;

@@ -105,7 +105,8 @@ impl Decision {
 
     fn decide_limits(&mut self, rules: &Rules, support: &Support, is_root: bool) {
         let bytes = |mib: u64| mib.saturating_mul(MIB);
-        self.limits.cpu_seconds = rules.cpu.map(|most| most.as_millis().div_ceil(1_000)).map(seconds);
+        self.limits.cpu_seconds =
+            rules.cpu.map(|most| most.as_millis().div_ceil(1_000)).map(seconds);
         self.limits.file_bytes = rules.file_mib.map(bytes);
         if let Some(most) = rules.memory_mib.map(bytes) {
             if support.has(Mechanism::MemoryGroup) {

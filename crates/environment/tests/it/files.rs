@@ -46,7 +46,11 @@ pub(crate) fn files_outside_are_not_read() {
     block_on(async {
         let walls = walls(rules(folder.path()));
         for path in ["secret", "./out/../secret", "/etc/shadow", "/etc/hostname", "/root/x", "."] {
-            let done = run(&walls, program("sh", &["-c", "cat \"$0\" || ls \"$0\"", path], folder.path())).await;
+            let done = run(
+                &walls,
+                program("sh", &["-c", "cat \"$0\" || ls \"$0/\"", path], folder.path()),
+            )
+            .await;
             assert!(!done.ended.is_success(), "{path}: {done:?}");
             assert_eq!(done.out, "", "{path}");
         }
@@ -96,7 +100,8 @@ pub(crate) fn links_do_not_lead_out() {
     let folder = folder();
     block_on(async {
         let walls = walls(rules(folder.path()));
-        std::os::unix::fs::symlink(folder.path().join("secret"), folder.path().join("data/out")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("secret"), folder.path().join("data/out"))
+            .unwrap();
         std::os::unix::fs::symlink(folder.path(), folder.path().join("out/up")).unwrap();
         for script in [
             "cat data/out",
@@ -123,11 +128,11 @@ pub(crate) fn processes_outside_are_not_read() {
         let script = format!(
             "
 import os
-for name in ['environ', 'mem', 'maps', 'auxv', 'fd', 'cwd/etc/passwd', 'root/etc/passwd', 'exe']:
+for name in ['environ', 'mem', 'maps', 'auxv', 'fd/0', 'fd/1', 'cwd/etc/passwd', 'root/etc/passwd', 'exe']:
     path = '/proc/{parent}/' + name
     try:
-        if os.path.isdir(path):
-            print(name, os.listdir(path))
+        if name.startswith('fd'):
+            print(name, os.readlink(path))
         else:
             with open(path, 'rb') as f:
                 print(name, len(f.read(1)) if name != 'mem' else 'opened')
@@ -139,11 +144,9 @@ for name in ['environ', 'mem', 'maps', 'auxv', 'fd', 'cwd/etc/passwd', 'root/etc
         let outside = crate::support::python_outside(&script).await;
         assert!(outside.contains("environ 1"), "{outside}");
         // A rule of any kind keeps the parent's process to itself, even where /proc is granted.
-        for rules in [
-            Rules::new().read(["/proc"]),
-            Rules::new().network(Network::None),
-            Rules::new(),
-        ] {
+        for rules in
+            [Rules::new().read(["/proc"]), Rules::new().network(Network::None), Rules::new()]
+        {
             let done = python(&walls(rules), &script).await;
             assert!(done.ended.is_success(), "{done:?}");
             assert_eq!(done.out, "", "{done:?}");

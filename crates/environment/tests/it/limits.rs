@@ -59,7 +59,8 @@ pub(crate) fn cpu_is_limited() {
         }
         // One that does not heed the signal is killed.
         if has_python() {
-            let script = "import signal; signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass";
+            let script =
+                "import signal; signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass";
             let done = python(&walls, script).await;
             is_exceeded(&done, "cpu 900 ms reached: ");
         }
@@ -101,7 +102,9 @@ pub(crate) fn file_size_is_limited() {
     let folder = tempfile::tempdir().unwrap();
     block_on(async {
         let walls = walls(Rules::new().folder(folder.path()).write(["."]).file_mib(1));
-        let done = run(&walls, program("sh", &["-c", "head -c 3000000 /dev/zero > large"], folder.path())).await;
+        let done =
+            run(&walls, program("sh", &["-c", "head -c 3000000 /dev/zero > large"], folder.path()))
+                .await;
         is_exceeded(&done, "file size 1 MiB reached");
         if has_python() {
             let script = "open('large2', 'wb').write(bytes(3 << 20))";
@@ -111,7 +114,8 @@ pub(crate) fn file_size_is_limited() {
         for file in std::fs::read_dir(folder.path()).unwrap().flatten() {
             assert!(file.metadata().unwrap().len() <= 1 << 20);
         }
-        let fits = program("sh", &["-c", "head -c 900000 /dev/zero > small"], Path::new(folder.path()));
+        let fits =
+            program("sh", &["-c", "head -c 900000 /dev/zero > small"], Path::new(folder.path()));
         assert!(run(&walls, fits).await.ended.is_success());
     });
 }

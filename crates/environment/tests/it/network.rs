@@ -54,7 +54,8 @@ impl Server {
                         let head = String::from_utf8_lossy(&request[..read]).into_owned();
                         let line = head.lines().next().unwrap_or_default().to_owned();
                         let body = format!("hello {line}\n");
-                        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+                        let head =
+                            format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
                         let _ = stream.write_all((head + &body).as_bytes());
                     }
                 }));
@@ -169,8 +170,8 @@ pub(crate) fn tunnel_to_an_address_is_denied() {
         let port = server.port;
         let script = format!(
             "{ASK}
-for host in ['127.0.0.1', '[::1]', '[::ffff:127.0.0.1]', '2130706433', '0x7f.1', '169.254.169.254']:
-    told(ask('CONNECT %s:{port} HTTP/1.1\\n\\n' % host))"
+for target in ['127.0.0.1', '[::1]', '[::ffff:127.0.0.1]', '2130706433', '0x7f.1', '169.254.169.254']:
+    told(ask('CONNECT %s:{port} HTTP/1.1\\n\\n' % target))"
         );
         let done = python(&walls(hosts(["localhost"]).private()), &script).await;
         assert_eq!(done.out.lines().count(), 6, "{done:?}");
@@ -192,9 +193,8 @@ pub(crate) fn names_do_not_lead_to_private_addresses() {
     }
     let server = Server::start();
     block_on(async {
-        let script = format!(
-            "{ASK}\ntold(ask('CONNECT localhost:{} HTTP/1.1\\n\\n'))", server.port
-        );
+        let script =
+            format!("{ASK}\ntold(ask('CONNECT localhost:{} HTTP/1.1\\n\\n'))", server.port);
         let done = python(&walls(hosts(["localhost"])), &script).await;
         assert!(done.out.starts_with("403 host localhost leads to "), "{done:?}");
         assert!(done.out.ends_with(", which is private\n"), "{done:?}");
@@ -219,7 +219,8 @@ c = ask(first + second)
 text = answer(c)
 while 'example.org' not in text and (more := c.recv(4096)):
     text += more.decode()
-print([line.split(' ')[1] for line in text.split('\\r\\n') if line.startswith('HTTP/')])"
+import re
+print(re.findall('HTTP/1.1 ([0-9]+)', text))"
         );
         let done = python(&walls, &script).await;
         assert_eq!(done.out, "['200', '403']\n", "{done:?}");
@@ -281,7 +282,11 @@ socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {udp
         assert!(outside.starts_with("tcp\nany\n"), "{outside}");
         assert!(udp.recv(&mut [0; 8]).is_ok());
         let came = server.came();
-        for rules in [hosts(["localhost"]).private(), Rules::new().network(Network::Loopback), Rules::new().network(Network::None)] {
+        for rules in [
+            hosts(["localhost"]).private(),
+            Rules::new().network(Network::Loopback),
+            Rules::new().network(Network::None),
+        ] {
             let done = python(&walls(rules), &script).await;
             assert_eq!(done.out, "", "{done:?}");
             assert!(udp.recv(&mut [0; 8]).is_err(), "nothing arrives");
@@ -356,7 +361,11 @@ print(b.recv(1))",
         assert_eq!(outside.matches("reached").count(), 2, "{outside}");
         assert!(by_path.accept().is_ok() && by_name.accept().is_ok());
         // With walls around files too: a socket is where other programs read and write for it.
-        for rules in [hosts(["localhost"]), Rules::new().network(Network::None), Rules::new().write([folder.path()])] {
+        for rules in [
+            hosts(["localhost"]),
+            Rules::new().network(Network::None),
+            Rules::new().write([folder.path()]),
+        ] {
             let done = python(&walls(rules), &script).await;
             assert_eq!(done.out, "1\n1\n1\n1\n1\n1\nb'x'\n", "{done:?}");
             assert!(by_path.accept().is_err() && by_name.accept().is_err());
@@ -404,8 +413,8 @@ pub(crate) fn loopback_is_this_machines_own() {
         let port = server.port;
         let script = format!(
             "{ASK}
-for host in ['localhost', '127.0.0.1']:
-    print(answer(ask('GET http://%s:{port}/ HTTP/1.1\\n\\n' % host))[:15])
+for target in ['localhost', '127.0.0.1']:
+    print(answer(ask('GET http://%s:{port}/ HTTP/1.1\\n\\n' % target))[:15])
 told(ask('GET http://example.org/ HTTP/1.1\\n\\n'))
 told(ask('CONNECT 10.0.0.1:80 HTTP/1.1\\n\\n'))"
         );
@@ -428,7 +437,8 @@ pub(crate) fn no_network_names_what_was_asked_for() {
     block_on(async {
         let walls = walls(Rules::new().network(Network::None));
         let script = format!(
-            "import urllib.request; urllib.request.urlopen('http://localhost:{}/')", server.port
+            "import urllib.request; urllib.request.urlopen('http://localhost:{}/')",
+            server.port
         );
         let done = python(&walls, &script).await;
         assert_eq!(done.reasons(), ["host localhost is not granted: there is no network"]);

@@ -91,7 +91,10 @@ pub(crate) fn files_are_walled() {
     block_on(async {
         let walls = walls(Rules::new().files());
         let done = run(&walls, program("cat", &["secret"], folder.path())).await;
-        assert_eq!(done.reason(), "isolation violated: `secret` is not granted: read none, write none");
+        assert_eq!(
+            done.reason(),
+            "isolation violated: `secret` is not granted: read none, write none"
+        );
         let parent = std::process::id();
         let granted = crate::support::walls(Rules::new().read(["/proc"]));
         let done = sh(&granted, &format!("cat /proc/{parent}/environ")).await;
