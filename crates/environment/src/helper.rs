@@ -46,9 +46,12 @@ static CAN_HELP: AtomicBool = AtomicBool::new(false);
 /// a `#[tokio::main]` runs where threads are already.
 ///
 /// ```
-/// fn main() {
+/// use std::process::ExitCode;
+///
+/// fn main() -> ExitCode {
 ///     backstop_environment::enter();
 ///     // The program.
+///     ExitCode::SUCCESS
 /// }
 /// ```
 pub fn enter() {

@@ -66,7 +66,6 @@ impl Walls {
     }
 
     /// Describes a start of a program within the walls.
-    #[must_use]
     pub fn command(&self, program: WalledProgram) -> WalledCommand {
         WalledCommand::new(self.clone(), program)
     }
