@@ -29,8 +29,14 @@ pub(super) fn run() -> i32 {
             0
         }
         Outer::Run(surroundings) => {
-            let ended = provide(&channel, &surroundings);
-            let report = group::close(&surroundings.groups);
+            let groups = group::open_all(&surroundings.groups);
+            let (ended, report) = match &groups {
+                Ok(groups) => {
+                    let ended = provide(&channel, &surroundings);
+                    (ended, group::close(groups))
+                }
+                Err(error) => (Err(("cgroup", error.to_string())), group::close(&[])),
+            };
             if let Err((mechanism, detail)) = ended {
                 channel.report(&Report::Failed { mechanism: mechanism.to_owned(), detail });
                 return 1;
@@ -49,6 +55,9 @@ fn provide(channel: &Channel, surroundings: &Surroundings) -> Result<(), Failure
     if surroundings.namespaces {
         namespaces::enter_user().map_err(failed("user namespace"))?;
         namespaces::enter_process().map_err(failed("pid namespace"))?;
+        if !surroundings.groups.is_empty() {
+            namespaces::hide_groups().map_err(failed("mount namespace"))?;
+        }
     } else {
         let this = Some(rustix::process::getpid());
         set_child_subreaper(this).map_err(|error| ("subreaper", error.to_string()))?;

@@ -331,10 +331,12 @@ pub(crate) fn local_relays_are_not_reached() {
         return;
     }
     use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::{SocketAddr, UnixListener};
+    use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("relay");
     let by_path = UnixListener::bind(&path).unwrap();
+    let datagrams = folder.path().join("datagrams");
+    let receiver = UnixDatagram::bind(&datagrams).unwrap();
     let name = format!("backstop-relay-{}", std::process::id());
     let by_name = SocketAddr::from_abstract_name(&name).unwrap();
     let by_name = UnixListener::bind_addr(&by_name).unwrap();
@@ -352,13 +354,22 @@ for address in ['{}', '\\0{name}']:
             print('reached')
         except OSError as e:
             print(e.errno)
+# A datagram socket of a pair could be sent to any name.
+try:
+    a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    a.sendto(b'x', '{datagrams}')
+    print('reached')
+except OSError as e:
+    print(e.errno)
 a, b = socket.socketpair()
 a.send(b'x')
 print(b.recv(1))",
-            path.display()
+            path.display(),
+            datagrams = datagrams.display()
         );
         let outside = python_outside(&script).await;
-        assert_eq!(outside.matches("reached").count(), 2, "{outside}");
+        assert_eq!(outside.matches("reached").count(), 3, "{outside}");
+        assert!(receiver.recv(&mut [0; 8]).is_ok());
         assert!(by_path.accept().is_ok() && by_name.accept().is_ok());
         // With walls around files too: a socket is where other programs read and write for it.
         for rules in [
@@ -367,7 +378,7 @@ print(b.recv(1))",
             Rules::new().write([folder.path()]),
         ] {
             let done = python(&walls(rules), &script).await;
-            assert_eq!(done.out, "1\n1\n1\n1\n1\n1\nb'x'\n", "{done:?}");
+            assert_eq!(done.out, "1\n1\n1\n1\n1\n1\n1\nb'x'\n", "{done:?}");
             assert!(by_path.accept().is_err() && by_name.accept().is_err());
         }
     });
