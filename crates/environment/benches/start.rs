@@ -85,7 +85,7 @@ async fn bare() -> (Duration, Duration) {
     let began = now();
     let mut child = Command::new("/bin/true").env_clear().spawn().expect("`true` is there");
     let started = began.elapsed();
-    drop(child.wait().await);
+    child.wait().await.expect("`true` ends");
     (started, began.elapsed())
 }
 
@@ -94,6 +94,6 @@ async fn walled(walls: &Walls) -> Result<(Duration, Duration), EnvError> {
     let began = now();
     let mut walled = walls.command(program).spawn().await?;
     let started = began.elapsed();
-    drop(walled.wait().await?);
+    walled.wait().await?;
     Ok((started, began.elapsed()))
 }

@@ -11,6 +11,8 @@ mod inner;
 #[cfg(target_os = "linux")]
 mod limits;
 #[cfg(target_os = "linux")]
+mod mounts;
+#[cfg(target_os = "linux")]
 mod namespaces;
 #[cfg(target_os = "linux")]
 mod network;

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io;
 
-use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use rustix::process::{getegid, geteuid};
 
@@ -33,37 +32,6 @@ pub(super) fn enter_process() -> Result<(), String> {
 pub(super) fn enter_network() -> Result<(), String> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("unshare: {error}"))?;
     super::network::raise_loopback().map_err(|error| format!("loopback: {error}"))
-}
-
-/// Covers all control groups, in a view of the mounts that only this process and what it starts have. A program
-/// that may write them would leave its own, or raise what is counted there.
-pub(super) fn hide_groups() -> Result<(), String> {
-    unshare(CloneFlags::CLONE_NEWNS).map_err(|error| format!("unshare: {error}"))?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo");
-    let mounts = mounts.map_err(|error| format!("/proc/self/mountinfo: {error}"))?;
-    for point in group_mounts(&mounts) {
-        let flags =
-            MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-        let covered = mount(Some("none"), point, Some("tmpfs"), flags, Some("size=4k,mode=555"));
-        match covered {
-            // What is below one that is covered already is out of reach.
-            Ok(()) | Err(nix::errno::Errno::ENOENT) => {}
-            Err(error) => return Err(format!("{point}: {error}")),
-        }
-    }
-    Ok(())
-}
-
-/// Returns where control groups are mounted, by the text of `/proc/self/mountinfo`: proc_pid_mountinfo(5).
-fn group_mounts(mounts: &str) -> Vec<&str> {
-    mounts
-        .lines()
-        .filter_map(|line| {
-            let (before, behind) = line.split_once(" - ")?;
-            let is_group = matches!(behind.split(' ').next(), Some("cgroup" | "cgroup2"));
-            before.split(' ').nth(4).filter(|_| is_group)
-        })
-        .collect()
 }
 
 fn write(path: &str, text: &str) -> Result<(), String> {

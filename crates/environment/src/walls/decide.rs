@@ -143,6 +143,12 @@ impl Decision {
         }
     }
 
+    /// Returns what is written, where all else is mounted read-only: in namespaces with walls around files.
+    pub(crate) fn written(&self) -> Option<&[PathBuf]> {
+        let files = self.landlock.as_ref()?.files.as_ref()?;
+        self.namespaces.then_some(files.write.as_slice())
+    }
+
     /// Are files walled so that control groups are not written?
     fn walls_groups(&self) -> bool {
         let files = self.landlock.as_ref().and_then(|landlock| landlock.files.as_ref());

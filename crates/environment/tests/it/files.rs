@@ -1,6 +1,7 @@
 //! Files within and outside.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use backstop_environment::{Mechanism, Network, Rules};
@@ -92,6 +93,33 @@ pub(crate) fn files_outside_are_not_written() {
         assert_eq!(fs::read_to_string(folder.path().join("data/note")).unwrap(), "hello");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
         assert!(!Path::new("/tmp/backstop-outside").exists());
+    });
+}
+
+/// Spec: N3. Landlock does not hold these.
+pub(crate) fn attributes_outside_are_not_written() {
+    let folder = folder();
+    block_on(async {
+        let walls = walls(rules(folder.path()));
+        for script in [
+            "chmod 777 secret",
+            "chmod 000 data/note",
+            "chmod 777 .",
+            "touch -d 2001-01-01 secret",
+            "chown $(id -u) secret",
+            "cp data/note out/n && chmod 700 out/n && touch -d 2001-01-01 out/n && touch secret",
+        ] {
+            let done = run(&walls, program("sh", &["-c", script], folder.path())).await;
+            assert!(!done.ended.is_success(), "{script}: {done:?}");
+            assert!(done.reason().contains("is not granted: "), "{script}: {done:?}");
+        }
+        let mode =
+            |name: &str| fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode("out/n") & 0o777, 0o700, "what is granted is changed");
+        assert_eq!(mode("secret") & 0o777, mode("data/note") & 0o777);
+        let open = crate::support::walls(Rules::new());
+        let done = run(&open, program("chmod", &["600", "secret"], folder.path())).await;
+        assert!(done.ended.is_success() && mode("secret") & 0o777 == 0o600, "{done:?}");
     });
 }
 
