@@ -13,7 +13,6 @@ use self::request::FetchRequest;
 mod address;
 mod answer;
 mod failure;
-mod ranges;
 mod request;
 
 pub use self::address::Resolve;

@@ -11,6 +11,8 @@ mod inner;
 #[cfg(target_os = "linux")]
 mod limits;
 #[cfg(target_os = "linux")]
+mod mounts;
+#[cfg(target_os = "linux")]
 mod namespaces;
 #[cfg(target_os = "linux")]
 mod network;
@@ -46,9 +48,12 @@ static CAN_HELP: AtomicBool = AtomicBool::new(false);
 /// a `#[tokio::main]` runs where threads are already.
 ///
 /// ```
-/// fn main() {
+/// use std::process::ExitCode;
+///
+/// fn main() -> ExitCode {
 ///     backstop_environment::enter();
 ///     // The program.
+///     ExitCode::SUCCESS
 /// }
 /// ```
 pub fn enter() {

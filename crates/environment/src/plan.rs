@@ -23,6 +23,8 @@ pub(crate) struct Surroundings {
     pub(crate) network: bool,
     /// Is there a way out, through a proxy?
     pub(crate) listens: bool,
+    /// What it writes, where all else is mounted read-only.
+    pub(crate) written: Option<Vec<PathBuf>>,
     /// The control groups that it is in, which are removed at its end.
     pub(crate) groups: Vec<GroupPlan>,
 }

@@ -66,7 +66,6 @@ impl Walls {
     }
 
     /// Describes a start of a program within the walls. A relative folder is below that of this process.
-    #[must_use]
     pub fn command(&self, mut program: WalledProgram) -> WalledCommand {
         // The helper is elsewhere.
         let here = || std::env::current_dir().ok();

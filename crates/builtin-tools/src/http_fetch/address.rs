@@ -4,12 +4,12 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use async_trait::async_trait;
+use backstop_environment::is_private;
 use backstop_tool::{Grants, ToolError};
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolving};
 
 use super::failure::failed;
-use super::ranges::is_public;
 
 /// What an address needs that is not public.
 pub(super) const PRIVATE: &str = "network:private";
@@ -70,7 +70,7 @@ pub(super) fn outbound(host: &str) -> String {
 /// Returns what a URL needs that names an address which is not public.
 pub(super) fn private_literal(url: &Url) -> Option<String> {
     let address = literal(url)?;
-    (!is_public(address)).then(|| private(address))
+    is_private(address).then(|| private(address))
 }
 
 /// Returns the addresses of a URL's host.
@@ -88,7 +88,7 @@ pub(super) async fn find(resolver: &dyn Resolve, url: &Url) -> Result<Vec<IpAddr
 
 /// May the tool connect to this address, by whatever name?
 pub(super) fn may_connect(address: IpAddr, grants: &Grants) -> bool {
-    is_public(address) || grants.allow(&private(address))
+    !is_private(address) || grants.allow(&private(address))
 }
 
 fn private(address: IpAddr) -> String {

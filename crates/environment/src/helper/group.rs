@@ -1,28 +1,63 @@
-//! The control groups of a program, at its end.
+//! The control groups of a program: out of its reach, and read at its end.
 
-use std::fs;
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use rustix::fs::{AtFlags, Mode, OFlags, open, openat, unlinkat};
 
 use crate::plan::{GroupPlan, Report};
 
+/// A group and its home, open: the program's view of the files has neither.
+pub(super) struct Group {
+    folder: OwnedFd,
+    home: OwnedFd,
+    name: PathBuf,
+}
+
+/// Opens the groups.
+pub(super) fn open_all(groups: &[GroupPlan]) -> io::Result<Vec<Group>> {
+    let folder = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let open = |group: &GroupPlan| {
+        Ok(Group {
+            folder: open(&group.folder, folder, Mode::empty())?,
+            home: open(&group.home, folder, Mode::empty())?,
+            name: group.folder.file_name().unwrap_or_default().into(),
+        })
+    };
+    groups.iter().map(open).collect()
+}
+
 /// Reads what the groups have held, leaves them and removes them.
-pub(super) fn close(groups: &[GroupPlan]) -> Report {
+pub(super) fn close(groups: &[Group]) -> Report {
     let (mut forks_refused, mut killed_for_memory) = (0, 0);
     for group in groups {
-        forks_refused += number(&group.folder.join("pids.events"), "max");
-        killed_for_memory += number(&group.folder.join("memory.events"), "oom_kill");
-        killed_for_memory += number(&group.folder.join("memory.oom_control"), "oom_kill");
+        forks_refused += group.number("pids.events", "max");
+        killed_for_memory += group.number("memory.events", "oom_kill");
+        killed_for_memory += group.number("memory.oom_control", "oom_kill");
         // Where this is not allowed, the parent removes the group after this process.
-        let _ = fs::write(group.home.join("cgroup.procs"), "0");
-        let _ = fs::remove_dir(&group.folder);
+        let _ = group.leave();
+        let _ = unlinkat(&group.home, &group.name, AtFlags::REMOVEDIR);
     }
     Report::Closed { forks_refused, killed_for_memory }
 }
 
-/// Reads a number from a file of lines `name number`.
-fn number(path: &Path, name: &str) -> u64 {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-    let found = lines.find(|(key, _)| *key == name);
-    found.and_then(|(_, value)| value.trim().parse().ok()).unwrap_or(0)
+impl Group {
+    fn leave(&self) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        File::from(openat(&self.home, "cgroup.procs", flags, Mode::empty())?).write_all(b"0")
+    }
+
+    /// Reads a number from a file of lines `name number`.
+    fn number(&self, file: &str, name: &str) -> u64 {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let mut text = String::new();
+        if let Ok(file) = openat(&self.folder, file, flags, Mode::empty()) {
+            let _ = File::from(file).read_to_string(&mut text);
+        }
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        let found = lines.find(|(key, _)| *key == name);
+        found.and_then(|(_, value)| value.trim().parse().ok()).unwrap_or(0)
+    }
 }

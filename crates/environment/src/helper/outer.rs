@@ -14,7 +14,7 @@ use rustix::process::{
 };
 
 use super::channel::{Channel, let_go_of_outputs};
-use super::{INNER, THIS_PROGRAM, group, namespaces, probe};
+use super::{INNER, THIS_PROGRAM, group, mounts, namespaces, probe};
 use crate::plan::{Outer, Report, Surroundings};
 
 /// Does all of the outer helper's work; returns what it exits with.
@@ -29,8 +29,14 @@ pub(super) fn run() -> i32 {
             0
         }
         Outer::Run(surroundings) => {
-            let ended = provide(&channel, &surroundings);
-            let report = group::close(&surroundings.groups);
+            let groups = group::open_all(&surroundings.groups);
+            let (ended, report) = match &groups {
+                Ok(groups) => {
+                    let ended = provide(&channel, &surroundings);
+                    (ended, group::close(groups))
+                }
+                Err(error) => (Err(("cgroup", error.to_string())), group::close(&[])),
+            };
             if let Err((mechanism, detail)) = ended {
                 channel.report(&Report::Failed { mechanism: mechanism.to_owned(), detail });
                 return 1;
@@ -49,6 +55,7 @@ fn provide(channel: &Channel, surroundings: &Surroundings) -> Result<(), Failure
     if surroundings.namespaces {
         namespaces::enter_user().map_err(failed("user namespace"))?;
         namespaces::enter_process().map_err(failed("pid namespace"))?;
+        mount_view(surroundings).map_err(failed("mount namespace"))?;
     } else {
         let this = Some(rustix::process::getpid());
         set_child_subreaper(this).map_err(|error| ("subreaper", error.to_string()))?;
@@ -67,6 +74,17 @@ fn provide(channel: &Channel, surroundings: &Surroundings) -> Result<(), Failure
     // Also where waiting failed.
     end_all(inner);
     waited.map_err(|error| ("helper", error.to_string()))
+}
+
+fn mount_view(surroundings: &Surroundings) -> Result<(), String> {
+    let has_groups = !surroundings.groups.is_empty();
+    if has_groups || surroundings.written.is_some() {
+        mounts::enter()?;
+    }
+    if let Some(written) = &surroundings.written {
+        mounts::protect(written)?;
+    }
+    if has_groups { mounts::cover_groups() } else { Ok(()) }
 }
 
 /// The proxy, outside, accepts on a socket of the network inside: that is its only way out.

@@ -93,35 +93,32 @@ pub(super) fn refused(sockets: Sockets) -> io::Result<Rules> {
     let typing = [number(libc::TIOCSTI), number(libc::TIOCLINUX)];
     let typing = typing.map(|request| rule(&[is(1, request)]));
     rules.insert(libc::SYS_ioctl, typing.into_iter().collect::<io::Result<_>>()?);
-    let made = socket_rules(sockets)?;
-    if let Some(made) = made {
+    if let Some(made) = socket_rules(sockets)? {
         rules.insert(libc::SYS_socket, made);
+        // A pair of streams leads nowhere else; one of datagrams can be sent to any name.
+        let datagrams = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|it| rule(&[is_kind(it)]));
+        rules.insert(libc::SYS_socketpair, datagrams.into_iter().collect::<io::Result<_>>()?);
     }
     Ok(rules)
 }
 
-/// Which sockets are refused; `socketpair` stays, which leads nowhere.
+/// Which sockets are refused.
 fn socket_rules(sockets: Sockets) -> io::Result<Option<Vec<SeccompRule>>> {
     let [ipv4, ipv6] = [libc::AF_INET, libc::AF_INET6].map(number);
     let others = [is_not(0, ipv4), is_not(0, ipv6)];
-    let kind = |kind: i32| Condition {
-        argument: 1,
-        op: SeccompCmpOp::MaskedEq(KIND),
-        value: number(kind),
-    };
     let rules: Vec<_> = match sockets {
         Sockets::All => return Ok(None),
         Sockets::AllButLocal => vec![rule(&[is(0, number(libc::AF_UNIX))])?],
         Sockets::None => Vec::new(),
-        Sockets::Internet => vec![rule(&others)?, rule(&[kind(libc::SOCK_RAW)])?],
+        Sockets::Internet => vec![rule(&others)?, rule(&[is_kind(libc::SOCK_RAW)])?],
         Sockets::Tcp => {
             // SCTP and MPTCP are streams too, which Landlock does not know.
             let [none, tcp] = [0, libc::IPPROTO_TCP].map(number);
-            let stream = kind(libc::SOCK_STREAM);
+            let stream = is_kind(libc::SOCK_STREAM);
             let kinds = [libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_SEQPACKET, libc::SOCK_RDM];
             let mut rules = vec![rule(&others)?, rule(&[stream, is_not(2, none), is_not(2, tcp)])?];
             for other in kinds {
-                rules.push(rule(&[kind(other)])?);
+                rules.push(rule(&[is_kind(other)])?);
             }
             rules
         }
@@ -134,6 +131,11 @@ struct Condition {
     argument: u8,
     op: SeccompCmpOp,
     value: u64,
+}
+
+/// Is the second argument this type of socket, whatever its flags?
+fn is_kind(kind: i32) -> Condition {
+    Condition { argument: 1, op: SeccompCmpOp::MaskedEq(KIND), value: number(kind) }
 }
 
 const fn is(argument: u8, value: u64) -> Condition {

@@ -16,7 +16,7 @@ pub(super) fn of(mechanism: Mechanism, why: &str) -> Option<String> {
             return None;
         }
         Mechanism::NetworkNamespace | Mechanism::PidNamespace | Mechanism::UserNamespace => {
-            return Some(namespaces(|name| setting(name)).to_owned());
+            return Some(namespaces(setting).to_owned());
         }
         Mechanism::MemoryGroup => "limits of each process are used instead",
         Mechanism::PidsGroup => {

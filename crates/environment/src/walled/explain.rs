@@ -9,7 +9,8 @@ use crate::rules::DEVICES;
 use crate::walls::Decision;
 
 /// What programs say when the kernel does not let them.
-const REFUSED: [&str; 2] = ["permission denied", "operation not permitted"];
+const REFUSED: [&str; 3] =
+    ["permission denied", "operation not permitted", "read-only file system"];
 
 /// The longest text that is looked at, in bytes, from its end.
 const MOST_TEXT: usize = 64 * 1024;
@@ -74,8 +75,10 @@ fn paths(line: &str) -> Vec<&str> {
     let between = line.split(": ").map(str::trim).filter(|part| !part.contains(' '));
     let is_path = |part: &&str| part.contains('/') && part.len() < 4096;
     let sure = quoted.chain(words).filter(is_path);
+    let inside = line.split(['\'', '"', '`', '‘', '’']).skip(1).step_by(2);
+    let inside = inside.filter(|part| !part.is_empty() && !part.contains(char::is_whitespace));
     let names = between.filter(|part| !part.is_empty() && !part.contains(':'));
-    sure.chain(names.skip(1)).collect()
+    sure.chain(inside).chain(names.skip(1)).collect()
 }
 
 /// Returns where a path leads to, links followed as far as this process sees them.
@@ -151,6 +154,8 @@ mod tests {
             ("PermissionError: [Errno 13] Permission denied: '/etc/shadow'", "/etc/shadow"),
             ("sh: 1: cannot create /etc/new: Permission denied", "/etc/new"),
             ("Error: EACCES: permission denied, open '/etc/shadow'", "/etc/shadow"),
+            ("touch: cannot touch '/etc/new': Read-only file system", "/etc/new"),
+            ("chmod: changing permissions of 'secret': Read-only file system", "secret"),
             ("cat: ../other: Permission denied", "../other"),
             ("cat: secret: Permission denied", "secret"),
             ("rm: cannot remove 'data/a': Permission denied", "data/a"),

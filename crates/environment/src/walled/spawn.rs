@@ -119,6 +119,7 @@ async fn provide(
         namespaces: decision.namespaces,
         network: decision.network,
         listens: decision.listens,
+        written: decision.written().map(<[_]>::to_vec),
         groups: begun.groups.plan(),
     };
     channel.send(&Outer::Run(surroundings), None).await.map_err(broken)?;

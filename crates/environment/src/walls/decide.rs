@@ -1,5 +1,7 @@
 //! Which mechanism holds which rule on this machine, and what nothing holds.
 
+use std::path::{Path, PathBuf};
+
 use crate::plan::{FilesPlan, LandlockPlan, LimitsPlan, SeccompPlan, Sockets};
 use crate::rules::Listed;
 use crate::{Mechanism, Network, NotEnforced, Rules, Support};
@@ -12,6 +14,9 @@ const FILES_ABI: u32 = 3;
 const PORTS_ABI: u32 = 4;
 const DEVICES_ABI: u32 = 5;
 const SCOPES_ABI: u32 = 6;
+
+/// Where control groups are mounted.
+const GROUPS: &str = "/sys/fs/cgroup";
 
 const MIB: u64 = 1024 * 1024;
 
@@ -105,22 +110,30 @@ impl Decision {
 
     fn decide_limits(&mut self, rules: &Rules, support: &Support, is_root: bool) {
         let bytes = |mib: u64| mib.saturating_mul(MIB);
+        // Elsewhere the program could write what counts it.
+        let is_guarded = self.namespaces || self.walls_groups();
         self.limits.cpu_seconds =
             rules.cpu.map(|most| most.as_millis().div_ceil(1_000)).map(seconds);
         self.limits.file_bytes = rules.file_mib.map(bytes);
         if let Some(most) = rules.memory_mib.map(bytes) {
-            if support.has(Mechanism::MemoryGroup) {
+            if is_guarded && support.has(Mechanism::MemoryGroup) {
                 self.group_memory = Some(most);
             } else {
                 self.limits.address_space_bytes = Some(most);
             }
         }
         if let Some(most) = rules.processes.map(|most| most.saturating_add(HELPERS)) {
-            if support.has(Mechanism::PidsGroup) {
+            if is_guarded && support.has(Mechanism::PidsGroup) {
                 self.group_processes = Some(most);
             } else if !is_root && self.namespaces {
                 // Counted for the user within its namespace, since Linux 5.14.
                 self.limits.processes = Some(most);
+            } else if support.has(Mechanism::PidsGroup) {
+                let lack = support.lack(Mechanism::UserNamespace);
+                self.lacks(
+                    "processes",
+                    format!("the program could write its control group: {lack}"),
+                );
             } else {
                 self.lacks("processes", support.lack(Mechanism::PidsGroup));
             }
@@ -128,6 +141,24 @@ impl Decision {
         if !support.has(Mechanism::Rlimits) {
             self.lacks("limits", support.lack(Mechanism::Rlimits));
         }
+    }
+
+    /// Returns what is written, where all else is mounted read-only: in namespaces with walls around files.
+    pub(crate) fn written(&self) -> Option<&[PathBuf]> {
+        let files = self.landlock.as_ref()?.files.as_ref()?;
+        self.namespaces.then_some(files.write.as_slice())
+    }
+
+    /// Are files walled so that control groups are not written?
+    fn walls_groups(&self) -> bool {
+        let files = self.landlock.as_ref().and_then(|landlock| landlock.files.as_ref());
+        files.is_some_and(|files| {
+            let is_apart = |path: &PathBuf| {
+                let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+                !path.starts_with(GROUPS) && !Path::new(GROUPS).starts_with(path)
+            };
+            files.write.iter().all(is_apart)
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Files within and outside.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use backstop_environment::{Mechanism, Network, Rules};
@@ -46,9 +47,11 @@ pub(crate) fn files_outside_are_not_read() {
     block_on(async {
         let walls = walls(rules(folder.path()));
         for path in ["secret", "./out/../secret", "/etc/shadow", "/etc/hostname", "/root/x", "."] {
-            let done =
-                run(&walls, program("sh", &["-c", "cat \"$0\" || ls \"$0\"", path], folder.path()))
-                    .await;
+            let done = run(
+                &walls,
+                program("sh", &["-c", "cat \"$0\" || ls \"$0/\"", path], folder.path()),
+            )
+            .await;
             assert!(!done.ended.is_success(), "{path}: {done:?}");
             assert_eq!(done.out, "", "{path}");
         }
@@ -93,6 +96,33 @@ pub(crate) fn files_outside_are_not_written() {
     });
 }
 
+/// Spec: N3. Landlock does not hold these.
+pub(crate) fn attributes_outside_are_not_written() {
+    let folder = folder();
+    block_on(async {
+        let walls = walls(rules(folder.path()));
+        for script in [
+            "chmod 777 secret",
+            "chmod 000 data/note",
+            "chmod 777 .",
+            "touch -d 2001-01-01 secret",
+            "chown $(id -u) secret",
+            "cp data/note out/n && chmod 700 out/n && touch -d 2001-01-01 out/n && touch secret",
+        ] {
+            let done = run(&walls, program("sh", &["-c", script], folder.path())).await;
+            assert!(!done.ended.is_success(), "{script}: {done:?}");
+            assert!(done.reason().contains("is not granted: "), "{script}: {done:?}");
+        }
+        let mode =
+            |name: &str| fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode("out/n") & 0o777, 0o700, "what is granted is changed");
+        assert_eq!(mode("secret") & 0o777, mode("data/note") & 0o777);
+        let open = crate::support::walls(Rules::new());
+        let done = run(&open, program("chmod", &["600", "secret"], folder.path())).await;
+        assert!(done.ended.is_success() && mode("secret") & 0o777 == 0o600, "{done:?}");
+    });
+}
+
 /// Spec: N3
 pub(crate) fn links_do_not_lead_out() {
     let folder = folder();
@@ -126,11 +156,11 @@ pub(crate) fn processes_outside_are_not_read() {
         let script = format!(
             "
 import os
-for name in ['environ', 'mem', 'maps', 'auxv', 'fd', 'cwd/etc/passwd', 'root/etc/passwd', 'exe']:
+for name in ['environ', 'mem', 'maps', 'auxv', 'fd/0', 'fd/1', 'cwd/etc/passwd', 'root/etc/passwd', 'exe']:
     path = '/proc/{parent}/' + name
     try:
-        if os.path.isdir(path):
-            print(name, os.listdir(path))
+        if name.startswith('fd'):
+            print(name, os.readlink(path))
         else:
             with open(path, 'rb') as f:
                 print(name, len(f.read(1)) if name != 'mem' else 'opened')

@@ -44,6 +44,7 @@ fn main() {
         ]
     } else {
         let mut trials = checks![
+            files::attributes_outside_are_not_written,
             files::files_outside_are_not_read,
             files::files_outside_are_not_written,
             files::granted_files_are_read_and_written,

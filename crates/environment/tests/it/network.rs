@@ -170,8 +170,8 @@ pub(crate) fn tunnel_to_an_address_is_denied() {
         let port = server.port;
         let script = format!(
             "{ASK}
-for host in ['127.0.0.1', '[::1]', '[::ffff:127.0.0.1]', '2130706433', '0x7f.1', '169.254.169.254']:
-    told(ask('CONNECT %s:{port} HTTP/1.1\\n\\n' % host))"
+for target in ['127.0.0.1', '[::1]', '[::ffff:127.0.0.1]', '2130706433', '0x7f.1', '169.254.169.254']:
+    told(ask('CONNECT %s:{port} HTTP/1.1\\n\\n' % target))"
         );
         let done = python(&walls(hosts(["localhost"]).private()), &script).await;
         assert_eq!(done.out.lines().count(), 6, "{done:?}");
@@ -219,7 +219,8 @@ c = ask(first + second)
 text = answer(c)
 while 'example.org' not in text and (more := c.recv(4096)):
     text += more.decode()
-print([line.split(' ')[1] for line in text.split('\\r\\n') if line.startswith('HTTP/')])"
+import re
+print(re.findall('HTTP/1.1 ([0-9]+)', text))"
         );
         let done = python(&walls, &script).await;
         assert_eq!(done.out, "['200', '403']\n", "{done:?}");
@@ -330,10 +331,12 @@ pub(crate) fn local_relays_are_not_reached() {
         return;
     }
     use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::{SocketAddr, UnixListener};
+    use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("relay");
     let by_path = UnixListener::bind(&path).unwrap();
+    let datagrams = folder.path().join("datagrams");
+    let receiver = UnixDatagram::bind(&datagrams).unwrap();
     let name = format!("backstop-relay-{}", std::process::id());
     let by_name = SocketAddr::from_abstract_name(&name).unwrap();
     let by_name = UnixListener::bind_addr(&by_name).unwrap();
@@ -351,13 +354,22 @@ for address in ['{}', '\\0{name}']:
             print('reached')
         except OSError as e:
             print(e.errno)
+# A datagram socket of a pair could be sent to any name.
+try:
+    a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    a.sendto(b'x', '{datagrams}')
+    print('reached')
+except OSError as e:
+    print(e.errno)
 a, b = socket.socketpair()
 a.send(b'x')
 print(b.recv(1))",
-            path.display()
+            path.display(),
+            datagrams = datagrams.display()
         );
         let outside = python_outside(&script).await;
-        assert_eq!(outside.matches("reached").count(), 2, "{outside}");
+        assert_eq!(outside.matches("reached").count(), 3, "{outside}");
+        assert!(receiver.recv(&mut [0; 8]).is_ok());
         assert!(by_path.accept().is_ok() && by_name.accept().is_ok());
         // With walls around files too: a socket is where other programs read and write for it.
         for rules in [
@@ -366,7 +378,7 @@ print(b.recv(1))",
             Rules::new().write([folder.path()]),
         ] {
             let done = python(&walls(rules), &script).await;
-            assert_eq!(done.out, "1\n1\n1\n1\n1\n1\nb'x'\n", "{done:?}");
+            assert_eq!(done.out, "1\n1\n1\n1\n1\n1\n1\nb'x'\n", "{done:?}");
             assert!(by_path.accept().is_err() && by_name.accept().is_err());
         }
     });
@@ -412,8 +424,8 @@ pub(crate) fn loopback_is_this_machines_own() {
         let port = server.port;
         let script = format!(
             "{ASK}
-for host in ['localhost', '127.0.0.1']:
-    print(answer(ask('GET http://%s:{port}/ HTTP/1.1\\n\\n' % host))[:15])
+for target in ['localhost', '127.0.0.1']:
+    print(answer(ask('GET http://%s:{port}/ HTTP/1.1\\n\\n' % target))[:15])
 told(ask('GET http://example.org/ HTTP/1.1\\n\\n'))
 told(ask('CONNECT 10.0.0.1:80 HTTP/1.1\\n\\n'))"
         );

@@ -75,7 +75,8 @@ pub(crate) async fn finish(mut walled: Walled) -> Outcome {
     let (mut stdout, mut stderr) = (walled.stdout.take().unwrap(), walled.stderr.take().unwrap());
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let (read, also) = tokio::join!(stdout.read_to_end(&mut out), stderr.read_to_end(&mut err));
-    (read.unwrap(), also.unwrap());
+    read.unwrap();
+    also.unwrap();
     let ended = walled.wait().await.unwrap();
     let [out, err] = [out, err].map(|text| String::from_utf8_lossy(&text).into_owned());
     let explained = walled.explain(&err);

@@ -1,0 +1,130 @@
+//! The view of the files that a program has: what it may not write is mounted read-only, and control groups are
+//! not there.
+//!
+//! Landlock holds what is in files and folders; modes, owners, times and attributes it does not.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+
+/// Takes a view of the mounts that only this process and what it starts have.
+pub(super) fn enter() -> Result<(), String> {
+    unshare(CloneFlags::CLONE_NEWNS).map_err(|error| format!("unshare: {error}"))
+}
+
+/// Mounts everything read-only but the paths that are written.
+pub(super) fn protect(written: &[PathBuf]) -> Result<(), String> {
+    let mut written: Vec<PathBuf> =
+        written.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
+    written.sort();
+    if written.iter().any(|path| path == Path::new("/")) {
+        return Ok(());
+    }
+    for path in &written {
+        let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+        let bound = mount(Some(path), path, None::<&str>, flags, None::<&str>);
+        bound.map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    for Mount { point, flags, .. } in all()? {
+        if written.iter().any(|path| point.starts_with(path)) {
+            continue;
+        }
+        let flags = flags | MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
+        let mounted = mount(None::<&str>, &point, None::<&str>, flags, None::<&str>);
+        match mounted {
+            // What this user does not reach, or what another mount covers, is not written by its path.
+            Ok(()) | Err(Errno::EACCES | Errno::EINVAL | Errno::ENOENT) => {}
+            Err(error) => return Err(format!("{}: {error}", point.display())),
+        }
+    }
+    Ok(())
+}
+
+/// Covers all control groups. A program that may write them would leave its own, or raise what is counted there.
+pub(super) fn cover_groups() -> Result<(), String> {
+    for Mount { point, .. } in all()?.into_iter().filter(|mount| mount.is_group) {
+        let flags =
+            MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        let options = Some("size=4k,mode=555");
+        match mount(Some("none"), &point, Some("tmpfs"), flags, options) {
+            // What is below one that is covered already is out of reach.
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(error) => return Err(format!("{}: {error}", point.display())),
+        }
+    }
+    Ok(())
+}
+
+struct Mount {
+    point: PathBuf,
+    /// Those that must stay as they are.
+    flags: MsFlags,
+    is_group: bool,
+}
+
+fn all() -> Result<Vec<Mount>, String> {
+    let text = fs::read_to_string("/proc/self/mountinfo");
+    let text = text.map_err(|error| format!("/proc/self/mountinfo: {error}"))?;
+    Ok(text.lines().filter_map(read).collect())
+}
+
+/// Reads a line of `/proc/self/mountinfo`: proc_pid_mountinfo(5).
+fn read(line: &str) -> Option<Mount> {
+    const FLAGS: [(&str, MsFlags); 3] = [
+        ("nodev", MsFlags::MS_NODEV),
+        ("noexec", MsFlags::MS_NOEXEC),
+        ("nosuid", MsFlags::MS_NOSUID),
+    ];
+    let (before, behind) = line.split_once(" - ")?;
+    let mut before = before.split(' ').skip(4);
+    let (point, options) = (before.next()?, before.next()?);
+    let options: Vec<&str> = options.split(',').collect();
+    let flags = FLAGS.into_iter().filter(|(name, _)| options.contains(name));
+    let kind = behind.split(' ').next()?;
+    Some(Mount {
+        point: unescaped(point),
+        flags: flags.map(|(_, flag)| flag).collect(),
+        is_group: matches!(kind, "cgroup" | "cgroup2"),
+    })
+}
+
+/// White space and backslashes stand there as three octal digits.
+fn unescaped(text: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match (first, byte) {
+            (b'\\', Some(byte)) => {
+                bytes.push(byte);
+                rest = behind.get(3..).unwrap_or_default();
+            }
+            _ => {
+                bytes.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_read_with_their_flags() {
+        let line =
+            r"31 30 0:27 / /mnt/a\040b\134c rw,nosuid,relatime shared:1 - cgroup cgroup rw,pids";
+        let mount = read(line).unwrap();
+        assert_eq!(mount.point, Path::new(r"/mnt/a b\c"));
+        assert_eq!((mount.flags, mount.is_group), (MsFlags::MS_NOSUID, true));
+        assert!(read("nonsense").is_none());
+    }
+}
