@@ -91,11 +91,15 @@ const EVENTS: &[(&str, &[&str])] = &[
             "tool",
             "arguments",
             "arguments_hash",
+            "schema",
             "expires_at",
             "approvers",
         ],
     ),
-    ("approval.granted", &["approval_id", "call_id", "by", "reason", "message", "arguments"]),
+    (
+        "approval.granted",
+        &["approval_id", "call_id", "by", "reason", "message", "arguments", "data"],
+    ),
     ("approval.denied", &["approval_id", "call_id", "by", "reason", "message"]),
 ];
 

@@ -36,6 +36,8 @@ pub struct ScriptedTool {
     /// Who may decide about a call; any person by default.
     #[serde(default, deserialize_with = "approvers")]
     pub approvers: Approvers,
+    /// JSON Schema of the data that each approval asks for.
+    pub approval_schema: Option<Value>,
     /// Does it only look around?
     #[serde(default)]
     pub exploratory: bool,

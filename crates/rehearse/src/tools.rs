@@ -35,6 +35,7 @@ impl Scripted {
         (spec.probe, spec.probe_is_final) = (tool.probe.is_some(), tool.probe_is_final);
         spec.expires_after = tool.expires_after_ms.map(Duration::from_millis);
         spec.approvers = tool.approvers.clone();
+        spec.approval_schema = tool.approval_schema.as_ref().map(JsonText::from);
         spec.timeout = tool.timeout_ms.map(Duration::from_millis);
         let probe = match tool.probe {
             Some(ProbeVerdict::Happened) => {

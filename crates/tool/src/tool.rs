@@ -262,6 +262,9 @@ pub struct ToolContext {
     /// Where a tool says how to read what it has written so far: it is kept with the error when the
     /// call is timed out.
     pub written: Written,
+    /// The data that a person gave with the approval of the call, where its spec asks for some
+    /// ([`ToolSpec::asks`](layer0::ToolSpec::asks)). It fits the schema.
+    pub approval_data: Option<JsonText>,
     /// What the application gave the agent; see [`ToolContext::state`].
     pub app_state: Option<Arc<dyn Any + Send + Sync>>,
     /// What the tool dispatches other operators through; see [`ToolContext::dispatch`].
@@ -302,6 +305,7 @@ impl ToolContext {
             redactor: Redactor::new(),
             cancellation: CancellationToken::new(),
             written: Written::default(),
+            approval_data: None,
             app_state: None,
             operators: None,
             runtime: None,

@@ -55,14 +55,25 @@ impl Machine {
     }
 }
 
+/// What a tool says of the approvals of its calls.
+#[derive(Default)]
+struct Terms {
+    /// How long a person has to decide.
+    expires_after: Option<Duration>,
+    /// Who that may be.
+    approvers: Approvers,
+    /// What data is asked for.
+    schema: Option<JsonText>,
+}
+
 impl Run {
     fn hold(&mut self, batch: &mut Batch, place: Place, arguments: JsonText) {
         let (call_id, tool) = batch.call_at(place);
-        let (expires_after, approvers) = self.approval_terms(&tool);
+        let Terms { expires_after, approvers, schema } = self.approval_terms(&tool);
         let id = approval_id(&self.id, self.events() + 1, &call_id);
         let mut approval = Approval::new(id, call_id, tool, arguments);
         approval.expires_at = expires_after.map(|time| self.clock.now().after(time));
-        approval.approvers = approvers;
+        (approval.approvers, approval.schema) = (approvers, schema);
         let mut requested = ApprovalRequested::new(
             approval.id.clone(),
             approval.call_id.clone(),
@@ -70,7 +81,7 @@ impl Run {
             approval.arguments.clone(),
             Arc::clone(&approval.arguments_hash),
         );
-        requested.expires_at = approval.expires_at;
+        (requested.expires_at, requested.schema) = (approval.expires_at, approval.schema.clone());
         requested.approvers = approval.approvers.clone();
         let cause = batch.cause_at(place);
         let seq = self.append(Actor::Machine, Some(cause), requested);
@@ -79,10 +90,14 @@ impl Run {
         self.wait_if_idle(batch, seq);
     }
 
-    /// Returns how long a person has to decide about a call of a tool, and who that may be.
-    fn approval_terms(&self, tool: &str) -> (Option<Duration>, Approvers) {
+    fn approval_terms(&self, tool: &str) -> Terms {
         let spec = self.definition.tools.iter().find(|spec| *spec.name == *tool);
-        spec.map(|spec| (spec.expires_after, spec.approvers.clone())).unwrap_or_default()
+        let terms = spec.map(|spec| Terms {
+            expires_after: spec.expires_after,
+            approvers: spec.approvers.clone(),
+            schema: spec.approval_schema.clone(),
+        });
+        terms.unwrap_or_default()
     }
 
     pub(super) fn approval_granted(
@@ -95,9 +110,9 @@ impl Run {
         if let Some(arguments) = granted.arguments.clone() {
             approval.change(arguments);
         }
-        let call = approval.call();
+        let (call, data) = (approval.call(), granted.data.clone());
         let seq = self.append(Actor::Person, Some(requested), granted);
-        batch.agree(place, approval, seq);
+        batch.agree(place, approval, data, seq);
         self.admit(Arc::from([call]), true);
         None
     }

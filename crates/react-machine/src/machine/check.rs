@@ -114,6 +114,7 @@ impl Run {
             (Phase::Working(batch), Fact::ApprovalGranted(granted)) => {
                 let held = batch.check_approval(&granted.approval_id, &granted.call_id)?;
                 held.check_by(&granted.by)?;
+                held.check_data(&granted)?;
                 Ok(Step::ApprovalGranted(batch, held, granted))
             }
             (Phase::Working(batch), Fact::ApprovalDenied(denied)) => {

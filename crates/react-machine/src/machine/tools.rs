@@ -110,6 +110,7 @@ impl Run {
             tool: Arc::clone(&requested.tool),
             arguments: requested.arguments.clone(),
             execution: requested.execution,
+            approval_data: batch.data_at(place).cloned(),
         };
         self.meter.count_executions(1);
         let cause = batch.cause_at(place);

@@ -70,8 +70,9 @@ enum CallState {
     Asked,
     /// Waits for a person; the seq is that of the approval's request.
     Held { approval: Approval, requested: u64 },
-    /// A person decided; the runtime acts on it. The seq is that of the decision.
-    Decided { approval: Approval, decided: u64 },
+    /// A person agreed, and gave the data that was asked for; the runtime acts on it. The seq is that of
+    /// the decision.
+    Decided { approval: Approval, data: Option<JsonText>, decided: u64 },
     /// May have begun; the signature is by the arguments it was given.
     Open { effect: EffectId, requested: u64, signature: Arc<str> },
     /// Has its answer; the message waits for the rest of the batch.
@@ -284,8 +285,22 @@ impl Batch {
     }
 
     /// A person agreed to the call.
-    pub(crate) fn agree(&mut self, place: Place, approval: Approval, decided: u64) {
-        self.calls[place.0].state = CallState::Decided { approval, decided };
+    pub(crate) fn agree(
+        &mut self,
+        place: Place,
+        approval: Approval,
+        data: Option<JsonText>,
+        decided: u64,
+    ) {
+        self.calls[place.0].state = CallState::Decided { approval, data, decided };
+    }
+
+    /// Returns the data that a person gave who agreed to the call.
+    pub(crate) fn data_at(&self, place: Place) -> Option<&JsonText> {
+        match &self.calls[place.0].state {
+            CallState::Decided { data, .. } => data.as_ref(),
+            _ => None,
+        }
     }
 
     /// The call begins.

@@ -140,6 +140,7 @@ async fn call(
 ) -> Result<JsonText, ToolError> {
     let Execution { run, sessions, depth, .. } = execution;
     let mut context = context_of(effects, &run.call_id, sessions, admitted);
+    context.approval_data.clone_from(&run.approval_data);
     context.depth = *depth;
     context.operators = Some(Arc::clone(&dispatcher) as _);
     context.runtime = Some(Arc::clone(&dispatcher) as _);

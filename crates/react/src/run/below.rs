@@ -391,6 +391,7 @@ impl Run {
         let approval = |open: OpenApproval| {
             let mut approval = Approval::new(open.id, open.call_id, open.tool, open.arguments);
             (approval.expires_at, approval.approvers) = (open.expires_at, open.approvers);
+            (approval.schema, approval.message) = (open.schema, open.message);
             approval
         };
         open.map(approval).collect()

@@ -10,6 +10,7 @@ use layer0::operator::Signal;
 use layer0::{Timestamp, code, text};
 
 use super::{InFlight, Run};
+use crate::decide_error::check_data;
 use crate::error::AgentError;
 use crate::journal::Step;
 use crate::record::recordable::redacted_decision;
@@ -112,13 +113,18 @@ impl Run {
             tracing::warn!(%id, by = decision.by, "one who may not has decided; it stays open");
             return Vec::new();
         }
+        if let Err(error) = check_data(approval.schema.as_ref(), &decision) {
+            // So does whoever sends it; an earlier version knows of no data.
+            tracing::warn!(%id, %error, "a decision does not count; the approval stays open");
+            return Vec::new();
+        }
         self.withdraw(id);
         let (approval_id, call_id) = (approval.id, approval.call_id);
-        let Decision { approved, by, reason, arguments, .. } = decision;
+        let Decision { approved, by, reason, arguments, data, .. } = decision;
         let message = reason.map(Arc::from);
         let fact: EventKind = if approved {
             let mut granted = ApprovalGranted::new(approval_id, call_id, by);
-            (granted.message, granted.arguments) = (message, arguments);
+            (granted.message, granted.arguments, granted.data) = (message, arguments, data);
             granted.into()
         } else {
             let mut denied = ApprovalDenied::new(approval_id, call_id, by, code::APPROVAL_DENIED);

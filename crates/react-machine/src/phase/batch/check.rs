@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use layer0::event::{RunRecovered, ToolRequested, ToolResponded};
+use layer0::event::{ApprovalGranted, RunRecovered, ToolRequested, ToolResponded};
 use layer0::id::{ApprovalId, CallId};
 
 use super::{Batch, Call, CallState, Held, Place, Sorted};
@@ -20,6 +20,16 @@ impl Held {
         match approvers.allow(by) {
             true => Ok(()),
             false => Err(Misuse::NotApprover { approval: id.clone(), by: Arc::clone(by) }),
+        }
+    }
+
+    /// Does the decision give data where it is asked for, and only there?
+    pub(crate) fn check_data(&self, granted: &ApprovalGranted) -> Result<(), Misuse> {
+        let unexpected = |state| Err(Misuse::Unexpected { event: "approval.granted", state });
+        match (&self.approval.schema, &granted.data) {
+            (Some(_), None) => unexpected("the approval asks for data"),
+            (None, Some(_)) => unexpected("the approval asks for no data"),
+            (Some(_), Some(_)) | (None, None) => Ok(()),
         }
     }
 
