@@ -61,7 +61,16 @@ struct Call {
     stored: Option<ErrorId>,
     /// What a person said of it while it had no answer.
     settled: Option<Box<ToolResolved>>,
+    /// What it asks a person while it is running.
+    asking: Option<Box<Asking>>,
     state: CallState,
+}
+
+/// What a running call asks a person; the seq is that of the request.
+#[derive(Debug, Clone, PartialEq)]
+struct Asking {
+    approval: Approval,
+    requested: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -83,7 +92,7 @@ enum CallState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place(usize);
 
-/// A call that waits for a person.
+/// A call that waits for a person, or that asks one while it is running.
 pub(crate) struct Held {
     pub(crate) place: Place,
     pub(crate) approval: Approval,
@@ -142,6 +151,7 @@ impl Batch {
             signature: shared_signature(&call.name, &call.arguments),
             stored: None,
             settled: None,
+            asking: None,
             state: CallState::Asked,
         });
         let calls: Vec<Call> = calls.collect();
@@ -203,6 +213,33 @@ impl Batch {
         })
     }
 
+    /// Returns what running calls ask people.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = &Approval> {
+        self.calls.iter().filter_map(|call| call.asking.as_ref().map(|asking| &asking.approval))
+    }
+
+    /// The running call asks a person.
+    pub(crate) fn ask(&mut self, place: Place, approval: Approval, requested: u64) {
+        self.calls[place.0].asking = Some(Box::new(Asking { approval, requested }));
+    }
+
+    /// The call asks nothing any more. Returns what it asked.
+    pub(crate) fn end_asking(&mut self, place: Place) -> Option<(Approval, u64)> {
+        let asking = self.calls[place.0].asking.take()?;
+        Some((asking.approval, asking.requested))
+    }
+
+    /// No call asks anything any more. Returns what was asked.
+    pub(crate) fn end_all_asking(&mut self) -> Vec<(Approval, u64)> {
+        let places = (0..self.calls.len()).map(Place);
+        places.filter_map(|place| self.end_asking(place)).collect()
+    }
+
+    fn asking_at(&self, place: Place) -> Option<Held> {
+        let Asking { approval, requested } = &**self.calls[place.0].asking.as_ref()?;
+        Some(Held { place, approval: approval.clone(), requested: *requested })
+    }
+
     /// Is nothing in flight but approvals?
     pub(crate) fn is_idle(&self) -> bool {
         self.held().next().is_some() && self.is_idle_but(|_| false)
@@ -212,7 +249,7 @@ impl Batch {
     pub(crate) fn is_idle_but(&self, waits: impl Fn(&CallId) -> bool) -> bool {
         self.calls.iter().all(|call| match call.state {
             CallState::Held { .. } | CallState::Answered { .. } => true,
-            CallState::Open { .. } => waits(&call.id),
+            CallState::Open { .. } => call.asking.is_none() && waits(&call.id),
             CallState::Asked | CallState::Decided { .. } => false,
         })
     }
