@@ -70,6 +70,7 @@ impl ApprovalRequest {
         }
         check_data(self.approval.schema.as_ref(), decision)?;
         match &decision.arguments {
+            Some(_) if self.approval.is_asked_by_call() => Err(DecideError::running()),
             Some(arguments) => check_arguments(&self.schema, arguments),
             None => Ok(()),
         }

@@ -94,6 +94,11 @@ impl DecideError {
     pub fn not_approver(id: ApprovalId, by: &str, approvers: Approvers) -> Self {
         Self::NotApprover { id, by: by.into(), approvers }
     }
+
+    /// Says that a call keeps its arguments that is running already.
+    pub(crate) fn running() -> Self {
+        Self::Arguments("it is running already, and keeps those it has".to_owned())
+    }
 }
 
 impl From<LogError> for DecideError {

@@ -43,6 +43,14 @@ impl Machine {
         Ok(())
     }
 
+    /// Can a running call ask a person now? Not while it asks something else, and not once the events of the budget
+    /// are used up.
+    #[must_use]
+    pub fn can_ask_person(&self, call: &CallId) -> bool {
+        let is_free = self.phase.batch().is_some_and(|batch| batch.check_ask(call).is_ok());
+        is_free && self.run.meter.budget().used_up_events(self.run.events()).is_none()
+    }
+
     /// Lets a running call ask a person: it has these arguments and asks this, for data that fits the schema.
     /// The approval is closed with the call, unless it is decided before. Returns its id.
     ///

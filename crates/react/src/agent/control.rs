@@ -190,6 +190,9 @@ pub async fn decide(
     let open = log.open_approvals().await?.into_iter().find(|open| open.id == *id);
     if let Some(open) = open {
         check_data(open.schema.as_ref(), &decision)?;
+        if open.message.is_some() && decision.arguments.is_some() {
+            return Err(DecideError::running());
+        }
         if let Some(arguments) = &decision.arguments
             && let Some(schema) = recorded_schema(log, &open).await?
         {

@@ -188,6 +188,8 @@ impl Run {
                 self.below.forget(&run);
                 Ok(())
             }
+            Ask::Person(asked) => self.ask_person(id, *asked).await,
+            Ask::NoPerson { call } => self.withdrawn(&call).await,
             Ask::More { run, given } => {
                 let found = self.open_dispatch(&run).map(|open| open.grants.clone());
                 let Some(grants) = found else { return Ok(()) };

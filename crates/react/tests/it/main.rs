@@ -3,6 +3,7 @@
 
 mod bench;
 mod asking;
+mod asking_calls;
 mod below;
 mod budgets;
 mod build;
