@@ -21,7 +21,7 @@ pub struct OpenApproval {
     pub tool: Arc<str>,
     /// The arguments it would get.
     pub arguments: JsonText,
-    /// JSON Schema of the data that whoever agrees has to give.
+    /// JSON Schema of the data that goes with a yes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<JsonText>,
     /// What a call asks that is running already.

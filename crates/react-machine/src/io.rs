@@ -173,7 +173,7 @@ pub struct Approval {
     pub arguments: JsonText,
     /// SHA-256 of the arguments, in hex; what the decision is bound to.
     pub arguments_hash: Arc<str>,
-    /// JSON Schema of the data that whoever agrees has to give; none is asked for where there is none.
+    /// JSON Schema of the data that goes with a yes; none is asked for where there is none.
     #[serde(default)]
     pub schema: Option<JsonText>,
     /// What the call asks, in its tool's words, where it is running already and asks for data.

@@ -71,7 +71,7 @@ impl Form {
     fn misfit(&self, given: &Value) -> Option<String> {
         match Schema::new(&self.schema) {
             Ok(schema) => schema.check_data(given).err().map(|misfit| misfit.to_string()),
-            // Whoever takes the decision says so.
+            // Where the decision is taken, that is said.
             Err(_) => None,
         }
     }

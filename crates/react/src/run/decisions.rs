@@ -203,7 +203,7 @@ impl Run {
             return Vec::new();
         }
         if let Err(error) = check_data(approval.schema.as_ref(), &decision) {
-            // So does whoever sends it; an earlier version knows of no data.
+            // The sender is told too; an earlier version knows of no data.
             tracing::warn!(%id, %error, "a decision does not count; the approval stays open");
             return Vec::new();
         }

@@ -1,4 +1,4 @@
-//! Calls that ask a person while they are running (SPEC A3, Q9).
+//! Calls that ask a person while they are running (SPEC A3).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,7 +129,7 @@ async fn what_a_call_asks_is_recorded() {
     }
 }
 
-/// Spec: Q9, A3. Where there is no approver, no person is asked, and nothing is recorded.
+/// Spec: A3. Where there is no approver, no person is asked, and nothing is recorded.
 #[tokio::test]
 async fn nobody_is_there_without_an_approver() {
     let bench = Bench::new();

@@ -200,7 +200,7 @@ payload! {
         arguments: JsonText,
         /// What the decision is bound to.
         arguments_hash: Arc<str>,
-        /// JSON Schema of the data that whoever agrees has to give; none is asked for where it does not say.
+        /// JSON Schema of the data that goes with a yes; none is asked for where it does not say.
         #[serde(default)]
         schema: Option<JsonText>,
         /// What a call asks that is running already, in its tool's words.
