@@ -91,11 +91,15 @@ const EVENTS: &[(&str, &[&str])] = &[
             "tool",
             "arguments",
             "arguments_hash",
+            "schema",
             "expires_at",
             "approvers",
         ],
     ),
-    ("approval.granted", &["approval_id", "call_id", "by", "reason", "message", "arguments"]),
+    (
+        "approval.granted",
+        &["approval_id", "call_id", "by", "reason", "message", "arguments", "data"],
+    ),
     ("approval.denied", &["approval_id", "call_id", "by", "reason", "message"]),
 ];
 
@@ -287,7 +291,11 @@ fn events_have_the_documented_envelope_and_data() {
             // What the code of a failure says by itself is not repeated.
             let is_failure = matches!(event_type, "model.failed" | "run.failed");
             let retry = (is_failure && data.get("retry").is_some()).then_some("retry");
-            let keys: Vec<&str> = keys.iter().copied().chain(evidence).chain(retry).collect();
+            // What a call asks that is running already, in its tool's words.
+            let asks = event_type == "approval.requested" && data.get("message").is_some();
+            let asks = asks.then_some("message");
+            let keys = keys.iter().copied().chain(evidence).chain(retry).chain(asks);
+            let keys: Vec<&str> = keys.collect();
             check_keys(data, &keys, &of);
             match event_type {
                 "run.started" => {
@@ -320,7 +328,14 @@ fn decisions_are_the_machines_and_facts_are_not() {
             // The driver counts what a batch may still run, as it is the one to admit calls.
             let admitted =
                 ["budget_tool_calls", "reopen_budget_tool_calls"].contains(&&*played.name);
-            let decided = DECISIONS.contains(&event_type) || cancelled && !admitted || denied;
+            // What a running call asks is a fact; with the call the machine closes it, and says why the call ended.
+            let asks = event_type == "approval.requested" && event["data"].get("message").is_some();
+            let is_closed = event_type == "approval.denied"
+                && !["approval.denied", "approval.expired"]
+                    .iter()
+                    .any(|reason| event["data"]["reason"] == *reason);
+            let decides = DECISIONS.contains(&event_type) && !asks || is_closed;
+            let decided = decides || cancelled && !admitted || denied;
             assert_eq!(event["actor"] == "machine", decided, "{} {event}", played.name);
         }
     }

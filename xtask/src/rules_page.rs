@@ -96,6 +96,7 @@ const RULES: &[(&str, &str)] = &[
     ("Y1", "What is not granted is denied, and the answer says what was missing."),
     ("A1", "A call that needs approval waits for a person, bound to the arguments shown."),
     ("A2", "A denial reaches the model with its reason and holds for the run."),
+    ("A3", "An approval may ask for data, which is held against a schema."),
     ("A4", "An approval may expire, be for certain people, and be given with other arguments."),
     ("G1", "At most so many model calls."),
     ("G2", "The same batch again and again is a loop."),

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -16,6 +17,9 @@ mod started;
 #[cfg(unix)]
 mod watchdog;
 
+/// The variable that holds the data which a person gave with the approval of the call.
+const APPROVAL_DATA: &str = "BACKSTOP_APPROVAL_DATA";
+
 /// A tool that is a program of your own.
 ///
 /// The arguments arrive as one line of compact JSON on standard input, their numbers as the model wrote
@@ -30,6 +34,9 @@ mod watchdog;
 /// (even by SIGKILL), the group is killed, and on Linux what the program has started in other groups
 /// and sessions too: its descendants, and the processes that bear the variable `BACKSTOP_CALL` it was
 /// started with. What the program leaves running when it has ended lives on.
+///
+/// The data that a person gave with the approval of the call, if any, stands as JSON in the variable
+/// `BACKSTOP_APPROVAL_DATA`.
 #[derive(Debug, Clone)]
 pub struct CommandTool {
     spec: ToolSpec,
@@ -76,6 +83,10 @@ impl Tool for CommandTool {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        self.program.run(&format!("{}\n", arguments.text()), context).await
+        let program = match &context.approval_data {
+            Some(data) => Cow::Owned(self.program.seeing(APPROVAL_DATA, data.get())),
+            None => Cow::Borrowed(&self.program),
+        };
+        program.run(&format!("{}\n", arguments.text()), context).await
     }
 }

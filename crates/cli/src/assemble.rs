@@ -122,6 +122,9 @@ fn agent_with(
         if !table.approvers.is_empty() {
             agent = agent.approvers(&table.name, table.approvers.names());
         }
+        if let Some(schema) = &table.approval_schema {
+            agent = agent.approval_asks(&table.name, schema.clone());
+        }
     }
     for lacking in walls::not_enforced(file, path, folder)? {
         agent = agent.warning(lacking);

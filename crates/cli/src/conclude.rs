@@ -162,12 +162,17 @@ impl Ending<'_> {
     fn waiting(&self, approval: &Approval, report: &RunReport) {
         let call = output::call(&approval.tool, &approval.arguments, output::width_of_notes());
         notes(&format!("waiting for approval: {} {call}", approval.id));
+        if let Some(schema) = &approval.schema {
+            let schema = output::call("asks for data:", schema, output::width_of_notes());
+            notes(&format!("  {schema}"));
+        }
         if let Some(limits) = limits(approval.expires_at, &approval.approvers, SystemClock.now()) {
             note(&format!("  ({limits})"));
         }
         if self.chosen.is_kept() {
             let store = self.chosen.flag();
-            let decide = format!("approve {} --by NAME{store}", approval.id);
+            let data = if approval.schema.is_some() { " --data JSON" } else { "" };
+            let decide = format!("approve {} --by NAME{data}{store}", approval.id);
             note(&format!("  {}   (or deny, with --reason TEXT)", output::command(&decide)));
             note(&format!("  {}", output::command(&format!("resume {}{store}", report.run))));
         }

@@ -10,6 +10,7 @@
 mod ask;
 mod call;
 mod escape;
+mod form;
 mod line;
 mod screen;
 mod spinner;
@@ -29,6 +30,7 @@ use serde::Serialize;
 
 pub(crate) use self::ask::{Answer, Prompt};
 pub(crate) use self::call::call;
+pub(crate) use self::form::Form;
 pub(crate) use self::line::{LineInput, Lines};
 use self::screen::{Entry, SCREEN};
 pub(crate) use self::streams::{width, width_of_notes};

@@ -6,7 +6,7 @@ use backstop_react::{ApprovalRequest, Approver, Decision};
 use tokio::sync::Mutex;
 
 use crate::limits::limits;
-use crate::output::{self, Answer};
+use crate::output::{self, Answer, Form, Prompt};
 
 /// Asks at the terminal, one approval after the other.
 ///
@@ -36,7 +36,13 @@ impl Approver for TerminalApprover {
         let limits = limits(approval.expires_at, &approval.approvers, SystemClock.now());
         // The whole call, because that is what the decision is bound to.
         let call = output::call(&approval.tool, &approval.arguments, output::width_of_notes());
-        match output::Prompt::to_decide(&call, limits.as_deref()).ask().await? {
+        let form = approval.schema.as_ref().map(Form::of);
+        let prompt = match &approval.message {
+            Some(message) => Prompt::to_answer(&approval.tool, message),
+            None => Prompt::to_decide(&call, limits.as_deref()),
+        };
+        match prompt.with_form(form).ask().await? {
+            Answer::Given(data) => Some(Decision::approve(self.by.as_str()).with_data(data)),
             Answer::Later => None,
             Answer::No(reason) => Some(Decision::deny(self.by.as_str(), reason)),
             Answer::Yes => Some(Decision::approve(self.by.as_str())),

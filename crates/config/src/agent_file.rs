@@ -139,6 +139,8 @@ pub struct ToolTable {
     /// Who may decide about a call; any person by default.
     #[serde(default, deserialize_with = "approvers")]
     pub approvers: Approvers,
+    /// JSON Schema of the data that each approval asks for.
+    pub approval_schema: Option<Value>,
 }
 
 /// What a tool is made of.

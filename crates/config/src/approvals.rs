@@ -33,6 +33,7 @@ struct ApprovalTool {
     approval: Option<bool>,
     expires_after_ms: Option<Spanned<IgnoredAny>>,
     approvers: Option<Spanned<IgnoredAny>>,
+    approval_schema: Option<Spanned<IgnoredAny>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -40,6 +41,7 @@ struct ApprovalTool {
 struct Decision {
     verdict: String,
     arguments: Option<Spanned<IgnoredAny>>,
+    data: Option<Spanned<IgnoredAny>>,
 }
 
 /// The built-in tools of which each call is asked about unless the file says otherwise.
@@ -60,14 +62,19 @@ pub(crate) fn check_approvals(path: &Path, text: &str) -> Result<(), ConfigError
     };
     let tools = tools.iter().chain(operator.iter().flat_map(|operator| &operator.tools));
     for tool in tools.filter(|tool| !tool.is_asked_about()) {
-        let keys = [("expires_after_ms", &tool.expires_after_ms), ("approvers", &tool.approvers)];
+        let keys = [
+            ("expires_after_ms", &tool.expires_after_ms),
+            ("approvers", &tool.approvers),
+            ("approval_schema", &tool.approval_schema),
+        ];
         if let Some((key, Some(value))) = keys.into_iter().find(|(_, value)| value.is_some()) {
             return refused(key, value.span(), "approval = true");
         }
     }
     for decision in approvals.iter().filter(|decision| decision.verdict == "deny") {
-        if let Some(arguments) = &decision.arguments {
-            return refused("arguments", arguments.span(), "verdict = \"approve\"");
+        let keys = [("arguments", &decision.arguments), ("data", &decision.data)];
+        if let Some((key, Some(value))) = keys.into_iter().find(|(_, value)| value.is_some()) {
+            return refused(key, value.span(), "verdict = \"approve\"");
         }
     }
     Ok(())

@@ -57,7 +57,7 @@ pub use redact_table::RedactTable;
 pub use reference::Reference;
 pub use scenario::{Expect, Reopening, Scenario};
 pub use scripted_hook::{ApprovalVerdict, HookAction, ScriptedDecision, ScriptedHook};
-pub use scripted_tool::{ProbeVerdict, ScriptedCall, ScriptedTool};
+pub use scripted_tool::{ProbeVerdict, ScriptedAsk, ScriptedCall, ScriptedTool};
 pub use signal_table::SignalTable;
 pub use workflow_table::{FailurePolicy, RestartRule, WorkflowKind};
 

@@ -61,6 +61,8 @@ pub struct ScriptedDecision {
     pub reason: Option<String>,
     /// What the call gets instead of the arguments that were shown; of one that is approved.
     pub arguments: Option<Value>,
+    /// The data that the approval asks for; of one that is approved.
+    pub data: Option<Value>,
     /// How long it takes to decide, in milliseconds; no time otherwise.
     pub delay_ms: Option<u64>,
 }

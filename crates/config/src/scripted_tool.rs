@@ -36,6 +36,8 @@ pub struct ScriptedTool {
     /// Who may decide about a call; any person by default.
     #[serde(default, deserialize_with = "approvers")]
     pub approvers: Approvers,
+    /// JSON Schema of the data that each approval asks for.
+    pub approval_schema: Option<Value>,
     /// Does it only look around?
     #[serde(default)]
     pub exploratory: bool,
@@ -80,6 +82,8 @@ pub struct ScriptedCall {
     pub code: Option<String>,
     /// The text it panics with.
     pub panic: Option<String>,
+    /// What it asks a person first; without an output of its own it returns what the person gave.
+    pub ask: Option<ScriptedAsk>,
     /// How long it hangs first, in milliseconds.
     pub hang_ms: Option<u64>,
     /// How many bytes of text it returns, at most 16 MiB.
@@ -89,6 +93,18 @@ pub struct ScriptedCall {
     pub retryable: bool,
     /// How long to wait before that, in milliseconds.
     pub retry_after_ms: Option<u64>,
+}
+
+/// What a scripted tool asks a person while it is running.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ScriptedAsk {
+    /// In its words.
+    pub message: String,
+    /// JSON Schema of the data.
+    #[serde(default, deserialize_with = "object_schema")]
+    pub schema: Option<Value>,
 }
 
 /// What no output of a scripted tool is larger than.

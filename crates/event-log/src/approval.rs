@@ -21,6 +21,12 @@ pub struct OpenApproval {
     pub tool: Arc<str>,
     /// The arguments it would get.
     pub arguments: JsonText,
+    /// JSON Schema of the data that goes with a yes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<JsonText>,
+    /// What a call asks that is running already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<Arc<str>>,
     /// When it was asked.
     pub requested_at: Timestamp,
     /// Until when it can be decided; for ever where there is no such time.
@@ -43,7 +49,20 @@ impl OpenApproval {
     pub fn new(run: RunId, seq: u64, requested_at: Timestamp, asked: ApprovalRequested) -> Self {
         let ApprovalRequested { approval_id: id, call_id, tool, arguments, .. } = asked;
         let (expires_at, approvers) = (asked.expires_at, asked.approvers);
-        Self { id, run, tool, arguments, requested_at, expires_at, approvers, call_id, seq }
+        let (schema, message) = (asked.schema, asked.message);
+        Self {
+            id,
+            run,
+            tool,
+            arguments,
+            schema,
+            message,
+            requested_at,
+            expires_at,
+            approvers,
+            call_id,
+            seq,
+        }
     }
 
     /// Is it too late to decide it?
@@ -80,12 +99,15 @@ pub struct Decision {
     pub reason: Option<String>,
     /// The arguments that the call gets instead of those that were shown; a denial has none.
     pub arguments: Option<JsonText>,
+    /// The data that the approval asks for; a denial has none.
+    #[serde(default)]
+    pub data: Option<JsonText>,
 }
 
 impl Decision {
     /// Lets the call run.
     pub fn approve(by: impl Into<String>) -> Self {
-        Self { approved: true, by: by.into(), reason: None, arguments: None }
+        Self { approved: true, by: by.into(), reason: None, arguments: None, data: None }
     }
 
     /// Lets the call run with other arguments than those that were shown. They have to fit the schema of
@@ -93,6 +115,20 @@ impl Decision {
     #[must_use]
     pub fn with_arguments(mut self, arguments: impl Into<JsonText>) -> Self {
         self.arguments = Some(arguments.into());
+        self
+    }
+
+    /// Gives the data that the approval asks for. It has to fit the schema that the approval shows.
+    ///
+    /// ```
+    /// # use backstop_event_log::Decision;
+    /// # use serde_json::json;
+    /// let decision = Decision::approve("ada").with_data(json!({"day": "2026-03-01"}));
+    /// assert!(decision.approved && decision.data.is_some());
+    /// ```
+    #[must_use]
+    pub fn with_data(mut self, data: impl Into<JsonText>) -> Self {
+        self.data = Some(data.into());
         self
     }
 
@@ -110,7 +146,7 @@ impl Decision {
     /// Keeps the call from running; the model reads the reason.
     pub fn deny(by: impl Into<String>, reason: impl Into<String>) -> Self {
         let reason = Some(reason.into());
-        Self { approved: false, by: by.into(), reason, arguments: None }
+        Self { approved: false, by: by.into(), reason, arguments: None, data: None }
     }
 
     /// Adds why.

@@ -132,6 +132,8 @@ struct RowData {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     arguments: Option<JsonText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    data: Option<JsonText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     signal: Option<JsonText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     call: Option<CallId>,
@@ -154,6 +156,7 @@ impl InboxRequest {
                 approved: Some(decision.approved),
                 text: decision.reason.clone(),
                 arguments: decision.arguments.clone(),
+                data: decision.data.clone(),
                 ..RowData::default()
             },
             Self::Input { text, .. } => {
@@ -184,14 +187,15 @@ impl InboxRequest {
         by: &str,
         data: &str,
     ) -> Option<Self> {
-        let RowData { approved, text, arguments, signal, call, happened, output, cause } =
-            serde_json::from_str(data).ok()?;
+        let row: RowData = serde_json::from_str(data).ok()?;
+        let RowData { approved, text, arguments, data, signal, .. } = row;
+        let RowData { call, happened, output, cause, .. } = row;
         Some(match kind {
             "cancel" => Self::Cancel { run },
             "decision" => {
                 let mut decision = Decision::approve(by);
                 (decision.approved, decision.reason) = (approved?, text);
-                decision.arguments = arguments;
+                (decision.arguments, decision.data) = (arguments, data);
                 Self::Decide { approval: approval?, decision }
             }
             "expiry" => Self::Expire { approval: approval? },
@@ -264,11 +268,14 @@ mod tests {
         let deny = Decision::deny("ops", "no \"quotes\"\u{0}");
         let arguments = JsonText::parse(r#"{"amount":3.10,"to":"\u0000"}"#).unwrap();
         let changed = Decision::approve("ops").with_arguments(arguments);
+        let day = JsonText::parse(r#"{"day":"\u0000"}"#).unwrap();
+        let informed = Decision::approve("ops").with_data(day);
         for request in [
             InboxRequest::Cancel { run: run.clone() },
             InboxRequest::Decide { approval: "apr_1".into(), decision: deny },
             InboxRequest::Decide { approval: "apr_1".into(), decision: Decision::approve("ops") },
             InboxRequest::Decide { approval: "apr_1".into(), decision: changed },
+            InboxRequest::Decide { approval: "apr_1".into(), decision: informed },
             InboxRequest::Expire { approval: "apr_1".into() },
             InboxRequest::Input { run: run.clone(), text: "go on".into() },
             InboxRequest::Settle {

@@ -16,11 +16,11 @@ use crate::{
 };
 
 /// The types of events that change what is open.
-const CHANGES: [&str; 4] = ["approval.requested", "approval.granted", "run.finished", "run.failed"];
-/// Types of events that change it where they name a code: that of a call that a person denied, or that is
-/// the same as one, and that of an approval that was not decided in time.
-const CODED: [(&str, &str); 2] =
-    [("tool.responded", layer0::code::TOOL_APPROVAL_DENIED), ("approval.denied", APPROVAL_EXPIRED)];
+const CHANGES: [&str; 5] =
+    ["approval.requested", "approval.granted", "approval.denied", "run.finished", "run.failed"];
+/// The type of event that changes it where it names a code: that of a call that a person denied, or that is
+/// the same as one.
+const CODED: (&str, &str) = ("tool.responded", layer0::code::TOOL_APPROVAL_DENIED);
 
 /// What is appended in one write: records of one run and the summary they lead to.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,8 +82,8 @@ impl Batch {
         self.records[copied.unwrap_or(0)..].iter().filter_map(|record| {
             let text = record.payload.text()?;
             let kind = &*record.event_type;
-            let names = |(of, code): &(&str, &str)| *of == kind && text.contains(code);
-            if !CHANGES.contains(&kind) && !CODED.iter().any(names) {
+            let is_coded = CODED.0 == kind && text.contains(CODED.1);
+            if !CHANGES.contains(&kind) && !is_coded {
                 return None;
             }
             let decoded = match EventKind::decode(kind, text) {
@@ -96,9 +96,8 @@ impl Batch {
                     ApprovalChange::Asked(OpenApproval::new(run, record.seq, record.at, asked))
                 }
                 EventKind::ApprovalGranted(granted) => ApprovalChange::Closed(granted.call_id),
-                // The words of a denial may name the code too; its answer closes it.
                 EventKind::ApprovalDenied(denied) if denied.reason != APPROVAL_EXPIRED => {
-                    return None;
+                    ApprovalChange::Closed(denied.call_id)
                 }
                 EventKind::ApprovalDenied(denied) => ApprovalChange::Expired(denied.approval_id),
                 EventKind::ToolResponded(answer) => ApprovalChange::Closed(answer.call_id),

@@ -57,6 +57,9 @@ pub struct ToolFacts {
     #[serde(default, rename = "expires_after_ms", with = "optional_ms")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_after: Option<Duration>,
+    /// JSON Schema of the data that is given with each approval, where it needs some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_schema: Option<JsonText>,
     /// Who may decide about a call.
     #[serde(default, skip_serializing_if = "Approvers::is_empty")]
     pub approvers: Approvers,
@@ -95,6 +98,7 @@ impl ToolSpec {
             exploratory: false,
             approval: false,
             expires_after: None,
+            approval_schema: None,
             approvers: Approvers::default(),
             timeout: None,
             dispatches: false,
@@ -144,6 +148,26 @@ impl ToolSpec {
     #[must_use]
     pub fn expires_after(mut self, time: Duration) -> Self {
         (self.approval, self.expires_after) = (true, Some(time));
+        self
+    }
+
+    /// States that a person must agree to each call and give data that fits this JSON Schema, such as a
+    /// delivery date. The tool is given it with the call.
+    ///
+    /// ```
+    /// # use layer0::ToolSpec;
+    /// # use serde_json::json;
+    /// let ship = ToolSpec::new("ship", "Ships an order.", json!({"type": "object"}));
+    /// let ship = ship.asks(json!({
+    ///     "type": "object",
+    ///     "properties": {"day": {"type": "string"}},
+    ///     "required": ["day"],
+    /// }));
+    /// assert!(ship.approval && ship.approval_schema.is_some());
+    /// ```
+    #[must_use]
+    pub fn asks(mut self, schema: Value) -> Self {
+        (self.approval, self.approval_schema) = (true, Some((&schema).into()));
         self
     }
 

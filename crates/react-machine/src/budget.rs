@@ -354,7 +354,7 @@ impl Budget {
         (used >= limit).then(|| Exhausted::count(code::BUDGET_WALL_TIME, limit, used))
     }
 
-    fn used_up_events(&self, used: u64) -> Option<Exhausted> {
+    pub(crate) fn used_up_events(&self, used: u64) -> Option<Exhausted> {
         let limit = self.max_events?;
         // Answers and the end of the run are not refused and not counted.
         (used >= limit).then(|| Exhausted::count(code::BUDGET_EVENTS, limit, limit))

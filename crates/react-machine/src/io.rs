@@ -173,6 +173,12 @@ pub struct Approval {
     pub arguments: JsonText,
     /// SHA-256 of the arguments, in hex; what the decision is bound to.
     pub arguments_hash: Arc<str>,
+    /// JSON Schema of the data that goes with a yes; none is asked for where there is none.
+    #[serde(default)]
+    pub schema: Option<JsonText>,
+    /// What the call asks, in its tool's words, where it is running already and asks for data.
+    #[serde(default)]
+    pub message: Option<Arc<str>>,
     /// Until when it can be decided; for ever where there is no such time.
     pub expires_at: Option<Timestamp>,
     /// Who may decide it.
@@ -184,8 +190,23 @@ impl Approval {
     #[must_use]
     pub fn new(id: ApprovalId, call_id: CallId, tool: Arc<str>, arguments: JsonText) -> Self {
         let arguments_hash = arguments_hash(&arguments);
-        let (expires_at, approvers) = (None, Approvers::default());
-        Self { id, call_id, tool, arguments, arguments_hash, expires_at, approvers }
+        Self {
+            id,
+            call_id,
+            tool,
+            arguments,
+            arguments_hash,
+            schema: None,
+            message: None,
+            expires_at: None,
+            approvers: Approvers::default(),
+        }
+    }
+
+    /// Does a call ask that is running already?
+    #[must_use]
+    pub const fn is_asked_by_call(&self) -> bool {
+        self.message.is_some()
     }
 
     /// Is it too late to decide it?
@@ -278,6 +299,9 @@ pub struct ToolRun {
     pub arguments: JsonText,
     /// Which execution of the run: 1, 2, ….
     pub execution: u32,
+    /// The data that a person gave with the approval of the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_data: Option<JsonText>,
 }
 
 /// How a run ended.

@@ -246,7 +246,9 @@ impl Run {
             Step::ToolRequested(batch, place, requested) => {
                 self.tool_requested(batch, place, requested)
             }
-            Step::ToolAttempted(cause, attempted) => self.tool_attempted(cause, attempted),
+            Step::ToolAttempted(batch, place, attempted) => {
+                self.tool_attempted(batch, place, attempted)
+            }
             Step::ToolResponded(batch, place, responded) => {
                 self.tool_responded(batch, place, responded)
             }
@@ -261,6 +263,7 @@ impl Run {
             Step::MemoryWrote(stopped, note) => Some(self.memory_wrote(stopped, note)),
             Step::HookPassed(paused, passed) => Some(self.hook_passed(paused, passed)),
             Step::HookStopped(phase, stop) => self.hook_stopped(phase, stop),
+            Step::Asked(batch, place, asked) => self.asked(batch, place, asked),
             Step::ApprovalGranted(batch, held, granted) => {
                 self.approval_granted(batch, held, granted)
             }

@@ -10,7 +10,7 @@ use layer0::id::{ApprovalId, RunId, SessionId};
 use layer0::{JsonText, Timestamp};
 use tokio::sync::oneshot;
 
-use crate::decide_error::{ApprovalNotFound, DecideError, check_arguments};
+use crate::decide_error::{ApprovalNotFound, DecideError, check_arguments, check_data};
 
 /// Decides approvals while their run is in this process.
 #[async_trait]
@@ -37,7 +37,7 @@ pub struct ApprovalRequest {
     /// The call, its arguments and what the decision is bound to; until when it can be decided, and by
     /// whom.
     pub approval: Approval,
-    /// JSON Schema that other arguments have to fit.
+    /// JSON Schema that other arguments have to fit; that of the data which is asked for stands in the approval.
     pub schema: JsonText,
 }
 
@@ -58,7 +58,8 @@ impl ApprovalRequest {
     ///
     /// [`DecideError::Blank`] when nothing says who decides, or a reason says nothing;
     /// [`DecideError::NotApprover`] for one who may not; [`DecideError::Arguments`] for arguments that do
-    /// not fit the tool's schema.
+    /// not fit the tool's schema; [`DecideError::Data`] for data that does not fit what the approval asks for;
+    /// [`DecideError::UnaskedData`] where it asks for none.
     pub fn check(&self, decision: &Decision) -> Result<(), DecideError> {
         let Approval { id, approvers, .. } = &self.approval;
         if let Some(what) = decision.blank() {
@@ -67,7 +68,9 @@ impl ApprovalRequest {
         if !approvers.allow(&decision.by) {
             return Err(DecideError::not_approver(id.clone(), &decision.by, approvers.clone()));
         }
+        check_data(self.approval.schema.as_ref(), decision)?;
         match &decision.arguments {
+            Some(_) if self.approval.is_asked_by_call() => Err(DecideError::running()),
             Some(arguments) => check_arguments(&self.schema, arguments),
             None => Ok(()),
         }
@@ -126,7 +129,7 @@ impl ApprovalDesk {
         self.decide(id, Decision::deny(by, reason))
     }
 
-    /// Decides an approval; one that is approved may get other arguments.
+    /// Decides an approval; one that is approved may get other arguments, and has the data that is asked for.
     ///
     /// # Errors
     ///

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use backstop_event_log::LogError;
+use backstop_event_log::{Decision, LogError};
 use backstop_tool::Schema;
 use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::ApprovalId;
@@ -48,6 +48,11 @@ pub enum DecideError {
     /// Retry: never. Effect: none.
     #[error("the decision has a blank `{0}`")]
     Blank(&'static str),
+    /// The data does not fit what the approval asks for, or there is none.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the data does not fit what the approval asks for: {0}")]
+    Data(String),
     /// The approval was not decided in time.
     ///
     /// Retry: never. Effect: none.
@@ -76,6 +81,11 @@ pub enum DecideError {
     /// Retry: as the log's error says. Effect: as the log's error says.
     #[error("the decision could not be written")]
     Log(#[source] LogError),
+    /// There is data, and the decision needs none: the approval asks for none, or it is denied.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the decision has data that nothing asks for")]
+    UnaskedData,
 }
 
 impl DecideError {
@@ -83,6 +93,11 @@ impl DecideError {
     #[must_use]
     pub fn not_approver(id: ApprovalId, by: &str, approvers: Approvers) -> Self {
         Self::NotApprover { id, by: by.into(), approvers }
+    }
+
+    /// Says that a call keeps its arguments that is running already.
+    pub(crate) fn running() -> Self {
+        Self::Arguments("it is running already, and keeps those it has".to_owned())
     }
 }
 
@@ -101,9 +116,11 @@ impl From<LogError> for DecideError {
 impl Failure for DecideError {
     fn facts(&self) -> Facts {
         match self {
-            Self::Arguments(_) | Self::Blank(_) | Self::NotApprover { .. } => {
-                Facts::never(code::INPUT_INVALID, Effect::None)
-            }
+            Self::Arguments(_)
+            | Self::Blank(_)
+            | Self::Data(_)
+            | Self::NotApprover { .. }
+            | Self::UnaskedData => Facts::never(code::INPUT_INVALID, Effect::None),
             Self::Expired(_) => Facts::never(code::APPROVAL_EXPIRED, Effect::None),
             Self::NotFound(error) => error.facts(),
             Self::Log(error) => error.facts(),
@@ -115,6 +132,8 @@ impl Failure for DecideError {
             Self::Arguments(_) => {
                 Some("give all arguments of the call, as its tool takes them".into())
             }
+            Self::Data(_) => Some("give data that fits the schema of the approval".into()),
+            Self::UnaskedData => Some("leave the data out".into()),
             Self::NotApprover { .. } => Some("let one of them decide".into()),
             Self::Log(error) => error.hint(),
             Self::Blank(_) | Self::Expired(_) | Self::NotFound(_) => None,
@@ -128,4 +147,21 @@ pub(crate) fn check_arguments(schema: &JsonText, arguments: &JsonText) -> Result
     let Ok(schema) = Schema::new(&schema.value()) else { return Ok(()) };
     let checked = schema.check_arguments(&arguments.value());
     checked.map_err(|misfit| DecideError::Arguments(misfit.to_string()))
+}
+
+/// Says whether a decision has the data that its approval asks for, and no other.
+pub(crate) fn check_data(
+    schema: Option<&JsonText>,
+    decision: &Decision,
+) -> Result<(), DecideError> {
+    let (schema, data) = match (schema.filter(|_| decision.approved), &decision.data) {
+        (None, None) => return Ok(()),
+        (None, Some(_)) => return Err(DecideError::UnaskedData),
+        (Some(_), None) => return Err(DecideError::Data("there is none".to_owned())),
+        (Some(schema), Some(data)) => (schema, data),
+    };
+    // What nothing can be held against is not agreed to either.
+    let misfit = |why: &dyn ToString| DecideError::Data(why.to_string());
+    let schema = Schema::new(&schema.value()).map_err(|error| misfit(&error))?;
+    schema.check_data(&data.value()).map_err(|why| misfit(&why))
 }

@@ -5,6 +5,7 @@ pub(crate) mod guard;
 pub(crate) mod guarded;
 mod answer;
 mod approval;
+mod asking_call;
 mod asks;
 mod call;
 mod effects;

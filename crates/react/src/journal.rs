@@ -22,10 +22,10 @@ use layer0::operator::Signal;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use any::AnyJournal;
-pub(crate) use ask::{Ask, AskId, Told, Wanted};
+pub(crate) use ask::{Ask, AskId, PersonAsk, Told, Wanted};
 pub(crate) use note::{Note, Notes};
 pub(crate) use step::{
-    Attempt, AttemptEnd, Child, End, Execution, ExecutionEnd, Gated, Parking, Step, StopFact,
+    Attempt, AttemptEnd, Child, End, Execution, ExecutionEnd, Gated, Parking, Said, Step, StopFact,
 };
 
 /// Names a step; unique in a run.

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use self::alarm::Alarm;
 use self::steps::Steps;
 use crate::effect::Effects;
-use crate::journal::{Ask, AskId, Batch, End, Fact, Step, StepId, Told};
+use crate::journal::{Ask, AskId, Batch, End, Fact, Said, Step, StepId, Told};
 
 /// Performs steps as futures of the run's own task, and keeps its record in the log.
 pub(crate) struct LocalJournal {
@@ -141,10 +141,13 @@ impl LocalJournal {
     /// counts. One that could not be written is asked for again.
     async fn accept(&mut self, fact: Fact) -> Result<Option<Fact>, LogError> {
         let (id, again, end) = match fact {
-            Fact::Ended(id, End::Approval(approval, Some(decision))) => {
+            Fact::Ended(id, End::Approval(approval, Said::Decision(decision))) => {
                 let is_sent = self.effects.accept(&approval.id, &decision).await;
                 let again = Step::Approval(approval.clone());
-                let left = |is_sent: bool| (!is_sent).then_some(decision);
+                let left = |is_sent: bool| match is_sent {
+                    true => Said::InInbox,
+                    false => Said::Decision(decision),
+                };
                 (id, again, is_sent.map(|is_sent| End::Approval(approval, left(is_sent))))
             }
             Fact::Ended(id, End::Expiry(approval, _)) => {

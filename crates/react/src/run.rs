@@ -159,6 +159,7 @@ impl Run {
             if let Some(finish) = self.ledger.take_finish() {
                 return Ok(Some(finish));
             }
+            self.settle_approvals();
             self.expire_approvals();
             match self.is_idle() {
                 true if self.rest().await? => return Ok(None),
@@ -264,8 +265,8 @@ impl Run {
             (InFlight::Admission(admission), End::Observers(observed)) => {
                 self.observed(*admission, observed).await
             }
-            (InFlight::Approval, End::Approval(approval, decision)) => {
-                self.approver_answered(*approval, decision).await
+            (InFlight::Approval, End::Approval(approval, said)) => {
+                self.approver_answered(*approval, said).await
             }
             (InFlight::Approval, End::Expiry(approval, is_sent)) => {
                 self.approval_expired(&approval, is_sent).await

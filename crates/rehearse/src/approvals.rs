@@ -41,6 +41,9 @@ impl Approver for ScriptedApprover {
         if let Some(arguments) = &scripted.arguments {
             decision = decision.with_arguments(arguments);
         }
+        if let Some(data) = &scripted.data {
+            decision = decision.with_data(data);
+        }
         Some(match &scripted.reason {
             Some(reason) => decision.because(reason),
             None => decision,

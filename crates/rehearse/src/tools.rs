@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::Clock;
-use backstop_config::{ProbeVerdict, ScriptedCall, ScriptedTool, resolve_capability};
-use backstop_tool::{Arguments, Probe, Tool, ToolContext, ToolError};
+use backstop_config::{ProbeVerdict, ScriptedAsk, ScriptedCall, ScriptedTool, resolve_capability};
+use backstop_tool::{Arguments, Given, Probe, Tool, ToolContext, ToolError};
 use layer0::{JsonText, Retry, ToolSpec};
 use serde_json::json;
 
@@ -35,6 +35,7 @@ impl Scripted {
         (spec.probe, spec.probe_is_final) = (tool.probe.is_some(), tool.probe_is_final);
         spec.expires_after = tool.expires_after_ms.map(Duration::from_millis);
         spec.approvers = tool.approvers.clone();
+        spec.approval_schema = tool.approval_schema.as_ref().map(JsonText::from);
         spec.timeout = tool.timeout_ms.map(Duration::from_millis);
         let probe = match tool.probe {
             Some(ProbeVerdict::Happened) => {
@@ -57,7 +58,7 @@ impl Tool for Scripted {
         Ok(self.probe.clone())
     }
 
-    async fn call(&self, _: &Arguments, _: &ToolContext) -> Result<JsonText, ToolError> {
+    async fn call(&self, _: &Arguments, context: &ToolContext) -> Result<JsonText, ToolError> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         let Some(call) = self.calls.get(index).or(self.calls.last()) else {
             return Ok(JsonText::string("ok"));
@@ -65,6 +66,13 @@ impl Tool for Scripted {
         if let Some(ms) = call.hang_ms {
             self.clock.sleep(Duration::from_millis(ms)).await;
         }
+        let given = match &call.ask {
+            Some(ScriptedAsk { message, schema, .. }) => {
+                let schema = schema.clone().unwrap_or_else(|| json!({"type": "object"}));
+                Some(context.ask_person(message, &schema).await?)
+            }
+            None => None,
+        };
         if let Some(text) = &call.panic {
             // Unwinds without the panic hook, which would print to the terminal.
             std::panic::resume_unwind(Box::new(text.clone()));
@@ -84,7 +92,12 @@ impl Tool for Scripted {
         Ok(match (&call.output, call.output_bytes) {
             (Some(output), _) => output.into(),
             (None, Some(bytes)) => JsonText::string(&"x".repeat(bytes)),
-            (None, None) => JsonText::string("ok"),
+            (None, None) => match given {
+                None => JsonText::string("ok"),
+                Some(Given::Data(data)) => data,
+                Some(Given::Declined) => JsonText::string("declined"),
+                Some(_) => JsonText::string("no person is there"),
+            },
         })
     }
 }

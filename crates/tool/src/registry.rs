@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use layer0::name::{NameError, check_name, wire_name};
 use layer0::{Approvers, JsonText, ToolSpec, text};
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::capability::check_capability;
@@ -103,6 +104,8 @@ impl Toolset {
             return Err(malformed("its `type` must be `object`".to_owned()));
         }
         let output = spec.output_schema.as_ref().map(compile).transpose()?;
+        // What is decided is held against it, wherever that is.
+        spec.approval_schema.as_ref().map(compile).transpose()?;
         // Tools are added once and held for long.
         self.0.reserve_exact(1);
         let entry = Entry { tool, spec, input, output, stores_errors, operator };
@@ -183,6 +186,24 @@ impl Toolset {
             spec = spec.approvers(approvers.names());
         }
         check_approval(&spec)?;
+        *entry = Arc::new(Entry { spec, ..Entry::clone(entry) });
+        Ok(())
+    }
+
+    /// Asks for data with each approval of a tool, whatever the tool itself says; a tool that is not there is
+    /// left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistrationError::Schema`]; then nothing has changed.
+    pub fn ask_for_data(&mut self, name: &str, schema: &Value) -> Result<(), RegistrationError> {
+        let found = self.0.iter_mut().find(|entry| *entry.spec.name == *name);
+        let Some(entry) = found else { return Ok(()) };
+        Schema::new(schema).map_err(|error| RegistrationError::Schema {
+            tool: Arc::clone(&entry.spec.name),
+            why: error.to_string(),
+        })?;
+        let spec = entry.spec.clone().asks(schema.clone());
         *entry = Arc::new(Entry { spec, ..Entry::clone(entry) });
         Ok(())
     }

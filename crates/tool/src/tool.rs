@@ -18,7 +18,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Arguments, Grants, StateType, ToolError, Written};
+use crate::{Arguments, Given, Grants, People, StateType, ToolError, Written};
 
 /// Does one thing in the world for the model.
 #[async_trait]
@@ -262,10 +262,15 @@ pub struct ToolContext {
     /// Where a tool says how to read what it has written so far: it is kept with the error when the
     /// call is timed out.
     pub written: Written,
+    /// The data that a person gave with the approval of the call, where its spec asks for some
+    /// ([`ToolSpec::asks`](layer0::ToolSpec::asks)). It fits the schema.
+    pub approval_data: Option<JsonText>,
     /// What the application gave the agent; see [`ToolContext::state`].
     pub app_state: Option<Arc<dyn Any + Send + Sync>>,
     /// What the tool dispatches other operators through; see [`ToolContext::dispatch`].
     pub operators: Option<Arc<dyn Orchestrator>>,
+    /// Whom the tool asks; see [`ToolContext::ask_person`]. `None` outside of a run.
+    pub people: Option<Arc<dyn People>>,
     /// What the runtime tells its own tools; `None` outside of a run.
     #[doc(hidden)]
     pub runtime: Option<Arc<dyn Any + Send + Sync>>,
@@ -302,8 +307,10 @@ impl ToolContext {
             redactor: Redactor::new(),
             cancellation: CancellationToken::new(),
             written: Written::default(),
+            approval_data: None,
             app_state: None,
             operators: None,
+            people: None,
             runtime: None,
         }
     }
@@ -326,6 +333,43 @@ impl ToolContext {
             .dispatch(operator, task, Context::root())
             .await
             .map_err(|error| OperatorError::sub_dispatch(operator, error))
+    }
+
+    /// Asks a person, while the tool is running, for data that fits a JSON Schema. Where the agent has an
+    /// approver in this process ([`Approver`]), that is asked, and the record has the approval, what was given
+    /// and by whom; elsewhere it is [`Given::NobodyThere`] at once. The tool's time passes meanwhile. What two
+    /// tasks of a call ask at once is asked one after the other.
+    ///
+    /// ```
+    /// # use backstop_tool::{Given, ToolContext, ToolError};
+    /// # use serde_json::json;
+    /// # async fn deliver(context: &ToolContext) -> Result<String, ToolError> {
+    /// let day = json!({"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]});
+    /// match context.ask_person("When may it be delivered?", day).await? {
+    ///     Given::Data(data) => Ok(format!("delivered: {data}")),
+    ///     _ => Err(ToolError::ExecutionFailed("no day was given".into())),
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ToolError::ExecutionFailed`] for a schema that is none.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future withdraws what is asked: the approval is closed as expired.
+    ///
+    /// [`Approver`]: https://docs.rs/backstop-react/latest/backstop_react/trait.Approver.html
+    pub async fn ask_person(
+        &self,
+        message: &str,
+        schema: impl Into<JsonText> + Send,
+    ) -> Result<Given, ToolError> {
+        match &self.people {
+            Some(people) => people.ask(message, schema.into()).await,
+            None => Ok(Given::NobodyThere),
+        }
     }
 
     /// Returns what the application gave the agent, if it is of this type.

@@ -63,6 +63,15 @@ impl Schema {
         self.0.check(arguments, "arguments").map_err(Misfit)
     }
 
+    /// Says what is wrong with the data that a person gives, in words they can act on.
+    ///
+    /// # Errors
+    ///
+    /// [`Misfit`], naming at most five problems.
+    pub fn check_data(&self, data: &Value) -> Result<(), Misfit> {
+        self.0.check(data, "data").map_err(Misfit)
+    }
+
     /// Says what is wrong with a value, in words a model can act on.
     ///
     /// # Errors

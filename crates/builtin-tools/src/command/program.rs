@@ -118,6 +118,13 @@ impl Program {
         self
     }
 
+    /// Returns the program with one more variable in its environment.
+    pub(crate) fn seeing(&self, name: &str, value: &str) -> Self {
+        let mut program = self.clone();
+        program.variables.insert(name.to_owned(), value.to_owned());
+        program
+    }
+
     /// Runs it to its end, with this on its standard input.
     ///
     /// # Errors

@@ -28,6 +28,9 @@ pub(crate) struct ApproveArgs {
     /// Let the call run with these arguments, all of them, instead of those that are shown
     #[arg(long, value_name = "JSON", value_parser = arguments)]
     pub(crate) arguments: Option<JsonText>,
+    /// Give the data that the approval asks for: JSON, @FILE, or - for standard input
+    #[arg(long, value_name = "JSON")]
+    pub(crate) data: Option<String>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// Print one JSON object

@@ -2,6 +2,7 @@
 
 mod earlier;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use backstop_clock::{Clock, SystemClock};
@@ -16,7 +17,7 @@ use self::earlier::EarlierDecision;
 use crate::args::{ApprovalsArgs, ApproveArgs, DenyArgs, StoreArgs};
 use crate::exit::CliError;
 use crate::limits::limits;
-use crate::output::{self, Answer, Prompt};
+use crate::output::{self, Answer, Form, Prompt};
 use crate::recorded::Recorded;
 use crate::store::Chosen;
 use crate::{exit, ids, proposal, store};
@@ -43,8 +44,19 @@ pub(crate) async fn list(args: ApprovalsArgs) -> Result<ExitCode, CliError> {
             output::line(&format!("{id}  of {run}, asked {requested_at}{limits}"))?;
             let call = output::call(&open.tool, &open.arguments, output::width());
             output::lines(&format!("  {call}"))?;
+            if let Some(message) = &open.message {
+                output::lines(&format!("  it asks: {message}"))?;
+            }
+            if let Some(schema) = &open.schema {
+                let schema = output::call("asks for data:", schema, output::width());
+                output::lines(&format!("  {schema}"))?;
+            }
         }
-        output::note("decide with `backstop approve ID --by NAME`, or `deny` with --reason TEXT");
+        let asks = open.iter().any(|open| open.schema.is_some());
+        let data = if asks { " (with --data JSON where it asks for data)" } else { "" };
+        output::note(&format!(
+            "decide with `backstop approve ID --by NAME`{data}, or `deny` with --reason TEXT"
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -59,7 +71,25 @@ pub(crate) async fn approve(args: ApproveArgs) -> Result<ExitCode, CliError> {
         Some(arguments) => decision.with_arguments(arguments),
         None => decision,
     };
+    let decision = match args.data {
+        Some(data) => decision.with_data(data_of(&data)?),
+        None => decision,
+    };
     decide(&args.id, decision, &args.store, args.json).await
+}
+
+/// Reads the data that goes with a decision.
+fn data_of(text: &str) -> Result<JsonText, CliError> {
+    let read = match text.strip_prefix('@') {
+        _ if text == "-" => output::input()
+            .map_err(|error| CliError::usage(format!("standard input cannot be taken: {error}")))?,
+        Some(name) => backstop_config::read_text(Path::new(name))?,
+        None => text.to_owned(),
+    };
+    JsonText::parse(&read).map_err(|error| {
+        CliError::usage(format!("--data: it is no JSON: {error}"))
+            .with_hint("write JSON, @FILE, or - for standard input")
+    })
 }
 
 pub(crate) async fn deny(args: DenyArgs) -> Result<ExitCode, CliError> {
@@ -95,9 +125,13 @@ async fn decide(
             Some(typed) => decision.with_arguments(proposal::renewed(&log, &open, typed).await?),
             None => decision,
         };
-        if decision.approved && !is_confirmed(&open, decision.arguments.as_ref()).await {
-            return Ok((open, None));
-        }
+        let decision = match decision.approved {
+            true => match confirmed(&open, decision).await {
+                Some(decision) => decision,
+                None => return Ok((open, None)),
+            },
+            false => decision,
+        };
         let decision = redacted_decision(&Recorded::redactor(&log, &open.run).await, decision);
         // Another person may have been faster.
         match decide_in(&log, &open.id, decision.clone(), SystemClock.now()).await {
@@ -148,6 +182,9 @@ struct Decided<'a> {
     arguments: &'a JsonText,
     /// `null` where the person at the terminal put it off.
     verdict: Option<&'static str>,
+    /// What was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a JsonText>,
     by: Option<&'a str>,
     reason: Option<&'a str>,
     /// The run to go on with.
@@ -163,6 +200,7 @@ impl<'a> Decided<'a> {
             tool: &open.tool,
             arguments: changed.unwrap_or(&open.arguments),
             verdict: decision.map(|it| if it.approved { "approve" } else { "deny" }),
+            data: decision.and_then(|decision| decision.data.as_ref()),
             by: decision.map(|decision| &*decision.by),
             reason: decision.and_then(|decision| decision.reason.as_deref()),
             resume,
@@ -191,13 +229,22 @@ fn not_found(id: &str) -> CliError {
         .with_hint("`backstop approvals` lists what is open; an approval is decided once")
 }
 
-/// Shows the person at the terminal what is approved, and asks. Where there is no terminal, the
-/// command line has said it.
-async fn is_confirmed(open: &OpenApproval, changed: Option<&JsonText>) -> bool {
+/// Shows the person at the terminal what is approved, asks, and asks for data that is missing. Where there is
+/// no terminal, the command line has said it.
+async fn confirmed(open: &OpenApproval, decision: Decision) -> Option<Decision> {
     if !output::at_terminal() {
-        return true;
+        return Some(decision);
     }
-    let arguments = changed.unwrap_or(&open.arguments);
-    let call = output::call(&open.tool, arguments, output::width_of_notes());
-    matches!(Prompt::to_confirm(&call).ask().await, Some(Answer::Yes))
+    let arguments = decision.arguments.as_ref().unwrap_or(&open.arguments);
+    let mut call = output::call(&open.tool, arguments, output::width_of_notes());
+    if let Some(data) = &decision.data {
+        let data = output::call("with", data, output::width_of_notes());
+        call = format!("{call}\n{data}");
+    }
+    let schema = open.schema.as_ref().filter(|_| decision.data.is_none());
+    match Prompt::to_confirm(&call).with_form(schema.map(Form::of)).ask().await? {
+        Answer::Given(data) => Some(decision.with_data(data)),
+        Answer::Yes => Some(decision),
+        Answer::Later | Answer::No(_) => None,
+    }
 }

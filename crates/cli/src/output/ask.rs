@@ -7,9 +7,11 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use layer0::JsonText;
 use tokio::sync::oneshot;
 
 use super::escape;
+use super::form::Form;
 use super::screen::{Entry, SCREEN};
 use super::terminal::{Terminal, Typed};
 
@@ -18,10 +20,14 @@ pub(crate) struct Prompt {
     /// What stands above it; already escaped.
     shown: String,
     kind: PromptKind,
+    /// The data that goes with yes.
+    form: Option<Form>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PromptKind {
+    /// Is what a call asks answered that is running?
+    Answer,
     /// Is it to be approved, as the command line says?
     Confirm,
     /// May a tool run?
@@ -33,6 +39,8 @@ enum PromptKind {
 /// What a person said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
+    /// Yes, with the data that was asked for.
+    Given(JsonText),
     Later,
     /// And why.
     No(String),
@@ -55,17 +63,33 @@ impl Prompt {
     pub(crate) fn to_decide(call: &str, limits: Option<&str>) -> Self {
         let limits = limits.map(|limits| format!("  ({})\n", escape::line(limits)));
         let limits = limits.unwrap_or_default();
-        Self { shown: format!("\nneeds approval: {call}\n{limits}"), kind: PromptKind::Decide }
+        Self::new(format!("\nneeds approval: {call}\n{limits}"), PromptKind::Decide)
     }
 
     /// Asks whether a call is to be approved, which [`super::call`] shows.
     pub(crate) fn to_confirm(call: &str) -> Self {
-        Self { shown: format!("{call}\n"), kind: PromptKind::Confirm }
+        Self::new(format!("{call}\n"), PromptKind::Confirm)
     }
 
     /// Asks what yes or no answers.
     pub(crate) fn yes_or_no(text: &str) -> Self {
-        Self { shown: format!("{}\n", escape::line(text)), kind: PromptKind::YesOrNo }
+        Self::new(format!("{}\n", escape::line(text)), PromptKind::YesOrNo)
+    }
+
+    /// Asks what a call wants to know that is running.
+    pub(crate) fn to_answer(tool: &str, message: &str) -> Self {
+        let (tool, message) = (escape::line(tool), escape::text(message));
+        Self::new(format!("\n{tool} asks: {message}\n"), PromptKind::Answer)
+    }
+
+    /// Asks for data too, unless the answer is no.
+    pub(crate) fn with_form(mut self, form: Option<Form>) -> Self {
+        self.form = form;
+        self
+    }
+
+    const fn new(shown: String, kind: PromptKind) -> Self {
+        Self { shown, kind, form: None }
     }
 
     /// Asks. One prompt is on the screen at a time.
@@ -110,18 +134,27 @@ fn converse_on_terminal(
 #[cfg_attr(not(unix), expect(dead_code, reason = "there is no terminal to ask at"))]
 fn converse(prompt: &Prompt, terminal: &mut impl Terminal) -> io::Result<Option<Answer>> {
     let asks = match prompt.kind {
+        PromptKind::Answer => "answer it? [y]es, [n]o: ",
         PromptKind::Confirm => "approve it? [y]es, [n]o: ",
         PromptKind::Decide => "run it? [y]es, [n]o, [l]ater: ",
         PromptKind::YesOrNo => "[y]es, [n]o: ",
     };
     terminal.write(&prompt.shown)?;
+    if let Some(form) = &prompt.form {
+        terminal.write(&form.shown())?;
+    }
     loop {
         terminal.forget()?;
         terminal.write(asks)?;
         let Some(line) = heard(terminal)? else { return Ok(None) };
         match (line.to_lowercase().as_str(), prompt.kind) {
-            ("y" | "yes", _) => return Ok(Some(Answer::Yes)),
-            ("n" | "no", PromptKind::Confirm | PromptKind::YesOrNo) => {
+            ("y" | "yes", _) => {
+                return Ok(match &prompt.form {
+                    Some(form) => form.ask(terminal)?.map(Answer::Given),
+                    None => Some(Answer::Yes),
+                });
+            }
+            ("n" | "no", PromptKind::Answer | PromptKind::Confirm | PromptKind::YesOrNo) => {
                 return Ok(Some(Answer::No(String::new())));
             }
             ("n" | "no", PromptKind::Decide) => {
@@ -130,7 +163,7 @@ fn converse(prompt: &Prompt, terminal: &mut impl Terminal) -> io::Result<Option<
                 return Ok(Some(Answer::No(heard(terminal)?.unwrap_or_default())));
             }
             ("l" | "later", PromptKind::Decide) => return Ok(Some(Answer::Later)),
-            (_, PromptKind::Confirm | PromptKind::YesOrNo) => {
+            (_, PromptKind::Answer | PromptKind::Confirm | PromptKind::YesOrNo) => {
                 terminal.write("please answer y or n\n")?;
             }
             (_, PromptKind::Decide) => terminal.write("please answer y, n or l\n")?,
@@ -139,7 +172,7 @@ fn converse(prompt: &Prompt, terminal: &mut impl Terminal) -> io::Result<Option<
 }
 
 /// Reads a line; `None` when there is none.
-fn heard(terminal: &mut impl Terminal) -> io::Result<Option<String>> {
+pub(super) fn heard(terminal: &mut impl Terminal) -> io::Result<Option<String>> {
     match terminal.read()? {
         Typed::Line(line) => Ok(Some(line.trim().to_owned())),
         Typed::End => {
@@ -189,7 +222,17 @@ mod tests {
 
     #[track_caller]
     fn check(kind: PromptKind, typed: &[&str], expected: Option<Answer>) -> String {
-        let prompt = Prompt { shown: "refund {}\n".to_owned(), kind };
+        check_form(kind, None, typed, expected)
+    }
+
+    #[track_caller]
+    fn check_form(
+        kind: PromptKind,
+        form: Option<Form>,
+        typed: &[&str],
+        expected: Option<Answer>,
+    ) -> String {
+        let prompt = Prompt::new("refund {}\n".to_owned(), kind).with_form(form);
         let mut script = Script { typed: typed.to_vec(), lines: vec!["y"], screen: String::new() };
         assert_eq!(converse(&prompt, &mut script).unwrap(), expected);
         script.screen
@@ -212,5 +255,51 @@ mod tests {
         check(PromptKind::Confirm, &["l", "yes"], Some(Answer::Yes));
         let screen = check(PromptKind::Decide, &["withdrawn"], None);
         assert!(screen.ends_with("withdrawn: no answer is needed any more\n"), "{screen}");
+    }
+
+    /// Spec: A3
+    #[test]
+    fn a_flat_schema_is_asked_field_by_field() {
+        let form = || {
+            Some(Form::of(&JsonText::from(&serde_json::json!({
+                "type": "object",
+                "properties": {
+                    "day": {"type": "string", "description": "when it leaves\u{1b}[2J"},
+                    "gift": {"type": "boolean"},
+                    "how": {"enum": ["air", "sea"]},
+                    "parcels": {"type": "integer", "minimum": 1},
+                    "weight": {"type": "number"},
+                },
+                "required": ["day", "parcels"],
+            }))))
+        };
+        let given = |text| Some(Answer::Given(JsonText::parse(text).unwrap()));
+        let (kind, decide) = (PromptKind::Confirm, PromptKind::Decide);
+        let all = "y\nmonday\nyes\nsea\n2\n1.5\n";
+        let screen = check_form(
+            kind,
+            form(),
+            &[all],
+            given(r#"{"day":"monday","gift":true,"how":"sea","parcels":2,"weight":1.5}"#),
+        );
+        assert!(screen.contains("day (text, required): when it leaves\\u001b[2J\n"), "{screen}");
+        assert!(screen.contains("how (one of air, sea, optional): "), "{screen}");
+        // What is wrong is said, and asked again: field by field, then as a whole.
+        let wrong = "y\n\nmonday\nperhaps\n\nrail\n\n1.5\n0\n\nmonday\n\n\n1\n\n";
+        let screen = check_form(decide, form(), &[wrong], given(r#"{"day":"monday","parcels":1}"#));
+        for said in ["it is required", "y or n", "one of the values", "an integer", "at least 1"] {
+            assert!(screen.contains(said), "{said}: {screen}");
+        }
+        check_form(decide, form(), &["y\nmonday\n"], None);
+        check_form(decide, form(), &["y\nwithdrawn\n"], None);
+        check_form(decide, form(), &["n\nno\n"], Some(Answer::No("no".to_owned())));
+        check_form(PromptKind::Answer, form(), &["l", "n"], Some(Answer::No(String::new())));
+        let nested =
+            serde_json::json!({"type": "object", "properties": {"at": {"type": "object"}}});
+        let nested = Some(Form::of(&JsonText::from(&nested)));
+        let typed = "y\n{\n[]\n{\"at\": {}}\n";
+        let screen = check_form(decide, nested, &[typed], given(r#"{"at":{}}"#));
+        assert!(screen.contains("it is no JSON"), "{screen}");
+        assert!(screen.contains("data must be an object"), "{screen}");
     }
 }

@@ -13,6 +13,8 @@ mod builtins;
 mod carrying;
 #[cfg(unix)]
 mod chatting;
+#[cfg(unix)]
+mod data;
 mod doing_once;
 mod durable;
 mod episodes;

@@ -127,12 +127,19 @@ fn details(kind: &EventKind) -> String {
                 true => String::new(),
                 false => format!(", by {}", brief(&e.approvers.to_string())),
             };
-            format!("{} {}{until}{by}", e.approval_id, brief(&e.tool))
+            let asks = match (&e.message, &e.schema) {
+                (Some(message), _) => format!(" asks: {}", brief(message)),
+                (None, Some(_)) => ", asks for data".to_owned(),
+                (None, None) => String::new(),
+            };
+            format!("{} {}{until}{by}{asks}", e.approval_id, brief(&e.tool))
         }
         EventKind::ApprovalGranted(e) => {
             let changed =
                 e.arguments.as_ref().map(|given| format!(", with {}", brief(given.get())));
-            format!("{} by {}{}", e.approval_id, e.by, changed.unwrap_or_default())
+            let given = e.data.as_ref().map(|given| format!(", gives {}", brief(given.get())));
+            let (changed, given) = (changed.unwrap_or_default(), given.unwrap_or_default());
+            format!("{} by {}{changed}{given}", e.approval_id, e.by)
         }
         EventKind::ApprovalDenied(e) if e.reason == code::APPROVAL_EXPIRED => {
             format!("{} {}", e.approval_id, e.reason)

@@ -6,14 +6,20 @@ use std::time::Duration;
 use layer0::event::{
     Actor, ApprovalDenied, ApprovalGranted, ApprovalRequested, RunWaiting, ToolResponded, WaitFor,
 };
-use layer0::id::CallId;
-use layer0::{Approvers, JsonText, Timestamp, code};
+use layer0::id::{ApprovalId, CallId};
+use layer0::{Approvers, Code, JsonText, Timestamp, code};
 
 use super::{Machine, Run};
-use crate::denials::{Denial, approval_id};
-use crate::io::{Approval, Effect, Misuse};
+use crate::denials::{Denial, approval_id, arguments_hash};
+use crate::io::{Approval, Effect, Input, Misuse};
 use crate::phase::Phase;
 use crate::phase::batch::{Batch, Held, Place};
+
+/// Who closes an approval that no call asks for any more.
+const RUNTIME: &str = "backstop";
+
+/// Why it is closed.
+const ASKED_NO_MORE: &str = "no decision came while the call was running";
 
 impl Machine {
     /// Keeps an admitted call until a person agrees to it with these arguments.
@@ -37,6 +43,41 @@ impl Machine {
         Ok(())
     }
 
+    /// Can a running call ask a person now? Not while it asks something else, and not once the events of the budget
+    /// are used up.
+    #[must_use]
+    pub fn can_ask_person(&self, call: &CallId) -> bool {
+        let is_free = self.phase.batch().is_some_and(|batch| batch.check_ask(call).is_ok());
+        is_free && self.run.meter.budget().used_up_events(self.run.events()).is_none()
+    }
+
+    /// Lets a running call ask a person: it has these arguments and asks this, for data that fits the schema.
+    /// The approval is closed with the call, unless it is decided before. Returns its id.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse`], when no such call is running, or it asks already; then nothing has changed.
+    pub fn ask_person(
+        &mut self,
+        at: Timestamp,
+        call_id: &CallId,
+        arguments: JsonText,
+        message: Arc<str>,
+        schema: JsonText,
+    ) -> Result<ApprovalId, Misuse> {
+        let state = self.phase.name();
+        let Some(batch) = self.phase.batch() else {
+            return Err(Misuse::Unexpected { event: "approval.requested", state });
+        };
+        let (_, tool) = batch.check_ask(call_id)?;
+        let id = approval_id(&self.run.id, self.run.events() + 1, call_id);
+        let (hash, tool) = (arguments_hash(&arguments), Arc::clone(tool));
+        let mut asked = ApprovalRequested::new(id.clone(), call_id.clone(), tool, arguments, hash);
+        (asked.message, asked.schema) = (Some(message), Some(schema));
+        asked.approvers = self.run.approval_terms(&asked.tool).approvers;
+        self.handle(Input::fact(at, asked)).map(|()| id)
+    }
+
     /// Returns what people said against this very call, if they denied it in this run.
     #[must_use]
     pub fn denied(&self, tool: &str, arguments: &JsonText) -> Option<&Denial> {
@@ -49,20 +90,31 @@ impl Machine {
         self.run.clock.is_waiting()
     }
 
-    /// Returns the approvals that are open.
+    /// Returns the approvals that are open: of calls that wait for one, and those that running calls ask.
     pub fn open_approvals(&self) -> impl Iterator<Item = &Approval> {
-        self.phase.batch().into_iter().flat_map(Batch::held)
+        self.phase.batch().into_iter().flat_map(|batch| batch.held().chain(batch.asked()))
     }
+}
+
+/// What a tool says of the approvals of its calls.
+#[derive(Default)]
+struct Terms {
+    /// How long a person has to decide.
+    expires_after: Option<Duration>,
+    /// Who that may be.
+    approvers: Approvers,
+    /// What data is asked for.
+    schema: Option<JsonText>,
 }
 
 impl Run {
     fn hold(&mut self, batch: &mut Batch, place: Place, arguments: JsonText) {
         let (call_id, tool) = batch.call_at(place);
-        let (expires_after, approvers) = self.approval_terms(&tool);
+        let Terms { expires_after, approvers, schema } = self.approval_terms(&tool);
         let id = approval_id(&self.id, self.events() + 1, &call_id);
         let mut approval = Approval::new(id, call_id, tool, arguments);
         approval.expires_at = expires_after.map(|time| self.clock.now().after(time));
-        approval.approvers = approvers;
+        (approval.approvers, approval.schema) = (approvers, schema);
         let mut requested = ApprovalRequested::new(
             approval.id.clone(),
             approval.call_id.clone(),
@@ -70,7 +122,7 @@ impl Run {
             approval.arguments.clone(),
             Arc::clone(&approval.arguments_hash),
         );
-        requested.expires_at = approval.expires_at;
+        (requested.expires_at, requested.schema) = (approval.expires_at, approval.schema.clone());
         requested.approvers = approval.approvers.clone();
         let cause = batch.cause_at(place);
         let seq = self.append(Actor::Machine, Some(cause), requested);
@@ -79,10 +131,14 @@ impl Run {
         self.wait_if_idle(batch, seq);
     }
 
-    /// Returns how long a person has to decide about a call of a tool, and who that may be.
-    fn approval_terms(&self, tool: &str) -> (Option<Duration>, Approvers) {
+    fn approval_terms(&self, tool: &str) -> Terms {
         let spec = self.definition.tools.iter().find(|spec| *spec.name == *tool);
-        spec.map(|spec| (spec.expires_after, spec.approvers.clone())).unwrap_or_default()
+        let terms = spec.map(|spec| Terms {
+            expires_after: spec.expires_after,
+            approvers: spec.approvers.clone(),
+            schema: spec.approval_schema.clone(),
+        });
+        terms.unwrap_or_default()
     }
 
     pub(super) fn approval_granted(
@@ -92,12 +148,17 @@ impl Run {
         granted: ApprovalGranted,
     ) -> Option<Phase> {
         self.clock.end_waiting();
+        if approval.is_asked_by_call() {
+            batch.end_asking(place);
+            self.append(Actor::Person, Some(requested), granted);
+            return None;
+        }
         if let Some(arguments) = granted.arguments.clone() {
             approval.change(arguments);
         }
-        let call = approval.call();
+        let (call, data) = (approval.call(), granted.data.clone());
         let seq = self.append(Actor::Person, Some(requested), granted);
-        batch.agree(place, approval, seq);
+        batch.agree(place, approval, data, seq);
         self.admit(Arc::from([call]), true);
         None
     }
@@ -114,6 +175,12 @@ impl Run {
             true => (Actor::Runtime, Arc::default()),
             false => (Actor::Person, Arc::clone(&denied.by)),
         };
+        if held.approval.is_asked_by_call() {
+            // What the tool makes of it is its own.
+            batch.end_asking(held.place);
+            self.append(actor, Some(held.requested), denied);
+            return None;
+        }
         let denial = Denial { by, reason };
         let mut seq = self.append(actor, Some(held.requested), denied);
         let (text, decided) = (denial.text(), seq);
@@ -130,6 +197,38 @@ impl Run {
             }
         }
         self.go_on(batch, seq)
+    }
+
+    /// A running call asks a person.
+    pub(super) fn asked(
+        &mut self,
+        batch: &mut Batch,
+        place: Place,
+        asked: ApprovalRequested,
+    ) -> Option<Phase> {
+        self.clock.end_waiting();
+        let (id, call_id) = (asked.approval_id.clone(), asked.call_id.clone());
+        let (tool, arguments) = (Arc::clone(&asked.tool), asked.arguments.clone());
+        let mut approval = Approval::new(id, call_id, tool, arguments);
+        (approval.schema, approval.message) = (asked.schema.clone(), asked.message.clone());
+        approval.approvers = asked.approvers.clone();
+        let seq = self.append(Actor::Runtime, Some(batch.cause_at(place)), asked);
+        batch.ask(place, approval.clone(), seq);
+        self.perform(Effect::AskApproval(approval));
+        None
+    }
+
+    /// Closes what running calls asked, for this reason: they ask it no more.
+    pub(super) fn end_asking(
+        &mut self,
+        asked: impl IntoIterator<Item = (Approval, u64)>,
+        reason: &Code,
+    ) {
+        for (Approval { id, call_id, .. }, requested) in asked {
+            let mut denied = ApprovalDenied::new(id, call_id, RUNTIME, reason.clone());
+            denied.message = Some(ASKED_NO_MORE.into());
+            self.append(Actor::Machine, Some(requested), denied);
+        }
     }
 
     /// Says that the run waits, once nothing but people's answers is missing.

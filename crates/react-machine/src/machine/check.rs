@@ -1,13 +1,14 @@
 //! Which facts fit a run as it is; a fact that does not is refused before anything changes.
 
 use layer0::code;
-use layer0::event::{EventKind, OperatorDispatched, RunRecovered};
+use layer0::event::{ApprovalRequested, EventKind, OperatorDispatched, RunRecovered};
 use layer0::id::CallId;
 
 use super::step::{HookStop, Step};
 use super::{CANCEL, INPUT, Run};
+use crate::denials::approval_id;
 use crate::io::{EffectId, Misuse};
-use crate::phase::batch::Sorted;
+use crate::phase::batch::{Batch, Place, Sorted};
 use crate::phase::{Phase, call_of};
 
 impl Run {
@@ -63,7 +64,7 @@ impl Run {
             (Phase::Working(batch), Fact::ToolAttempted(attempted)) => {
                 let place = batch.check_running(event, &attempted.call_id)?;
                 self.meter.check_execution(event)?;
-                Ok(Step::ToolAttempted(batch.cause_at(place), attempted))
+                Ok(Step::ToolAttempted(batch, place, attempted))
             }
             (Phase::Working(batch), Fact::ToolResponded(responded)) => {
                 self.meter.check_answer(&responded.call_id)?;
@@ -111,9 +112,15 @@ impl Run {
                 phase.check_hook(event, &failed.point)?;
                 Ok(Step::HookStopped(phase, HookStop::Failed(failed)))
             }
+            (Phase::Working(batch), Fact::ApprovalRequested(asked)) => {
+                let place = self.check_asked(batch, &asked)?;
+                Ok(Step::Asked(batch, place, asked))
+            }
             (Phase::Working(batch), Fact::ApprovalGranted(granted)) => {
                 let held = batch.check_approval(&granted.approval_id, &granted.call_id)?;
                 held.check_by(&granted.by)?;
+                held.check_data(&granted)?;
+                held.check_arguments(&granted)?;
                 Ok(Step::ApprovalGranted(batch, held, granted))
             }
             (Phase::Working(batch), Fact::ApprovalDenied(denied)) => {
@@ -140,7 +147,8 @@ impl Run {
             (_, Fact::SignalReceived(signal)) if &*signal.name == INPUT => Ok(Step::Input(signal)),
             (
                 _,
-                Fact::MemoryDegraded(_)
+                Fact::ApprovalRequested(_)
+                | Fact::MemoryDegraded(_)
                 | Fact::MemoryRead(_)
                 | Fact::MemoryWrote(_)
                 | Fact::ModelAttempted(_)
@@ -157,6 +165,19 @@ impl Run {
                 self.check_note(&note)?;
                 Ok(Step::Noted(phase.cause_of(&note), note))
             }
+        }
+    }
+
+    /// May the call ask a person this, under the next id?
+    fn check_asked(&self, batch: &Batch, asked: &ApprovalRequested) -> Result<Place, Misuse> {
+        let (place, tool) = batch.check_ask(&asked.call_id)?;
+        let unexpected = |state| Err(Misuse::Unexpected { event: "approval.requested", state });
+        if *tool != asked.tool {
+            return unexpected("the call is of another tool");
+        }
+        match asked.approval_id == approval_id(&self.id, self.events() + 1, &asked.call_id) {
+            true => Ok(place),
+            false => unexpected("the approval has another id"),
         }
     }
 
@@ -205,15 +226,18 @@ impl Run {
     }
 }
 
-/// Is this an event only the machine writes? (`budget.exhausted` and `tool.responded` are written by both.)
+/// Is this an event only the machine writes? (`budget.exhausted` and `tool.responded` are written by both, and so
+/// is `approval.requested`, which has a message where a running call asks.)
 const fn is_decision(fact: &EventKind) -> bool {
+    if let EventKind::ApprovalRequested(asked) = fact {
+        return asked.message.is_none();
+    }
     matches!(
         fact,
         EventKind::RunWaiting(_)
             | EventKind::RunFinished(_)
             | EventKind::RunFailed(_)
             | EventKind::ModelRequested(_)
-            | EventKind::ApprovalRequested(_)
             | EventKind::GuardTripped(_)
             | EventKind::ContextCompacted(_)
     )

@@ -104,6 +104,7 @@ impl Run {
             // A hook that wants to stop the run comes too late: it is ending.
             let _ = self.answer_call(batch, place, Actor::Machine, cause, answer);
         }
+        let asked = batch.end_all_asking();
         let running: Vec<CallId> = batch.running().map(|(id, _)| id.clone()).collect();
         for answered in batch.give_up() {
             let message = answered.unwrap_or_else(|(id, tool)| {
@@ -117,6 +118,7 @@ impl Run {
             });
             self.conversation.push(message);
         }
+        self.end_asking(asked, &Code::new(code::TOOL_CANCELLED));
     }
 
     /// Ends the run; what a completed or incomplete one came to is remembered first.

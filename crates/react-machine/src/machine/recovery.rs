@@ -4,7 +4,7 @@ use layer0::event::{
     Actor, EventKind, RunForked, RunRecovered, SignalReceived, ToolResponded, Verdict,
 };
 use layer0::id::{CallId, RunId};
-use layer0::{Timestamp, ToolSpec};
+use layer0::{Code, Timestamp, ToolSpec, code};
 
 use super::{Machine, Run};
 use crate::io::{Effect, Entry};
@@ -131,6 +131,10 @@ impl Run {
         self.meter.count_executions(u32::try_from(recovered.rerun.len()).unwrap_or(u32::MAX));
         let models = recovered.models;
         let seq = self.append(Actor::Runtime, None, recovered);
+        if let Phase::Working(batch) = phase {
+            // What asked is gone with its process; a call that runs again asks again.
+            self.end_asking(batch.end_all_asking(), &Code::new(code::TOOL_INTERRUPTED));
+        }
         match phase {
             Phase::Asking(turn) => {
                 let ask = turn.ask();

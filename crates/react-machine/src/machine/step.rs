@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use layer0::code;
 use layer0::event::{
-    ApprovalDenied, ApprovalGranted, BudgetExhausted, BudgetGranted, ErrorStored, EventKind,
-    HookAborted, HookFailed, HookPassed, MemoryDegraded, MemoryRead, ModelAttempted, ModelFailed,
-    ModelResponded, OperatorDispatched, OperatorReturned, OperatorWaiting, RunParked, RunRecovered,
-    RunReopened, RunResumed, RunStarted, SignalReceived, ToolAttempted, ToolRequested,
-    ToolResolved, ToolResponded,
+    ApprovalDenied, ApprovalGranted, ApprovalRequested, BudgetExhausted, BudgetGranted,
+    ErrorStored, EventKind, HookAborted, HookFailed, HookPassed, MemoryDegraded, MemoryRead,
+    ModelAttempted, ModelFailed, ModelResponded, OperatorDispatched, OperatorReturned,
+    OperatorWaiting, RunParked, RunRecovered, RunReopened, RunResumed, RunStarted, SignalReceived,
+    ToolAttempted, ToolRequested, ToolResolved, ToolResponded,
 };
 use layer0::id::CallId;
 
@@ -30,7 +30,7 @@ pub(super) enum Step<'p> {
     /// Its next attempt was refused: runs have spent together what they may.
     Limited(Turn, BudgetExhausted),
     ToolRequested(&'p mut Batch, Place, ToolRequested),
-    ToolAttempted(u64, ToolAttempted),
+    ToolAttempted(&'p mut Batch, Place, ToolAttempted),
     ToolResponded(&'p mut Batch, Place, ToolResponded),
     ErrorStored(&'p mut Batch, Place, ErrorStored),
     Dispatched(u64, CallId, OperatorDispatched),
@@ -46,6 +46,8 @@ pub(super) enum Step<'p> {
     MemoryWrote(&'p Stopped, EventKind),
     HookPassed(&'p Paused, HookPassed),
     HookStopped(&'p mut Phase, HookStop),
+    /// A running call asks a person.
+    Asked(&'p mut Batch, Place, ApprovalRequested),
     ApprovalGranted(&'p mut Batch, Held, ApprovalGranted),
     ApprovalDenied(&'p mut Batch, Held, ApprovalDenied),
     /// With where the calls stand that do not simply run again.
@@ -89,6 +91,7 @@ impl Step<'_> {
             Self::Start(_)
             | Self::ToolRequested(..)
             | Self::ErrorStored(..)
+            | Self::Asked(..)
             | Self::Dispatched(..)
             | Self::WaitingBelow(_)
             | Self::GrantedBelow(_)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use layer0::event::{Actor, ErrorStored, ToolAttempted, ToolRequested, ToolResponded};
 use layer0::message::{Message, ToolCall};
-use layer0::{JsonText, code};
+use layer0::{Code, JsonText, code};
 
 use super::{Machine, Run};
 use crate::failure::FailureCause;
@@ -110,6 +110,7 @@ impl Run {
             tool: Arc::clone(&requested.tool),
             arguments: requested.arguments.clone(),
             execution: requested.execution,
+            approval_data: batch.data_at(place).cloned(),
         };
         self.meter.count_executions(1);
         let cause = batch.cause_at(place);
@@ -119,9 +120,16 @@ impl Run {
         None
     }
 
-    pub(super) fn tool_attempted(&mut self, cause: u64, attempted: ToolAttempted) -> Option<Phase> {
+    pub(super) fn tool_attempted(
+        &mut self,
+        batch: &mut Batch,
+        place: Place,
+        attempted: ToolAttempted,
+    ) -> Option<Phase> {
         self.meter.count_executions(1);
-        self.append(Actor::Runtime, Some(cause), attempted);
+        let reason = attempted.reason.clone();
+        self.append(Actor::Runtime, Some(batch.cause_at(place)), attempted);
+        self.end_asking(batch.end_asking(place), &reason);
         None
     }
 
@@ -175,7 +183,11 @@ impl Run {
             self.note_outcome(&responded);
         }
         let stopped = batch.answer(place, &responded);
+        let why = responded.error.as_ref().map(|error| error.reason.clone());
         let seq = self.append(actor, Some(cause), responded);
+        if let Some(asked) = batch.end_asking(place) {
+            self.end_asking([asked], &why.unwrap_or(Code::new(code::APPROVAL_EXPIRED)));
+        }
         stopped.map_or(Ok(seq), Err)
     }
 

@@ -61,7 +61,16 @@ struct Call {
     stored: Option<ErrorId>,
     /// What a person said of it while it had no answer.
     settled: Option<Box<ToolResolved>>,
+    /// What it asks a person while it is running.
+    asking: Option<Box<Asking>>,
     state: CallState,
+}
+
+/// What a running call asks a person; the seq is that of the request.
+#[derive(Debug, Clone, PartialEq)]
+struct Asking {
+    approval: Approval,
+    requested: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -70,8 +79,9 @@ enum CallState {
     Asked,
     /// Waits for a person; the seq is that of the approval's request.
     Held { approval: Approval, requested: u64 },
-    /// A person decided; the runtime acts on it. The seq is that of the decision.
-    Decided { approval: Approval, decided: u64 },
+    /// A person agreed, and gave the data that was asked for; the runtime acts on it. The seq is that of
+    /// the decision.
+    Decided { approval: Approval, data: Option<JsonText>, decided: u64 },
     /// May have begun; the signature is by the arguments it was given.
     Open { effect: EffectId, requested: u64, signature: Arc<str> },
     /// Has its answer; the message waits for the rest of the batch.
@@ -82,7 +92,7 @@ enum CallState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place(usize);
 
-/// A call that waits for a person.
+/// A call that waits for a person, or that asks one while it is running.
 pub(crate) struct Held {
     pub(crate) place: Place,
     pub(crate) approval: Approval,
@@ -141,6 +151,7 @@ impl Batch {
             signature: shared_signature(&call.name, &call.arguments),
             stored: None,
             settled: None,
+            asking: None,
             state: CallState::Asked,
         });
         let calls: Vec<Call> = calls.collect();
@@ -202,6 +213,33 @@ impl Batch {
         })
     }
 
+    /// Returns what running calls ask people.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = &Approval> {
+        self.calls.iter().filter_map(|call| call.asking.as_ref().map(|asking| &asking.approval))
+    }
+
+    /// The running call asks a person.
+    pub(crate) fn ask(&mut self, place: Place, approval: Approval, requested: u64) {
+        self.calls[place.0].asking = Some(Box::new(Asking { approval, requested }));
+    }
+
+    /// The call asks nothing any more. Returns what it asked.
+    pub(crate) fn end_asking(&mut self, place: Place) -> Option<(Approval, u64)> {
+        let asking = self.calls[place.0].asking.take()?;
+        Some((asking.approval, asking.requested))
+    }
+
+    /// No call asks anything any more. Returns what was asked.
+    pub(crate) fn end_all_asking(&mut self) -> Vec<(Approval, u64)> {
+        let places = (0..self.calls.len()).map(Place);
+        places.filter_map(|place| self.end_asking(place)).collect()
+    }
+
+    fn asking_at(&self, place: Place) -> Option<Held> {
+        let Asking { approval, requested } = &**self.calls[place.0].asking.as_ref()?;
+        Some(Held { place, approval: approval.clone(), requested: *requested })
+    }
+
     /// Is nothing in flight but approvals?
     pub(crate) fn is_idle(&self) -> bool {
         self.held().next().is_some() && self.is_idle_but(|_| false)
@@ -211,7 +249,7 @@ impl Batch {
     pub(crate) fn is_idle_but(&self, waits: impl Fn(&CallId) -> bool) -> bool {
         self.calls.iter().all(|call| match call.state {
             CallState::Held { .. } | CallState::Answered { .. } => true,
-            CallState::Open { .. } => waits(&call.id),
+            CallState::Open { .. } => call.asking.is_none() && waits(&call.id),
             CallState::Asked | CallState::Decided { .. } => false,
         })
     }
@@ -284,8 +322,22 @@ impl Batch {
     }
 
     /// A person agreed to the call.
-    pub(crate) fn agree(&mut self, place: Place, approval: Approval, decided: u64) {
-        self.calls[place.0].state = CallState::Decided { approval, decided };
+    pub(crate) fn agree(
+        &mut self,
+        place: Place,
+        approval: Approval,
+        data: Option<JsonText>,
+        decided: u64,
+    ) {
+        self.calls[place.0].state = CallState::Decided { approval, data, decided };
+    }
+
+    /// Returns the data that a person gave who agreed to the call.
+    pub(crate) fn data_at(&self, place: Place) -> Option<&JsonText> {
+        match &self.calls[place.0].state {
+            CallState::Decided { data, .. } => data.as_ref(),
+            _ => None,
+        }
     }
 
     /// The call begins.

@@ -39,11 +39,17 @@ proptest! {
         remembering in any::<bool>(),
         hooked in any::<bool>(),
         idempotent in any::<bool>(),
+        asking in any::<bool>(),
     ) {
         let mut definition = if patiently { patient() } else { definition() };
         Arc::make_mut(&mut definition).memory = remembering;
         if idempotent {
             let tools: Vec<_> = definition.tools.iter().cloned().map(ToolSpec::idempotent).collect();
+            Arc::make_mut(&mut definition).tools = tools.into();
+        }
+        if asking {
+            let asks = |tool: ToolSpec| tool.asks(serde_json::json!({}));
+            let tools: Vec<_> = definition.tools.iter().cloned().map(asks).collect();
             Arc::make_mut(&mut definition).tools = tools.into();
         }
         if hooked {
@@ -81,6 +87,8 @@ proptest! {
             }
         }
         prop_assert!(answers.values().all(|count| *count == 1));
+
+        world.check_approvals();
 
         // Bounds hold.
         let usage = world.machine.usage();

@@ -1,6 +1,7 @@
 //! The machine from outside.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod asking;
 mod below;
 mod guards;
 mod laws;

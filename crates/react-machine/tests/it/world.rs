@@ -29,6 +29,8 @@ pub(crate) enum Choice {
     Retry { pick: usize },
     /// Dispatch a run for an open execution, or let the one that is below return.
     Dispatch { pick: usize, used: u32 },
+    /// A running call asks a person.
+    AskPerson { pick: usize },
     /// Leave a note.
     Note,
     /// Stop the run.
@@ -70,6 +72,7 @@ pub(crate) fn choice() -> impl Strategy<Value = Choice> {
             .prop_map(|(pick, ok, clock_back)| Choice::ToolAnswer { pick, ok, clock_back }),
         2 => (0..8_usize).prop_map(|pick| Choice::Retry { pick }),
         3 => (0..8_usize, 0..4_u32).prop_map(|(pick, used)| Choice::Dispatch { pick, used }),
+        2 => (0..8_usize).prop_map(|pick| Choice::AskPerson { pick }),
         1 => Just(Choice::Note),
         1 => Just(Choice::Cancel),
         5 => any::<u8>().prop_map(Choice::Hooks),
@@ -260,6 +263,7 @@ impl World {
         wrong.rerun.push("never asked for".into());
         self.refused(Input::fact(at, wrong));
         self.accept(Input::fact(at, lost));
+        self.check_asks_none();
     }
 
     /// How many executions the run may begin, with what it was given since.
@@ -339,6 +343,7 @@ impl World {
             Choice::ToolAnswer { pick, ok, clock_back } => self.tool_answer(pick, ok, clock_back),
             Choice::Retry { pick } => self.retry(pick),
             Choice::Dispatch { pick, used } => self.dispatch(pick, used),
+            Choice::AskPerson { pick } => self.ask_person(pick),
             Choice::Note => {
                 let at = self.at();
                 self.accept(Input::fact(at, Warning::new("note")));
@@ -432,7 +437,9 @@ impl World {
                 Decided::Agreed | Decided::Changed => {
                     let mut granted = ApprovalGranted::new(approval_id, call_id, by);
                     granted.message = message;
-                    granted.arguments = matches!(verdict, Decided::Changed).then(arguments);
+                    let changes = matches!(verdict, Decided::Changed) && asked.message.is_none();
+                    granted.arguments = changes.then(arguments);
+                    granted.data = asked.schema.as_ref().map(|_| crate::asking::data());
                     return granted.into();
                 }
                 Decided::Denied => "approval.denied",
@@ -446,6 +453,11 @@ impl World {
             self.refused(Input::fact(at, fact("intern")));
         }
         let fact = fact("ops");
+        if let EventKind::ApprovalGranted(mut granted) = fact.clone() {
+            let is_asked = granted.data.take().is_some();
+            granted.data = (!is_asked).then(crate::asking::data);
+            self.refused(Input::fact(at, granted));
+        }
         self.accept(Input::fact(at, fact.clone()));
         if self.finish.is_none() {
             self.refused(Input::fact(at, fact));

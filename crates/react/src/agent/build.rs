@@ -97,9 +97,12 @@ impl AgentBuilder {
                 return Err(BuildError::MissingState { tool, wanted });
             }
         }
-        for ApprovalRule { tool, expires_after, approvers } in self.approvals {
+        for ApprovalRule { tool, expires_after, approvers, schema } in self.approvals {
             tools.require_approval(&tool)?;
             tools.limit_approvals(&tool, expires_after, approvers)?;
+            if let Some(schema) = schema {
+                tools.ask_for_data(&tool, &schema)?;
+            }
         }
         if self.retry.attempts == 0 {
             return Err(BuildError::Definition(DefinitionError::ZeroLimit("retry.attempts")));

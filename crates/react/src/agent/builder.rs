@@ -426,13 +426,20 @@ impl AgentBuilder {
 
     /// Lets a person agree to every call of a tool, whatever the tool itself says.
     pub fn require_approval(self, tool: impl Into<String>) -> Self {
-        self.approval_rule(tool.into(), None, Approvers::default())
+        self.approval_rule(ApprovalRule::of(tool))
+    }
+
+    /// Lets a person agree to every call of a tool, and give data that fits this JSON Schema, whatever the
+    /// tool itself says. The tool is given it as
+    /// [`ToolContext::approval_data`](backstop_tool::ToolContext::approval_data).
+    pub fn approval_asks(self, tool: impl Into<String>, schema: Value) -> Self {
+        self.approval_rule(ApprovalRule { schema: Some(schema), ..ApprovalRule::of(tool) })
     }
 
     /// Lets a person agree to every call of a tool within this time, whatever the tool itself says. A call
     /// that is not decided by then is denied, by the process that has the run then or takes it next.
     pub fn approval_expires_after(self, tool: impl Into<String>, time: Duration) -> Self {
-        self.approval_rule(tool.into(), Some(time), Approvers::default())
+        self.approval_rule(ApprovalRule { expires_after: Some(time), ..ApprovalRule::of(tool) })
     }
 
     /// Lets one of these agree to every call of a tool, whatever the tool itself says. What others decide is
@@ -442,16 +449,12 @@ impl AgentBuilder {
         tool: impl Into<String>,
         names: impl IntoIterator<Item = N>,
     ) -> Self {
-        self.approval_rule(tool.into(), None, names.into_iter().collect())
+        let approvers = names.into_iter().collect();
+        self.approval_rule(ApprovalRule { approvers, ..ApprovalRule::of(tool) })
     }
 
-    fn approval_rule(
-        mut self,
-        tool: String,
-        expires_after: Option<Duration>,
-        approvers: Approvers,
-    ) -> Self {
-        self.approvals.push(ApprovalRule { tool, expires_after, approvers });
+    fn approval_rule(mut self, rule: ApprovalRule) -> Self {
+        self.approvals.push(rule);
         self
     }
 
@@ -487,4 +490,12 @@ pub(crate) struct ApprovalRule {
     pub(crate) tool: String,
     pub(crate) expires_after: Option<Duration>,
     pub(crate) approvers: Approvers,
+    pub(crate) schema: Option<Value>,
+}
+
+impl ApprovalRule {
+    fn of(tool: impl Into<String>) -> Self {
+        let (tool, approvers) = (tool.into(), Approvers::default());
+        Self { tool, expires_after: None, approvers, schema: None }
+    }
 }

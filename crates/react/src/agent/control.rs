@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{Decision, EventLog, InboxRequest, LogError, open_root};
+use backstop_event_log::{Decision, EventLog, InboxRequest, LogError, OpenApproval, open_root};
 use backstop_provider::ScriptedProvider;
 use layer0::event::EventKind;
 use layer0::id::{ApprovalId, RunId};
@@ -10,7 +10,7 @@ use layer0::{JsonText, Timestamp, ToolSpec};
 use serde::Deserialize;
 
 use crate::agent::Agent;
-use crate::decide_error::{ApprovalNotFound, DecideError, check_arguments};
+use crate::decide_error::{ApprovalNotFound, DecideError, check_arguments, check_data};
 use crate::error::AgentError;
 use crate::record::recordable::redacted_decision;
 use crate::resume_error::ResumeError;
@@ -170,6 +170,8 @@ impl Agent {
 /// [`DecideError::NotFound`] when no such approval is open: it never was, or it was decided before;
 /// [`DecideError::Expired`] when it was not decided in time; [`DecideError::NotApprover`] when this is not
 /// one of those who may; [`DecideError::Arguments`] for arguments that do not fit the tool;
+/// [`DecideError::Data`] for data that does not fit what the approval asks for, or is missing;
+/// [`DecideError::UnaskedData`] where it asks for none;
 /// [`DecideError::Blank`] when nothing says who decides, or a reason says nothing; [`DecideError::Log`]
 /// when the log cannot be read or written.
 ///
@@ -185,10 +187,17 @@ pub async fn decide(
     if let Some(what) = decision.blank() {
         return Err(DecideError::Blank(what));
     }
-    if let Some(arguments) = &decision.arguments
-        && let Some(schema) = recorded_schema(log, id).await?
-    {
-        check_arguments(&schema, arguments)?;
+    let open = log.open_approvals().await?.into_iter().find(|open| open.id == *id);
+    if let Some(open) = open {
+        check_data(open.schema.as_ref(), &decision)?;
+        if open.message.is_some() && decision.arguments.is_some() {
+            return Err(DecideError::running());
+        }
+        if let Some(arguments) = &decision.arguments
+            && let Some(schema) = recorded_schema(log, &open).await?
+        {
+            check_arguments(&schema, arguments)?;
+        }
     }
     match log.decide(id, decision, at).await? {
         true => Ok(()),
@@ -196,18 +205,16 @@ pub async fn decide(
     }
 }
 
-/// Returns the schema that the arguments of a call have to fit; `None` where there is no such approval, or
-/// nothing says it. Then admission does.
+/// Returns the schema that the arguments of a call have to fit; `None` where nothing says it. Then admission
+/// does.
 async fn recorded_schema(
     log: &dyn EventLog,
-    id: &ApprovalId,
+    open: &OpenApproval,
 ) -> Result<Option<JsonText>, LogError> {
     #[derive(Deserialize)]
     struct ToolContracts {
         tools: Vec<ToolSpec>,
     }
-    let open = log.open_approvals().await?.into_iter().find(|open| open.id == *id);
-    let Some(open) = open else { return Ok(None) };
     let first = log.records(&open.run, 1).await?.into_iter().next();
     let Some(Ok(event)) = first.map(|record| record.decode(&open.run)) else { return Ok(None) };
     let EventKind::RunStarted(started) = event.kind else { return Ok(None) };

@@ -12,13 +12,13 @@ use layer0::{JsonText, text};
 use super::effects::Effects;
 use crate::approval::ApprovalRequest;
 use crate::hook::HookContext;
-use crate::journal::End;
+use crate::journal::{End, Said};
 use crate::record::recordable::redacted_decision;
 
 /// Asks the approver.
 pub(super) async fn ask(effects: &Effects, approval: Box<Approval>) -> End {
     let Some(approver) = effects.agent.approver.clone() else {
-        return End::Approval(approval, None);
+        return End::Approval(approval, Said::Nothing);
     };
     let (HookContext { run, session }, at) = (effects.context.clone(), effects.agent.clock.now());
     let schema = schema_of(effects, &approval.tool);
@@ -40,7 +40,7 @@ pub(super) async fn ask(effects: &Effects, approval: Box<Approval>) -> End {
             false
         }
     });
-    End::Approval(approval, decision)
+    End::Approval(approval, decision.map_or(Said::Nothing, Said::Decision))
 }
 
 /// Returns what changed arguments of a tool have to fit.

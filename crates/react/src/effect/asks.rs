@@ -41,13 +41,14 @@ impl Asks {
 
     pub(crate) fn poll_next(&self, context: &Context<'_>) -> Poll<(Ask, oneshot::Sender<Told>)> {
         let mut queue = self.queue();
-        match queue.asked.pop_front() {
-            Some(asked) => Poll::Ready(asked),
-            None => {
-                queue.reader = Some(context.waker().clone());
-                Poll::Pending
+        while let Some((ask, told)) = queue.asked.pop_front() {
+            // A person is not asked what no call waits for any more.
+            if !(matches!(ask, Ask::Person(_)) && told.is_closed()) {
+                return Poll::Ready((ask, told));
             }
         }
+        queue.reader = Some(context.waker().clone());
+        Poll::Pending
     }
 
     /// Answers no step any more.

@@ -92,7 +92,7 @@ pub(crate) async fn execute(
         tokio::spawn(task)
     };
     let task = task.abort_handle();
-    let _guard = StopOnDrop { task, _cancel: cancel };
+    let _guard = StopOnDrop { task, cancel: Some(cancel) };
     match select(answered, pin!(dispatcher.limit().passed())).await {
         Either::Left((Ok(result), _)) => result,
         Either::Left((Err(_), _)) => Err(ToolError::Other("the tool's task was lost".into())),
@@ -153,11 +153,13 @@ fn timed_out(limit: Duration, written: &Written) -> ToolError {
 struct StopOnDrop {
     task: AbortHandle,
     /// Tells code that blocks its thread.
-    _cancel: DropGuard,
+    cancel: Option<DropGuard>,
 }
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
+        // First, so that what is dropped with the task knows why.
+        drop(self.cancel.take());
         self.task.abort();
     }
 }

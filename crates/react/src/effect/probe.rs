@@ -82,7 +82,9 @@ pub(super) async fn settle(
 /// Asks the tool, whose code may panic, hang or fail.
 async fn ask(effects: &Effects, execution: &Execution, admitted: &Admitted) -> Probe {
     let agent = &effects.agent;
-    let context = context_of(effects, &execution.run.call_id, &execution.sessions, admitted);
+    let run = &execution.run;
+    let mut context = context_of(effects, &run.call_id, &execution.sessions, admitted);
+    context.approval_data.clone_from(&run.approval_data);
     let tool = admitted.tool();
     let asked = AssertUnwindSafe(async { tool.probe(&admitted.arguments, &context).await });
     let said = guarded::ask(asked, limit_of(agent, admitted), &agent.clock).await;

@@ -13,6 +13,7 @@ use layer0::{JsonText, code};
 use tracing::Instrument;
 
 use super::answer::{answer, attempted};
+use super::asking_call::AskingCall;
 use super::call::{admitted, context_of, limit_of};
 use super::effects::Effects;
 use super::failure::Failing;
@@ -140,6 +141,8 @@ async fn call(
 ) -> Result<JsonText, ToolError> {
     let Execution { run, sessions, depth, .. } = execution;
     let mut context = context_of(effects, &run.call_id, sessions, admitted);
+    context.approval_data.clone_from(&run.approval_data);
+    context.people = Some(Arc::new(AskingCall::new(effects, run, &context)));
     context.depth = *depth;
     context.operators = Some(Arc::clone(&dispatcher) as _);
     context.runtime = Some(Arc::clone(&dispatcher) as _);

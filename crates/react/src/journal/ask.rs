@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use backstop_react_machine::NothingLeft;
+use backstop_tool::Given;
+use layer0::JsonText;
 use layer0::id::{CallId, RunId};
 use layer0::operator::Waiting;
 use layer0::usage::Allowance;
@@ -25,6 +27,10 @@ pub(crate) enum Ask {
     Wait { run: RunId, waiting: Waiting },
     /// A run below goes on after it waited. Not answered.
     GoesOn { run: RunId },
+    /// A running call asks a person. Answered by [`Told::Given`], unless the call ends before.
+    Person(Box<PersonAsk>),
+    /// A running call asks no more. Not answered.
+    NoPerson { call: CallId },
     /// A run below wants more of the budget, which was given more so often. Answered by [`Told::More`].
     More { run: RunId, given: u32 },
 }
@@ -48,12 +54,23 @@ pub(crate) struct Wanted {
     pub(crate) parts: Option<u32>,
 }
 
+/// What a running call asks a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PersonAsk {
+    pub(crate) call: CallId,
+    pub(crate) arguments: JsonText,
+    pub(crate) message: Arc<str>,
+    pub(crate) schema: JsonText,
+}
+
 /// What a step is told.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Told {
     /// The run that the operator is to do its work under, or why it does not start.
     Child(Result<Box<Child>, NothingLeft>),
     Noted,
+    /// What a person said.
+    Given(Given),
     /// The run below is to leave; it is taken up later.
     Leave,
     /// What it may use beside what it was given before.

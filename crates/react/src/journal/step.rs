@@ -62,8 +62,7 @@ pub(crate) enum End {
     Gates(Result<Vec<Gated>, (Notes, StopFact)>),
     /// What to record of the observers, call by call; or what they left there, and what stops the run.
     Observers(Result<Vec<Notes>, (Notes, StopFact)>),
-    /// What the person said, where there is no inbox for it; `None` leaves the approval open.
-    Approval(Box<Approval>, Option<Decision>),
+    Approval(Box<Approval>, Said),
     /// The approval was not decided in time; where that is sent to the inbox, what is there counts.
     Expiry(Box<Approval>, bool),
     Memory(Box<Note>),
@@ -73,6 +72,17 @@ pub(crate) enum End {
     More(Option<Allowance>),
     /// It was told to end, and has nothing to say.
     Stopped,
+}
+
+/// What a person in this process said of an approval.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) enum Said {
+    /// This; the journal sends it to the inbox, where there is one.
+    Decision(Decision),
+    /// The inbox has the decision that counts.
+    InInbox,
+    /// Nothing: the approval stays open.
+    Nothing,
 }
 
 /// The event of a hook that stops the run.

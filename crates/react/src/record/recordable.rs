@@ -87,6 +87,7 @@ pub fn redacted_decision(redactor: &Redactor, mut decision: Decision) -> Decisio
     decision.by = redactor.redact(&decision.by).into_owned();
     decision.reason = decision.reason.map(|why| redactor.redact(&why).into_owned());
     decision.arguments = decision.arguments.map(|arguments| redactor.redact_held_json(arguments));
+    decision.data = decision.data.map(|data| redactor.redact_held_json(data));
     decision
 }
 

@@ -188,6 +188,8 @@ impl Run {
                 self.below.forget(&run);
                 Ok(())
             }
+            Ask::Person(asked) => self.ask_person(id, *asked).await,
+            Ask::NoPerson { call } => self.withdrawn(&call).await,
             Ask::More { run, given } => {
                 let found = self.open_dispatch(&run).map(|open| open.grants.clone());
                 let Some(grants) = found else { return Ok(()) };
@@ -391,6 +393,7 @@ impl Run {
         let approval = |open: OpenApproval| {
             let mut approval = Approval::new(open.id, open.call_id, open.tool, open.arguments);
             (approval.expires_at, approval.approvers) = (open.expires_at, open.approvers);
+            (approval.schema, approval.message) = (open.schema, open.message);
             approval
         };
         open.map(approval).collect()

@@ -4,18 +4,26 @@ use std::sync::Arc;
 
 use backstop_event_log::{Decision, InboxMessage, InboxRequest};
 use backstop_react_machine::{Approval, INPUT, Input};
+use backstop_tool::Given;
 use layer0::event::{ApprovalDenied, ApprovalGranted, EventKind, SignalReceived};
-use layer0::id::ApprovalId;
+use layer0::id::{ApprovalId, CallId};
 use layer0::operator::Signal;
 use layer0::{Timestamp, code, text};
 
 use super::{InFlight, Run};
+use crate::decide_error::check_data;
 use crate::error::AgentError;
-use crate::journal::Step;
-use crate::record::recordable::redacted_decision;
+use crate::journal::{AskId, PersonAsk, Said, Step, Told};
+use crate::record::recordable::{redact_shared, redacted_decision};
 
 /// Who denies what was not decided in time.
 const RUNTIME: &str = "backstop";
+
+/// Why what a call asks is closed that the approver says nothing of.
+const NOTHING_SAID: &str = "there was no answer";
+
+/// Why what a call asks is closed that its tool wants to know no more.
+const WITHDRAWN: &str = "the tool asks it no more";
 
 impl Run {
     /// Asks the approver in this process; without one the approval stays open.
@@ -24,6 +32,85 @@ impl Run {
             let id = approval.id.clone();
             let step = self.start(Step::Approval(Box::new(approval)), InFlight::Approval);
             self.approvals.ask(id, step);
+        }
+    }
+
+    /// Lets a running call ask the person in this process.
+    pub(super) async fn ask_person(
+        &mut self,
+        ask: AskId,
+        asked: PersonAsk,
+    ) -> Result<(), AgentError> {
+        let PersonAsk { call, arguments, message, schema } = asked;
+        if self.agent.approver.is_none() {
+            self.ledger.tell(ask, Told::Given(Given::NobodyThere));
+            return Ok(());
+        }
+        // The call may have ended meanwhile.
+        if !self.ledger.machine().is_running(&call) {
+            return Ok(());
+        }
+        // An attempt before this one may have asked; its answer is of no use any more.
+        self.end_asking(&call, WITHDRAWN).await?;
+        if !self.ledger.machine().can_ask_person(&call) {
+            self.ledger.tell(ask, Told::Given(Given::NobodyThere));
+            return Ok(());
+        }
+        let redactor = &self.agent.redactor;
+        let (message, schema) =
+            (redact_shared(redactor, message), redactor.redact_held_json(schema));
+        let at = self.ledger.at();
+        let resumed = self.approvals.take_resumed();
+        let mut id = None;
+        let asks = self.ledger.change(|machine| {
+            if let Some(resumed) = resumed {
+                machine.handle(Input::fact(at, resumed))?;
+            }
+            id = Some(machine.ask_person(at, &call, arguments, message, schema)?);
+            Ok(())
+        });
+        asks.await?;
+        if let Some(id) = id {
+            self.approvals.asked_by(id, ask);
+        }
+        Ok(())
+    }
+
+    /// Closes what a call asks, if it does.
+    pub(super) async fn end_asking(&mut self, call: &CallId, why: &str) -> Result<(), AgentError> {
+        let mut open = self.ledger.machine().open_approvals();
+        let Some(id) = open
+            .find(|open| open.is_asked_by_call() && open.call_id == *call)
+            .map(|open| open.id.clone())
+        else {
+            return Ok(());
+        };
+        drop(open);
+        self.approvals.give(&id, Given::NobodyThere);
+        let mut denied = ApprovalDenied::new(id, call.clone(), RUNTIME, code::APPROVAL_EXPIRED);
+        denied.message = Some(why.into());
+        let facts = self.facts_of_people(denied);
+        self.ledger.step(facts).await
+    }
+
+    /// Takes in that the tool of a call wants to know no more what it asked.
+    pub(super) async fn withdrawn(&mut self, call: &CallId) -> Result<(), AgentError> {
+        self.end_asking(call, WITHDRAWN).await
+    }
+
+    /// Tells running calls what was decided, now that it is recorded, and asks no more about approvals that
+    /// are not open.
+    pub(super) fn settle_approvals(&mut self) {
+        if self.approvals.is_idle() {
+            return;
+        }
+        for (ask, given) in self.approvals.take_given() {
+            self.ledger.tell(ask, Told::Given(given));
+        }
+        let open: Vec<_> = self.ledger.machine().open_approvals().map(|open| &open.id).collect();
+        let closed = self.approvals.closed(&open);
+        for step in closed {
+            self.ledger.stop(step);
         }
     }
 
@@ -64,15 +151,18 @@ impl Run {
     pub(super) async fn approver_answered(
         &mut self,
         approval: Approval,
-        decision: Option<Decision>,
+        said: Said,
     ) -> Result<(), AgentError> {
         self.approvals.withdraw(&approval.id);
-        match decision {
-            Some(decision) => {
+        match said {
+            Said::Decision(decision) => {
                 let facts = self.decision_facts(&approval.id, decision);
                 self.ledger.step(facts).await
             }
-            None => {
+            Said::Nothing if approval.is_asked_by_call() => {
+                self.end_asking(&approval.call_id, NOTHING_SAID).await
+            }
+            Said::InInbox | Said::Nothing => {
                 self.ledger.watch();
                 Ok(())
             }
@@ -112,13 +202,23 @@ impl Run {
             tracing::warn!(%id, by = decision.by, "one who may not has decided; it stays open");
             return Vec::new();
         }
+        if let Err(error) = check_data(approval.schema.as_ref(), &decision) {
+            // The sender is told too; an earlier version knows of no data.
+            tracing::warn!(%id, %error, "a decision does not count; the approval stays open");
+            return Vec::new();
+        }
+        if approval.is_asked_by_call() && decision.arguments.is_some() {
+            tracing::warn!(%id, "a decision changes a call that is running; it stays open");
+            return Vec::new();
+        }
         self.withdraw(id);
+        self.approvals.give(id, given(&decision));
         let (approval_id, call_id) = (approval.id, approval.call_id);
-        let Decision { approved, by, reason, arguments, .. } = decision;
+        let Decision { approved, by, reason, arguments, data, .. } = decision;
         let message = reason.map(Arc::from);
         let fact: EventKind = if approved {
             let mut granted = ApprovalGranted::new(approval_id, call_id, by);
-            (granted.message, granted.arguments) = (message, arguments);
+            (granted.message, granted.arguments, granted.data) = (message, arguments, data);
             granted.into()
         } else {
             let mut denied = ApprovalDenied::new(approval_id, call_id, by, code::APPROVAL_DENIED);
@@ -154,5 +254,13 @@ impl Run {
         if let Some(step) = self.approvals.withdraw(id) {
             self.ledger.stop(step);
         }
+    }
+}
+
+/// Returns what a call is told that asks while it is running.
+fn given(decision: &Decision) -> Given {
+    match &decision.data {
+        Some(data) if decision.approved => Given::Data(data.clone()),
+        _ => Given::Declined,
     }
 }

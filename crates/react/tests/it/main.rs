@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod bench;
+mod asking;
+mod asking_calls;
 mod below;
 mod budgets;
 mod build;

@@ -86,6 +86,10 @@ fn show(result: &Result<RunOutcome, RunFailure>, answer: Option<&str>) -> Result
 fn waiting(approval: &Approval) {
     let call = output::call(&approval.tool, &approval.arguments, output::width_of_notes());
     notes(&format!("waiting for approval: {} {call}", approval.id));
+    if let Some(schema) = &approval.schema {
+        let schema = output::call("asks for data:", schema, output::width_of_notes());
+        notes(&format!("  {schema}"));
+    }
     note("  /resume asks again");
 }
 

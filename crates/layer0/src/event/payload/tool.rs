@@ -200,6 +200,12 @@ payload! {
         arguments: JsonText,
         /// What the decision is bound to.
         arguments_hash: Arc<str>,
+        /// JSON Schema of the data that goes with a yes; none is asked for where it does not say.
+        #[serde(default)]
+        schema: Option<JsonText>,
+        /// What a call asks that is running already, in its tool's words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<Arc<str>>,
         /// Until when it can be decided; for ever where it does not say.
         #[serde(default)]
         expires_at: Option<Timestamp>,
@@ -225,6 +231,8 @@ impl ApprovalRequested {
             tool: tool.into(),
             arguments: arguments.into(),
             arguments_hash: arguments_hash.into(),
+            schema: None,
+            message: None,
             expires_at: None,
             approvers: Approvers::default(),
         }
@@ -247,6 +255,9 @@ payload! {
         /// The arguments that the call gets instead of those that were shown.
         #[serde(default)]
         arguments: Option<JsonText>,
+        /// The data that was asked for.
+        #[serde(default)]
+        data: Option<JsonText>,
     }
 }
 
@@ -265,6 +276,7 @@ impl ApprovalGranted {
             reason: None,
             message: None,
             arguments: None,
+            data: None,
         }
     }
 }
@@ -278,7 +290,7 @@ payload! {
         call_id: CallId,
         /// Who.
         by: Arc<str>,
-        /// The code, `approval.denied` or `approval.expired`.
+        /// The code: `approval.denied`, `approval.expired`, or why the call ended that asked.
         reason: Code,
         /// The person's words.
         message: Option<Arc<str>>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use layer0::event::{RunRecovered, ToolRequested, ToolResponded};
+use layer0::event::{ApprovalGranted, RunRecovered, ToolRequested, ToolResponded};
 use layer0::id::{ApprovalId, CallId};
 
 use super::{Batch, Call, CallState, Held, Place, Sorted};
@@ -23,10 +23,32 @@ impl Held {
         }
     }
 
-    /// Can it expire?
+    /// Does the decision give data where it is asked for, and only there?
+    pub(crate) fn check_data(&self, granted: &ApprovalGranted) -> Result<(), Misuse> {
+        let unexpected = |state| Err(Misuse::Unexpected { event: "approval.granted", state });
+        match (&self.approval.schema, &granted.data) {
+            (Some(_), None) => unexpected("the approval asks for data"),
+            (None, Some(_)) => unexpected("the approval asks for no data"),
+            (Some(_), Some(_)) | (None, None) => Ok(()),
+        }
+    }
+
+    /// Are other arguments given only where the call does not run yet?
+    pub(crate) fn check_arguments(&self, granted: &ApprovalGranted) -> Result<(), Misuse> {
+        match self.approval.is_asked_by_call() && granted.arguments.is_some() {
+            true => {
+                let state = "the call is running with its arguments";
+                Err(Misuse::Unexpected { event: "approval.granted", state })
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Can it expire? What a running call asks can at any time: its tool may ask no more.
     pub(crate) fn check_expiry(&self) -> Result<(), Misuse> {
         match self.approval.expires_at {
             Some(_) => Ok(()),
+            None if self.approval.is_asked_by_call() => Ok(()),
             None => {
                 let state = "the approval does not expire";
                 Err(Misuse::Unexpected { event: "approval.denied", state })
@@ -111,6 +133,17 @@ impl Batch {
         }
     }
 
+    /// Is the call running, and does it ask no person already?
+    pub(crate) fn check_ask(&self, id: &CallId) -> Result<(Place, &Arc<str>), Misuse> {
+        let event = "approval.requested";
+        let place = self.check_running(event, id)?;
+        let call = &self.calls[place.0];
+        match call.asking {
+            Some(_) => Err(Misuse::Unexpected { event, state: "the call asks already" }),
+            None => Ok((place, &call.tool)),
+        }
+    }
+
     /// Can an error be stored for the call?
     pub(crate) fn check_store(&self, id: &CallId) -> Result<Place, Misuse> {
         let (place, call) = self.look_up(id)?;
@@ -139,7 +172,8 @@ impl Batch {
 
     /// Is this approval open, for this call?
     pub(crate) fn check_approval(&self, id: &ApprovalId, call: &CallId) -> Result<Held, Misuse> {
-        let held = self.find(call).ok().and_then(|place| self.held_at(place));
+        let found = |place| self.held_at(place).or_else(|| self.asking_at(place));
+        let held = self.find(call).ok().and_then(found);
         held.filter(|held| held.approval.id == *id)
             .ok_or_else(|| Misuse::UnknownApproval(id.clone()))
     }
