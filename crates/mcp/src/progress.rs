@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop_clock::Clock;
+use backstop_tool::People;
 use layer0::id::CallId;
-use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use rmcp::model::{ProgressNotificationParam, ProgressToken, RequestId};
 use tokio::sync::RwLock;
 
 /// What is told how far a call has come.
@@ -33,13 +34,22 @@ pub struct Progress {
 
 /// The calls of a connection that can be told of progress.
 #[derive(Debug, Default)]
-pub(crate) struct Progressing(RwLock<HashMap<ProgressToken, Arc<Watched>>>);
+pub(crate) struct Progressing(RwLock<HashMap<ProgressToken, Call>>);
 
-/// A call that progress extends.
+/// A call that waits for its answer.
+#[derive(Debug)]
+struct Call {
+    request: RequestId,
+    watched: Arc<Watched>,
+}
+
+/// A call that progress extends, and for which the server may ask a person.
 pub(crate) struct Watched {
     pub(crate) patience: Arc<Patience>,
     pub(crate) template: Progress,
     pub(crate) on_progress: Option<OnProgress>,
+    /// Who is asked; nobody where `None`.
+    pub(crate) people: Option<Arc<dyn People>>,
 }
 
 impl fmt::Debug for Watched {
@@ -53,14 +63,26 @@ impl Progressing {
     pub(crate) async fn watch<T, E>(
         &self,
         watched: Option<Arc<Watched>>,
-        token: impl FnOnce(&T) -> ProgressToken,
+        key: impl FnOnce(&T) -> (ProgressToken, RequestId),
         send: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         let Some(watched) = watched else { return send.await };
         let mut calls = self.0.write().await;
         let sent = send.await?;
-        calls.insert(token(&sent), watched);
+        let (token, request) = key(&sent);
+        calls.insert(token, Call { request, watched });
         Ok(sent)
+    }
+
+    /// Returns the call that a request of the server is about: the one that its transport names, or the only one
+    /// that there is.
+    pub(crate) async fn call_of(&self, request: Option<&RequestId>) -> Option<Arc<Watched>> {
+        let calls = self.0.read().await;
+        let mut of = calls.values().filter(|call| request.is_none_or(|id| *id == call.request));
+        match (of.next(), of.next()) {
+            (Some(call), None) => Some(Arc::clone(&call.watched)),
+            _ => None,
+        }
     }
 
     /// Forgets a request, now or, while another one is being sent, a moment later.
@@ -77,7 +99,12 @@ impl Progressing {
 
     /// Takes in what a server says.
     pub(crate) async fn take(&self, said: ProgressNotificationParam) {
-        let Some(watched) = self.0.read().await.get(&said.progress_token).cloned() else { return };
+        let calls = self.0.read().await;
+        let Some(watched) = calls.get(&said.progress_token).map(|call| Arc::clone(&call.watched))
+        else {
+            return;
+        };
+        drop(calls);
         watched.patience.renew();
         if let Some(on_progress) = &watched.on_progress {
             let ProgressNotificationParam { progress, total, message, .. } = said;
@@ -107,6 +134,22 @@ impl Patience {
     /// Begins to count again, up to the end.
     pub(crate) fn renew(&self) {
         *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.monotonic();
+    }
+
+    /// Does work that the call is not counted for, up to the end.
+    pub(crate) async fn while_waiting<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            self.renew();
+            tokio::select! {
+                biased;
+                done = &mut work => {
+                    self.renew();
+                    return done;
+                }
+                () = self.clock.sleep(self.timeout / 2) => {}
+            }
+        }
     }
 
     /// Completes when it is over, with the limit that was reached.

@@ -120,6 +120,7 @@ impl McpTool {
                 message: None,
             },
             on_progress: settings.on_progress.clone(),
+            people: context.people.clone(),
         })
     }
 

@@ -3,15 +3,17 @@
 
 use std::sync::Arc;
 
+use backstop_tool::Given;
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ErrorData, Implementation, ListRootsResult, ProgressNotificationParam, Root, RootsCapabilities,
+    ElicitationCapability, ErrorData, FormElicitationCapability, Implementation, ListRootsResult,
+    ProgressNotificationParam, Root, RootsCapabilities,
 };
-use rmcp::service::{NotificationContext, RequestContext, RoleClient};
+use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, RoleClient};
 use tokio::sync::Notify;
 
-use crate::progress::Progressing;
+use crate::progress::{Progressing, Watched};
 
 /// Answers the requests of a server. Sampling is none of what this client can.
 pub(crate) struct Handler {
@@ -24,6 +26,8 @@ pub(crate) struct Handler {
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
+        let form = FormElicitationCapability::default();
+        capabilities.elicitation = Some(ElicitationCapability::new().with_form(form));
         if !self.roots.is_empty() {
             capabilities.roots = Some(RootsCapabilities::default());
         }
@@ -41,9 +45,18 @@ impl ClientHandler for Handler {
     async fn create_elicitation(
         &self,
         request: ElicitRequestParams,
-        _: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        Ok(ask(&request))
+        let of = match context.extensions.get::<InboundStreamOrigin>() {
+            Some(InboundStreamOrigin::OutboundRequest(id)) => Some(id),
+            _ => None,
+        };
+        let call = self.progressing.call_of(of).await;
+        let decline = ElicitResult::new(ElicitationAction::Decline);
+        Ok(match call {
+            Some(call) => ask(&call, request).await.unwrap_or(decline),
+            None => decline,
+        })
     }
 
     async fn on_progress(
@@ -59,8 +72,23 @@ impl ClientHandler for Handler {
     }
 }
 
-/// Answers a server that asks a person for data: there is nobody to ask yet. That is why the capability is not
-/// offered either; some servers ask all the same.
-fn ask(_: &ElicitRequestParams) -> ElicitResult {
-    ElicitResult::new(ElicitationAction::Decline)
+/// Asks a person for the data that a server wants for a call. `None` where nobody is there, and for what is to be
+/// given elsewhere, at a URL.
+async fn ask(call: &Watched, request: ElicitRequestParams) -> Option<ElicitResult> {
+    let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request
+    else {
+        return None;
+    };
+    let people = call.people.as_ref()?;
+    let schema = serde_json::to_value(&requested_schema).ok()?;
+    let message = format!("{} asks: {message}", call.template.server);
+    // A person takes longer than a server.
+    let given = call.patience.while_waiting(people.ask(&message, schema.into())).await;
+    match given {
+        Ok(Given::Data(data)) => {
+            Some(ElicitResult::new(ElicitationAction::Accept).with_content(data.value()))
+        }
+        Ok(Given::NobodyThere) | Err(_) => None,
+        Ok(_) => Some(ElicitResult::new(ElicitationAction::Decline)),
+    }
 }

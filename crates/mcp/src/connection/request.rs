@@ -88,8 +88,9 @@ impl Connection {
         over: impl Future<Output = Duration>,
     ) -> Result<ServerResult, Failed> {
         let sent = self.service.send_cancellable_request(request, options);
-        let token = |handle: &RequestHandle<RoleClient>| handle.progress_token.clone();
-        let sent = self.progressing.watch(watched, token, sent).await;
+        let key =
+            |handle: &RequestHandle<RoleClient>| (handle.progress_token.clone(), handle.id.clone());
+        let sent = self.progressing.watch(watched, key, sent).await;
         let handle = sent.map_err(|_| Failed { fault: self.gone(false), left: false })?;
         let mut waiting = Waiting {
             handle: Some(handle),

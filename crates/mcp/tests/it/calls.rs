@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use backstop_mcp::Progress;
-use backstop_tool::{Arguments, ToolError};
+use backstop_tool::{Arguments, Given, People, ToolContext, ToolError};
 use futures_util::future::join_all;
+use layer0::JsonText;
 use layer0::failure::{Effect, Failure, Retry};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
@@ -19,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         progress_extends_a_call,
         lost_calls_share_one_restart,
         dying_servers_are_left_alone,
+        elicitation_asks_the_person,
         elicitation_is_declined,
         roots_are_what_was_given
     ]);
@@ -160,10 +163,15 @@ async fn dying_servers_are_left_alone() {
 
 /// Returns what a server is answered that asks its client for something in a call.
 async fn answer(asked: Value) -> Value {
+    answer_of(Way::ALL[0], asked, context()).await
+}
+
+async fn answer_of(way: Way, asked: Value, context: ToolContext) -> Value {
     let script = Script { asks: Some(asked), ..Script::faulty("") };
-    let (faulty, server) = Faulty::new(Way::ALL[0], script);
+    let (faulty, server) = Faulty::new(way, script);
     let client = server.roots(["/srv/data"]).connect().await.unwrap();
-    call(&client, "act").await.unwrap();
+    let arguments = Arguments::from(json!({"n": 1}));
+    tool(&client, "act").call(&arguments, &context).await.unwrap();
     faulty.said().into_iter().find(|said| said["id"] == "q").unwrap()
 }
 
@@ -179,6 +187,42 @@ async fn elicitation_is_declined() {
         "params": {"messages": [], "maxTokens": 1},
     });
     assert_eq!(answer(sampling).await["error"]["code"], -32601);
+}
+
+/// Answers as it is told, and keeps what it was asked.
+struct Person(Given, Mutex<Vec<(String, Value)>>);
+
+#[async_trait]
+impl People for Person {
+    async fn ask(&self, message: &str, schema: JsonText) -> Result<Given, ToolError> {
+        self.1.lock().unwrap().push((message.to_owned(), schema.value().clone()));
+        Ok(self.0.clone())
+    }
+}
+
+/// Spec: Q9, A3. What a server asks for in a call is asked of the person whom the call can ask.
+async fn elicitation_asks_the_person() {
+    let name =
+        json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
+    let elicitation = json!({
+        "jsonrpc": "2.0", "id": "q", "method": "elicitation/create",
+        "params": {"message": "Who?", "requestedSchema": name},
+    });
+    for (given, action, content) in [
+        (Given::Data(json!({"name": "Ada"}).into()), "accept", json!({"name": "Ada"})),
+        (Given::Declined, "decline", Value::Null),
+        (Given::NobodyThere, "decline", Value::Null),
+    ] {
+        let person = Arc::new(Person(given, Mutex::default()));
+        let mut context = context();
+        context.people = Some(Arc::clone(&person) as Arc<dyn People>);
+        let answer = answer_of(Way::ALL[0], elicitation.clone(), context).await;
+        assert_eq!(answer["result"]["action"], action, "{answer}");
+        assert_eq!(answer["result"]["content"], content, "{answer}");
+        let asked = person.1.lock().unwrap();
+        assert_eq!((asked.len(), asked[0].0.as_str()), (1, "faulty asks: Who?"));
+        assert_eq!(asked[0].1["properties"]["name"]["type"], "string");
+    }
 }
 
 /// Spec: Q9

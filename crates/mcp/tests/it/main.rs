@@ -14,7 +14,6 @@ mod connecting;
 mod listing;
 mod login;
 mod page;
-mod real;
 mod rows;
 mod server;
 mod support;
@@ -37,7 +36,6 @@ fn main() {
     trials.extend(listing::trials());
     trials.extend(login::trials());
     trials.extend(page::trials());
-    trials.extend(real::trials());
     let mut arguments = Arguments::from_args();
     // Most of them wait.
     arguments.test_threads.get_or_insert(6);
