@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::escape;
 use super::form::Form;
 use super::screen::{Entry, SCREEN};
-use super::terminal::{Terminal, Typed};
+use super::terminal::{Terminal, heard};
 
 /// What a person is asked.
 pub(crate) struct Prompt {
@@ -171,26 +171,10 @@ fn converse(prompt: &Prompt, terminal: &mut impl Terminal) -> io::Result<Option<
     }
 }
 
-/// Reads a line; `None` when there is none.
-pub(super) fn heard(terminal: &mut impl Terminal) -> io::Result<Option<String>> {
-    match terminal.read()? {
-        Typed::Line(line) => Ok(Some(line.trim().to_owned())),
-        Typed::End => {
-            terminal.write("\n")?;
-            Ok(None)
-        }
-        Typed::Withdrawn => {
-            // What was begun is no command for the shell either.
-            terminal.forget()?;
-            terminal.write(&escape::text("\n  withdrawn: no answer is needed any more\n"))?;
-            Ok(None)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::terminal::Typed;
 
     /// What is typed while each prompt stands; what is left of it is gone with the next prompt.
     struct Script<'a> {

@@ -6,9 +6,8 @@ use backstop_tool::Schema;
 use layer0::JsonText;
 use serde_json::{Map, Value};
 
-use super::ask::heard;
 use super::escape;
-use super::terminal::Terminal;
+use super::terminal::{Terminal, heard};
 
 /// What is asked for.
 pub(crate) struct Form {

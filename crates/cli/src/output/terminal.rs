@@ -2,6 +2,8 @@
 
 use std::io;
 
+use super::escape;
+
 /// A screen and a keyboard.
 pub(super) trait Terminal {
     /// Throws away what was typed so far.
@@ -16,4 +18,21 @@ pub(super) enum Typed {
     Line(String),
     /// Nothing: the prompt is withdrawn.
     Withdrawn,
+}
+
+/// Reads a line; `None` when there is none.
+pub(super) fn heard(terminal: &mut impl Terminal) -> io::Result<Option<String>> {
+    match terminal.read()? {
+        Typed::Line(line) => Ok(Some(line.trim().to_owned())),
+        Typed::End => {
+            terminal.write("\n")?;
+            Ok(None)
+        }
+        Typed::Withdrawn => {
+            // What was begun is no command for the shell either.
+            terminal.forget()?;
+            terminal.write(&escape::text("\n  withdrawn: no answer is needed any more\n"))?;
+            Ok(None)
+        }
+    }
 }

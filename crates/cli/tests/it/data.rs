@@ -89,7 +89,7 @@ fn unasked_data_is_refused() {
 
 /// Spec: A3, A1
 #[test]
-fn the_person_at_the_terminal_is_asked_for_each_field() {
+fn a_person_at_the_terminal_fills_fields() {
     let bench = bench();
     let terminal = bench.at_terminal("", &["run", "agent.toml"]);
     terminal.wait_for("run it? [y]es, [n]o, [l]ater: ", 1);

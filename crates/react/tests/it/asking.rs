@@ -112,7 +112,7 @@ async fn unasked_data_is_refused() {
 
 /// Spec: A3. A program that knows of no data, or of another schema, writes into the inbox by itself.
 #[tokio::test]
-async fn what_is_in_the_inbox_is_held_against_the_schema() {
+async fn rows_of_the_inbox_have_to_fit_too() {
     for decision in [Decision::approve("ops"), Decision::approve("ops").with_data(json!(7))] {
         let bench = Bench::new();
         let waiting = agent(&bench, asks()).run("ship order 7").await.unwrap();

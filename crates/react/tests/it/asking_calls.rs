@@ -346,7 +346,7 @@ async fn a_run_that_died_closes_what_was_asked() {
 
 /// Spec: A3, B3. A run that no process has is cancelled with all that it asked.
 #[tokio::test]
-async fn a_dead_run_that_is_cancelled_asks_no_more() {
+async fn a_dead_run_cancelled_asks_no_more() {
     let (log, run) = dies(plan, "plan").await;
     let shared = Arc::clone(&log) as Arc<dyn EventLog>;
     assert!(backstop_react::cancel(shared, &run, "ops").await.unwrap());

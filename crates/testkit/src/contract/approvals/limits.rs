@@ -1,4 +1,4 @@
-//! Who may decide an approval, until when, and with which arguments.
+//! Who may decide an approval, until when, and with which arguments and data.
 
 use backstop_event_log::{Decision, InboxRequest, LogError, RunWriter};
 use layer0::code;
@@ -17,6 +17,7 @@ fn limited(id: &str, call: &str) -> EventKind {
         unreachable!("it is asked")
     };
     asked.expires_at = Some(at(OVER));
+    asked.schema = Some(json!({"type": "object"}).into());
     asked.approvers = ["ops", "lead"].into_iter().collect();
     asked.into()
 }
@@ -50,13 +51,19 @@ fn closed(id: &str, call: &str, reason: &'static str) -> [EventKind; 2] {
 }
 
 pub(super) async fn an_open_approval_says_its_limits(log: Log) {
-    let _writer = waiting(&log, &[("apr_1", "c1")]).await;
+    let mut writer = waiting(&log, &[("apr_1", "c1")]).await;
     let all = pending(&log).await;
     let of = |id| all.iter().find(|open| open.id.as_str() == id).expect("it is open");
     let limited = of("apr_1");
     assert_eq!(limited.expires_at, Some(at(OVER)));
     assert_eq!(limited.approvers.to_string(), "ops, lead");
+    assert_eq!(limited.schema, Some(json!({"type": "object"}).into()));
     assert_eq!((of("apr_0").expires_at, of("apr_0").approvers.is_empty()), (None, true));
+    assert_eq!(of("apr_0").schema, None);
+    // What a running call asks is closed before the call has its answer.
+    let [denial, _] = closed("apr_1", "c1", code::APPROVAL_DENIED);
+    write(&mut writer, 60, [denial]).await.expect("it is appended");
+    assert_eq!(ids(&log).await, ["apr_0"]);
 }
 
 pub(super) async fn refuses_one_who_may_not_decide(log: Log) {
@@ -135,6 +142,7 @@ pub(super) async fn remembers_what_has_expired(log: Log) {
 pub(super) async fn keeps_changed_arguments(log: Log) {
     let _writer = waiting(&log, &[("apr_1", "c1")]).await;
     let changed = ops().with_arguments(json!({"path": "/data/\u{0}", "size": 3.5}));
+    let changed = changed.with_data(json!({"day": "\u{0}", "amount": 3.5}));
     assert!(decide(&log, "apr_1", changed.clone(), 60).await.expect("it is sent"));
     let expected = InboxRequest::Decide { approval: "apr_1".into(), decision: changed };
     assert_eq!(inbox(&log, "run_1").await, [expected]);
