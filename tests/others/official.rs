@@ -50,7 +50,7 @@ async fn answers(server: McpServer, calls: Vec<(&str, Value)>) -> Vec<Value> {
     let answers = events.iter().filter_map(|event| match &event.kind {
         EventKind::ToolResponded(answer) => Some(match &answer.error {
             Some(error) => json!([error.reason.as_str(), *error.message]),
-            None => answer.output.value().clone(),
+            None => answer.output.value(),
         }),
         _ => None,
     });

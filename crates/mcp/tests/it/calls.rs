@@ -195,7 +195,7 @@ struct Person(Given, Mutex<Vec<(String, Value)>>);
 #[async_trait]
 impl People for Person {
     async fn ask(&self, message: &str, schema: JsonText) -> Result<Given, ToolError> {
-        self.1.lock().unwrap().push((message.to_owned(), schema.value().clone()));
+        self.1.lock().unwrap().push((message.to_owned(), schema.value()));
         Ok(self.0.clone())
     }
 }
