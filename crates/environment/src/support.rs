@@ -154,4 +154,26 @@ impl Support {
     pub(crate) const fn homes(&self) -> &Homes {
         &self.homes
     }
+
+    /// A machine that has all but these, and this version of Landlock.
+    #[cfg(test)]
+    pub(crate) fn without(missing: &[Mechanism], landlock_abi: u32) -> Self {
+        let all = [
+            Mechanism::Landlock,
+            Mechanism::MemoryGroup,
+            Mechanism::NetworkNamespace,
+            Mechanism::PidsGroup,
+            Mechanism::PidNamespace,
+            Mechanism::Rlimits,
+            Mechanism::Seccomp,
+            Mechanism::UserNamespace,
+        ];
+        let row = |mechanism| SupportRow {
+            mechanism,
+            is_there: !missing.contains(&mechanism),
+            detail: "refused".to_owned(),
+            mend: None,
+        };
+        Self { rows: all.map(row).to_vec(), landlock_abi, ..Self::default() }
+    }
 }

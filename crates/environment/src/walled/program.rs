@@ -52,7 +52,8 @@ impl WalledCommand {
     /// # Errors
     ///
     /// [`EnvError::ProvisionFailed`], when a wall cannot be put up, or the program is not there;
-    /// [`EnvError::IsolationViolation`], when the rules do not grant the program's own file. Nothing is left behind
+    /// [`EnvError::IsolationViolation`], when the rules do not grant the program's own file, or it has killed the
+    /// helper; [`EnvError::ResourceExceeded`], when the memory does not suffice for a start. Nothing is left behind
     /// then.
     ///
     /// # Cancel safety

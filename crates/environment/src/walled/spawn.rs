@@ -171,6 +171,13 @@ async fn next(channel: &mut Channel) -> Result<(Report, Option<OwnedFd>), EnvErr
 fn unexpected(report: &Report) -> EnvError {
     match report {
         Report::Failed { mechanism, detail } => failed(mechanism, detail),
+        Report::Closed { killed_for_memory: 1.., .. } => {
+            EnvError::ResourceExceeded("memory reached while the program was started".to_owned())
+        }
+        // Where there are no namespaces, a program can do that before its start is reported.
+        Report::Closed { .. } => {
+            EnvError::IsolationViolation("the inner helper was killed".to_owned())
+        }
         other => failed("helper", format!("it reported {other:?}")),
     }
 }
