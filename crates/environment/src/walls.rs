@@ -10,7 +10,7 @@ pub(crate) use decide::Decision;
 
 use crate::proxy::Gate;
 use crate::rules::check;
-use crate::{Helper, NotEnforced, Rules, Support, WalledCommand, WalledProgram};
+use crate::{Helper, NotEnforced, Rules, Support};
 
 /// Walls that programs are put into, each into its own.
 ///
@@ -63,11 +63,6 @@ impl Walls {
     #[must_use]
     pub fn support(&self) -> &Support {
         &self.0.support
-    }
-
-    /// Describes a start of a program within the walls.
-    pub fn command(&self, program: WalledProgram) -> WalledCommand {
-        WalledCommand::new(self.clone(), program)
     }
 
     pub(crate) fn helper(&self) -> &Helper {

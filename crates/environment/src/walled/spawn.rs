@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use super::follow::Following;
 use super::parent::Channel;
 use super::{Walled, WalledProgram};
-use crate::helper::OUTER;
+use crate::helper::names::OUTER;
 use crate::plan::{Inner, Outer, ProgramPlan, Report, Surroundings};
 use crate::proxy::{Notes, serve};
 use crate::support::Groups;
@@ -32,7 +32,7 @@ const PROXY: [&str; 6] =
     ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
 
 /// Starts a program; what was begun is ended where that fails.
-pub(super) async fn spawn(walls: Walls, program: WalledProgram) -> Result<Walled, EnvError> {
+pub(crate) async fn spawn(walls: Walls, program: WalledProgram) -> Result<Walled, EnvError> {
     let mut begun = begin(&walls)?;
     let provided = tokio::select! {
         provided = provide(&walls, &program, &mut begun) => provided,
