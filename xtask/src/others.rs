@@ -14,7 +14,7 @@ const PYTHON: &str = ".venv/bin/python";
 
 /// Installs what is missing; `false` where it cannot be had here.
 pub(crate) fn is_here() -> bool {
-    let folder = crate::root().join(FOLDER);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(FOLDER);
     let has_node =
         folder.join(NODE).is_dir() || install("npm", &["ci", "--no-audit", "--no-fund"], &folder);
     let has_python = folder.join(PYTHON).is_file()

@@ -14,6 +14,7 @@ mod limits;
 mod mounts;
 #[cfg(target_os = "linux")]
 mod namespaces;
+pub(crate) mod names;
 #[cfg(target_os = "linux")]
 mod network;
 #[cfg(target_os = "linux")]
@@ -30,15 +31,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use layer0::error::EnvError;
 
-/// What the outer helper is called: `argv[0]`.
-pub(crate) const OUTER: &str = "backstop-walls";
-
-/// What the inner helper is called.
+use names::THIS_PROGRAM;
 #[cfg(target_os = "linux")]
-const INNER: &str = "backstop-walls-init";
-
-/// The program that this process runs, whatever became of its file.
-pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
+use names::{INNER, OUTER};
 
 static CAN_HELP: AtomicBool = AtomicBool::new(false);
 

@@ -33,6 +33,7 @@
 //! }
 //! ```
 
+mod command;
 mod credential;
 mod helper;
 mod message;
@@ -46,11 +47,12 @@ mod support;
 mod walled;
 mod walls;
 
+pub use command::WalledCommand;
 pub use credential::{Credential, Secret};
 pub use helper::{Helper, enter};
 pub use not_enforced::NotEnforced;
 pub use ranges::is_private;
 pub use rules::{Network, Rules};
 pub use support::{Mechanism, Support, SupportRow};
-pub use walled::{Ended, Walled, WalledCommand, WalledProgram};
+pub use walled::{Ended, Walled, WalledProgram};
 pub use walls::Walls;

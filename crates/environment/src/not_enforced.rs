@@ -1,5 +1,9 @@
 use std::fmt;
 
+/// Why there are no walls elsewhere.
+#[cfg(not(target_os = "linux"))]
+pub(crate) const NOT_HERE: &str = "walls are held by Linux, which this machine does not run";
+
 /// A rule that is not enforced on this machine, where `best_effort` lets a program run all the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -8,7 +8,7 @@ mod follow;
 mod parent;
 mod program;
 #[cfg(target_os = "linux")]
-mod spawn;
+pub(crate) mod spawn;
 
 use std::sync::Arc;
 
@@ -18,14 +18,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use ended::Ended;
-pub use program::{WalledCommand, WalledProgram};
+pub use program::WalledProgram;
 
 use crate::Walls;
 use crate::proxy::{Note, Notes};
-
-/// Why there are no walls elsewhere.
-#[cfg(not(target_os = "linux"))]
-pub(crate) const NOT_HERE: &str = "walls are held by Linux, which this machine does not run";
 
 /// How a program ended, once it has.
 type End = watch::Receiver<Option<Result<Ended, String>>>;

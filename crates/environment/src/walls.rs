@@ -10,7 +10,7 @@ pub(crate) use decide::Decision;
 
 use crate::proxy::Gate;
 use crate::rules::check;
-use crate::{Helper, NotEnforced, Rules, Support, WalledCommand, WalledProgram};
+use crate::{Helper, NotEnforced, Rules, Support};
 
 /// Walls that programs are put into, each into its own.
 ///
@@ -63,16 +63,6 @@ impl Walls {
     #[must_use]
     pub fn support(&self) -> &Support {
         &self.0.support
-    }
-
-    /// Describes a start of a program within the walls. A relative folder is below that of this process.
-    pub fn command(&self, mut program: WalledProgram) -> WalledCommand {
-        // The helper is elsewhere.
-        let here = || std::env::current_dir().ok();
-        if program.folder.is_relative() {
-            program.folder = here().unwrap_or_default().join(&program.folder);
-        }
-        WalledCommand::new(self.clone(), program)
     }
 
     /// Says whether the rules let a host through, by its name, for what reaches hosts in this process. What the name

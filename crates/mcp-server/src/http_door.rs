@@ -21,8 +21,9 @@ use tower::Service;
 
 use crate::error::ServeError;
 use crate::handler::Handler;
-use crate::server::MAX_MESSAGE_BYTES;
 
+/// The most bytes of a message of a client.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 /// Where the server is.
 const PATH: &str = "/mcp";
 

@@ -16,15 +16,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ServeError;
 use crate::handler::Handler;
-use crate::http_door;
+use crate::http_door::{self, MAX_MESSAGE_BYTES};
 use crate::keys::Keys;
 use crate::offer::Offer;
 use crate::runs::Runs;
 
 /// How long a call is waited for before it is answered with the id of its run: clients give up at 60 seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(50);
-/// The most bytes of a message of a client.
-pub(crate) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Offers operators of an orchestrator as tools to MCP clients.
 pub struct Server {

@@ -14,7 +14,8 @@ use rustix::process::{
 };
 
 use super::channel::{Channel, let_go_of_outputs};
-use super::{INNER, THIS_PROGRAM, group, mounts, namespaces, probe};
+use super::names::{INNER, THIS_PROGRAM};
+use super::{group, mounts, namespaces, probe};
 use crate::plan::{Outer, Report, Surroundings};
 
 /// Does all of the outer helper's work; returns what it exits with.

@@ -15,8 +15,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::gate::{Gate, Refusal};
+use super::notes::{Note, Notes};
 use super::request::{Target, forwarded, target};
-use super::{Note, Notes};
 
 /// The largest head of a request, in bytes, and how long it may take.
 const MAX_HEAD: usize = 32 * 1024;

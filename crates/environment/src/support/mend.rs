@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::Mechanism;
+use super::mechanism::Mechanism;
 
 /// Returns what to do about a mechanism that is missing.
 pub(super) fn of(mechanism: Mechanism, why: &str) -> Option<String> {

@@ -9,16 +9,25 @@ use std::time::Duration;
 
 use layer0::error::EnvError;
 
-use super::{Homes, Mechanism, Support, SupportRow, mend};
+use super::groups::Homes;
+use super::mechanism::{Mechanism, SupportRow};
+use super::mend;
 use crate::Helper;
-use crate::helper::OUTER;
+use crate::helper::names::OUTER;
 use crate::message::{HEAD, encode, length};
 use crate::plan::{Outer, Probed, Report};
 
 /// How long the helper may take for each answer.
 const LONGEST: Duration = Duration::from_secs(10);
 
-pub(super) fn run(helper: &Helper) -> Result<Support, EnvError> {
+/// What was found.
+pub(super) struct Found {
+    pub(super) rows: Vec<SupportRow>,
+    pub(super) landlock_abi: u32,
+    pub(super) homes: Homes,
+}
+
+pub(super) fn run(helper: &Helper) -> Result<Found, EnvError> {
     let probed = ask(helper).map_err(|error| {
         let helper = helper.path().display();
         EnvError::ProvisionFailed(format!("helper `{helper}` does not answer: {error}"))
@@ -52,7 +61,7 @@ fn ask(helper: &Helper) -> io::Result<Probed> {
     }
 }
 
-fn table(probed: &Probed, homes: Homes) -> Support {
+fn table(probed: &Probed, homes: Homes) -> Found {
     let mut rows = Vec::new();
     let mut add = |mechanism, found: &Option<String>, there: String| {
         let mend = found.as_ref().and_then(|why| mend::of(mechanism, why));
@@ -75,5 +84,5 @@ fn table(probed: &Probed, homes: Homes) -> Support {
     add(Mechanism::MemoryGroup, &missing, there);
     add(Mechanism::Rlimits, &probed.limits, works());
     let landlock_abi = if probed.landlock.is_none() { probed.landlock_abi } else { 0 };
-    Support { rows, landlock_abi, homes }
+    Found { rows, landlock_abi, homes }
 }

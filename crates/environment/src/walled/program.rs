@@ -1,10 +1,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use layer0::error::EnvError;
-
-use crate::{Walled, Walls};
-
 /// A program with its arguments, where it runs, and all that it sees of the environment.
 ///
 /// With a network rule, the variables that name a proxy are set beside `variables`.
@@ -31,49 +27,5 @@ impl WalledProgram {
     ) -> Self {
         let (name, folder) = (name.into(), folder.into());
         Self { name, arguments: arguments.into_iter().collect(), folder, variables }
-    }
-}
-
-/// A start of a program within walls.
-#[derive(Debug)]
-#[must_use = "nothing runs until it is spawned"]
-pub struct WalledCommand {
-    pub(super) walls: Walls,
-    pub(super) program: WalledProgram,
-}
-
-impl WalledCommand {
-    pub(crate) const fn new(walls: Walls, program: WalledProgram) -> Self {
-        Self { walls, program }
-    }
-
-    /// Puts up the walls and starts the program within. It runs when this returns.
-    ///
-    /// # Errors
-    ///
-    /// [`EnvError::ProvisionFailed`], when a wall cannot be put up, or the program is not there;
-    /// [`EnvError::IsolationViolation`], when the rules do not grant the program's own file. Nothing is left behind
-    /// then.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future ends what was started.
-    #[cfg(target_os = "linux")]
-    pub async fn spawn(self) -> Result<Walled, EnvError> {
-        super::spawn::spawn(self.walls, self.program).await
-    }
-
-    /// Starts nothing: walls are of Linux.
-    ///
-    /// # Errors
-    ///
-    /// [`EnvError::ProvisionFailed`], always.
-    ///
-    /// # Cancel safety
-    ///
-    /// There is nothing to drop.
-    #[cfg(not(target_os = "linux"))]
-    pub async fn spawn(self) -> Result<Walled, EnvError> {
-        Err(EnvError::ProvisionFailed(super::NOT_HERE.to_owned()))
     }
 }

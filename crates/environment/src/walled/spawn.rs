@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use super::follow::Following;
 use super::parent::Channel;
 use super::{Walled, WalledProgram};
-use crate::helper::OUTER;
+use crate::helper::names::OUTER;
 use crate::plan::{Inner, Outer, ProgramPlan, Report, Surroundings};
 use crate::proxy::{Notes, serve};
 use crate::support::Groups;
@@ -32,7 +32,7 @@ const PROXY: [&str; 6] =
     ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
 
 /// Starts a program; what was begun is ended where that fails.
-pub(super) async fn spawn(walls: Walls, program: WalledProgram) -> Result<Walled, EnvError> {
+pub(crate) async fn spawn(walls: Walls, program: WalledProgram) -> Result<Walled, EnvError> {
     let mut begun = begin(&walls)?;
     let provided = tokio::select! {
         provided = provide(&walls, &program, &mut begun) => provided,
@@ -171,6 +171,13 @@ async fn next(channel: &mut Channel) -> Result<(Report, Option<OwnedFd>), EnvErr
 fn unexpected(report: &Report) -> EnvError {
     match report {
         Report::Failed { mechanism, detail } => failed(mechanism, detail),
+        Report::Closed { killed_for_memory: 1.., .. } => {
+            EnvError::ResourceExceeded("memory reached while the program was started".to_owned())
+        }
+        // Where there are no namespaces, a program can do that before its start is reported.
+        Report::Closed { .. } => {
+            EnvError::IsolationViolation("the inner helper was killed".to_owned())
+        }
         other => failed("helper", format!("it reported {other:?}")),
     }
 }

@@ -175,3 +175,39 @@ fn is_root() -> bool {
 const fn is_root() -> bool {
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: N2
+    #[test]
+    fn what_nothing_holds_is_named() {
+        use Mechanism::{Landlock, NetworkNamespace, PidNamespace, Seccomp, UserNamespace};
+        let hosts = || Rules::new().network(Network::Hosts(vec!["a.example".to_owned()]));
+        let none = || Rules::new().network(Network::None);
+        let no_namespaces = [UserNamespace, NetworkNamespace, PidNamespace];
+        for (rules, missing, abi, lacks) in [
+            (hosts().files(), &[][..], 7, &[][..]),
+            (hosts(), &[NetworkNamespace], 7, &["network"]),
+            (hosts(), &no_namespaces, 7, &["network"]),
+            (none(), &no_namespaces, 7, &[]),
+            (none(), &[NetworkNamespace, Seccomp], 7, &["system calls", "network"]),
+            (none(), &no_namespaces, 5, &["signals"]),
+            (Rules::new().files(), &[Landlock], 0, &["files"]),
+            (Rules::new().files(), &[], 2, &["files"]),
+            (Rules::new().files(), &no_namespaces, 6, &[]),
+            (Rules::new().files(), &no_namespaces, 3, &["signals"]),
+            (Rules::new(), &[Landlock], 0, &[]),
+            (Rules::new(), &[Seccomp], 7, &["system calls"]),
+            (Rules::new().processes(9), &no_namespaces, 7, &["processes"]),
+            (Rules::new().processes(9).files(), &no_namespaces, 7, &[]),
+            (Rules::new().processes(9).write(["/"]), &no_namespaces, 7, &["processes"]),
+        ] {
+            let listed = Listed { read: rules.read.clone(), write: rules.write.clone() };
+            let decision = Decision::new(&rules, listed, &Support::without(missing, abi));
+            let named: Vec<_> = decision.not_enforced.iter().map(|it| it.rule).collect();
+            assert_eq!(named, lacks, "{rules:?} without {missing:?}, ABI {abi}");
+        }
+    }
+}

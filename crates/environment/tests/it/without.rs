@@ -159,6 +159,7 @@ import os, signal, time
 if os.fork() == 0:
     os.setsid()
     time.sleep(600)
+time.sleep(0.2)
 os.kill(os.getppid(), signal.SIGKILL)
 time.sleep(600)
 ";

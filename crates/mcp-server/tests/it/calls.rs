@@ -101,7 +101,7 @@ async fn waiting_run_is_asked_for_later() {
 
 /// Spec: Q10. A long run is answered with its id before the client gives up.
 #[tokio::test]
-async fn long_run_is_asked_for_until_it_is_done() {
+async fn long_run_is_asked_for_until_done() {
     let bench = Bench::new();
     let client = bench.client().await;
     let (is_error, text, said) = call(&client, json!({"input": "slow"})).await;

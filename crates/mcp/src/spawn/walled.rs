@@ -59,16 +59,16 @@ impl Spawn for WalledSpawner {
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err(io::Error::other("the program has no pipes"));
         };
-        let running = Box::new(Program(Some(walled)));
+        let running = Box::new(WalledRunning(Some(walled)));
         Ok(Spawned::new(Box::new(stdin), Box::new(stdout), Box::new(stderr), running))
     }
 }
 
 /// A program, which is killed with all that it has started when it is dropped.
-struct Program(Option<Walled>);
+struct WalledRunning(Option<Walled>);
 
 #[async_trait]
-impl Running for Program {
+impl Running for WalledRunning {
     async fn wait(&mut self) -> io::Result<String> {
         let Some(walled) = &mut self.0 else { return Ok("killed".to_owned()) };
         let ended = walled.wait().await.map_err(io::Error::other)?;

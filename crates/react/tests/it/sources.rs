@@ -163,7 +163,7 @@ async fn change_in_a_run_is_recorded_once() {
 /// Spec: Q6, D2. A resumed run keeps to the tools it was given, whatever the source lists now; a tool that is gone
 /// answers that it is not found, and the agent is the same.
 #[tokio::test]
-async fn resumed_run_keeps_its_tools_and_says_what_changed() {
+async fn resumed_run_keeps_tools_and_names_changes() {
     let log = Arc::new(MemoryLog::new());
     let server = Server::listing(&[("read", "Reads."), ("stat", "Looks.")]);
     let script = vec![calls([call("c1", "wipe", json!({}))])];
