@@ -15,6 +15,8 @@ const ELSEWHERE: &[&str] = &[
     "../crates/provider/tests/snapshots/it__every_variant_states_its_facts.snap",
     "../crates/tool/tests/snapshots/it__every_variant_states_its_facts.snap",
     "../crates/behaviors/tests/it/caused.rs",
+    "../crates/mcp/src/error.rs",
+    "../crates/mcp-server/tests/it/calls.rs",
     "../crates/behaviors/tests/it/failing.rs",
     "../crates/react/tests/it/budgets.rs",
     "../crates/react/tests/it/durable.rs",

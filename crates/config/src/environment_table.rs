@@ -91,12 +91,12 @@ impl<'de> Deserialize<'de> for NetworkRule {
             untagged,
             expecting = "must be a rule; write \"none\", \"loopback\", \"all\" or { hosts = [\"…\"] }"
         )]
-        enum Written {
+        enum WrittenNetwork {
             Hosts(Hosts),
             Name(String),
         }
-        match Written::deserialize(from)? {
-            Written::Name(name) => match name.as_str() {
+        match WrittenNetwork::deserialize(from)? {
+            WrittenNetwork::Name(name) => match name.as_str() {
                 "all" => Ok(Self::All),
                 "loopback" => Ok(Self::Loopback),
                 "none" => Ok(Self::None),
@@ -104,15 +104,17 @@ impl<'de> Deserialize<'de> for NetworkRule {
                     "must be a rule, and is \"{other}\"; write \"none\", \"loopback\", \"all\" or {{ hosts = [\"…\"] }}"
                 ))),
             },
-            Written::Hosts(Hosts { hosts }) if hosts.is_empty() => {
+            WrittenNetwork::Hosts(Hosts { hosts }) if hosts.is_empty() => {
                 Err(D::Error::custom("must name a host; write \"none\" to let nothing through"))
             }
-            Written::Hosts(Hosts { hosts }) => match hosts.iter().find(|host| !is_host(host)) {
-                Some(host) => Err(D::Error::custom(format!(
-                    "must hold names of hosts, and `{host}` is none; write such as api.example.com or *.example.com"
-                ))),
-                None => Ok(Self::Hosts(hosts)),
-            },
+            WrittenNetwork::Hosts(Hosts { hosts }) => {
+                match hosts.iter().find(|host| !is_host(host)) {
+                    Some(host) => Err(D::Error::custom(format!(
+                        "must hold names of hosts, and `{host}` is none; write such as api.example.com or *.example.com"
+                    ))),
+                    None => Ok(Self::Hosts(hosts)),
+                }
+            }
         }
     }
 }

@@ -41,7 +41,7 @@ const SECRET_HEADERS: [&str; 5] = ["authorization", "cookie", "key", "secret", "
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "WrittenServer")]
 #[non_exhaustive]
 pub struct McpTable {
     /// Its name, which is in the names of its tools.
@@ -107,7 +107,7 @@ impl McpTable {
 /// A table as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct WrittenServer {
     name: String,
     command: Option<Vec<String>>,
     url: Option<String>,
@@ -127,11 +127,12 @@ struct Written {
     environment: Option<EnvironmentTable>,
 }
 
-impl TryFrom<Written> for McpTable {
+impl TryFrom<WrittenServer> for McpTable {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<Self, String> {
-        let Written { name, command, url, env, cwd, headers, oauth, environment, .. } = written;
+    fn try_from(written: WrittenServer) -> Result<Self, String> {
+        let WrittenServer { name, command, url, env, cwd, headers, oauth, environment, .. } =
+            written;
         check_name(&name).map_err(|error| format!("MCP server: {error}"))?;
         let place = match (command, url) {
             (Some(command), None) => {

@@ -149,3 +149,54 @@ impl Failure for McpError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use layer0::failure::Retry;
+
+    use super::*;
+
+    /// Spec: E9, E6
+    #[test]
+    fn every_variant_states_its_facts() {
+        let server = || "s".to_owned();
+        let stderr = String::new;
+        let clash = McpError::Clash {
+            server: server(),
+            one: "a b".to_owned(),
+            other: "a_b".to_owned(),
+            name: "s__a_b".to_owned(),
+        };
+        let initialize = McpError::Initialize {
+            server: server(),
+            why: "ended".to_owned(),
+            status: None,
+            stderr: stderr(),
+        };
+        let list = McpError::List { server: server(), why: "no".to_owned(), stderr: stderr() };
+        let misconfigured = McpError::Misconfigured { server: server(), why: "no".to_owned() };
+        let start = McpError::Start {
+            server: server(),
+            program: "p".to_owned(),
+            source: io::Error::other("no"),
+        };
+        let timed_out = McpError::TimedOut {
+            server: server(),
+            what: "its initialisation",
+            after: Duration::from_secs(10),
+            said: String::new(),
+            stderr: stderr(),
+        };
+        for (error, code, retry) in [
+            (clash, "mcp.clash", Retry::Never),
+            (initialize, "mcp.initialize_failed", Retry::Backoff),
+            (list, "mcp.list_failed", Retry::Backoff),
+            (misconfigured, "mcp.misconfigured", Retry::Never),
+            (start, "mcp.start_failed", Retry::Never),
+            (timed_out, "mcp.timeout", Retry::Backoff),
+        ] {
+            assert_eq!((error.code(), error.retry(), error.effect()), (code, retry, Effect::None));
+            assert_eq!(error.server(), "s");
+        }
+    }
+}

@@ -9,6 +9,7 @@ mod decisions;
 mod executions;
 pub(crate) mod finish;
 mod ledger;
+mod listed;
 mod model;
 mod pauses;
 pub(crate) mod resume;
@@ -40,9 +41,9 @@ use crate::outcome::RunOutcome;
 use admission::{Admission, AdmissionVerdict};
 use approvals::Approvals;
 use ledger::{Ledger, Readers};
+use listed::Sources;
 use model::Asking;
 use runs_below::Below;
-use sources::Sources;
 use tools::{AtWork, Tools};
 
 /// A run of which at least the first event is recorded.

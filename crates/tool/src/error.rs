@@ -54,7 +54,7 @@ pub enum ToolError {
     ///
     /// Retry: as the environment's error says. Effect: as the environment's error says.
     #[error("environment failed")]
-    Environment(#[from] EnvError),
+    Environment(#[source] Box<EnvError>),
     /// The tool ran and reported an error.
     ///
     /// Retry: never. Effect: unknown.
@@ -297,6 +297,12 @@ impl Failure for ToolError {
             Self::Timeout { .. } => Facts::backoff(code::TOOL_TIMEOUT, Effect::Unknown),
             Self::Unavailable(_) => Facts::never(code::TOOL_UNAVAILABLE, Effect::None),
         }
+    }
+}
+
+impl From<EnvError> for ToolError {
+    fn from(error: EnvError) -> Self {
+        Self::Environment(error.into())
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use backstop_tool::{ToolContext, ToolError};
 use futures_util::future::select;
 use layer0::JsonText;
 use layer0::error::EnvError;
+use process_wrap::tokio::CommandWrap;
 use tokio::io::AsyncWriteExt;
 
 use super::output::{self, MAX_OUTPUT_BYTES, Output, Text};
@@ -179,7 +180,7 @@ impl Program {
             && let Some(error) = walled.explain(&said.readable())
         {
             let error = with_words(error, status, &said, &redactor);
-            return Err(ToolError::Environment(error).with_code(code_of(status)));
+            return Err(ToolError::from(error).with_code(code_of(status)));
         }
         let beside = (self.keeps_output && !said.is_blank()).then(|| out.text(&redactor));
         let said = if said.is_blank() { out.text(&redactor) } else { said };
@@ -272,11 +273,26 @@ impl Program {
                 Ok(Started::Walled(Box::new(walled)))
             }
             None => {
-                let free =
-                    Processes::start(self, variables, mark).map_err(StartError::NotStarted)?;
+                let started = Processes::start(self.free_command(&variables, &mark), mark);
+                let free = started.map_err(StartError::NotStarted)?;
                 Ok(Started::Free(Box::new(free)))
             }
         }
+    }
+
+    /// Describes a start with nothing around it.
+    fn free_command(&self, variables: &BTreeMap<String, String>, mark: &str) -> CommandWrap {
+        CommandWrap::with_new(&self.name, |command| {
+            command
+                .args(&self.arguments)
+                .current_dir(&self.folder)
+                .env_clear()
+                .envs(variables)
+                .env(MARK, mark)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+        })
     }
 }
 

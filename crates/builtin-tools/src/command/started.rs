@@ -1,10 +1,9 @@
 //! A program that runs, with walls around it or without.
 
-use std::collections::BTreeMap;
 use std::io;
 #[cfg(unix)]
 use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 
 use backstop_environment::Walled;
 use layer0::error::EnvError;
@@ -12,8 +11,7 @@ use process_wrap::tokio::{ChildWrapper, CommandWrap};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::privileges::spawn_without_new_ones;
-use super::processes::{MARK, kill_all};
-use super::program::Program;
+use super::processes::kill_all;
 #[cfg(unix)]
 use super::watchdog::Watchdog;
 
@@ -94,22 +92,7 @@ pub(super) struct Processes {
 
 impl Processes {
     /// Starts a program with nothing around it but its group.
-    pub(super) fn start(
-        program: &Program,
-        variables: BTreeMap<String, String>,
-        mark: String,
-    ) -> io::Result<Self> {
-        let mut command = CommandWrap::with_new(&program.name, |command| {
-            command
-                .args(&program.arguments)
-                .current_dir(&program.folder)
-                .env_clear()
-                .envs(variables)
-                .env(MARK, &mark)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped());
-        });
+    pub(super) fn start(mut command: CommandWrap, mark: String) -> io::Result<Self> {
         #[cfg(unix)]
         command.wrap(process_wrap::tokio::ProcessGroup::leader());
         #[cfg(unix)]

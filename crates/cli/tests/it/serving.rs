@@ -126,7 +126,7 @@ fn mistakes_are_told_before_anything_is_served() {
     twice.fails(2, "agent");
 }
 
-/// Spec: Q10, W6. Over HTTP, with a token; SIGTERM ends it.
+/// Spec: Q10. Over HTTP, with a token; SIGTERM ends it.
 #[cfg(unix)]
 #[test]
 fn http_needs_the_token_and_stops_when_told() {

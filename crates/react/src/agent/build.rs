@@ -54,7 +54,7 @@ impl AgentBuilder {
         for tool in std::mem::take(&mut self.tools) {
             tools.add(tool)?;
         }
-        for tool in self.sources.iter().flat_map(|source| source.tools()) {
+        for tool in self.outside.sources.iter().flat_map(|source| source.tools()) {
             tools.add(tool)?;
         }
         let mut hooks: Vec<Hook> =
@@ -176,8 +176,7 @@ impl AgentBuilder {
                 jitter: self.jitter,
                 settings: self.settings,
                 tools,
-                sources: self.sources.into(),
-                warnings: self.warnings.into(),
+                outside: self.outside.boxed(),
                 grants: Grants::parse(&self.grants)?,
                 log: self.log,
                 stores,

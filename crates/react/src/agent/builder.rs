@@ -13,7 +13,7 @@ use backstop_tool::{Tool, ToolSource};
 use layer0::{Approvers, StateStore};
 use serde_json::Value;
 
-use crate::agent::inner::Schemas;
+use crate::agent::inner::{Outside, Schemas};
 use crate::agent::pack::Pack;
 use crate::approval::Approver;
 use crate::hook::{Gate, HookCode, Observer};
@@ -45,8 +45,7 @@ pub struct AgentBuilder {
     pub(crate) settings: ModelSettings,
     pub(crate) stream: bool,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
-    pub(crate) sources: Vec<Arc<dyn ToolSource>>,
-    pub(crate) warnings: Vec<Arc<str>>,
+    pub(crate) outside: Outside,
     pub(crate) recorded_tools: Option<RecordedTools>,
     pub(crate) grants: Vec<String>,
     pub(crate) retry: RetryConfig,
@@ -92,8 +91,7 @@ impl AgentBuilder {
             settings: ModelSettings::default(),
             stream: true,
             tools: Vec::new(),
-            sources: Vec::new(),
-            warnings: Vec::new(),
+            outside: Outside::default(),
             recorded_tools: None,
             grants: Vec::new(),
             retry: RetryConfig::default(),
@@ -237,14 +235,14 @@ impl AgentBuilder {
     /// record of each run, and what it lists otherwise later is recorded; neither makes another agent of this
     /// one.
     pub fn tool_source(mut self, source: Arc<dyn ToolSource>) -> Self {
-        self.sources.push(source);
+        self.outside.sources.push(source);
         self
     }
 
     /// Says something in the record of each run, as a warning right behind its start: what a caller could not
     /// enforce, for example.
     pub fn warning(mut self, message: impl Into<Arc<str>>) -> Self {
-        self.warnings.push(message.into());
+        self.outside.warnings.push(message.into());
         self
     }
 

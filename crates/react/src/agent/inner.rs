@@ -34,10 +34,8 @@ pub(crate) struct Inner {
     pub(crate) jitter: Jitter,
     pub(crate) settings: ModelSettings,
     pub(crate) tools: Toolset,
-    /// Where some of the tools come from.
-    pub(crate) sources: Box<[Arc<dyn ToolSource>]>,
-    /// What each run says at its start.
-    pub(crate) warnings: Box<[Arc<str>]>,
+    /// What it has of elsewhere; few agents have.
+    pub(crate) outside: Option<Box<Outside>>,
     pub(crate) grants: Grants,
     pub(crate) log: Option<Arc<dyn EventLog>>,
     pub(crate) stores: Stores,
@@ -50,6 +48,22 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) redactor: Redactor,
     pub(crate) hub: Arc<Hub>,
+}
+
+/// What an agent has of elsewhere, and what is wrong around it.
+#[derive(Clone, Default)]
+pub(crate) struct Outside {
+    /// Where some of the tools come from.
+    pub(crate) sources: Vec<Arc<dyn ToolSource>>,
+    /// What each run says at its start.
+    pub(crate) warnings: Vec<Arc<str>>,
+}
+
+impl Outside {
+    /// Returns it, where there is anything.
+    pub(crate) fn boxed(self) -> Option<Box<Self>> {
+        (!self.sources.is_empty() || !self.warnings.is_empty()).then(|| Box::new(self))
+    }
 }
 
 /// What the agent declares of its input and its answer.
@@ -80,6 +94,16 @@ impl Inner {
     /// Returns the schema that answers fit, where a run asks for no other.
     pub(crate) fn output_schema(&self) -> Option<&Arc<Value>> {
         self.schemas.as_ref()?.output.as_ref()
+    }
+
+    /// Returns where some of the tools come from.
+    pub(crate) fn sources(&self) -> &[Arc<dyn ToolSource>] {
+        self.outside.as_ref().map_or(&[], |outside| &outside.sources)
+    }
+
+    /// Returns what each run says at its start.
+    pub(crate) fn warnings(&self) -> &[Arc<str>] {
+        self.outside.as_ref().map_or(&[], |outside| &outside.warnings)
     }
 
     /// Returns what `run.started` says of the agent.

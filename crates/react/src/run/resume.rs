@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::approvals::Approvals;
+use super::listed::Sources;
 use super::session::dead_dispatch;
-use super::sources::Sources;
 use super::tools::Tools;
 use super::{Parts, Run};
 use crate::agent::inner::Inner;

@@ -17,7 +17,7 @@ use layer0::name::check_session;
 use layer0::usage::Usage;
 use tracing::Instrument;
 
-use super::{Parts, Run, sources};
+use super::{Parts, Run, listed};
 use crate::agent::inner::Inner;
 use crate::effect::Effects;
 use crate::error::{AgentError, RunFailure};
@@ -206,7 +206,7 @@ impl Start {
         started.deadline = self.request.deadline;
         started.cause = self.request.cause.clone().map(Box::new);
         started.output_schema = self.output_schema.clone().map(Box::new);
-        started.mcp = sources::listed(&self.agent).map(Box::new);
+        started.mcp = listed::listed(&self.agent).map(Box::new);
         started.labels = self.labels();
         started.trace_parent = self.request.trace_parent.clone();
         started.key_id = self.key_id();

@@ -1,0 +1,51 @@
+//! What the record says of tools that are listed elsewhere.
+
+use std::sync::Arc;
+
+use backstop_tool::{ToolChanges, ToolListing};
+use layer0::JsonText;
+use layer0::event::{Event, EventKind};
+
+use crate::agent::inner::Inner;
+
+/// What the record says of each source of tools; of those that it says nothing of, that they list what they did
+/// when the agent was built.
+#[derive(Default)]
+pub(super) struct Sources(Vec<Arc<ToolListing>>);
+
+/// Returns what the agent's sources listed when it was built, as the record has it.
+pub(super) fn listed(agent: &Inner) -> Option<JsonText> {
+    let listings: Vec<&ToolListing> =
+        agent.sources().iter().map(|source| source.listing()).collect();
+    let listings = (!listings.is_empty()).then(|| JsonText::of(&listings).ok())??;
+    Some(agent.redactor.redact_held_json(listings))
+}
+
+impl Sources {
+    /// Reads them from the record of a run.
+    pub(super) fn recorded(events: &[Event]) -> Self {
+        let mut listings = match events.first().map(|event| &event.kind) {
+            Some(EventKind::RunStarted(started)) => {
+                let mcp = started.mcp.as_ref();
+                mcp.and_then(|mcp| mcp.read::<Vec<ToolListing>>().ok()).unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
+        listings.retain(|listing| !listing.server.is_empty());
+        Self(listings.into_iter().map(Arc::new).collect())
+    }
+
+    /// Takes in what a source lists now, and returns what is different.
+    pub(super) fn take(&mut self, built: &ToolListing, now: &Arc<ToolListing>) -> ToolChanges {
+        let known = self.0.iter_mut().find(|known| known.server == now.server);
+        let before = known.as_deref().map_or(built, |known| known);
+        let changes = before.changes(now);
+        if !changes.is_empty() {
+            match known {
+                Some(known) => *known = Arc::clone(now),
+                None => self.0.push(Arc::clone(now)),
+            }
+        }
+        changes
+    }
+}
