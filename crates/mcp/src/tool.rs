@@ -164,10 +164,12 @@ impl fmt::Debug for McpTool {
     }
 }
 
-/// Returns what a server is told beside the arguments. A trace context goes here (`traceparent`) as soon as a call
-/// knows one.
+/// Returns what a server is told beside the arguments.
 fn meta(context: &ToolContext) -> RequestMetaObject {
     let mut meta = MetaObject::default();
     meta.0.insert("backstop/idempotency-key".to_owned(), context.idempotency_key.clone().into());
+    if let Some(parent) = &context.trace_parent {
+        meta.0.insert("traceparent".to_owned(), (**parent).into());
+    }
     RequestMetaObject(meta)
 }

@@ -17,4 +17,6 @@ pub(crate) struct Place {
     pub(crate) signals: Option<Signals>,
     /// How long an endpoint may ask to be left alone without the run failing.
     pub(crate) max_park: Option<Duration>,
+    /// The caller's place in a distributed trace.
+    pub(crate) trace_parent: Option<Arc<str>>,
 }

@@ -265,6 +265,9 @@ pub struct ToolContext {
     /// The data that a person gave with the approval of the call, where its spec asks for some
     /// ([`ToolSpec::asks`](layer0::ToolSpec::asks)). It fits the schema.
     pub approval_data: Option<JsonText>,
+    /// The run's place in a distributed trace, as W3C `traceparent`, where its caller gave one; for what the tool
+    /// asks in its turn.
+    pub trace_parent: Option<Arc<str>>,
     /// What the application gave the agent; see [`ToolContext::state`].
     pub app_state: Option<Arc<dyn Any + Send + Sync>>,
     /// What the tool dispatches other operators through; see [`ToolContext::dispatch`].
@@ -307,6 +310,7 @@ impl ToolContext {
             redactor: Redactor::new(),
             cancellation: CancellationToken::new(),
             written: Written::default(),
+            trace_parent: None,
             approval_data: None,
             app_state: None,
             operators: None,

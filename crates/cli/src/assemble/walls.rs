@@ -34,6 +34,15 @@ pub(crate) fn surroundings(
         let what = format!("[environment]: {}", error.what());
         CliError::from(ConfigError::new(path, what).with_hint(HINT))
     };
+    let listed = [("read", &table.read), ("write", &table.write)];
+    let mut listed = listed
+        .into_iter()
+        .flat_map(|(key, paths)| paths.iter().flatten().map(move |listed| (key, listed)));
+    if let Some((key, missing)) = listed.find(|(_, listed)| !folder.join(listed).exists()) {
+        let what =
+            format!("`{key}` in [environment] lists `{}`, which is not there", missing.display());
+        return Err(ConfigError::new(path, what).with_hint("make it, or take it out").into());
+    }
     let helper = Helper::this_program().map_err(|error| refused(&error))?;
     let rules = rules(table, file, folder, program);
     let walls = Walls::new(rules, helper).map_err(|error| refused(&error))?;

@@ -106,7 +106,8 @@ fn limits_are_told() {
 #[test]
 fn impossible_rules_are_refused() {
     let missing = bench("true", "read = [\"./nowhere\"]");
-    missing.run(&["run", "agent.toml"]).fails(2, "nowhere");
+    let ran = missing.run(&["run", "agent.toml"]);
+    ran.fails(2, "lists `./nowhere`, which is not there").fails(2, "hint: make it, or take it out");
     let checked = missing.run(&["check", "agent.toml"]);
     assert!(checked.code == 2 && checked.out.contains("nowhere"), "{}{}", checked.out, checked.err);
     assert!(!missing.path().join("x.db").exists(), "nothing was begun");

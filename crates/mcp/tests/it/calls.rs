@@ -32,10 +32,15 @@ pub(crate) fn trials() -> Vec<Trial> {
 async fn calls_carry_their_key(way: Way) {
     let (faulty, server) = Faulty::new(way, Script::faulty(""));
     let client = server.connect().await.unwrap();
-    call(&client, "act").await.unwrap();
+    let mut context = context();
+    context.trace_parent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into());
+    let arguments = Arguments::from(json!({"n": 1}));
+    tool(&client, "act").call(&arguments, &context).await.unwrap();
     let request = &faulty.calls()[0];
+    let trace = request["params"]["_meta"]["traceparent"].as_str();
+    assert_eq!(trace, context.trace_parent.as_deref());
     let key = &request["params"]["_meta"]["backstop/idempotency-key"];
-    assert_eq!(key.as_str(), Some(&*context().idempotency_key));
+    assert_eq!(key.as_str(), Some(&*context.idempotency_key));
     assert_eq!(request["params"]["arguments"], json!({"n": 1}));
     assert_eq!(request["params"]["name"], "act");
 }

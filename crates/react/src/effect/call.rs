@@ -50,5 +50,6 @@ pub(super) fn context_of(
     context.grants = agent.grants.clone();
     context.app_state.clone_from(&agent.app_state);
     context.redactor = agent.redactor.clone();
+    context.trace_parent.clone_from(&effects.place.trace_parent);
     context
 }

@@ -200,6 +200,11 @@ impl Recorded {
         let Self { writer, context, definition, events, replayed, clock, cancellation, place } =
             self;
         let Replayed { machine, executions, .. } = replayed;
+        let trace_parent = match events.first().map(|event| &event.kind) {
+            Some(EventKind::RunStarted(started)) => started.trace_parent.clone(),
+            _ => None,
+        };
+        let place = Place { trace_parent, ..place };
         let effects = Arc::new(Effects::new(Arc::clone(&agent), context.clone(), None, place));
         let (log, performs) = (agent.log.as_ref(), Arc::clone(&effects));
         let journal = LocalJournal::new(writer, performs, clock, log, cancellation);

@@ -29,6 +29,7 @@ use crate::label::LabelError;
 use crate::local_journal::LocalJournal;
 use crate::outcome::RunOutcome;
 use crate::output_check::output_check;
+use crate::place::Place;
 use crate::record::digest::Resolved;
 use crate::record::recordable::recordable_messages;
 use crate::record::transcript::{Earlier, history};
@@ -164,7 +165,8 @@ impl Start {
 
     pub(super) fn effects(&self) -> Arc<Effects> {
         let context = HookContext { run: self.run.clone(), session: self.session.clone() };
-        let place = self.request.place.clone();
+        let trace_parent = self.request.trace_parent.clone();
+        let place = Place { trace_parent, ..self.request.place.clone() };
         Arc::new(Effects::new(Arc::clone(&self.agent), context, self.feed.clone(), place))
     }
 

@@ -2,6 +2,7 @@
 
 use backstop_react::RunRequest;
 use backstop_retry::RetryConfig;
+use backstop_tool::{ToolContext, ToolError, tool};
 use layer0::event::{EventKind, JournalKind, RunStarted};
 use layer0::id::RunId;
 use serde_json::json;
@@ -30,6 +31,26 @@ async fn a_record_begins_with_where_its_run_belongs() {
     assert_eq!(started.labels.iter().collect::<Vec<_>>(), [(&"tenant".into(), &"acme".into())]);
     assert_eq!(started.trace_parent.as_deref(), Some(TRACE));
     assert_eq!((started.journal, started.cause, started.key_id), (JournalKind::Local, None, None));
+}
+
+/// Says where in a trace its run is.
+#[tool]
+async fn trace_of(context: &ToolContext) -> Result<String, ToolError> {
+    Ok(context.trace_parent.as_deref().unwrap_or("none").to_owned())
+}
+
+/// Spec: T1, Q9. A tool knows the run's place in a trace, for what it asks in its turn.
+#[tokio::test]
+async fn tools_know_the_trace_of_their_run() {
+    for (request, expected) in
+        [(RunRequest::new("x").trace_parent(TRACE), TRACE), (RunRequest::new("x"), "none")]
+    {
+        let bench = Bench::new();
+        let script = vec![calls([call("c1", "trace_of", json!({}))]), says("done")];
+        let agent = bench.agent(script).tool(trace_of).build().unwrap();
+        let outcome = agent.run(request).await.unwrap();
+        assert_eq!(tool_texts(&outcome), [(expected.to_owned(), false)]);
+    }
 }
 
 #[tokio::test]
