@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use backstop_redact::is_secret_name;
 use layer0::name::check_name;
 use serde::Deserialize;
 use url::Url;
@@ -13,8 +14,6 @@ use crate::{EnvironmentTable, Reference};
 
 /// How long a call may take where nothing is said, in milliseconds.
 const TIMEOUT_MS: u64 = 30_000;
-/// What a header is called that carries a credential.
-const SECRET_HEADERS: [&str; 5] = ["authorization", "cookie", "key", "secret", "token"];
 
 /// A server whose tools the agent is given.
 ///
@@ -175,12 +174,8 @@ impl TryFrom<WrittenServer> for McpTable {
             ));
         }
         let headers = headers.unwrap_or_default();
-        let is_secret = |header: &str| {
-            let header = header.to_ascii_lowercase();
-            SECRET_HEADERS.iter().any(|word| header.contains(word))
-        };
         let mut literal = headers.iter().filter(|(_, value)| !value.is_credential());
-        if let Some((header, _)) = literal.find(|(header, _)| is_secret(header)) {
+        if let Some((header, _)) = literal.find(|(header, _)| is_secret_name(header)) {
             return Err(format!(
                 "header `{header}` of MCP server `{name}` holds a credential; write where it is kept: `env:NAME` or `file:PATH`"
             ));

@@ -17,7 +17,7 @@ const MAX_ENDED: usize = 1_000;
 
 type Ended = Arc<Result<Answer, OrchError>>;
 
-/// The runs of this process, which go on when nobody waits for them.
+/// The runs of this process, which go on when no client waits for them.
 pub(crate) struct Runs {
     orchestrator: LocalOrchestrator,
     known: Arc<Mutex<Known>>,

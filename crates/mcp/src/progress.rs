@@ -48,7 +48,7 @@ pub(crate) struct Watched {
     pub(crate) patience: Arc<Patience>,
     pub(crate) template: Progress,
     pub(crate) on_progress: Option<OnProgress>,
-    /// Who is asked; nobody where `None`.
+    /// The person who is asked, where the call can ask one.
     pub(crate) people: Option<Arc<dyn People>>,
 }
 

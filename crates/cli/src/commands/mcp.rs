@@ -66,7 +66,7 @@ async fn serve(
     let mut orchestrator = LocalOrchestrator::builder().shared_log(log);
     let (mut offers, mut behaviors, mut redactor) = (Vec::new(), Vec::new(), Redactor::new());
     for ((path, file), servers) in files.iter().zip(servers) {
-        // Nobody is at a terminal: what needs a person waits for `backstop approve`.
+        // There is no terminal here: what needs a person waits for `backstop approve`.
         let agent = assemble::agent(file, path, Some(database))?.store(database);
         let agent = servers.give(agent);
         let agent = assemble::build(agent, path)?;

@@ -9,7 +9,7 @@ use std::process::Command;
 const ROLE: &str = "BACKSTOP_TEST_ROLE";
 
 /// The user and the group that have no rights.
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED: u32 = 65_534;
 
 fn role() -> Option<String> {
     std::env::var(ROLE).ok()
@@ -64,7 +64,7 @@ pub(crate) fn as_another_user() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(copy(folder.path()));
     let threads = std::env::args().find(|it| it.starts_with("--test-threads"));
-    command.env(ROLE, "user").uid(NOBODY).gid(NOBODY).current_dir("/").args(threads);
+    command.env(ROLE, "user").uid(UNPRIVILEGED).gid(UNPRIVILEGED).current_dir("/").args(threads);
     passes(command);
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn without_namespaces() {
     if is_root() {
         let mut user = Command::new("unshare");
         user.args(command.get_args()).env(ROLE, "without").current_dir("/");
-        user.uid(NOBODY).gid(NOBODY);
+        user.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
         passes(user);
     }
     passes(command);

@@ -72,7 +72,7 @@ impl ClientHandler for Handler {
     }
 }
 
-/// Asks a person for the data that a server wants for a call. `None` where nobody is there, and for what is to be
+/// Asks a person for the data that a server wants for a call. `None` where there is no person, and for what is to be
 /// given elsewhere, at a URL.
 async fn ask(call: &Watched, request: ElicitRequestParams) -> Option<ElicitResult> {
     let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request
