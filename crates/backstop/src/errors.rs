@@ -17,7 +17,9 @@ use backstop_react::{
     RecordedFailure, RequestError, ResumeError, RunFailure,
 };
 #[cfg(feature = "sqlite")]
-use backstop_store_sqlite::{BackupError, OpenError, RemoveError};
+use backstop_retention::RemoveError;
+#[cfg(feature = "sqlite")]
+use backstop_store_sqlite::{BackupError, OpenError};
 use backstop_tool::RegistrationError as ToolRegistrationError;
 use backstop_tool::{Misfit, PatternError, SchemaError, ToolError, ToolNotFound};
 use layer0::code;

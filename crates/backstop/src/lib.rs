@@ -116,15 +116,15 @@ pub use backstop_react::{
 };
 pub use backstop_redact as redact;
 pub use backstop_redact::Redactor;
+#[cfg(feature = "sqlite")]
+pub use backstop_retention::{Forgotten, RemoveError, Removed, StoreRetention};
 pub use backstop_retry as retry;
 pub use backstop_retry::RetryConfig;
 pub use backstop_state::MemoryStateStore;
 #[cfg(feature = "sqlite")]
 pub use backstop_store_sqlite as store_sqlite;
 #[cfg(feature = "sqlite")]
-pub use backstop_store_sqlite::{
-    BackupError, Database, Durability, OpenError, RemoveError, StoreRetention,
-};
+pub use backstop_store_sqlite::{BackupError, Database, Durability, OpenError};
 pub use backstop_tool as tool;
 pub use backstop_tool::{
     Arguments, FnTool, Grants, JsonText, PatternError, Probe, State, Tool, ToolContext, ToolError,

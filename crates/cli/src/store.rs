@@ -6,7 +6,8 @@ use std::time::Duration;
 use backstop_config::{ConfigError, DurabilityName, StoreTable};
 use backstop_error_store::Retention;
 use backstop_event_log::{LogKey, StoreUrl};
-use backstop_store_sqlite::{Database, Durability, StoreRetention};
+use backstop_retention::StoreRetention;
+use backstop_store_sqlite::{Database, Durability};
 use etcetera::BaseStrategy;
 
 use crate::args::StoreArgs;

@@ -27,6 +27,11 @@ pub enum StoreError {
     /// Retry: with backoff. Effect: none.
     #[error("store is locked")]
     Locked(#[source] BoxError),
+    /// The back end cannot be reached, or went away before it answered.
+    ///
+    /// Retry: with backoff. Effect: unknown.
+    #[error("store cannot be reached")]
+    Unreachable(#[source] BoxError),
 }
 
 impl StoreError {
@@ -44,6 +49,7 @@ impl Failure for StoreError {
             Self::Failed(_) => Facts::never(code::STORE_FAILED, Effect::Unknown),
             Self::Full(_) => Facts::never(code::STORE_FULL, Effect::None),
             Self::Locked(_) => Facts::backoff(code::STORE_LOCKED, Effect::None),
+            Self::Unreachable(_) => Facts::backoff(code::STORE_FAILED, Effect::Unknown),
         }
     }
 }

@@ -169,6 +169,11 @@ pub enum LogError {
         #[source]
         source: Box<DecodeError>,
     },
+    /// The back end cannot be reached, or went away before it answered.
+    ///
+    /// Retry: with backoff. Effect: unknown.
+    #[error("log cannot be reached")]
+    Unreachable(#[source] BoxError),
     /// What is kept of a run at a glance cannot be read, and its record cannot make up for it.
     ///
     /// Retry: never. Effect: none.
@@ -277,6 +282,7 @@ impl Failure for LogError {
             Self::NotFound(_) => Facts::never(code::INPUT_INVALID, Effect::None),
             Self::Lost(_) => Facts::never(code::LOG_LOST_TAIL, Effect::Unknown),
             Self::SchemaNewer { .. } => Facts::never(code::LOG_SCHEMA_NEWER, Effect::None),
+            Self::Unreachable(_) => Facts::backoff(code::STORE_FAILED, Effect::Unknown),
             Self::Tampered { .. } => Facts::never(code::LOG_TAMPERED, Effect::None),
             Self::KeyMissing { .. } | Self::Unreadable { .. } | Self::UnreadableRun { .. } => {
                 Facts::never(code::LOG_UNREADABLE, Effect::None)

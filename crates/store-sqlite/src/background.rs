@@ -1,13 +1,13 @@
 //! What a database does for itself beside its writer.
 
 use backstop_error_store::StoreError;
+use backstop_retention::StoreRetention;
 use layer0::Timestamp;
 
 use crate::database::Database;
 use crate::prune::{self, Kind};
 use crate::removal;
 use crate::state::ExpireState;
-use crate::upkeep::StoreRetention;
 
 /// Hears that runs were written to.
 pub(crate) fn after_append(database: &Database, at: Timestamp) {

@@ -1,128 +1,14 @@
-//! Which runs this process writes to: rows that name it as their owner.
+//! Claims of runs: rows that name this process as their owner.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use backstop_event_log::{Claim, LogError};
+use backstop_event_log::LogError;
 use layer0::id::RunId;
 use sqlx::{Row, SqliteConnection};
-use tokio::sync::mpsc::WeakUnboundedSender;
 
-use crate::job::{Claiming, Job, Queued};
+use crate::job::Claiming;
 use crate::job_error::JobError;
-use crate::owner::Owner;
 use crate::rows::{signed, unsigned};
-
-/// The claims that an open database holds.
-#[derive(Debug)]
-pub(crate) struct Claims {
-    owner: Owner,
-    /// The claims by run, each with the epoch under which it writes; 0 while it is asked for.
-    held: Mutex<HashMap<RunId, u64>>,
-    /// The epoch of the next claim of a new run.
-    next_epoch: AtomicU64,
-}
-
-impl Claims {
-    pub(crate) fn new(owner: Owner) -> Self {
-        Self { owner, held: Mutex::default(), next_epoch: AtomicU64::new(Claim::FIRST) }
-    }
-
-    pub(crate) const fn owner(&self) -> &Owner {
-        &self.owner
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, u64>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the epoch of a new run's claim. No two are the same: a run that was refused is begun again
-    /// under its id, and what frees the first claim must not free the second.
-    pub(crate) fn new_epoch(&self) -> u64 {
-        self.next_epoch.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Reserves a run in this process; `None` when it is claimed here already.
-    pub(crate) fn reserve(
-        self: &Arc<Self>,
-        run: &RunId,
-        epoch: u64,
-        jobs: WeakUnboundedSender<Queued>,
-    ) -> Option<Reserved> {
-        let mut held = self.lock();
-        if held.contains_key(run) {
-            return None;
-        }
-        held.insert(run.clone(), epoch);
-        Some(Reserved { claims: Arc::clone(self), run: run.clone(), jobs, is_asking: false })
-    }
-
-    /// The last event of the run frees it in the append itself.
-    pub(crate) fn ended(&self, run: &RunId) {
-        if let Some(epoch) = self.lock().get_mut(run) {
-            *epoch = 0;
-        }
-    }
-
-    /// Returns the runs that are to be freed when the database is closed.
-    pub(crate) fn still_held(&self) -> Vec<(RunId, u64)> {
-        let held = self.lock();
-        held.iter()
-            .filter(|(_, epoch)| **epoch > 0)
-            .map(|(run, epoch)| (run.clone(), *epoch))
-            .collect()
-    }
-}
-
-/// A run that is this process's until it is dropped.
-pub(crate) struct Reserved {
-    claims: Arc<Claims>,
-    run: RunId,
-    jobs: WeakUnboundedSender<Queued>,
-    /// Was the writer asked for the claim, and the answer not heard yet?
-    is_asking: bool,
-}
-
-impl Reserved {
-    /// Notes that the writer is asked for the claim: dropped before the answer is heard, it is freed
-    /// whether it was given or not.
-    pub(crate) const fn asking(&mut self) {
-        self.is_asking = true;
-    }
-
-    /// Notes that the writer has answered, and gave no claim.
-    pub(crate) const fn refused(&mut self) {
-        self.is_asking = false;
-    }
-
-    /// Makes a claim of it.
-    pub(crate) fn claim(mut self, epoch: u64) -> Claim {
-        self.is_asking = false;
-        if let Some(held) = self.claims.lock().get_mut(&self.run) {
-            *held = epoch;
-        }
-        Claim::new(epoch, self)
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        // Behind the appends that are queued already, so that a run is free only when they are written.
-        let mut held = self.claims.lock();
-        let epoch = held.get(&self.run).copied().unwrap_or(0);
-        let release = match epoch {
-            0 => self.is_asking.then_some(None),
-            epoch => Some(Some(epoch)),
-        };
-        if let Some(epoch) = release
-            && let Some(jobs) = self.jobs.upgrade()
-        {
-            let _ = jobs.send(Queued::release(Job::Release(self.run.clone(), epoch)));
-        }
-        held.remove(&self.run);
-    }
-}
 
 /// The runs of a tree, `$1` being one of them, that others have than `$2` and the dead ones `$3`.
 macro_rules! others {

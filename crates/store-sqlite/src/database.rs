@@ -6,18 +6,17 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
-use backstop_event_log::LogKey;
+use backstop_event_log::{Claims, LogKey};
+use backstop_retention::{StoreRetention, Upkeep};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
-use crate::claims::Claims;
 use crate::fault::{Fault, OpenError, opening};
 use crate::file;
 use crate::lookout::Lookout;
 use crate::own_files;
 use crate::owner::Owner;
 use crate::schema;
-use crate::upkeep::{StoreRetention, Upkeep};
 use crate::writer::Writer;
 
 /// How long a transaction waits for another process's lock, however many jobs it writes.
@@ -57,7 +56,8 @@ struct Inner {
     readers: SqlitePool,
     /// `None` when it was opened for reading.
     writer: Option<Writer>,
-    claims: Arc<Claims>,
+    claims: Claims,
+    owner: Arc<Owner>,
     lookout: Lookout,
     upkeep: Upkeep,
 }
@@ -146,7 +146,8 @@ impl Database {
                 path: path.to_owned(),
                 readers: readers(options),
                 writer: None,
-                claims: Arc::new(Claims::new(Owner::of_file(file))),
+                claims: Claims::default(),
+                owner: Arc::new(Owner::of_file(file)),
                 lookout: Lookout::default(),
                 upkeep: Upkeep::default(),
             }),
@@ -167,16 +168,17 @@ impl Database {
             return Err(error);
         }
         let readers = readers(options.create_if_missing(false).pragma("query_only", "on"));
-        let claims = Arc::new(Claims::new(owner));
+        let (claims, owner) = (Claims::default(), Arc::new(owner));
         let lookout = Lookout::default();
         let writer = Some(Writer::start(
             connection,
             readers.connect_options().as_ref().clone().pragma("query_only", "off"),
-            Arc::clone(&claims),
+            claims.clone(),
+            Arc::clone(&owner),
             lookout.watches.clone(),
         ));
         let (path, upkeep) = (path.to_owned(), Upkeep::new(retention));
-        let inner = Arc::new(Inner { path, readers, writer, claims, lookout, upkeep });
+        let inner = Arc::new(Inner { path, readers, writer, claims, owner, lookout, upkeep });
         Ok(Self { inner, key: None })
     }
 
@@ -184,7 +186,7 @@ impl Database {
     /// it can be read. The key is not stored.
     ///
     /// ```
-    /// use backstop_event_log::LogKey;
+    /// use backstop_event_log::{Claims, LogKey};
     /// use backstop_store_sqlite::Database;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -243,8 +245,12 @@ impl Database {
         &self.inner.readers
     }
 
-    pub(crate) fn claims(&self) -> &Arc<Claims> {
+    pub(crate) fn claims(&self) -> &Claims {
         &self.inner.claims
+    }
+
+    pub(crate) fn owner(&self) -> &Arc<Owner> {
+        &self.inner.owner
     }
 
     pub(crate) fn lookout(&self) -> &Lookout {
@@ -252,7 +258,7 @@ impl Database {
     }
 
     pub(crate) fn is_in_memory(&self) -> bool {
-        self.inner.claims.owner().is_in_memory()
+        self.inner.owner.is_in_memory()
     }
 
     pub(crate) fn upkeep(&self) -> &Upkeep {

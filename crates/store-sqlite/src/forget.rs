@@ -4,117 +4,20 @@ use std::time::Duration;
 
 use backstop_error_store::StoreError;
 use backstop_event_log::RunState;
+use backstop_retention::{
+    Forgotten, Fork, RemoveError, Removed, RunRow, Tombstone, removable, why_kept,
+};
 use layer0::Timestamp;
-use layer0::code;
 use layer0::event::Hash;
-use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::{RunId, SessionId};
 use layer0::state::Scope;
-use serde::Serialize;
 use sqlx::Row;
-use thiserror::Error;
 
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::prune::{Kind, Whose, take_all};
-use crate::removal::{self, Removal, Removed, RunRow, all_runs, removable, remove};
+use crate::removal::{self, Removal, all_runs, remove};
 use crate::state::Clear;
-
-/// What was forgotten.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Forgotten {
-    /// What was taken away.
-    #[serde(flatten)]
-    pub removed: Removed,
-    /// Runs that were copied from the session and still hold what was copied.
-    pub forks: Vec<Fork>,
-}
-
-/// A run that was copied from another.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Fork {
-    /// The run.
-    pub run: RunId,
-    /// Its session.
-    pub session: SessionId,
-}
-
-/// What is left of a run that was forgotten.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Tombstone {
-    /// The run.
-    pub run: RunId,
-    /// The hash of its last event.
-    pub head: Hash,
-    /// When it was forgotten.
-    pub at: Timestamp,
-    /// Who wanted it.
-    pub by: String,
-}
-
-/// Says why a run or a session was not taken away.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum RemoveError {
-    /// A run that is kept dispatched it.
-    ///
-    /// Retry: never. Effect: none.
-    #[error("run `{run}` was dispatched by `{caller}`")]
-    #[non_exhaustive]
-    Dispatched {
-        /// The run.
-        run: RunId,
-        /// The one that dispatched it.
-        caller: RunId,
-    },
-    /// A run that is kept goes on with it.
-    ///
-    /// Retry: never. Effect: none.
-    #[error("run `{run}` is followed by `{by}`")]
-    #[non_exhaustive]
-    Followed {
-        /// The run.
-        run: RunId,
-        /// The one that goes on with it.
-        by: RunId,
-    },
-    /// There is no such run.
-    ///
-    /// Retry: never. Effect: none.
-    #[error("no run `{0}`")]
-    NoRun(RunId),
-    /// There is no such session.
-    ///
-    /// Retry: never. Effect: none.
-    #[error("no session `{0}`")]
-    NoSession(SessionId),
-    /// A run is not over.
-    ///
-    /// Retry: never. Effect: none.
-    #[error("run `{0}` is open")]
-    Open(RunId),
-    /// The store failed; what was taken away until then is gone.
-    ///
-    /// Retry: never. Effect: unknown.
-    #[error("the store failed")]
-    Store(#[from] StoreError),
-}
-
-impl Failure for RemoveError {
-    fn facts(&self) -> Facts {
-        match self {
-            Self::Dispatched { .. }
-            | Self::Followed { .. }
-            | Self::NoRun(_)
-            | Self::NoSession(_)
-            | Self::Open(_) => Facts::never(code::INPUT_INVALID, Effect::None),
-            Self::Store(error) => Facts::never(error.code(), Effect::Unknown),
-        }
-    }
-}
 
 impl Database {
     /// Takes away runs that ended longer ago than `age`, with what they stored; of all states that
@@ -191,7 +94,7 @@ impl Database {
             false => rows
                 .iter()
                 .filter(is_copy)
-                .map(|row| Fork { run: row.run.clone(), session: row.session.clone() })
+                .map(|row| Fork::new(row.run.clone(), row.session.clone()))
                 .collect(),
         };
         let sessions = if with_forks { copies } else { vec![session.clone()] };
@@ -225,7 +128,7 @@ impl Database {
             return Err(RemoveError::NoSession(session.clone()));
         }
         self.checkpoint().await?;
-        Ok(Forgotten { removed, forks })
+        Ok(Forgotten::new(removed, forks))
     }
 
     /// Returns what is left of a run that was forgotten.
@@ -242,12 +145,10 @@ impl Database {
         let Some(row) = row else { return Ok(None) };
         let head: &[u8] = row.try_get("head").map_err(Fault::from)?;
         let changed = |_| StoreError::Failed("the hash of a tombstone has another length".into());
-        Ok(Some(Tombstone {
-            run: run.clone(),
-            head: head.try_into().map(Hash).map_err(changed)?,
-            at: Timestamp::from_millis(row.try_get("at").map_err(Fault::from)?),
-            by: row.try_get("forgotten_by").map_err(Fault::from)?,
-        }))
+        let head = head.try_into().map(Hash).map_err(changed)?;
+        let at = Timestamp::from_millis(row.try_get("at").map_err(Fault::from)?);
+        let by: String = row.try_get("forgotten_by").map_err(Fault::from)?;
+        Ok(Some(Tombstone::new(run.clone(), head, at, by)))
     }
 
     /// Returns a session, and those that were copied from it or from a copy.
@@ -263,41 +164,6 @@ impl Database {
         .map_err(Fault::from)?;
         Ok(sessions.into_iter().map(Into::into).collect())
     }
-}
-
-/// Says what keeps a run that was to be deleted.
-fn why_kept(rows: &[RunRow], row: &RunRow) -> RemoveError {
-    if row.is_open() {
-        return RemoveError::Open(row.run.clone());
-    }
-    let is_there = |run: &RunId| rows.iter().any(|row| row.run == *run);
-    if let Some(caller) = row.parent.clone().filter(is_there) {
-        return RemoveError::Dispatched { run: row.run.clone(), caller };
-    }
-    let called: Vec<&RunRow> = rows
-        .iter()
-        .filter(|other| other.run == row.run || is_below(rows, other, &row.run))
-        .collect();
-    if let Some(open) = called.iter().find(|row| row.is_open()) {
-        return RemoveError::Open(open.run.clone());
-    }
-    for earlier in called {
-        if let Some(by) = rows.iter().find(|later| later.follows.as_ref() == Some(&earlier.run)) {
-            return RemoveError::Followed { run: earlier.run.clone(), by: by.run.clone() };
-        }
-    }
-    RemoveError::Open(row.run.clone())
-}
-
-/// Was a run dispatched by another, or by one that it dispatched?
-fn is_below(rows: &[RunRow], row: &RunRow, root: &RunId) -> bool {
-    let caller = |row: &&RunRow| {
-        let parent = row.parent.as_ref()?;
-        rows.iter().find(|other| other.run == *parent)
-    };
-    std::iter::successors(Some(row), caller)
-        .take(rows.len())
-        .any(|row| row.parent.as_ref() == Some(root))
 }
 
 /// Forgets the ids of what a session stored.

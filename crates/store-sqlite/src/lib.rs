@@ -40,16 +40,12 @@ mod sessions;
 mod state;
 mod stores;
 mod subscriptions;
-mod upkeep;
 mod writer;
 
 pub use database::{Database, Durability};
 pub use errors::SqliteErrorStore;
 pub use fault::{OlderSchema, OpenError};
 pub use file_work::{BackupError, Vacuumed};
-pub use forget::{Forgotten, Fork, RemoveError, Tombstone};
 pub use log::SqliteLog;
-pub use removal::Removed;
 pub use results::SqliteResultStore;
 pub use state::SqliteStateStore;
-pub use upkeep::StoreRetention;

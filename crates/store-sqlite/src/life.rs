@@ -1,18 +1,11 @@
 use backstop_error_store::StoreError;
+use backstop_retention::Life;
 use layer0::Timestamp;
 use layer0::id::SessionId;
 use sqlx::Row;
 use sqlx::sqlite::SqlitePool;
 
 use crate::fault::Fault;
-
-/// Whether a session is alive: one that was copied from it lives as long as its copies.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Life {
-    pub(crate) is_open: bool,
-    /// When the last run ended; `None` where there was none.
-    pub(crate) ended_at: Option<Timestamp>,
-}
 
 /// Looks at the runs of a session and of those that were copied from it.
 pub(crate) async fn life(readers: &SqlitePool, session: &SessionId) -> Result<Life, StoreError> {

@@ -18,7 +18,6 @@ use crate::fault::Fault;
 use crate::job::Claiming;
 use crate::rows::{chain, hash_of, record_of, signed, unsigned};
 use crate::sent::Sent;
-use crate::writer::Writer;
 use crate::{approvals, background, erasure, feed, inbox, runs, subscriptions};
 
 /// What a run's row says of it. All columns: a file of an older version, which a reader leaves as it is,
@@ -124,10 +123,10 @@ impl EventLog for SqliteLog {
 
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         let writer = self.0.writer().ok_or_else(read_only)?;
-        let queue = writer.queue().ok_or(LogError::Closed)?;
+        let release = writer.release(run.clone()).ok_or(LogError::Closed)?;
         let claims = self.0.claims();
         let claimed = || LogError::Claimed(run.clone());
-        let mut reserved = claims.reserve(run, 0, queue).ok_or_else(claimed)?;
+        let mut reserved = claims.reserve(run, 0, release).ok_or_else(claimed)?;
         let mut dead: Vec<Arc<str>> = Vec::new();
         loop {
             reserved.asking();
@@ -139,9 +138,8 @@ impl EventLog for SqliteLog {
             reserved.refused();
             match given? {
                 Claiming::Held(owner) if !dead.contains(&owner) => {
-                    let (claims, id) = (Arc::clone(claims), Arc::clone(&owner));
-                    let alive =
-                        tokio::task::spawn_blocking(move || claims.owner().is_alive(&id)).await;
+                    let (own, id) = (Arc::clone(self.0.owner()), Arc::clone(&owner));
+                    let alive = tokio::task::spawn_blocking(move || own.is_alive(&id)).await;
                     let alive = alive.map_err(|error| LogError::Failed(error.into()))?;
                     if alive.map_err(|error| LogError::Failed(error.into()))? {
                         return Err(claimed());
@@ -154,9 +152,9 @@ impl EventLog for SqliteLog {
     }
 
     fn claim_new(&self, run: &RunId) -> Claim {
-        let queue = self.0.writer().and_then(Writer::queue);
+        let release = self.0.writer().and_then(|writer| writer.release(run.clone()));
         let epoch = self.0.claims().new_epoch();
-        match queue.and_then(|queue| self.0.claims().reserve(run, epoch, queue)) {
+        match release.and_then(|release| self.0.claims().reserve(run, epoch, release)) {
             Some(reserved) => reserved.claim(epoch),
             // Its first append is refused.
             None => Claim::new(epoch, ()),

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use backstop_error_store::{Pruned, Retention, StoreError};
+use backstop_retention::Life;
 use layer0::Timestamp;
 use layer0::id::SessionId;
 use sqlx::{Row, SqliteConnection};
@@ -15,7 +16,7 @@ use crate::chore::Chore;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::life::{Life, life};
+use crate::life::life;
 use crate::rows::unsigned;
 
 /// How many rows, and how many bytes of text, one transaction takes away.

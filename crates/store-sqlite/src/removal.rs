@@ -1,14 +1,12 @@
 //! Taking runs away: by age, by name, or with their session.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_error_store::StoreError;
 use backstop_event_log::{RunState, segment_of};
+use backstop_retention::{Removed, RunRow, removable};
 use layer0::Timestamp;
-use layer0::id::{RunId, SessionId};
-use serde::Serialize;
 use sqlx::{Row, SqliteConnection};
 
 use crate::chore::Chore;
@@ -20,47 +18,6 @@ use crate::subscriptions;
 
 /// How many events one transaction takes away.
 const BATCH: i64 = 64;
-
-/// What was taken away.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Removed {
-    /// The runs, the last started first.
-    pub runs: Vec<RunId>,
-    /// How many errors.
-    pub errors: u64,
-    /// How many results.
-    pub results: u64,
-    /// How many values of the session's state.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub state: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-/// A run as its row says.
-#[derive(Debug, Clone)]
-pub(crate) struct RunRow {
-    pub(crate) id: i64,
-    pub(crate) run: RunId,
-    pub(crate) session: SessionId,
-    pub(crate) state: String,
-    /// The run that dispatched it; where that kept no record, the one at the head of its callers.
-    pub(crate) parent: Option<RunId>,
-    /// The run that it goes on with.
-    pub(crate) follows: Option<RunId>,
-    last_seq: i64,
-    ended_at: Timestamp,
-}
-
-impl RunRow {
-    pub(crate) fn is_open(&self) -> bool {
-        ![RunState::Finished, RunState::Failed].iter().any(|state| state.as_str() == self.state)
-    }
-}
 
 /// Reads the rows of all runs, the last started first.
 pub(crate) async fn all_runs(database: &Database) -> Result<Vec<RunRow>, StoreError> {
@@ -89,38 +46,6 @@ pub(crate) async fn all_runs(database: &Database) -> Result<Vec<RunRow>, StoreEr
     };
     let rows: Result<_, sqlx::Error> = rows.iter().map(read).collect();
     Ok(rows.map_err(Fault::from)?)
-}
-
-/// Returns the runs that can go, of those whose root is wanted: a run is kept while it is open, while
-/// one that is kept goes on with it, and while its caller or one that it called is kept.
-pub(crate) fn removable(rows: &[RunRow], wants: impl Fn(&RunRow) -> bool) -> Vec<&RunRow> {
-    let by_name: HashMap<&RunId, usize> =
-        rows.iter().enumerate().map(|(place, row)| (&row.run, place)).collect();
-    let place = |run: Option<&RunId>| run.and_then(|run| by_name.get(run)).copied();
-    let mut called: HashMap<usize, Vec<usize>> = HashMap::new();
-    for (child, row) in rows.iter().enumerate() {
-        if let Some(caller) = place(row.parent.as_ref()) {
-            called.entry(caller).or_default().push(child);
-        }
-    }
-    let root = |from: usize| {
-        // Bounded, because rows that were changed by hand may go in circles.
-        let callers = std::iter::successors(Some(from), |at| place(rows[*at].parent.as_ref()));
-        callers.take(rows.len()).last().unwrap_or(from)
-    };
-    let mut goes: Vec<bool> =
-        (0..rows.len()).map(|at| !rows[at].is_open() && wants(&rows[root(at)])).collect();
-    let mut kept: Vec<usize> = (0..rows.len()).filter(|at| !goes[*at]).collect();
-    while let Some(at) = kept.pop() {
-        let callees = called.get(&at).into_iter().flatten().copied();
-        let needed = [place(rows[at].follows.as_ref()), place(rows[at].parent.as_ref())];
-        for other in needed.into_iter().flatten().chain(callees) {
-            if std::mem::take(&mut goes[other]) {
-                kept.push(other);
-            }
-        }
-    }
-    rows.iter().zip(goes).filter(|(_, goes)| *goes).map(|(row, _)| row).collect()
 }
 
 /// Takes away runs that ended long ago.

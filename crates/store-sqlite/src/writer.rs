@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use backstop_error_store::{NewError, NewResult, StoreError, Stored};
-use backstop_event_log::{Batch, LogError};
+use backstop_event_log::{Batch, Claims, LogError};
 use layer0::error::BoxError;
 use layer0::id::{ResultId, RunId};
 use sqlx::sqlite::SqliteConnectOptions;
@@ -14,12 +14,12 @@ use tokio::task::JoinHandle;
 
 use crate::append::Append;
 use crate::chore::Chore;
-use crate::claims::Claims;
 use crate::errors::Insert;
 use crate::job::{Claiming, Done, Job, Queued, appends_alone};
 use crate::job_error::JobError;
 use crate::lookout::Watches;
 use crate::many::MAX_ROWS;
+use crate::owner::Owner;
 use crate::sent::Sent;
 use crate::state::{Change, Changed};
 use crate::{append, claims, errors, inbox, results, state};
@@ -45,12 +45,14 @@ impl Writer {
     pub(crate) fn start(
         connection: SqliteConnection,
         options: SqliteConnectOptions,
-        claims: Arc<Claims>,
+        claims: Claims,
+        owner: Arc<Owner>,
         watches: Watches,
     ) -> Self {
         let commits = Arc::<AtomicU64>::default();
         let counted = Arc::clone(&commits);
-        let connection = Connected { connection, options, claims, commits: counted, watches };
+        let connection =
+            Connected { connection, options, claims, owner, commits: counted, watches };
         let (sender, receiver) = mpsc::unbounded_channel();
         let task = tokio::spawn(run(connection, receiver));
         Self {
@@ -61,10 +63,16 @@ impl Writer {
         }
     }
 
-    /// Returns the queue, which does not keep the task alive.
-    pub(crate) fn queue(&self) -> Option<mpsc::WeakUnboundedSender<Queued>> {
+    /// Returns what frees a run behind the appends that are queued already, so that it is free only when they
+    /// are written. It does not keep the task alive.
+    pub(crate) fn release(&self, run: RunId) -> Option<impl FnOnce(Option<u64>) + use<>> {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.as_ref().map(mpsc::UnboundedSender::downgrade)
+        let jobs = jobs.as_ref().map(mpsc::UnboundedSender::downgrade)?;
+        Some(move |epoch| {
+            if let Some(jobs) = jobs.upgrade() {
+                let _ = jobs.send(Queued::release(Job::Release(run, epoch)));
+            }
+        })
     }
 
     pub(crate) fn commits(&self) -> u64 {
@@ -143,7 +151,8 @@ impl Writer {
 struct Connected {
     connection: SqliteConnection,
     options: SqliteConnectOptions,
-    claims: Arc<Claims>,
+    claims: Claims,
+    owner: Arc<Owner>,
     commits: Arc<AtomicU64>,
     watches: Watches,
 }
@@ -153,7 +162,7 @@ impl Connected {
     async fn leave(&mut self) {
         let held = self.claims.still_held();
         if !held.is_empty()
-            && let Ok(owner) = self.claims.owner().id()
+            && let Ok(owner) = self.owner.id()
         {
             for (run, epoch) in held {
                 if claims::free(&mut self.connection, &run, &owner, Some(epoch)).await.is_err() {
@@ -162,7 +171,7 @@ impl Connected {
                 }
             }
         }
-        self.claims.owner().leave();
+        self.owner.leave();
     }
 
     fn count_commit(&self) {
@@ -341,8 +350,8 @@ async fn owner(connected: &Connected, jobs: &[Job]) -> Result<Arc<str>, JobError
     if !jobs.iter().any(needs) {
         return Ok("".into());
     }
-    let claims = Arc::clone(&connected.claims);
-    let id = tokio::task::spawn_blocking(move || claims.owner().id()).await;
+    let owner = Arc::clone(&connected.owner);
+    let id = tokio::task::spawn_blocking(move || owner.id()).await;
     let failed = |error: BoxError| JobError::Log(LogError::Failed(error));
     id.map_err(|error| failed(error.into()))?.map_err(|error| failed(error.into()))
 }

@@ -22,10 +22,14 @@ mod chaos;
 pub mod contract;
 pub mod failures;
 pub mod measure;
+#[cfg(all(unix, feature = "postgres"))]
+mod postgres;
 mod server;
 mod wire;
 
 pub use chaos::Chaos;
+#[cfg(all(unix, feature = "postgres"))]
+pub use postgres::{POSTGRES_VARIABLE, PostgresServer};
 pub use server::{
     ClosedPort, Ending, Heard, KEY, Loopback, Reply, Request, ScriptedEndpoint, TOKEN, hello, send,
 };

@@ -11,7 +11,7 @@ use backstop_event_log::{
     EventLog, RunFilter, RunState, RunSummary, StuckReason, StuckRun, stuck_runs,
 };
 use backstop_react::priced;
-use backstop_store_sqlite::{RemoveError, Removed};
+use backstop_retention::{RemoveError, Removed};
 use layer0::failure::Seconds;
 use layer0::id::{RunId, SessionId};
 use layer0::stop::Outcome;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_store_sqlite::RemoveError;
+use backstop_retention::RemoveError;
 use layer0::id::SessionId;
 use serde_json::{Value, json};
 

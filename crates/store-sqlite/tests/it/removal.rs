@@ -7,7 +7,8 @@ use backstop_error_store::{ErrorStore, Lookup};
 use backstop_event_log::{
     EventLog, Moves, RunFilter, RunState, RunWriter, Seed, read_events, segment_id,
 };
-use backstop_store_sqlite::{BackupError, Database, Durability, RemoveError, StoreRetention};
+use backstop_retention::{RemoveError, StoreRetention};
+use backstop_store_sqlite::{BackupError, Database, Durability};
 use layer0::code;
 use layer0::event::{
     Actor, EventKind, Follows, Hash, RunFailed, RunForked, SubscriptionOpened, Warning,

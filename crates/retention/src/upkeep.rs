@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 /// How often it prunes in the background, at most.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 
-/// How long a [`Database`](crate::Database) keeps what is in it.
+/// Says how long a durable store keeps what is in it.
 ///
 /// Errors and results are kept after they were last seen and after the last run of their session
 /// ended. Runs are kept for ever unless told otherwise.
@@ -40,7 +40,7 @@ impl From<Retention> for StoreRetention {
 
 /// Prunes in the background. The time is that of what is written, so that it needs no clock.
 #[derive(Debug, Default)]
-pub(crate) struct Upkeep {
+pub struct Upkeep {
     retention: StoreRetention,
     holds: Holds,
     pruned_at: Mutex<Option<Timestamp>>,
@@ -48,17 +48,21 @@ pub(crate) struct Upkeep {
 }
 
 impl Upkeep {
-    pub(crate) fn new(retention: StoreRetention) -> Self {
+    /// Keeps what is in a store as `retention` says.
+    #[must_use]
+    pub fn new(retention: StoreRetention) -> Self {
         Self { retention, ..Self::default() }
     }
 
-    /// The sessions of which a run is open in this process, whatever log records it.
-    pub(crate) const fn holds(&self) -> &Holds {
+    /// Returns the sessions of which a run is open in this process, whatever log records it.
+    #[must_use]
+    pub const fn holds(&self) -> &Holds {
         &self.holds
     }
 
     /// Says what is kept, when it is time to prune.
-    pub(crate) fn due(&self, at: Timestamp) -> Option<StoreRetention> {
+    #[must_use]
+    pub fn due(&self, at: Timestamp) -> Option<StoreRetention> {
         let mut pruned_at = self.pruned_at.lock().unwrap_or_else(PoisonError::into_inner);
         if pruned_at.is_some_and(|last| at.since(last) < PRUNE_EVERY) {
             return None;
@@ -68,12 +72,13 @@ impl Upkeep {
     }
 
     /// Are runs taken away too?
-    pub(crate) const fn ends_runs(&self) -> bool {
+    #[must_use]
+    pub const fn ends_runs(&self) -> bool {
         self.retention.runs.is_some()
     }
 
     /// Takes over what prunes now, in place of what did before.
-    pub(crate) fn watch(&self, task: JoinHandle<()>) {
+    pub fn watch(&self, task: JoinHandle<()>) {
         let before = self.task.lock().unwrap_or_else(PoisonError::into_inner).replace(task);
         if let Some(before) = before {
             before.abort();
@@ -81,7 +86,11 @@ impl Upkeep {
     }
 
     /// Stops what is at work in the background.
-    pub(crate) async fn stop(&self) {
+    ///
+    /// # Cancel safety
+    ///
+    /// What was at work is stopped also when the future is dropped.
+    pub async fn stop(&self) {
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
             task.abort();

@@ -1,0 +1,25 @@
+//! Which runs, errors and results a durable store keeps, and what may be taken away.
+//!
+//! A store reads its rows and takes rows away; what can go, and why something stays, is decided here, alike for
+//! every store. This crate never reads a clock or a database.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use backstop_retention::StoreRetention;
+//!
+//! let kept = StoreRetention::default().runs(Duration::from_secs(30 * 24 * 60 * 60));
+//! assert!(kept.runs.is_some() && kept.texts.max_age.is_some());
+//! ```
+
+mod life;
+mod remove_error;
+mod removed;
+mod run_row;
+mod upkeep;
+
+pub use life::Life;
+pub use remove_error::RemoveError;
+pub use removed::{Forgotten, Fork, Removed, Tombstone};
+pub use run_row::{RunRow, removable, why_kept};
+pub use upkeep::{StoreRetention, Upkeep};

@@ -1,0 +1,66 @@
+use backstop_error_store::StoreError;
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
+use layer0::id::{RunId, SessionId};
+use thiserror::Error;
+
+/// Says why a run or a session was not taken away.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RemoveError {
+    /// A run that is kept dispatched it.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("run `{run}` was dispatched by `{caller}`")]
+    #[non_exhaustive]
+    Dispatched {
+        /// The run.
+        run: RunId,
+        /// The one that dispatched it.
+        caller: RunId,
+    },
+    /// A run that is kept goes on with it.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("run `{run}` is followed by `{by}`")]
+    #[non_exhaustive]
+    Followed {
+        /// The run.
+        run: RunId,
+        /// The one that goes on with it.
+        by: RunId,
+    },
+    /// There is no such run.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("no run `{0}`")]
+    NoRun(RunId),
+    /// There is no such session.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("no session `{0}`")]
+    NoSession(SessionId),
+    /// A run is not over.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("run `{0}` is open")]
+    Open(RunId),
+    /// The store failed; what was taken away until then is gone.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("the store failed")]
+    Store(#[from] StoreError),
+}
+
+impl Failure for RemoveError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Dispatched { .. }
+            | Self::Followed { .. }
+            | Self::NoRun(_)
+            | Self::NoSession(_)
+            | Self::Open(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::Store(error) => Facts::never(error.code(), Effect::Unknown),
+        }
+    }
+}

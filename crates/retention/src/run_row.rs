@@ -1,0 +1,107 @@
+//! Which runs can go: rows of runs, and how they need each other.
+
+use std::collections::HashMap;
+
+use backstop_event_log::RunState;
+use layer0::Timestamp;
+use layer0::id::{RunId, SessionId};
+
+use crate::RemoveError;
+
+/// A run as its row says.
+#[derive(Debug, Clone)]
+pub struct RunRow {
+    /// The number of the row.
+    pub id: i64,
+    /// The run.
+    pub run: RunId,
+    /// Its session.
+    pub session: SessionId,
+    /// The state, as [`RunState::as_str`] has it.
+    pub state: String,
+    /// The run that dispatched it; where that kept no record, the one at the head of its callers.
+    pub parent: Option<RunId>,
+    /// The run that it goes on with.
+    pub follows: Option<RunId>,
+    /// Its last event.
+    pub last_seq: i64,
+    /// When it ended; of one that is open, when it began.
+    pub ended_at: Timestamp,
+}
+
+impl RunRow {
+    /// Is the run not over?
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        ![RunState::Finished, RunState::Failed].iter().any(|state| state.as_str() == self.state)
+    }
+}
+
+/// Returns the runs that can go, of those whose root is wanted: a run is kept while it is open, while
+/// one that is kept goes on with it, and while its caller or one that it called is kept.
+#[must_use]
+pub fn removable(rows: &[RunRow], wants: impl Fn(&RunRow) -> bool) -> Vec<&RunRow> {
+    let by_name: HashMap<&RunId, usize> =
+        rows.iter().enumerate().map(|(place, row)| (&row.run, place)).collect();
+    let place = |run: Option<&RunId>| run.and_then(|run| by_name.get(run)).copied();
+    let mut called: HashMap<usize, Vec<usize>> = HashMap::new();
+    for (child, row) in rows.iter().enumerate() {
+        if let Some(caller) = place(row.parent.as_ref()) {
+            called.entry(caller).or_default().push(child);
+        }
+    }
+    let root = |from: usize| {
+        // Bounded, because rows that were changed by hand may go in circles.
+        let callers = std::iter::successors(Some(from), |at| place(rows[*at].parent.as_ref()));
+        callers.take(rows.len()).last().unwrap_or(from)
+    };
+    let mut goes: Vec<bool> =
+        (0..rows.len()).map(|at| !rows[at].is_open() && wants(&rows[root(at)])).collect();
+    let mut kept: Vec<usize> = (0..rows.len()).filter(|at| !goes[*at]).collect();
+    while let Some(at) = kept.pop() {
+        let callees = called.get(&at).into_iter().flatten().copied();
+        let needed = [place(rows[at].follows.as_ref()), place(rows[at].parent.as_ref())];
+        for other in needed.into_iter().flatten().chain(callees) {
+            if std::mem::take(&mut goes[other]) {
+                kept.push(other);
+            }
+        }
+    }
+    rows.iter().zip(goes).filter(|(_, goes)| *goes).map(|(row, _)| row).collect()
+}
+
+/// Says what keeps a run that was to be deleted, and that is not [`removable`].
+#[must_use]
+pub fn why_kept(rows: &[RunRow], row: &RunRow) -> RemoveError {
+    if row.is_open() {
+        return RemoveError::Open(row.run.clone());
+    }
+    let is_there = |run: &RunId| rows.iter().any(|row| row.run == *run);
+    if let Some(caller) = row.parent.clone().filter(is_there) {
+        return RemoveError::Dispatched { run: row.run.clone(), caller };
+    }
+    let called: Vec<&RunRow> = rows
+        .iter()
+        .filter(|other| other.run == row.run || is_below(rows, other, &row.run))
+        .collect();
+    if let Some(open) = called.iter().find(|row| row.is_open()) {
+        return RemoveError::Open(open.run.clone());
+    }
+    for earlier in called {
+        if let Some(by) = rows.iter().find(|later| later.follows.as_ref() == Some(&earlier.run)) {
+            return RemoveError::Followed { run: earlier.run.clone(), by: by.run.clone() };
+        }
+    }
+    RemoveError::Open(row.run.clone())
+}
+
+/// Was a run dispatched by another, or by one that it dispatched?
+fn is_below(rows: &[RunRow], row: &RunRow, root: &RunId) -> bool {
+    let caller = |row: &&RunRow| {
+        let parent = row.parent.as_ref()?;
+        rows.iter().find(|other| other.run == *parent)
+    };
+    std::iter::successors(Some(row), caller)
+        .take(rows.len())
+        .any(|row| row.parent.as_ref() == Some(root))
+}

@@ -1,0 +1,372 @@
+//! How the log is written: appends to several runs share one statement.
+
+use std::sync::Arc;
+
+use backstop_event_log::{Batch, LogError, Payload, RunSummary, Terms, is_segment};
+use layer0::JsonText;
+use layer0::event::Hash;
+use layer0::id::RunId;
+use sqlx::postgres::PgArguments;
+use sqlx::{Arguments, PgConnection, Row};
+
+use crate::fault::Fault;
+use crate::notes::Notes;
+use crate::rows::{signed, unsigned};
+use crate::text::stored;
+use crate::{approvals, inbox, sessions, subscriptions};
+
+/// How many events one transaction writes at most: their places have room for so many.
+pub(crate) const MAX_EVENTS: usize = 1 << 20;
+
+/// What is to be appended, with all that can be done before it is its turn.
+pub(crate) struct Append {
+    pub(crate) batch: Batch,
+    pub(crate) notes: Notes,
+    /// The run at a glance, as JSON.
+    summary: String,
+}
+
+/// What became of an append that the transaction did not write.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// The run does not end just before it, or has a newer claim.
+    NotAtItsEnd,
+    /// Something else is in its way.
+    By(LogError),
+}
+
+impl Append {
+    pub(crate) fn new(batch: Batch) -> Result<Self, LogError> {
+        if batch.records.len() > MAX_EVENTS {
+            let why = format!("an append has at most {MAX_EVENTS} events");
+            return Err(LogError::Failed(why.into()));
+        }
+        let summary = serde_json::to_string(&without_columns(&batch.summary))
+            .map_err(|error| LogError::Failed(error.into()))?;
+        let notes = Notes::of(&batch);
+        Ok(Self { batch, notes, summary })
+    }
+
+    pub(crate) const fn run(&self) -> &RunId {
+        &self.batch.run
+    }
+
+    /// The last event of the run before this; 0 of a run that begins.
+    pub(crate) fn before(&self) -> u64 {
+        self.batch.records.first().map_or(0, |record| record.seq.saturating_sub(1))
+    }
+
+    /// The last event of the run after this, and its hash.
+    pub(crate) const fn head(&self) -> (u64, Hash) {
+        (self.batch.summary.last_seq, self.batch.summary.head)
+    }
+
+    /// Does it begin its run?
+    pub(crate) fn begins(&self) -> bool {
+        self.before() == 0 && !self.batch.records.is_empty()
+    }
+
+    /// Is the run free after it, because it is over?
+    pub(crate) const fn frees(&self) -> bool {
+        !self.batch.summary.is_open()
+    }
+
+    /// Is it a run that no other run dispatched, and no segment of a subscription?
+    fn is_root(&self) -> bool {
+        self.batch.summary.parent.is_none() && !is_segment(&self.batch.run)
+    }
+
+    /// Does it need other statements than that for its events?
+    pub(crate) fn needs_more(&self) -> bool {
+        self.begins()
+            || self.frees()
+            || self.batch.reopens()
+            || !self.batch.taken.is_empty()
+            || self.batch.moves.is_some()
+            || !self.notes.is_empty()
+            || self.batch.approval_changes().next().is_some()
+    }
+
+    pub(crate) fn conflict(&self) -> LogError {
+        LogError::conflict(self.batch.run.clone(), self.before() + 1)
+    }
+}
+
+/// Returns the summary without what columns of their own have: it is written at every append.
+fn without_columns(summary: &RunSummary) -> RunSummary {
+    let mut rest = summary.clone();
+    (rest.terms, rest.labels) = (Terms::default(), Arc::default());
+    (rest.parent, rest.branch_of) = (None, None);
+    (rest.last_seq, rest.head) = (0, Hash::default());
+    rest
+}
+
+/// Writes appends to different runs inside a transaction, and says which of them were refused. What is refused
+/// leaves nothing behind.
+pub(crate) async fn write(
+    connection: &mut PgConnection,
+    appends: &[&Append],
+    owner: &str,
+) -> Result<Vec<Option<Refused>>, LogError> {
+    let mut refused: Vec<Option<Refused>> = appends.iter().map(|_| None).collect();
+    let opening = appends
+        .iter()
+        .filter(|append| append.is_root() && (append.begins() || append.batch.reopens()));
+    sessions::lock(connection, opening.map(|append| &append.batch.summary.session)).await?;
+    for (append, refused) in appends.iter().zip(&mut refused) {
+        *refused = open(connection, append, owner).await?;
+    }
+    let (ready, places): (Vec<&Append>, Vec<usize>) = (appends.iter().zip(&refused).enumerate())
+        .filter(|(_, (_, refused))| refused.is_none())
+        .map(|(place, (append, _))| (*append, place))
+        .unzip();
+    let moved = write_rows(connection, &ready).await?;
+    for ((append, place), moved) in ready.into_iter().zip(places).zip(moved) {
+        match moved {
+            true => {
+                if let Some(slot) = refused.get_mut(place) {
+                    *slot = write_rest(connection, append).await?;
+                }
+            }
+            false => {
+                if append.begins() {
+                    take_back(connection, append, owner).await?;
+                }
+                if let Some(slot) = refused.get_mut(place) {
+                    *slot = Some(Refused::NotAtItsEnd);
+                }
+            }
+        }
+    }
+    Ok(refused)
+}
+
+/// Makes the row of a run that begins, or sees whether a run may be opened again.
+async fn open(
+    connection: &mut PgConnection,
+    append: &Append,
+    owner: &str,
+) -> Result<Option<Refused>, LogError> {
+    let summary = &append.batch.summary;
+    let in_the_way = match (append.begins(), append.batch.reopens()) {
+        (true, _) if append.is_root() => sessions::begin(connection, summary).await?,
+        (_, true) => sessions::reopen(connection, summary).await?,
+        _ => None,
+    };
+    match in_the_way {
+        Some(error) => Ok(Some(Refused::By(error))),
+        None if append.begins() => begin(connection, append, owner).await,
+        None => Ok(None),
+    }
+}
+
+/// Makes the row of a run, before its first event. One that was dispatched is made only while this process owns
+/// the tree: a writer that was overtaken begins nothing.
+async fn begin(
+    connection: &mut PgConnection,
+    append: &Append,
+    owner: &str,
+) -> Result<Option<Refused>, LogError> {
+    let Batch { run, summary, epoch, .. } = &append.batch;
+    let name = |run: &Option<RunId>| run.as_ref().map(|run| stored(run.as_str()).into_owned());
+    let labels = (!summary.labels.is_empty()).then(|| JsonText::of(&*summary.labels));
+    let labels = labels.transpose().map_err(|error| LogError::Failed(error.into()))?;
+    let root = name(&append.notes.root);
+    if let Some(root) = &root {
+        let owned: Option<bool> = sqlx::query_scalar(
+            "SELECT owner IS NOT DISTINCT FROM $2 FROM backstop.runs WHERE run = $1 FOR SHARE",
+        )
+        .bind(root)
+        .bind(owner)
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(Fault::from)?;
+        if owned == Some(false) {
+            return Ok(Some(Refused::By(append.conflict())));
+        }
+    }
+    let (keys, values): (Vec<_>, Vec<_>) =
+        summary.labels.iter().map(|(key, value)| (stored(key), stored(value))).unzip();
+    let made = sqlx::query(
+        "WITH made AS (INSERT INTO backstop.runs (run, session, started_at, last_seq, head, summary, \
+         state, parent, terms, owner, epoch, labels, agent, reason, branch_of, follows, root, earlier) \
+         VALUES ($1, $2, $3, 0, '', '', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) \
+         ON CONFLICT (run) DO NOTHING RETURNING id), \
+         filed AS (INSERT INTO backstop.labels SELECT label.key, label.value, $3, made.id \
+         FROM made, unnest($16::text[], $17::text[]) AS label (key, value)) \
+         SELECT id FROM made",
+    )
+    .bind(&*stored(run.as_str()))
+    .bind(&*stored(summary.session.as_str()))
+    .bind(summary.started_at.as_millis())
+    .bind(summary.state.as_str())
+    .bind(name(&summary.parent))
+    .bind(summary.terms.alone().get())
+    .bind(owner)
+    .bind(signed(*epoch))
+    .bind(labels.as_ref().map(JsonText::get))
+    .bind(&*stored(&summary.agent))
+    .bind(summary.reason.as_ref().map(|reason| reason.as_str().to_owned()))
+    .bind(name(&summary.branch_of))
+    .bind(name(&summary.follows))
+    .bind(root)
+    .bind(name(&append.notes.earlier))
+    .bind(keys)
+    .bind(values)
+    .fetch_optional(connection)
+    .await
+    .map_err(Fault::from)?;
+    Ok(made.is_none().then_some(Refused::NotAtItsEnd))
+}
+
+/// Takes the row of a run back whose first events were refused.
+async fn take_back(
+    connection: &mut PgConnection,
+    append: &Append,
+    owner: &str,
+) -> Result<(), LogError> {
+    sqlx::query("DELETE FROM backstop.runs WHERE run = $1 AND owner = $2 AND last_seq = 0")
+        .bind(&*stored(append.run().as_str()))
+        .bind(owner)
+        .execute(connection)
+        .await
+        .map_err(Fault::from)?;
+    Ok(())
+}
+
+/// Moves the heads of runs that end where their appends begin, under their epochs, and puts the events of those
+/// behind them. The rows are locked in the order of their numbers, so that two processes never wait for each
+/// other.
+const APPEND: &str = "WITH heads AS MATERIALIZED (\
+    SELECT runs.id, new.* FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], \
+    $6::text[], $7::text[], $8::text[], $9::text[], $10::bigint[], $11::bigint[], $12::boolean[], $13::text[]) \
+    AS new (run, before, epoch, last_seq, head, summary, session, state, reason, started_at, ended_at, frees, \
+    follows) \
+    JOIN backstop.runs AS runs ON runs.run = new.run AND runs.last_seq = new.before \
+    AND runs.epoch = new.epoch ORDER BY runs.id FOR NO KEY UPDATE OF runs), \
+    moved AS (UPDATE backstop.runs AS runs SET last_seq = heads.last_seq, head = heads.head, \
+    summary = heads.summary, session = heads.session, state = heads.state, reason = heads.reason, \
+    started_at = heads.started_at, ended_at = heads.ended_at, follows = heads.follows, \
+    owner = CASE WHEN heads.frees THEN NULL ELSE runs.owner END \
+    FROM heads WHERE runs.id = heads.id RETURNING runs.id, runs.run), \
+    written AS (INSERT INTO backstop.events (run_id, seq, place, at, type, actor, caused_by, schema, hash, \
+    data, salt, erased) \
+    SELECT moved.id, new.seq, ((pg_current_xact_id()::text::bigint + meta.tx_offset) << 20) + new.ordinal, \
+    new.at, new.type, new.actor, new.caused_by, new.schema, new.hash, new.data, new.salt, new.erased \
+    FROM backstop.meta, unnest($14::text[], $15::bigint[], $16::bigint[], $17::bigint[], $18::text[], \
+    $19::text[], $20::bigint[], $21::bigint[], $22::bytea[], $23::text[], $24::bytea[], $25::bytea[]) \
+    AS new (run, seq, ordinal, at, type, actor, caused_by, schema, hash, data, salt, erased) \
+    JOIN moved ON moved.run = new.run) \
+    SELECT run FROM moved";
+
+/// Writes the events of appends to different runs, in one statement, and says which runs took them.
+pub(crate) async fn write_rows(
+    connection: &mut PgConnection,
+    appends: &[&Append],
+) -> Result<Vec<bool>, LogError> {
+    if appends.is_empty() {
+        return Ok(Vec::new());
+    }
+    let arguments = bound(appends).map_err(|error| Fault::from(sqlx::Error::Encode(error)))?;
+    let rows = sqlx::query_with(APPEND, arguments).fetch_all(connection).await;
+    let rows = rows.map_err(Fault::from)?;
+    let moved: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
+    Ok(appends.iter().map(|append| moved.contains(&&*stored(append.run().as_str()))).collect())
+}
+
+fn bound(appends: &[&Append]) -> Result<PgArguments, sqlx::error::BoxDynError> {
+    let mut arguments = PgArguments::default();
+    let batches = || appends.iter().map(|append| &append.batch);
+    let summaries = || batches().map(|batch| &batch.summary);
+    let millis = |time: layer0::Timestamp| time.as_millis();
+    let runs: Vec<_> = batches().map(|batch| stored(batch.run.as_str())).collect();
+    arguments.add(&runs)?;
+    arguments.add(appends.iter().map(|append| signed(append.before())).collect::<Vec<_>>())?;
+    arguments.add(batches().map(|batch| signed(batch.epoch)).collect::<Vec<_>>())?;
+    arguments.add(summaries().map(|summary| signed(summary.last_seq)).collect::<Vec<_>>())?;
+    arguments.add(summaries().map(|summary| &summary.head.0[..]).collect::<Vec<_>>())?;
+    arguments.add(appends.iter().map(|append| &*append.summary).collect::<Vec<_>>())?;
+    arguments.add(summaries().map(|it| stored(it.session.as_str())).collect::<Vec<_>>())?;
+    arguments.add(summaries().map(|summary| summary.state.as_str()).collect::<Vec<_>>())?;
+    let reasons = summaries().map(|summary| summary.reason.as_ref().map(layer0::Code::as_str));
+    arguments.add(reasons.collect::<Vec<_>>())?;
+    arguments.add(summaries().map(|summary| millis(summary.started_at)).collect::<Vec<_>>())?;
+    arguments
+        .add(summaries().map(|summary| summary.finished_at.map(millis)).collect::<Vec<_>>())?;
+    arguments.add(appends.iter().map(|append| append.frees()).collect::<Vec<_>>())?;
+    let follows = summaries().map(|it| it.follows.as_ref().map(|run| stored(run.as_str())));
+    arguments.add(follows.collect::<Vec<_>>())?;
+
+    let records = || batches().flat_map(|batch| &batch.records);
+    let of =
+        batches().zip(&runs).flat_map(|(batch, run)| batch.records.iter().map(move |_| &**run));
+    arguments.add(of.collect::<Vec<_>>())?;
+    arguments.add(records().map(|record| signed(record.seq)).collect::<Vec<_>>())?;
+    arguments.add((0_i64..).zip(records()).map(|(ordinal, _)| ordinal).collect::<Vec<_>>())?;
+    arguments.add(records().map(|record| millis(record.at)).collect::<Vec<_>>())?;
+    arguments.add(records().map(|record| &*record.event_type).collect::<Vec<_>>())?;
+    arguments.add(records().map(|record| record.actor.as_str()).collect::<Vec<_>>())?;
+    arguments.add(records().map(|record| record.caused_by.map(signed)).collect::<Vec<_>>())?;
+    arguments.add(records().map(|record| i64::from(record.schema)).collect::<Vec<_>>())?;
+    arguments.add(records().map(|record| &record.hash.0[..]).collect::<Vec<_>>())?;
+    let texts = records().map(|record| record.payload.text().unwrap_or_default());
+    arguments.add(texts.collect::<Vec<_>>())?;
+    let salts = records().map(|record| record.payload.salt().map(|salt| salt.0.to_vec()));
+    arguments.add(salts.collect::<Vec<_>>())?;
+    let erased = records().map(|record| match &record.payload {
+        Payload::Erased(digest) => Some(digest.0.to_vec()),
+        _ => None,
+    });
+    arguments.add(erased.collect::<Vec<_>>())?;
+    Ok(arguments)
+}
+
+/// Writes what goes with the events of an append.
+async fn write_rest(
+    connection: &mut PgConnection,
+    append: &Append,
+) -> Result<Option<Refused>, LogError> {
+    let batch = &append.batch;
+    inbox::take(connection, &batch.run, &batch.taken).await?;
+    approvals::keep(connection, batch).await?;
+    append.notes.write(connection, batch).await?;
+    if append.frees() {
+        approvals::close(connection, &batch.run).await?;
+        inbox::close(connection, &batch.run).await?;
+    }
+    match &batch.moves {
+        Some(moves) => subscriptions::take(connection, moves).await,
+        None => Ok(()),
+    }
+    .map(|()| None)
+}
+
+/// What the log has of a run: its last event, and the hash of it.
+pub(crate) struct Head {
+    pub(crate) last_seq: u64,
+    pub(crate) hash: Vec<u8>,
+}
+
+/// Reads the heads of runs, and waits for transactions that write to them.
+pub(crate) async fn heads(
+    connection: &mut PgConnection,
+    runs: impl Iterator<Item = &RunId>,
+) -> Result<Vec<(RunId, Head)>, LogError> {
+    let runs: Vec<String> = runs.map(|run| stored(run.as_str()).into_owned()).collect();
+    let rows = sqlx::query(
+        "SELECT run, last_seq, head FROM backstop.runs WHERE run = ANY($1) \
+         ORDER BY id FOR NO KEY UPDATE",
+    )
+    .bind(runs)
+    .fetch_all(connection)
+    .await
+    .map_err(Fault::from)?;
+    let read = |row: &sqlx::postgres::PgRow| -> Result<_, LogError> {
+        let head = Head {
+            last_seq: unsigned(row.try_get("last_seq").map_err(Fault::from)?),
+            hash: row.try_get("head").map_err(Fault::from)?,
+        };
+        Ok((crate::rows::run_of(row)?, head))
+    };
+    rows.iter().map(read).collect()
+}

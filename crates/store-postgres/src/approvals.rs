@@ -1,0 +1,173 @@
+//! Approvals: kept by the appends of their runs, decided through the inbox.
+
+use backstop_event_log::{ApprovalChange, Batch, InboxRequest, LogError, OpenApproval};
+use layer0::Timestamp;
+use layer0::event::EventKind;
+use layer0::id::{ApprovalId, RunId};
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, PgPool, Row};
+
+use crate::fault::Fault;
+use crate::inbox::Sent;
+use crate::rows::{signed, unsigned};
+use crate::text::{self, stored};
+
+/// The kind of a row that says that there was no decision in time.
+const EXPIRY: &str = "expiry";
+
+/// Takes in what a batch does to open approvals, inside its transaction. What is asked stands in the event
+/// alone, where a change shows.
+pub(crate) async fn keep(connection: &mut PgConnection, batch: &Batch) -> Result<(), LogError> {
+    let run = stored(batch.run.as_str());
+    for change in batch.approval_changes() {
+        match change? {
+            ApprovalChange::Asked(open) => {
+                sqlx::query(
+                    "INSERT INTO backstop.approvals (id, run, call_id, run_id, seq) \
+                     SELECT $1, run, $3, id, $4 FROM backstop.runs WHERE run = $2",
+                )
+                .bind(&*stored(open.id.as_str()))
+                .bind(&*run)
+                .bind(&*stored(open.call_id.as_str()))
+                .bind(signed(open.seq))
+                .execute(&mut *connection)
+                .await
+                .map_err(Fault::from)?;
+            }
+            ApprovalChange::Closed(call_id) => {
+                // A decision that came too late is not for the next approval of the call.
+                sqlx::query(
+                    "WITH closed AS (DELETE FROM backstop.approvals WHERE run = $1 AND call_id = $2 \
+                     RETURNING id) DELETE FROM backstop.inbox USING closed WHERE approval = closed.id",
+                )
+                .bind(&*run)
+                .bind(&*stored(call_id.as_str()))
+                .execute(&mut *connection)
+                .await
+                .map_err(Fault::from)?;
+            }
+            ApprovalChange::Expired(id) => {
+                sqlx::query(
+                    "WITH closed AS (DELETE FROM backstop.approvals WHERE id = $1 RETURNING id, run), \
+                     told AS (DELETE FROM backstop.inbox WHERE approval = $1) \
+                     INSERT INTO backstop.expired_approvals SELECT id, run FROM closed",
+                )
+                .bind(&*stored(id.as_str()))
+                .execute(&mut *connection)
+                .await
+                .map_err(Fault::from)?;
+            }
+            // The run is over, which its append says itself.
+            ApprovalChange::AllClosed => {}
+        }
+    }
+    Ok(())
+}
+
+/// Closes what a run that is over has asked.
+pub(crate) async fn close(connection: &mut PgConnection, run: &RunId) -> Result<(), LogError> {
+    sqlx::query("DELETE FROM backstop.approvals WHERE run = $1")
+        .bind(&*stored(run.as_str()))
+        .execute(connection)
+        .await
+        .map_err(Fault::from)?;
+    Ok(())
+}
+
+/// Returns the run that asks for an open approval.
+pub(crate) async fn run_of(
+    connection: &mut PgConnection,
+    id: &ApprovalId,
+) -> Result<Option<RunId>, LogError> {
+    let run: Option<String> =
+        sqlx::query_scalar("SELECT run FROM backstop.approvals WHERE id = $1")
+            .bind(&*stored(id.as_str()))
+            .fetch_optional(connection)
+            .await
+            .map_err(Fault::from)?;
+    Ok(run.map(text::read).map(Into::into))
+}
+
+/// Refuses to decide an approval that has expired.
+pub(crate) async fn refuse_expired(
+    connection: &mut PgConnection,
+    id: &ApprovalId,
+    sent: &Sent,
+) -> Result<(), LogError> {
+    let expired = sqlx::query("SELECT 1 FROM backstop.expired_approvals WHERE id = $1")
+        .bind(&*stored(id.as_str()))
+        .fetch_optional(connection)
+        .await
+        .map_err(Fault::from)?;
+    match expired.is_some() && matches!(sent.request, InboxRequest::Decide { .. }) {
+        true => Err(LogError::ApprovalExpired(id.clone())),
+        false => Ok(()),
+    }
+}
+
+/// May this decide the approval now? Asked inside the transaction that inserts it, and that locks the run.
+pub(crate) async fn admit(
+    connection: &mut PgConnection,
+    id: &ApprovalId,
+    sent: &Sent,
+) -> Result<bool, LogError> {
+    let asked = sqlx::query(
+        "SELECT approvals.id, approvals.run, events.seq, events.at, events.type, events.data, \
+         inbox.kind AS decided FROM backstop.approvals AS approvals \
+         JOIN backstop.events AS events \
+         ON events.run_id = approvals.run_id AND events.seq = approvals.seq \
+         LEFT JOIN backstop.inbox AS inbox ON inbox.approval = approvals.id WHERE approvals.id = $1",
+    )
+    .bind(&*stored(id.as_str()))
+    .fetch_optional(&mut *connection)
+    .await
+    .map_err(Fault::from)?;
+    let is_decision = matches!(sent.request, InboxRequest::Decide { .. });
+    let Some(row) = asked else {
+        refuse_expired(connection, id, sent).await?;
+        return Ok(false);
+    };
+    let decided: Option<String> = row.try_get("decided").map_err(Fault::from)?;
+    match decided.as_deref() {
+        Some(EXPIRY) if is_decision => return Err(LogError::ApprovalExpired(id.clone())),
+        Some(_) => return Ok(false),
+        None => {}
+    }
+    match open_of(&row) {
+        None => Ok(false),
+        Some(open) if is_decision => open.check(&sent.by, sent.at).map(|()| true),
+        Some(open) => Ok(open.is_over(sent.at)),
+    }
+}
+
+/// Lists the approvals without a decision, oldest first.
+pub(crate) async fn open(readers: &PgPool) -> Result<Vec<OpenApproval>, LogError> {
+    let rows = sqlx::query(
+        "SELECT approvals.id, approvals.run, events.seq, events.at, events.type, events.data \
+         FROM backstop.approvals AS approvals JOIN backstop.events AS events \
+         ON events.run_id = approvals.run_id AND events.seq = approvals.seq \
+         WHERE NOT EXISTS (SELECT 1 FROM backstop.inbox WHERE approval = approvals.id) \
+         ORDER BY events.at, approvals.id",
+    )
+    .fetch_all(readers)
+    .await
+    .map_err(Fault::from)?;
+    Ok(rows.iter().filter_map(open_of).collect())
+}
+
+/// Reads an approval from the event that asked for it; one that was changed is none.
+fn open_of(row: &PgRow) -> Option<OpenApproval> {
+    let text = |column: &str| row.try_get::<String, _>(column).ok();
+    let id = text::column(row, "id").ok()?;
+    let asked = match EventKind::decode(&text("type")?, &text("data")?) {
+        Ok(EventKind::ApprovalRequested(asked)) if asked.approval_id.as_str() == id => asked,
+        _ => {
+            tracing::warn!(id, "the event of an approval was changed");
+            return None;
+        }
+    };
+    let requested_at = Timestamp::from_millis(row.try_get("at").ok()?);
+    let seq = unsigned(row.try_get("seq").ok()?);
+    let run = text::column(row, "run").ok()?;
+    Some(OpenApproval::new(run.into(), seq, requested_at, asked))
+}

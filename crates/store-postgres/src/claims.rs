@@ -1,0 +1,123 @@
+//! Claims of runs: rows that name a process as their owner.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use backstop_event_log::LogError;
+use layer0::id::RunId;
+use sqlx::{PgConnection, Row};
+
+use crate::fault::Fault;
+use crate::rows::{signed, unsigned};
+use crate::text::stored;
+use crate::transact::Work;
+
+/// What became of a claim.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Claiming {
+    /// It was given, under this epoch.
+    Given(u64),
+    /// Another owner has the run, or one of its tree.
+    Held(Arc<str>),
+    /// There is no such run.
+    NoRun,
+}
+
+/// The runs of a tree, whose root is `$1`, that others have than `$2` and the dead ones `$3`.
+macro_rules! others {
+    () => {
+        "FROM backstop.runs AS other WHERE (other.run = $1 OR other.root = $1) \
+         AND other.owner <> $2 AND other.owner <> ALL ($3) "
+    };
+}
+
+/// Takes a run for an owner where no run of its tree has another owner that lives: one that is not among the dead.
+/// A writer of another process that wrote to the runs below it before is refused from then on.
+pub(crate) struct Take<'a> {
+    pub(crate) run: &'a RunId,
+    pub(crate) owner: &'a str,
+    pub(crate) dead: &'a [Arc<str>],
+}
+
+#[async_trait]
+impl Work for Take<'_> {
+    type Done = Claiming;
+    type Error = LogError;
+
+    async fn perform(&self, connection: &mut PgConnection) -> Result<Claiming, LogError> {
+        take(connection, self).await
+    }
+}
+
+async fn take(
+    connection: &mut PgConnection,
+    Take { run, owner, dead }: &Take<'_>,
+) -> Result<Claiming, LogError> {
+    let run = stored(run.as_str());
+    // The root is locked in a statement of its own: what others wrote until then, the next one sees.
+    let root: Option<String> =
+        sqlx::query_scalar("SELECT coalesce(root, run) FROM backstop.runs WHERE run = $1")
+            .bind(&*run)
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(Fault::from)?;
+    let Some(root) = root else { return Ok(Claiming::NoRun) };
+    sqlx::query(
+        "SELECT 1 FROM backstop.runs WHERE run = $1 OR run = $2 ORDER BY id FOR NO KEY UPDATE",
+    )
+    .bind(&*run)
+    .bind(&root)
+    .execute(&mut *connection)
+    .await
+    .map_err(Fault::from)?;
+    let dead: Vec<&str> = dead.iter().map(|owner| &**owner).collect();
+    let taken = sqlx::query(concat!(
+        "UPDATE backstop.runs AS runs SET epoch = epoch + 1, owner = CASE run WHEN $4 THEN $2 END \
+         WHERE (run = $4 OR root = $4 AND owner IS DISTINCT FROM $2) AND NOT EXISTS (SELECT 1 ",
+        others!(),
+        ") RETURNING run = $4 AS is_it, epoch"
+    ))
+    .bind(&root)
+    .bind(*owner)
+    .bind(&dead)
+    .bind(&*run)
+    .fetch_all(&mut *connection)
+    .await
+    .map_err(Fault::from)?;
+    for row in taken {
+        if row.try_get("is_it").map_err(Fault::from)? {
+            return Ok(Claiming::Given(unsigned(row.try_get("epoch").map_err(Fault::from)?)));
+        }
+    }
+    let held: Option<String> =
+        sqlx::query_scalar(concat!("SELECT other.owner ", others!(), "LIMIT 1"))
+            .bind(&root)
+            .bind(*owner)
+            .bind(&dead)
+            .fetch_optional(connection)
+            .await
+            .map_err(Fault::from)?;
+    Ok(held.map_or(Claiming::NoRun, |owner| Claiming::Held(owner.into())))
+}
+
+/// Frees runs, each unless it was claimed again; without an epoch, whichever it is under which this owner has it.
+pub(crate) async fn free(
+    connection: &mut PgConnection,
+    runs: &[(RunId, Option<u64>)],
+    owner: &str,
+) -> Result<(), LogError> {
+    let (runs, epochs): (Vec<_>, Vec<_>) =
+        runs.iter().map(|(run, epoch)| (stored(run.as_str()), epoch.map(signed))).unzip();
+    sqlx::query(
+        "UPDATE backstop.runs AS runs SET owner = NULL FROM unnest($1::text[], $2::bigint[]) \
+         AS freed (run, epoch) WHERE runs.run = freed.run AND runs.owner = $3 \
+         AND runs.epoch = coalesce(freed.epoch, runs.epoch)",
+    )
+    .bind(runs)
+    .bind(epochs)
+    .bind(owner)
+    .execute(connection)
+    .await
+    .map_err(Fault::from)?;
+    Ok(())
+}

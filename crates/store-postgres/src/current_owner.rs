@@ -1,0 +1,66 @@
+//! The owner that an open database is at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_event_log::Claims;
+use sqlx::postgres::PgConnectOptions;
+use tokio::sync::Mutex;
+
+use crate::fault::Fault;
+use crate::lease::Lease;
+use crate::owner::Owner;
+
+/// The owner that this open database is now: made for the first claim, and made anew when its lease has ended.
+#[derive(Debug)]
+pub(crate) struct CurrentOwner {
+    options: PgConnectOptions,
+    lasts: Duration,
+    claims: Claims,
+    current: Mutex<Option<Owner>>,
+}
+
+/// Who an owner is, and its lease.
+pub(crate) type Held = (Arc<str>, Arc<Lease>);
+
+impl CurrentOwner {
+    pub(crate) fn new(options: PgConnectOptions, lasts: Duration, claims: Claims) -> Self {
+        Self { options, lasts, claims, current: Mutex::new(None) }
+    }
+
+    /// Returns the owner; makes one if there is none.
+    pub(crate) async fn get(&self) -> Result<Held, Fault> {
+        let mut current = self.current.lock().await;
+        self.retire(&mut current).await;
+        let owner = match current.take() {
+            Some(owner) => owner,
+            None => Owner::start(self.options.clone(), self.lasts).await?,
+        };
+        Ok(held(current.insert(owner)))
+    }
+
+    /// Returns the owner, if there is one whose lease has not ended. What was claimed by one whose lease has is
+    /// lost.
+    pub(crate) async fn known(&self) -> Option<Held> {
+        let mut current = self.current.lock().await;
+        self.retire(&mut current).await;
+        current.as_ref().map(held)
+    }
+
+    async fn retire(&self, current: &mut Option<Owner>) {
+        if let Some(mut over) = current.take_if(|owner| owner.lease.has_ended()) {
+            self.claims.lose_all();
+            over.leave().await;
+        }
+    }
+
+    pub(crate) async fn leave(&self) {
+        if let Some(mut owner) = self.current.lock().await.take() {
+            owner.leave().await;
+        }
+    }
+}
+
+fn held(owner: &Owner) -> Held {
+    (Arc::clone(&owner.id), Arc::clone(&owner.lease))
+}

@@ -1,0 +1,184 @@
+use std::fmt;
+use std::sync::Arc;
+
+use backstop_error_store::StoreError;
+use backstop_event_log::{Claims, LogKey};
+use backstop_retention::Upkeep;
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{ConnectOptions, Connection, PgPool};
+
+use crate::current_owner::CurrentOwner;
+use crate::lookout::Lookout;
+use crate::open_error::{OpenError, Place};
+use crate::options::Options;
+use crate::schema;
+use crate::writer::{Setup, Writer};
+
+/// An open database. Clones share it.
+#[derive(Clone)]
+pub struct Database {
+    inner: Arc<Inner>,
+    /// What new runs are sealed with.
+    key: Option<LogKey>,
+}
+
+struct Inner {
+    place: Place,
+    options: Options,
+    pool: PgPool,
+    /// `None` when it was opened for reading.
+    writer: Option<Writer>,
+    claims: Claims,
+    owner: Arc<CurrentOwner>,
+    lookout: Lookout,
+    upkeep: Upkeep,
+}
+
+impl Database {
+    /// Opens a database for reading and writing, as [`Options::new`] reads its URL; makes the schema, or brings it
+    /// to this version, if need be.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`OpenError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the schema is of this version or as it was.
+    pub async fn connect(url: &str) -> Result<Self, OpenError> {
+        Self::connect_with(Options::new(url)?).await
+    }
+
+    /// Opens a database as [`Database::connect`] does.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`OpenError`] but [`OpenError::InvalidUrl`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Database::connect`].
+    pub async fn connect_with(options: Options) -> Result<Self, OpenError> {
+        Self::open(options, true).await
+    }
+
+    /// Opens a database for reading. Makes and changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`OpenError`] but [`OpenError::InvalidUrl`].
+    pub async fn connect_read_only(options: Options) -> Result<Self, OpenError> {
+        Self::open(options, false).await
+    }
+
+    async fn open(options: Options, for_writing: bool) -> Result<Self, OpenError> {
+        let place = options.place();
+        let refused = |error| place.refused(error);
+        // A connection of its own says why there is none; the pool only says that it waited.
+        let mut connection = options.connect.connect().await.map_err(refused)?;
+        let checked = match for_writing {
+            true => schema::migrate(&mut connection, &place).await,
+            false => schema::of_this_version(&mut connection, &place).await,
+        };
+        let _ = connection.close().await;
+        checked?;
+        let pool = PgPoolOptions::new()
+            .max_connections(options.connections)
+            .acquire_timeout(options.patience)
+            .connect_lazy_with(options.connect.clone());
+        let (claims, lookout) = (Claims::default(), Lookout::default());
+        let owner = CurrentOwner::new(options.connect.clone(), options.lease, claims.clone());
+        let owner = Arc::new(owner);
+        let writer = for_writing.then(|| {
+            lookout.tell(&pool);
+            Writer::start(Setup {
+                options: options.connect.clone(),
+                patience: options.patience,
+                claims: claims.clone(),
+                owner: Arc::clone(&owner),
+                watches: lookout.watches.clone(),
+                notify: Arc::clone(&lookout.wrote),
+            })
+        });
+        let upkeep = Upkeep::new(options.retention);
+        let inner = Inner { place, options, pool, writer, claims, owner, lookout, upkeep };
+        Ok(Self { inner: Arc::new(inner), key: None })
+    }
+
+    /// Seals the runs that begin through this handle and its clones with a key; runs that were sealed with
+    /// it can be read. The key is not stored.
+    #[must_use]
+    pub fn with_log_key(mut self, key: LogKey) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    pub(crate) const fn log_key(&self) -> Option<&LogKey> {
+        self.key.as_ref()
+    }
+
+    /// Returns how many commits of appends were made since the database was opened; 0 when it was opened for
+    /// reading. Appends that wait together share one.
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.inner.writer.as_ref().map_or(0, Writer::commits)
+    }
+
+    /// Writes what is queued, frees what is claimed, and closes. Later calls to its stores fail as closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the closing to go on by itself.
+    pub async fn close(&self) {
+        self.inner.upkeep.stop().await;
+        if let Some(writer) = &self.inner.writer {
+            writer.close().await;
+        }
+        self.inner.lookout.stop().await;
+        self.inner.pool.close().await;
+    }
+
+    pub(crate) fn pool(&self) -> &PgPool {
+        &self.inner.pool
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    pub(crate) fn claims(&self) -> &Claims {
+        &self.inner.claims
+    }
+
+    pub(crate) fn owner(&self) -> &CurrentOwner {
+        &self.inner.owner
+    }
+
+    pub(crate) fn lookout(&self) -> &Lookout {
+        &self.inner.lookout
+    }
+
+    pub(crate) fn upkeep(&self) -> &Upkeep {
+        &self.inner.upkeep
+    }
+
+    pub(crate) fn writer(&self) -> Option<&Writer> {
+        self.inner.writer.as_ref()
+    }
+
+    /// Returns the pool for a store other than the log to write through.
+    pub(crate) fn for_writing(&self) -> Result<&PgPool, StoreError> {
+        match self.writer() {
+            Some(_) => Ok(self.pool()),
+            None => Err(StoreError::Failed("the database was opened for reading".into())),
+        }
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Place { server, database, .. } = &self.inner.place;
+        let mut debug = f.debug_struct("Database");
+        debug.field("server", server).field("database", database).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,126 @@
+//! From what PostgreSQL says to what the stores say.
+
+use std::borrow::Cow;
+use std::io;
+
+use backstop_error_store::StoreError;
+use backstop_event_log::LogError;
+use layer0::error::BoxError;
+use layer0::error::StateError;
+use layer0::failure::Chain;
+
+/// The classes that the stores tell apart.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Closed,
+    Failed(BoxError),
+    Full(BoxError),
+    /// Another transaction is in the way; trying again helps.
+    Locked(BoxError),
+    /// The server cannot be reached, is starting or is going down.
+    Unreachable(BoxError),
+}
+
+/// What callers are told whose work was not answered.
+pub(crate) const LOST: &str =
+    "the task that writes to the database is gone, and what it was given with it";
+
+/// SQLSTATE codes, <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+mod state {
+    pub(super) const DISK_FULL: &str = "53100";
+    pub(super) const SERIALIZATION_FAILURE: &str = "40001";
+    pub(super) const DEADLOCK_DETECTED: &str = "40P01";
+    pub(super) const LOCK_NOT_AVAILABLE: &str = "55P03";
+    pub(super) const QUERY_CANCELED: &str = "57014";
+    /// `admin_shutdown`, `crash_shutdown`, `cannot_connect_now`, `database_dropped`.
+    pub(super) const OPERATOR_INTERVENTION: &str = "57P";
+    pub(super) const CONNECTION_EXCEPTION: &str = "08";
+    pub(super) const TOO_MANY_CONNECTIONS: &str = "53300";
+    /// A server that became a replica, or was told to write nothing.
+    pub(super) const READ_ONLY: &str = "25006";
+}
+
+/// Returns the SQLSTATE of an error, if the server gave one.
+pub(crate) fn state_of(error: &sqlx::Error) -> Option<Cow<'_, str>> {
+    error.as_database_error()?.code()
+}
+
+impl Fault {
+    pub(crate) fn failed(error: impl Into<BoxError>) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<sqlx::Error> for Fault {
+    fn from(error: sqlx::Error) -> Self {
+        if let Some(code) = state_of(&error) {
+            let code = code.into_owned();
+            let said = said(error);
+            return match code.as_str() {
+                state::DISK_FULL => Self::Full(said),
+                state::SERIALIZATION_FAILURE
+                | state::DEADLOCK_DETECTED
+                | state::LOCK_NOT_AVAILABLE
+                | state::QUERY_CANCELED => Self::Locked(said),
+                state::TOO_MANY_CONNECTIONS | state::READ_ONLY => Self::Unreachable(said),
+                code if code.starts_with(state::OPERATOR_INTERVENTION)
+                    || code.starts_with(state::CONNECTION_EXCEPTION) =>
+                {
+                    Self::Unreachable(said)
+                }
+                _ => Self::Failed(said),
+            };
+        }
+        match error {
+            sqlx::Error::PoolClosed => Self::Closed,
+            sqlx::Error::Io(error) if error.kind() == io::ErrorKind::StorageFull => {
+                Self::Full(error.into())
+            }
+            sqlx::Error::Io(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::WorkerCrashed
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::Tls(_) => Self::Unreachable(said(error)),
+            other => Self::Failed(said(other)),
+        }
+    }
+}
+
+/// Returns what PostgreSQL said, without saying first that it said something.
+pub(crate) fn said(error: sqlx::Error) -> BoxError {
+    match error {
+        sqlx::Error::Database(error) => error.into_error(),
+        sqlx::Error::Io(error) => error.into(),
+        other => other.into(),
+    }
+}
+
+impl From<Fault> for LogError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Closed => Self::Closed,
+            Fault::Failed(error) => Self::Failed(error),
+            Fault::Full(error) => Self::Full(error),
+            Fault::Locked(error) => Self::Locked(error),
+            Fault::Unreachable(error) => Self::Unreachable(error),
+        }
+    }
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Closed => Self::Closed,
+            Fault::Failed(error) => Self::Failed(error),
+            Fault::Full(error) => Self::Full(error),
+            Fault::Locked(error) => Self::Locked(error),
+            Fault::Unreachable(error) => Self::Unreachable(error),
+        }
+    }
+}
+
+impl From<Fault> for StateError {
+    fn from(fault: Fault) -> Self {
+        Self::WriteFailed(Chain(&StoreError::from(fault)).to_string())
+    }
+}

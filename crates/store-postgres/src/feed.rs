@@ -1,0 +1,207 @@
+//! The events of all runs behind a cursor.
+//!
+//! The place of an event begins with the id of the transaction that wrote it. A reader looks only at transactions
+//! before the oldest one that is open: none of those can write any more, so that what stands up to there never
+//! grows, and a reader that goes on behind it leaves nothing out. An open transaction delays what came after it.
+
+use backstop_event_log::{Cursor, EventFilter, FeedPage, FeedRecord, LogError};
+use layer0::event::Hash;
+use sqlx::postgres::PgRow;
+use sqlx::{PgPool, Row};
+
+use crate::fault::Fault;
+use crate::rows::{record_of, run_of, signed, unsigned};
+use crate::text::stored;
+
+// Numbers of PostgreSQL.
+const LOOKED_AT: i64 = 8_192;
+const MAX_RECORDS: i64 = 256;
+const MAX_BYTES: i64 = 1 << 20;
+const _: () = assert!(
+    LOOKED_AT as usize == FeedPage::MAX_LOOKED_AT
+        && MAX_RECORDS as usize == FeedPage::MAX_RECORDS
+        && MAX_BYTES as usize == FeedPage::MAX_BYTES
+);
+
+/// The first place at which a transaction that is open may write.
+const OPEN: &str = "SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + tx_offset) << 20 \
+    FROM backstop.meta";
+
+/// Says which events `$1 < place <= $2` are of the session `$3` and the types `$4`, where these are given; `$5` is
+/// the greatest number of them, and `$6` of bytes.
+macro_rules! page {
+    ($of_run:literal, $order:literal) => {
+        concat!(
+            "WITH wanted AS (SELECT events.run_id, events.seq, events.place, runs.run, \
+             octet_length(events.data)::bigint AS bytes \
+             FROM backstop.events AS events JOIN backstop.runs AS runs ON runs.id = events.run_id \
+             WHERE events.place > $1 AND events.place <= $2 AND ($3::text IS NULL OR runs.session = $3) \
+             AND ($4::text[] IS NULL OR events.type LIKE ANY ($4))",
+            $of_run,
+            " ORDER BY ",
+            $order,
+            " LIMIT $5), \
+             sized AS (SELECT *, count(*) OVER () AS rows, (sum(bytes) OVER (ORDER BY place) - bytes)::bigint \
+             AS before FROM wanted) \
+             SELECT events.*, sized.run, sized.rows FROM sized \
+             JOIN backstop.events AS events ON events.run_id = sized.run_id AND events.seq = sized.seq \
+             WHERE before < $6 ORDER BY events.place"
+        )
+    };
+}
+
+/// The events of all runs, or of a session.
+const OF_ALL: &str = page!("", "events.place");
+/// The events of the run `$7`, found by their numbers, so that those of other runs are not looked at.
+const OF_RUN: &str =
+    page!(" AND events.run_id = (SELECT id FROM backstop.runs WHERE run = $7)", "events.seq");
+
+/// Reads a page of the events behind a cursor.
+pub(crate) async fn read(
+    pool: &PgPool,
+    filter: &EventFilter,
+    cursor: &Cursor,
+) -> Result<FeedPage, LogError> {
+    let open: i64 = sqlx::query_scalar(OPEN).fetch_one(pool).await.map_err(Fault::from)?;
+    let end = end(pool, open).await?;
+    let after = match cursor.number() {
+        None => return Ok(FeedPage::new(Vec::new(), end, true)),
+        Some(after) if signed(after) < open && fits(pool, cursor, after).await? => signed(after),
+        Some(_) => return Err(LogError::ForeignCursor(*cursor)),
+    };
+    let last = signed(end.number().unwrap_or_default());
+    if after >= last {
+        return Ok(FeedPage::new(Vec::new(), *cursor, true));
+    }
+    let after = first_of(pool, filter, after, last).await?;
+    let until = match filter.run {
+        Some(_) => last,
+        None => until(pool, after, last).await?,
+    };
+    let rows = rows(pool, filter, after, until).await?;
+    let wanted: i64 = rows.first().map_or(Ok(0), |row| row.try_get("rows")).map_err(Fault::from)?;
+    let is_whole =
+        wanted < MAX_RECORDS && rows.len() == usize::try_from(wanted).unwrap_or(usize::MAX);
+    let records = rows.iter().map(read_row).filter_map(Result::transpose);
+    let records = records.collect::<Result<Vec<_>, _>>()?;
+    let read_to = match (is_whole, rows.last()) {
+        (false, Some(row)) => place_of(row)?,
+        _ if until == last => end,
+        _ => Cursor::behind(unsigned(until), hash_at(pool, until).await?.as_ref()),
+    };
+    Ok(FeedPage::new(records, read_to, is_whole && until == last))
+}
+
+/// Returns the place behind the newest event that no open transaction comes before.
+async fn end(pool: &PgPool, open: i64) -> Result<Cursor, LogError> {
+    let newest = sqlx::query(
+        "SELECT place, hash FROM backstop.events WHERE place < $1 ORDER BY place DESC LIMIT 1",
+    )
+    .bind(open)
+    .fetch_optional(pool)
+    .await
+    .map_err(Fault::from)?;
+    newest.as_ref().map_or(Ok(Cursor::start()), place_of)
+}
+
+/// Can a cursor stand behind this event? Where the event has gone, it can.
+async fn fits(pool: &PgPool, cursor: &Cursor, place: u64) -> Result<bool, LogError> {
+    Ok(hash_at(pool, signed(place)).await?.is_none_or(|hash| cursor.fits(&hash)))
+}
+
+/// Returns where to begin to look: a session that is read from the start has nothing before its first run.
+async fn first_of(
+    pool: &PgPool,
+    filter: &EventFilter,
+    after: i64,
+    last: i64,
+) -> Result<i64, LogError> {
+    let (None, Some(session), 0) = (&filter.run, &filter.session, after) else { return Ok(after) };
+    let first: Option<i64> = sqlx::query_scalar(
+        "SELECT min(place) FROM backstop.events WHERE run_id = \
+         (SELECT min(id) FROM backstop.runs WHERE session = $1)",
+    )
+    .bind(&*stored(session.as_str()))
+    .fetch_one(pool)
+    .await
+    .map_err(Fault::from)?;
+    // What began meanwhile is behind the last.
+    Ok(first.map_or(last, |first| first - 1).min(last))
+}
+
+/// Returns the last event to look at: one page looks at so many.
+async fn until(pool: &PgPool, after: i64, last: i64) -> Result<i64, LogError> {
+    let until: Option<i64> = sqlx::query_scalar(
+        "SELECT max(place) FROM (SELECT place FROM backstop.events \
+         WHERE place > $1 AND place <= $2 ORDER BY place LIMIT $3) AS looked_at",
+    )
+    .bind(after)
+    .bind(last)
+    .bind(LOOKED_AT)
+    .fetch_one(pool)
+    .await
+    .map_err(Fault::from)?;
+    Ok(until.unwrap_or(last))
+}
+
+async fn rows(
+    pool: &PgPool,
+    filter: &EventFilter,
+    after: i64,
+    until: i64,
+) -> Result<Vec<PgRow>, LogError> {
+    let types = (!filter.types.is_empty()).then(|| {
+        let pattern = |wanted: &String| {
+            let wanted = wanted.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+            match wanted.strip_suffix('*') {
+                Some(family) => format!("{family}%"),
+                None => wanted,
+            }
+        };
+        filter.types.iter().map(pattern).collect::<Vec<_>>()
+    });
+    let query = sqlx::query(if filter.run.is_some() { OF_RUN } else { OF_ALL })
+        .bind(after)
+        .bind(until)
+        .bind(filter.session.as_ref().map(|session| stored(session.as_str()).into_owned()))
+        .bind(types)
+        .bind(MAX_RECORDS)
+        .bind(MAX_BYTES);
+    let query = match &filter.run {
+        Some(run) => query.bind(stored(run.as_str()).into_owned()),
+        None => query,
+    };
+    Ok(query.fetch_all(pool).await.map_err(Fault::from)?)
+}
+
+/// Reads an event; one that was changed so that it is none is left out, and holds up no other.
+fn read_row(row: &PgRow) -> Result<Option<FeedRecord>, LogError> {
+    let run = run_of(row)?;
+    match record_of(row) {
+        Ok(record) => Ok(Some(FeedRecord::new(run, record, place_of(row)?))),
+        Err(error) => {
+            tracing::warn!(%run, %error, "an event cannot be read; followers go on without it");
+            Ok(None)
+        }
+    }
+}
+
+fn place_of(row: &PgRow) -> Result<Cursor, LogError> {
+    let place = unsigned(row.try_get("place").map_err(Fault::from)?);
+    let hash: Option<&[u8]> = row.try_get("hash").ok();
+    Ok(Cursor::behind(place, hash.and_then(hash_from).as_ref()))
+}
+
+async fn hash_at(pool: &PgPool, place: i64) -> Result<Option<Hash>, LogError> {
+    let hash: Option<Vec<u8>> =
+        sqlx::query_scalar("SELECT hash FROM backstop.events WHERE place = $1")
+            .bind(place)
+            .fetch_optional(pool)
+            .await
+            .map_err(Fault::from)?;
+    Ok(hash.and_then(|hash| hash_from(&hash)))
+}
+
+fn hash_from(bytes: &[u8]) -> Option<Hash> {
+    bytes.try_into().ok().map(Hash)
+}

@@ -1,0 +1,165 @@
+//! What comes to runs from outside: rows that any process inserts.
+
+use async_trait::async_trait;
+use backstop_event_log::{InboxMessage, InboxRequest, LogError};
+use layer0::Timestamp;
+use layer0::id::{CallId, RunId};
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, PgPool, Row};
+
+use crate::approvals;
+use crate::fault::Fault;
+use crate::lookout::Lookout;
+use crate::rows::{signed, unsigned};
+use crate::text::{self, stored};
+use crate::transact::Work;
+
+/// A request, with who sends it and when.
+pub(crate) struct Sent {
+    pub(crate) request: InboxRequest,
+    pub(crate) by: String,
+    pub(crate) at: Timestamp,
+}
+
+/// Inserts the request, if its condition holds; returns the run it is for. The row of the run is locked first: an
+/// append that ends the run comes before or after it as a whole.
+#[async_trait]
+impl Work for Sent {
+    type Done = Option<RunId>;
+    type Error = LogError;
+
+    async fn perform(&self, connection: &mut PgConnection) -> Result<Option<RunId>, LogError> {
+        insert(connection, self).await
+    }
+}
+
+async fn insert(connection: &mut PgConnection, sent: &Sent) -> Result<Option<RunId>, LogError> {
+    let (run, approval, call) = match &sent.request {
+        InboxRequest::Decide { approval, .. } | InboxRequest::Expire { approval } => {
+            let Some(run) = approvals::run_of(connection, approval).await? else {
+                approvals::refuse_expired(connection, approval, sent).await?;
+                return Ok(None);
+            };
+            (run, Some(approval), None)
+        }
+        InboxRequest::Cancel { run }
+        | InboxRequest::Input { run, .. }
+        | InboxRequest::Signal { run, .. } => (run.clone(), None, None),
+        InboxRequest::Settle { run, call, .. } => (run.clone(), None, Some(call)),
+        other => {
+            return Err(LogError::Failed(format!("unknown request `{}`", other.kind()).into()));
+        }
+    };
+    let open: Option<bool> = sqlx::query_scalar(
+        "SELECT state IN ('running', 'waiting_approval', 'parked') FROM backstop.runs \
+         WHERE run = $1 FOR SHARE",
+    )
+    .bind(&*stored(run.as_str()))
+    .fetch_optional(&mut *connection)
+    .await
+    .map_err(Fault::from)?;
+    let is_admitted = match (open, approval, call) {
+        (None, _, _) => false,
+        (Some(_), Some(approval), _) => approvals::admit(connection, approval, sent).await?,
+        (Some(_), None, Some(call)) => !is_settled(connection, &run, call).await?,
+        (Some(is_open), None, None) => is_open,
+    };
+    if !is_admitted {
+        return Ok(None);
+    }
+    let inserted = sqlx::query(
+        "INSERT INTO backstop.inbox (run, kind, approval, call_id, data, sender, at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (approval) DO NOTHING",
+    )
+    .bind(&*stored(run.as_str()))
+    .bind(sent.request.kind())
+    .bind(approval.map(|approval| stored(approval.as_str()).into_owned()))
+    .bind(call.map(|call| stored(call.as_str()).into_owned()))
+    .bind(&*stored(&sent.request.data()))
+    .bind(&*stored(&sent.by))
+    .bind(sent.at.as_millis())
+    .execute(connection)
+    .await
+    .map_err(Fault::from)?;
+    Ok((inserted.rows_affected() > 0).then_some(run))
+}
+
+/// Does a settlement of this call wait, or is one recorded?
+async fn is_settled(
+    connection: &mut PgConnection,
+    run: &RunId,
+    call: &CallId,
+) -> Result<bool, LogError> {
+    let (run, call) = (stored(run.as_str()), stored(call.as_str()));
+    let settled = sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM backstop.inbox WHERE run = $1 AND kind = 'settlement' \
+         AND call_id = $2) \
+         OR EXISTS (SELECT 1 FROM backstop.settled WHERE run = $1 AND call_id = $2)",
+    );
+    let settled = settled.bind(&*run).bind(&*call).fetch_one(connection);
+    Ok(settled.await.map_err(Fault::from)?)
+}
+
+/// Takes rows that an append records, inside its transaction.
+pub(crate) async fn take(
+    connection: &mut PgConnection,
+    run: &RunId,
+    rows: &[u64],
+) -> Result<(), LogError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<i64> = rows.iter().copied().map(signed).collect();
+    sqlx::query("DELETE FROM backstop.inbox WHERE id = ANY($1) AND run = $2")
+        .bind(rows)
+        .bind(&*stored(run.as_str()))
+        .execute(connection)
+        .await
+        .map_err(Fault::from)?;
+    Ok(())
+}
+
+/// Takes what a run has no use for any more, because it is over. What a person said of a call waits for the next
+/// writer.
+pub(crate) async fn close(connection: &mut PgConnection, run: &RunId) -> Result<(), LogError> {
+    sqlx::query("DELETE FROM backstop.inbox WHERE run = $1 AND kind <> 'settlement'")
+        .bind(&*stored(run.as_str()))
+        .execute(connection)
+        .await
+        .map_err(Fault::from)?;
+    Ok(())
+}
+
+/// Reads the rows of a run, oldest first. One that cannot be read is skipped, and stays where it is: its run
+/// goes on without it.
+pub(crate) async fn rows(
+    readers: &PgPool,
+    run: &RunId,
+    lookout: &Lookout,
+) -> Result<Vec<InboxMessage>, LogError> {
+    let rows = sqlx::query(
+        "SELECT id, kind, approval, data, sender, at FROM backstop.inbox WHERE run = $1 ORDER BY id",
+    )
+    .bind(&*stored(run.as_str()))
+    .fetch_all(readers)
+    .await
+    .map_err(Fault::from)?;
+    let read = |row| {
+        let message = message_of(run, row);
+        if message.is_none() {
+            lookout.warn_once(run, row.try_get("id").unwrap_or(0));
+        }
+        message
+    };
+    Ok(rows.iter().filter_map(read).collect())
+}
+
+/// Reads a row; one that was changed is none.
+fn message_of(run: &RunId, row: &PgRow) -> Option<InboxMessage> {
+    let text = |column: &str| text::column(row, column).ok();
+    let approval = text::optional(row, "approval").ok()?;
+    let (kind, data, by) = (text("kind")?, text("data")?, text("sender")?);
+    let request = InboxRequest::read(&kind, run.clone(), approval.map(Into::into), &by, &data);
+    let at = Timestamp::from_millis(row.try_get("at").ok()?);
+    Some(InboxMessage::new(unsigned(row.try_get("id").ok()?), request?, by, at))
+}

@@ -1,0 +1,54 @@
+//! Event log, error store, result store and state store in one PostgreSQL database, shared by any number of
+//! processes.
+//!
+//! Everything stands in the schema `backstop`, so that the database can be an application's too. A [`Database`]
+//! has one writer task for appends: it gathers what arrives while a commit is under way and commits it together.
+//! Everything else goes through a pool of connections. A process that writes to runs holds a lease and, where
+//! the server is reached directly, an advisory lock; one that lost both writes nothing more, because every append
+//! is a condition on the epoch of its run.
+//!
+//! It never touches a table outside its schema, and no transaction of it waits for a model or a tool.
+//!
+//! ```no_run
+//! use backstop_store_postgres::Database;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let database = Database::connect("postgres://backstop@localhost/agents").await?;
+//! let runs = database.log().runs(Default::default()).await?;
+//! println!("{} runs", runs.len());
+//! database.close().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod append;
+mod approvals;
+mod claims;
+mod current_owner;
+mod database;
+mod erasure;
+mod fault;
+mod feed;
+mod inbox;
+mod lease;
+mod log;
+mod lookout;
+mod notes;
+mod open_error;
+mod options;
+mod owner;
+mod rows;
+mod runs;
+mod schema;
+mod sessions;
+mod stores;
+mod subscriptions;
+mod text;
+mod transact;
+mod writer;
+
+pub use database::Database;
+pub use log::PostgresLog;
+pub use open_error::OpenError;
+pub use options::Options;

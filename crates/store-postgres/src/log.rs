@@ -1,0 +1,247 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use backstop_event_log::{
+    AttemptFilter, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
+    FeedPage, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, OpenApproval, Record,
+    RunFilter, RunState, RunSummary, Subscription, verify,
+};
+use layer0::Timestamp;
+use layer0::id::{RunId, SessionId};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use crate::claims::{Claiming, Take};
+use crate::database::Database;
+use crate::fault::Fault;
+use crate::inbox::Sent;
+use crate::rows::{
+    agreeing, disagrees, left_of, record_of, signed, sound_summary_of, state_of, summary_of,
+    unreadable,
+};
+use crate::text::stored;
+use crate::transact::transact;
+use crate::{approvals, erasure, feed, inbox, owner, runs, subscriptions};
+
+/// The event log in a [`Database`].
+#[derive(Debug, Clone)]
+pub struct PostgresLog(Database);
+
+impl PostgresLog {
+    pub(crate) const fn new(database: Database) -> Self {
+        Self(database)
+    }
+
+    async fn row(&self, run: &RunId) -> Result<Option<PgRow>, LogError> {
+        let row = sqlx::query("SELECT * FROM backstop.runs WHERE run = $1");
+        let row = row.bind(&*stored(run.as_str())).fetch_optional(self.0.pool()).await;
+        Ok(row.map_err(Fault::from)?)
+    }
+
+    /// Returns what the record of a run says, whose row cannot be read.
+    async fn recorded_summary(&self, row: &PgRow) -> Result<RunSummary, LogError> {
+        let left = left_of(row);
+        let run = left.run.clone();
+        let mut records = self.records(&run, 1).await?;
+        records.retain(|record| record.seq <= left.last_seq);
+        let unreadable = |error: LogError| LogError::unreadable_run(run.clone(), error);
+        verify(&records, &left, self.key()).map_err(unreadable)?;
+        let mut summary = RunSummary::new(run.clone());
+        for record in &records {
+            summary.apply(&record.decode(&run).map_err(unreadable)?);
+        }
+        tracing::warn!(%run, "the row of a run cannot be read; what its record says counts");
+        agreeing(row, summary)
+    }
+
+    /// Returns the last run of a session; one that cannot be read keeps the session from nothing. What is left of
+    /// an open one can be closed.
+    async fn last_summary(&self, row: &PgRow) -> Result<RunSummary, LogError> {
+        let error = match summary_of(row) {
+            Err(error @ LogError::UnreadableRun { .. }) => error,
+            summary => return summary,
+        };
+        match self.recorded_summary(row).await {
+            Err(error) if error.is_retryable() => Err(error),
+            Err(_) => {
+                let mut left = left_of(row);
+                match state_of(row) {
+                    Ok(RunState::Finished | RunState::Failed) => {}
+                    Ok(_) => left.state = RunState::Running,
+                    Err(_) => return Err(error),
+                }
+                Ok(left)
+            }
+            summary => summary,
+        }
+    }
+
+    /// Asks for a claim, also where these owners, which are dead, have the run or one of its tree.
+    async fn ask(&self, run: &RunId, dead: &[Arc<str>]) -> Result<Claiming, LogError> {
+        let (owner, _) = self.0.owner().get().await?;
+        let take = Take { run, owner: &owner, dead };
+        transact(self.0.pool(), self.0.options().patience, &take).await
+    }
+}
+
+fn read_only() -> LogError {
+    LogError::Failed("the database was opened for reading".into())
+}
+
+#[async_trait]
+impl EventLog for PostgresLog {
+    fn key(&self) -> Option<&LogKey> {
+        self.0.log_key()
+    }
+
+    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
+        let _claim = self.claim(run).await?;
+        erasure::erase(&self.0, run, seq).await
+    }
+
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        let writer = self.0.writer().ok_or_else(read_only)?;
+        let release = writer.release(run.clone()).ok_or(LogError::Closed)?;
+        let claimed = || LogError::Claimed(run.clone());
+        let mut reserved = self.0.claims().reserve(run, 0, release).ok_or_else(claimed)?;
+        let mut dead: Vec<Arc<str>> = Vec::new();
+        loop {
+            reserved.asking();
+            let given = match self.ask(run, &dead).await {
+                Ok(Claiming::Given(epoch)) => return Ok(reserved.claim(epoch)),
+                other => other,
+            };
+            reserved.refused();
+            match given? {
+                Claiming::Held(owner) if !dead.contains(&owner) => {
+                    if owner::is_alive(self.0.pool(), &owner).await? {
+                        return Err(claimed());
+                    }
+                    dead.push(owner);
+                }
+                Claiming::NoRun => return Err(LogError::NotFound(run.clone())),
+                Claiming::Given(_) | Claiming::Held(_) => return Err(claimed()),
+            }
+        }
+    }
+
+    fn claim_new(&self, run: &RunId) -> Claim {
+        let release = self.0.writer().and_then(|writer| writer.release(run.clone()));
+        let epoch = self.0.claims().new_epoch();
+        match release.and_then(|release| self.0.claims().reserve(run, epoch, release)) {
+            Some(reserved) => reserved.claim(epoch),
+            // Its first append is refused.
+            None => Claim::new(epoch, ()),
+        }
+    }
+
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        let row = sqlx::query(
+            "SELECT * FROM backstop.runs \
+             WHERE session = $1 AND parent IS NULL AND branch_of IS NULL ORDER BY id DESC LIMIT 1",
+        )
+        .bind(&*stored(session.as_str()))
+        .fetch_optional(self.0.pool())
+        .await
+        .map_err(Fault::from)?;
+        match row {
+            Some(row) => self.last_summary(&row).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        approvals::open(self.0.pool()).await
+    }
+
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        if self.0.writer().is_none() {
+            return Err(read_only());
+        }
+        let sent = Sent { request, by: by.to_owned(), at };
+        let run = transact(self.0.pool(), self.0.options().patience, &sent).await?;
+        if let Some(run) = &run {
+            self.0.lookout().watches.inboxes.ring(run);
+            self.0.lookout().wrote.notify_one();
+        }
+        Ok(run.is_some())
+    }
+
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
+        inbox::rows(self.0.pool(), run, self.0.lookout()).await
+    }
+
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        let watch = self.0.lookout().watches.inboxes.watch(run);
+        self.0.lookout().look(self.0.pool());
+        watch
+    }
+
+    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        feed::read(self.0.pool(), filter, cursor).await
+    }
+
+    fn watch_events(&self) -> EventWatch {
+        let watch = self.0.lookout().watches.events.watch();
+        self.0.lookout().look(self.0.pool());
+        watch
+    }
+
+    async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        let Some(writer) = self.0.writer() else { return Err(read_only()) };
+        writer.append(batch).await
+    }
+
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        let Some(row) = self.row(run).await? else { return Ok(None) };
+        match sound_summary_of(&row) {
+            Err(LogError::UnreadableRun { .. }) => self.recorded_summary(&row).await.map(Some),
+            summary => summary.map(Some),
+        }
+    }
+
+    async fn kept_summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        let Some(row) = self.row(run).await? else { return Ok(None) };
+        let summary = sound_summary_of(&row)?;
+        // What runs are listed by, and nothing else.
+        let started_at: i64 = row.try_get("started_at").map_err(Fault::from)?;
+        match summary.started_at.as_millis() == started_at {
+            true => Ok(Some(summary)),
+            false => Err(disagrees(&summary)),
+        }
+    }
+
+    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
+        let rows = sqlx::query(
+            "SELECT * FROM backstop.events WHERE run_id = (SELECT id FROM backstop.runs WHERE run = $1) \
+             AND seq >= $2 ORDER BY seq",
+        )
+        .bind(&*stored(run.as_str()))
+        .bind(signed(from_seq))
+        .fetch_all(self.0.pool())
+        .await
+        .map_err(Fault::from)?;
+        rows.iter().map(record_of).collect()
+    }
+
+    async fn failed_attempts(
+        &self,
+        filter: AttemptFilter,
+    ) -> Result<Vec<FailedAttempts>, LogError> {
+        runs::failed_attempts(self.0.pool(), &filter).await
+    }
+
+    async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
+        subscriptions::find(self.0.pool(), name).await
+    }
+
+    async fn subscriptions(&self) -> Result<Vec<Subscription>, LogError> {
+        subscriptions::all(self.0.pool()).await
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        let rows = runs::list(self.0.pool(), &filter).await?;
+        // One row that was changed does not hide the others, and is not hidden itself.
+        Ok(rows.iter().map(|row| summary_of(row).unwrap_or_else(|_| unreadable(row))).collect())
+    }
+}

@@ -1,0 +1,155 @@
+//! What events say that is looked up by something else than their run.
+
+use backstop_event_log::{Batch, LogError};
+use layer0::event::EventKind;
+use layer0::id::{RunId, SessionId};
+use sqlx::PgConnection;
+
+use crate::fault::Fault;
+use crate::rows::signed;
+use crate::text::stored;
+
+/// The types of events that say such a thing.
+const TYPES: [&str; 6] = [
+    "run.started",
+    "run.forked",
+    "error.stored",
+    "result.stored",
+    "model.attempted",
+    "tool.resolved",
+];
+
+/// What the events of a batch say.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// The run at the head of the run's callers, if that is another one.
+    pub(crate) root: Option<RunId>,
+    /// The run that its first event follows.
+    pub(crate) earlier: Option<RunId>,
+    /// The sessions that the run's session has copies of.
+    ancestors: Vec<SessionId>,
+    /// The runs that it was copied from.
+    parents: Vec<RunId>,
+    /// Errors and results.
+    refers: Vec<String>,
+    /// Attempts at models that failed: seq, time, provider, code.
+    attempts: Vec<(i64, i64, String, String)>,
+    /// Calls that a person settled.
+    settled: Vec<String>,
+}
+
+impl Notes {
+    /// Reads the events that say such a thing; one that cannot be read says nothing.
+    pub(crate) fn of(batch: &Batch) -> Self {
+        let mut notes = Self::default();
+        for record in &batch.records {
+            let kind = &*record.event_type;
+            let Some(text) = record.payload.text().filter(|_| TYPES.contains(&kind)) else {
+                continue;
+            };
+            if kind == "model.attempted" && text.contains(r#""code":null"#) {
+                continue; // One that worked, as most did.
+            }
+            match EventKind::decode(kind, text) {
+                Ok(EventKind::RunStarted(started)) => {
+                    notes.earlier = started.follows.as_ref().map(|follows| follows.run.clone());
+                    if started.run.as_ref() == Some(&batch.run) {
+                        notes.root = started.root.clone().filter(|root| *root != batch.run);
+                    }
+                    if started.session != batch.summary.session {
+                        notes.ancestors.push(started.session.clone());
+                    }
+                }
+                Ok(EventKind::RunForked(forked)) => notes.parents.push(forked.parent),
+                Ok(EventKind::ErrorStored(error)) => notes.refers.push(error.error_id.to_string()),
+                Ok(EventKind::ResultStored(result)) => {
+                    notes.refers.push(result.result_id.to_string());
+                }
+                Ok(EventKind::ModelAttempted(attempted)) => {
+                    if let Some(code) = attempted.code {
+                        let (seq, at) = (signed(record.seq), record.at.as_millis());
+                        let provider = &attempted.provider;
+                        let code = code.as_str().to_owned();
+                        notes.attempts.push((seq, at, stored(provider).into_owned(), code));
+                    }
+                }
+                Ok(EventKind::ToolResolved(resolved)) => {
+                    notes.settled.push(stored(resolved.call_id.as_str()).into_owned());
+                }
+                _ => {}
+            }
+        }
+        notes
+    }
+
+    /// Is there nothing to write beside the events and the row of the run?
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.ancestors.is_empty()
+            && self.parents.is_empty()
+            && self.refers.is_empty()
+            && self.attempts.is_empty()
+            && self.settled.is_empty()
+    }
+
+    /// Writes them, inside the transaction of their append.
+    pub(crate) async fn write(
+        &self,
+        connection: &mut PgConnection,
+        batch: &Batch,
+    ) -> Result<(), LogError> {
+        let run = stored(batch.run.as_str());
+        let session = stored(batch.summary.session.as_str());
+        if !self.ancestors.is_empty() || !self.parents.is_empty() {
+            let ancestors: Vec<_> =
+                self.ancestors.iter().map(|session| stored(session.as_str())).collect();
+            let parents: Vec<_> = self.parents.iter().map(|run| stored(run.as_str())).collect();
+            sqlx::query(
+                "INSERT INTO backstop.lineage SELECT $1, ancestor FROM \
+                 (SELECT unnest($2::text[]) AS ancestor UNION \
+                  SELECT session FROM backstop.runs WHERE run = ANY($3)) AS copied \
+                 WHERE ancestor <> $1 ON CONFLICT DO NOTHING",
+            )
+            .bind(&*session)
+            .bind(ancestors)
+            .bind(parents)
+            .execute(&mut *connection)
+            .await
+            .map_err(Fault::from)?;
+        }
+        if !self.refers.is_empty() {
+            sqlx::query(
+                "INSERT INTO backstop.refers SELECT $1, unnest($2::text[]) ON CONFLICT DO NOTHING",
+            )
+            .bind(&*run)
+            .bind(&self.refers)
+            .execute(&mut *connection)
+            .await
+            .map_err(Fault::from)?;
+        }
+        for (seq, at, provider, code) in &self.attempts {
+            sqlx::query(
+                "INSERT INTO backstop.attempts SELECT id, $2, $3, $4, $5 FROM backstop.runs \
+                 WHERE run = $1 ON CONFLICT DO NOTHING",
+            )
+            .bind(&*run)
+            .bind(seq)
+            .bind(at)
+            .bind(provider)
+            .bind(code)
+            .execute(&mut *connection)
+            .await
+            .map_err(Fault::from)?;
+        }
+        if !self.settled.is_empty() {
+            sqlx::query(
+                "INSERT INTO backstop.settled SELECT $1, unnest($2::text[]) ON CONFLICT DO NOTHING",
+            )
+            .bind(&*run)
+            .bind(&self.settled)
+            .execute(connection)
+            .await
+            .map_err(Fault::from)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use backstop_retention::StoreRetention;
+use sqlx::ConnectOptions;
+use sqlx::postgres::PgConnectOptions;
+
+use crate::open_error::{OpenError, Place};
+
+/// What connections say of themselves in `pg_stat_activity`.
+const APPLICATION: &str = "backstop";
+
+/// How a [`Database`](crate::Database) is opened.
+///
+/// The URL is `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with `?sslmode=verify-full&sslrootcert=FILE` and
+/// the other parameters of libpq that have a place there. What it leaves out is taken from `PGHOST`, `PGPORT`,
+/// `PGUSER`, `PGPASSWORD`, `PGDATABASE`, `PGSSLMODE` and the file `.pgpass`. Its password is never printed.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use backstop_store_postgres::Options;
+///
+/// let options = Options::new("postgres://backstop:secret@db.example/agents?sslmode=verify-full")?
+///     .connections(16)
+///     .patience(Duration::from_secs(60));
+/// assert!(!format!("{options:?}").contains("secret"));
+/// # Ok::<(), backstop_store_postgres::OpenError>(())
+/// ```
+#[derive(Clone)]
+pub struct Options {
+    pub(crate) connect: PgConnectOptions,
+    pub(crate) retention: StoreRetention,
+    pub(crate) patience: Duration,
+    pub(crate) connections: u32,
+    pub(crate) lease: Duration,
+}
+
+impl Options {
+    /// How long the lease of a process lasts unless told otherwise; it is renewed each third.
+    pub const LEASE: Duration = Duration::from_secs(15);
+    /// How long an append is tried again while the server is away, unless told otherwise.
+    pub const PATIENCE: Duration = Duration::from_secs(5);
+    /// How many connections read and write beside those for appends, the lease and notifications, unless told
+    /// otherwise.
+    pub const CONNECTIONS: u32 = 8;
+
+    /// Reads a URL.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::InvalidUrl`].
+    pub fn new(url: &str) -> Result<Self, OpenError> {
+        let connect = PgConnectOptions::from_str(url);
+        let connect = connect.map_err(|error| OpenError::InvalidUrl(error.into()))?;
+        Ok(Self {
+            connect: connect.application_name(APPLICATION).disable_statement_logging(),
+            retention: StoreRetention::default(),
+            patience: Self::PATIENCE,
+            connections: Self::CONNECTIONS,
+            lease: Self::LEASE,
+        })
+    }
+
+    /// Keeps what is in the database as `retention` says.
+    #[must_use]
+    pub fn retention(mut self, retention: impl Into<StoreRetention>) -> Self {
+        self.retention = retention.into();
+        self
+    }
+
+    /// Tries appends again for so long while the server is away.
+    #[must_use]
+    pub const fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Uses at most so many connections beside those for appends, the lease and notifications; at least one.
+    #[must_use]
+    pub const fn connections(mut self, connections: u32) -> Self {
+        self.connections = if connections == 0 { 1 } else { connections };
+        self
+    }
+
+    /// Lets the lease of this process last so long, at least a second: others wait for its end before they take
+    /// over the runs of a process that was stopped. It is renewed each third.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease.max(Duration::from_secs(1));
+        self
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        let server = match self.connect.get_socket() {
+            Some(folder) => folder.display().to_string(),
+            None => format!("{}:{}", self.connect.get_host(), self.connect.get_port()),
+        };
+        let user = self.connect.get_username().to_owned();
+        let database = self.connect.get_database().unwrap_or(&user).to_owned();
+        Place { server, database, user }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Place { server, database, user } = self.place();
+        f.debug_struct("Options")
+            .field("server", &server)
+            .field("database", &database)
+            .field("user", &user)
+            .field("retention", &self.retention)
+            .field("patience", &self.patience)
+            .field("connections", &self.connections)
+            .field("lease", &self.lease)
+            .finish()
+    }
+}

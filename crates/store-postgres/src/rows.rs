@@ -1,0 +1,162 @@
+//! Rows of events and runs, read as records and summaries, and numbers in rows.
+
+use std::borrow::Cow;
+
+use backstop_event_log::{LogError, Payload, Record, RunState, RunSummary, Terms};
+use layer0::error::BoxError;
+use layer0::event::{Actor, EVENT_TYPES, Hash, Salt};
+use layer0::id::RunId;
+use layer0::{Code, Timestamp, code};
+use serde::de::DeserializeOwned;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use crate::fault::Fault;
+use crate::text;
+
+/// Reads an event from its row.
+pub(crate) fn record_of(row: &PgRow) -> Result<Record, LogError> {
+    let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
+    let changed = |_| LogError::tampered(seq, "a column has another type");
+    let actor: &str = row.try_get("actor").map_err(changed)?;
+    let caused_by: Option<i64> = row.try_get("caused_by").map_err(changed)?;
+    let mut record = Record::new(
+        seq,
+        Timestamp::from_millis(row.try_get("at").map_err(changed)?),
+        known_type(row.try_get("type").map_err(changed)?),
+        Actor::parse(actor).ok_or(LogError::tampered(seq, "its actor is unknown"))?,
+        payload_of(row, seq)?,
+    );
+    let negative = |_| LogError::tampered(seq, "its cause is negative");
+    record.caused_by = caused_by.map(|cause| u64::try_from(cause).map_err(negative)).transpose()?;
+    record.schema =
+        u32::try_from(row.try_get::<i64, _>("schema").map_err(changed)?).unwrap_or(u32::MAX);
+    record.hash = hash_of(row, "hash", seq)?;
+    Ok(record)
+}
+
+/// Reads what an event's row holds of its payload.
+pub(crate) fn payload_of(row: &PgRow, seq: u64) -> Result<Payload, LogError> {
+    let changed = |_| LogError::tampered(seq, "a column has another type");
+    let bytes = |column| row.try_get::<Option<&[u8]>, _>(column).map_err(changed);
+    if bytes("erased")?.is_some() {
+        return hash_of(row, "erased", seq).map(Payload::Erased);
+    }
+    let text = row.try_get("data").map_err(changed)?;
+    match bytes("salt")?.map(<[u8; 16]>::try_from) {
+        None => Ok(Payload::Plain(text)),
+        Some(Ok(salt)) => Ok(Payload::Salted(Salt(salt), text)),
+        Some(Err(_)) => Err(LogError::tampered(seq, "its salt has another length")),
+    }
+}
+
+fn known_type(text: String) -> Cow<'static, str> {
+    match EVENT_TYPES.iter().find(|known| **known == text) {
+        Some(known) => Cow::Borrowed(known),
+        None => Cow::Owned(text),
+    }
+}
+
+/// Reads a hash from a column.
+pub(crate) fn hash_of(row: &PgRow, column: &str, seq: u64) -> Result<Hash, LogError> {
+    let bytes: &[u8] = row.try_get(column).map_err(Fault::from)?;
+    bytes.try_into().map(Hash).map_err(|_| LogError::tampered(seq, "its hash has another length"))
+}
+
+/// Reads the run that a row is of.
+pub(crate) fn run_of(row: &PgRow) -> Result<RunId, LogError> {
+    Ok(text::column(row, "run").map_err(Fault::from)?.into())
+}
+
+/// Reads a run at a glance from its row.
+pub(crate) fn summary_of(row: &PgRow) -> Result<RunSummary, LogError> {
+    let run = run_of(row)?;
+    let unreadable = |error: sqlx::Error| LogError::unreadable_run(run.clone(), error);
+    let name = |column| -> Result<Option<RunId>, LogError> {
+        let name = text::optional(row, column).map_err(unreadable)?;
+        Ok(name.map(Into::into))
+    };
+    let mut summary: RunSummary = json(row, "summary", &run)?
+        .ok_or_else(|| LogError::unreadable_run(run.clone(), "its row has no summary"))?;
+    summary.last_seq = unsigned(row.try_get("last_seq").map_err(Fault::from)?);
+    summary.head = hash_of(row, "head", summary.last_seq)?;
+    (summary.parent, summary.branch_of) = (name("parent")?, name("branch_of")?);
+    summary.terms = json(row, "terms", &run)?.map(Terms::of).unwrap_or_default();
+    summary.labels = json(row, "labels", &run)?.unwrap_or_default();
+    Ok(summary)
+}
+
+/// Reads a row whose columns, by which runs are found, say what its summary says.
+pub(crate) fn sound_summary_of(row: &PgRow) -> Result<RunSummary, LogError> {
+    agreeing(row, summary_of(row)?)
+}
+
+/// Holds a summary against the columns of its row.
+pub(crate) fn agreeing(row: &PgRow, summary: RunSummary) -> Result<RunSummary, LogError> {
+    let session = text::column(row, "session").map_err(Fault::from)?;
+    let is_sound = summary.run == run_of(row)?
+        && summary.session.as_str() == session
+        && state_of(row).is_ok_and(|state| state == summary.state);
+    match is_sound {
+        true => Ok(summary),
+        false => Err(disagrees(&summary)),
+    }
+}
+
+/// Makes the error of a row whose columns say something else than its summary.
+pub(crate) const fn disagrees(summary: &RunSummary) -> LogError {
+    LogError::tampered(summary.last_seq, "its row does not say what its summary says")
+}
+
+fn json<T: DeserializeOwned>(
+    row: &PgRow,
+    column: &str,
+    run: &RunId,
+) -> Result<Option<T>, LogError> {
+    let unreadable = |error: BoxError| LogError::unreadable_run(run.clone(), error);
+    let text: Option<String> = row.try_get(column).map_err(|error| unreadable(error.into()))?;
+    let value = text.map(|text| serde_json::from_str(&text)).transpose();
+    value.map_err(|error| unreadable(error.into()))
+}
+
+pub(crate) fn state_of(row: &PgRow) -> Result<RunState, LogError> {
+    let state: &str = row.try_get("state").map_err(Fault::from)?;
+    [
+        RunState::Running,
+        RunState::WaitingApproval,
+        RunState::Parked,
+        RunState::Finished,
+        RunState::Failed,
+    ]
+    .into_iter()
+    .find(|known| known.as_str() == state)
+    .ok_or_else(|| LogError::Failed(format!("unknown state `{state}`").into()))
+}
+
+/// Returns what is left of a run whose row cannot be read.
+pub(crate) fn unreadable(row: &PgRow) -> RunSummary {
+    let mut summary = RunSummary::new(run_of(row).unwrap_or_else(|_| "".into()));
+    summary.state = RunState::Unreadable;
+    summary.reason = Some(Code::new(code::LOG_UNREADABLE));
+    summary.session = text::column(row, "session").unwrap_or_default().into();
+    summary.started_at = Timestamp::from_millis(row.try_get("started_at").unwrap_or(0));
+    summary
+}
+
+/// Returns as much of a run whose row cannot be read as a writer needs to follow or to end it.
+pub(crate) fn left_of(row: &PgRow) -> RunSummary {
+    let mut summary = unreadable(row);
+    summary.last_seq = row.try_get("last_seq").map_or(0, unsigned);
+    summary.head = hash_of(row, "head", summary.last_seq).unwrap_or_default();
+    summary
+}
+
+/// Writes a number as PostgreSQL keeps it; its greatest stands for what is beyond.
+pub(crate) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Reads a number that is never negative.
+pub(crate) fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

@@ -1,0 +1,128 @@
+//! Brings a database to the schema of this version.
+
+use sqlx::{Connection, PgConnection};
+
+use crate::open_error::{OpenError, Place};
+
+/// The migrations, oldest first; the table `migrations` counts those that were run.
+const MIGRATIONS: &[&str] = &[include_str!("../migrations/1_store.sql")];
+
+/// The lock that one process holds while it migrates: "BSTP".
+const LOCK: i64 = 0x4253_5450;
+
+fn known() -> i64 {
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+}
+
+/// Runs the migrations that are missing. A user without the right to do so can open what is of this version.
+pub(crate) async fn migrate(connection: &mut PgConnection, place: &Place) -> Result<(), OpenError> {
+    let refused = |error: sqlx::Error| place.refused(error);
+    // One that is of this version needs neither the lock nor the right.
+    let found = check(connection, place).await?;
+    if found == known() {
+        return count_on(connection, place).await;
+    }
+    let mut transaction = connection.begin().await.map_err(refused)?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(LOCK)
+        .execute(&mut *transaction)
+        .await
+        .map_err(refused)?;
+    // Once more, because another process may have migrated meanwhile.
+    let found = check(&mut transaction, place).await?;
+    let run = async {
+        if found == 0 {
+            sqlx::raw_sql(
+                "CREATE SCHEMA IF NOT EXISTS backstop; CREATE TABLE backstop.migrations \
+                 (version bigint PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())",
+            )
+            .execute(&mut *transaction)
+            .await?;
+        }
+        for version in found..known() {
+            let text = MIGRATIONS.get(usize::try_from(version).unwrap_or(0)).unwrap_or(&"");
+            sqlx::raw_sql(*text).execute(&mut *transaction).await?;
+            sqlx::query("INSERT INTO backstop.migrations (version) VALUES ($1)")
+                .bind(version + 1)
+                .execute(&mut *transaction)
+                .await?;
+        }
+        transaction.commit().await
+    };
+    run.await.map_err(|error| match (place.refused(error), found) {
+        (OpenError::NotAllowed { database, .. }, 1..) => {
+            OpenError::SchemaOlder { database, found, needed: known() }
+        }
+        (refused, _) => refused,
+    })
+}
+
+/// Checks that a database that is only read has the schema of this version.
+pub(crate) async fn of_this_version(
+    connection: &mut PgConnection,
+    place: &Place,
+) -> Result<(), OpenError> {
+    let database = || place.database.clone();
+    match check(connection, place).await? {
+        0 => Err(OpenError::Missing(database())),
+        found if found < known() => {
+            Err(OpenError::SchemaOlder { database: database(), found, needed: known() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the schema is ours and not from the future; returns its version, 0 where there is none.
+pub(crate) async fn check(connection: &mut PgConnection, place: &Place) -> Result<i64, OpenError> {
+    let refused = |error: sqlx::Error| place.refused(error);
+    let encoding: String = sqlx::query_scalar("SELECT current_setting('server_encoding')")
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(refused)?;
+    if encoding != "UTF8" {
+        let why = format!("its encoding is {encoding}, and has to be UTF8");
+        return Err(OpenError::unusable(place.database.clone(), why));
+    }
+    let (is_ours, tables): (bool, i64) = sqlx::query_as(
+        "SELECT coalesce(bool_or(relname = 'migrations'), false), count(*) FROM pg_class \
+         WHERE relkind = 'r' AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'backstop')",
+    )
+    .fetch_one(&mut *connection)
+    .await
+    .map_err(refused)?;
+    if !is_ours {
+        return match tables {
+            0 => Ok(0),
+            _ => Err(OpenError::Foreign(place.database.clone())),
+        };
+    }
+    let found: i64 =
+        sqlx::query_scalar("SELECT coalesce(max(version), 0) FROM backstop.migrations")
+            .fetch_one(connection)
+            .await
+            .map_err(|error| match crate::fault::state_of(&error).as_deref() {
+                // Another program's table of that name.
+                Some("42703") => OpenError::Foreign(place.database.clone()),
+                _ => place.refused(error),
+            })?;
+    if found > known() {
+        let database = place.database.clone();
+        return Err(OpenError::SchemaNewer { database, found, known: known() });
+    }
+    Ok(found)
+}
+
+/// Lets the places of events go on where they were: in a database that was restored on another server, the ids
+/// of transactions begin anew.
+async fn count_on(connection: &mut PgConnection, place: &Place) -> Result<(), OpenError> {
+    sqlx::query(
+        "UPDATE backstop.meta SET tx_offset = tx_offset + behind.by FROM \
+         (SELECT ((SELECT max(place) FROM backstop.events) >> 20) + 1 \
+          - (pg_snapshot_xmax(pg_current_snapshot())::text::bigint + tx_offset) AS by \
+          FROM backstop.meta) AS behind WHERE behind.by > 0",
+    )
+    .execute(connection)
+    .await
+    .map_err(|error| place.refused(error))?;
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Where subscriptions stand.
+
+use backstop_event_log::{LogError, Moves, Subscription, segment_id};
+use layer0::id::RunId;
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, PgPool, Row};
+
+use crate::fault::Fault;
+use crate::rows::{run_of, signed, unsigned};
+use crate::text::{self, stored};
+
+/// Moves a subscription, inside the transaction of an append to its segment.
+///
+/// # Errors
+///
+/// [`LogError::Conflict`] when another host has begun a later segment; the transaction must not be committed.
+pub(crate) async fn take(connection: &mut PgConnection, moves: &Moves) -> Result<(), LogError> {
+    let Moves { name, pattern, segment, cursor, positions, .. } = moves;
+    let moved = sqlx::query(
+        "INSERT INTO backstop.subscriptions AS known (name, pattern, segment, cursor) \
+         VALUES ($1, $2, $3, coalesce($4, 'start')) ON CONFLICT (name) DO UPDATE \
+         SET pattern = $2, segment = $3, cursor = coalesce($4, known.cursor) \
+         WHERE known.segment = $3 OR known.segment = $3 - 1",
+    )
+    .bind(&*stored(name))
+    .bind(&*stored(pattern))
+    .bind(signed(*segment))
+    .bind(cursor.map(|cursor| cursor.to_string()))
+    .execute(&mut *connection)
+    .await
+    .map_err(Fault::from)?;
+    if moved.rows_affected() == 0 {
+        return Err(LogError::conflict(segment_id(name, *segment), 0));
+    }
+    let at = |run: &RunId| stored(run.as_str()).into_owned();
+    let (runs, seqs): (Vec<String>, Vec<i64>) =
+        positions.iter().filter_map(|(run, seq)| Some((at(run), signed((*seq)?)))).unzip();
+    if !runs.is_empty() {
+        sqlx::query(
+            "INSERT INTO backstop.positions (subscription, run, seq) \
+             SELECT $1, new.run, new.seq FROM unnest($2::text[], $3::bigint[]) AS new (run, seq) \
+             ON CONFLICT (subscription, run) DO UPDATE SET seq = excluded.seq",
+        )
+        .bind(&*stored(name))
+        .bind(runs)
+        .bind(seqs)
+        .execute(&mut *connection)
+        .await
+        .map_err(Fault::from)?;
+    }
+    let gone: Vec<String> =
+        positions.iter().filter(|(_, seq)| seq.is_none()).map(|(run, _)| at(run)).collect();
+    if !gone.is_empty() {
+        sqlx::query("DELETE FROM backstop.positions WHERE subscription = $1 AND run = ANY($2)")
+            .bind(&*stored(name))
+            .bind(gone)
+            .execute(connection)
+            .await
+            .map_err(Fault::from)?;
+    }
+    Ok(())
+}
+
+/// Reads one subscription.
+pub(crate) async fn find(readers: &PgPool, name: &str) -> Result<Option<Subscription>, LogError> {
+    let row = sqlx::query("SELECT * FROM backstop.subscriptions WHERE name = $1")
+        .bind(&*stored(name))
+        .fetch_optional(readers)
+        .await
+        .map_err(Fault::from)?;
+    let Some(row) = row else { return Ok(None) };
+    let mut subscription = subscription(&row)?;
+    let positions = sqlx::query("SELECT run, seq FROM backstop.positions WHERE subscription = $1")
+        .bind(&*stored(name))
+        .fetch_all(readers)
+        .await
+        .map_err(Fault::from)?;
+    for row in positions {
+        let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
+        subscription.positions.insert(run_of(&row)?, seq);
+    }
+    Ok(Some(subscription))
+}
+
+/// Lists all of them, without the positions of their runs.
+pub(crate) async fn all(readers: &PgPool) -> Result<Vec<Subscription>, LogError> {
+    let rows = sqlx::query("SELECT * FROM backstop.subscriptions ORDER BY name");
+    rows.fetch_all(readers).await.map_err(Fault::from)?.iter().map(subscription).collect()
+}
+
+fn subscription(row: &PgRow) -> Result<Subscription, LogError> {
+    let text = |column| text::column(row, column).map_err(Fault::from);
+    let segment = unsigned(row.try_get("segment").map_err(Fault::from)?);
+    let cursor = text("cursor")?.parse().map_err(|error| LogError::Failed(Box::new(error)))?;
+    Ok(Subscription::new(text("name")?, text("pattern")?, segment, cursor))
+}

@@ -1,0 +1,74 @@
+//! Text that PostgreSQL refuses: a column of type `text` holds every character but NUL.
+//!
+//! NUL is written as U+E000 and `0`, and U+E000 itself as U+E000 and `1`, so that what goes in comes out. JSON
+//! has no NUL of its own, and is written as it is.
+
+use std::borrow::Cow;
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+const ESCAPE: char = '\u{e000}';
+
+/// Makes a text that a column takes.
+pub(crate) fn stored(text: &str) -> Cow<'_, str> {
+    if !text.contains(['\0', ESCAPE]) {
+        return Cow::Borrowed(text);
+    }
+    let mut stored = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        match character {
+            '\0' => stored.extend([ESCAPE, '0']),
+            ESCAPE => stored.extend([ESCAPE, '1']),
+            other => stored.push(other),
+        }
+    }
+    Cow::Owned(stored)
+}
+
+/// Makes the text that was stored.
+pub(crate) fn read(stored: String) -> String {
+    if !stored.contains(ESCAPE) {
+        return stored;
+    }
+    let mut text = String::with_capacity(stored.len());
+    let mut characters = stored.chars();
+    while let Some(character) = characters.next() {
+        text.push(match character {
+            // What another program wrote there stays as it is.
+            ESCAPE => match characters.next() {
+                Some('0') => '\0',
+                Some('1') | None => ESCAPE,
+                Some(other) => other,
+            },
+            other => other,
+        });
+    }
+    text
+}
+
+/// Reads a column that holds such a text.
+pub(crate) fn column(row: &PgRow, column: &str) -> Result<String, sqlx::Error> {
+    row.try_get(column).map(read)
+}
+
+/// Reads a column that holds such a text, or nothing.
+pub(crate) fn optional(row: &PgRow, column: &str) -> Result<Option<String>, sqlx::Error> {
+    row.try_get::<Option<String>, _>(column).map(|text| text.map(read))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_comes_back() {
+        for text in ["", "plain", "a\0b", "\0", "\u{e000}", "\u{e000}0", "\0\u{e000}1\0", "ü\0€"]
+        {
+            let kept = stored(text).into_owned();
+            assert!(!kept.contains('\0'), "{text:?}");
+            assert_eq!(read(kept), text);
+        }
+        assert!(matches!(stored("plain"), Cow::Borrowed(_)));
+    }
+}

@@ -1,0 +1,5 @@
+//! Log and stores on a real PostgreSQL server.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod support;
+mod suites;

