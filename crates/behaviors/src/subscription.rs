@@ -84,7 +84,7 @@ impl Serve {
         while !self.stop.is_cancelled() {
             match self.serve_once().await {
                 Ok(()) => break,
-                Err(LogError::Claimed(_) | LogError::Conflict { .. }) => {
+                Err(LogError::Claimed(_) | LogError::Conflict { .. } | LogError::LeaseEnded(_)) => {
                     tracing::debug!(subscription = %self.name, "another host has it");
                 }
                 Err(LogError::Closed) => break,

@@ -1,6 +1,10 @@
 //! The right to write to a run.
 
 use std::fmt;
+use std::sync::Arc;
+
+use crate::Lease;
+use crate::lease::HeldLease;
 
 /// The right to write to a run, until it is dropped or its process dies.
 ///
@@ -10,6 +14,7 @@ use std::fmt;
 #[must_use = "the run is free again when the claim is dropped"]
 pub struct Claim {
     epoch: u64,
+    lease: HeldLease,
     _held: Box<dyn Send + Sync>,
 }
 
@@ -19,7 +24,19 @@ impl Claim {
 
     /// Makes a claim that ends when `held` is dropped.
     pub fn new(epoch: u64, held: impl Send + Sync + 'static) -> Self {
-        Self { epoch, _held: Box::new(held) }
+        Self { epoch, lease: None, _held: Box::new(held) }
+    }
+
+    /// Lets the claim count only while a lease lasts.
+    pub fn under(mut self, lease: Arc<dyn Lease>) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Returns the lease while which it counts, where there is one.
+    #[must_use]
+    pub const fn lease(&self) -> Option<&Arc<dyn Lease>> {
+        self.lease.as_ref()
     }
 
     /// Returns the epoch, which every [`Batch`](crate::Batch) of the writer carries.

@@ -84,6 +84,12 @@ pub enum LogError {
         /// How records name the key.
         key_id: Box<str>,
     },
+    /// The lease under which this process writes to a run has ended: it was stopped or cut off for too long, and
+    /// another may go on with the run.
+    ///
+    /// Retry: with backoff. Effect: none.
+    #[error("the lease of this process on run `{0}` has ended")]
+    LeaseEnded(RunId),
     /// The back end is locked by another process.
     ///
     /// Retry: with backoff. Effect: none.
@@ -275,6 +281,7 @@ impl Failure for LogError {
             Self::Failed(_) => Facts::never(code::STORE_FAILED, Effect::Unknown),
             Self::Followed { .. } => Facts::never(code::RUN_FOLLOWED, Effect::None),
             Self::Full(_) => Facts::never(code::STORE_FULL, Effect::None),
+            Self::LeaseEnded(_) => Facts::backoff(code::LOG_APPEND_FAILED, Effect::None),
             Self::Locked(_) => Facts::backoff(code::STORE_LOCKED, Effect::None),
             Self::ForeignCursor(_) | Self::NotApprover { .. } | Self::NotErasable { .. } => {
                 Facts::never(code::INPUT_INVALID, Effect::None)

@@ -9,7 +9,7 @@ use layer0::id::RunId;
 
 use crate::chain::{key_id_in, key_named};
 use crate::record::Payload;
-use crate::{Batch, Claim, EventLog, LogError, LogKey, Moves, Record, RunSummary, Seed};
+use crate::{Batch, Claim, EventLog, Lease, LogError, LogKey, Moves, Record, RunSummary, Seed};
 
 /// Payloads that are nested less deeply than this are read by any reader of ours.
 const SURELY_READ: usize = 64;
@@ -21,7 +21,7 @@ pub struct RunWriter {
     /// Without a log nothing is sealed: no later reader could check the chain.
     log: Option<Arc<dyn EventLog>>,
     /// The right to write, held as long as the writer; `None` without a log.
-    _claim: Option<Claim>,
+    claim: Option<Claim>,
     /// What the next append writes, and takes from the inbox.
     batch: Batch,
     events: Vec<Event>,
@@ -45,7 +45,7 @@ impl RunWriter {
     pub fn without_log(run: RunId) -> Self {
         Self {
             log: None,
-            _claim: None,
+            claim: None,
             batch: Batch::new(run.clone(), 0, Vec::new(), RunSummary::new(run)),
             events: Vec::new(),
             text: Vec::new(),
@@ -62,7 +62,7 @@ impl RunWriter {
     fn under(claim: Claim, log: Arc<dyn EventLog>, summary: RunSummary) -> Self {
         let run = summary.run.clone();
         let batch = Batch::new(run.clone(), claim.epoch(), Vec::new(), summary);
-        Self { log: Some(log), _claim: Some(claim), batch, ..Self::without_log(run) }
+        Self { log: Some(log), claim: Some(claim), batch, ..Self::without_log(run) }
     }
 
     /// Begins a run with the records of another one, whose hashes hold for it too.
@@ -83,6 +83,12 @@ impl RunWriter {
     #[must_use]
     pub const fn summary(&self) -> &RunSummary {
         &self.batch.summary
+    }
+
+    /// Returns the lease of its claim, where there is one: while it has ended, nothing may be started for the run.
+    #[must_use]
+    pub fn lease(&self) -> Option<&Arc<dyn Lease>> {
+        self.claim.as_ref()?.lease()
     }
 
     /// Puts an event behind those that the next [`RunWriter::commit`] appends; its salt is made of

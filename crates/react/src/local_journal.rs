@@ -178,7 +178,20 @@ impl LocalJournal {
     }
 
     fn perform(&mut self, id: StepId, step: Step) {
-        self.steps.begin(id, |stop| self.effects.perform(step, stop));
+        let Some(lease) = self.writer.lease().filter(|lease| !lease.may_start()) else {
+            return self.steps.begin(id, |stop| self.effects.perform(step, stop));
+        };
+        let (lease, effects) = (Arc::clone(lease), Arc::clone(&self.effects));
+        self.steps.begin(id, |stop| {
+            Box::pin(async move {
+                tokio::select! {
+                    // It says itself how it ends.
+                    () = stop.stopped() => {}
+                    () = lease.until_may_start() => {}
+                }
+                effects.perform(step, stop).await
+            })
+        });
     }
 
     async fn read_inbox(&mut self) -> Vec<InboxMessage> {
@@ -241,8 +254,20 @@ impl LocalJournal {
     }
 
     pub(crate) async fn next(&mut self, facts: &mut Vec<Fact>) -> Result<Timestamp, LogError> {
+        let lease = self.writer.lease().cloned();
         loop {
-            let fact = self.next_fact().await;
+            let ended = async {
+                match &lease {
+                    Some(lease) => lease.ended().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let fact = tokio::select! {
+                biased;
+                // What is at work is dropped with the run.
+                () = ended => return Err(LogError::LeaseEnded(self.effects.run().clone())),
+                fact = self.next_fact() => fact,
+            };
             if let Some(fact) = self.accept(fact).await? {
                 facts.push(fact);
                 return Ok(self.clock.now());

@@ -1,10 +1,12 @@
 -- Everything stands in a schema of its own, so that a database can be shared with an application.
 -- Texts that others give are compared by their bytes, as in every other store: COLLATE "C".
 
--- One row. What is added to the ids of transactions: a database that was restored elsewhere counts on.
+-- One row. What is added to the ids of transactions: a database that was restored elsewhere counts on. And the last
+-- place of an event that was taken away: a cursor may stand behind it.
 CREATE TABLE backstop.meta (
     only_row   boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    tx_offset  bigint NOT NULL DEFAULT 0
+    tx_offset  bigint NOT NULL DEFAULT 0,
+    removed_until bigint NOT NULL DEFAULT 0
 );
 INSERT INTO backstop.meta DEFAULT VALUES;
 
@@ -47,7 +49,7 @@ CREATE INDEX runs_branches ON backstop.runs (session)
     WHERE branch_of IS NOT NULL AND state IN ('running', 'waiting_approval', 'parked');
 
 -- `place` is the id of the transaction that wrote the event and a number inside of it. A reader looks only at
--- transactions before the oldest open one, so that nothing appears behind it later.
+-- transactions before the oldest open one that appends, so that nothing appears behind it later.
 CREATE TABLE backstop.events (
     run_id      bigint NOT NULL,
     seq         bigint NOT NULL,

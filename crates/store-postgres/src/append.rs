@@ -234,6 +234,10 @@ async fn take_back(
     Ok(())
 }
 
+/// Begins a transaction that appends. The lock comes before it has an id: see `feed.rs`. A single statement takes it
+/// by itself.
+pub(crate) const BEGIN: &str = "BEGIN; LOCK TABLE backstop.events IN ROW EXCLUSIVE MODE";
+
 /// Moves the heads of runs that end where their appends begin, under their epochs, and puts the events of those
 /// behind them. The rows are locked in the order of their numbers, so that two processes never wait for each
 /// other.

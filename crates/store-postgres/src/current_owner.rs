@@ -18,6 +18,8 @@ pub(crate) struct CurrentOwner {
     lasts: Duration,
     claims: Claims,
     current: Mutex<Option<Owner>>,
+    /// The lease of the owner, where nothing can be waited for.
+    lease: std::sync::Mutex<Option<Arc<Lease>>>,
 }
 
 /// Who an owner is, and its lease.
@@ -25,7 +27,13 @@ pub(crate) type Held = (Arc<str>, Arc<Lease>);
 
 impl CurrentOwner {
     pub(crate) fn new(options: PgConnectOptions, lasts: Duration, claims: Claims) -> Self {
-        Self { options, lasts, claims, current: Mutex::new(None) }
+        Self {
+            options,
+            lasts,
+            claims,
+            current: Mutex::new(None),
+            lease: std::sync::Mutex::default(),
+        }
     }
 
     /// Returns the owner; makes one if there is none.
@@ -36,6 +44,7 @@ impl CurrentOwner {
             Some(owner) => owner,
             None => Owner::start(self.options.clone(), self.lasts).await?,
         };
+        *self.known_lease() = Some(Arc::clone(&owner.lease));
         Ok(held(current.insert(owner)))
     }
 
@@ -45,6 +54,15 @@ impl CurrentOwner {
         let mut current = self.current.lock().await;
         self.retire(&mut current).await;
         current.as_ref().map(held)
+    }
+
+    /// Returns the lease of the owner that was made last.
+    pub(crate) fn lease(&self) -> Option<Arc<Lease>> {
+        self.known_lease().clone()
+    }
+
+    fn known_lease(&self) -> std::sync::MutexGuard<'_, Option<Arc<Lease>>> {
+        self.lease.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     async fn retire(&self, current: &mut Option<Owner>) {

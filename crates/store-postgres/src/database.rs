@@ -150,7 +150,7 @@ impl Database {
         &self.inner.claims
     }
 
-    pub(crate) fn owner(&self) -> &CurrentOwner {
+    pub(crate) fn owner(&self) -> &Arc<CurrentOwner> {
         &self.inner.owner
     }
 

@@ -1,8 +1,9 @@
 //! The events of all runs behind a cursor.
 //!
 //! The place of an event begins with the id of the transaction that wrote it. A reader looks only at transactions
-//! before the oldest one that is open: none of those can write any more, so that what stands up to there never
-//! grows, and a reader that goes on behind it leaves nothing out. An open transaction delays what came after it.
+//! before the oldest open one that appends: none of those can write any more, so that what stands up to there never
+//! grows, and a reader that goes on behind it leaves nothing out. An append that is under way delays what came after
+//! it; other transactions of the server do not.
 
 use backstop_event_log::{Cursor, EventFilter, FeedPage, FeedRecord, LogError};
 use layer0::event::Hash;
@@ -23,9 +24,23 @@ const _: () = assert!(
         && MAX_BYTES as usize == FeedPage::MAX_BYTES
 );
 
-/// The first place at which a transaction that is open may write.
-const OPEN: &str = "SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + tx_offset) << 20 \
-    FROM backstop.meta";
+/// Returns the first place at which a transaction may still write, and the last of an event that was taken away.
+///
+/// Every transaction that appends locks the table of events before it has an id, and keeps the lock until it is
+/// over and seen. So a transaction that is open and not among the holders of that lock gets its id later, and one
+/// that is not seen by the next statement is among them: the least id of theirs, or else the next that is given, is
+/// where the events that are complete end. The lock shows 32 bits of an id, which the next one completes.
+const OPEN: &str = "WITH ids AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next), \
+    locks AS MATERIALIZED (SELECT locktype, database, relation, mode, virtualtransaction, \
+    transactionid::text::bigint AS id FROM pg_locks WHERE granted) \
+    SELECT ((least(ids.next, (SELECT min(ids.next - \
+    (((ids.next - own.id + 2147483648) % 4294967296 + 4294967296) % 4294967296 - 2147483648)) \
+    FROM locks AS appends JOIN locks AS own ON own.virtualtransaction = appends.virtualtransaction \
+    AND own.locktype = 'transactionid' AND own.mode = 'ExclusiveLock' \
+    WHERE appends.locktype = 'relation' AND appends.relation = 'backstop.events'::regclass \
+    AND appends.mode = 'RowExclusiveLock' \
+    AND appends.database = (SELECT oid FROM pg_database WHERE datname = current_database()))) \
+    + meta.tx_offset) << 20)::bigint, meta.removed_until FROM ids, backstop.meta AS meta";
 
 /// Says which events `$1 < place <= $2` are of the session `$3` and the types `$4`, where these are given; `$5` is
 /// the greatest number of them, and `$6` of bytes.
@@ -62,14 +77,16 @@ pub(crate) async fn read(
     filter: &EventFilter,
     cursor: &Cursor,
 ) -> Result<FeedPage, LogError> {
-    let open: i64 = sqlx::query_scalar(OPEN).fetch_one(pool).await.map_err(Fault::from)?;
+    let (open, removed): (i64, i64) =
+        sqlx::query_as(OPEN).fetch_one(pool).await.map_err(Fault::from)?;
     let end = end(pool, open).await?;
-    let after = match cursor.number() {
+    let last = signed(end.number().unwrap_or_default());
+    let is_known = |after| after <= last.max(removed);
+    let after = match cursor.number().map(|after| (after, signed(after))) {
         None => return Ok(FeedPage::new(Vec::new(), end, true)),
-        Some(after) if signed(after) < open && fits(pool, cursor, after).await? => signed(after),
+        Some((at, after)) if is_known(after) && fits(pool, cursor, at).await? => after,
         Some(_) => return Err(LogError::ForeignCursor(*cursor)),
     };
-    let last = signed(end.number().unwrap_or_default());
     if after >= last {
         return Ok(FeedPage::new(Vec::new(), *cursor, true));
     }

@@ -10,12 +10,13 @@
 //! It never touches a table outside its schema, and no transaction of it waits for a model or a tool.
 //!
 //! ```no_run
+//! use backstop_event_log::{EventLog, RunFilter};
 //! use backstop_store_postgres::Database;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let database = Database::connect("postgres://backstop@localhost/agents").await?;
-//! let runs = database.log().runs(Default::default()).await?;
+//! let runs = database.log().runs(RunFilter::new()).await?;
 //! println!("{} runs", runs.len());
 //! database.close().await;
 //! # Ok(())
@@ -24,6 +25,7 @@
 
 mod append;
 mod approvals;
+mod claim_lease;
 mod claims;
 mod current_owner;
 mod database;

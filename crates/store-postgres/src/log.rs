@@ -11,6 +11,7 @@ use layer0::id::{RunId, SessionId};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
+use crate::claim_lease::ClaimLease;
 use crate::claims::{Claiming, Take};
 use crate::database::Database;
 use crate::fault::Fault;
@@ -77,10 +78,15 @@ impl PostgresLog {
     }
 
     /// Asks for a claim, also where these owners, which are dead, have the run or one of its tree.
-    async fn ask(&self, run: &RunId, dead: &[Arc<str>]) -> Result<Claiming, LogError> {
-        let (owner, _) = self.0.owner().get().await?;
+    async fn ask(
+        &self,
+        run: &RunId,
+        dead: &[Arc<str>],
+    ) -> Result<(Claiming, ClaimLease), LogError> {
+        let (owner, lease) = self.0.owner().get().await?;
         let take = Take { run, owner: &owner, dead };
-        transact(self.0.pool(), self.0.options().patience, &take).await
+        let claiming = transact(self.0.pool(), self.0.options().patience, &take).await?;
+        Ok((claiming, ClaimLease::of(Arc::clone(self.0.owner()), lease)))
     }
 }
 
@@ -108,8 +114,10 @@ impl EventLog for PostgresLog {
         loop {
             reserved.asking();
             let given = match self.ask(run, &dead).await {
-                Ok(Claiming::Given(epoch)) => return Ok(reserved.claim(epoch)),
-                other => other,
+                Ok((Claiming::Given(epoch), lease)) => {
+                    return Ok(reserved.claim(epoch).under(Arc::new(lease)));
+                }
+                other => other.map(|(claiming, _)| claiming),
             };
             reserved.refused();
             match given? {
@@ -129,7 +137,10 @@ impl EventLog for PostgresLog {
         let release = self.0.writer().and_then(|writer| writer.release(run.clone()));
         let epoch = self.0.claims().new_epoch();
         match release.and_then(|release| self.0.claims().reserve(run, epoch, release)) {
-            Some(reserved) => reserved.claim(epoch),
+            Some(reserved) => {
+                let lease = ClaimLease::of_new(Arc::clone(self.0.owner()));
+                reserved.claim(epoch).under(Arc::new(lease))
+            }
             // Its first append is refused.
             None => Claim::new(epoch, ()),
         }

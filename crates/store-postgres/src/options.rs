@@ -8,6 +8,9 @@ use sqlx::postgres::PgConnectOptions;
 
 use crate::open_error::{OpenError, Place};
 
+/// How URLs begin.
+const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+
 /// What connections say of themselves in `pg_stat_activity`.
 const APPLICATION: &str = "backstop";
 
@@ -52,6 +55,9 @@ impl Options {
     ///
     /// [`OpenError::InvalidUrl`].
     pub fn new(url: &str) -> Result<Self, OpenError> {
+        if !SCHEMES.iter().any(|scheme| url.starts_with(scheme)) {
+            return Err(OpenError::InvalidUrl("it does not begin with postgres://".into()));
+        }
         let connect = PgConnectOptions::from_str(url);
         let connect = connect.map_err(|error| OpenError::InvalidUrl(error.into()))?;
         Ok(Self {

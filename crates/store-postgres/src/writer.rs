@@ -228,7 +228,7 @@ impl State {
         let is_lost = |waiting: &Waiting| self.setup.claims.is_lost(waiting.append.run());
         let (lost, left): (Vec<_>, Vec<_>) = appends.into_iter().partition(is_lost);
         for Waiting { append, answer } in lost {
-            let _ = answer.send(Err(append.conflict()));
+            let _ = answer.send(Err(LogError::LeaseEnded(append.run().clone())));
         }
         left
     }
@@ -256,7 +256,8 @@ impl State {
                 moved.into_iter().map(|moved| (!moved).then_some(Refused::NotAtItsEnd)).collect()
             }
             true => {
-                let mut transaction = connection.begin().await.map_err(Fault::from)?;
+                let transaction = connection.begin_with(append::BEGIN).await;
+                let mut transaction = transaction.map_err(Fault::from)?;
                 let refused = append::write(&mut transaction, &appends, &owner).await?;
                 transaction.commit().await.map_err(Fault::from)?;
                 refused

@@ -1,5 +1,8 @@
 //! Log and stores on a real PostgreSQL server.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod crashes;
+mod fencing;
+mod opening;
 mod support;
 mod suites;

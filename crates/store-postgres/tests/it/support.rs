@@ -1,7 +1,15 @@
 //! Databases for tests.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::{EventLog, LogError, RunWriter, Seed};
 use backstop_store_postgres::{Database, Options};
 use backstop_testkit::PostgresServer;
+use layer0::Timestamp;
+use layer0::event::{Actor, AgentRecord, EventKind, RunStarted};
+use layer0::id::RunId;
 
 /// The server, or a test that is left out, which says so.
 macro_rules! server {
@@ -24,4 +32,46 @@ pub(crate) async fn open(url: &str) -> Database {
     // Tests run side by side: few connections each.
     let options = Options::new(url).unwrap().connections(3);
     Database::connect_with(options).await.unwrap()
+}
+
+pub(crate) fn at(ms: i64) -> Timestamp {
+    Timestamp::from_millis(1_767_225_600_000 + ms)
+}
+
+pub(crate) fn started(session: &str) -> EventKind {
+    let agent = AgentRecord::new("demo", "d", serde_json::json!({"name": "demo"}));
+    RunStarted::new("hello", session.into(), agent).into()
+}
+
+/// Stages an event behind those of a writer.
+pub(crate) fn stage(writer: &mut RunWriter, kind: EventKind) {
+    let ms = i64::try_from(writer.summary().last_seq).unwrap();
+    writer.stage(&Seed::new("test"), at(ms), Actor::Runtime, None, kind);
+}
+
+/// Appends an event, and returns its seq.
+pub(crate) async fn append(writer: &mut RunWriter, kind: EventKind) -> Result<u64, LogError> {
+    stage(writer, kind);
+    writer.commit().await?;
+    Ok(writer.summary().last_seq)
+}
+
+/// Begins a run.
+pub(crate) async fn begin(log: &Arc<dyn EventLog>, run: &str, session: &str) -> RunWriter {
+    let mut writer = RunWriter::new(Arc::clone(log), run.into());
+    append(&mut writer, started(session)).await.unwrap();
+    writer
+}
+
+/// Goes on with a run, once it is free.
+pub(crate) async fn resume(log: &Arc<dyn EventLog>, run: &str) -> RunWriter {
+    let run = RunId::from(run);
+    let claim = loop {
+        match log.claim(&run).await {
+            Err(LogError::Claimed(_)) => SystemClock.sleep(Duration::from_millis(50)).await,
+            claim => break claim.unwrap(),
+        }
+    };
+    let summary = log.summary(&run).await.unwrap().unwrap();
+    RunWriter::resume(Arc::clone(log), summary, claim)
 }

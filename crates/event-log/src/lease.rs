@@ -1,0 +1,30 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+/// For how long a process may act for the runs that it has claimed, where a log is shared by several.
+///
+/// Locks that a system frees when a process dies need no lease. Where a process can be stopped or cut off and others
+/// go on without it, it has to know itself when it may not act any more.
+#[async_trait]
+pub trait Lease: Send + Sync {
+    /// May something be started now that acts on the world?
+    fn may_start(&self) -> bool;
+
+    /// Waits until something may be started; for ever, once the lease has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    async fn until_may_start(&self);
+
+    /// Waits until the lease has ended: what was started must not go on, and nothing may be appended any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    async fn ended(&self);
+}
+
+/// The lease of a claim, if it has one.
+pub(crate) type HeldLease = Option<Arc<dyn Lease>>;

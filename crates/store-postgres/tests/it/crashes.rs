@@ -1,0 +1,106 @@
+//! Connections and servers that die under a writer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::{EventLog, RunFilter, read_events};
+use backstop_store_postgres::{Database, Options};
+use backstop_testkit::PostgresServer;
+use layer0::event::Warning;
+
+use crate::support::{append, begin, server};
+
+async fn patient(url: &str) -> Database {
+    let options = Options::new(url).unwrap().connections(3).patience(Duration::from_secs(60));
+    Database::connect_with(options).await.unwrap()
+}
+
+/// Appends to runs side by side until it is told to stop; returns what was acknowledged of each.
+async fn write_until(
+    log: &Arc<dyn EventLog>,
+    runs: usize,
+    stop: &tokio::sync::watch::Receiver<bool>,
+) -> Vec<(String, u64)> {
+    let writers: Vec<_> = (0..runs)
+        .map(|number| {
+            let (log, stop) = (Arc::clone(log), stop.clone());
+            tokio::spawn(async move {
+                let run = format!("run_{number}");
+                let mut writer = begin(&log, &run, &format!("s-{number}")).await;
+                let mut acknowledged = 1;
+                while !*stop.borrow() {
+                    // A failure that was written, or a second time, would break the chain.
+                    acknowledged = append(&mut writer, Warning::new("x").into()).await.unwrap();
+                }
+                (run, acknowledged)
+            })
+        })
+        .collect();
+    let mut written = Vec::new();
+    for writer in writers {
+        written.push(writer.await.unwrap());
+    }
+    written
+}
+
+async fn check(log: &dyn EventLog, written: Vec<(String, u64)>) {
+    for (run, acknowledged) in written {
+        let (summary, events) = read_events(log, &run.as_str().into()).await.unwrap();
+        let seqs: Vec<u64> = events.iter().map(|event| event.seq).collect();
+        assert_eq!(seqs, (1..=acknowledged).collect::<Vec<_>>(), "{run}");
+        assert_eq!(summary.last_seq, acknowledged, "{run}");
+    }
+}
+
+/// Spec: J2. No append is lost, written twice, or reported as failed that was written.
+#[tokio::test(flavor = "multi_thread")]
+async fn appends_outlive_connections_that_are_killed() {
+    let server = server!();
+    let url = server.database().await;
+    let name = url.rsplit('/').next().unwrap().split('?').next().unwrap().to_owned();
+    let database = patient(&url).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let killer = async {
+        for _ in 0..25 {
+            SystemClock.sleep(Duration::from_millis(40)).await;
+            let kill = format!(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+            );
+            server.execute(&kill).await;
+        }
+        stop.send_replace(true);
+    };
+    let (written, ()) = tokio::join!(write_until(&log, 6, &stopped), killer);
+    check(&*log, written).await;
+    database.close().await;
+}
+
+/// Spec: J2, D3
+#[tokio::test(flavor = "multi_thread")]
+async fn appends_outlive_servers_that_crash() {
+    let Some(server) = tokio::task::spawn_blocking(PostgresServer::start).await.unwrap() else {
+        return;
+    };
+    let server = Arc::new(server);
+    let url = server.database().await;
+    let database = patient(&url).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let crashing = Arc::clone(&server);
+    let crashes = tokio::task::spawn_blocking(move || {
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(400));
+            crashing.kill();
+            crashing.start_again();
+        }
+        std::thread::sleep(Duration::from_millis(400));
+        stop.send_replace(true);
+    });
+    let (written, crashed) = tokio::join!(write_until(&log, 6, &stopped), crashes);
+    crashed.unwrap();
+    check(&*log, written).await;
+    assert_eq!(log.runs(RunFilter::new()).await.unwrap().len(), 6);
+    database.close().await;
+}

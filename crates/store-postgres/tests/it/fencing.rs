@@ -1,0 +1,233 @@
+//! One writer a run, whatever becomes of its process.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::{EventLog, LogError, RunWriter, read_events};
+use backstop_store_postgres::{Database, Options};
+use layer0::event::{RunFinished, Warning};
+use layer0::failure::Failure;
+use layer0::stop::Outcome;
+use layer0::usage::Usage;
+
+use crate::support::{append, begin, fresh, open, resume, server};
+
+/// What tells the test that stands for another process which database it is for, and how long its lease lasts.
+const URL: &str = "BACKSTOP_TEST_WRITER_URL";
+const LEASE: &str = "BACKSTOP_TEST_WRITER_LEASE_MS";
+
+/// Another process that writes to `run_1`, as fast as it may, and says what it did.
+#[tokio::test]
+async fn writer_process() {
+    let Ok(url) = std::env::var(URL) else { return };
+    let lease: u64 = std::env::var(LEASE).unwrap().parse().unwrap();
+    let options = Options::new(&url).unwrap().lease(Duration::from_millis(lease)).connections(2);
+    let database = Database::connect_with(options).await.unwrap();
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let mut writer = begin(&log, "run_1", "s").await;
+    loop {
+        match append(&mut writer, Warning::new("by the other process").into()).await {
+            Ok(seq) => println!("appended {seq}"),
+            Err(error) => {
+                println!("refused {} {}", error.code(), matches!(error, LogError::LeaseEnded(_)));
+                return;
+            }
+        }
+        if writer.lease().is_some_and(|lease| lease.may_start()) {
+            println!("acts");
+        }
+        SystemClock.sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Another process, and what it says.
+struct Other {
+    child: Child,
+    lines: std::sync::mpsc::Receiver<String>,
+}
+
+impl Other {
+    fn start(url: &str, lease: Duration) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "fencing::writer_process", "--nocapture"])
+            .env(URL, url)
+            .env(LEASE, lease.as_millis().to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, lines) = std::sync::mpsc::channel();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { child, lines }
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([format!("-{signal}"), pid]).status().unwrap().success());
+    }
+
+    /// Waits until it says something that begins so.
+    fn says(&self, begins: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(Duration::from_secs(60)).expect(begins);
+            if line.starts_with(begins) {
+                return line;
+            }
+        }
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn finished() -> layer0::event::EventKind {
+    RunFinished::new(Outcome::Completed, "done", Usage::default()).into()
+}
+
+/// Spec: J2. Its lease would last for an hour: the lock says that it is dead.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_process_frees_its_runs_at_once() {
+    let server = server!();
+    let url = server.database().await;
+    let database = open(&url).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let mut other = Other::start(&url, Duration::from_secs(3600));
+    other.says("acts");
+    let refused = log.claim(&"run_1".into()).await;
+    assert!(matches!(refused, Err(LogError::Claimed(_))), "it lives: {refused:?}");
+    other.signal("KILL");
+    other.child.wait().unwrap();
+    let mut writer = resume(&log, "run_1").await;
+    append(&mut writer, finished()).await.unwrap();
+    let (summary, events) = read_events(&*log, &"run_1".into()).await.unwrap();
+    assert_eq!(events.len() as u64, summary.last_seq);
+    database.close().await;
+}
+
+/// Spec: J2
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_process_that_wakes_writes_nothing() {
+    let server = server!();
+    let url = server.database().await;
+    let database = open(&url).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let other = Other::start(&url, Duration::from_secs(1));
+    other.says("acts");
+    other.signal("STOP");
+    // Its connection stands, and so does its lock: only its lease ends.
+    let mut writer = resume(&log, "run_1").await;
+    let taken_at = writer.summary().last_seq;
+    append(&mut writer, Warning::new("by the new one").into()).await.unwrap();
+    while other.lines.try_recv().is_ok() {}
+    other.signal("CONT");
+    let line = other.lines.recv_timeout(Duration::from_secs(60)).unwrap();
+    let refused = match line.starts_with("appended") {
+        // What it had been told before it was stopped.
+        true => other.lines.recv_timeout(Duration::from_secs(60)).unwrap(),
+        false => line,
+    };
+    assert!(refused.starts_with("refused log.append_failed"), "{refused}");
+    append(&mut writer, finished()).await.unwrap();
+    let (summary, events) = read_events(&*log, &"run_1".into()).await.unwrap();
+    assert_eq!(summary.last_seq, taken_at + 2, "{events:#?}");
+    database.close().await;
+}
+
+/// Spec: J2. A process whose lease has ended goes on with nothing, also where no other took over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_ended_is_not_renewed() {
+    let server = server!();
+    let url = server.database().await;
+    let other = Other::start(&url, Duration::from_secs(1));
+    other.says("acts");
+    other.signal("STOP");
+    SystemClock.sleep(Duration::from_millis(1_500)).await;
+    while other.lines.try_recv().is_ok() {}
+    other.signal("CONT");
+    let line = other.says("");
+    let refused = if line.starts_with("appended") { other.says("") } else { line };
+    assert_eq!(refused, "refused log.append_failed true");
+}
+
+/// Spec: J2, D8. A child that a stale process begins is refused: another has the tree.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_overtaken_caller_begins_no_child() {
+    let server = server!();
+    let url = server.database().await;
+    let (one, two) = (open(&url).await, open(&url).await);
+    let log: Arc<dyn EventLog> = Arc::new(one.log());
+    drop(begin(&log, "run_1", "s").await);
+    let other: Arc<dyn EventLog> = Arc::new(two.log());
+    let _writer = resume(&other, "run_1").await;
+    let mut child = RunWriter::new(Arc::clone(&log), "run_2".into());
+    let agent = layer0::event::AgentRecord::new("demo", "d", serde_json::json!({"name": "demo"}));
+    let mut started = layer0::event::RunStarted::new("hello", "s".into(), agent);
+    (started.run, started.root) = (Some("run_2".into()), Some("run_1".into()));
+    started.parent = Some("run_1".into());
+    let refused = append(&mut child, started.into()).await;
+    assert!(matches!(refused, Err(LogError::Conflict { .. })), "{refused:?}");
+    assert_eq!(other.summary(&"run_2".into()).await.unwrap(), None);
+}
+
+/// Spec: J2. Another process lives that has no run of the one that is asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_handles_share_one_database() {
+    let server = server!();
+    let url = server.database().await;
+    let mut handles = Vec::new();
+    for _ in 0..8 {
+        handles.push(open(&url).await);
+    }
+    let writing = handles.iter().enumerate().map(|(number, database)| {
+        let log: Arc<dyn EventLog> = Arc::new(database.log());
+        tokio::spawn(async move {
+            for round in 0..10 {
+                let run = format!("run_{number}_{round}");
+                let mut writer = begin(&log, &run, &format!("s-{number}-{round}")).await;
+                for _ in 0..10 {
+                    append(&mut writer, Warning::new("x").into()).await.unwrap();
+                }
+                append(&mut writer, finished()).await.unwrap();
+            }
+        })
+    });
+    for done in writing.collect::<Vec<_>>() {
+        done.await.unwrap();
+    }
+    let log = handles[0].log();
+    let runs = log.runs(backstop_event_log::RunFilter::new()).await.unwrap();
+    assert_eq!(runs.len(), 80);
+    for run in runs {
+        let (summary, events) = read_events(&log, &run.run).await.unwrap();
+        assert_eq!((summary.last_seq, events.len()), (12, 12));
+    }
+    for database in handles {
+        database.close().await;
+    }
+}
+
+/// Spec: D8. What is closed leaves no process behind for which others wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_database_owns_nothing() {
+    let server = server!();
+    let database = fresh(server).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let writer = begin(&log, "run_1", "s").await;
+    database.close().await;
+    let closed = log.claim(&"run_1".into()).await;
+    assert!(matches!(closed, Err(LogError::Closed)), "{closed:?}");
+    drop(writer);
+}

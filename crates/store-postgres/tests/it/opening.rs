@@ -1,0 +1,120 @@
+//! What keeps a database from being opened, and what it says then.
+
+use backstop_event_log::{EventLog, RunFilter};
+use backstop_store_postgres::{Database, OpenError, Options};
+use layer0::failure::{Failure, chain};
+
+use crate::support::{begin, open, server};
+
+async fn refused(url: &str) -> OpenError {
+    let error = Database::connect(url).await.unwrap_err();
+    let said = chain(&error).join(": ");
+    assert!(!said.contains("hunter22"), "{said}");
+    error
+}
+
+fn name_of(url: &str) -> String {
+    url.rsplit('/').next().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_reason_has_a_variant() {
+    let server = server!();
+    let unreachable = refused("postgres://u:hunter22@127.0.0.1:1/db").await;
+    assert!(matches!(unreachable, OpenError::Unreachable { .. }), "{unreachable:?}");
+    assert!(unreachable.retry().is_retryable() && unreachable.hint().is_some());
+    assert!(matches!(refused("nonsense:hunter22").await, OpenError::InvalidUrl(_)));
+    let missing = refused(&server.url_of("no_such_database")).await;
+    assert!(matches!(missing, OpenError::NoDatabase(_)), "{missing:?}");
+
+    let url = server.database().await;
+    let reader = Database::connect_read_only(Options::new(&url).unwrap()).await;
+    assert!(matches!(reader, Err(OpenError::Missing(_))), "{reader:?}");
+
+    let foreign = server.database().await;
+    let tables = "CREATE SCHEMA backstop; CREATE TABLE backstop.things (id int)";
+    server.execute_in(&name_of(&foreign), tables).await;
+    assert!(matches!(refused(&foreign).await, OpenError::Foreign(_)));
+    let tables = "CREATE TABLE backstop.migrations (id int)";
+    server.execute_in(&name_of(&foreign), tables).await;
+    assert!(matches!(refused(&foreign).await, OpenError::Foreign(_)));
+
+    let newer = server.database().await;
+    open(&newer).await.close().await;
+    let later = "INSERT INTO backstop.migrations (version) VALUES (9999)";
+    server.execute_in(&name_of(&newer), later).await;
+    let error = refused(&newer).await;
+    assert!(matches!(error, OpenError::SchemaNewer { found: 9999, .. }), "{error:?}");
+    assert_eq!(error.code(), "log.schema_newer");
+}
+
+/// A role without the right to make tables can run what another one migrated.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_without_ddl_rights_runs_what_was_migrated() {
+    let server = server!();
+    let url = server.database().await;
+    let name = name_of(&url);
+    let role = format!("role_{name}");
+    server.execute(&format!("DROP ROLE IF EXISTS {role}")).await;
+    server
+        .execute(&format!("CREATE ROLE {role} LOGIN; REVOKE CREATE ON DATABASE {name} FROM public"))
+        .await;
+    let theirs = url.replace("//backstop@", &format!("//{role}@"));
+    assert_ne!(theirs, url);
+    let error = refused(&theirs).await;
+    assert!(matches!(&error, OpenError::NotAllowed { user, .. } if *user == role), "{error:?}");
+
+    open(&url).await.close().await;
+    let grant = format!(
+        "GRANT USAGE ON SCHEMA backstop TO {role}; \
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA backstop TO {role}; \
+         GRANT USAGE ON ALL SEQUENCES IN SCHEMA backstop TO {role}"
+    );
+    server.execute_in(&name, &grant).await;
+    let database = open(&theirs).await;
+    let log: std::sync::Arc<dyn EventLog> = std::sync::Arc::new(database.log());
+    drop(begin(&log, "run_1", "s").await);
+    assert_eq!(log.runs(RunFilter::new()).await.unwrap().len(), 1);
+    database.close().await;
+    server.execute_in(&name, &format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+}
+
+/// Processes that open a new database at once make one schema.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_many_migrates() {
+    let server = server!();
+    let url = server.database().await;
+    let opening: Vec<_> = (0..8)
+        .map(|_| {
+            let url = url.clone();
+            tokio::spawn(async move { open(&url).await.close().await })
+        })
+        .collect();
+    for opened in opening {
+        opened.await.unwrap();
+    }
+}
+
+/// The ids of transactions begin anew in a database that was restored elsewhere: events still come in order.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_database_counts_on() {
+    let server = server!();
+    let url = server.database().await;
+    let database = open(&url).await;
+    let log: std::sync::Arc<dyn EventLog> = std::sync::Arc::new(database.log());
+    drop(begin(&log, "run_1", "s-1").await);
+    database.close().await;
+    // As if it had been written by a server that counted further.
+    let moved = "UPDATE backstop.events SET place = place + (1::bigint << 50)";
+    server.execute_in(&name_of(&url), moved).await;
+    let database = open(&url).await;
+    let log: std::sync::Arc<dyn EventLog> = std::sync::Arc::new(database.log());
+    let filter = backstop_event_log::EventFilter::new();
+    let start = backstop_event_log::Cursor::start();
+    let before = log.read_feed(&filter, &start).await.unwrap();
+    assert_eq!(before.records.len(), 1, "what was restored is read");
+    drop(begin(&log, "run_2", "s-2").await);
+    let after = log.read_feed(&filter, &before.cursor).await.unwrap();
+    assert_eq!(after.records.len(), 1, "and what comes after it stands behind it");
+    database.close().await;
+}
