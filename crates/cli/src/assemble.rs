@@ -13,10 +13,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::store::Database;
 use backstop_config::{AgentFile, ConfigError};
 use backstop_react::{Agent, AgentBuilder, BuildError};
 use backstop_redact::Redactor;
-use backstop_store_sqlite::Database;
 use backstop_tool::{RegistrationError, ToolNotFound};
 use layer0::message::{Image, MAX_IMAGE_BYTES};
 use serde_json::{Value, json};

@@ -8,13 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::store::Database;
 use async_trait::async_trait;
 use backstop_behaviors::{
     Behavior, BehaviorContext, BehaviorError, BehaviorHost, Delivery, Serving, Start,
 };
 use backstop_config::{AgentFile, BehaviorAction, BehaviorStart, BehaviorTable};
 use backstop_event_log::Patterns;
-use backstop_store_sqlite::Database;
 
 use self::program::CommandAction;
 use self::webhook::Webhook;
@@ -73,7 +73,7 @@ pub(crate) fn host(
     database: &Database,
     behaviors: Vec<Arc<dyn Behavior>>,
 ) -> Result<BehaviorHost, CliError> {
-    let host = BehaviorHost::builder(Arc::new(database.log()));
+    let host = BehaviorHost::builder(database.log());
     let host = behaviors.into_iter().fold(host, |host, behavior| host.shared_behavior(behavior));
     host.build().map_err(CliError::usage)
 }

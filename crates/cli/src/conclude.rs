@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::store::Database;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{LogError, read_events};
 use backstop_react::{AgentError, Approval, ResumeError, RunFailure, RunOutcome};
 use backstop_rehearse::{RunReport, runs_of, stored_errors};
-use backstop_store_sqlite::Database;
 use layer0::code;
 use layer0::event::{Actor, Event, EventKind};
 use layer0::failure::{Chain, Seconds};
@@ -241,7 +241,7 @@ async fn report_of(database: &Database, result: &Result<RunOutcome, RunFailure>)
         Ok(outcome) => &outcome.run_id,
         Err(failure) => &failure.run_id,
     };
-    let events = match read_events(&database.log(), run).await {
+    let events = match read_events(&*database.log(), run).await {
         Ok((_, events)) => events,
         // A run that was refused, or whose first event could not be written, has no record.
         Err(LogError::NotFound(_)) if result.is_err() => Vec::new(),
@@ -250,7 +250,7 @@ async fn report_of(database: &Database, result: &Result<RunOutcome, RunFailure>)
             Vec::new()
         }
     };
-    let errors = match stored_errors(&database.errors(), &events).await {
+    let errors = match stored_errors(&*database.errors(), &events).await {
         Ok(errors) => errors,
         Err(error) => {
             alert(&format!("warning: stored errors cannot be read: {}", Chain(&error)));
@@ -260,7 +260,7 @@ async fn report_of(database: &Database, result: &Result<RunOutcome, RunFailure>)
     let mut report = RunReport::new(result, events, errors);
     let dispatched = |event: &Event| matches!(event.kind, EventKind::OperatorDispatched(_));
     if report.events.iter().any(dispatched) {
-        match runs_of(&database.log(), &report).await {
+        match runs_of(&*database.log(), &report).await {
             Ok(runs) => report.runs = runs,
             Err(error) => {
                 alert(&format!("warning: the runs below cannot be read: {}", Chain(&error)));

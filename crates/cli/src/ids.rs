@@ -1,9 +1,9 @@
 //! From what a person typed to the id that is meant: the id itself, a beginning of it that no other
 //! has, or `last`.
 
+use crate::store::Database;
 use backstop_error_store::{ErrorFilter, ErrorStore, ResultFilter, ResultStore};
 use backstop_event_log::{EventLog, OpenApproval, RunFilter, is_segment, segment_of};
-use backstop_store_sqlite::Database;
 use layer0::id::{ErrorId, ResultId, RunId};
 
 use crate::exit::CliError;

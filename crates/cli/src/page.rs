@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use backstop_store_sqlite::Database;
+use crate::store::Database;
 
 use crate::assemble::folder_of;
 use crate::exit::CliError;

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::store::Database;
 use backstop_config::AgentFile;
 use backstop_event_log::{EventLog, LogError, read_events};
 use backstop_react::AgentBuilder;
 use backstop_redact::Redactor;
-use backstop_store_sqlite::Database;
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
@@ -32,7 +32,7 @@ impl Recorded {
     ) -> Result<(Self, Database), CliError> {
         let missing = || LogError::NotFound(run.clone());
         let readable = store::open_read_only(chosen).await?.ok_or_else(missing)?;
-        let recorded = Self::read(&readable.log(), run, instead).await;
+        let recorded = Self::read(&*readable.log(), run, instead).await;
         readable.close().await;
         let recorded = recorded?;
         let database = store::open(chosen, &recorded.file.store).await?;

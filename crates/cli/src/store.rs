@@ -1,5 +1,7 @@
 //! Which store a command uses, and opening it.
 
+mod database;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,13 +9,16 @@ use backstop_config::{ConfigError, DurabilityName, StoreTable};
 use backstop_error_store::Retention;
 use backstop_event_log::{LogKey, StoreUrl};
 use backstop_retention::StoreRetention;
-use backstop_store_sqlite::{Database, Durability};
+use backstop_store_postgres::Options;
+use backstop_store_sqlite::{Database as SqliteDatabase, Durability};
 use etcetera::BaseStrategy;
 
 use crate::args::StoreArgs;
 use crate::exit::CliError;
 use crate::folder::folder_of;
 use crate::output;
+
+pub(crate) use database::Database;
 
 /// The variable that names the store when neither command line nor agent file does.
 const VARIABLE: &str = "BACKSTOP_STORE";
@@ -107,7 +112,9 @@ fn default_path() -> Result<PathBuf, CliError> {
 /// Opens a store to write to, as an agent file says.
 pub(crate) async fn open(chosen: &Chosen, table: &StoreTable) -> Result<Database, CliError> {
     let durability = match (&chosen.url, table.durability) {
-        (StoreUrl::SqliteMemory, _) => return keyed(Database::in_memory().await?),
+        (StoreUrl::SqliteMemory, _) => {
+            return keyed(Database::Sqlite(SqliteDatabase::in_memory().await?));
+        }
         (_, DurabilityName::Memory) => {
             return Err(CliError::usage("durability `memory` keeps no file")
                 .with_hint("use it with url = \"sqlite::memory:\", or choose `normal` or `full`"));
@@ -117,18 +124,45 @@ pub(crate) async fn open(chosen: &Chosen, table: &StoreTable) -> Result<Database
     };
     match &chosen.url {
         StoreUrl::Sqlite(path) => {
-            let mut texts = Retention::default();
-            if let Some(number) = table.error_retention_days {
-                texts.max_age = Some(days(number));
-            }
-            let mut retention = StoreRetention::from(texts);
-            if let Some(number) = table.run_retention_days {
-                retention = retention.runs(days(number));
-            }
-            keyed(Database::open_keeping(path, durability, retention).await?)
+            let retention = retention(table);
+            let opened = SqliteDatabase::open_keeping(path, durability, retention).await?;
+            keyed(Database::Sqlite(opened))
         }
-        _ => Err(unsupported()),
+        StoreUrl::Postgres(url) => {
+            let options = Options::new(url)?.retention(retention(table));
+            postgres(backstop_store_postgres::Database::connect_with(options).await?)
+        }
+        url => Err(unknown(url)),
     }
+}
+
+/// Says what is wrong with the URL of a store, without opening it.
+pub(crate) fn check(url: &StoreUrl) -> Result<(), CliError> {
+    match url {
+        StoreUrl::Postgres(url) => Ok(Options::new(url).map(drop)?),
+        _ => Ok(()),
+    }
+}
+
+/// Returns how long an agent file keeps what is stored.
+fn retention(table: &StoreTable) -> StoreRetention {
+    let mut texts = Retention::default();
+    if let Some(number) = table.error_retention_days {
+        texts.max_age = Some(days(number));
+    }
+    let retention = StoreRetention::from(texts);
+    match table.run_retention_days {
+        Some(number) => retention.runs(days(number)),
+        None => retention,
+    }
+}
+
+fn postgres(database: backstop_store_postgres::Database) -> Result<Database, CliError> {
+    keyed(Database::Postgres(database))
+}
+
+fn unknown(url: &StoreUrl) -> CliError {
+    CliError::usage(format!("store `{url}` is of no kind that this command knows"))
 }
 
 /// Returns a number of days.
@@ -139,13 +173,17 @@ pub(crate) fn days(number: u32) -> Duration {
 /// Opens a store to write to that is already there; `None` when the user named none and nothing was
 /// recorded yet.
 pub(crate) async fn open_existing(chosen: &Chosen) -> Result<Option<Database>, CliError> {
-    match open_read_only(chosen).await? {
-        Some(database) => {
-            let path = database.path().to_owned();
-            database.close().await;
-            Ok(Some(keyed(Database::open(path, Durability::Normal).await?)?))
+    let Some(database) = open_read_only(chosen).await? else { return Ok(None) };
+    database.close().await;
+    match &chosen.url {
+        StoreUrl::Sqlite(path) => {
+            let opened = SqliteDatabase::open(path, Durability::Normal).await?;
+            keyed(Database::Sqlite(opened)).map(Some)
         }
-        None => Ok(None),
+        StoreUrl::Postgres(url) => {
+            postgres(backstop_store_postgres::Database::connect(url).await?).map(Some)
+        }
+        url => Err(unknown(url)),
     }
 }
 
@@ -158,9 +196,16 @@ pub(crate) fn named(url: &str, flag: &'static str) -> Result<Chosen, CliError> {
 pub(crate) async fn open_read_only(chosen: &Chosen) -> Result<Option<Database>, CliError> {
     match &chosen.url {
         StoreUrl::Sqlite(path) if !chosen.named && !path.exists() => Ok(None),
-        StoreUrl::Sqlite(path) => Ok(Some(keyed(Database::open_read_only(path).await?)?)),
+        StoreUrl::Sqlite(path) => {
+            let opened = SqliteDatabase::open_read_only(path).await?;
+            keyed(Database::Sqlite(opened)).map(Some)
+        }
+        StoreUrl::Postgres(url) => {
+            let opened = backstop_store_postgres::Database::connect_read_only(Options::new(url)?);
+            postgres(opened.await?).map(Some)
+        }
         StoreUrl::SqliteMemory => Ok(None),
-        _ => Err(unsupported()),
+        url => Err(unknown(url)),
     }
 }
 
@@ -179,8 +224,4 @@ fn keyed(database: Database) -> Result<Database, CliError> {
 /// Returns the key of the log that the environment holds.
 pub(crate) fn log_key() -> Option<String> {
     std::env::var_os(KEY_VARIABLE).map(|key| key.to_string_lossy().into_owned())
-}
-
-pub(crate) fn unsupported() -> CliError {
-    CliError::usage("PostgreSQL stores are not supported yet").with_hint("use sqlite:PATH")
 }

@@ -18,7 +18,7 @@ pub enum StoreUrl {
 
 /// Says that a store URL is none, and which forms there are.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("invalid store URL `{0}`: expected `sqlite:PATH` or `sqlite::memory:`")]
+#[error("invalid store URL `{0}`: expected `sqlite:PATH`, `sqlite::memory:` or `postgres://…`")]
 pub struct InvalidStoreUrl(String);
 
 impl StoreUrl {
@@ -57,8 +57,21 @@ impl fmt::Display for StoreUrl {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
             Self::SqliteMemory => f.write_str("sqlite::memory:"),
-            Self::Postgres(_) => f.write_str("postgres://…"),
+            Self::Postgres(url) => f.write_str(&without_password(url)),
         }
+    }
+}
+
+/// Returns the URL of a server without its password, and without parameters, which may hold one.
+fn without_password(url: &str) -> String {
+    let url = url.split('?').next().unwrap_or_default();
+    let Some((scheme, rest)) = url.split_once("://") else { return String::new() };
+    match rest.rsplit_once('@') {
+        Some((user, server)) => {
+            let user = user.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}@{server}")
+        }
+        None => url.to_owned(),
     }
 }
 
@@ -75,6 +88,14 @@ mod tests {
             "sqlite:b.db".parse::<StoreUrl>().unwrap().below(Path::new("/x")).to_string(),
             "sqlite:/x/b.db"
         );
+        for (url, shown) in [
+            ("postgres://localhost/agents", "postgres://localhost/agents"),
+            ("postgres://me:hunter22@db:5433/agents", "postgres://me@db:5433/agents"),
+            ("postgresql://me:hunt@er22@db/agents?password=hunter22", "postgresql://me@db/agents"),
+        ] {
+            let parsed: StoreUrl = url.parse().unwrap();
+            assert_eq!((&parsed, &*parsed.to_string()), (&StoreUrl::Postgres(url.into()), shown));
+        }
         for url in
             ["", "sqlite:", "sqlite://x", "b.db", "mysql://root:hunter22@x/y", "sqlite::mem:"]
         {

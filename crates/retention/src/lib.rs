@@ -14,11 +14,13 @@
 
 mod life;
 mod remove_error;
+mod removal;
 mod removed;
 mod run_row;
 mod upkeep;
 
 pub use life::Life;
+pub use removal::{Removal, RunShelf, delete_run, forget_session, prune_runs, prune_segments};
 pub use remove_error::RemoveError;
 pub use removed::{Forgotten, Fork, Removed, Tombstone};
 pub use run_row::{RunRow, removable, why_kept};

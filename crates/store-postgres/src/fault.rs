@@ -6,8 +6,6 @@ use std::io;
 use backstop_error_store::StoreError;
 use backstop_event_log::LogError;
 use layer0::error::BoxError;
-use layer0::error::StateError;
-use layer0::failure::Chain;
 
 /// The classes that the stores tell apart.
 #[derive(Debug)]
@@ -116,11 +114,5 @@ impl From<Fault> for StoreError {
             Fault::Locked(error) => Self::Locked(error),
             Fault::Unreachable(error) => Self::Unreachable(error),
         }
-    }
-}
-
-impl From<Fault> for StateError {
-    fn from(fault: Fault) -> Self {
-        Self::WriteFailed(Chain(&StoreError::from(fault)).to_string())
     }
 }

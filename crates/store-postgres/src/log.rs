@@ -22,7 +22,7 @@ use crate::rows::{
 };
 use crate::text::stored;
 use crate::transact::transact;
-use crate::{approvals, erasure, feed, inbox, owner, runs, subscriptions};
+use crate::{approvals, background, erasure, feed, inbox, owner, runs, subscriptions};
 
 /// The event log in a [`Database`].
 #[derive(Debug, Clone)]
@@ -200,7 +200,12 @@ impl EventLog for PostgresLog {
 
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         let Some(writer) = self.0.writer() else { return Err(read_only()) };
-        writer.append(batch).await
+        let at = batch.records.last().map(|record| record.at);
+        writer.append(batch).await?;
+        if let Some(at) = at {
+            background::after_append(&self.0, at);
+        }
+        Ok(())
     }
 
     async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {

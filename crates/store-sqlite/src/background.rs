@@ -6,7 +6,6 @@ use layer0::Timestamp;
 
 use crate::database::Database;
 use crate::prune::{self, Kind};
-use crate::removal;
 use crate::state::ExpireState;
 
 /// Hears that runs were written to.
@@ -34,11 +33,11 @@ async fn work(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     if let Some(age) = retention.runs {
-        let removed = removal::prune_runs(database, age, &[], now).await?;
+        let removed = backstop_retention::prune_runs(database, age, &[], now).await?;
         if !removed.runs.is_empty() {
             tracing::info!(runs = removed.runs.len(), "runs pruned");
         }
-        let removed = removal::prune_segments(database, age, now).await?;
+        let removed = backstop_retention::prune_segments(database, age, now).await?;
         if !removed.runs.is_empty() {
             tracing::info!(segments = removed.runs.len(), "segments of subscriptions pruned");
         }

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use backstop_error_store::StoreError;
-use backstop_event_log::RunState;
-use backstop_retention::{
-    Forgotten, Fork, RemoveError, Removed, RunRow, Tombstone, removable, why_kept,
-};
+use backstop_event_log::{RunState, Subscription};
+use backstop_retention::{Forgotten, Removal, RemoveError, Removed, RunRow, RunShelf, Tombstone};
 use layer0::Timestamp;
 use layer0::event::Hash;
 use layer0::id::{RunId, SessionId};
@@ -16,8 +15,9 @@ use sqlx::Row;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::prune::{Kind, Whose, take_all};
-use crate::removal::{self, Removal, all_runs, remove};
+use crate::removal;
 use crate::state::Clear;
+use crate::subscriptions;
 
 impl Database {
     /// Takes away runs that ended longer ago than `age`, with what they stored; of all states that
@@ -38,7 +38,7 @@ impl Database {
         states: &[RunState],
         now: Timestamp,
     ) -> Result<Removed, StoreError> {
-        removal::prune_runs(self, age, states, now).await
+        backstop_retention::prune_runs(self, age, states, now).await
     }
 
     /// Takes a run away, with the runs that it dispatched and what they stored.
@@ -51,20 +51,7 @@ impl Database {
     ///
     /// As [`Database::prune_runs`].
     pub async fn delete_run(&self, run: &RunId) -> Result<Removed, RemoveError> {
-        removal::sweep(self).await?;
-        let rows = all_runs(self).await?;
-        let Some(row) = rows.iter().find(|row| row.run == *run) else {
-            return Err(RemoveError::NoRun(run.clone()));
-        };
-        let going = removable(&rows, |root| root.run == *run);
-        if !going.iter().any(|going| going.run == *run) {
-            return Err(why_kept(&rows, row));
-        }
-        let mut removed = Removed::default();
-        for row in going {
-            remove(self, row, &Removal::default(), &mut removed).await?;
-        }
-        Ok(removed)
+        backstop_retention::delete_run(self, run).await
     }
 
     /// Takes away everything of a session: its runs, their errors and results, its state. Runs that were copied
@@ -85,50 +72,10 @@ impl Database {
         with_forks: bool,
         now: Timestamp,
     ) -> Result<Forgotten, RemoveError> {
-        removal::sweep(self).await?;
-        let copies = self.copies_of(session).await?;
-        let rows = all_runs(self).await?;
-        let is_copy = |row: &&RunRow| copies.contains(&row.session) && row.session != *session;
-        let forks: Vec<Fork> = match with_forks {
-            true => Vec::new(),
-            false => rows
-                .iter()
-                .filter(is_copy)
-                .map(|row| Fork::new(row.run.clone(), row.session.clone()))
-                .collect(),
-        };
-        let sessions = if with_forks { copies } else { vec![session.clone()] };
-        let going: Vec<&RunRow> =
-            rows.iter().filter(|row| sessions.contains(&row.session)).collect();
-        if let Some(open) = going.iter().find(|row| row.is_open()) {
-            return Err(RemoveError::Open(open.run.clone()));
-        }
-        // A copy that stays finds that what it refers to has gone.
-        let removal = Removal {
-            forgotten: Some((by.to_owned(), now)),
-            is_silent: forks.is_empty(),
-            ..Removal::default()
-        };
-        let mut removed = Removed::default();
-        let is_known = !going.is_empty();
-        for row in going {
-            remove(self, row, &removal, &mut removed).await?;
-        }
-        for session in &sessions {
-            let whose = Whose::Session(session.as_str());
-            removed.errors += take_all(self, &Kind::ERRORS, whose, !removal.is_silent).await?;
-            let state = Clear(Scope::Session(session.clone()));
-            removed.state += self.for_writing()?.perform(state).await?;
-            removed.results += take_all(self, &Kind::RESULTS, whose, !removal.is_silent).await?;
-            if removal.is_silent {
-                self.for_writing()?.perform(Unexpire(session.clone())).await?;
-            }
-        }
-        if !is_known && removed.errors + removed.results + removed.state == 0 {
-            return Err(RemoveError::NoSession(session.clone()));
-        }
+        let forgotten =
+            backstop_retention::forget_session(self, session, by, with_forks, now).await?;
         self.checkpoint().await?;
-        Ok(Forgotten::new(removed, forks))
+        Ok(forgotten)
     }
 
     /// Returns what is left of a run that was forgotten.
@@ -150,8 +97,36 @@ impl Database {
         let by: String = row.try_get("forgotten_by").map_err(Fault::from)?;
         Ok(Some(Tombstone::new(run.clone(), head, at, by)))
     }
+}
 
-    /// Returns a session, and those that were copied from it or from a copy.
+#[async_trait]
+impl RunShelf for Database {
+    async fn sweep(&self) -> Result<(), StoreError> {
+        removal::sweep(self).await
+    }
+
+    async fn all_runs(&self) -> Result<Vec<RunRow>, StoreError> {
+        removal::all_runs(self).await
+    }
+
+    async fn segments(&self) -> Result<Vec<RunRow>, StoreError> {
+        removal::segments(self).await
+    }
+
+    async fn subscriptions(&self) -> Result<Vec<Subscription>, StoreError> {
+        let subscriptions = subscriptions::all(self.readers()).await;
+        subscriptions.map_err(|error| StoreError::Failed(error.into()))
+    }
+
+    async fn remove(
+        &self,
+        row: &RunRow,
+        removal: &Removal,
+        removed: &mut Removed,
+    ) -> Result<(), StoreError> {
+        removal::remove(self, row, removal, removed).await
+    }
+
     async fn copies_of(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
         let sessions: Vec<String> = sqlx::query_scalar(
             "WITH RECURSIVE family (session) AS (SELECT $1 UNION SELECT lineage.session \
@@ -164,12 +139,29 @@ impl Database {
         .map_err(Fault::from)?;
         Ok(sessions.into_iter().map(Into::into).collect())
     }
+
+    async fn take_session(
+        &self,
+        session: &SessionId,
+        is_silent: bool,
+        removed: &mut Removed,
+    ) -> Result<(), StoreError> {
+        let whose = Whose::Session(session.as_str());
+        removed.errors += take_all(self, &Kind::ERRORS, whose, !is_silent).await?;
+        let state = Clear(Scope::Session(session.clone()));
+        removed.state += self.for_writing()?.perform(state).await?;
+        removed.results += take_all(self, &Kind::RESULTS, whose, !is_silent).await?;
+        if is_silent {
+            self.for_writing()?.perform(Unexpire(session.clone())).await?;
+        }
+        Ok(())
+    }
 }
 
 /// Forgets the ids of what a session stored.
 struct Unexpire(SessionId);
 
-#[async_trait::async_trait]
+#[async_trait]
 impl crate::chore::Chore for Unexpire {
     async fn perform(
         &self,

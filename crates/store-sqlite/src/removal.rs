@@ -1,11 +1,8 @@
 //! Taking runs away: by age, by name, or with their session.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use backstop_error_store::StoreError;
-use backstop_event_log::{RunState, segment_of};
-use backstop_retention::{Removed, RunRow, removable};
+use backstop_retention::{Removal, Removed, RunRow};
 use layer0::Timestamp;
 use sqlx::{Row, SqliteConnection};
 
@@ -14,7 +11,6 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::prune::{Kind, Whose, take_all};
-use crate::subscriptions;
 
 /// How many events one transaction takes away.
 const BATCH: i64 = 64;
@@ -48,56 +44,8 @@ pub(crate) async fn all_runs(database: &Database) -> Result<Vec<RunRow>, StoreEr
     Ok(rows.map_err(Fault::from)?)
 }
 
-/// Takes away runs that ended long ago.
-pub(crate) async fn prune_runs(
-    database: &Database,
-    age: Duration,
-    states: &[RunState],
-    now: Timestamp,
-) -> Result<Removed, StoreError> {
-    sweep(database).await?;
-    let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-    let until = Timestamp::from_millis(now.as_millis().saturating_sub(age));
-    let rows = all_runs(database).await?;
-    let old = |row: &RunRow| {
-        row.ended_at < until
-            && (states.is_empty() || states.iter().any(|state| state.as_str() == row.state))
-    };
-    let mut removed = Removed::default();
-    for row in removable(&rows, old) {
-        remove(database, row, &Removal::default(), &mut removed).await?;
-    }
-    Ok(removed)
-}
-
-/// Takes away whole segments of subscriptions whose last event is that old, but for the newest of each.
-pub(crate) async fn prune_segments(
-    database: &Database,
-    age: Duration,
-    now: Timestamp,
-) -> Result<Removed, StoreError> {
-    let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-    let until = Timestamp::from_millis(now.as_millis().saturating_sub(age));
-    let last = segments(database).await?;
-    let old = last.iter().filter(|row| row.ended_at < until);
-    let subscriptions = subscriptions::all(database.readers()).await;
-    let subscriptions = subscriptions.map_err(|error| StoreError::Failed(error.into()))?;
-    let is_followed = |row: &RunRow| {
-        segment_of(&row.run).is_some_and(|(name, number)| {
-            let newest = subscriptions.iter().find(|newest| &*newest.name == name);
-            newest.is_some_and(|newest| number < newest.segment)
-        })
-    };
-    let removal = Removal { is_segment: true, ..Removal::default() };
-    let mut removed = Removed::default();
-    for row in old.filter(|row| is_followed(row)) {
-        remove(database, row, &removal, &mut removed).await?;
-    }
-    Ok(removed)
-}
-
 /// Reads the rows of segments, each with when its last event was.
-async fn segments(database: &Database) -> Result<Vec<RunRow>, StoreError> {
+pub(crate) async fn segments(database: &Database) -> Result<Vec<RunRow>, StoreError> {
     let rows = sqlx::query(
         "SELECT runs.id, runs.run, session, state, last_seq, events.at AS ended FROM runs \
          JOIN events ON events.id = runs.last_event WHERE runs.run GLOB 'sub_*'",
@@ -119,17 +67,6 @@ async fn segments(database: &Database) -> Result<Vec<RunRow>, StoreError> {
     };
     let rows: Result<_, sqlx::Error> = rows.iter().map(read).collect();
     Ok(rows.map_err(Fault::from)?)
-}
-
-/// How a run goes.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Removal {
-    /// Is it a segment, which has no end?
-    pub(crate) is_segment: bool,
-    /// Who wanted it forgotten, and when; then it goes even if another goes on with it.
-    pub(crate) forgotten: Option<(String, Timestamp)>,
-    /// Are the ids of its texts forgotten too?
-    pub(crate) is_silent: bool,
 }
 
 /// Takes a run away, with the texts that no other run refers to.

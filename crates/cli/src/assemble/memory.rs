@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::store::Database;
 use backstop_config::{AgentFile, MemoryKind, MemoryScope};
 use backstop_react::{AgentBuilder, RecentMemory, StateMemory};
 use backstop_redact::Redactor;
 use backstop_state::{MemoryEntries, MemoryStateStore};
-use backstop_store_sqlite::Database;
 use layer0::StateStore;
 use layer0::state::Scope;
 
@@ -29,7 +29,7 @@ pub(crate) fn entries(
 /// Returns the state store of the agent: in the database, or in this process.
 pub(super) fn state(database: Option<&Database>, redactor: &Redactor) -> Arc<dyn StateStore> {
     match database {
-        Some(database) => Arc::new(database.state().redactor(redactor.clone())),
+        Some(database) => database.redacted_state(redactor),
         None => Arc::new(MemoryStateStore::new().redactor(redactor.clone())),
     }
 }

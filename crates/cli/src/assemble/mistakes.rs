@@ -68,12 +68,7 @@ fn mistakes_with(checked: &Checked, path: &Path, keys: Keys) -> Vec<Mistake> {
         }
     }
     if let Some(url) = &file.store.url {
-        let url = store::parse(url, &Origin::File(path));
-        let usable = url.and_then(|url| match url {
-            StoreUrl::Postgres(_) => Err(store::unsupported()),
-            _ => Ok(()),
-        });
-        note("store", 0, usable);
+        note("store", 0, store::parse(url, &Origin::File(path)).and_then(|url| store::check(&url)));
     }
     found.extend(tool_mistakes(checked, path));
     if found.is_empty() && checked.mistakes.is_empty() {

@@ -21,7 +21,7 @@ pub(crate) async fn run(args: BackupArgs) -> Result<ExitCode, CliError> {
     };
     let copied = database.backup(&args.file).await;
     database.close().await;
-    let bytes = copied?;
+    let bytes = copied??;
     if args.json {
         output::json(&json!({ "file": args.file, "bytes": bytes }))?;
     } else {

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::process::ExitCode;
 
+use crate::store::Database;
 use backstop_behaviors::{RedeliverError, delivery_id};
 use backstop_event_log::{
     Cursor, EventFilter, EventLog, LogError, Subscription, follow, segment_id,
 };
-use backstop_store_sqlite::Database;
 use layer0::Timestamp;
 use layer0::event::{BehaviorFailed, EventKind};
 use serde::Serialize;
@@ -132,7 +132,7 @@ async fn failures(args: BehaviorsFailuresArgs) -> Result<ExitCode, CliError> {
 /// Reads the failures of all subscriptions, newest first.
 async fn newest_failures(database: &Database, limit: u32) -> Result<VecDeque<Failed>, LogError> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let log = std::sync::Arc::new(database.log());
+    let log = database.log();
     let filter = EventFilter::new().event_type("behavior.failed");
     let mut feed = follow(log, filter, Cursor::start()).await?;
     let mut newest = VecDeque::new();

@@ -26,7 +26,7 @@ pub(crate) async fn run(args: CancelArgs) -> Result<ExitCode, CliError> {
     let run = root.unwrap_or(named);
     let missing = || CliError::no_run(run.clone());
     let database = store::open_existing(&chosen).await?.ok_or_else(missing)?;
-    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let log: Arc<dyn EventLog> = database.log();
     // Who stops it is recorded.
     let redactor = Recorded::redactor(&*log, &run).await;
     let by = redactor.redact(&by);

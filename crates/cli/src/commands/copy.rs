@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
+use crate::store::Database;
 use backstop_event_log::{EventLog, RunFilter};
 use backstop_react::{CopyOutcome, Source, copy_run};
-use backstop_store_sqlite::Database;
 use layer0::id::RunId;
 use serde_json::json;
 

@@ -21,8 +21,8 @@ pub(crate) async fn run(args: DiffArgs) -> Result<ExitCode, CliError> {
         let one = ids::run(&database, &args.one).await?;
         let other = ids::run(&database, &args.other).await?;
         Ok::<_, CliError>((
-            read_events(&database.log(), &one).await?,
-            read_events(&database.log(), &other).await?,
+            read_events(&*database.log(), &one).await?,
+            read_events(&*database.log(), &other).await?,
         ))
     };
     let read = read.await;

@@ -36,7 +36,7 @@ async fn list(args: ErrorsListArgs) -> Result<ExitCode, CliError> {
     let errors = match store::open_read_only(&chosen).await? {
         Some(database) => {
             let listed = async {
-                let filter = which.errors(&database.log()).await?.limit(args.limit);
+                let filter = which.errors(&*database.log()).await?.limit(args.limit);
                 Ok::<_, CliError>(database.errors().list(filter).await?)
             };
             let errors = listed.await;

@@ -40,7 +40,7 @@ pub(crate) async fn run(args: ExportArgs) -> Result<ExitCode, CliError> {
     let exported = async {
         let records = ids::records(&database, &args.run).await?;
         let run = ids::one(&args.run, &records)?.clone();
-        let (summary, records) = read_records(&database.log(), &run).await?;
+        let (summary, records) = read_records(&*database.log(), &run).await?;
         let internal = |error| CliError::internal("exporting", error);
         let header = Header {
             format: FORMAT,

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use crate::store::Database;
 use backstop_config::AgentFile;
 use backstop_event_log::EventLog;
 use backstop_mcp_server::{Offer, ServeError, Server};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_react::{Agent, CancellationToken};
 use backstop_redact::Redactor;
-use backstop_store_sqlite::Database;
 use layer0::Operator;
 use layer0::failure::Failure;
 use tokio::net::TcpListener;
@@ -62,7 +62,7 @@ async fn serve(
     listener: Option<TcpListener>,
     token: Option<String>,
 ) -> Result<ExitCode, CliError> {
-    let log = Arc::new(database.log()) as Arc<dyn EventLog>;
+    let log = database.log();
     let mut orchestrator = LocalOrchestrator::builder().shared_log(log);
     let (mut offers, mut behaviors, mut redactor) = (Vec::new(), Vec::new(), Redactor::new());
     for ((path, file), servers) in files.iter().zip(servers) {
@@ -77,10 +77,8 @@ async fn serve(
     }
     let orchestrator = orchestrator.build().map_err(CliError::usage)?;
     let server = offers.into_iter().fold(Server::new(orchestrator), Server::offer);
-    let server = server
-        .answer_within(args.answer_within())
-        .state_store(Arc::new(database.state()))
-        .redactor(redactor);
+    let server =
+        server.answer_within(args.answer_within()).state_store(database.state()).redactor(redactor);
     let stop = CancellationToken::new();
     let stops = stop.clone();
     let told = tokio::spawn(async move {

@@ -21,7 +21,7 @@ pub(crate) async fn run(args: ResolveArgs) -> Result<ExitCode, CliError> {
     let run = ids::run_of(&chosen, &args.run).await?;
     let missing = || CliError::no_run(run.clone());
     let database = store::open_existing(&chosen).await?.ok_or_else(missing)?;
-    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let log: Arc<dyn EventLog> = database.log();
     let mut settlement = match args.happened {
         true => Settlement::happened(by),
         false => Settlement::did_not(by),

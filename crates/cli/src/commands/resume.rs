@@ -142,7 +142,7 @@ async fn over(chosen: &Chosen, run: &RunId, json: bool) -> Result<Option<ExitCod
         Ok(Some(summary)) if summary.is_open() => Ok(None),
         Ok(Some(summary)) => {
             output::note(&ended(&summary));
-            backstop_react::recorded(&database.log(), run).await
+            backstop_react::recorded(&*database.log(), run).await
         }
         Ok(None) => Err(missing().into()),
         Err(error) => Err(error.into()),

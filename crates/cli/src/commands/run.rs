@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::store::Database;
 use backstop_config::AgentFile;
 use backstop_react::{AgentBuilder, RunRequest};
-use backstop_store_sqlite::Database;
 
 use crate::advice::Advice;
 use crate::agent_file;

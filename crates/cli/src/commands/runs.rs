@@ -46,8 +46,8 @@ async fn list(args: RunsListArgs) -> Result<ExitCode, CliError> {
     let database = store::open_read_only(&chosen).await?;
     let listed = async {
         match &database {
-            Some(database) if args.json => lines(&database.log(), filter).await,
-            Some(database) => table(&database.log(), filter, is_narrowed).await,
+            Some(database) if args.json => lines(&*database.log(), filter).await,
+            Some(database) => table(&*database.log(), filter, is_narrowed).await,
             None => Ok(false),
         }
     };
@@ -133,7 +133,7 @@ impl From<ListedState> for RunState {
 async fn stuck(chosen: &Chosen, filter: &RunFilter, json: bool) -> Result<ExitCode, CliError> {
     let mut stuck = match store::open_read_only(chosen).await? {
         Some(database) => {
-            let stuck = stuck_runs(&database.log(), SystemClock.now()).await;
+            let stuck = stuck_runs(&*database.log(), SystemClock.now()).await;
             database.close().await;
             stuck?
         }

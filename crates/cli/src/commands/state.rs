@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use backstop_store_sqlite::Database;
+use crate::store::Database;
 use layer0::StateStore;
 use layer0::error::StateError;
 use layer0::state::{Expected, StateQuery, StateWrite, Versioned};

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::store::Database;
 use backstop_event_log::{LogError, Record, RunSummary, read_records};
 use backstop_rehearse::stored_errors;
-use backstop_store_sqlite::Database;
 use backstop_trace_html::Recorded;
 use layer0::event::Event;
 use layer0::failure::Chain;
@@ -55,7 +55,7 @@ struct Read {
 
 impl Read {
     async fn of(database: &Database, run: &RunId) -> Result<Self, LogError> {
-        let (summary, records) = read_records(&database.log(), run).await?;
+        let (summary, records) = read_records(&*database.log(), run).await?;
         let events =
             records.iter().map(|record| event_of(record, run)).collect::<Result<_, _>>()?;
         Ok(Self { summary, records, events })
@@ -119,7 +119,7 @@ async fn write_page(database: &Database, runs: &[Read], file: &Path) -> Result<(
             note(&format!("event {} was erased; the page leaves it out", record.seq));
         }
         let events: Vec<Event> = read.events.iter().flatten().cloned().collect();
-        let errors = match stored_errors(&database.errors(), &events).await {
+        let errors = match stored_errors(&*database.errors(), &events).await {
             Ok(errors) => errors,
             Err(error) => {
                 note(&format!("warning: stored errors cannot be read: {}", Chain(&error)));

@@ -14,7 +14,7 @@ pub(crate) async fn run(args: VacuumArgs) -> Result<ExitCode, CliError> {
         Some(database) => {
             let vacuumed = database.vacuum().await;
             database.close().await;
-            let vacuumed = vacuumed?;
+            let vacuumed = vacuumed??;
             (vacuumed.before, vacuumed.after)
         }
         None => (0, 0),

@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::store::Database;
 use backstop_behaviors::Behavior;
 use backstop_clock::{Clock, SystemClock};
 use backstop_config::AgentFile;
 use backstop_event_log::{
     Cursor, EventFilter, EventLog, FeedRecord, Subscription, follow, segment_of,
 };
-use backstop_store_sqlite::Database;
 use layer0::event::EventKind;
 use layer0::id::RunId;
 
@@ -69,7 +69,7 @@ async fn serve(
     json: bool,
 ) -> Result<(), CliError> {
     let mut told = std::pin::pin!(signals::told_to_stop());
-    let log = Arc::new(database.log());
+    let log = database.log();
     let names: Vec<String> = behaviors.iter().map(|behavior| behavior.name().to_owned()).collect();
     let filter = EventFilter::new().event_type("behavior.*");
     let mut feed = follow(log.clone(), filter, Cursor::now()).await?;

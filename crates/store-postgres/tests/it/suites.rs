@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use backstop_clock::Clock;
 use backstop_event_log::EventLog;
 use backstop_testkit::contract::{self, Open};
 
@@ -41,4 +42,28 @@ async fn the_log_can_be_followed() {
 async fn the_log_keeps_approvals() {
     let server = server!();
     contract::approvals(async || Arc::new(fresh(server).await.log()) as _).check().await;
+}
+
+/// Spec: S1, S11
+#[tokio::test(flavor = "multi_thread")]
+async fn the_error_store_passes_the_suite() {
+    let server = server!();
+    contract::error_store(async || Arc::new(fresh(server).await.errors()) as _).check().await;
+}
+
+/// Spec: L1
+#[tokio::test(flavor = "multi_thread")]
+async fn the_result_store_passes_the_suite() {
+    let server = server!();
+    contract::result_store(async || Arc::new(fresh(server).await.results()) as _).check().await;
+}
+
+/// Spec: K1
+#[tokio::test(flavor = "multi_thread")]
+async fn the_state_store_passes_the_suite() {
+    let server = server!();
+    let suite = contract::state_store(async |clock: Arc<dyn Clock>| {
+        Arc::new(fresh(server).await.state().clock(clock)) as _
+    });
+    suite.check().await;
 }

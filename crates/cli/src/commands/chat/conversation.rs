@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::store::Database;
 use backstop_event_log::{EventLog, RunFilter, RunState, RunSummary, read_events};
 use backstop_react::{Agent, Budget, History, said_before, said_until};
-use backstop_store_sqlite::Database;
 use layer0::event::EventKind;
 use layer0::id::SessionId;
 use layer0::message::{Message, Transcript};
@@ -39,7 +39,7 @@ impl Conversation {
         let mut inputs = Vec::new();
         for run in self.runs(EARLIER).await?.iter().rev() {
             // One that cannot be read is only not brought back.
-            let Ok((_, events)) = read_events(&self.database.log(), &run.run).await else {
+            let Ok((_, events)) = read_events(&*self.database.log(), &run.run).await else {
                 continue;
             };
             if let Some(EventKind::RunStarted(started)) = events.first().map(|it| &it.kind) {
@@ -85,7 +85,7 @@ impl Conversation {
     /// Leaves the session as it is, and goes on from its end in another one.
     pub(super) async fn fork(&mut self) -> Result<(), CliError> {
         let Some(last) = self.last_ended().await? else { return Ok(()) };
-        self.said = Some(said_until(&self.database.log(), &last.run).await?);
+        self.said = Some(said_until(&*self.database.log(), &last.run).await?);
         self.leave();
         note("going on in a session of its own, which the next turn begins");
         Ok(())
@@ -105,7 +105,7 @@ impl Conversation {
         }
         let Some(last) = self.last_ended().await? else { return Ok(None) };
         let asked = self.earlier().await?.pop();
-        self.said = Some(said_before(&self.database.log(), &last.run).await?);
+        self.said = Some(said_before(&*self.database.log(), &last.run).await?);
         self.leave();
         note("the last turn is taken back: going on from before it in a session of its own");
         Ok(asked)

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use crate::store::Database;
 use backstop_event_log::{EventLog, FeedRecord, LogError, RunSummary, Verifier};
-use backstop_store_sqlite::Database;
 use layer0::id::RunId;
 
 use super::printer::{Printer, event_of};

@@ -1,0 +1,133 @@
+//! A store that a command has opened: of one back end or another.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_error_store::{ErrorStore, ResultStore, Store, StoreError};
+use backstop_event_log::{EventLog, LogKey, RunState};
+use backstop_redact::Redactor;
+use backstop_retention::{Forgotten, RemoveError, Removed};
+use backstop_store_sqlite::{BackupError, Vacuumed};
+use layer0::id::{RunId, SessionId};
+use layer0::{StateStore, Timestamp};
+
+use crate::exit::CliError;
+
+/// An open store. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) enum Database {
+    Postgres(backstop_store_postgres::Database),
+    Sqlite(backstop_store_sqlite::Database),
+}
+
+/// Does the same with the database of either back end.
+macro_rules! of_either {
+    ($self:expr, $database:ident => $done:expr) => {
+        match $self {
+            Database::Postgres($database) => $done,
+            Database::Sqlite($database) => $done,
+        }
+    };
+}
+
+impl Database {
+    pub(crate) fn with_log_key(self, key: LogKey) -> Self {
+        match self {
+            Self::Postgres(database) => Self::Postgres(database.with_log_key(key)),
+            Self::Sqlite(database) => Self::Sqlite(database.with_log_key(key)),
+        }
+    }
+
+    pub(crate) fn log(&self) -> Arc<dyn EventLog> {
+        of_either!(self, database => Arc::new(database.log()))
+    }
+
+    pub(crate) fn errors(&self) -> Arc<dyn ErrorStore> {
+        of_either!(self, database => Arc::new(database.errors()))
+    }
+
+    pub(crate) fn results(&self) -> Arc<dyn ResultStore> {
+        of_either!(self, database => Arc::new(database.results()))
+    }
+
+    pub(crate) fn state(&self) -> Arc<dyn StateStore> {
+        self.redacted_state(&Redactor::new())
+    }
+
+    /// Returns the state store, which takes out what this redactor knows to be secret.
+    pub(crate) fn redacted_state(&self, redactor: &Redactor) -> Arc<dyn StateStore> {
+        of_either!(self, database => Arc::new(database.state().redactor(redactor.clone())))
+    }
+
+    /// Is this one of the store's own files?
+    pub(crate) fn owns(&self, file: &Path) -> bool {
+        match self {
+            Self::Postgres(_) => false,
+            Self::Sqlite(database) => database.owns(file),
+        }
+    }
+
+    pub(crate) async fn prune_runs(
+        &self,
+        age: Duration,
+        states: &[RunState],
+        now: Timestamp,
+    ) -> Result<Removed, StoreError> {
+        of_either!(self, database => database.prune_runs(age, states, now).await)
+    }
+
+    pub(crate) async fn delete_run(&self, run: &RunId) -> Result<Removed, RemoveError> {
+        of_either!(self, database => database.delete_run(run).await)
+    }
+
+    pub(crate) async fn forget_session(
+        &self,
+        session: &SessionId,
+        by: &str,
+        with_forks: bool,
+        now: Timestamp,
+    ) -> Result<Forgotten, RemoveError> {
+        of_either!(self, database => database.forget_session(session, by, with_forks, now).await)
+    }
+
+    /// Copies a file while it is written to; a server has its own way.
+    pub(crate) async fn backup(&self, file: &Path) -> Result<Result<u64, BackupError>, CliError> {
+        match self {
+            Self::Postgres(_) => Err(CliError::usage("a PostgreSQL store is copied by its server")
+                .with_hint("run `pg_dump --schema=backstop`, or back up the whole server")),
+            Self::Sqlite(database) => Ok(database.backup(file).await),
+        }
+    }
+
+    /// Gives back the room of what was taken away; a server does so by itself.
+    pub(crate) async fn vacuum(&self) -> Result<Result<Vacuumed, StoreError>, CliError> {
+        match self {
+            Self::Postgres(_) => Err(CliError::usage("PostgreSQL vacuums its tables by itself")
+                .with_hint("to give room back to the disk, run `VACUUM FULL` there")),
+            Self::Sqlite(database) => Ok(database.vacuum().await),
+        }
+    }
+
+    pub(crate) async fn close(&self) {
+        of_either!(self, database => database.close().await);
+    }
+}
+
+impl Store for Database {
+    fn log(&self) -> Arc<dyn EventLog> {
+        Self::log(self)
+    }
+
+    fn errors(&self) -> Arc<dyn ErrorStore> {
+        Self::errors(self)
+    }
+
+    fn results(&self) -> Arc<dyn ResultStore> {
+        Self::results(self)
+    }
+
+    fn state(&self) -> Option<Arc<dyn StateStore>> {
+        Some(Self::state(self))
+    }
+}

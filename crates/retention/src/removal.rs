@@ -1,0 +1,195 @@
+//! What people ask of the runs of a store: prune, delete, forget.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use backstop_error_store::StoreError;
+use backstop_event_log::{RunState, Subscription, segment_of};
+use layer0::Timestamp;
+use layer0::id::{RunId, SessionId};
+
+use crate::{Forgotten, Fork, RemoveError, Removed, RunRow, removable, why_kept};
+
+/// How a run goes.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Removal {
+    /// Is it a segment of a subscription, which has no end?
+    pub is_segment: bool,
+    /// Who wanted it forgotten, and when; then it goes even if another goes on with it.
+    pub forgotten: Option<(String, Timestamp)>,
+    /// Are the ids of its texts forgotten too?
+    pub is_silent: bool,
+}
+
+/// A store that takes runs away, with what they stored: what it reads and takes away, step by step. What goes is
+/// decided by [`prune_runs`], [`prune_segments`], [`delete_run`] and [`forget_session`], alike for every store.
+///
+/// # Cancel safety
+///
+/// A future that is dropped leaves each run whole or gone; the rest of one that is gone is taken away by the next
+/// [`RunShelf::sweep`].
+#[async_trait]
+pub trait RunShelf: Sync {
+    /// Goes on with what a process began and did not end.
+    async fn sweep(&self) -> Result<(), StoreError>;
+
+    /// Reads the rows of all runs, the last started first.
+    async fn all_runs(&self) -> Result<Vec<RunRow>, StoreError>;
+
+    /// Reads the rows of segments of subscriptions; each ended with its last event.
+    async fn segments(&self) -> Result<Vec<RunRow>, StoreError>;
+
+    /// Reads the subscriptions.
+    async fn subscriptions(&self) -> Result<Vec<Subscription>, StoreError>;
+
+    /// Takes a run away that is as its row says, with the texts that no other run refers to, and adds it to what
+    /// was removed.
+    async fn remove(
+        &self,
+        row: &RunRow,
+        removal: &Removal,
+        removed: &mut Removed,
+    ) -> Result<(), StoreError>;
+
+    /// Returns a session, and those that were copied from it or from a copy.
+    async fn copies_of(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError>;
+
+    /// Takes away what is left of a session: errors, results and state. With `is_silent`, their ids are forgotten
+    /// too.
+    async fn take_session(
+        &self,
+        session: &SessionId,
+        is_silent: bool,
+        removed: &mut Removed,
+    ) -> Result<(), StoreError>;
+}
+
+fn until(now: Timestamp, age: Duration) -> Timestamp {
+    let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_millis(now.as_millis().saturating_sub(age))
+}
+
+/// Takes away runs that ended longer ago than `age`: of all states that are over, or of these. An open run stays,
+/// and one that a kept run goes on with, dispatched or was dispatched by.
+///
+/// # Errors
+///
+/// Any variant of [`StoreError`].
+pub async fn prune_runs(
+    shelf: &impl RunShelf,
+    age: Duration,
+    states: &[RunState],
+    now: Timestamp,
+) -> Result<Removed, StoreError> {
+    shelf.sweep().await?;
+    let until = until(now, age);
+    let rows = shelf.all_runs().await?;
+    let is_old = |row: &RunRow| {
+        row.ended_at < until
+            && (states.is_empty() || states.iter().any(|state| state.as_str() == row.state))
+    };
+    let mut removed = Removed::default();
+    for row in removable(&rows, is_old) {
+        shelf.remove(row, &Removal::default(), &mut removed).await?;
+    }
+    Ok(removed)
+}
+
+/// Takes away whole segments of subscriptions whose last event is that old, but for the newest of each.
+///
+/// # Errors
+///
+/// Any variant of [`StoreError`].
+pub async fn prune_segments(
+    shelf: &impl RunShelf,
+    age: Duration,
+    now: Timestamp,
+) -> Result<Removed, StoreError> {
+    let until = until(now, age);
+    let rows = shelf.segments().await?;
+    let subscriptions = shelf.subscriptions().await?;
+    let is_followed = |row: &&RunRow| {
+        segment_of(&row.run).is_some_and(|(name, number)| {
+            let newest = subscriptions.iter().find(|newest| &*newest.name == name);
+            newest.is_some_and(|newest| number < newest.segment)
+        })
+    };
+    let removal = Removal { is_segment: true, ..Removal::default() };
+    let mut removed = Removed::default();
+    for row in rows.iter().filter(|row| row.ended_at < until).filter(is_followed) {
+        shelf.remove(row, &removal, &mut removed).await?;
+    }
+    Ok(removed)
+}
+
+/// Takes a run away, with the runs that it dispatched and what they stored.
+///
+/// # Errors
+///
+/// Any variant of [`RemoveError`] but [`RemoveError::NoSession`].
+pub async fn delete_run(shelf: &impl RunShelf, run: &RunId) -> Result<Removed, RemoveError> {
+    shelf.sweep().await?;
+    let rows = shelf.all_runs().await?;
+    let Some(row) = rows.iter().find(|row| row.run == *run) else {
+        return Err(RemoveError::NoRun(run.clone()));
+    };
+    let going = removable(&rows, |root| root.run == *run);
+    if !going.iter().any(|going| going.run == *run) {
+        return Err(why_kept(&rows, row));
+    }
+    let mut removed = Removed::default();
+    for row in going {
+        shelf.remove(row, &Removal::default(), &mut removed).await?;
+    }
+    Ok(removed)
+}
+
+/// Takes away everything of a session: its runs, their errors and results, its state. Runs that were copied from it
+/// hold what was copied; they go too with `with_forks`, else they are named. What is left is a tombstone of each
+/// run.
+///
+/// # Errors
+///
+/// [`RemoveError::NoSession`], [`RemoveError::Open`], [`RemoveError::Store`].
+pub async fn forget_session(
+    shelf: &impl RunShelf,
+    session: &SessionId,
+    by: &str,
+    with_forks: bool,
+    now: Timestamp,
+) -> Result<Forgotten, RemoveError> {
+    shelf.sweep().await?;
+    let copies = shelf.copies_of(session).await?;
+    let rows = shelf.all_runs().await?;
+    let is_copy = |row: &&RunRow| copies.contains(&row.session) && row.session != *session;
+    let forks: Vec<Fork> = match with_forks {
+        true => Vec::new(),
+        false => rows
+            .iter()
+            .filter(is_copy)
+            .map(|row| Fork::new(row.run.clone(), row.session.clone()))
+            .collect(),
+    };
+    let sessions = if with_forks { copies } else { vec![session.clone()] };
+    let going: Vec<&RunRow> = rows.iter().filter(|row| sessions.contains(&row.session)).collect();
+    if let Some(open) = going.iter().find(|row| row.is_open()) {
+        return Err(RemoveError::Open(open.run.clone()));
+    }
+    // A copy that stays finds that what it refers to has gone.
+    let is_silent = forks.is_empty();
+    let forgotten = Some((by.to_owned(), now));
+    let removal = Removal { forgotten, is_silent, ..Removal::default() };
+    let mut removed = Removed::default();
+    let is_known = !going.is_empty();
+    for row in going {
+        shelf.remove(row, &removal, &mut removed).await?;
+    }
+    for session in &sessions {
+        shelf.take_session(session, is_silent, &mut removed).await?;
+    }
+    if !is_known && removed.errors + removed.results + removed.state == 0 {
+        return Err(RemoveError::NoSession(session.clone()));
+    }
+    Ok(Forgotten::new(removed, forks))
+}

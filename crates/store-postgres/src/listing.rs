@@ -1,0 +1,220 @@
+//! Finding, listing and counting what is stored, each by an index.
+
+use backstop_error_store::{
+    CountBy, ErrorCount, ErrorFilter, ErrorRecord, ErrorStats, Lookup, Origin, ResultEntry,
+    ResultFilter, StoreError,
+};
+use layer0::id::{ErrorId, SessionId};
+use layer0::{Code, Timestamp, code};
+use sqlx::postgres::PgRow;
+use sqlx::{PgPool, Postgres, QueryBuilder, Row};
+
+use crate::fault::Fault;
+use crate::rows::unsigned;
+use crate::runs::{between, names, of_code};
+use crate::text::{column, optional, stored};
+
+const COLUMNS: &str = "SELECT id, session, run, call_id, tool, reason, code, occurrences, at, \
+    last_at, chars_kept, summary, raw FROM backstop.errors WHERE true";
+
+/// Returns an error by its id.
+pub(crate) async fn error(
+    pool: &PgPool,
+    session: Option<&SessionId>,
+    id: &ErrorId,
+) -> Result<Lookup<ErrorRecord>, StoreError> {
+    let mut query = QueryBuilder::new(COLUMNS);
+    query.push(" AND id = ").push_bind(stored(id.as_str()).into_owned());
+    let row = query.build().fetch_optional(pool).await.map_err(Fault::from)?;
+    match row.as_ref().map(record_of).transpose()? {
+        Some(record) if session.is_none_or(|session| session == record.session()) => {
+            Ok(Lookup::Found(record))
+        }
+        Some(_) => Ok(Lookup::Missing),
+        None => gone(pool, session, id.as_str()).await,
+    }
+}
+
+/// Says whether an id that is not there was taken away.
+pub(crate) async fn gone<T>(
+    pool: &PgPool,
+    session: Option<&SessionId>,
+    id: &str,
+) -> Result<Lookup<T>, StoreError> {
+    let of = sqlx::query("SELECT session FROM backstop.expired WHERE id = $1")
+        .bind(&*stored(id))
+        .fetch_optional(pool)
+        .await
+        .map_err(Fault::from)?;
+    let of = of.map(|row| column(&row, "session")).transpose().map_err(Fault::from)?;
+    Ok(match of {
+        Some(of) if session.is_none_or(|session| session.as_str() == of) => Lookup::Expired,
+        _ => Lookup::Missing,
+    })
+}
+
+/// Lists errors, newest first.
+pub(crate) async fn errors(
+    pool: &PgPool,
+    filter: &ErrorFilter,
+) -> Result<Vec<ErrorRecord>, StoreError> {
+    let mut query = QueryBuilder::new(COLUMNS);
+    choose(&mut query, filter);
+    let rows = query.build().fetch_all(pool).await.map_err(Fault::from)?;
+    rows.iter().map(record_of).collect()
+}
+
+/// Asks for the newest that fit.
+fn choose(query: &mut QueryBuilder<Postgres>, filter: &ErrorFilter) {
+    let ErrorFilter { session, runs, tool, reason, from, to, id_prefix, limit, .. } = filter;
+    if let Some(runs) = runs {
+        query.push(" AND id IN (SELECT id FROM backstop.refers WHERE run = ANY(");
+        query.push_bind(names(runs)).push("))");
+    }
+    if let Some(session) = session {
+        query.push(" AND session = ").push_bind(stored(session.as_str()).into_owned());
+    }
+    if let Some(tool) = tool {
+        query.push(" AND tool = ").push_bind(stored(tool).into_owned());
+    }
+    if let Some(from) = from {
+        query.push(" AND at >= ").push_bind(from.as_millis());
+    }
+    if let Some(to) = to {
+        query.push(" AND at < ").push_bind(to.as_millis());
+    }
+    if let Some(reason) = reason {
+        of_code(query, "reason", reason);
+    }
+    if let Some(prefix) = id_prefix {
+        between(query, "id", &stored(prefix));
+    }
+    query.push(" ORDER BY at DESC, number DESC LIMIT ").push_bind(limit.map(i64::from));
+}
+
+/// Lists results, newest first.
+pub(crate) async fn results(
+    pool: &PgPool,
+    filter: &ResultFilter,
+) -> Result<Vec<ResultEntry>, StoreError> {
+    let ResultFilter { session, run, tool, from, to, id_prefix, limit, .. } = filter;
+    let mut query = QueryBuilder::new(
+        "SELECT id, session, run, call_id, tool, at, bytes FROM backstop.results WHERE true",
+    );
+    let texts = [
+        ("session", session.as_ref().map(ToString::to_string)),
+        ("run", run.as_ref().map(ToString::to_string)),
+        ("tool", tool.clone()),
+    ];
+    for (name, text) in texts {
+        if let Some(text) = text {
+            query.push(format_args!(" AND {name} = ")).push_bind(stored(&text).into_owned());
+        }
+    }
+    if let Some(from) = from {
+        query.push(" AND at >= ").push_bind(from.as_millis());
+    }
+    if let Some(to) = to {
+        query.push(" AND at < ").push_bind(to.as_millis());
+    }
+    if let Some(prefix) = id_prefix {
+        between(&mut query, "id", &stored(prefix));
+    }
+    query.push(" ORDER BY at DESC, number DESC LIMIT ").push_bind(limit.map(i64::from));
+    let rows = query.build().fetch_all(pool).await.map_err(Fault::from)?;
+    rows.iter().map(entry_of).collect()
+}
+
+fn origin_of(row: &PgRow) -> Result<Origin, StoreError> {
+    let text = |name| column(row, name).map_err(Fault::from);
+    let at = Timestamp::from_millis(row.try_get("at").map_err(Fault::from)?);
+    Ok(Origin::new(at, text("session")?, text("run")?, text("call_id")?, text("tool")?))
+}
+
+fn entry_of(row: &PgRow) -> Result<ResultEntry, StoreError> {
+    let id = column(row, "id").map_err(Fault::from)?;
+    Ok(ResultEntry::new(id, origin_of(row)?, number_of(row, "bytes")?))
+}
+
+/// Counts the errors that a filter lets through by what they have in common.
+pub(crate) async fn count(
+    pool: &PgPool,
+    filter: &ErrorFilter,
+    by: CountBy,
+) -> Result<Vec<ErrorCount>, StoreError> {
+    let key = match by {
+        CountBy::Code => "reason",
+        CountBy::Day => "to_char(to_timestamp(at / 1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD')",
+        _ => "tool",
+    };
+    let order = if by == CountBy::Day { "key" } else { "occurrences DESC, key" };
+    let mut all = filter.clone();
+    let limit = all.limit.take();
+    let mut query = QueryBuilder::new(format!(
+        "SELECT key, count(*) AS errors, sum(occurrences)::bigint AS occurrences, \
+         sum(chars_kept * occurrences)::bigint AS chars_kept FROM \
+         (SELECT {key} AS key, occurrences, chars_kept FROM backstop.errors WHERE true"
+    ));
+    choose(&mut query, &all);
+    query.push(format_args!(") AS chosen GROUP BY key ORDER BY {order} LIMIT "));
+    query.push_bind(limit.map(i64::from));
+    let rows = query.build().fetch_all(pool).await.map_err(Fault::from)?;
+    rows.iter().map(count_of).collect()
+}
+
+fn count_of(row: &PgRow) -> Result<ErrorCount, StoreError> {
+    let key = column(row, "key").map_err(Fault::from)?;
+    let number = |name| number_of(row, name);
+    Ok(ErrorCount::new(key, number("errors")?, number("occurrences")?, number("chars_kept")?))
+}
+
+fn number_of(row: &PgRow, name: &str) -> Result<u64, StoreError> {
+    Ok(unsigned(row.try_get(name).map_err(Fault::from)?))
+}
+
+/// Counts errors, the most characters kept first.
+pub(crate) async fn stats(
+    pool: &PgPool,
+    limit: Option<u32>,
+) -> Result<Vec<ErrorStats>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT tool, session, reason, code, count(*) AS errors, \
+         sum(occurrences)::bigint AS occurrences, \
+         sum(chars_kept * occurrences)::bigint AS chars_kept FROM backstop.errors \
+         GROUP BY tool, session, reason, code \
+         ORDER BY chars_kept DESC, tool, session, reason, coalesce(code, '') LIMIT $1",
+    )
+    .bind(limit.map(i64::from))
+    .fetch_all(pool)
+    .await
+    .map_err(Fault::from)?;
+    rows.iter().map(stats_of).collect()
+}
+
+fn stats_of(row: &PgRow) -> Result<ErrorStats, StoreError> {
+    let text = |name| column(row, name).map_err(Fault::from);
+    let number = |name| number_of(row, name);
+    let author = optional(row, "code").map_err(Fault::from)?;
+    let reason = known_code(&text("reason")?);
+    Ok(ErrorStats::new(text("tool")?, reason, author, text("session")?.into()).counting(
+        number("errors")?,
+        number("occurrences")?,
+        number("chars_kept")?,
+    ))
+}
+
+fn record_of(row: &PgRow) -> Result<ErrorRecord, StoreError> {
+    let text = |name: &str| column(row, name).map_err(Fault::from);
+    let author = optional(row, "code").map_err(Fault::from)?;
+    let reason = known_code(&text("reason")?);
+    let raw: String = row.try_get("raw").map_err(Fault::from)?;
+    let record =
+        ErrorRecord::of_row(text("id")?, origin_of(row)?, reason, author, &text("summary")?, &raw);
+    let last_at = Timestamp::from_millis(row.try_get("last_at").map_err(Fault::from)?);
+    Ok(record.seen(number_of(row, "occurrences")?, last_at, number_of(row, "chars_kept")?))
+}
+
+/// Only codes of the catalogue are stored; a row with another one was changed by hand.
+fn known_code(text: &str) -> Code {
+    Code::new(code::find(text).map_or(code::TOOL_OTHER, |entry| entry.code))
+}

@@ -1,0 +1,278 @@
+//! Taking away errors and results whose time is over.
+//!
+//! What goes is chosen from columns that stand before the texts, and taken away in small batches, each checked again
+//! by the statement that takes it.
+
+use std::collections::HashMap;
+
+use backstop_error_store::{Pruned, Retention, StoreError};
+use backstop_retention::Life;
+use layer0::Timestamp;
+use layer0::id::SessionId;
+use sqlx::postgres::PgRow;
+use sqlx::{PgPool, Row};
+
+use crate::database::Database;
+use crate::fault::Fault;
+use crate::rows::unsigned;
+use crate::text::{column, stored};
+
+/// How many rows, and how many bytes of text, one transaction takes away.
+const BATCH_ROWS: usize = 64;
+const BATCH_BYTES: i64 = 1024 * 1024;
+
+/// Errors or results.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    totals: &'static str,
+    /// The rows behind `$1` and `$2`, the longest unseen first.
+    oldest: &'static str,
+    /// Takes the rows `$1` away that were not seen since `$2`, and of which no session's newest run is open.
+    take: &'static str,
+    of_session: &'static str,
+    of_run: &'static str,
+}
+
+/// Neither the session of a row nor one that was copied from it has an open run, and no open run refers to the row.
+/// Of each session, the newest runs are looked at: an older one was ended long ago.
+macro_rules! take {
+    ($table:literal, $seen:literal) => {
+        concat!(
+            "WITH taken AS (DELETE FROM ",
+            $table,
+            " AS old USING unnest($1::bigint[], $2::bigint[]) AS chosen (number, seen) \
+             WHERE old.number = chosen.number AND old.",
+            $seen,
+            " = chosen.seen AND NOT EXISTS (WITH RECURSIVE family (session) AS (SELECT old.session \
+             UNION SELECT lineage.session FROM backstop.lineage AS lineage JOIN family \
+             ON lineage.ancestor = family.session) SELECT 1 FROM family WHERE EXISTS \
+             (SELECT 1 FROM (SELECT state FROM backstop.runs AS runs WHERE runs.session = family.session \
+             ORDER BY started_at DESC LIMIT 16) AS newest WHERE state NOT IN ('finished', 'failed'))) \
+             AND NOT EXISTS (SELECT 1 FROM backstop.refers AS refers JOIN backstop.runs AS runs \
+             ON runs.run = refers.run WHERE refers.id = old.id AND state NOT IN ('finished', 'failed')) \
+             RETURNING id, session, bytes), \
+             noted AS (INSERT INTO backstop.expired SELECT id, session FROM taken ON CONFLICT DO NOTHING) \
+             SELECT count(*) AS many, coalesce(sum(bytes), 0)::bigint AS bytes FROM taken"
+        )
+    };
+}
+
+/// Takes all rows of a table away that a condition names; `$2` says whether their ids are noted.
+macro_rules! take_all {
+    ($table:literal, $which:literal) => {
+        concat!(
+            "WITH taken AS (DELETE FROM ",
+            $table,
+            " AS old WHERE ",
+            $which,
+            " RETURNING id, session), noted AS (INSERT INTO backstop.expired SELECT id, session FROM taken \
+             WHERE $2 ON CONFLICT DO NOTHING) SELECT count(*) FROM taken"
+        )
+    };
+}
+
+/// The rows that the run `$1` refers to, and no other.
+macro_rules! of_run {
+    ($table:literal) => {
+        take_all!(
+            $table,
+            "id IN (SELECT id FROM backstop.refers WHERE run = $1) AND NOT EXISTS \
+             (SELECT 1 FROM backstop.refers AS other WHERE other.id = old.id AND other.run <> $1)"
+        )
+    };
+}
+
+impl Kind {
+    pub(crate) const ERRORS: Self = Self {
+        totals: "SELECT count(*) AS many, coalesce(sum(bytes), 0)::bigint AS bytes FROM backstop.errors",
+        oldest: "SELECT number, id, session, last_at AS seen, bytes FROM backstop.errors \
+                 WHERE (last_at, number) > ($1, $2) ORDER BY last_at, number LIMIT 256",
+        take: take!("backstop.errors", "last_at"),
+        of_session: take_all!("backstop.errors", "session = $1"),
+        of_run: of_run!("backstop.errors"),
+    };
+    pub(crate) const RESULTS: Self = Self {
+        totals: "SELECT count(*) AS many, coalesce(sum(bytes), 0)::bigint AS bytes FROM backstop.results",
+        oldest: "SELECT number, id, session, at AS seen, bytes FROM backstop.results \
+                 WHERE (at, number) > ($1, $2) ORDER BY at, number LIMIT 256",
+        take: take!("backstop.results", "at"),
+        of_session: take_all!("backstop.results", "session = $1"),
+        of_run: of_run!("backstop.results"),
+    };
+    pub(crate) const ALL: [&Self; 2] = [&Self::ERRORS, &Self::RESULTS];
+}
+
+/// A row that may go.
+struct Candidate {
+    number: i64,
+    id: String,
+    session: SessionId,
+    seen: i64,
+    bytes: i64,
+}
+
+/// Takes away what is not kept at this moment.
+pub(crate) async fn prune(
+    database: &Database,
+    kind: &'static Kind,
+    retention: Retention,
+    now: Timestamp,
+) -> Result<Pruned, StoreError> {
+    let pool = database.for_writing()?;
+    let totals = sqlx::query(kind.totals).fetch_one(pool).await.map_err(Fault::from)?;
+    let total = |name: &str| totals.try_get::<i64, _>(name).map_err(Fault::from);
+    let (mut rows, mut bytes) = (total("many")?, total("bytes")?);
+    let oldest = retention.oldest(now);
+    let mut lives: HashMap<SessionId, Life> = HashMap::new();
+    let (mut pruned, mut taken) = (Pruned::default(), Vec::new());
+    let mut behind = (i64::MIN, i64::MIN);
+    'all: loop {
+        let candidates = candidates(pool, kind, behind).await?;
+        let Some(last) = candidates.last() else { break };
+        behind = (last.seen, last.number);
+        for candidate in candidates {
+            let is_too_much = retention.is_exceeded(unsigned(rows), unsigned(bytes));
+            let seen = Timestamp::from_millis(candidate.seen);
+            if !is_too_much && oldest.is_none_or(|oldest| seen >= oldest) {
+                break 'all;
+            }
+            let of = match lives.get(&candidate.session) {
+                Some(life) => *life,
+                None => {
+                    let life = life(pool, &candidate.session).await?;
+                    lives.insert(candidate.session.clone(), life);
+                    life
+                }
+            };
+            if of.is_open
+                || database.upkeep().holds().is_held(&candidate.session)
+                // The time counts from when its session ended.
+                || !is_too_much && of.ended_at.zip(oldest).is_some_and(|(end, oldest)| end >= oldest)
+                || refers(pool, &candidate.id).await?
+            {
+                continue;
+            }
+            rows -= 1;
+            bytes -= candidate.bytes;
+            taken.push(candidate);
+            let size: i64 = taken.iter().map(|taken| taken.bytes).sum();
+            if taken.len() >= BATCH_ROWS || size >= BATCH_BYTES {
+                pruned = take(pool, kind, std::mem::take(&mut taken), pruned).await?;
+            }
+        }
+    }
+    take(pool, kind, taken, pruned).await
+}
+
+/// Looks at the runs of a session and of those that were copied from it.
+async fn life(pool: &PgPool, session: &SessionId) -> Result<Life, StoreError> {
+    let row = sqlx::query(
+        "WITH RECURSIVE family (session) AS (SELECT $1::text COLLATE \"C\" UNION SELECT lineage.session \
+         FROM backstop.lineage AS lineage JOIN family ON lineage.ancestor = family.session) \
+         SELECT coalesce(bool_or(state NOT IN ('finished', 'failed')), false) AS is_open, \
+         max(greatest(ended_at, started_at)) AS ended FROM backstop.runs AS runs \
+         JOIN family ON runs.session = family.session",
+    )
+    .bind(&*stored(session.as_str()))
+    .fetch_one(pool)
+    .await
+    .map_err(Fault::from)?;
+    let ended: Option<i64> = row.try_get("ended").map_err(Fault::from)?;
+    let is_open = row.try_get("is_open").map_err(Fault::from)?;
+    Ok(Life { is_open, ended_at: ended.map(Timestamp::from_millis) })
+}
+
+async fn candidates(
+    pool: &PgPool,
+    kind: &Kind,
+    (seen, number): (i64, i64),
+) -> Result<Vec<Candidate>, StoreError> {
+    let rows = sqlx::query(kind.oldest).bind(seen).bind(number).fetch_all(pool).await;
+    let read = |row: &PgRow| {
+        Ok(Candidate {
+            number: row.try_get("number")?,
+            id: row.try_get("id")?,
+            session: column(row, "session")?.into(),
+            seen: row.try_get("seen")?,
+            bytes: row.try_get("bytes")?,
+        })
+    };
+    let rows: Result<_, sqlx::Error> = rows.map_err(Fault::from)?.iter().map(read).collect();
+    Ok(rows.map_err(Fault::from)?)
+}
+
+/// Does an open run refer to it?
+async fn refers(pool: &PgPool, id: &str) -> Result<bool, StoreError> {
+    let open = sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM backstop.refers AS refers JOIN backstop.runs AS runs \
+         ON runs.run = refers.run WHERE refers.id = $1 AND state NOT IN ('finished', 'failed'))",
+    );
+    Ok(open.bind(id).fetch_one(pool).await.map_err(Fault::from)?)
+}
+
+async fn take(
+    pool: &PgPool,
+    kind: &'static Kind,
+    rows: Vec<Candidate>,
+    before: Pruned,
+) -> Result<Pruned, StoreError> {
+    if rows.is_empty() {
+        return Ok(before);
+    }
+    let (numbers, seen): (Vec<i64>, Vec<i64>) =
+        rows.iter().map(|row| (row.number, row.seen)).unzip();
+    let (many, bytes): (i64, i64) = sqlx::query_as(kind.take)
+        .bind(numbers)
+        .bind(seen)
+        .fetch_one(pool)
+        .await
+        .map_err(Fault::from)?;
+    Ok(Pruned::new(before.rows + unsigned(many), before.bytes + unsigned(bytes)))
+}
+
+/// Notes that an id was here.
+pub(crate) async fn expire(
+    database: &Database,
+    session: &SessionId,
+    id: &str,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO backstop.expired SELECT $1, $2 \
+         WHERE NOT EXISTS (SELECT 1 FROM backstop.errors WHERE id = $1) \
+         AND NOT EXISTS (SELECT 1 FROM backstop.results WHERE id = $1) ON CONFLICT DO NOTHING",
+    )
+    .bind(&*stored(id))
+    .bind(&*stored(session.as_str()))
+    .execute(database.for_writing()?)
+    .await
+    .map_err(Fault::from)?;
+    Ok(())
+}
+
+/// Whose texts go, whatever their age.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Whose<'a> {
+    /// Those that no other run refers to.
+    Run(&'a str),
+    Session(&'a str),
+}
+
+/// Takes away all texts of a run or a session. With `is_noted`, their ids answer "expired".
+pub(crate) async fn take_all(
+    pool: &PgPool,
+    kind: &'static Kind,
+    whose: Whose<'_>,
+    is_noted: bool,
+) -> Result<u64, StoreError> {
+    let (statement, of) = match whose {
+        Whose::Run(run) => (kind.of_run, run),
+        Whose::Session(session) => (kind.of_session, session),
+    };
+    let many: i64 = sqlx::query_scalar(statement)
+        .bind(&*stored(of))
+        .bind(is_noted)
+        .fetch_one(pool)
+        .await
+        .map_err(Fault::from)?;
+    Ok(unsigned(many))
+}

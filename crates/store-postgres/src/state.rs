@@ -1,0 +1,381 @@
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use backstop_clock::{Clock, SystemClock};
+use backstop_error_store::StoreError;
+use backstop_redact::Redactor;
+use backstop_state::{PreparedWrite, words};
+use layer0::error::StateError;
+use layer0::failure::Chain;
+use layer0::state::{Expected, InvalidScope, Scope, StateEntry, StateQuery, StateWrite, Versioned};
+use layer0::{StateStore, Timestamp};
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, PgPool, Row};
+
+use crate::background;
+use crate::database::Database;
+use crate::fault::Fault;
+use crate::rows::{signed, unsigned};
+use crate::text::{column, stored};
+use crate::transact::{Work, transact};
+
+/// How much of a word is indexed: an index has no room for longer ones.
+const MAX_WORD_CHARS: usize = 256;
+
+/// The state store in a [`Database`]: every write is one statement on a condition, so that any number of processes
+/// may write.
+#[derive(Clone)]
+pub struct PostgresStateStore {
+    database: Database,
+    clock: Arc<dyn Clock>,
+    redactor: Redactor,
+}
+
+impl PostgresStateStore {
+    pub(crate) fn new(database: Database) -> Self {
+        Self { database, clock: Arc::new(SystemClock), redactor: Redactor::new() }
+    }
+
+    /// Takes the time from this clock.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Takes out what this redactor knows to be secret.
+    #[must_use]
+    pub fn redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
+        self
+    }
+
+    fn now(&self) -> i64 {
+        self.clock.now().as_millis()
+    }
+
+    fn pool(&self) -> &PgPool {
+        self.database.pool()
+    }
+
+    async fn perform<W>(&self, work: &W) -> Result<W::Done, StateError>
+    where
+        W: Work<Error = StoreError>,
+    {
+        let pool = self.database.for_writing().map_err(write_failed)?;
+        let done = transact(pool, self.database.options().patience, work).await;
+        background::after(&self.database, self.clock.now());
+        done.map_err(write_failed)
+    }
+}
+
+impl fmt::Debug for PostgresStateStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PostgresStateStore").field(&self.database).finish()
+    }
+}
+
+#[async_trait]
+impl StateStore for PostgresStateStore {
+    async fn read(&self, scope: &Scope, key: &str) -> Result<Option<Versioned>, StateError> {
+        let row = sqlx::query(
+            "SELECT version, at, expires_at, value FROM backstop.state \
+             WHERE scope = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > $3)",
+        )
+        .bind(&*stored(&scope.to_string()))
+        .bind(&*stored(key))
+        .bind(self.now())
+        .fetch_optional(self.pool())
+        .await
+        .map_err(unreadable)?;
+        row.as_ref().map(versioned).transpose()
+    }
+
+    async fn write(&self, write: StateWrite) -> Result<u64, StateError> {
+        let prepared = PreparedWrite::new(write, &self.redactor, self.clock.now())?;
+        match self.perform(&Write(&prepared)).await? {
+            Changed::Done(version) => Ok(version),
+            Changed::Refused(found) => {
+                Err(StateError::conflict(&prepared.scope, prepared.key.clone(), found))
+            }
+        }
+    }
+
+    async fn delete(
+        &self,
+        scope: &Scope,
+        key: &str,
+        expected: Expected,
+    ) -> Result<bool, StateError> {
+        let delete = Delete { scope, key, expected, now: self.now() };
+        match self.perform(&delete).await? {
+            Changed::Done(_) => Ok(true),
+            Changed::Refused(found) if expected.allows(found) => Ok(false),
+            Changed::Refused(found) => Err(StateError::conflict(scope, key, found)),
+        }
+    }
+
+    async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError> {
+        let StateQuery { scope, prefix, after, backwards, limit, .. } = query;
+        // Keys that begin alike stand side by side, and no character sorts behind the last one of Unicode.
+        let listed = match backwards {
+            false => {
+                "SELECT key, version, at, expires_at, value FROM backstop.state \
+                 WHERE scope = $1 AND key >= $2 AND key < $3 AND ($4::text IS NULL OR key > $4) \
+                 AND (expires_at IS NULL OR expires_at > $5) ORDER BY key LIMIT $6"
+            }
+            true => {
+                "SELECT key, version, at, expires_at, value FROM backstop.state \
+                 WHERE scope = $1 AND key >= $2 AND key < $3 AND ($4::text IS NULL OR key < $4) \
+                 AND (expires_at IS NULL OR expires_at > $5) ORDER BY key DESC LIMIT $6"
+            }
+        };
+        let prefix = stored(&prefix).into_owned();
+        let rows = sqlx::query(listed)
+            .bind(&*stored(&scope.to_string()))
+            .bind(&prefix)
+            .bind(format!("{prefix}\u{10ffff}"))
+            .bind(after.map(|after| stored(&after).into_owned()))
+            .bind(self.now())
+            .bind(i64::from(limit))
+            .fetch_all(self.pool())
+            .await
+            .map_err(unreadable)?;
+        rows.iter().map(entry).collect()
+    }
+
+    async fn search(&self, query: StateQuery, text: &str) -> Result<Vec<StateEntry>, StateError> {
+        let StateQuery { scope, prefix, limit, .. } = query;
+        let wanted = indexed(text);
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Those with the most of the words first, then the newest.
+        let rows = sqlx::query(
+            "SELECT key, version, at, expires_at, value FROM backstop.state \
+             WHERE words && $1 AND scope = $2 AND starts_with(key, $3) \
+             AND (expires_at IS NULL OR expires_at > $4) \
+             ORDER BY (SELECT count(*) FROM unnest(words) AS word WHERE word = ANY ($1)) DESC, \
+             version DESC LIMIT $5",
+        )
+        .bind(wanted)
+        .bind(&*stored(&scope.to_string()))
+        .bind(&*stored(&prefix))
+        .bind(self.now())
+        .bind(i64::from(limit))
+        .fetch_all(self.pool())
+        .await
+        .map_err(unreadable)?;
+        rows.iter().map(entry).collect()
+    }
+
+    async fn scopes(&self, after: Option<&Scope>, limit: u32) -> Result<Vec<Scope>, StateError> {
+        let rows = sqlx::query(
+            "SELECT DISTINCT scope FROM backstop.state WHERE scope > $1 \
+             AND (expires_at IS NULL OR expires_at > $2) ORDER BY scope LIMIT $3",
+        )
+        .bind(&*stored(&after.map(ToString::to_string).unwrap_or_default()))
+        .bind(self.now())
+        .bind(i64::from(limit))
+        .fetch_all(self.pool())
+        .await
+        .map_err(unreadable)?;
+        let scope = |row: &PgRow| -> Result<Scope, StateError> {
+            let text = column(row, "scope").map_err(unreadable)?;
+            text.parse().map_err(|error: InvalidScope| StateError::Serialization(error.to_string()))
+        };
+        rows.iter().map(scope).collect()
+    }
+
+    async fn clear(&self, scope: &Scope) -> Result<u64, StateError> {
+        let pool = self.database.for_writing().map_err(write_failed)?;
+        clear(pool, scope).await.map_err(write_failed)
+    }
+}
+
+/// Removes the values of a scope, and returns how many there were.
+pub(crate) async fn clear(pool: &PgPool, scope: &Scope) -> Result<u64, StoreError> {
+    let gone = sqlx::query("DELETE FROM backstop.state WHERE scope = $1")
+        .bind(&*stored(&scope.to_string()))
+        .execute(pool)
+        .await
+        .map_err(Fault::from)?;
+    Ok(gone.rows_affected())
+}
+
+/// Removes the values that have expired, some at a time.
+pub(crate) async fn expire(pool: &PgPool, now: Timestamp) -> Result<(), StoreError> {
+    loop {
+        let gone = sqlx::query(
+            "DELETE FROM backstop.state WHERE (scope, key) IN (SELECT scope, key FROM backstop.state \
+             WHERE expires_at <= $1 LIMIT 256 FOR UPDATE SKIP LOCKED)",
+        )
+        .bind(now.as_millis())
+        .execute(pool)
+        .await
+        .map_err(Fault::from)?;
+        if gone.rows_affected() == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Returns the words of a text as they are indexed: each once, and of a long one its beginning.
+fn indexed(text: &str) -> Vec<String> {
+    let beginning = |word: String| word.chars().take(MAX_WORD_CHARS).collect::<String>();
+    let words: BTreeSet<String> = words(text).map(beginning).collect();
+    words.iter().map(|word| stored(word).into_owned()).collect()
+}
+
+/// What became of a conditional change.
+enum Changed {
+    /// It has, or had, this version.
+    Done(u64),
+    /// Another version than was expected is there, or none.
+    Refused(Option<u64>),
+}
+
+/// A value to write. The version is drawn once the row is locked, so that it grows from write to write.
+struct Write<'a>(&'a PreparedWrite);
+
+#[async_trait]
+impl Work for Write<'_> {
+    type Done = Changed;
+    type Error = StoreError;
+
+    async fn perform(&self, connection: &mut PgConnection) -> Result<Changed, StoreError> {
+        let write = self.0;
+        let (scope, key) = (write.scope.to_string(), &write.key);
+        let statement = match write.expected {
+            Expected::Any => {
+                "INSERT INTO backstop.state AS known (scope, key, version, at, expires_at, value, words) \
+                 VALUES ($1, $2, nextval('backstop.state_versions'), $3, $4, $5, $6) \
+                 ON CONFLICT (scope, key) DO UPDATE SET version = nextval('backstop.state_versions'), \
+                 at = $3, expires_at = $4, value = $5, words = $6 \
+                 WHERE $7::bigint IS NULL RETURNING version"
+            }
+            Expected::Absent => {
+                "INSERT INTO backstop.state AS known (scope, key, version, at, expires_at, value, words) \
+                 VALUES ($1, $2, nextval('backstop.state_versions'), $3, $4, $5, $6) \
+                 ON CONFLICT (scope, key) DO UPDATE SET version = nextval('backstop.state_versions'), \
+                 at = $3, expires_at = $4, value = $5, words = $6 \
+                 WHERE known.expires_at <= $3 AND $7::bigint IS NULL RETURNING version"
+            }
+            Expected::Version(_) => {
+                "UPDATE backstop.state SET version = nextval('backstop.state_versions'), at = $3, \
+                 expires_at = $4, value = $5, words = $6 WHERE scope = $1 AND key = $2 \
+                 AND version = $7 AND (expires_at IS NULL OR expires_at > $3) RETURNING version"
+            }
+            _ => return Err(unknown()),
+        };
+        let expected = match write.expected {
+            Expected::Version(version) => Some(signed(version)),
+            _ => None,
+        };
+        let version: Option<i64> = sqlx::query_scalar(statement)
+            .bind(&*stored(&scope))
+            .bind(&*stored(key))
+            .bind(write.at.as_millis())
+            .bind(write.expires_at.map(Timestamp::as_millis))
+            .bind(write.json.get())
+            .bind(indexed(&write.words))
+            .bind(expected)
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(Fault::from)?;
+        match version {
+            Some(version) => Ok(Changed::Done(unsigned(version))),
+            None => refused(connection, &scope, key, write.at.as_millis()).await,
+        }
+    }
+}
+
+fn unknown() -> StoreError {
+    StoreError::Failed("this store does not know what the write expects".into())
+}
+
+/// A value to remove.
+struct Delete<'a> {
+    scope: &'a Scope,
+    key: &'a str,
+    expected: Expected,
+    now: i64,
+}
+
+#[async_trait]
+impl Work for Delete<'_> {
+    type Done = Changed;
+    type Error = StoreError;
+
+    async fn perform(&self, connection: &mut PgConnection) -> Result<Changed, StoreError> {
+        let scope = self.scope.to_string();
+        let expected = match self.expected {
+            Expected::Any => None,
+            // No value is removed, and what is found says whether that was expected.
+            Expected::Absent => Some(0),
+            Expected::Version(version) => Some(signed(version)),
+            _ => return Err(unknown()),
+        };
+        let version: Option<i64> = sqlx::query_scalar(
+            "DELETE FROM backstop.state WHERE scope = $1 AND key = $2 \
+             AND (expires_at IS NULL OR expires_at > $3) AND version = coalesce($4, version) \
+             RETURNING version",
+        )
+        .bind(&*stored(&scope))
+        .bind(&*stored(self.key))
+        .bind(self.now)
+        .bind(expected)
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(Fault::from)?;
+        match version {
+            Some(version) => Ok(Changed::Done(unsigned(version))),
+            None => refused(connection, &scope, self.key, self.now).await,
+        }
+    }
+}
+
+/// Says which version was found.
+async fn refused(
+    connection: &mut PgConnection,
+    scope: &str,
+    key: &str,
+    now: i64,
+) -> Result<Changed, StoreError> {
+    let found: Option<i64> = sqlx::query_scalar(
+        "SELECT version FROM backstop.state WHERE scope = $1 AND key = $2 \
+         AND (expires_at IS NULL OR expires_at > $3)",
+    )
+    .bind(&*stored(scope))
+    .bind(&*stored(key))
+    .bind(now)
+    .fetch_optional(connection)
+    .await
+    .map_err(Fault::from)?;
+    Ok(Changed::Refused(found.map(unsigned)))
+}
+
+fn entry(row: &PgRow) -> Result<StateEntry, StateError> {
+    Ok((column(row, "key").map_err(unreadable)?, versioned(row)?))
+}
+
+fn versioned(row: &PgRow) -> Result<Versioned, StateError> {
+    let version: i64 = row.try_get("version").map_err(unreadable)?;
+    let at = Timestamp::from_millis(row.try_get("at").map_err(unreadable)?);
+    let expires_at: Option<i64> = row.try_get("expires_at").map_err(unreadable)?;
+    let text: &str = row.try_get("value").map_err(unreadable)?;
+    let value =
+        serde_json::from_str(text).map_err(|error| StateError::Serialization(error.to_string()))?;
+    let version = Versioned::new(value, unsigned(version), at);
+    Ok(version.expires_at(expires_at.map(Timestamp::from_millis)))
+}
+
+fn unreadable(error: sqlx::Error) -> StateError {
+    StateError::Other(StoreError::from(Fault::from(error)).into())
+}
+
+fn write_failed(error: StoreError) -> StateError {
+    StateError::WriteFailed(Chain(&error).to_string())
+}
