@@ -7,10 +7,11 @@ use backstop::layer0::id::RunId;
 use backstop::layer0::stop::Stop;
 use backstop::react::ResumeRequest;
 use backstop::{
-    Agent, Database, Limits, McpServer, RetryConfig, RunRequest, ScriptedAnswer, ScriptedProvider,
+    Agent, Limits, McpServer, RetryConfig, RunRequest, ScriptedAnswer, ScriptedProvider,
 };
 use serde_json::{Value, json};
 
+use crate::kept::Kept;
 use crate::{Deadly, Failed};
 
 /// The variables that name the server, and the actions: a list of objects with `name` and `arguments`.
@@ -19,7 +20,7 @@ const ACTIONS: &str = "AIRLINE_ACTIONS";
 
 /// Does what is left of the actions; `answered` of them were asked for before.
 pub(crate) async fn act(
-    database: Database,
+    database: Kept,
     log: Deadly,
     run: RunId,
     answered: usize,

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop::EventLog;
 use backstop::behaviors::{BehaviorHost, Start, behavior};
 use backstop::event_log::{RunWriter, Seed};
 use backstop::layer0::Timestamp;
@@ -12,16 +13,16 @@ use backstop::layer0::error::OperatorError;
 use backstop::layer0::event::{Actor, Warning};
 use backstop::layer0::id::RunId;
 use backstop::layer0::stop::Stop;
-use backstop::{Database, EventLog};
 
+use crate::kept::Kept;
 use crate::{Deadly, Effects, Failed};
 
 /// How many warnings there are, and which of them the behaviour fails at.
 const WARNINGS: u64 = 5;
 const FAILS_AT: u64 = 4;
 
-async fn warn(database: &Database, run: &RunId) -> Result<(), Failed> {
-    let log: Arc<dyn EventLog> = Arc::new(database.log());
+async fn warn(database: &Kept, run: &RunId) -> Result<(), Failed> {
+    let log: Arc<dyn EventLog> = database.log();
     if log.summary(run).await?.is_some() {
         return Ok(());
     }
@@ -36,7 +37,7 @@ async fn warn(database: &Database, run: &RunId) -> Result<(), Failed> {
 
 /// Delivers what is to be delivered.
 pub(crate) async fn act(
-    database: Database,
+    database: Kept,
     log: Deadly,
     effects: Effects,
     run: RunId,

@@ -13,10 +13,11 @@ use backstop::layer0::stop::Stop;
 use backstop::orchestrator::{Map, Parallel, Restart, Route, Sequence, Supervise, Workflow};
 use backstop::provider::{ErrorKind, ModelRequest};
 use backstop::{
-    Database, EventLog, LocalOrchestrator, Message, Operator, Orchestrator, ScriptedAnswer,
-    ScriptedProvider, TokenUsage, read_events,
+    EventLog, LocalOrchestrator, Message, Operator, Orchestrator, ScriptedAnswer, ScriptedProvider,
+    TokenUsage, read_events,
 };
 
+use crate::kept::Kept;
 use crate::tree::{agent, calling};
 use crate::{Deadly, Effects, Failed};
 
@@ -45,7 +46,7 @@ async fn has_failed(log: &dyn EventLog) -> Result<bool, Failed> {
 
 /// Runs the workflow, or resumes it.
 pub(crate) async fn act(
-    database: Database,
+    database: Kept,
     log: Deadly,
     effects: Effects,
     run: RunId,

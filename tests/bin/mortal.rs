@@ -11,6 +11,7 @@
 mod airline;
 mod deliveries;
 mod flow;
+mod kept;
 mod tree;
 
 use std::io::Write;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use backstop::error_store::Store;
 use backstop::event_log::{
     Batch, Claim, Cursor, EventFilter, EventWatch, FeedPage, InboxMessage, InboxRequest,
     InboxWatch, LogError, OpenApproval, Record, RunFilter, RunSummary, Subscription,
@@ -32,10 +34,12 @@ use backstop::layer0::stop::Stop;
 use backstop::provider::{ModelRequest, ModelResponse};
 use backstop::react::{ReopenRequest, ResumeRequest};
 use backstop::{
-    Agent, Database, Durability, EventLog, Probe, Provider, ProviderError, RetryConfig, RunRequest,
-    ScriptedProvider, ToolContext, ToolError, read_events,
+    Agent, EventLog, Probe, Provider, ProviderError, RetryConfig, RunRequest, ScriptedProvider,
+    ToolContext, ToolError, read_events,
 };
 use serde_json::json;
+
+use self::kept::Kept;
 
 type Failed = Box<dyn std::error::Error>;
 
@@ -264,14 +268,14 @@ async fn act(args: &[String]) -> Result<Stop, Failed> {
     let [database, effects, act, run, rest @ ..] = args else { return Err("arguments".into()) };
     let at = rest.get(1).map(|number| number.parse()).transpose()?;
     let when = |word: &str| rest.first().filter(|given| *given == word).and(at);
-    let database = Database::open(database, Durability::Normal).await?;
+    let database = Kept::open(database).await?;
     let run = RunId::from(run.as_str());
-    let answered = match read_events(&database.log(), &run).await {
+    let answered = match read_events(&*database.log(), &run).await {
         Ok((_, events)) => outcomes(&events),
         Err(_) => 0,
     };
     let log = Deadly {
-        log: Arc::new(database.log()),
+        log: database.log(),
         appends: AtomicU64::new(0),
         after: when("after"),
         before: when("before"),
@@ -317,7 +321,7 @@ async fn act(args: &[String]) -> Result<Stop, Failed> {
         .tool(charge)
         .tool(charge_blindly)
         .state(effects)
-        .error_store(database.errors())
+        .shared_error_store(database.errors())
         .log(log)
         .build()?;
     let outcome = match act.as_str() {

@@ -14,11 +14,12 @@ use backstop::layer0::stop::Stop;
 use backstop::provider::{ErrorKind, ModelRequest, ScriptedError, ScriptedToolCall};
 use backstop::react::{AgentBuilder, OperatorTool, Price};
 use backstop::{
-    Agent, Database, EventLog, LocalOrchestrator, Message, Orchestrator, RetryConfig,
-    ScriptedAnswer, ScriptedProvider, TokenUsage, read_events,
+    Agent, EventLog, LocalOrchestrator, Message, Orchestrator, RetryConfig, ScriptedAnswer,
+    ScriptedProvider, TokenUsage, read_events,
 };
 use serde_json::json;
 
+use crate::kept::Kept;
 use crate::{Deadly, Effects, Failed};
 
 /// How long the model of `fixer` asks to be left alone.
@@ -86,7 +87,7 @@ async fn has_failed(log: &dyn EventLog) -> Result<bool, Failed> {
 
 /// Runs the tree, or resumes it.
 pub(crate) async fn act(
-    database: Database,
+    database: Kept,
     log: Deadly,
     effects: Effects,
     run: RunId,

@@ -1,33 +1,86 @@
 //! A real process, killed for real around every append, and another one that goes on.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
+use std::sync::Arc;
 
 use backstop::event_log::{Decision, LogError, RunState};
 use backstop::layer0::Timestamp;
 use backstop::layer0::event::{Event, EventKind};
 use backstop::layer0::id::RunId;
 use backstop::react::{Finish, replay};
-use backstop::{Database, Durability, EventLog, read_events};
+use backstop::{Database, Durability, EventLog, PostgresDatabase, read_events};
+use backstop_testkit::PostgresServer;
 
 const RUN: &str = "run_mortal";
 
-pub(super) struct Folder(tempfile::TempDir);
+/// Where a run is kept, and what its tools note.
+pub(super) struct Folder {
+    folder: tempfile::TempDir,
+    /// The URL of a PostgreSQL database; without one, there is an SQLite file in the folder.
+    server: Option<String>,
+}
+
+/// An open database.
+enum Opened {
+    File(Database),
+    Server(PostgresDatabase),
+}
+
+impl Opened {
+    fn log(&self) -> Arc<dyn EventLog> {
+        match self {
+            Self::File(database) => Arc::new(database.log()),
+            Self::Server(database) => Arc::new(database.log()),
+        }
+    }
+
+    async fn close(&self) {
+        match self {
+            Self::File(database) => database.close().await,
+            Self::Server(database) => database.close().await,
+        }
+    }
+}
 
 impl Folder {
     pub(super) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self { folder: tempfile::tempdir().unwrap(), server: None }
+    }
+
+    /// A folder beside a new database of a server.
+    async fn beside(server: &PostgresServer) -> Self {
+        Self { server: Some(server.database().await), ..Self::new() }
     }
 
     pub(super) fn path(&self, name: &str) -> std::path::PathBuf {
-        self.0.path().join(name)
+        self.folder.path().join(name)
+    }
+
+    async fn open(&self) -> Opened {
+        match &self.server {
+            Some(url) => Opened::Server(PostgresDatabase::connect(url).await.unwrap()),
+            None => {
+                Opened::File(Database::open(self.path("a.db"), Durability::Normal).await.unwrap())
+            }
+        }
+    }
+
+    async fn open_read_only(&self) -> Opened {
+        match &self.server {
+            Some(_) => self.open().await,
+            None => Opened::File(Database::open_read_only(self.path("a.db")).await.unwrap()),
+        }
     }
 
     pub(super) fn mortal(&self, args: &[&str]) -> (ExitStatus, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mortal"));
-        command.arg(self.path("a.db")).arg(self.path("effects")).args(args);
+        let file = self.path("a.db");
+        let database = self.server.as_deref().map_or(file.as_os_str(), OsStr::new);
+        command.arg(database).arg(self.path("effects")).args(args);
         let output = command.output().unwrap();
         (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
     }
@@ -47,8 +100,8 @@ impl Folder {
     }
 
     async fn events_of(&self, run: &str) -> Vec<Event> {
-        let database = Database::open_read_only(self.path("a.db")).await.unwrap();
-        let read = read_events(&database.log(), &RunId::from(run)).await;
+        let database = self.open_read_only().await;
+        let read = read_events(&*database.log(), &RunId::from(run)).await;
         database.close().await;
         match read {
             Ok((_, events)) => events,
@@ -80,7 +133,7 @@ impl Folder {
     }
 
     pub(super) async fn approve(&self) {
-        let database = Database::open(self.path("a.db"), Durability::Normal).await.unwrap();
+        let database = self.open().await;
         let log = database.log();
         for open in log.open_approvals().await.unwrap() {
             assert!(
@@ -122,7 +175,21 @@ pub(super) fn result(events: &[Event]) -> Vec<String> {
 /// Spec: D5, D2, D8, A1
 #[tokio::test]
 async fn killed_run_goes_on_from_every_append() {
-    let whole = Folder::new();
+    goes_on_from_appends(async || Folder::new(), 1).await;
+}
+
+/// Spec: D5, J2. At some of the appends: each takes a look at a lock, and another one; at all of them with
+/// `BACKSTOP_EVERY_KILL`.
+#[tokio::test]
+async fn killed_run_goes_on_with_postgres() {
+    let server = tokio::task::spawn_blocking(PostgresServer::shared).await.unwrap();
+    let Some(server) = server else { return };
+    let step = if std::env::var_os("BACKSTOP_EVERY_KILL").is_some() { 1 } else { 5 };
+    goes_on_from_appends(async || Folder::beside(server).await, step).await;
+}
+
+async fn goes_on_from_appends(new: impl AsyncFn() -> Folder, step: usize) {
+    let whole = new().await;
     assert_eq!(whole.mortal(&["run", RUN]).0.code(), Some(4));
     whole.approve().await;
     whole.resume().await;
@@ -133,8 +200,8 @@ async fn killed_run_goes_on_from_every_append() {
     for when in ["after", "before"] {
         // From here on, the run waits, and the appends are those of the process that goes on.
         let mut waited: Option<u64> = None;
-        for append in 1.. {
-            let folder = Folder::new();
+        for append in (1..).step_by(step) {
+            let folder = new().await;
             let (status, said) = folder.mortal(&["run", RUN, when, &append.to_string()]);
             let waits = status.code() == Some(4);
             if waits {
@@ -168,14 +235,14 @@ async fn killed_run_goes_on_from_every_append() {
                 &folder.effects(),
                 &expected,
             );
-            leaves_nothing_behind(folder.0.path());
-            let database = Database::open_read_only(folder.path("a.db")).await.unwrap();
-            let replayed = replay(&database.log(), &RunId::from(RUN)).await.unwrap();
+            leaves_nothing_behind(folder.folder.path());
+            let database = folder.open_read_only().await;
+            let replayed = replay(&*database.log(), &RunId::from(RUN)).await.unwrap();
             assert!(matches!(replayed, Some(Finish::Stopped { .. })));
             database.close().await;
         }
     }
-    assert!(killed >= 20, "{killed}");
+    assert!(killed >= 20 / step, "{killed}");
 }
 
 fn check(

@@ -16,8 +16,9 @@ use backstop_react::{
     AgentError, ApprovalNotFound, DecideError, Divergence, HookError, Misuse, PackError,
     RecordedFailure, RequestError, ResumeError, RunFailure,
 };
-#[cfg(feature = "sqlite")]
 use backstop_retention::RemoveError;
+#[cfg(feature = "postgres")]
+use backstop_store_postgres::OpenError as ConnectError;
 #[cfg(feature = "sqlite")]
 use backstop_store_sqlite::{BackupError, OpenError};
 use backstop_tool::RegistrationError as ToolRegistrationError;
@@ -225,6 +226,10 @@ pub enum StorageError {
     #[cfg(feature = "sqlite")]
     #[error("no backup was made")]
     Backup(#[source] BackupError),
+    /// A PostgreSQL database as a whole.
+    #[cfg(feature = "postgres")]
+    #[error("database cannot be used")]
+    Connect(#[source] Box<ConnectError>),
     /// An event as it was stored.
     #[error("stored event cannot be read")]
     Event(#[source] DecodeError),
@@ -236,7 +241,6 @@ pub enum StorageError {
     #[error("database cannot be used")]
     Open(#[source] OpenError),
     /// A run or a session was not taken away.
-    #[cfg(feature = "sqlite")]
     #[error("nothing was removed")]
     Remove(#[source] RemoveError),
     /// The state store.
@@ -276,7 +280,7 @@ impl Error {
                 Some("use `start`, `now`, or the text of a cursor that a feed gave".to_owned())
             }
             Self::Configuration(ConfigurationError::InvalidStoreUrl(_)) => {
-                Some("use `sqlite:PATH` or `sqlite::memory:`".to_owned())
+                Some("use `sqlite:PATH`, `sqlite::memory:` or `postgres://…`".to_owned())
             }
             Self::Execution(ExecutionError::ApprovalNotFound(_)) => {
                 Some("list what is open; an approval is decided once".to_owned())
@@ -336,11 +340,12 @@ impl StorageError {
         Some(match self {
             #[cfg(feature = "sqlite")]
             Self::Backup(error) => error,
+            #[cfg(feature = "postgres")]
+            Self::Connect(error) => &**error,
             Self::Event(_) => return None,
             Self::Log(error) => error,
             #[cfg(feature = "sqlite")]
             Self::Open(error) => error,
-            #[cfg(feature = "sqlite")]
             Self::Remove(error) => error,
             Self::State(error) => error,
             Self::Store(error) => error,

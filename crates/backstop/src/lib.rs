@@ -116,11 +116,14 @@ pub use backstop_react::{
 };
 pub use backstop_redact as redact;
 pub use backstop_redact::Redactor;
-#[cfg(feature = "sqlite")]
 pub use backstop_retention::{Forgotten, RemoveError, Removed, StoreRetention};
 pub use backstop_retry as retry;
 pub use backstop_retry::RetryConfig;
 pub use backstop_state::MemoryStateStore;
+#[cfg(feature = "postgres")]
+pub use backstop_store_postgres as store_postgres;
+#[cfg(feature = "postgres")]
+pub use backstop_store_postgres::{Database as PostgresDatabase, Options as PostgresOptions};
 #[cfg(feature = "sqlite")]
 pub use backstop_store_sqlite as store_sqlite;
 #[cfg(feature = "sqlite")]

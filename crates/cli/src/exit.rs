@@ -212,7 +212,7 @@ impl From<ConfigError> for CliError {
 impl From<backstop_store_postgres::OpenError> for CliError {
     fn from(error: backstop_store_postgres::OpenError) -> Self {
         let is_usage = matches!(error, backstop_store_postgres::OpenError::InvalidUrl(_));
-        let hint = Failure::hint(&error).map(std::borrow::Cow::into_owned);
+        let hint = Failure::hint(&error).map(Cow::into_owned);
         let error = if is_usage { Self::usage(error) } else { Self::storage(error) };
         match hint {
             Some(hint) => error.with_hint(hint),

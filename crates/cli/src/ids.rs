@@ -2,8 +2,8 @@
 //! has, or `last`.
 
 use crate::store::Database;
-use backstop_error_store::{ErrorFilter, ErrorStore, ResultFilter, ResultStore};
-use backstop_event_log::{EventLog, OpenApproval, RunFilter, is_segment, segment_of};
+use backstop_error_store::{ErrorFilter, ResultFilter};
+use backstop_event_log::{OpenApproval, RunFilter, is_segment, segment_of};
 use layer0::id::{ErrorId, ResultId, RunId};
 
 use crate::exit::CliError;

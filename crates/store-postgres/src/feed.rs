@@ -15,14 +15,9 @@ use crate::rows::{record_of, run_of, signed, unsigned};
 use crate::text::stored;
 
 // Numbers of PostgreSQL.
-const LOOKED_AT: i64 = 8_192;
-const MAX_RECORDS: i64 = 256;
-const MAX_BYTES: i64 = 1 << 20;
-const _: () = assert!(
-    LOOKED_AT as usize == FeedPage::MAX_LOOKED_AT
-        && MAX_RECORDS as usize == FeedPage::MAX_RECORDS
-        && MAX_BYTES as usize == FeedPage::MAX_BYTES
-);
+const LOOKED_AT: i64 = FeedPage::MAX_LOOKED_AT as i64;
+const MAX_RECORDS: i64 = FeedPage::MAX_RECORDS as i64;
+const MAX_BYTES: i64 = FeedPage::MAX_BYTES as i64;
 
 /// Returns the first place at which a transaction may still write, and the last of an event that was taken away.
 ///

@@ -69,7 +69,7 @@ impl Lookout {
                 match told.await {
                     Err(sqlx::Error::PoolClosed) => return,
                     Err(error) => {
-                        tracing::debug!(%error, "others are not told of what was written")
+                        tracing::debug!(%error, "others are not told of what was written");
                     }
                     Ok(_) => {}
                 }

@@ -254,7 +254,7 @@ impl Keeper {
 
 /// Does each connection lead to one process of the server? A proxy that shares connections gives what was just
 /// used to the next that asks.
-async fn is_direct(
+pub(crate) async fn is_direct(
     options: &PgConnectOptions,
     connection: &mut PgConnection,
 ) -> Result<bool, sqlx::Error> {

@@ -21,8 +21,9 @@ use backstop_react::{
     AgentError, ApprovalNotFound, BuildError, DecideError, DefinitionError, Divergence, HookError,
     InvalidLimitScope, Misuse, PackError, RecordedFailure, RequestError, ResumeError, RunFailure,
 };
-#[cfg(feature = "sqlite")]
 use backstop_retention::RemoveError;
+#[cfg(feature = "postgres")]
+use backstop_store_postgres::OpenError as ConnectError;
 #[cfg(feature = "sqlite")]
 use backstop_store_sqlite::{BackupError, OpenError};
 use backstop_tool::RegistrationError as ToolRegistrationError;
@@ -233,6 +234,7 @@ leaf! {
     RunFailure => ExecutionError::Run,
     SchemaError => RegistrationError::Schema,
     StateError => StorageError::State,
+    RemoveError => StorageError::Remove,
     StoreError => StorageError::Store,
     ToolError => ExecutionError::Tool,
     ToolNotFound => RegistrationError::ToolNotFound,
@@ -253,7 +255,13 @@ leaf! {
 leaf! {
     BackupError => StorageError::Backup,
     OpenError => StorageError::Open,
-    RemoveError => StorageError::Remove,
+}
+
+#[cfg(feature = "postgres")]
+impl From<ConnectError> for Error {
+    fn from(error: ConnectError) -> Self {
+        StorageError::Connect(Box::new(error)).into()
+    }
 }
 
 impl From<ParseTimestampError> for Error {

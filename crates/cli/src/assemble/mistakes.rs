@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use backstop_config::{AgentFile, Checked, ConfigError, ModelTable};
-use backstop_event_log::StoreUrl;
 use backstop_react::BuildError;
 use backstop_redact::Redactor;
 use backstop_tool::Toolset;

@@ -112,17 +112,17 @@ async fn decide(
             Ok(open) => open,
             // The refusal says why one that was asked is not open.
             Err(missing) => {
-                let refused = decide_in(&log, &typed.into(), decision, SystemClock.now()).await;
+                let refused = decide_in(&*log, &typed.into(), decision, SystemClock.now()).await;
                 return Err(match refused {
                     Ok(()) | Err(DecideError::NotFound(_)) => {
-                        decided_before(&log, &typed.into(), &chosen).await.unwrap_or(missing)
+                        decided_before(&*log, &typed.into(), &chosen).await.unwrap_or(missing)
                     }
                     Err(error) => error.into(),
                 });
             }
         };
         let decision = match decision.arguments.clone() {
-            Some(typed) => decision.with_arguments(proposal::renewed(&log, &open, typed).await?),
+            Some(typed) => decision.with_arguments(proposal::renewed(&*log, &open, typed).await?),
             None => decision,
         };
         let decision = match decision.approved {
@@ -132,11 +132,11 @@ async fn decide(
             },
             false => decision,
         };
-        let decision = redacted_decision(&Recorded::redactor(&log, &open.run).await, decision);
+        let decision = redacted_decision(&Recorded::redactor(&*log, &open.run).await, decision);
         // Another person may have been faster.
-        match decide_in(&log, &open.id, decision.clone(), SystemClock.now()).await {
+        match decide_in(&*log, &open.id, decision.clone(), SystemClock.now()).await {
             Err(DecideError::NotFound(error)) => {
-                let before = decided_before(&log, &open.id, &chosen).await;
+                let before = decided_before(&*log, &open.id, &chosen).await;
                 return Err(before.unwrap_or_else(|| DecideError::NotFound(error).into()));
             }
             decided => decided?,
@@ -145,7 +145,7 @@ async fn decide(
     };
     let decided = decided.await;
     let root = match &decided {
-        Ok((open, _)) => head_of(&log, &open.run).await,
+        Ok((open, _)) => head_of(&*log, &open.run).await,
         Err(_) => None,
     };
     database.close().await;

@@ -84,7 +84,7 @@ async fn all(database: &Database) -> Result<Vec<Listed>, LogError> {
     let log = database.log();
     let mut listed = Vec::new();
     for subscription in log.subscriptions().await? {
-        listed.push(Listed::of(&log, subscription).await?);
+        listed.push(Listed::of(&*log, subscription).await?);
     }
     Ok(listed)
 }

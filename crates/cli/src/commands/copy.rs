@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::store::Database;
-use backstop_event_log::{EventLog, RunFilter};
+use backstop_event_log::RunFilter;
 use backstop_react::{CopyOutcome, Source, copy_run};
 use layer0::id::RunId;
 use serde_json::json;

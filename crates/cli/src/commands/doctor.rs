@@ -4,6 +4,7 @@ mod endpoints;
 mod finding;
 mod machine;
 mod places;
+mod server;
 mod walls;
 
 use std::path::Path;

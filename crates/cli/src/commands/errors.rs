@@ -6,9 +6,7 @@ mod which;
 use std::process::ExitCode;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_error_store::{
-    ErrorRecord, ErrorStats, ErrorStore, Lookup, Pruned, ResultStore, Retention, readable,
-};
+use backstop_error_store::{ErrorRecord, ErrorStats, Lookup, Pruned, Retention, readable};
 use serde_json::json;
 
 use self::which::Which;

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use crate::store::Database;
 use backstop_config::AgentFile;
-use backstop_event_log::EventLog;
 use backstop_mcp_server::{Offer, ServeError, Server};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_react::{Agent, CancellationToken};

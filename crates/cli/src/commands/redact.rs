@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use backstop_event_log::{EventLog, LogError};
+use backstop_event_log::LogError;
 use serde_json::json;
 
 use crate::args::RedactArgs;

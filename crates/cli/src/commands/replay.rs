@@ -20,17 +20,17 @@ pub(crate) async fn run(args: ReplayArgs) -> Result<ExitCode, CliError> {
         store::open_read_only(&chosen).await?.ok_or_else(|| CliError::no_run(run.clone()))?;
     let log = database.log();
     let replayed = async {
-        let Some(path) = &args.agent else { return Ok(replay(&log, &run).await) };
-        let recorded = Recorded::read(&log, &run, Some(path.as_path())).await?;
+        let Some(path) = &args.agent else { return Ok(replay(&*log, &run).await) };
+        let recorded = Recorded::read(&*log, &run, Some(path.as_path())).await?;
         let agent = recorded.build(recorded.agent(0, &database)?.store(&database))?;
         Ok::<_, CliError>(agent.replay(&run).await)
     };
     let replayed = replayed.await;
     let replayed_steps = match &replayed {
-        Ok(Err(ResumeError::OfWorkflow { .. })) => Some(replay_workflow(&log, &run).await),
+        Ok(Err(ResumeError::OfWorkflow { .. })) => Some(replay_workflow(&*log, &run).await),
         _ => None,
     };
-    let summary = backstop_event_log::EventLog::summary(&log, &run).await;
+    let summary = backstop_event_log::EventLog::summary(&*log, &run).await;
     database.close().await;
     let events = summary?.map_or(0, |summary| summary.last_seq);
     match replayed? {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use backstop_error_store::{Lookup, Origin, ResultEntry, ResultFilter, ResultRecord, ResultStore};
+use backstop_error_store::{Lookup, Origin, ResultEntry, ResultFilter, ResultRecord};
 use serde_json::json;
 
 use crate::args::{ResultsArgs, ResultsCommand, ResultsListArgs, ResultsShowArgs};

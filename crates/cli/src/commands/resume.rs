@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use backstop_event_log::{EventLog, LogError, RunSummary, open_root};
+use backstop_event_log::{LogError, RunSummary, open_root};
 use backstop_react::{ReopenRequest, ResumeError, ResumeRequest};
 use layer0::id::RunId;
 use layer0::stop::Outcome;
@@ -126,7 +126,7 @@ pub(super) async fn root_of(chosen: &Chosen, run: &RunId) -> Result<Option<RunId
     let Some(database) = store::open_read_only(chosen).await? else { return Ok(None) };
     let log = database.log();
     let root = match log.summary(run).await {
-        Ok(Some(summary)) => open_root(&log, &summary).await,
+        Ok(Some(summary)) => open_root(&*log, &summary).await,
         Ok(None) => Ok(None),
         Err(error) => Err(error),
     };

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use crate::store::Database;
-use layer0::StateStore;
 use layer0::error::StateError;
 use layer0::state::{Expected, StateQuery, StateWrite, Versioned};
 use serde_json::json;

@@ -77,7 +77,7 @@ async fn show(database: &Database, run: &RunId, args: &TraceArgs) -> Result<(), 
         return top.entries().try_for_each(|(record, event)| printer.print(run, record, event));
     }
     let log = database.log();
-    let mut tree = Tree::new(&log, run);
+    let mut tree = Tree::new(&*log, run);
     let order = tree.read().await?;
     let mut runs = BTreeMap::from([(run.clone(), top)]);
     let mut damaged = None;

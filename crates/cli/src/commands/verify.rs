@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use backstop_event_log::{EventLog, LogError, RunFilter, Verified, is_segment, verify_run};
+use backstop_event_log::{LogError, RunFilter, Verified, is_segment, verify_run};
 use layer0::failure::{Chain, Failure};
 use layer0::id::RunId;
 use serde_json::json;
@@ -35,7 +35,7 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<ExitCode, CliError> {
         };
         let mut broken = 0_usize;
         for run in &runs {
-            broken += usize::from(!report(run, verify_run(&log, run).await, &args)?);
+            broken += usize::from(!report(run, verify_run(&*log, run).await, &args)?);
         }
         if !args.json && runs.len() != 1 {
             let segments = runs.iter().filter(|run| is_segment(run)).count();

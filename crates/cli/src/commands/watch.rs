@@ -10,9 +10,7 @@ use crate::store::Database;
 use backstop_behaviors::Behavior;
 use backstop_clock::{Clock, SystemClock};
 use backstop_config::AgentFile;
-use backstop_event_log::{
-    Cursor, EventFilter, EventLog, FeedRecord, Subscription, follow, segment_of,
-};
+use backstop_event_log::{Cursor, EventFilter, FeedRecord, Subscription, follow, segment_of};
 use layer0::event::EventKind;
 use layer0::id::RunId;
 

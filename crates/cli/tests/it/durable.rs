@@ -8,8 +8,13 @@ use crate::running::{ASKS, REFUNDS};
 /// Spec: C2, A1, D5, D6, D7
 #[test]
 fn waiting_run_is_served_by_other_processes() {
-    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
-    bench.agent(REFUNDS, ASKS);
+    serves_a_waiting_run("sqlite:x.db", "sqlite:y.db");
+}
+
+/// Decides and resumes a run in one process after the other, and copies it to another store.
+pub(crate) fn serves_a_waiting_run(store: &str, other_store: &str) {
+    let bench = Bench::new().with("BACKSTOP_STORE", store);
+    bench.agent(REFUNDS, &ASKS.replace("sqlite:x.db", store));
     let waiting = bench.run(&["run", "agent.toml", "--json"]).fails(4, "").json().remove(0);
     let run = waiting["run"].as_str().unwrap();
     let open = bench.run(&["approvals", "--json"]).ok().json().remove(0);
@@ -45,9 +50,9 @@ fn waiting_run_is_served_by_other_processes() {
     bench.write("rude.toml", &agent.replace("[agent]", "[agent]\ninstructions = \"Be rude.\""));
     bench.run(&["replay", run, "--agent", "rude.toml"]).fails(6, "at seq 1: agent");
     bench.run(&["replay", run, "--agent", "agent.toml"]).ok();
-    let other = ["fork", run, "--at", "2", "--to", "sqlite:y.db", "--json"];
+    let other = ["fork", run, "--at", "2", "--to", other_store, "--json"];
     let copy = bench.run(&other).fails(4, "").json().remove(0);
-    let there = bench.run(&["runs", "--store", "sqlite:y.db", "--json"]).ok().json();
+    let there = bench.run(&["runs", "--store", other_store, "--json"]).ok().json();
     assert_eq!(there[0]["run"], copy["run"]);
 }
 

@@ -36,6 +36,7 @@ mod numbers;
 mod objects;
 mod page;
 mod pages;
+mod postgres;
 #[cfg(unix)]
 mod prompting;
 mod reading;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::store::Database;
-use backstop_event_log::{EventLog, RunFilter, RunState, RunSummary, read_events};
+use backstop_event_log::{RunFilter, RunState, RunSummary, read_events};
 use backstop_react::{Agent, Budget, History, said_before, said_until};
 use layer0::event::EventKind;
 use layer0::id::SessionId;

@@ -1,6 +1,6 @@
 //! What can be said besides: `/help` and the others.
 
-use backstop_error_store::{ErrorFilter, ErrorRecord, ErrorStore};
+use backstop_error_store::{ErrorFilter, ErrorRecord};
 use backstop_event_log::{RunSummary, one_line};
 use backstop_react::priced;
 use layer0::usage::Usage;

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::StoreUrl;
-use backstop_event_log::{EventLog, RunFilter};
+use backstop_event_log::{RunFilter, RunSummary};
+use layer0::Timestamp;
 
 use super::finding::Finding;
+use super::server;
 use crate::exit::CliError;
 use crate::output::counted;
 use crate::store::{self, Chosen};
@@ -20,6 +22,7 @@ const AHEAD_MS: i64 = 60_000;
 pub(super) async fn look_at(chosen: &Chosen) -> Vec<Finding> {
     let path = match &chosen.url {
         StoreUrl::Sqlite(path) => path.clone(),
+        StoreUrl::Postgres(url) => return server::look_at(url).await,
         url => return vec![Finding::ok("store", format!("{url} is kept nowhere"))],
     };
     let mut findings = match path.exists() {
@@ -62,15 +65,20 @@ async fn look_into(chosen: &Chosen, path: &Path) -> Result<Vec<Finding>, CliErro
         ),
         false => Finding::ok("store", what),
     }];
-    let now = SystemClock.now().as_millis();
-    if newest.first().is_some_and(|run| run.started_at.as_millis() > now.saturating_add(AHEAD_MS)) {
-        findings.push(Finding::mend(
+    findings.extend(ahead_of_the_clock(&newest, SystemClock.now()));
+    Ok(findings)
+}
+
+/// Says that the clock is wrong, where the newest run began in the future.
+pub(super) fn ahead_of_the_clock(newest: &[RunSummary], now: Timestamp) -> Option<Finding> {
+    let began = newest.first()?.started_at.as_millis();
+    (began > now.as_millis().saturating_add(AHEAD_MS)).then(|| {
+        Finding::mend(
             "clock",
             "the newest run of the store began in the future",
             "set the clock, or let it be set (NTP)",
-        ));
-    }
-    Ok(findings)
+        )
+    })
 }
 
 /// Is there a file that this process may not write to?

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use backstop_error_store::{CountBy, ErrorCount, ErrorStore};
-use backstop_event_log::{EventLog, FailedAttempts};
+use backstop_error_store::{CountBy, ErrorCount};
+use backstop_event_log::FailedAttempts;
 use serde_json::json;
 
 use super::which::Which;
@@ -33,8 +33,8 @@ pub(super) async fn print(
         Some(database) => {
             let log = database.log();
             let counted = async {
-                let errors = database.errors().count(which.errors(&log).await?, by.into()).await?;
-                let attempts = match which.attempts(&log).await? {
+                let errors = database.errors().count(which.errors(&*log).await?, by.into()).await?;
+                let attempts = match which.attempts(&*log).await? {
                     Some(filter) => log.failed_attempts(filter).await?,
                     None => Vec::new(),
                 };

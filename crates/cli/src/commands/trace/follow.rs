@@ -22,9 +22,9 @@ pub(super) async fn follow(
 ) -> Result<ExitCode, CliError> {
     let log = database.log();
     let mut watch = log.watch_events();
-    let mut tree = Tree::new(&log, run);
+    let mut tree = Tree::new(&*log, run);
     let mut printer = Printer::new(run, args);
-    let mut followed = BTreeMap::from([(run.clone(), Followed::new(&log, run).await?)]);
+    let mut followed = BTreeMap::from([(run.clone(), Followed::new(&*log, run).await?)]);
     let mut told = std::pin::pin!(signals::told_to_stop());
     let mut is_over = false;
     while !is_over {
@@ -36,17 +36,17 @@ pub(super) async fn follow(
         let read = tree.read().await?;
         for next in read.iter().filter(|next| !args.is_alone() || next.run == *run) {
             if !followed.contains_key(&next.run) {
-                followed.insert(next.run.clone(), Followed::new(&log, &next.run).await?);
+                followed.insert(next.run.clone(), Followed::new(&*log, &next.run).await?);
             }
             let Some(of_run) = followed.get_mut(&next.run) else { continue };
             of_run.verifier.take(&next.record)?;
             let event = event_of(&next.record, &next.run)?;
             printer.print(&next.run, &next.record, event.as_ref())?;
-            is_over |= of_run.is_over_with(&log, next).await? && next.run == *run;
+            is_over |= of_run.is_over_with(&*log, next).await? && next.run == *run;
         }
         if read.is_empty() {
             // Nothing more comes of a run that was taken away.
-            summary_of(&log, run).await?;
+            summary_of(&*log, run).await?;
         }
     }
     Ok(ExitCode::SUCCESS)

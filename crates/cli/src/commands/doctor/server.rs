@@ -1,0 +1,64 @@
+//! A store on a PostgreSQL server, and what the server keeps.
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::{EventLog, RunFilter};
+use backstop_store_postgres::{Database, OpenError, Options, Server};
+
+use super::finding::Finding;
+use super::places::ahead_of_the_clock;
+use crate::exit::CliError;
+use crate::output::counted;
+
+/// Looks at a database. Makes and changes nothing.
+pub(super) async fn look_at(url: &str) -> Vec<Finding> {
+    let options = match Options::new(url) {
+        Ok(options) => options,
+        Err(error) => return vec![Finding::of("store", &error.into())],
+    };
+    let database = match Database::connect_read_only(options).await {
+        Ok(database) => database,
+        Err(error @ OpenError::Missing(_)) => {
+            return vec![Finding::ok("store", format!("{error}: it is made by the first run"))];
+        }
+        Err(error) => return vec![Finding::of("store", &error.into())],
+    };
+    let looked = look_into(&database).await;
+    database.close().await;
+    looked.unwrap_or_else(|error| vec![Finding::of("store", &error)])
+}
+
+async fn look_into(database: &Database) -> Result<Vec<Finding>, CliError> {
+    let log = database.log();
+    let newest = log.runs(RunFilter::new().limit(1)).await?;
+    let waiting = u64::try_from(log.open_approvals().await?.len()).unwrap_or(u64::MAX);
+    let Server { version, synchronous_commit, standbys, is_direct, .. } = database.server().await?;
+    let mut findings = vec![Finding::ok(
+        "store",
+        format!("PostgreSQL {version} can be opened: {} open", counted(waiting, "approval")),
+    )];
+    findings.push(match &*synchronous_commit {
+        "off" => Finding::mend(
+            "store",
+            "synchronous_commit is off: a crash of the server loses what was acknowledged last",
+            "set it to `on` for this database",
+        ),
+        level => Finding::ok(
+            "store",
+            format!(
+                "synchronous_commit is {level}, {} connected",
+                counted(standbys, "standby server")
+            ),
+        ),
+    });
+    findings.push(match is_direct {
+        true => Finding::ok("store", "each connection has a process of the server"),
+        false => Finding::mend(
+            "store",
+            "connections are shared by a proxy: a process that dies is known by its lease alone, \
+             after 15 s",
+            "connect to the server itself, or through a proxy that pools sessions",
+        ),
+    });
+    findings.extend(ahead_of_the_clock(&newest, SystemClock.now()));
+    Ok(findings)
+}

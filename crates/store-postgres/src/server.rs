@@ -1,0 +1,43 @@
+use backstop_error_store::StoreError;
+use sqlx::ConnectOptions;
+
+use crate::database::Database;
+use crate::fault::Fault;
+use crate::owner::is_direct;
+
+/// What is known of the server of a database: how it keeps what is acknowledged, and how it is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Server {
+    /// Its version, such as `15.18`.
+    pub version: String,
+    /// Its setting `synchronous_commit`: `off` loses what was acknowledged last when it crashes.
+    pub synchronous_commit: String,
+    /// How many standby servers it sends to, as far as this user may see them.
+    pub standbys: u64,
+    /// Does each connection have a process of the server to itself? Behind a proxy that shares connections, a
+    /// process that died is known by its lease alone.
+    pub is_direct: bool,
+}
+
+impl Database {
+    /// Asks the server how it keeps what is acknowledged, and looks how it is reached.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`StoreError`].
+    pub async fn server(&self) -> Result<Server, StoreError> {
+        let connect = &self.options().connect;
+        let mut connection = connect.connect().await.map_err(Fault::from)?;
+        let (version, synchronous_commit, standbys): (String, String, i64) = sqlx::query_as(
+            "SELECT split_part(current_setting('server_version'), ' ', 1), \
+             current_setting('synchronous_commit'), (SELECT count(*) FROM pg_stat_replication)",
+        )
+        .fetch_one(&mut connection)
+        .await
+        .map_err(Fault::from)?;
+        let is_direct = is_direct(connect, &mut connection).await.map_err(Fault::from)?;
+        let standbys = u64::try_from(standbys).unwrap_or(0);
+        Ok(Server { version, synchronous_commit, standbys, is_direct })
+    }
+}
