@@ -59,8 +59,8 @@ async fn usage_errors_have_reason_and_hint() {
     let url: Result<StoreUrl, _> = "mysql://x".parse();
     check(
         url.unwrap_err().into(),
-        "configuration: invalid store: invalid store URL `mysql://x`: expected `sqlite:PATH` \
-         or `sqlite::memory:`",
+        "configuration: invalid store: invalid store URL `mysql://x`: expected `sqlite:PATH`, \
+         `sqlite::memory:` or `postgres://…`",
         "sqlite:PATH",
         InvalidInput,
     );

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::{NewError, NewResult, StoreError, Stored};
 use backstop_event_log::{Batch, Claims, LogError};
 use layer0::error::BoxError;
@@ -26,6 +28,8 @@ use crate::{append, claims, errors, inbox, results, state};
 
 /// How many jobs share one commit at most; bounds the time to the first answer.
 const MAX_JOBS: usize = MAX_ROWS;
+/// How long is waited before a release that met another process's lock is tried again.
+const RELEASE_AGAIN: Duration = Duration::from_millis(500);
 /// How many jobs wait before callers have to.
 const QUEUE: usize = 1024;
 
@@ -197,7 +201,16 @@ impl Connected {
 
 async fn run(mut connected: Connected, mut jobs: mpsc::UnboundedReceiver<Queued>) {
     let mut queued = Vec::new();
-    while jobs.recv_many(&mut queued, MAX_JOBS).await > 0 {
+    // Nothing waits for a release, so that one which met a lock is tried again here.
+    let mut locked_out: Vec<Job> = Vec::new();
+    loop {
+        let received = tokio::select! {
+            received = jobs.recv_many(&mut queued, MAX_JOBS) => received,
+            () = SystemClock.sleep(RELEASE_AGAIN), if !locked_out.is_empty() => 1,
+        };
+        if received == 0 {
+            break;
+        }
         // Those just answered come back at once; with a turn for them they share this commit.
         tokio::task::yield_now().await;
         while queued.len() < MAX_JOBS
@@ -205,8 +218,9 @@ async fn run(mut connected: Connected, mut jobs: mpsc::UnboundedReceiver<Queued>
         {
             queued.push(job);
         }
-        let batch: Vec<Job> = queued.drain(..).map(|queued| queued.job).collect();
-        commit(&mut connected, batch).await;
+        let mut batch = std::mem::take(&mut locked_out);
+        batch.extend(queued.drain(..).map(|queued| queued.job));
+        locked_out = commit(&mut connected, batch).await;
     }
     connected.leave().await;
     if let Err(error) = connected.connection.close().await {
@@ -216,27 +230,24 @@ async fn run(mut connected: Connected, mut jobs: mpsc::UnboundedReceiver<Queued>
 
 /// Writes jobs in one transaction. If one of them fails, they are written again in one transaction, each
 /// with a savepoint of its own, so that a bad row takes no other job with it and costs no further
-/// commit. Where that fails as a whole, each is written alone. A lock is waited for once, by all of them.
-async fn commit(connected: &mut Connected, jobs: Vec<Job>) {
-    match transact(connected, &jobs).await {
-        Ok(done) => answer_all(connected, jobs, done.into_iter().map(Ok)),
-        Err(error) if error.is_locked() => {
-            let locked = locked(jobs.len());
-            answer_all(connected, jobs, locked.into_iter());
-        }
-        Err(error) if jobs.len() == 1 => answer_all(connected, jobs, std::iter::once(Err(error))),
-        Err(_) => {
-            let results = transact_each(connected, &jobs).await;
-            answer_all(connected, jobs, results.into_iter());
-        }
-    }
+/// commit. Where that fails as a whole, each is written alone. A lock is waited for once, by all of them. Returns
+/// the releases that met one.
+async fn commit(connected: &mut Connected, jobs: Vec<Job>) -> Vec<Job> {
+    let results = match transact(connected, &jobs).await {
+        Ok(done) => done.into_iter().map(Ok).collect(),
+        Err(error) if error.is_locked() => locked(jobs.len()),
+        Err(error) if jobs.len() == 1 => vec![Err(error)],
+        Err(_) => transact_each(connected, &jobs).await,
+    };
+    answer_all(connected, jobs, results)
 }
 
 fn answer_all(
     connected: &Connected,
     jobs: Vec<Job>,
-    results: impl Iterator<Item = Result<Done, JobError>>,
-) {
+    results: Vec<Result<Done, JobError>>,
+) -> Vec<Job> {
+    let mut locked_out = Vec::new();
     let mut has_events = false;
     for (job, result) in jobs.into_iter().zip(results) {
         if let (Job::Append(append, _), Ok(_)) = (&job, &result) {
@@ -249,11 +260,17 @@ fn answer_all(
         if let Ok(Done::Sent(Some(run))) = &result {
             connected.watches.inboxes.ring(run);
         }
-        job.answer(result);
+        match &job {
+            Job::Release(..) if result.as_ref().is_err_and(JobError::is_locked) => {
+                locked_out.push(job);
+            }
+            _ => job.answer(result),
+        }
     }
     if has_events {
         connected.watches.events.ring();
     }
+    locked_out
 }
 
 async fn transact(connected: &mut Connected, jobs: &[Job]) -> Result<Vec<Done>, JobError> {

@@ -29,7 +29,7 @@ fn a_configuration_mistake_exits_2_and_says_where() {
 
     bench.agent(SAYS, "[store]\nurl = \"mysql://x\"\n");
     bench.run(&["run", "agent.toml"]).fails(2, "expected `sqlite:PATH`");
-    bench.run(&["runs", "--store", "postgres://x"]).fails(2, "not supported yet");
+    bench.run(&["runs", "--store", "postgres://x@127.0.0.1:1"]).fails(5, "cannot reach");
     bench.agent(SAYS, "[agent.limits]\n");
     bench.run(&["run", "agent.toml"]).ok();
     bench.write("agent.toml", "[model]\nprovider = \"script\"\nscript = \"script.toml\"\n");

@@ -14,7 +14,7 @@ fn bench() -> Bench {
 #[test]
 fn store_without_a_scheme_names_the_supported_ones() {
     let ran = bench().run(&["run", "agent.toml", "--store", "x.db"]);
-    let ran = ran.fails(2, "invalid store URL `x.db`: expected `sqlite:PATH` or `sqlite::memory:`");
+    let ran = ran.fails(2, "invalid store URL `x.db`: expected `sqlite:PATH`, `sqlite::memory:`");
     assert!(!ran.err.contains("postgres"), "{}", ran.err);
 }
 
@@ -83,10 +83,10 @@ fn mistakes_of_the_whole_name_line_and_remedy() {
             "add `[agent.price]` with",
         ),
         (
-            "[store]\nurl = \"postgres://localhost/x\"\n",
+            "[store]\nurl = \"postgres://localhost:many/x\"\n",
             6,
-            "PostgreSQL stores are not supported yet",
-            "use sqlite:PATH",
+            "invalid URL of a PostgreSQL database",
+            "write postgres://",
         ),
     ] {
         let bench = Bench::new();

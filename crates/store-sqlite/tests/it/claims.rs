@@ -4,7 +4,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
+use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{Claim, EventLog, LogError, RunWriter, Seed};
 use backstop_store_sqlite::{Database, Durability, OpenError};
 use futures_util::future::join_all;
@@ -358,4 +360,28 @@ async fn a_locked_database_opens() {
     let database = open(&folder.file()).await;
     assert!(database.log().summary(&"run_1".into()).await.unwrap().is_none());
     held.rollback().await.unwrap();
+}
+
+/// Spec: D8. A run is freed although another process's lock was in the way when its writer was dropped.
+#[tokio::test]
+async fn a_release_outlives_a_lock() {
+    let folder = Folder::new();
+    let (one, two) = (open(&folder.file()).await, open(&folder.file()).await);
+    let log = log_of(&one);
+    let (writer, mut other_writer) = (begin(&log, "run_1").await, begin(&log, "run_2").await);
+    let options = SqliteConnectOptions::new().filename(folder.file());
+    let mut other = options.connect().await.unwrap();
+    let held = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    drop(writer);
+    // It is queued behind the release, which has met the lock when this is refused.
+    other_writer.stage(&Seed::new("test"), at(2), Actor::Runtime, None, started("s"));
+    assert!(matches!(other_writer.commit().await, Err(LogError::Locked(_))));
+    held.rollback().await.unwrap();
+    let freed = loop {
+        match two.log().claim(&"run_1".into()).await {
+            Err(LogError::Claimed(_)) => SystemClock.sleep(Duration::from_millis(20)).await,
+            freed => break freed,
+        }
+    };
+    drop(freed.unwrap());
 }
