@@ -8,8 +8,8 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, PgPool, Row};
 
 use crate::fault::Fault;
-use crate::inbox::Sent;
 use crate::rows::{signed, unsigned};
+use crate::sent::Sent;
 use crate::text::{self, stored};
 
 /// The kind of a row that says that there was no decision in time.

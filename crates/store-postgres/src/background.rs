@@ -6,7 +6,7 @@ use layer0::Timestamp;
 
 use crate::database::Database;
 use crate::prune::{self, Kind};
-use crate::state;
+use crate::state_removal;
 
 /// Hears that runs were written to.
 pub(crate) fn after_append(database: &Database, at: Timestamp) {
@@ -42,7 +42,7 @@ async fn work(
             tracing::info!(segments = removed.runs.len(), "segments of subscriptions pruned");
         }
     }
-    state::expire(database.for_writing()?, now).await?;
+    state_removal::expire(database.for_writing()?, now).await?;
     for kind in Kind::ALL {
         let pruned = prune::prune(database, kind, retention.texts, now).await?;
         if pruned.rows > 0 {

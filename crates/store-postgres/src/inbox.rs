@@ -11,15 +11,9 @@ use crate::approvals;
 use crate::fault::Fault;
 use crate::lookout::Lookout;
 use crate::rows::{signed, unsigned};
+use crate::sent::Sent;
 use crate::text::{self, stored};
 use crate::transact::Work;
-
-/// A request, with who sends it and when.
-pub(crate) struct Sent {
-    pub(crate) request: InboxRequest,
-    pub(crate) by: String,
-    pub(crate) at: Timestamp,
-}
 
 /// Inserts the request, if its condition holds; returns the run it is for. The row of the run is locked first: an
 /// append that ends the run comes before or after it as a whole.

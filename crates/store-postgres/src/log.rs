@@ -15,11 +15,11 @@ use crate::claim_lease::ClaimLease;
 use crate::claims::{Claiming, Take};
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::inbox::Sent;
 use crate::rows::{
     agreeing, disagrees, left_of, record_of, signed, sound_summary_of, state_of, summary_of,
     unreadable,
 };
+use crate::sent::Sent;
 use crate::text::stored;
 use crate::transact::transact;
 use crate::{approvals, background, erasure, feed, inbox, owner, runs, subscriptions};

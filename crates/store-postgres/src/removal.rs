@@ -18,7 +18,7 @@ use crate::fault::Fault;
 use crate::prune::{Kind, Whose, take_all};
 use crate::text::{column, optional, stored};
 use crate::transact::{Work, transact};
-use crate::{state, subscriptions};
+use crate::{state_removal, subscriptions};
 
 /// How many events one transaction takes away.
 const BATCH: i64 = 512;
@@ -195,7 +195,7 @@ impl RunShelf for Database {
         let whose = Whose::Session(session.as_str());
         removed.errors += take_all(pool, &Kind::ERRORS, whose, !is_silent).await?;
         removed.results += take_all(pool, &Kind::RESULTS, whose, !is_silent).await?;
-        removed.state += state::clear(pool, &Scope::Session(session.clone())).await?;
+        removed.state += state_removal::clear(pool, &Scope::Session(session.clone())).await?;
         if is_silent {
             sqlx::query("DELETE FROM backstop.expired WHERE session = $1")
                 .bind(&*stored(session.as_str()))

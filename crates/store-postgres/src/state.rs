@@ -18,6 +18,7 @@ use crate::background;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::rows::{signed, unsigned};
+use crate::state_removal::clear;
 use crate::text::{column, stored};
 use crate::transact::{Work, transact};
 
@@ -192,33 +193,6 @@ impl StateStore for PostgresStateStore {
     async fn clear(&self, scope: &Scope) -> Result<u64, StateError> {
         let pool = self.database.for_writing().map_err(write_failed)?;
         clear(pool, scope).await.map_err(write_failed)
-    }
-}
-
-/// Removes the values of a scope, and returns how many there were.
-pub(crate) async fn clear(pool: &PgPool, scope: &Scope) -> Result<u64, StoreError> {
-    let gone = sqlx::query("DELETE FROM backstop.state WHERE scope = $1")
-        .bind(&*stored(&scope.to_string()))
-        .execute(pool)
-        .await
-        .map_err(Fault::from)?;
-    Ok(gone.rows_affected())
-}
-
-/// Removes the values that have expired, some at a time.
-pub(crate) async fn expire(pool: &PgPool, now: Timestamp) -> Result<(), StoreError> {
-    loop {
-        let gone = sqlx::query(
-            "DELETE FROM backstop.state WHERE (scope, key) IN (SELECT scope, key FROM backstop.state \
-             WHERE expires_at <= $1 LIMIT 256 FOR UPDATE SKIP LOCKED)",
-        )
-        .bind(now.as_millis())
-        .execute(pool)
-        .await
-        .map_err(Fault::from)?;
-        if gone.rows_affected() == 0 {
-            return Ok(());
-        }
     }
 }
 

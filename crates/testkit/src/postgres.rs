@@ -10,12 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+pub use self::binaries::POSTGRES_VARIABLE;
 use backstop_clock::{Clock, SystemClock};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, postgres::PgConnectOptions};
-
-/// The variable that names a server to use (`postgres://…`, with a user who may create databases), or the folder
-/// of the programs of one to start.
-pub const POSTGRES_VARIABLE: &str = "BACKSTOP_TEST_POSTGRES";
 
 /// What the shell beside the server does: it starts the server, starts it again when it is told to, and stops it
 /// and removes its files when its standard input ends, as it does when the test process dies in whatever way.

@@ -1,5 +1,6 @@
 //! `backstop doctor`
 
+mod ahead;
 mod endpoints;
 mod finding;
 mod machine;

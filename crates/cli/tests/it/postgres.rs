@@ -38,7 +38,7 @@ fn records_move_between_back_ends() {
 
 /// Spec: C3, E10. What is wrong with a database is said, with exit code 5, and no password is.
 #[test]
-fn a_server_that_is_away_is_a_storage_failure() {
+fn an_absent_server_is_a_storage_failure() {
     let bench = Bench::new().with("BACKSTOP_STORE", "postgres://me:hunter22@127.0.0.1:1/agents");
     bench.agent("[[model]]\ntext = \"hello\"\n", "");
     for command in [&["runs"][..], &["run", "agent.toml"], &["errors", "list"]] {

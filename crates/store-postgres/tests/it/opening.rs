@@ -50,7 +50,7 @@ async fn each_reason_has_a_variant() {
 
 /// A role without the right to make tables can run what another one migrated.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_role_without_ddl_rights_runs_what_was_migrated() {
+async fn a_role_without_ddl_rights_writes_runs() {
     let server = server!();
     let url = server.database().await;
     let name = name_of(&url);

