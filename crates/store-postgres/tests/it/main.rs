@@ -4,5 +4,6 @@
 mod crashes;
 mod fencing;
 mod opening;
+mod removal;
 mod support;
 mod suites;

@@ -1,0 +1,156 @@
+//! Taking runs and sessions away, and texts that PostgreSQL refuses.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_error_store::{ErrorStore, Lookup, NewError, NewResult, Origin, ResultStore};
+use backstop_event_log::{Cursor, EventFilter, EventLog, InboxRequest, RunFilter, RunWriter};
+use backstop_redact::Redactor;
+use backstop_retention::RemoveError;
+use backstop_store_postgres::Database;
+use layer0::event::{EventKind, Follows, Hash, RunFinished, RunForked};
+use layer0::state::{Scope, StateQuery, StateWrite};
+use layer0::stop::Outcome;
+use layer0::usage::Usage;
+use layer0::{Code, StateStore, code};
+use serde_json::json;
+
+use crate::support::{append, at, begin, fresh, server, stage, started};
+
+const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Long after every run of these tests has ended.
+const LATER: i64 = 40 * 24 * 60 * 60 * 1_000;
+
+fn finished() -> EventKind {
+    RunFinished::new(Outcome::Completed, "done", Usage::default()).into()
+}
+
+async fn over(log: &Arc<dyn EventLog>, run: &str, first: EventKind) {
+    let mut writer = RunWriter::new(Arc::clone(log), run.into());
+    stage(&mut writer, first);
+    append(&mut writer, finished()).await.unwrap();
+}
+
+fn following(session: &str, earlier: &str) -> EventKind {
+    let EventKind::RunStarted(mut first) = started(session) else { unreachable!() };
+    first.follows = Some(Box::new(Follows::new(earlier, 1, Hash::default(), 1)));
+    first.into()
+}
+
+async fn names(database: &Database) -> Vec<String> {
+    let runs = database.log().runs(RunFilter::new()).await.unwrap();
+    let mut names: Vec<String> = runs.iter().map(|run| run.run.to_string()).collect();
+    names.sort();
+    names
+}
+
+fn error(session: &str, run: &str, text: &str) -> NewError {
+    let reason = Code::new(code::TOOL_EXECUTION_FAILED);
+    let origin = Origin::new(at(0), session, run, "c1", "sql");
+    NewError::new(origin, reason, None, text, &Redactor::new())
+}
+
+/// Spec: S10
+#[tokio::test(flavor = "multi_thread")]
+async fn old_runs_are_pruned_with_what_they_stored() {
+    let server = server!();
+    let database = fresh(server).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    over(&log, "run_1", started("a")).await;
+    over(&log, "run_2", following("a", "run_1")).await;
+    let open = begin(&log, "run_open", "b").await;
+    let own = database.errors().store(error("a", "run_1", "own")).await.unwrap();
+    let kept = database.errors().store(error("b", "run_open", "kept")).await.unwrap();
+    let end = log.read_feed(&EventFilter::new(), &Cursor::now()).await.unwrap().cursor;
+    let removed = database.prune_runs(WEEK, &[], at(LATER)).await.unwrap();
+    assert_eq!(removed.runs, ["run_2".into(), "run_1".into()]);
+    assert_eq!((removed.errors, names(&database).await), (1, vec!["run_open".to_owned()]));
+    let found = database.errors().find(&own.id).await.unwrap();
+    assert!(matches!(found, Lookup::Expired), "{found:?}");
+    assert!(matches!(database.errors().find(&kept.id).await.unwrap(), Lookup::Found(_)));
+    // A cursor behind what was taken away still stands, and what comes after it is brought.
+    drop(open);
+    over(&log, "run_3", started("c")).await;
+    let page = log.read_feed(&EventFilter::new(), &end).await.unwrap();
+    assert_eq!(page.records.len(), 2);
+}
+
+/// Spec: S10
+#[tokio::test(flavor = "multi_thread")]
+async fn a_followed_or_open_run_is_not_deleted() {
+    let server = server!();
+    let database = fresh(server).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    over(&log, "run_1", started("a")).await;
+    over(&log, "run_2", following("a", "run_1")).await;
+    let writer = begin(&log, "run_open", "b").await;
+    let followed = database.delete_run(&"run_1".into()).await;
+    assert!(matches!(followed, Err(RemoveError::Followed { .. })), "{followed:?}");
+    let open = database.delete_run(&"run_open".into()).await;
+    assert!(matches!(open, Err(RemoveError::Open(_))), "{open:?}");
+    assert!(matches!(database.delete_run(&"run_9".into()).await, Err(RemoveError::NoRun(_))));
+    database.delete_run(&"run_2".into()).await.unwrap();
+    database.delete_run(&"run_1".into()).await.unwrap();
+    assert_eq!(names(&database).await, ["run_open"]);
+    drop(writer);
+}
+
+/// Spec: S10
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forgotten_session_leaves_tombstones() {
+    let server = server!();
+    let database = fresh(server).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    over(&log, "run_1", started("a")).await;
+    let mut copy = RunWriter::new(Arc::clone(&log), "run_copy".into());
+    stage(&mut copy, started("a"));
+    stage(&mut copy, RunForked::new("run_copy", "ses_copy", "run_1", 1).into());
+    append(&mut copy, finished()).await.unwrap();
+    drop(copy);
+    let state = database.state();
+    let scope = Scope::Session("a".into());
+    state.write(StateWrite::new(scope.clone(), "k", json!("v"))).await.unwrap();
+    let own = database.errors().store(error("a", "run_1", "own")).await.unwrap();
+    let forgotten = database.forget_session(&"a".into(), "ada", false, at(9)).await.unwrap();
+    let forks: Vec<&str> = forgotten.forks.iter().map(|fork| fork.run.as_str()).collect();
+    assert_eq!(forks, ["run_copy"], "a copy still holds what was copied");
+    assert_eq!((forgotten.removed.errors, forgotten.removed.state), (1, 1));
+    assert!(state.list(StateQuery::new(scope)).await.unwrap().is_empty());
+    let left = database.tombstone(&"run_1".into()).await.unwrap().unwrap();
+    assert_eq!((&*left.by, left.at), ("ada", at(9)));
+    assert!(matches!(database.errors().find(&own.id).await.unwrap(), Lookup::Expired));
+    let again = database.forget_session(&"a".into(), "ada", false, at(9)).await;
+    assert!(matches!(again, Err(RemoveError::NoSession(_))), "{again:?}");
+}
+
+/// Spec: J2. NUL is no text for PostgreSQL, and is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn nul_is_kept_in_every_text() {
+    let server = server!();
+    let database = fresh(server).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let (run, session) = ("run_\0\u{e000}", "s\0");
+    let writer = begin(&log, run, session).await;
+    let summary = log.summary(&run.into()).await.unwrap().unwrap();
+    assert_eq!((summary.run.as_str(), summary.session.as_str()), (run, session));
+    let input = InboxRequest::Input { run: run.into(), text: "go\0on".into() };
+    assert!(log.send(input.clone(), "ad\0a", at(1)).await.unwrap());
+    let inbox = log.inbox(&run.into()).await.unwrap();
+    assert_eq!((&inbox[0].request, &*inbox[0].by), (&input, "ad\0a"));
+    let listed = log.runs(RunFilter::new().session(session).id_prefix("run_\0")).await.unwrap();
+    assert_eq!(listed.len(), 1);
+
+    let origin = Origin::new(at(0), session, run, "c\0", "t\0ool");
+    let id =
+        database.results().put(NewResult::new(origin, "bo\0dy", &Redactor::new())).await.unwrap();
+    let Lookup::Found(result) = database.results().find(&id).await.unwrap() else { panic!() };
+    assert_eq!((&*result.body, &*result.origin.tool), ("bo\0dy", "t\0ool"));
+    let stored = database.errors().store(error(session, run, "a\0b")).await.unwrap();
+    let Lookup::Found(kept) = database.errors().find(&stored.id).await.unwrap() else { panic!() };
+    assert!(kept.raw().contains(r"a\u0000b"), "{}", kept.raw());
+    let write = StateWrite::new(Scope::Global, "k", json!({ "a\0": "b\0c" }));
+    database.state().write(write).await.unwrap();
+    let read = database.state().read(&Scope::Global, "k").await.unwrap().unwrap();
+    assert_eq!(read.value, json!({ "a\0": "b\0c" }));
+    drop(writer);
+}
