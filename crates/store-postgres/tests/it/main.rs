@@ -3,6 +3,7 @@
 
 mod crashes;
 mod fencing;
+mod following;
 mod opening;
 mod removal;
 mod support;
