@@ -1,6 +1,7 @@
 //! Connections and servers that die under a writer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
@@ -8,6 +9,8 @@ use backstop_event_log::{EventLog, RunFilter, read_events};
 use backstop_store_postgres::{Database, Options};
 use backstop_testkit::PostgresServer;
 use layer0::event::Warning;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{append, begin, server};
 
@@ -102,5 +105,63 @@ async fn appends_outlive_servers_that_crash() {
     crashed.unwrap();
     check(&*log, written).await;
     assert_eq!(log.runs(RunFilter::new()).await.unwrap().len(), 6);
+    database.close().await;
+}
+
+/// Passes connections on to a server, and swallows what it answers while it is told to: the connection breaks then.
+async fn lossy(server: String) -> (u16, Arc<AtomicBool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let swallows = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&swallows);
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let (server, swallows) = (server.clone(), Arc::clone(&flag));
+            tokio::spawn(async move {
+                let Ok(mut upstream) = TcpStream::connect(server).await else { return };
+                let (mut asked, mut answered) = ([0; 16_384], [0; 16_384]);
+                loop {
+                    tokio::select! {
+                        read = client.read(&mut asked) => match read {
+                            Ok(read @ 1..) => upstream.write_all(&asked[..read]).await.unwrap_or(()),
+                            _ => return,
+                        },
+                        read = upstream.read(&mut answered) => match read {
+                            // One answer is lost, and with it the connection.
+                            Ok(1..) if swallows.swap(false, Ordering::SeqCst) => return,
+                            Ok(read @ 1..) => client.write_all(&answered[..read]).await.unwrap_or(()),
+                            _ => return,
+                        },
+                    }
+                }
+            });
+        }
+    });
+    (port, swallows)
+}
+
+/// Spec: J2. An append whose answer was lost was written, and is told so; it is not written again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_is_no_lost_append() {
+    let server = server!();
+    let url = server.database().await;
+    let place = url.split_once('@').unwrap().1.split('/').next().unwrap().to_owned();
+    let (port, swallows) = lossy(place.clone()).await;
+    let database = patient(&url.replace(&place, &format!("127.0.0.1:{port}"))).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let mut writer = begin(&log, "run_1", "s-1").await;
+    for expected in 2..=12 {
+        swallows.store(true, Ordering::SeqCst);
+        let seq = append(&mut writer, Warning::new("x").into()).await.unwrap();
+        assert_eq!(seq, expected);
+        swallows.store(false, Ordering::SeqCst);
+    }
+    check(&*log, vec![("run_1".to_owned(), 12)]).await;
+    // A run that begins, too.
+    for number in 2..6 {
+        swallows.store(true, Ordering::SeqCst);
+        drop(begin(&log, &format!("run_{number}"), &format!("s-{number}")).await);
+    }
+    assert_eq!(log.runs(RunFilter::new()).await.unwrap().len(), 5);
     database.close().await;
 }
