@@ -21,10 +21,6 @@ pub(crate) fn read(
     if !result.is_object() {
         return Err(unreadable("the result is no object"));
     }
-    if result["resultType"] == "input_required" {
-        let why = "the server asks for input, which cannot be given here";
-        return Err(ToolError::ExecutionFailed(why.to_owned()).with_effect(Effect::None));
-    }
     let text = match &result["content"] {
         Value::Null => String::new(),
         Value::Array(blocks) => match blocks.iter().map(block).collect::<Option<Vec<_>>>() {

@@ -7,12 +7,13 @@ use async_trait::async_trait;
 use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::failure::{Effect, Failure};
 use layer0::{JsonText, ToolSpec};
-use rmcp::model::{CallToolRequestParams, MetaObject, RequestMetaObject};
+use rmcp::model::{MetaObject, RequestMetaObject};
 use serde_json::{Map, Value};
 
 use crate::connection::{Connection, Failed};
 use crate::content;
 use crate::fault::{Called, Fault};
+use crate::input::{self, Round};
 use crate::listing::MadeTool;
 use crate::progress::{Patience, Progress, Watched};
 use crate::upstream::Server;
@@ -43,14 +44,20 @@ impl McpTool {
             Patience::new(Arc::clone(&settings.clock), settings.timeout, settings.max_timeout);
         let watched = self.watched(&patience, context);
         let (mut may_have_acted, mut is_again) = (false, false);
+        let mut round = Round::default();
         loop {
             let connection = self.connected(&patience, may_have_acted).await?;
             // The server's time begins when it is there.
             patience.renew();
-            let params =
-                CallToolRequestParams::new(origin.to_string()).with_arguments(arguments.clone());
+            let params = round.params(origin, arguments.clone());
             let Failed { fault, left } =
                 match connection.call(params, meta(context), Arc::clone(&watched)).await {
+                    Ok(asked) if input::is_required(&asked) => {
+                        self.server.has_worked(&connection);
+                        round = self.answered(round, asked, &watched, may_have_acted).await?;
+                        is_again = false;
+                        continue;
+                    }
                     Ok(result) => {
                         self.server.has_worked(&connection);
                         let output = content::read(result, spec, self.made.output.as_ref());
@@ -75,16 +82,42 @@ impl McpTool {
         }
     }
 
+    /// Gives what the server asks for before it answers, within the time of the call.
+    async fn answered(
+        &self,
+        round: Round,
+        asked: Value,
+        watched: &Watched,
+        may_have_acted: bool,
+    ) -> Result<Round, ToolError> {
+        let settings = &self.server.settings;
+        let next = tokio::select! {
+            biased;
+            next = round.next(asked, watched, &settings.roots, &*settings.clock) => next,
+            after = watched.patience.over() => {
+                return Err(self.failed(Fault::TimedOut(after), false, may_have_acted));
+            }
+        };
+        next.map_err(|error| {
+            let error = self.error_without_secrets(error);
+            if may_have_acted { error.with_effect(Effect::Unknown) } else { error }
+        })
+    }
+
     /// Takes out what the server was given as a secret, where it tells it.
     fn without_secrets(&self, output: Result<JsonText, ToolError>) -> Result<JsonText, ToolError> {
         let redactor = &self.server.settings.redactor;
         if !redactor.holds_secrets() {
             return output;
         }
-        match output {
-            Ok(output) => Ok(output.map_strings(&mut |text| redactor.redact_held(text))),
-            Err(error) => Err(content::map_text(error, |text| redactor.redact_held(text).into())),
-        }
+        output
+            .map(|output| output.map_strings(&mut |text| redactor.redact_held(text)))
+            .map_err(|error| self.error_without_secrets(error))
+    }
+
+    fn error_without_secrets(&self, error: ToolError) -> ToolError {
+        let redactor = &self.server.settings.redactor;
+        content::map_text(error, |text| redactor.redact_held(text).into())
     }
 
     /// Returns a connection, within the time of the call.
