@@ -1,6 +1,6 @@
 //! What the model reads of a result.
 
-use backstop_tool::{Schema, ToolError};
+use backstop_tool::{NotShown, Schema, ToolError};
 use layer0::failure::Effect;
 use layer0::{JsonText, ToolSpec};
 use serde_json::Value;
@@ -10,26 +10,33 @@ use crate::fault::reported;
 /// What a server that reports an error without a word is taken to say.
 const SILENT: &str = "the server reported an error and said nothing";
 
-/// Reads the result of a call: its structured content where there is some, else its text.
+/// Reads the result of a call: its structured content where there is some, else its text. An image is given to
+/// `show`, as base64, which says why it is not shown.
 pub(crate) fn read(
     mut result: Value,
     spec: &ToolSpec,
     schema: Option<&Schema>,
+    show: impl Fn(&str) -> Result<(), NotShown>,
 ) -> Result<JsonText, ToolError> {
     let invalid = |why: &str| ToolError::InvalidOutput(why.to_owned());
     let unreadable = |why: &str| invalid(why).with_effect(Effect::Unknown);
     if !result.is_object() {
         return Err(unreadable("the result is no object"));
     }
+    let is_error = result["isError"] == true;
+    // Providers take no images of failed calls.
+    let show = |data: &str| (!is_error).then(|| show(data));
     let text = match &result["content"] {
         Value::Null => String::new(),
-        Value::Array(blocks) => match blocks.iter().map(block).collect::<Option<Vec<_>>>() {
-            Some(lines) => lines.join("\n"),
-            None => return Err(unreadable("a block of the content is of a wrong type")),
-        },
+        Value::Array(blocks) => {
+            match blocks.iter().map(|it| block(it, show)).collect::<Option<Vec<_>>>() {
+                Some(lines) => lines.join("\n"),
+                None => return Err(unreadable("a block of the content is of a wrong type")),
+            }
+        }
         _ => return Err(unreadable("the content is no list")),
     };
-    if result["isError"] == true {
+    if is_error {
         return Err(error(&text, spec));
     }
     match (result["structuredContent"].take(), schema) {
@@ -84,14 +91,18 @@ fn error(text: &str, spec: &ToolSpec) -> ToolError {
 }
 
 /// Returns a block as text; `None` where its fields are not of their type.
-fn block(block: &Value) -> Option<String> {
+fn block(block: &Value, show: impl Fn(&str) -> Option<Result<(), NotShown>>) -> Option<String> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     match block["type"].as_str()? {
         "text" => text(&block["text"]),
         kind @ ("image" | "audio") => {
-            let size = decoded_size(block["data"].as_str()?);
+            let data = block["data"].as_str()?;
+            let size = decoded_size(data);
             let mime = block["mimeType"].as_str().unwrap_or("unknown type");
-            Some(format!("[{kind}: {mime}, {size} bytes]"))
+            Some(match (kind == "image").then(|| show(data)).flatten() {
+                Some(Err(why)) => format!("[{kind}: {mime}, {size} bytes; not shown: {why}]"),
+                _ => format!("[{kind}: {mime}, {size} bytes]"),
+            })
         }
         "resource_link" => Some(reference(block, block["uri"].as_str()?)),
         "resource" => {
@@ -138,7 +149,8 @@ mod tests {
     fn content_is_text_for_the_model() {
         #[track_caller]
         fn check(content: Value, text: &str) {
-            let result = read(json!({ "content": content }), &spec(), None).unwrap();
+            let result = json!({ "content": content });
+            let result = read(result, &spec(), None, |_| Ok(())).unwrap();
             assert_eq!(result.as_string().unwrap(), text);
         }
         check(json!([]), "");
@@ -168,7 +180,10 @@ mod tests {
     #[test]
     fn structured_content_fits_its_schema() {
         let schema = Schema::new(&json!({"type": "object", "required": ["n"]})).unwrap();
-        let read = |result| read(result, &spec(), Some(&schema)).map_err(|error| error.to_string());
+        let read = |result| {
+            let read = read(result, &spec(), Some(&schema), |_| Ok(()));
+            read.map_err(|error| error.to_string())
+        };
         let good =
             json!({"content": [{"type": "text", "text": "7"}], "structuredContent": {"n": 7}});
         assert_eq!(read(good).unwrap().value(), json!({"n": 7}));

@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
+use backstop_tool::{Arguments, NotShown, Tool, ToolContext, ToolError};
 use layer0::failure::{Effect, Failure};
+use layer0::message::Image;
 use layer0::{JsonText, ToolSpec};
 use rmcp::model::{MetaObject, RequestMetaObject};
 use serde_json::{Map, Value};
@@ -60,7 +61,8 @@ impl McpTool {
                     }
                     Ok(result) => {
                         self.server.has_worked(&connection);
-                        let output = content::read(result, spec, self.made.output.as_ref());
+                        let show = |data: &str| self.show(data, context);
+                        let output = content::read(result, spec, self.made.output.as_ref(), show);
                         return self.without_secrets(output);
                     }
                     Err(failed) => failed,
@@ -80,6 +82,20 @@ impl McpTool {
             }
             (may_have_acted, is_again) = (left, true);
         }
+    }
+
+    /// Shows an image of the server, in which nothing stands that it was given as a secret.
+    fn show(&self, data: &str, context: &ToolContext) -> Result<(), NotShown> {
+        let image = Image::from_base64(data)?;
+        let redactor = &self.server.settings.redactor;
+        if redactor.holds_secrets() {
+            let bytes = image.bytes().unwrap_or_default();
+            let text = String::from_utf8_lossy(&bytes);
+            if redactor.redact_held(&text) != text {
+                return Err(NotShown::HoldsSecret);
+            }
+        }
+        context.show_image(image)
     }
 
     /// Gives what the server asks for before it answers, within the time of the call.

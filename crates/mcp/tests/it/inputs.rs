@@ -59,8 +59,8 @@ fn ada() -> Given {
 }
 
 /// Describes a server that asks for these before it answers.
-fn asking(way: Way, inputs: Vec<Value>) -> (Faulty, McpServer) {
-    Faulty::new(way, Script { inputs, ..Script::faulty("") })
+fn asking(way: Way, results: Vec<Value>) -> (Faulty, McpServer) {
+    Faulty::new(way, Script { results, ..Script::faulty("") })
 }
 
 /// Calls a tool that may ask this person.

@@ -27,8 +27,8 @@ pub(crate) struct Script {
     pub(crate) needs_login: bool,
     /// What it asks of its client in a call before it answers.
     pub(crate) asks: Option<Value>,
-    /// What it asks for in place of the result of its first calls, one after the other.
-    pub(crate) inputs: Vec<Value>,
+    /// What it answers its first calls with, one after the other.
+    pub(crate) results: Vec<Value>,
     /// Where calls and starts are counted.
     pub(crate) folder: String,
 }
@@ -154,8 +154,8 @@ impl Script {
         if name == "ok" {
             return Reply::Messages(vec![good]);
         }
-        if let Some(asked) = self.inputs.get(count) {
-            return Reply::Messages(vec![result(request, asked.clone())]);
+        if let Some(first) = self.results.get(count) {
+            return Reply::Messages(vec![result(request, first.clone())]);
         }
         if let Some(then) = self.fault.strip_prefix("asks_then_") {
             return match count {
