@@ -2,15 +2,18 @@
 //! result, after which the call is sent again (multi-round-trip requests).
 #![expect(deprecated, reason = "servers still ask for roots")]
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use backstop_clock::Clock;
 use backstop_tool::{Given, ToolError};
+use layer0::JsonText;
 use layer0::failure::Effect;
 use rmcp::model::{
-    CallToolRequestParams, DEFAULT_MRTR_MAX_ROUNDS, ElicitRequestParams, ElicitResult,
-    ElicitationAction, InputResponses, ListRootsResult, Root,
+    DEFAULT_MRTR_MAX_ROUNDS, ElicitRequestParams, ElicitationAction, ListRootsResult, Root,
 };
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::progress::Watched;
@@ -31,8 +34,22 @@ pub(crate) struct Round {
     count: usize,
     /// How many of the last rounds asked for nothing.
     idle: u32,
-    responses: Option<InputResponses>,
+    responses: Option<BTreeMap<String, JsonText>>,
     state: Option<String>,
+}
+
+/// What a person gave for an elicitation.
+pub(crate) enum Elicited {
+    Declined,
+    Given(JsonText),
+}
+
+/// [`Elicited`] as a response.
+#[derive(Serialize)]
+struct ElicitResponse {
+    action: ElicitationAction,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<JsonText>,
 }
 
 /// What a server asks for at once, and the state that it wants back.
@@ -46,22 +63,15 @@ enum Input {
     Roots,
 }
 
-/// Does a server ask for input in place of a result?
-pub(crate) fn is_required(result: &Value) -> bool {
-    result["resultType"] == "input_required"
-}
-
 impl Round {
-    /// Returns the parameters of the call in this round.
-    pub(crate) fn params(
-        &self,
-        tool: &str,
-        arguments: Map<String, Value>,
-    ) -> CallToolRequestParams {
-        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        params.input_responses.clone_from(&self.responses);
-        params.request_state.clone_from(&self.state);
-        params
+    /// Returns the state that the server wants back.
+    pub(crate) fn state(&self) -> Option<String> {
+        self.state.clone()
+    }
+
+    /// Returns what is given for the input that the server asked for.
+    pub(crate) fn responses(&self) -> Option<BTreeMap<String, JsonText>> {
+        self.responses.clone()
     }
 
     /// Gives what a server asks for in its result, and returns the next round.
@@ -69,7 +79,7 @@ impl Round {
     /// A server that asks has not acted, so that what fails here has no effect.
     pub(crate) async fn next(
         self,
-        asked: Value,
+        asked: &RawValue,
         call: &Watched,
         roots: &[String],
         clock: &dyn Clock,
@@ -86,11 +96,18 @@ impl Round {
             let pause = PAUSE.saturating_mul(1 << self.idle.min(8));
             clock.sleep(pause.min(MAX_PAUSE)).await;
         }
-        let mut responses = InputResponses::new();
+        let mut responses = BTreeMap::new();
         for (key, input) in inputs {
             let response = match input {
-                Input::Elicitation(request) => serde_json::to_value(elicited(call, request).await),
-                Input::Roots => serde_json::to_value(listed(roots)),
+                Input::Elicitation(request) => JsonText::of(&match elicited(call, request).await {
+                    Elicited::Given(data) => {
+                        ElicitResponse { action: ElicitationAction::Accept, content: Some(data) }
+                    }
+                    Elicited::Declined => {
+                        ElicitResponse { action: ElicitationAction::Decline, content: None }
+                    }
+                }),
+                Input::Roots => JsonText::of(&listed(roots)),
             };
             let response =
                 response.map_err(|error| failed(format!("the input is no JSON: {error}")))?;
@@ -108,32 +125,28 @@ pub(crate) fn listed(roots: &[String]) -> ListRootsResult {
 
 /// Asks a person for the data that a server wants for a call. It is declined where there is no person, and for what
 /// is to be given elsewhere, at a URL.
-pub(crate) async fn elicited(call: &Watched, request: ElicitRequestParams) -> ElicitResult {
-    let decline = ElicitResult::new(ElicitationAction::Decline);
-    ask(call, request).await.unwrap_or(decline)
-}
-
-async fn ask(call: &Watched, request: ElicitRequestParams) -> Option<ElicitResult> {
+pub(crate) async fn elicited(call: &Watched, request: ElicitRequestParams) -> Elicited {
     let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request
     else {
-        return None;
+        return Elicited::Declined;
     };
-    let people = call.people.as_ref()?;
-    let schema = serde_json::to_value(&requested_schema).ok()?;
+    let schema = serde_json::to_value(&requested_schema);
+    let Some((people, schema)) = call.people.as_ref().zip(schema.ok()) else {
+        return Elicited::Declined;
+    };
     let message = format!("{} asks: {message}", call.template.server);
     // A person takes longer than a server.
-    let given = call.patience.while_waiting(people.ask(&message, schema.into())).await;
-    match given {
-        Ok(Given::Data(data)) => {
-            Some(ElicitResult::new(ElicitationAction::Accept).with_content(data.value()))
-        }
-        _ => None,
+    match call.patience.while_waiting(people.ask(&message, schema.into())).await {
+        Ok(Given::Data(data)) => Elicited::Given(data),
+        _ => Elicited::Declined,
     }
 }
 
 /// Reads what a server asks for: all of it, before a person is asked.
-fn read(mut asked: Value) -> Result<Asked, ToolError> {
+fn read(asked: &RawValue) -> Result<Asked, ToolError> {
     let invalid = |why: &str| ToolError::InvalidOutput(why.to_owned()).with_effect(Effect::None);
+    let mut asked: Value = serde_json::from_str(asked.get())
+        .map_err(|_| invalid("the input that is asked for cannot be read"))?;
     let state = match asked["requestState"].take() {
         Value::Null => None,
         Value::String(state) => Some(state),

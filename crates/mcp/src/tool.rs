@@ -8,13 +8,14 @@ use backstop_tool::{Arguments, NotShown, Tool, ToolContext, ToolError};
 use layer0::failure::{Effect, Failure};
 use layer0::message::Image;
 use layer0::{JsonText, ToolSpec};
-use rmcp::model::{MetaObject, RequestMetaObject};
+use rmcp::model::{CallToolRequestParams, MetaObject, RequestMetaObject};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::connection::{Connection, Failed};
-use crate::content;
+use crate::connection::{Connection, Failed, Said};
+use crate::content::{self, CallResult};
 use crate::fault::{Called, Fault};
-use crate::input::{self, Round};
+use crate::input::Round;
 use crate::listing::MadeTool;
 use crate::progress::{Patience, Progress, Watched};
 use crate::upstream::Server;
@@ -33,7 +34,8 @@ impl McpTool {
     /// Calls the tool, once more where the server died and the call may be repeated, or never left.
     async fn run(
         &self,
-        arguments: &Map<String, Value>,
+        arguments: &Arguments,
+        tree: &Map<String, Value>,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
         let settings = &self.server.settings;
@@ -50,23 +52,28 @@ impl McpTool {
             let connection = self.connected(&patience, may_have_acted).await?;
             // The server's time begins when it is there.
             patience.renew();
-            let params = round.params(origin, arguments.clone());
-            let Failed { fault, left } =
-                match connection.call(params, meta(context), Arc::clone(&watched)).await {
-                    Ok(asked) if input::is_required(&asked) => {
-                        self.server.has_worked(&connection);
+            let mut params = CallToolRequestParams::new(origin.to_string());
+            // The transport makes headers of some; it is the text that is sent.
+            params.arguments = Some(tree.clone());
+            params.request_state = round.state();
+            let said =
+                Said { arguments: arguments.text().clone(), input_responses: round.responses() };
+            let sent = connection.call(params, said, meta(context), Arc::clone(&watched)).await;
+            let Failed { fault, left } = match sent {
+                Ok(result) => {
+                    self.server.has_worked(&connection);
+                    let result = CallResult::of(&result);
+                    if let Some(asked) = result.asks_for_input() {
                         round = self.answered(round, asked, &watched, may_have_acted).await?;
                         is_again = false;
                         continue;
                     }
-                    Ok(result) => {
-                        self.server.has_worked(&connection);
-                        let show = |data: &str| self.show(data, context);
-                        let output = content::read(result, spec, self.made.output.as_ref(), show);
-                        return self.without_secrets(output);
-                    }
-                    Err(failed) => failed,
-                };
+                    let show = |data: &str| self.show(data, context);
+                    let output = result.read(spec, self.made.output.as_ref(), show);
+                    return self.without_secrets(output);
+                }
+                Err(failed) => failed,
+            };
             match &fault {
                 fault if fault.ends_connection() => connection.close(&fault.to_string()),
                 // It is there, whatever it says.
@@ -102,7 +109,7 @@ impl McpTool {
     async fn answered(
         &self,
         round: Round,
-        asked: Value,
+        asked: &RawValue,
         watched: &Watched,
         may_have_acted: bool,
     ) -> Result<Round, ToolError> {
@@ -196,12 +203,12 @@ impl Tool for McpTool {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let Value::Object(arguments) = arguments.value() else {
+        let Value::Object(tree) = arguments.value() else {
             return Err(ToolError::InvalidInput("arguments must be a JSON object".to_owned()));
         };
         tokio::select! {
             biased;
-            result = self.run(arguments, context) => result,
+            result = self.run(arguments, tree, context) => result,
             () = context.cancellation.cancelled() => Err(ToolError::Cancelled),
         }
     }

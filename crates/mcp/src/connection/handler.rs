@@ -12,7 +12,7 @@ use rmcp::model::{
 use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, RoleClient};
 use tokio::sync::Notify;
 
-use crate::input;
+use crate::input::{self, Elicited};
 use crate::progress::Progressing;
 
 /// Answers the requests of a server. Sampling is none of what this client can.
@@ -52,9 +52,15 @@ impl ClientHandler for Handler {
             _ => None,
         };
         let call = self.progressing.call_of(of).await;
-        Ok(match call {
+        let elicited = match call {
             Some(call) => input::elicited(&call, request).await,
-            None => ElicitResult::new(ElicitationAction::Decline),
+            None => Elicited::Declined,
+        };
+        Ok(match elicited {
+            Elicited::Given(data) => {
+                ElicitResult::new(ElicitationAction::Accept).with_content(data.value())
+            }
+            Elicited::Declined => ElicitResult::new(ElicitationAction::Decline),
         })
     }
 

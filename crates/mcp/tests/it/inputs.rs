@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         input_is_declined_as_the_person_says,
         roots_are_given_without_a_person,
         a_state_alone_is_sent_back,
+        what_a_person_gives_keeps_its_text,
         a_person_is_not_asked_beside_sampling,
         a_person_takes_longer_than_a_server,
         asking_ends_with_the_call
@@ -56,6 +57,20 @@ impl People for Person {
 
 fn ada() -> Given {
     Given::Data(json!({"name": "Ada"}).into())
+}
+
+/// Spec: P12
+async fn what_a_person_gives_keeps_its_text() {
+    let params = json!({
+        "message": "How much?",
+        "requestedSchema": {"type": "object", "properties": {"sum": {"type": "number"}}},
+    });
+    let asked = required(json!({"sum": {"method": "elicitation/create", "params": params}}));
+    let (faulty, server) = asking(Way::ALL[0], vec![asked]);
+    let given = Given::Data(JsonText::parse(r#"{"sum":3.10}"#).unwrap());
+    called(server, &Person::new(given)).await.unwrap();
+    let call = faulty.last_written();
+    assert!(call.contains(r#""content":{"sum":3.10}"#), "{call}");
 }
 
 /// Describes a server that asks for these before it answers.

@@ -29,6 +29,8 @@ pub(crate) struct Script {
     pub(crate) asks: Option<Value>,
     /// What it answers its first calls with, one after the other.
     pub(crate) results: Vec<Value>,
+    /// The result that it answers calls with, as text.
+    pub(crate) written: String,
     /// Where calls and starts are counted.
     pub(crate) folder: String,
 }
@@ -153,6 +155,11 @@ impl Script {
         let good = result(request, text(&format!("{name} is done")));
         if name == "ok" {
             return Reply::Messages(vec![good]);
+        }
+        if !self.written.is_empty() {
+            let (id, result) = (&request["id"], &self.written);
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+            return Reply::Bytes(answer.into_bytes());
         }
         if let Some(first) = self.results.get(count) {
             return Reply::Messages(vec![result(request, first.clone())]);
