@@ -51,6 +51,9 @@ pub enum Message {
         tool_call_id: CallId,
         /// The output, or the text of the failure.
         content: Arc<str>,
+        /// What the tool shows beside it. A model that is not shown them has the text.
+        #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+        images: Arc<[Image]>,
         /// Did the call fail?
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
@@ -75,7 +78,7 @@ impl Message {
 
     /// Makes the answer to a tool call.
     pub fn tool(tool_call_id: CallId, content: impl Into<Arc<str>>, is_error: bool) -> Self {
-        Self::Tool { tool_call_id, content: content.into(), is_error }
+        Self::Tool { tool_call_id, content: content.into(), images: Arc::default(), is_error }
     }
 }
 

@@ -4,6 +4,7 @@ mod handler;
 mod http;
 mod lines;
 mod request;
+mod said;
 mod stderr;
 pub(crate) mod wire;
 
@@ -28,6 +29,7 @@ use self::http::HttpFault;
 pub(crate) use self::http::client as http_client;
 use self::lines::Lines;
 pub(crate) use self::request::Failed;
+pub(crate) use self::said::Said;
 use self::stderr::Stderr;
 use self::wire::Wire;
 use crate::McpError;

@@ -1,56 +1,115 @@
 //! What the model reads of a result.
 
-use backstop_tool::{Schema, ToolError};
+use std::collections::BTreeMap;
+
+use backstop_tool::{NotShown, Schema, ToolError};
 use layer0::failure::Effect;
 use layer0::{JsonText, ToolSpec};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::fault::reported;
 
 /// What a server that reports an error without a word is taken to say.
 const SILENT: &str = "the server reported an error and said nothing";
 
-/// Reads the result of a call: its structured content where there is some, else its text.
-pub(crate) fn read(
-    mut result: Value,
-    spec: &ToolSpec,
-    schema: Option<&Schema>,
-) -> Result<JsonText, ToolError> {
-    let invalid = |why: &str| ToolError::InvalidOutput(why.to_owned());
-    let unreadable = |why: &str| invalid(why).with_effect(Effect::Unknown);
-    if !result.is_object() {
-        return Err(unreadable("the result is no object"));
+/// The result of a call, as the server wrote it.
+pub(crate) struct CallResult<'a> {
+    whole: &'a RawValue,
+    /// `None` where it is no object.
+    fields: Option<BTreeMap<String, &'a RawValue>>,
+}
+
+impl<'a> CallResult<'a> {
+    /// Takes it apart as far as it says what it is.
+    pub(crate) fn of(whole: &'a RawValue) -> Self {
+        Self { whole, fields: serde_json::from_str(whole.get()).ok() }
     }
-    if result["resultType"] == "input_required" {
-        let why = "the server asks for input, which cannot be given here";
-        return Err(ToolError::ExecutionFailed(why.to_owned()).with_effect(Effect::None));
+
+    /// Returns it where the server asks for input in place of a result.
+    pub(crate) fn asks_for_input(&self) -> Option<&'a RawValue> {
+        let kind = self.field("resultType").unwrap_or_default();
+        (kind == "input_required").then_some(self.whole)
     }
-    let text = match &result["content"] {
-        Value::Null => String::new(),
-        Value::Array(blocks) => match blocks.iter().map(block).collect::<Option<Vec<_>>>() {
-            Some(lines) => lines.join("\n"),
-            None => return Err(unreadable("a block of the content is of a wrong type")),
-        },
-        _ => return Err(unreadable("the content is no list")),
-    };
-    if result["isError"] == true {
-        return Err(error(&text, spec));
-    }
-    match (result["structuredContent"].take(), schema) {
-        (Value::Null, Some(_)) => {
-            Err(invalid("the tool declares an output schema, and gave no structured content")
-                .with_output(text))
+
+    /// Reads it: its structured content where there is some, else its text. An image is given to `show`, as base64,
+    /// which says why it is not shown.
+    pub(crate) fn read(
+        &self,
+        spec: &ToolSpec,
+        schema: Option<&Schema>,
+        show: impl Fn(&str) -> Result<(), NotShown>,
+    ) -> Result<JsonText, ToolError> {
+        let Some(fields) = &self.fields else {
+            return Err(unreadable("the result is no object"));
+        };
+        let is_error = self.field("isError")? == true;
+        // Providers take no images of failed calls.
+        let show = |data: &str| (!is_error).then(|| show(data));
+        let text = text(&self.field("content")?, show)?;
+        if is_error {
+            return Err(error(&text, spec));
         }
-        (Value::Null, None) => Ok(JsonText::string(&text)),
-        (structured, None) => Ok(structured.into()),
-        (structured, Some(schema)) => match schema.check(&structured) {
-            Ok(()) => Ok(structured.into()),
-            Err(misfit) => Err(invalid(&misfit.to_string()).with_output(structured.to_string())),
-        },
+        let structured = fields.get("structuredContent").map(|structured| structured.get());
+        match (structured.filter(|structured| *structured != "null"), schema) {
+            (None, Some(_)) => {
+                Err(invalid("the tool declares an output schema, and gave no structured content")
+                    .with_output(text))
+            }
+            (None, None) => Ok(JsonText::string(&text)),
+            // What is too deep, or holds a number without bounds, is a text.
+            (Some(structured), None) => {
+                Ok(JsonText::parse(structured).unwrap_or_else(|_| JsonText::string(structured)))
+            }
+            (Some(structured), Some(schema)) => fitting(structured, schema),
+        }
+    }
+
+    /// Reads a field; `null` where it is not there.
+    fn field(&self, name: &str) -> Result<Value, ToolError> {
+        let written = self.fields.as_ref().and_then(|fields| fields.get(name));
+        let read = written.map(|written| serde_json::from_str(written.get())).transpose();
+        read.map(Option::unwrap_or_default)
+            .map_err(|_| unreadable(&format!("its `{name}` is no JSON")))
     }
 }
 
-/// Changes what a failure of [`read`] says of the result.
+/// Reads structured content that has to fit a schema.
+fn fitting(structured: &str, schema: &Schema) -> Result<JsonText, ToolError> {
+    let misfit = |why: &str| invalid(why).with_output(structured.to_owned());
+    let text = JsonText::parse(structured).map_err(|error| misfit(&error.to_string()))?;
+    match schema.check(&text.value()) {
+        Ok(()) => Ok(text),
+        Err(why) => Err(misfit(&why.to_string())),
+    }
+}
+
+/// Returns the blocks of a content as lines.
+fn text(
+    content: &Value,
+    show: impl Fn(&str) -> Option<Result<(), NotShown>>,
+) -> Result<String, ToolError> {
+    match content {
+        Value::Null => Ok(String::new()),
+        Value::Array(blocks) => {
+            let lines = blocks.iter().map(|it| block(it, &show)).collect::<Option<Vec<_>>>();
+            lines
+                .map(|lines| lines.join("\n"))
+                .ok_or_else(|| unreadable("a block of the content is of a wrong type"))
+        }
+        _ => Err(unreadable("the content is no list")),
+    }
+}
+
+fn invalid(why: &str) -> ToolError {
+    ToolError::InvalidOutput(why.to_owned())
+}
+
+fn unreadable(why: &str) -> ToolError {
+    invalid(why).with_effect(Effect::Unknown)
+}
+
+/// Changes what a failure of [`CallResult::read`] says of the result.
 pub(crate) fn map_text(error: ToolError, map: impl Fn(&str) -> String) -> ToolError {
     match error {
         ToolError::Detailed { error, code, retry, effect, output, .. } => {
@@ -88,14 +147,18 @@ fn error(text: &str, spec: &ToolSpec) -> ToolError {
 }
 
 /// Returns a block as text; `None` where its fields are not of their type.
-fn block(block: &Value) -> Option<String> {
+fn block(block: &Value, show: impl Fn(&str) -> Option<Result<(), NotShown>>) -> Option<String> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     match block["type"].as_str()? {
         "text" => text(&block["text"]),
         kind @ ("image" | "audio") => {
-            let size = decoded_size(block["data"].as_str()?);
+            let data = block["data"].as_str()?;
+            let size = decoded_size(data);
             let mime = block["mimeType"].as_str().unwrap_or("unknown type");
-            Some(format!("[{kind}: {mime}, {size} bytes]"))
+            Some(match (kind == "image").then(|| show(data)).flatten() {
+                Some(Err(why)) => format!("[{kind}: {mime}, {size} bytes; not shown: {why}]"),
+                _ => format!("[{kind}: {mime}, {size} bytes]"),
+            })
         }
         "resource_link" => Some(reference(block, block["uri"].as_str()?)),
         "resource" => {
@@ -129,6 +192,7 @@ fn shown(kind: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use backstop_tool::failed_text;
     use serde_json::json;
 
     use super::*;
@@ -142,7 +206,7 @@ mod tests {
     fn content_is_text_for_the_model() {
         #[track_caller]
         fn check(content: Value, text: &str) {
-            let result = read(json!({ "content": content }), &spec(), None).unwrap();
+            let result = read(&json!({ "content": content }).to_string(), None).unwrap();
             assert_eq!(result.as_string().unwrap(), text);
         }
         check(json!([]), "");
@@ -168,15 +232,36 @@ mod tests {
         check(json!([{"type": "hologram"}]), "[a block of unknown type `hologram`]");
     }
 
+    fn read(result: &str, schema: Option<&Schema>) -> Result<JsonText, ToolError> {
+        let result = serde_json::from_str(result).unwrap();
+        CallResult::of(result).read(&spec(), schema, |_| Ok(()))
+    }
+
     /// Spec: Q8
     #[test]
     fn structured_content_fits_its_schema() {
         let schema = Schema::new(&json!({"type": "object", "required": ["n"]})).unwrap();
-        let read = |result| read(result, &spec(), Some(&schema)).map_err(|error| error.to_string());
-        let good =
-            json!({"content": [{"type": "text", "text": "7"}], "structuredContent": {"n": 7}});
+        let read = |result| read(result, Some(&schema)).map_err(|error| failed_text("t", &error));
+        let good = r#"{"content": [{"type": "text", "text": "7"}], "structuredContent": {"n": 7}}"#;
         assert_eq!(read(good).unwrap().value(), json!({"n": 7}));
-        assert!(read(json!({"structuredContent": {"m": 7}})).is_err());
-        assert!(read(json!({"content": []})).is_err());
+        assert!(read(r#"{"structuredContent": {"m": 7}}"#).is_err());
+        assert!(read(r#"{"content": []}"#).is_err());
+        let no_text = read(r#"{"content": [{"type": "text", "text": "\ud800"}]}"#).unwrap_err();
+        assert!(no_text.contains("its `content` is no JSON"), "{no_text}");
+        let endless = read(r#"{"structuredContent": {"n": 1e999}}"#).unwrap_err();
+        assert!(endless.contains("number out of range"), "{endless}");
+    }
+
+    /// Spec: P12
+    #[test]
+    fn numbers_of_structured_content_keep_their_text() {
+        #[track_caller]
+        fn check(structured: &str, text: &str) {
+            let result = format!(r#"{{"structuredContent": {structured}}}"#);
+            assert_eq!(read(&result, None).unwrap().get(), text);
+        }
+        check(r#"{"b": 3.10, "a": 1234e10}"#, r#"{"a":1234e10,"b":3.10}"#);
+        check("[18446744073709551616]", "[18446744073709551616]");
+        check(r#"{"n":1e999}"#, r#""{\"n\":1e999}""#);
     }
 }

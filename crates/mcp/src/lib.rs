@@ -32,6 +32,7 @@ mod connection;
 mod content;
 mod error;
 mod fault;
+mod input;
 mod listing;
 mod names;
 mod oauth;

@@ -4,15 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
+use backstop_tool::{Arguments, NotShown, Tool, ToolContext, ToolError};
 use layer0::failure::{Effect, Failure};
+use layer0::message::Image;
 use layer0::{JsonText, ToolSpec};
 use rmcp::model::{CallToolRequestParams, MetaObject, RequestMetaObject};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::connection::{Connection, Failed};
-use crate::content;
+use crate::connection::{Connection, Failed, Said};
+use crate::content::{self, CallResult};
 use crate::fault::{Called, Fault};
+use crate::input::Round;
 use crate::listing::MadeTool;
 use crate::progress::{Patience, Progress, Watched};
 use crate::upstream::Server;
@@ -31,7 +34,8 @@ impl McpTool {
     /// Calls the tool, once more where the server died and the call may be repeated, or never left.
     async fn run(
         &self,
-        arguments: &Map<String, Value>,
+        arguments: &Arguments,
+        tree: &Map<String, Value>,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
         let settings = &self.server.settings;
@@ -43,21 +47,33 @@ impl McpTool {
             Patience::new(Arc::clone(&settings.clock), settings.timeout, settings.max_timeout);
         let watched = self.watched(&patience, context);
         let (mut may_have_acted, mut is_again) = (false, false);
+        let mut round = Round::default();
         loop {
             let connection = self.connected(&patience, may_have_acted).await?;
             // The server's time begins when it is there.
             patience.renew();
-            let params =
-                CallToolRequestParams::new(origin.to_string()).with_arguments(arguments.clone());
-            let Failed { fault, left } =
-                match connection.call(params, meta(context), Arc::clone(&watched)).await {
-                    Ok(result) => {
-                        self.server.has_worked(&connection);
-                        let output = content::read(result, spec, self.made.output.as_ref());
-                        return self.without_secrets(output);
+            let mut params = CallToolRequestParams::new(origin.to_string());
+            // The transport makes headers of some; it is the text that is sent.
+            params.arguments = Some(tree.clone());
+            params.request_state = round.state();
+            let said =
+                Said { arguments: arguments.text().clone(), input_responses: round.responses() };
+            let sent = connection.call(params, said, meta(context), Arc::clone(&watched)).await;
+            let Failed { fault, left } = match sent {
+                Ok(result) => {
+                    self.server.has_worked(&connection);
+                    let result = CallResult::of(&result);
+                    if let Some(asked) = result.asks_for_input() {
+                        round = self.answered(round, asked, &watched, may_have_acted).await?;
+                        is_again = false;
+                        continue;
                     }
-                    Err(failed) => failed,
-                };
+                    let show = |data: &str| self.show(data, context);
+                    let output = result.read(spec, self.made.output.as_ref(), show);
+                    return self.without_secrets(output);
+                }
+                Err(failed) => failed,
+            };
             match &fault {
                 fault if fault.ends_connection() => connection.close(&fault.to_string()),
                 // It is there, whatever it says.
@@ -75,16 +91,56 @@ impl McpTool {
         }
     }
 
+    /// Shows an image of the server, in which nothing stands that it was given as a secret.
+    fn show(&self, data: &str, context: &ToolContext) -> Result<(), NotShown> {
+        let image = Image::from_base64(data)?;
+        let redactor = &self.server.settings.redactor;
+        if redactor.holds_secrets() {
+            let bytes = image.bytes().unwrap_or_default();
+            let text = String::from_utf8_lossy(&bytes);
+            if redactor.redact_held(&text) != text {
+                return Err(NotShown::HoldsSecret);
+            }
+        }
+        context.show_image(image)
+    }
+
+    /// Gives what the server asks for before it answers, within the time of the call.
+    async fn answered(
+        &self,
+        round: Round,
+        asked: &RawValue,
+        watched: &Watched,
+        may_have_acted: bool,
+    ) -> Result<Round, ToolError> {
+        let settings = &self.server.settings;
+        let next = tokio::select! {
+            biased;
+            next = round.next(asked, watched, &settings.roots, &*settings.clock) => next,
+            after = watched.patience.over() => {
+                return Err(self.failed(Fault::TimedOut(after), false, may_have_acted));
+            }
+        };
+        next.map_err(|error| {
+            let error = self.error_without_secrets(error);
+            if may_have_acted { error.with_effect(Effect::Unknown) } else { error }
+        })
+    }
+
     /// Takes out what the server was given as a secret, where it tells it.
     fn without_secrets(&self, output: Result<JsonText, ToolError>) -> Result<JsonText, ToolError> {
         let redactor = &self.server.settings.redactor;
         if !redactor.holds_secrets() {
             return output;
         }
-        match output {
-            Ok(output) => Ok(output.map_strings(&mut |text| redactor.redact_held(text))),
-            Err(error) => Err(content::map_text(error, |text| redactor.redact_held(text).into())),
-        }
+        output
+            .map(|output| output.map_strings(&mut |text| redactor.redact_held(text)))
+            .map_err(|error| self.error_without_secrets(error))
+    }
+
+    fn error_without_secrets(&self, error: ToolError) -> ToolError {
+        let redactor = &self.server.settings.redactor;
+        content::map_text(error, |text| redactor.redact_held(text).into())
     }
 
     /// Returns a connection, within the time of the call.
@@ -147,12 +203,12 @@ impl Tool for McpTool {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let Value::Object(arguments) = arguments.value() else {
+        let Value::Object(tree) = arguments.value() else {
             return Err(ToolError::InvalidInput("arguments must be a JSON object".to_owned()));
         };
         tokio::select! {
             biased;
-            result = self.run(arguments, context) => result,
+            result = self.run(arguments, tree, context) => result,
             () = context.cancellation.cancelled() => Err(ToolError::Cancelled),
         }
     }

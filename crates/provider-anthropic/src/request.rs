@@ -115,13 +115,20 @@ enum Block<'a> {
     },
     ToolResult {
         tool_use_id: Cow<'a, str>,
-        content: &'a str,
+        content: ResultContent<'a>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
     /// As it came with the answer.
     #[serde(untagged)]
     Kept(JsonText),
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ResultContent<'a> {
+    Blocks(Vec<Block<'a>>),
+    Text(&'a str),
 }
 
 #[derive(Serialize)]
@@ -243,10 +250,10 @@ impl<'a> Conversation<'a> {
                     self.push(Role::Assistant, blocks);
                 }
             }
-            Message::Tool { tool_call_id, content, is_error } => {
+            Message::Tool { tool_call_id, content, images, is_error } => {
                 self.take_result(Block::ToolResult {
                     tool_use_id: sendable_id(tool_call_id.as_str()),
-                    content,
+                    content: result_content(content, images),
                     is_error: *is_error,
                 });
             }
@@ -274,6 +281,15 @@ impl<'a> Conversation<'a> {
             }
         }
     }
+}
+
+fn result_content<'a>(text: &'a str, images: &'a [Image]) -> ResultContent<'a> {
+    if images.is_empty() {
+        return ResultContent::Text(text);
+    }
+    // Empty texts are refused.
+    let text = (!text.is_empty()).then_some(Block::Text { text });
+    ResultContent::Blocks(text.into_iter().chain(images.iter().map(image)).collect())
 }
 
 fn image(image: &Image) -> Block<'_> {

@@ -108,9 +108,16 @@ struct WireCall<'a> {
 #[serde(rename_all = "camelCase")]
 struct WireResult<'a> {
     tool_use_id: Cow<'a, str>,
-    content: Vec<Text<'a>>,
+    content: Vec<ResultPart<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+enum ResultPart<'a> {
+    Image(WireImage<'a>),
+    Text(&'a str),
 }
 
 #[derive(Serialize, PartialEq, Default)]
@@ -263,10 +270,15 @@ impl<'a> Conversation<'a> {
                     self.push(Role::Assistant, blocks);
                 }
             }
-            Message::Tool { tool_call_id, content, is_error } => {
+            Message::Tool { tool_call_id, content, images, is_error } => {
+                // Empty texts are refused.
+                let text = (!content.is_empty()).then_some(ResultPart::Text(content));
+                // Their text says that there are some.
+                let shown = if shows_images(self.endpoint.model()) { &**images } else { &[] };
+                let images = shown.iter().map(|image| ResultPart::Image(wire_image(image)));
                 self.take_result(Block::ToolResult(WireResult {
                     tool_use_id: sendable_id(tool_call_id.as_str()),
-                    content: text(content).into_iter().collect(),
+                    content: text.into_iter().chain(images).collect(),
                     status: is_error.then_some("error"),
                 }));
             }
@@ -306,9 +318,20 @@ impl<'a> Conversation<'a> {
     }
 }
 
+/// Does a model take images of tools? Claude's and Nova's do
+/// (<https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolResultContentBlock.html>).
+fn shows_images(model: &str) -> bool {
+    let is_nova = model.contains("amazon.nova") && !model.contains("amazon.nova-micro");
+    model.contains("anthropic.claude") || is_nova
+}
+
 fn image(image: &Image) -> Block<'_> {
+    Block::Image(wire_image(image))
+}
+
+fn wire_image(image: &Image) -> WireImage<'_> {
     let (_, format) = image.media_type.split_once('/').unwrap_or_default();
-    Block::Image(WireImage { format, source: Bytes { bytes: &image.data } })
+    WireImage { format, source: Bytes { bytes: &image.data } }
 }
 
 fn tool_use(call: &ToolCall) -> Block<'_> {

@@ -150,12 +150,21 @@ struct WireCall<'a> {
     args: Cow<'a, JsonText>,
 }
 
+/// An image of a tool.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResultPart<'a> {
+    inline_data: InlineData<'a>,
+}
+
 #[derive(Serialize)]
 struct WireResult<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
     name: &'a str,
     response: Outcome<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<ResultPart<'a>>,
 }
 
 /// The keys by which the protocol tells an output from a failure.
@@ -334,8 +343,8 @@ impl<'a> Conversation<'a> {
                 let names = tool_calls.iter().map(|call| (call.id.as_str(), &*call.name));
                 self.names.extend(names);
             }
-            Message::Tool { tool_call_id, content, is_error } => {
-                self.take_result(tool_call_id.as_str(), content, *is_error);
+            Message::Tool { tool_call_id, content, images, is_error } => {
+                self.take_result(tool_call_id.as_str(), content, images, *is_error);
             }
             _ => {
                 let why = "a kind of message it cannot send";
@@ -362,14 +371,18 @@ impl<'a> Conversation<'a> {
     }
 
     /// Puts the results of one turn into one content: as many as there were calls are expected.
-    fn take_result(&mut self, id: &'a str, content: &'a str, is_error: bool) {
+    fn take_result(&mut self, id: &'a str, content: &'a str, images: &'a [Image], is_error: bool) {
         let Some(name) = self.names.get(id).copied() else {
             // A result whose call is not in the conversation is refused, so it becomes text.
-            return self.push(Role::User, vec![Part::text(content)]);
+            let images = images.iter().map(image);
+            return self.push(Role::User, images.chain([Part::text(content)]).collect());
         };
+        // Models before Gemini 3 take none in a result; its text says that there are some.
+        let taken = if self.settings.is_older { &[] } else { images };
+        let parts = taken.iter().map(|image| ResultPart { inline_data: inline(image) }).collect();
         let response = if is_error { Outcome::Error(content) } else { Outcome::Output(content) };
-        let result =
-            Part::Result { function_response: WireResult { id: sendable_id(id), name, response } };
+        let id = sendable_id(id);
+        let result = Part::Result { function_response: WireResult { id, name, response, parts } };
         match self.contents.last_mut() {
             Some(last) if self.collects_results => last.parts.push(result),
             Some(_) | None => {
@@ -381,7 +394,11 @@ impl<'a> Conversation<'a> {
 }
 
 fn image(image: &Image) -> Part<'_> {
-    Part::Image { inline_data: InlineData { mime_type: &image.media_type, data: &image.data } }
+    Part::Image { inline_data: inline(image) }
+}
+
+fn inline(image: &Image) -> InlineData<'_> {
+    InlineData { mime_type: &image.media_type, data: &image.data }
 }
 
 /// Returns the signature that came with the text, or with the call behind so many others.

@@ -168,7 +168,8 @@ fn wire_message<'a>(
             }
         }
         // The protocol has no mark for a failed call; its text says that it failed.
-        Message::Tool { tool_call_id, content, is_error: _ } => {
+        // Images of tools are not taken; their text says that there are some.
+        Message::Tool { tool_call_id, content, images: _, is_error: _ } => {
             WireMessage::Tool { tool_name: names.get(tool_call_id.as_str()).copied(), content }
         }
         _ => return Err(ProviderError::invalid_request("a kind of message it cannot send", None)),

@@ -87,7 +87,12 @@ impl RequestDigest {
 pub(crate) fn result_digest(responded: &ToolResponded) -> u64 {
     let mut digest = Fnv1a::default();
     match &responded.error {
-        None => write_canonical(&mut digest, &responded.output),
+        None => {
+            write_canonical(&mut digest, &responded.output);
+            for image in &*responded.images {
+                digest.add(image);
+            }
+        }
         Some(error) => {
             digest.add(&error.reason);
             digest.add(&error.code);

@@ -1,5 +1,7 @@
 //! What the model reads of a tool call's answer.
 
+use std::sync::Arc;
+
 use layer0::JsonText;
 use layer0::event::ToolResponded;
 use layer0::message::Message;
@@ -13,15 +15,20 @@ pub(crate) fn tool_message(responded: &ToolResponded) -> Message {
     }
     let failed = if responded.ok { None } else { responded.output.read::<Failed>().ok() };
     let shown = failed.as_ref().map_or(&responded.output, |failed| &failed.error);
-    Message::tool(responded.call_id.clone(), shown.shown(), !responded.ok)
+    Message::Tool {
+        tool_call_id: responded.call_id.clone(),
+        content: shown.shown().into(),
+        images: Arc::clone(&responded.images),
+        is_error: !responded.ok,
+    }
 }
 
 /// Ends the text of an answer with a line of our own.
 pub(crate) fn with_note(message: Message, note: &str) -> Message {
     match message {
-        Message::Tool { tool_call_id, content, is_error } => {
+        Message::Tool { tool_call_id, content, images, is_error } => {
             let content = format!("{content}\n{note}").into();
-            Message::Tool { tool_call_id, content, is_error }
+            Message::Tool { tool_call_id, content, images, is_error }
         }
         other => other,
     }

@@ -97,7 +97,11 @@ impl Tool for RecordedTool {
         &self.spec
     }
 
-    async fn call(&self, arguments: &Arguments, _: &ToolContext) -> Result<JsonText, ToolError> {
+    async fn call(
+        &self,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Result<JsonText, ToolError> {
         let call =
             (Arc::clone(&self.spec.name), JsonText::from(arguments.value()).get().to_owned());
         let Some(answer) = self.recorded.next(&call) else {
@@ -105,7 +109,13 @@ impl Tool for RecordedTool {
             return Err(ToolError::Unavailable(why.to_owned()));
         };
         match answer.error {
-            None => Ok(answer.output),
+            None => {
+                for image in &*answer.images {
+                    // They were within the bounds when they were recorded.
+                    let _ = context.show_image(image.clone());
+                }
+                Ok(answer.output)
+            }
             Some(failure) => {
                 let error = ToolError::ExecutionFailed(failure.message.to_string());
                 Err(match failure.code {

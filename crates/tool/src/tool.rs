@@ -7,6 +7,7 @@ use backstop_redact::Redactor;
 use layer0::error::{BoxError, OperatorError};
 use layer0::failure::Chain;
 use layer0::id::{CallId, RunId, SessionId};
+use layer0::message::Image;
 use layer0::operator::{Answer, Context, Task};
 use layer0::usage::Allowance;
 use layer0::{JsonText, Orchestrator, Timestamp, ToolSpec, push_hex};
@@ -18,7 +19,9 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Arguments, Given, Grants, People, StateType, ToolError, Written};
+use crate::{
+    Arguments, Given, Grants, NotShown, People, ShownImages, StateType, ToolError, Written,
+};
 
 /// Does one thing in the world for the model.
 #[async_trait]
@@ -270,6 +273,8 @@ pub struct ToolContext {
     pub trace_parent: Option<Arc<str>>,
     /// What the application gave the agent; see [`ToolContext::state`].
     pub app_state: Option<Arc<dyn Any + Send + Sync>>,
+    /// What the tool shows beside its output; see [`ToolContext::show_image`].
+    pub images: ShownImages,
     /// What the tool dispatches other operators through; see [`ToolContext::dispatch`].
     pub operators: Option<Arc<dyn Orchestrator>>,
     /// Whom the tool asks; see [`ToolContext::ask_person`]. `None` outside of a run.
@@ -313,6 +318,7 @@ impl ToolContext {
             trace_parent: None,
             approval_data: None,
             app_state: None,
+            images: ShownImages::default(),
             operators: None,
             people: None,
             runtime: None,
@@ -374,6 +380,30 @@ impl ToolContext {
             Some(people) => people.ask(message, schema.into()).await,
             None => Ok(Given::NobodyThere),
         }
+    }
+
+    /// Shows the model an image beside the output. The record holds it; a failed call shows none. A model whose
+    /// provider takes no images of tools reads the output alone, which should say that there is one.
+    ///
+    /// ```
+    /// # use backstop_tool::{ToolContext, ToolError};
+    /// use layer0::message::Image;
+    ///
+    /// # fn draw() -> Vec<u8> { b"GIF89a".to_vec() }
+    /// # async fn chart(context: &ToolContext) -> Result<String, ToolError> {
+    /// let drawn = Image::from_bytes(&draw()).map_err(|why| ToolError::ExecutionFailed(why.to_string()))?;
+    /// Ok(match context.show_image(drawn) {
+    ///     Ok(()) => "[a chart of the year]".to_owned(),
+    ///     Err(why) => format!("[a chart of the year, not shown: {why}]"),
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`NotShown`]: of one call, four images of at most 3 MiB are shown, and none in which a secret stands.
+    pub fn show_image(&self, image: Image) -> Result<(), NotShown> {
+        self.images.show(image, &self.redactor)
     }
 
     /// Returns what the application gave the agent, if it is of this type.

@@ -27,14 +27,18 @@ pub fn one_line(text: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+fn with_images(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        1 => " (with 1 image)".to_owned(),
+        many => format!(" (with {many} images)"),
+    }
+}
+
 fn details(kind: &EventKind) -> String {
     match kind {
         EventKind::RunStarted(e) => {
-            let images = match e.images.len() {
-                0 => String::new(),
-                1 => " (with 1 image)".to_owned(),
-                many => format!(" (with {many} images)"),
-            };
+            let images = with_images(e.images.len());
             let branch = e.branch_of.as_ref().map(|first| format!(" (branch beside {first})"));
             let branch = branch.unwrap_or_default();
             let labels: String =
@@ -106,7 +110,9 @@ fn details(kind: &EventKind) -> String {
             let took = millis(e.duration_ms);
             match &e.error {
                 None => {
-                    format!("{} ok in {took}: {}", brief(&e.tool), brief(&e.output.shown()))
+                    let images = with_images(e.images.len());
+                    let shown = brief(&e.output.shown());
+                    format!("{} ok in {took}: {shown}{images}", brief(&e.tool))
                 }
                 Some(error) => {
                     format!(

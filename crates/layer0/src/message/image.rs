@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use serde::{Deserialize, Serialize};
 
 /// An image, as providers take it.
@@ -22,10 +24,19 @@ pub struct Image {
 /// The most bytes of an image: what the most patient provider takes.
 pub const MAX_IMAGE_BYTES: usize = 20 * 1024 * 1024;
 
+/// Reads base64 with padding or without.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
 /// Bytes that are no image a provider takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
+    /// It is to be read from base64, and is none.
+    #[error("not base64")]
+    NotBase64,
     /// It is more than [`MAX_IMAGE_BYTES`].
     #[error("an image of more than 20 MiB")]
     TooLarge,
@@ -55,6 +66,29 @@ impl Image {
         }
         let media_type = media_type(bytes).ok_or(ImageError::UnknownFormat)?;
         Ok(Self { media_type: media_type.into(), data: STANDARD.encode(bytes).into() })
+    }
+
+    /// Makes an image of a file's bytes in base64, with padding or without.
+    ///
+    /// ```
+    /// use layer0::message::Image;
+    ///
+    /// let gif = Image::from_base64("R0lGODlhAQABAA")?;
+    /// assert_eq!(gif, Image::from_bytes(b"GIF89a\x01\x00\x01\x00")?);
+    /// # Ok::<(), layer0::message::ImageError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ImageError::NotBase64`], and those of [`Image::from_bytes`].
+    pub fn from_base64(text: &str) -> Result<Self, ImageError> {
+        Self::from_bytes(&LENIENT.decode(text).map_err(|_| ImageError::NotBase64)?)
+    }
+
+    /// Returns the bytes; `None` where the data is no base64.
+    #[must_use]
+    pub fn bytes(&self) -> Option<Vec<u8>> {
+        LENIENT.decode(&*self.data).ok()
     }
 }
 

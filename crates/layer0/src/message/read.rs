@@ -50,6 +50,7 @@ impl<'de> Deserialize<'de> for Message {
                     .tool_call_id
                     .ok_or_else(|| D::Error::missing_field("tool_call_id"))?,
                 content,
+                images: message.images,
                 is_error: message.is_error,
             },
         })
@@ -73,6 +74,12 @@ mod tests {
             Message::user("u"),
             Message::assistant("a", [call].into()),
             Message::tool("c1".into(), "t", true),
+            Message::Tool {
+                tool_call_id: "c1".into(),
+                content: "t".into(),
+                images: [Image::from_bytes(b"GIF89a").unwrap()].into(),
+                is_error: false,
+            },
         ] {
             let text = serde_json::to_string(&message).unwrap();
             let read: Message = serde_json::from_str(&text).unwrap();

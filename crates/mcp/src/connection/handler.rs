@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 
-use backstop_tool::Given;
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
     ElicitationCapability, ErrorData, FormElicitationCapability, Implementation, ListRootsResult,
-    ProgressNotificationParam, Root, RootsCapabilities,
+    ProgressNotificationParam, RootsCapabilities,
 };
 use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, RoleClient};
 use tokio::sync::Notify;
 
-use crate::progress::{Progressing, Watched};
+use crate::input::{self, Elicited};
+use crate::progress::Progressing;
 
 /// Answers the requests of a server. Sampling is none of what this client can.
 pub(crate) struct Handler {
@@ -39,7 +39,7 @@ impl ClientHandler for Handler {
         &self,
         _: RequestContext<RoleClient>,
     ) -> Result<ListRootsResult, ErrorData> {
-        Ok(ListRootsResult::new(self.roots.iter().map(Root::new).collect()))
+        Ok(input::listed(&self.roots))
     }
 
     async fn create_elicitation(
@@ -52,10 +52,15 @@ impl ClientHandler for Handler {
             _ => None,
         };
         let call = self.progressing.call_of(of).await;
-        let decline = ElicitResult::new(ElicitationAction::Decline);
-        Ok(match call {
-            Some(call) => ask(&call, request).await.unwrap_or(decline),
-            None => decline,
+        let elicited = match call {
+            Some(call) => input::elicited(&call, request).await,
+            None => Elicited::Declined,
+        };
+        Ok(match elicited {
+            Elicited::Given(data) => {
+                ElicitResult::new(ElicitationAction::Accept).with_content(data.value())
+            }
+            Elicited::Declined => ElicitResult::new(ElicitationAction::Decline),
         })
     }
 
@@ -69,26 +74,5 @@ impl ClientHandler for Handler {
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.changed.notify_one();
-    }
-}
-
-/// Asks a person for the data that a server wants for a call. `None` where there is no person, and for what is to be
-/// given elsewhere, at a URL.
-async fn ask(call: &Watched, request: ElicitRequestParams) -> Option<ElicitResult> {
-    let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request
-    else {
-        return None;
-    };
-    let people = call.people.as_ref()?;
-    let schema = serde_json::to_value(&requested_schema).ok()?;
-    let message = format!("{} asks: {message}", call.template.server);
-    // A person takes longer than a server.
-    let given = call.patience.while_waiting(people.ask(&message, schema.into())).await;
-    match given {
-        Ok(Given::Data(data)) => {
-            Some(ElicitResult::new(ElicitationAction::Accept).with_content(data.value()))
-        }
-        Ok(Given::NobodyThere) | Err(_) => None,
-        Ok(_) => Some(ElicitResult::new(ElicitationAction::Decline)),
     }
 }

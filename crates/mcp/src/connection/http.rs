@@ -25,6 +25,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::Sse;
 
+use super::said;
 use super::wire::{self, PROBE_TIMEOUT, Wire};
 use crate::MAX_MESSAGE_BYTES;
 use crate::fault::Fault;
@@ -189,7 +190,7 @@ impl StreamableHttpClient for Http {
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let id = self.wire.begin(&message);
-        let body = serde_json::to_vec(&message)?;
+        let body = said::written(&message)?;
         let request = self.client.post(&*uri).header(CONTENT_TYPE, JSON_MIME_TYPE).body(body);
         let request = Self::with_headers(request, session.as_deref(), headers);
         let answered = async {

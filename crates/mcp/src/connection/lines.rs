@@ -11,11 +11,12 @@ use backstop_clock::{BoxFuture, Clock, SystemClock};
 use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
 
 use self::reader::{Line, LineReader};
+use super::said;
 use super::stderr::Stderr;
 use super::wire::{self, PROBE_TIMEOUT, Wire};
 use crate::MAX_MESSAGE_BYTES;
@@ -72,13 +73,11 @@ impl Lines {
             }
             return;
         };
-        match serde_json::from_str::<Value>(text) {
-            // Revision 2025-03-26 has batches.
-            Ok(Value::Array(messages)) => {
-                let read = messages.into_iter().filter_map(|message| self.wire.read(message));
-                self.backlog.extend(read);
+        match serde_json::from_str::<&RawValue>(text) {
+            Ok(message) => {
+                let messages = wire::messages(message).into_iter();
+                self.backlog.extend(messages.filter_map(|message| self.wire.read(message)));
             }
-            Ok(message) => self.backlog.extend(self.wire.read(message)),
             Err(_) if text.trim_start().starts_with("{\"jsonrpc\"") => {
                 self.fail("the answer is not JSON");
             }
@@ -135,7 +134,7 @@ impl Transport<RoleClient> for Lines {
             let is_probe = wire::is_probe(&request.request);
             self.probe = is_probe.then(|| (request.id.clone(), self.clock.sleep(PROBE_TIMEOUT)));
         }
-        let line = serde_json::to_vec(&message).map(|mut line| {
+        let line = said::written(&message).map(|mut line| {
             line.push(b'\n');
             line
         });

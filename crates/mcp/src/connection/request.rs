@@ -11,8 +11,10 @@ use rmcp::model::{
 };
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::wire::{self, Sent, Wire};
+use super::said::Said;
+use super::wire::{Sent, Wire};
 use super::{Connection, fault_of};
 use crate::fault::Fault;
 use crate::progress::{Progressing, Watched};
@@ -32,18 +34,17 @@ impl Connection {
     pub(crate) async fn call(
         &self,
         params: CallToolRequestParams,
+        said: Said,
         meta: RequestMetaObject,
         watched: Arc<Watched>,
-    ) -> Result<Value, Failed> {
+    ) -> Result<Box<RawValue>, Failed> {
         let patience = Arc::clone(&watched.patience);
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let mut request = CallToolRequest::new(params);
+        request.extensions.insert(said);
+        let request = ClientRequest::CallToolRequest(request);
         let options = PeerRequestOptions::no_options().with_meta(meta);
-        let result = self.request(request, options, Some(watched), patience.over()).await?;
-        let written = match result {
-            ServerResult::CustomResult(CustomResult(mut written)) => wire::raw(&mut written),
-            _ => None,
-        };
-        written.ok_or_else(|| unreadable("the answer is no result of a call"))
+        let (_, sent) = self.request(request, options, Some(watched), patience.over()).await?;
+        sent.result.ok_or_else(|| unreadable("the answer is no result of a call"))
     }
 
     /// Asks for a page of the tools, and returns what the server wrote.
@@ -57,7 +58,7 @@ impl Connection {
         let request = ClientRequest::ListToolsRequest(request);
         let options = PeerRequestOptions::no_options();
         let page = self.request(request, options, None, over).await;
-        match page.map_err(|failed| failed.fault)? {
+        match page.map_err(|failed| failed.fault)?.0 {
             ServerResult::ListToolsResult(page) => serde_json::to_value(page)
                 .map_err(|error| Fault::Unreadable(format!("a page is no JSON: {error}"))),
             // One tool that `rmcp` cannot read.
@@ -86,7 +87,7 @@ impl Connection {
         options: PeerRequestOptions,
         watched: Option<Arc<Watched>>,
         over: impl Future<Output = Duration>,
-    ) -> Result<ServerResult, Failed> {
+    ) -> Result<(ServerResult, Sent), Failed> {
         let sent = self.service.send_cancellable_request(request, options);
         let key =
             |handle: &RequestHandle<RoleClient>| (handle.progress_token.clone(), handle.id.clone());
@@ -107,11 +108,15 @@ impl Connection {
                 return Err(Failed { fault: Fault::TimedOut(after), left });
             }
         };
-        let Sent { left, fault, .. } = waiting.end();
-        answer.map_err(|error| {
-            let fault = fault.unwrap_or_else(|| self.fault_of(error, left));
-            Failed { fault, left }
-        })
+        let mut sent = waiting.end();
+        match answer {
+            Ok(answer) => Ok((answer, sent)),
+            Err(error) => {
+                let left = sent.left;
+                let fault = sent.fault.take().unwrap_or_else(|| self.fault_of(error, left));
+                Err(Failed { fault, left })
+            }
+        }
     }
 
     /// Returns what an error of `rmcp` means.

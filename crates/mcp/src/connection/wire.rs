@@ -1,12 +1,14 @@
 //! What is known of the requests of a connection that `rmcp` does not tell.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage,
 };
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use crate::fault::Fault;
@@ -14,8 +16,8 @@ use crate::fault::Fault;
 /// How long a server may take to say that it does not know the current revision, half of what its initialisation
 /// may take: some of earlier ones say nothing.
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-/// What a result is wrapped in that is read as it was written; see [`Wire::unread`].
-const RAW: &str = "backstop/raw";
+/// What stands in the place of a result that is kept as it was written; see [`Wire::unread`].
+const KEPT: &str = "backstop/kept";
 
 /// The requests that are on their way, and why the connection ended.
 ///
@@ -42,6 +44,28 @@ pub(crate) struct Sent {
     is_answered: bool,
     /// Why there is no answer.
     pub(crate) fault: Option<Fault>,
+    /// The result of a call, as the server wrote it.
+    pub(crate) result: Option<Box<RawValue>>,
+}
+
+impl Sent {
+    /// Keeps the result of a call, and returns what `rmcp` reads in its place: of other requests the result, or
+    /// the error that stands for it.
+    fn take_result(&mut self, written: &RawValue) -> Result<Value, Value> {
+        if self.is_call {
+            self.result = Some(written.to_owned());
+            return Ok(json!({ KEPT: null }));
+        }
+        let Ok(result) = serde_json::from_str::<Value>(written.get()) else {
+            self.fault = Some(Fault::Unreadable("the answer is not JSON".to_owned()));
+            return Err(read_error("null"));
+        };
+        if self.is_probe && result["supportedVersions"].is_null() {
+            // Some servers of earlier revisions answer what they do not know with an empty result.
+            return Err(json!({"code": -32601, "message": "the answer names no revision"}));
+        }
+        Ok(result)
+    }
 }
 
 impl Wire {
@@ -113,20 +137,21 @@ impl Wire {
 
     /// Reads a message of the server. `None` for the answer to a request that does not wait, and for what is
     /// no message.
-    pub(crate) fn read(&self, message: Value) -> Option<ServerJsonRpcMessage> {
+    pub(crate) fn read(&self, message: &RawValue) -> Option<ServerJsonRpcMessage> {
         let message = self.unread(message)?;
-        serde_json::from_value(message).ok()
+        serde_json::from_str(message.get()).ok()
     }
 
-    /// Keeps the result of a call from being read by `rmcp`, which takes it for the first of its twenty
-    /// kinds of result that fits, and loses what that has no room for. [`raw`] gives it back.
-    pub(crate) fn unread(&self, mut message: Value) -> Option<Value> {
-        let is_answer = message.get("method").is_none()
-            && (message.get("result").is_some() || message.get("error").is_some());
-        if !is_answer {
-            return message.is_object().then_some(message);
+    /// Keeps the result of a call from being read by `rmcp`, which takes it for the first of its twenty kinds of
+    /// result that fits, loses what that has no room for, and the text of all numbers. It is kept as it was
+    /// written, in [`Sent::result`], and another one stands in its place.
+    pub(crate) fn unread<'a>(&self, message: &'a RawValue) -> Option<Cow<'a, RawValue>> {
+        let fields: BTreeMap<String, &RawValue> = serde_json::from_str(message.get()).ok()?;
+        let (result, error) = (fields.get("result"), fields.get("error"));
+        if fields.contains_key("method") || (result.is_none() && error.is_none()) {
+            return Some(Cow::Borrowed(message));
         }
-        let id = serde_json::from_value(message.get("id")?.clone()).ok()?;
+        let id = serde_json::from_str(fields.get("id")?.get()).ok()?;
         let mut state = self.state();
         let id = match &id {
             RequestId::String(text) if !state.requests.contains_key(&id) => {
@@ -136,21 +161,18 @@ impl Wire {
         };
         let sent = state.requests.get_mut(&id).filter(|sent| !sent.is_answered)?;
         sent.is_answered = true;
-        message["jsonrpc"] = "2.0".into();
-        message["id"] = id.into_json_value();
-        if sent.is_probe && message["result"]["supportedVersions"].is_null() {
-            // Some servers of earlier revisions answer what they do not know with an empty result.
-            message["error"] = json!({"code": -32601, "message": "the answer names no revision"});
-        }
-        if message.get("error").is_some_and(|error| !error.is_null()) {
-            if let Some(fields) = message.as_object_mut() {
-                fields.remove("result");
-            }
-            message["error"] = error(&message["error"]);
-        } else if sent.is_call {
-            message["result"] = json!({ RAW: message["result"].take() });
-        }
-        Some(message)
+        let error =
+            error.filter(|error| error.get() != "null").map(|error| read_error(error.get()));
+        let answer = match (error, result) {
+            (None, Some(result)) => sent.take_result(result),
+            (error, _) => Err(error.unwrap_or_else(|| read_error("null"))),
+        };
+        let id = id.into_json_value();
+        let answer = match answer {
+            Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+            Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
+        };
+        to_raw_value(&answer).ok().map(Cow::Owned)
     }
 
     /// Answers a request in place of a server that does not: it does not know what was asked.
@@ -176,21 +198,23 @@ pub(crate) const fn is_probe(request: &ClientRequest) -> bool {
     matches!(request, ClientRequest::DiscoverRequest(_))
 }
 
-/// Returns the result of a call as the server wrote it.
-pub(crate) fn raw(result: &mut Value) -> Option<Value> {
-    result.get_mut(RAW).map(Value::take)
+/// Returns the messages of what a server wrote at once: revision 2025-03-26 has batches.
+pub(crate) fn messages(written: &RawValue) -> Vec<&RawValue> {
+    let batch = written.get().starts_with('[').then(|| serde_json::from_str(written.get()).ok());
+    batch.flatten().unwrap_or_else(|| vec![written])
 }
 
 /// Makes an error of JSON-RPC of what stands in its place.
-fn error(written: &Value) -> Value {
-    let code = written["code"].as_i64().and_then(|code| i32::try_from(code).ok());
-    let message = written["message"].as_str().map_or_else(|| written.to_string(), str::to_owned);
+fn read_error(written: &str) -> Value {
+    let error: Value = serde_json::from_str(written).unwrap_or_default();
+    let code = error["code"].as_i64().and_then(|code| i32::try_from(code).ok());
+    let message = error["message"].as_str().unwrap_or(written);
     json!({ "code": code.unwrap_or(-32603), "message": message })
 }
 
 #[cfg(test)]
 mod tests {
-    use rmcp::model::{CallToolRequest, CallToolRequestParams, CustomResult, ServerResult};
+    use rmcp::model::{CallToolRequest, CallToolRequestParams, ServerResult};
 
     use super::*;
 
@@ -202,23 +226,28 @@ mod tests {
         wire
     }
 
-    /// Spec: Q2
+    fn read(wire: &Wire, message: &Value) -> Option<ServerJsonRpcMessage> {
+        wire.read(&to_raw_value(message).unwrap())
+    }
+
+    /// Spec: Q2, P12
     #[test]
-    fn a_result_of_a_call_is_kept_whole() {
+    fn results_of_calls_are_kept_as_written() {
         for result in [
-            json!({"content": [{"type": "hologram", "data": 1}], "resultType": "complete"}),
-            json!({"content": "text", "tools": []}),
-            json!({}),
-            json!(null),
+            r#"{"content": [{"type": "hologram", "data": 1}], "resultType": "complete"}"#,
+            r#"{"content": "text", "tools": []}"#,
+            r#"{"structuredContent": {"n": 3.10, "m": 18446744073709551616}}"#,
+            "{}",
+            "null",
         ] {
-            let message = json!({"jsonrpc": "2.0", "id": "7", "result": result});
-            let read = waiting().read(message).unwrap();
+            let wire = waiting();
+            let message = format!(r#"{{"jsonrpc":"2.0","id":"7","result":{result}}}"#);
+            let read = wire.read(serde_json::from_str(&message).unwrap()).unwrap();
             let ServerJsonRpcMessage::Response(response) = read else { panic!("{read:?}") };
             assert_eq!(response.id, RequestId::Number(7));
-            let ServerResult::CustomResult(CustomResult(mut kept)) = response.result else {
-                panic!("{result} was read")
-            };
-            assert_eq!(raw(&mut kept), Some(result));
+            assert!(matches!(response.result, ServerResult::CustomResult(_)), "{result} was read");
+            let kept = wire.end(&response.id).result;
+            assert_eq!(kept.map(|kept| kept.get().to_owned()).as_deref(), Some(result));
         }
     }
 
@@ -226,10 +255,10 @@ mod tests {
     #[test]
     fn an_answer_to_nothing_is_no_message() {
         let wire = waiting();
-        assert!(wire.read(json!({"jsonrpc": "2.0", "id": 8, "result": {}})).is_none());
-        assert!(wire.read(json!({"jsonrpc": "2.0", "id": null, "error": {}})).is_none());
-        assert!(wire.read(json!({"jsonrpc": "2.0", "id": 7, "result": {}})).is_some());
-        assert!(wire.read(json!({"jsonrpc": "2.0", "id": 7, "result": {}})).is_none());
-        assert!(wire.read(json!("hello")).is_none());
+        assert!(read(&wire, &json!({"jsonrpc": "2.0", "id": 8, "result": {}})).is_none());
+        assert!(read(&wire, &json!({"jsonrpc": "2.0", "id": null, "error": {}})).is_none());
+        assert!(read(&wire, &json!({"jsonrpc": "2.0", "id": 7, "result": {}})).is_some());
+        assert!(read(&wire, &json!({"jsonrpc": "2.0", "id": 7, "result": {}})).is_none());
+        assert!(read(&wire, &json!("hello")).is_none());
     }
 }

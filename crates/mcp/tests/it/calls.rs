@@ -16,7 +16,7 @@ use crate::server::Script;
 use crate::support::{Faulty, Hasty, Way, call, checks, context, tool, until};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = checks![over Way::WHOLE: calls_carry_their_key, secrets_do_not_come_back, dropped_calls_are_cancelled, stopped_calls_are_cancelled, calls_run_side_by_side];
+    let mut trials = checks![over Way::WHOLE: calls_carry_their_key, numbers_keep_their_text, secrets_do_not_come_back, dropped_calls_are_cancelled, stopped_calls_are_cancelled, calls_run_side_by_side];
     trials.extend(checks![
         progress_extends_a_call,
         lost_calls_share_one_restart,
@@ -43,6 +43,22 @@ async fn calls_carry_their_key(way: Way) {
     assert_eq!(key.as_str(), Some(&*context.idempotency_key));
     assert_eq!(request["params"]["arguments"], json!({"n": 1}));
     assert_eq!(request["params"]["name"], "act");
+}
+
+/// What a model writes as numbers is sent as it was written, and what a server writes is read so.
+///
+/// Spec: P12, Q8
+async fn numbers_keep_their_text(way: Way) {
+    let numbers = r#"{"a":3.10,"b":1234e10,"c":18446744073709551616,"d":[0.1e-7,{"e":-0.0}]}"#;
+    let result = format!(r#"{{"content": [], "structuredContent": {numbers}}}"#);
+    let (faulty, server) = Faulty::new(way, Script { written: result, ..Script::faulty("") });
+    let client = server.connect().await.unwrap();
+    let arguments = Arguments::new(JsonText::parse(numbers).unwrap());
+    let output = tool(&client, "act").call(&arguments, &context()).await.unwrap();
+    assert_eq!(output.get(), numbers);
+    let call = faulty.last_written();
+    assert!(call.contains(&format!("\"arguments\":{numbers}")), "{call}");
+    assert_eq!(call.matches("\"arguments\"").count(), 1, "{call}");
 }
 
 /// Spec: Q7, E10

@@ -11,6 +11,8 @@
 mod calls;
 mod conformance;
 mod connecting;
+mod images;
+mod inputs;
 mod listing;
 mod login;
 mod page;
@@ -33,6 +35,8 @@ fn main() {
     trials.extend(conformance::trials());
     trials.extend(calls::trials());
     trials.extend(connecting::trials());
+    trials.extend(images::trials());
+    trials.extend(inputs::trials());
     trials.extend(listing::trials());
     trials.extend(login::trials());
     trials.extend(page::trials());

@@ -1,6 +1,7 @@
 //! A server of a given revision that does one thing wrong, the first time it is called.
 
 pub(crate) mod http;
+pub(crate) mod input;
 pub(crate) mod stdio;
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,10 @@ pub(crate) struct Script {
     pub(crate) needs_login: bool,
     /// What it asks of its client in a call before it answers.
     pub(crate) asks: Option<Value>,
+    /// What it answers its first calls with, one after the other.
+    pub(crate) results: Vec<Value>,
+    /// The result that it answers calls with, as text.
+    pub(crate) written: String,
     /// Where calls and starts are counted.
     pub(crate) folder: String,
 }
@@ -151,6 +156,21 @@ impl Script {
         if name == "ok" {
             return Reply::Messages(vec![good]);
         }
+        if !self.written.is_empty() {
+            let (id, result) = (&request["id"], &self.written);
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+            return Reply::Bytes(answer.into_bytes());
+        }
+        if let Some(first) = self.results.get(count) {
+            return Reply::Messages(vec![result(request, first.clone())]);
+        }
+        if let Some(then) = self.fault.strip_prefix("asks_then_") {
+            return match count {
+                0 => Reply::Messages(vec![result(request, input::who())]),
+                1 => Self::faulty(then).wrong(request, good),
+                _ => Reply::Messages(vec![good]),
+            };
+        }
         if !is_first && !self.fault.ends_with("every_call") {
             return Reply::Messages(vec![good]);
         }
@@ -166,6 +186,9 @@ impl Script {
             one(result(request, content))
         };
         let status = |status, said: &str| Reply::Status(status, vec![], said.to_owned());
+        if let Some(asked) = input::asked(&self.fault) {
+            return one(result(request, asked));
+        }
         match self.fault.as_str() {
             "is_error" | "is_error_idempotent" | "is_error_read_only" => failed("the disk is full"),
             "tells_secrets" => one(result(request, text("hunter2-hunter2, s3cret-s3cret"))),
@@ -216,9 +239,6 @@ impl Script {
                 let mut content = text("{}");
                 content["structuredContent"] = json!({"m": 7});
                 one(result(request, content))
-            }
-            "asks_for_input" => {
-                one(result(request, json!({"resultType": "input_required", "inputRequests": {}})))
             }
             "status_401" => status(401, "who are you?"),
             "status_403" => status(403, "not you"),

@@ -168,6 +168,15 @@ impl Faulty {
         }
     }
 
+    /// Returns the last call that it got, as it was written.
+    pub(crate) fn last_written(&self) -> String {
+        let all = match &self.http {
+            Some(http) => http.seen.lock().unwrap().written.clone(),
+            None => self.lines("written"),
+        };
+        all.into_iter().rfind(|message| message.contains("tools/call")).unwrap()
+    }
+
     /// Returns how often it was started, or a session begun.
     pub(crate) fn starts(&self) -> usize {
         match &self.http {

@@ -53,6 +53,31 @@ async fn what_is_sent() {
     insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
+/// Returns a conversation in which a tool shows an image.
+fn shown() -> ModelRequest {
+    let mut messages = Transcript::default();
+    messages.push(Message::user("draw"));
+    messages.push(Message::assistant("", Arc::new([ToolCall::new("call-1", "draw", json!({}))])));
+    messages.push(Message::Tool {
+        tool_call_id: "call-1".into(),
+        content: "[a drawing]".into(),
+        images: [Image::from_bytes(b"GIF89a").unwrap()].into(),
+        is_error: false,
+    });
+    ModelRequest::new(messages)
+}
+
+/// Spec: Q8
+#[tokio::test]
+async fn images_of_tools_stand_in_their_result() {
+    let request = sent(&shown(), false).await;
+    let source = json!({ "type": "base64", "media_type": "image/gif", "data": "R0lGODlh" });
+    assert_eq!(
+        request.body["messages"][2]["content"][0]["content"],
+        json!([{ "type": "text", "text": "[a drawing]" }, { "type": "image", "source": source }])
+    );
+}
+
 #[tokio::test]
 async fn what_is_not_set_is_not_sent() {
     let request = sent(&hello(), false).await;

@@ -14,7 +14,7 @@ pub(super) use backstop_testkit::{KEY, TOKEN, hello, send};
 
 pub(super) const ADAPTER: Adapter = Adapter {
     wire: backstop_testkit::bedrock::wire(|url, timeouts| {
-        Arc::new(to(url).timeouts(timeouts).build().unwrap())
+        Arc::new(to_model(MODEL, url).timeouts(timeouts).build().unwrap())
     }),
     endpoint: ScriptedEndpoint::bedrock,
     read: |content_type, body| Box::pin(READER.read(content_type, body)),
@@ -97,12 +97,20 @@ pub(super) fn billed() -> Vec<u8> {
 const NOWHERE: &str = "http://127.0.0.1:9";
 
 /// Is asked nothing, and reads what was recorded.
-static READER: LazyLock<BedrockProvider> = LazyLock::new(|| to(NOWHERE).build().unwrap());
+static READER: LazyLock<BedrockProvider> =
+    LazyLock::new(|| to_model(MODEL, NOWHERE).build().unwrap());
+
+/// A model that takes all that the protocol has.
+const MODEL: &str = "amazon.nova-pro-v1:0";
 
 pub(super) fn to(base_url: &str) -> Bedrock {
+    to_model("model-1:0", base_url)
+}
+
+pub(super) fn to_model(model: &str, base_url: &str) -> Bedrock {
     backstop_provider_http::deny_real_requests();
     let credentials = AwsCredentials::new("AKIDEXAMPLE", KEY).session_token(TOKEN);
-    Bedrock::new("model-1:0")
+    Bedrock::new(model)
         .base_url(base_url)
         .with(|it| it.region("eu-central-1").credentials(credentials))
 }

@@ -10,7 +10,7 @@ use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::ask::{KEY, TOKEN, hello, send, to};
+use super::ask::{KEY, TOKEN, hello, send, to, to_model};
 
 fn endpoint() -> ScriptedEndpoint {
     let said = ScriptedAnswer::saying("ok");
@@ -50,6 +50,41 @@ fn conversation() -> ModelRequest {
     ModelRequest::new(messages)
         .tools([ToolSpec::new("fs_read", "Reads a file.", schema)])
         .settings(ModelSettings::new().max_output_tokens(512).temperature(0.5))
+}
+
+/// Returns a conversation in which a tool shows an image.
+fn shown() -> ModelRequest {
+    let mut messages = Transcript::default();
+    messages.push(Message::user("draw"));
+    messages.push(Message::assistant("", Arc::new([ToolCall::new("call-1", "draw", json!({}))])));
+    messages.push(Message::Tool {
+        tool_call_id: "call-1".into(),
+        content: "[a drawing]".into(),
+        images: [Image::from_bytes(b"GIF89a").unwrap()].into(),
+        is_error: false,
+    });
+    ModelRequest::new(messages)
+}
+
+/// Spec: Q8
+#[tokio::test]
+async fn images_of_tools_stand_in_their_result() {
+    let image = json!({ "image": { "format": "gif", "source": { "bytes": "R0lGODlh" } } });
+    for (model, is_shown) in [
+        ("eu.anthropic.claude-sonnet-4", true),
+        ("amazon.nova-lite-v1:0", true),
+        ("amazon.nova-micro-v1:0", false),
+        ("meta.llama3", false),
+    ] {
+        let server = endpoint();
+        let provider = to_model(model, &server.base_url()).build().unwrap();
+        send(&provider, &shown(), false).await.unwrap();
+        let request = server.requests().remove(0);
+        let mut content = vec![json!({ "text": "[a drawing]" })];
+        content.extend(is_shown.then(|| image.clone()));
+        let result = &request.body["messages"][2]["content"][0]["toolResult"];
+        assert_eq!(result["content"], json!(content), "{model}");
+    }
 }
 
 #[tokio::test]

@@ -76,6 +76,35 @@ async fn unsigned_thinking_is_sent_no_signature() {
     }
 }
 
+/// Returns a conversation in which a tool shows an image.
+fn shown() -> ModelRequest {
+    let mut messages = Transcript::default();
+    messages.push(Message::user("draw"));
+    messages.push(Message::assistant("", Arc::new([ToolCall::new("call-1", "draw", json!({}))])));
+    messages.push(Message::Tool {
+        tool_call_id: "call-1".into(),
+        content: "[a drawing]".into(),
+        images: [Image::from_bytes(b"GIF89a").unwrap()].into(),
+        is_error: false,
+    });
+    ModelRequest::new(messages)
+}
+
+/// Spec: Q8
+#[tokio::test]
+async fn images_of_tools_stand_in_their_result() {
+    let data = json!({ "mimeType": "image/gif", "data": "R0lGODlh" });
+    for (model, parts) in [
+        ("gemini-3-pro", json!([{ "inlineData": data }])),
+        ("gemini-2.5-flash", serde_json::Value::Null),
+    ] {
+        let request = sent(model, |it| it, &shown(), false).await;
+        let response = &request.body["contents"][2]["parts"][0]["functionResponse"];
+        assert_eq!(response["response"], json!({ "output": "[a drawing]" }));
+        assert_eq!(response["parts"], parts);
+    }
+}
+
 #[tokio::test]
 async fn what_is_not_set_is_not_sent() {
     let request = sent("model-1", |it| it, &hello(), false).await;

@@ -200,7 +200,8 @@ fn wire_message(message: &Message) -> Result<WireMessage<'_>, ProviderError> {
             tool_calls: tool_calls.iter().map(wire_call).collect(),
         },
         // The protocol has no mark for a failed call; its text says that it failed.
-        Message::Tool { tool_call_id, content, is_error: _ } => {
+        // Nor has it images of tools; their text says that there are some.
+        Message::Tool { tool_call_id, content, images: _, is_error: _ } => {
             WireMessage::Tool { tool_call_id: tool_call_id.as_str(), content }
         }
         _ => return Err(ProviderError::invalid_request("a kind of message it cannot send", None)),

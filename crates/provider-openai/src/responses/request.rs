@@ -94,7 +94,7 @@ enum InputItem<'a> {
     },
     FunctionCallOutput {
         call_id: &'a str,
-        output: &'a str,
+        output: InputContent<'a>,
     },
     /// As it came with the answer.
     #[serde(untagged)]
@@ -182,7 +182,7 @@ fn push_items<'a>(
     let mut say = |role, content| input.push(InputItem::Message { role, content });
     match message {
         Message::System { content } => say("system", InputContent::Text(content)),
-        Message::User { content, images } => say("user", user_content(content, images)),
+        Message::User { content, images } => say("user", content_of(content, images)),
         Message::Assistant { content, tool_calls, provider_state } => {
             let kept = endpoint.parts_of(provider_state.as_ref());
             let pieces = pieces(content, tool_calls.len(), kept);
@@ -198,16 +198,26 @@ fn push_items<'a>(
             }));
         }
         // The protocol has no mark for a failed call; its text says that it failed.
-        Message::Tool { tool_call_id, content, is_error: _ } => {
+        Message::Tool { tool_call_id, content, images, is_error: _ } => {
             let call_id = tool_call_id.as_str();
-            input.push(InputItem::FunctionCallOutput { call_id, output: content });
+            // Their text says that there are some.
+            let images = if takes_images(endpoint.model()) { &**images } else { &[] };
+            let output = content_of(content, images);
+            input.push(InputItem::FunctionCallOutput { call_id, output });
         }
         _ => return Err(ProviderError::invalid_request("a kind of message it cannot send", None)),
     }
     Ok(())
 }
 
-fn user_content<'a>(text: &'a str, images: &'a [Image]) -> InputContent<'a> {
+/// Does a model take images? Of those that speak this protocol, few do not; what a tool shows is no reason for
+/// them to refuse the conversation.
+fn takes_images(model: &str) -> bool {
+    let text_only = ["gpt-3.5", "gpt-oss", "o1-mini", "o3-mini"];
+    !text_only.iter().any(|name| model.contains(name))
+}
+
+fn content_of<'a>(text: &'a str, images: &'a [Image]) -> InputContent<'a> {
     if images.is_empty() {
         return InputContent::Text(text);
     }

@@ -174,9 +174,10 @@ proptest! {
 /// Returns a message without the words that the machine chooses.
 fn essence(message: &Message) -> Message {
     match message {
-        Message::Tool { tool_call_id, content, is_error } => {
-            let content = content.split("\nNote: ").next().unwrap_or_default();
-            Message::tool(tool_call_id.clone(), content, *is_error)
+        Message::Tool { tool_call_id, content, images, is_error } => {
+            let content = content.split("\nNote: ").next().unwrap_or_default().into();
+            let (tool_call_id, images) = (tool_call_id.clone(), images.clone());
+            Message::Tool { tool_call_id, content, images, is_error: *is_error }
         }
         Message::User { content, .. } if content.starts_with("The answer ") => Message::user("?"),
         other => other.clone(),

@@ -9,6 +9,7 @@ use backstop_tool::{Admitted, ToolError, failed_text};
 use layer0::JsonText;
 use layer0::event::{EventKind, ToolAttempted, ToolResponded};
 use layer0::failure::{Chain, Failure, sources};
+use layer0::message::Image;
 
 use super::effects::Effects;
 use super::failure::{Failing, is_stored};
@@ -16,6 +17,20 @@ use super::hooks::{Hooks, Kind};
 use super::large_result::ShownResult;
 use crate::hook::Moment;
 use crate::journal::{Execution, StopFact};
+
+/// What a tool that did its work gives.
+pub(super) struct Output {
+    pub(super) text: JsonText,
+    /// What it shows beside it.
+    pub(super) images: Arc<[Image]>,
+}
+
+/// Without images.
+impl From<JsonText> for Output {
+    fn from(text: JsonText) -> Self {
+        Self { text, images: Arc::default() }
+    }
+}
 
 /// Says that a tool is tried again.
 pub(super) fn attempted(
@@ -37,7 +52,7 @@ pub(super) async fn answer(
     effects: &Effects,
     execution: &Execution,
     admitted: &Admitted,
-    result: Result<JsonText, ToolError>,
+    result: Result<Output, ToolError>,
 ) -> Vec<EventKind> {
     let Effects { agent, context, .. } = effects;
     let Execution { run, elapsed, .. } = execution;
@@ -45,7 +60,7 @@ pub(super) async fn answer(
     let failing = Failing::new(agent, context, &run.call_id, &run.tool, duration_ms);
     let stores = admitted.stores_errors();
     let mut facts = match result {
-        Ok(output) => {
+        Ok(Output { text: output, images }) => {
             let output = agent.redactor.redact_held_json(output);
             // What the detail tools give out is bounded by itself.
             let shown =
@@ -53,6 +68,7 @@ pub(super) async fn answer(
             let (note, output) = shown.keep(agent, &failing).await;
             let (call_id, tool) = (run.call_id.clone(), Arc::clone(&run.tool));
             let responded = ToolResponded::succeeded(call_id, tool, output, duration_ms);
+            let responded = responded.images(images);
             note.into_iter().chain([responded.into()]).collect()
         }
         Err(error) if stores && is_stored(&error) => {

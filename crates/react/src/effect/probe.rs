@@ -106,7 +106,7 @@ async fn happened(
         Some(output) => admitted.check_output(&output).map(|()| output),
         None => Ok(JsonText::string(text::HAPPENED)),
     };
-    let mut facts = answer(effects, execution, admitted, result).await;
+    let mut facts = answer(effects, execution, admitted, result.map(Into::into)).await;
     // As the model reads it: what is large is stored, and what is secret is redacted.
     let shown = facts.iter().find_map(|fact| match fact {
         EventKind::ToolResponded(responded) if responded.ok => Some(responded.output.clone()),

@@ -7,12 +7,12 @@ use std::time::Duration;
 use backstop_react_machine::NothingLeft;
 use backstop_retry::{Decision, RetryPolicy, Tried};
 use backstop_tool::{Admitted, ToolError, failed_text};
+use layer0::code;
 use layer0::event::ToolLate;
 use layer0::failure::{Failure, Retry};
-use layer0::{JsonText, code};
 use tracing::Instrument;
 
-use super::answer::{answer, attempted};
+use super::answer::{Output, answer, attempted};
 use super::asking_call::AskingCall;
 use super::call::{admitted, context_of, limit_of};
 use super::effects::Effects;
@@ -138,7 +138,7 @@ async fn call(
     execution: &Execution,
     admitted: &Admitted,
     dispatcher: Arc<Dispatcher>,
-) -> Result<JsonText, ToolError> {
+) -> Result<Output, ToolError> {
     let Execution { run, sessions, depth, .. } = execution;
     let mut context = context_of(effects, &run.call_id, sessions, admitted);
     context.approval_data.clone_from(&run.approval_data);
@@ -146,15 +146,18 @@ async fn call(
     context.depth = *depth;
     context.operators = Some(Arc::clone(&dispatcher) as _);
     context.runtime = Some(Arc::clone(&dispatcher) as _);
+    let images = context.images.clone();
+    let shown = |text| Output { text, images: images.so_far() };
     if admitted.spec().dispatches {
-        return forward(admitted.clone(), context).await;
+        return forward(admitted.clone(), context).await.map(shown);
     }
     let answer = ToolLate::new(run.call_id.clone(), run.execution);
     let late = Arc::clone(&effects.late);
     let note_late = move || late.push(answer);
     let limit = limit_of(&effects.agent, admitted);
     let clock = &effects.agent.clock;
-    execute(admitted.clone(), context, limit, &dispatcher, clock, note_late).await
+    let answered = execute(admitted.clone(), context, limit, &dispatcher, clock, note_late).await;
+    answered.map(shown)
 }
 
 /// Returns how long is waited before the tool is tried again. That is done only when the tool says how

@@ -18,6 +18,7 @@ mod histories;
 mod history;
 mod forks;
 mod hooks;
+mod images;
 mod limits;
 mod lost;
 mod model;

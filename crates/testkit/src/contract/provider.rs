@@ -81,6 +81,7 @@ pub fn provider(wire: Wire) -> Suite {
             asked::arguments_are_sent_as_they_are,
             asked::failed_results_are_marked,
             asked::images_are_sent,
+            asked::images_of_tools_are_sent_or_named,
             asked::results_name_their_call,
             asked::state_goes_back_to_whom_it_came_from,
             many::answers_go_to_their_callers,

@@ -26,6 +26,7 @@ pub const fn wire(provider: MakeProvider) -> Wire {
         Cannot::FailMidway(ErrorKind::Timeout),
         Cannot::KeepState,
         Cannot::MarkFailures,
+        Cannot::ShowToolImages,
         Cannot::Stop(StopReason::ContentFilter),
         Cannot::Stop(StopReason::ContextExceeded),
         Cannot::Stop(StopReason::Malformed),

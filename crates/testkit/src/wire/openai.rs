@@ -17,6 +17,7 @@ pub const fn wire(provider: MakeProvider) -> Wire {
         Cannot::CountCacheWrites,
         Cannot::KeepState,
         Cannot::MarkFailures,
+        Cannot::ShowToolImages,
         Cannot::Stop(StopReason::Malformed),
         Cannot::Stop(StopReason::Pause),
     ])

@@ -48,6 +48,8 @@ pub enum Cannot {
     KeepState,
     /// Mark the result of a tool as a failure.
     MarkFailures,
+    /// Show an image of a tool.
+    ShowToolImages,
     /// Stop for this reason.
     Stop(StopReason),
     /// Think aloud.

@@ -10,6 +10,7 @@ use crate::code::{self, Code};
 use crate::event::payload::settlement::Verdict;
 use crate::id::{ApprovalId, CallId, ErrorId, ResultId};
 use crate::json_text::JsonText;
+use crate::message::Image;
 use crate::text;
 use crate::time::Timestamp;
 
@@ -110,6 +111,9 @@ payload! {
         ok: bool,
         /// The output, or `{"error": text}` with the text the model reads.
         output: JsonText,
+        /// The images that the tool shows beside its output.
+        #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+        images: Arc<[Image]>,
         /// How long it ran; zero when it did not.
         duration_ms: u64,
         /// Why it failed.
@@ -127,7 +131,15 @@ impl ToolResponded {
         duration_ms: u64,
     ) -> Self {
         let (call_id, tool, output) = (call_id.into(), tool.into(), output.into());
-        Self { call_id, tool, ok: true, output, duration_ms, error: None }
+        let images = Arc::default();
+        Self { call_id, tool, ok: true, output, images, duration_ms, error: None }
+    }
+
+    /// Shows these images beside the output.
+    #[must_use]
+    pub fn images(mut self, images: impl Into<Arc<[Image]>>) -> Self {
+        self.images = images.into();
+        self
     }
 
     /// Answers a call that did not run: `reason` says why, `text` is what the model reads.
@@ -165,7 +177,8 @@ impl ToolResponded {
         error: ToolFailure,
     ) -> Self {
         let output = json!({ "error": text }).into();
-        Self { call_id, tool, ok: false, output, duration_ms, error: Some(error) }
+        let images = Arc::default();
+        Self { call_id, tool, ok: false, output, images, duration_ms, error: Some(error) }
     }
 }
 

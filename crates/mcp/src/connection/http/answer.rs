@@ -16,11 +16,12 @@ use rmcp::transport::common::http_header::{
 };
 use rmcp::transport::streamable_http_client::StreamableHttpPostResponse;
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::events;
 
 use crate::MAX_MESSAGE_BYTES;
-use crate::connection::wire::Wire;
+use crate::connection::wire::{self, Wire};
 use crate::fault::Fault;
 
 /// How much of an answer is read that is none of the protocol.
@@ -64,14 +65,14 @@ pub(super) async fn read(
     let body = whole(response).await?;
     let text = std::str::from_utf8(&body)
         .map_err(|_| Fault::Unreadable("the answer is not UTF-8".to_owned()))?;
-    let value: Value = serde_json::from_str(text)
+    let written: &RawValue = serde_json::from_str(text)
         .map_err(|_| Fault::Unreadable("the answer is not JSON".to_owned()))?;
-    // A batch of revision 2025-03-26 holds one answer here.
-    let value = match value {
-        Value::Array(mut messages) if messages.len() == 1 => messages.remove(0),
-        value => value,
+    // A batch holds one answer here.
+    let message = match wire::messages(written)[..] {
+        [message] => message,
+        _ => written,
     };
-    Ok(match wire.read(value) {
+    Ok(match wire.read(message) {
         Some(message) => StreamableHttpPostResponse::Json(message, session),
         // An answer to something else: the one that was asked for may still come.
         None => StreamableHttpPostResponse::Accepted,
@@ -121,7 +122,8 @@ async fn failed(
     if let Some(mut error) = error.filter(|error| error["error"].is_object()) {
         // A server that could not read the request does not know its id.
         error["id"] = id.clone().into_json_value();
-        if let Some(message) = wire.read(error) {
+        let error = to_raw_value(&error).ok();
+        if let Some(message) = error.and_then(|error| wire.read(&error)) {
             return Ok(StreamableHttpPostResponse::Json(message, None));
         }
     }

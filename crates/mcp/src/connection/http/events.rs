@@ -9,7 +9,7 @@ use futures_util::{Stream, StreamExt, stream};
 use reqwest::Response;
 use rmcp::model::RequestId;
 use rmcp::transport::streamable_http_client::SseError;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use sse_stream::{Sse, SseStream};
 
 use crate::MAX_MESSAGE_BYTES;
@@ -62,12 +62,12 @@ impl Noted {
         if !is_message || data.trim().is_empty() {
             return Some(event);
         }
-        let Ok(message) = serde_json::from_str::<Value>(data) else {
+        let Ok(message) = serde_json::from_str::<&RawValue>(data) else {
             self.fail(Fault::Unreadable("the answer is not JSON".to_owned()));
             return None;
         };
         // What answers nothing keeps its place as an event without data.
-        event.data = self.wire.unread(message).map(|message| message.to_string());
+        event.data = self.wire.unread(message).map(|message| message.get().to_owned());
         if event.data.is_none() {
             self.is_elsewhere.store(true, Ordering::Relaxed);
         }

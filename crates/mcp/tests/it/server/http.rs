@@ -26,6 +26,8 @@ pub(crate) struct Seen {
     /// Notifications and answers.
     pub(crate) said: Vec<Value>,
     pub(crate) headers: Vec<String>,
+    /// All messages, as they were written.
+    pub(crate) written: Vec<String>,
     /// Sessions before this one are over.
     session: usize,
     /// What was asked for tokens.
@@ -112,6 +114,7 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
     let request: Value = serde_json::from_slice(&body).unwrap();
     let method = request["method"].as_str().unwrap_or_default().to_owned();
     let mut all = seen.lock().unwrap();
+    all.written.push(String::from_utf8(body).unwrap());
     all.headers.extend(head.iter().skip(1).cloned());
     if request.get("id").is_none() || method.is_empty() {
         all.said.push(request);

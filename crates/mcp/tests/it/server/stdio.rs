@@ -35,7 +35,9 @@ pub(crate) fn serve() {
     };
     let mut stdin = std::io::stdin().lock().lines();
     while let Some(line) = stdin.next() {
-        let request: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let line = line.unwrap();
+        count(&script.folder, "written", &line);
+        let request: Value = serde_json::from_str(&line).unwrap();
         let method = request["method"].as_str().unwrap_or_default().to_owned();
         let before = match method.as_str() {
             "tools/call" => count(&script.folder, "calls", &request.to_string()),

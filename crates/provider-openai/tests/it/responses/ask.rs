@@ -65,8 +65,12 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 static READER: LazyLock<OpenAiResponsesProvider> = LazyLock::new(|| to(NOWHERE).build().unwrap());
 
 pub(super) fn to(base_url: &str) -> OpenAiResponses {
+    to_model("model-1", base_url)
+}
+
+pub(super) fn to_model(model: &str, base_url: &str) -> OpenAiResponses {
     backstop_provider_http::deny_real_requests();
-    OpenAiResponses::new("model-1").base_url(base_url).api_key(KEY)
+    OpenAiResponses::new(model).base_url(base_url).api_key(KEY)
 }
 
 /// Asks a server that gives this reply once.

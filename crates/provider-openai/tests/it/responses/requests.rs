@@ -1,11 +1,14 @@
+use std::sync::Arc;
+
 use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
 use backstop_provider_http::ConfigError;
 use backstop_provider_openai::OpenAiResponses;
 use backstop_testkit::{Request, ScriptedEndpoint};
 use layer0::JsonText;
-use layer0::message::{Message, Transcript};
+use layer0::message::{Image, Message, ToolCall, Transcript};
+use serde_json::json;
 
-use super::ask::to;
+use super::ask::{to, to_model};
 use crate::it::ask::{KEY, hello, send};
 use crate::it::requests::conversation;
 
@@ -29,6 +32,31 @@ async fn what_is_sent_is_the_whole_conversation() {
     assert_eq!(request.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
     assert_eq!(request.header("content-type"), Some("application/json"));
     insta::assert_snapshot!(JsonText::from(&request.body).pretty());
+}
+
+/// Spec: Q8
+#[tokio::test]
+async fn images_of_tools_stand_in_their_result() {
+    let mut messages = Transcript::default();
+    messages.push(Message::user("draw"));
+    messages.push(Message::assistant("", Arc::new([ToolCall::new("call-1", "draw", json!({}))])));
+    messages.push(Message::Tool {
+        tool_call_id: "call-1".into(),
+        content: "[a drawing]".into(),
+        images: [Image::from_bytes(b"GIF89a").unwrap()].into(),
+        is_error: false,
+    });
+    let shown = ModelRequest::new(messages);
+    let image = json!({ "type": "input_image", "image_url": "data:image/gif;base64,R0lGODlh" });
+    let text = json!({ "type": "input_text", "text": "[a drawing]" });
+    for (model, output) in
+        [("gpt-5", json!([text, image])), ("o3-mini-2025-01-31", json!("[a drawing]"))]
+    {
+        let server = ScriptedEndpoint::openai_responses(vec![ScriptedAnswer::saying("ok")]);
+        let provider = to_model(model, &server.base_url()).build().unwrap();
+        send(&provider, &shown, false).await.unwrap();
+        assert_eq!(server.requests().remove(0).body["input"][2]["output"], output, "{model}");
+    }
 }
 
 #[tokio::test]

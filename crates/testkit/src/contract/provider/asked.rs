@@ -159,6 +159,29 @@ pub(super) async fn images_are_sent(wire: Wire) {
     }
 }
 
+/// What a protocol has no place for is left out, and the text of the result stays.
+///
+/// Spec: Q8
+pub(super) async fn images_of_tools_are_sent_or_named(wire: Wire) {
+    let image = Image::from_bytes(b"GIF89a\x01\x00\x01\x00").expect("it begins as a GIF");
+    let shown = Message::Tool {
+        tool_call_id: "call_1".into(),
+        content: "namedimage".into(),
+        images: [image.clone()].into(),
+        is_error: false,
+    };
+    for streamed in [false, true] {
+        let messages = called([shown.clone(), result("call_2", "two")]);
+        let body = sent(&wire, messages, streamed).await.body.to_string();
+        assert!(body.contains("namedimage"), "the text is sent (streamed: {streamed}): {body}");
+        assert_eq!(
+            body.contains(&*image.data),
+            wire.can(Cannot::ShowToolImages),
+            "the image of a tool is sent (streamed: {streamed}): {body}"
+        );
+    }
+}
+
 /// Spec: P1
 pub(super) async fn state_goes_back_to_whom_it_came_from(wire: Wire) {
     if !wire.can(Cannot::KeepState) {

@@ -1,0 +1,190 @@
+//! What a server asks for before it answers a call: in a request of its own, or since revision 2026-07-28 in a
+//! result, after which the call is sent again (multi-round-trip requests).
+#![expect(deprecated, reason = "servers still ask for roots")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use backstop_clock::Clock;
+use backstop_tool::{Given, ToolError};
+use layer0::JsonText;
+use layer0::failure::Effect;
+use rmcp::model::{
+    DEFAULT_MRTR_MAX_ROUNDS, ElicitRequestParams, ElicitationAction, ListRootsResult, Root,
+};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::progress::Watched;
+
+/// How often a server may ask for input in one call.
+pub(crate) const MAX_ROUNDS: usize = DEFAULT_MRTR_MAX_ROUNDS;
+/// How many inputs a server may ask for in one round.
+const MAX_INPUTS: usize = 16;
+/// How long to wait before a call is sent again for which nothing was asked, at first; it doubles from round to
+/// round, up to [`MAX_PAUSE`].
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long that wait grows.
+const MAX_PAUSE: Duration = Duration::from_millis(250);
+
+/// How often a server asked for input in a call, and what goes with the call when it is sent again.
+#[derive(Debug, Default)]
+pub(crate) struct Round {
+    count: usize,
+    /// How many of the last rounds asked for nothing.
+    idle: u32,
+    responses: Option<BTreeMap<String, JsonText>>,
+    state: Option<String>,
+}
+
+/// What a person gave for an elicitation.
+pub(crate) enum Elicited {
+    Declined,
+    Given(JsonText),
+}
+
+/// [`Elicited`] as a response.
+#[derive(Serialize)]
+struct ElicitResponse {
+    action: ElicitationAction,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<JsonText>,
+}
+
+/// What a server asks for at once, and the state that it wants back.
+struct Asked {
+    inputs: Vec<(String, Input)>,
+    state: Option<String>,
+}
+
+enum Input {
+    Elicitation(ElicitRequestParams),
+    Roots,
+}
+
+impl Round {
+    /// Returns the state that the server wants back.
+    pub(crate) fn state(&self) -> Option<String> {
+        self.state.clone()
+    }
+
+    /// Returns what is given for the input that the server asked for.
+    pub(crate) fn responses(&self) -> Option<BTreeMap<String, JsonText>> {
+        self.responses.clone()
+    }
+
+    /// Gives what a server asks for in its result, and returns the next round.
+    ///
+    /// A server that asks has not acted, so that what fails here has no effect.
+    pub(crate) async fn next(
+        self,
+        asked: &RawValue,
+        call: &Watched,
+        roots: &[String],
+        clock: &dyn Clock,
+    ) -> Result<Self, ToolError> {
+        let failed = |why| ToolError::ExecutionFailed(why).with_effect(Effect::None);
+        if self.count >= MAX_ROUNDS {
+            return Err(failed(format!(
+                "the server asked for input {MAX_ROUNDS} times, and asks again"
+            )));
+        }
+        let Asked { inputs, state } = read(asked)?;
+        let idle = if inputs.is_empty() { self.idle + 1 } else { 0 };
+        if inputs.is_empty() {
+            let pause = PAUSE.saturating_mul(1 << self.idle.min(8));
+            clock.sleep(pause.min(MAX_PAUSE)).await;
+        }
+        let mut responses = BTreeMap::new();
+        for (key, input) in inputs {
+            let response = match input {
+                Input::Elicitation(request) => JsonText::of(&match elicited(call, request).await {
+                    Elicited::Given(data) => {
+                        ElicitResponse { action: ElicitationAction::Accept, content: Some(data) }
+                    }
+                    Elicited::Declined => {
+                        ElicitResponse { action: ElicitationAction::Decline, content: None }
+                    }
+                }),
+                Input::Roots => JsonText::of(&listed(roots)),
+            };
+            let response =
+                response.map_err(|error| failed(format!("the input is no JSON: {error}")))?;
+            responses.insert(key, response);
+        }
+        let responses = (!responses.is_empty()).then_some(responses);
+        Ok(Self { count: self.count + 1, idle, responses, state })
+    }
+}
+
+/// Returns the roots as a server is told them.
+pub(crate) fn listed(roots: &[String]) -> ListRootsResult {
+    ListRootsResult::new(roots.iter().map(Root::new).collect())
+}
+
+/// Asks a person for the data that a server wants for a call. It is declined where there is no person, and for what
+/// is to be given elsewhere, at a URL.
+pub(crate) async fn elicited(call: &Watched, request: ElicitRequestParams) -> Elicited {
+    let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request
+    else {
+        return Elicited::Declined;
+    };
+    let schema = serde_json::to_value(&requested_schema);
+    let Some((people, schema)) = call.people.as_ref().zip(schema.ok()) else {
+        return Elicited::Declined;
+    };
+    let message = format!("{} asks: {message}", call.template.server);
+    // A person takes longer than a server.
+    match call.patience.while_waiting(people.ask(&message, schema.into())).await {
+        Ok(Given::Data(data)) => Elicited::Given(data),
+        _ => Elicited::Declined,
+    }
+}
+
+/// Reads what a server asks for: all of it, before a person is asked.
+fn read(asked: &RawValue) -> Result<Asked, ToolError> {
+    let invalid = |why: &str| ToolError::InvalidOutput(why.to_owned()).with_effect(Effect::None);
+    let mut asked: Value = serde_json::from_str(asked.get())
+        .map_err(|_| invalid("the input that is asked for cannot be read"))?;
+    let state = match asked["requestState"].take() {
+        Value::Null => None,
+        Value::String(state) => Some(state),
+        _ => return Err(invalid("the state of the request is no text")),
+    };
+    let requests = match asked["inputRequests"].take() {
+        Value::Null => Map::new(),
+        Value::Object(requests) => requests,
+        _ => return Err(invalid("the input that is asked for is no object")),
+    };
+    if requests.is_empty() && state.is_none() {
+        return Err(invalid("the server asks for input, and does not say for what"));
+    }
+    if requests.len() > MAX_INPUTS {
+        return Err(invalid(&format!("the server asks for more than {MAX_INPUTS} inputs at once")));
+    }
+    let inputs = requests.into_iter().map(|(key, request)| Ok((key, input(request)?)));
+    Ok(Asked { inputs: inputs.collect::<Result<_, ToolError>>()?, state })
+}
+
+fn input(mut request: Value) -> Result<Input, ToolError> {
+    match request["method"].as_str().unwrap_or_default() {
+        "elicitation/create" => {
+            let read = serde_json::from_value(request["params"].take());
+            read.map(Input::Elicitation).map_err(|error| {
+                let why = format!("the input that is asked for cannot be read: {error}");
+                ToolError::InvalidOutput(why).with_effect(Effect::None)
+            })
+        }
+        "roots/list" => Ok(Input::Roots),
+        "sampling/createMessage" => {
+            // There is no response that says no: one is left out only to be asked for again.
+            let why = "the server asks for sampling, which is declined";
+            Err(ToolError::ExecutionFailed(why.to_owned()).with_effect(Effect::None))
+        }
+        _ => {
+            let why = "the server asks for input of an unknown kind";
+            Err(ToolError::ExecutionFailed(why.to_owned()).with_effect(Effect::None))
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Images that a tool shows beside its output.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use backstop_redact::Redactor;
+use layer0::message::{Image, ImageError};
+
+/// The most images of one call.
+pub const MAX_SHOWN_IMAGES: usize = 4;
+/// The most bytes of an image of a call: what every provider takes that takes images of tools.
+pub const MAX_SHOWN_IMAGE_BYTES: usize = 3 * 1024 * 1024;
+
+/// The images that a running tool shows; see [`ToolContext::show_image`](crate::ToolContext::show_image).
+#[derive(Debug, Clone, Default)]
+pub struct ShownImages(Arc<Mutex<Vec<Image>>>);
+
+/// Says why an image is not shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotShown {
+    /// A secret that the process holds stands in its bytes.
+    #[error("it holds a secret")]
+    HoldsSecret,
+    /// It is no image that providers take.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// It is more than [`MAX_SHOWN_IMAGE_BYTES`].
+    #[error("an image of more than 3 MiB")]
+    TooLarge,
+    /// The call shows [`MAX_SHOWN_IMAGES`] already.
+    #[error("more than {MAX_SHOWN_IMAGES} images of one call")]
+    TooMany,
+}
+
+impl ShownImages {
+    /// Shows an image, in which none of the redactor's secrets may stand.
+    pub(crate) fn show(&self, image: Image, redactor: &Redactor) -> Result<(), NotShown> {
+        let bytes = image.bytes().ok_or(ImageError::NotBase64)?;
+        if bytes.len() > MAX_SHOWN_IMAGE_BYTES {
+            return Err(NotShown::TooLarge);
+        }
+        if holds_secret(&bytes, redactor) {
+            return Err(NotShown::HoldsSecret);
+        }
+        let mut images = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if images.len() >= MAX_SHOWN_IMAGES {
+            return Err(NotShown::TooMany);
+        }
+        images.push(image);
+        Ok(())
+    }
+
+    /// Returns what was shown so far, in its order.
+    #[must_use]
+    pub fn so_far(&self) -> Arc<[Image]> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_slice().into()
+    }
+}
+
+/// Does a secret stand in it, as text?
+fn holds_secret(bytes: &[u8], redactor: &Redactor) -> bool {
+    if !redactor.holds_secrets() {
+        return false;
+    }
+    let text = String::from_utf8_lossy(bytes);
+    redactor.redact_held(&text) != text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gif(more: &[u8]) -> Image {
+        Image::from_bytes(&[b"GIF89a", more].concat()).unwrap()
+    }
+
+    /// Spec: Q8, S9
+    #[test]
+    fn shown_images_are_bounded() {
+        let redactor = Redactor::new().with_secret("held-secret-key");
+        let images = ShownImages::default();
+        let show = |image: Image| images.show(image, &redactor);
+        assert_eq!(show(gif(b"held-secret-key")), Err(NotShown::HoldsSecret));
+        assert_eq!(show(gif(&vec![0; MAX_SHOWN_IMAGE_BYTES])), Err(NotShown::TooLarge));
+        let whole = gif(&vec![0; MAX_SHOWN_IMAGE_BYTES - 6]);
+        for _ in 0..MAX_SHOWN_IMAGES {
+            assert_eq!(show(whole.clone()), Ok(()));
+        }
+        assert_eq!(show(gif(b"")), Err(NotShown::TooMany));
+        assert_eq!(images.so_far().len(), MAX_SHOWN_IMAGES);
+        assert_eq!(images.so_far()[0], whole);
+    }
+}
