@@ -10,7 +10,6 @@ use layer0::{JsonText, ToolSpec};
 use self::program::Program;
 
 mod output;
-mod privileges;
 mod processes;
 pub(crate) mod program;
 mod started;
