@@ -105,6 +105,11 @@ impl Program {
         }
     }
 
+    /// Describes the shell, which takes a command line as one more argument: `sh -c`.
+    pub fn shell(folder: impl Into<PathBuf>, variables: BTreeMap<String, String>) -> Self {
+        Self::new("sh", ["-c".to_owned()], folder, variables)
+    }
+
     /// Runs it within walls.
     #[must_use]
     pub fn within(mut self, walls: Walls) -> Self {
