@@ -45,7 +45,7 @@ pub use backstop_config as config;
 #[cfg(feature = "environment")]
 pub use backstop_environment as walls;
 #[cfg(feature = "environment")]
-pub use backstop_environment::{Credential, Helper, Network, Rules, Walls};
+pub use backstop_environment::{Helper, Network, Rules, Walls};
 pub use backstop_error_store as error_store;
 pub use backstop_error_store::{
     ErrorFilter, ErrorRecord, ErrorStore, MemoryErrorStore, MemoryResultStore, ResultFilter,
@@ -67,6 +67,8 @@ pub use backstop_orchestrator::{
     LocalOrchestrator, Map, OnFailure, OperatorNameError, Parallel, Restart, Route, Sequence,
     Supervise, Workflow,
 };
+#[cfg(any(feature = "agent-files", feature = "environment"))]
+pub use backstop_process::{Credential, Secret};
 pub use backstop_provider as provider;
 pub use backstop_provider::{
     ModelRequest, ModelResponse, ModelSettings, Provider, ProviderError, ReasoningEffort,

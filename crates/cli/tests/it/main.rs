@@ -14,6 +14,7 @@ mod carrying;
 #[cfg(unix)]
 mod chatting;
 #[cfg(unix)]
+mod credentials;
 mod data;
 mod doing_once;
 mod durable;
