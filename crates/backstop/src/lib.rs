@@ -69,6 +69,7 @@ pub use backstop_orchestrator::{
 };
 #[cfg(any(feature = "agent-files", feature = "environment"))]
 pub use backstop_process::{Credential, Secret};
+pub use backstop_process::{RequestDenied, check_request, deny_real_requests};
 pub use backstop_provider as provider;
 pub use backstop_provider::{
     ModelRequest, ModelResponse, ModelSettings, Provider, ProviderError, ReasoningEffort,
@@ -90,9 +91,7 @@ pub use backstop_provider_gemini::Gemini;
 #[cfg(feature = "http")]
 pub use backstop_provider_http as provider_http;
 #[cfg(feature = "http")]
-pub use backstop_provider_http::{
-    ApiKey, ConfigError as ProviderConfigError, Timeouts, deny_real_requests,
-};
+pub use backstop_provider_http::{ApiKey, ConfigError as ProviderConfigError, Timeouts};
 #[cfg(feature = "ollama")]
 pub use backstop_provider_ollama as ollama;
 #[cfg(feature = "ollama")]

@@ -1,4 +1,7 @@
-//! What a process does to its machine: it starts programs, and fetches credentials that are kept elsewhere.
+//! What a process does to its machine and beyond: it starts programs, fetches credentials that are kept elsewhere,
+//! and sends requests.
+//!
+//! [`deny_real_requests`] keeps requests on this machine; all that send one ask [`check_request`].
 //!
 //! With the feature `programs`, `spawn_without_new_privileges` is the one way in which programs are started without
 //! walls: those of command tools, and those of MCP servers. With `credentials`, a `Credential` says where one is
@@ -28,8 +31,10 @@
 mod credential;
 #[cfg(feature = "programs")]
 mod privileges;
+mod requests;
 
 #[cfg(feature = "credentials")]
 pub use credential::{Credential, Secret};
 #[cfg(feature = "programs")]
 pub use privileges::spawn_without_new_privileges;
+pub use requests::{RequestDenied, check_request, deny_real_requests, is_loopback};

@@ -16,6 +16,7 @@ mod chatting;
 #[cfg(unix)]
 mod credentials;
 mod data;
+mod denying;
 mod doing_once;
 mod durable;
 mod episodes;

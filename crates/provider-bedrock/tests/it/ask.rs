@@ -100,7 +100,7 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 static READER: LazyLock<BedrockProvider> = LazyLock::new(|| to(NOWHERE).build().unwrap());
 
 pub(super) fn to(base_url: &str) -> Bedrock {
-    backstop_provider_http::deny_real_requests();
+    backstop_process::deny_real_requests();
     let credentials = AwsCredentials::new("AKIDEXAMPLE", KEY).session_token(TOKEN);
     Bedrock::new("model-1:0")
         .base_url(base_url)
