@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use backstop_builtin_tools::CommandTool;
+use backstop_builtin_tools::{CommandTool, Program};
 use backstop_tool::{Grants, ToolError, ToolSpec, Toolset};
 use libfuzzer_sys::fuzz_target;
 
 static TOOLS: LazyLock<Toolset> = LazyLock::new(|| {
     let schema = serde_json::from_str(include_str!("tool_arguments.json")).unwrap();
     let spec = ToolSpec::new("fixed", "Is never run.", schema);
-    Toolset::new().with(CommandTool::new(spec, "true", [], ".", BTreeMap::new())).unwrap()
+    Toolset::new().with(CommandTool::new(spec, Program::new("true", [], ".", BTreeMap::new()))).unwrap()
 });
 
 fuzz_target!(|text: &str| {

@@ -45,7 +45,7 @@ pub use backstop_config as config;
 #[cfg(feature = "environment")]
 pub use backstop_environment as walls;
 #[cfg(feature = "environment")]
-pub use backstop_environment::{Credential, Helper, Network, Rules, Walls};
+pub use backstop_environment::{Helper, Network, Rules, Walls};
 pub use backstop_error_store as error_store;
 pub use backstop_error_store::{
     ErrorFilter, ErrorRecord, ErrorStore, MemoryErrorStore, MemoryResultStore, ResultFilter,
@@ -67,6 +67,9 @@ pub use backstop_orchestrator::{
     LocalOrchestrator, Map, OnFailure, OperatorNameError, Parallel, Restart, Route, Sequence,
     Supervise, Workflow,
 };
+#[cfg(any(feature = "agent-files", feature = "environment"))]
+pub use backstop_process::{Credential, Secret};
+pub use backstop_process::{RequestDenied, check_request, deny_real_requests};
 pub use backstop_provider as provider;
 pub use backstop_provider::{
     ModelRequest, ModelResponse, ModelSettings, Provider, ProviderError, ReasoningEffort,
@@ -88,9 +91,7 @@ pub use backstop_provider_gemini::Gemini;
 #[cfg(feature = "http")]
 pub use backstop_provider_http as provider_http;
 #[cfg(feature = "http")]
-pub use backstop_provider_http::{
-    ApiKey, ConfigError as ProviderConfigError, Timeouts, deny_real_requests,
-};
+pub use backstop_provider_http::{ApiKey, ConfigError as ProviderConfigError, Timeouts};
 #[cfg(feature = "ollama")]
 pub use backstop_provider_ollama as ollama;
 #[cfg(feature = "ollama")]

@@ -1,16 +1,12 @@
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use async_trait::async_trait;
-use backstop_environment::{Credential, Walls};
 use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::{JsonText, ToolSpec};
 
 use self::program::Program;
 
 mod output;
-mod privileges;
 mod processes;
 pub(crate) mod program;
 mod started;
@@ -37,6 +33,16 @@ const APPROVAL_DATA: &str = "BACKSTOP_APPROVAL_DATA";
 ///
 /// The data that a person gave with the approval of the call, if any, stands as JSON in the variable
 /// `BACKSTOP_APPROVAL_DATA`.
+///
+/// ```
+/// use backstop_builtin_tools::{CommandTool, Program};
+/// use layer0::ToolSpec;
+/// use serde_json::json;
+///
+/// let spec = ToolSpec::new("count", "Counts words.", json!({ "type": "object" }));
+/// let tool = CommandTool::new(spec, Program::new("wc", ["-w".to_owned()], "/data", Default::default()));
+/// # let _ = tool;
+/// ```
 #[derive(Debug, Clone)]
 pub struct CommandTool {
     spec: ToolSpec,
@@ -44,31 +50,10 @@ pub struct CommandTool {
 }
 
 impl CommandTool {
-    /// Makes the tool. The program sees only `variables` as its environment, and `BACKSTOP_CALL`, by
-    /// which its processes are known.
-    pub fn new(
-        spec: ToolSpec,
-        program: impl Into<String>,
-        arguments: impl IntoIterator<Item = String>,
-        folder: impl Into<PathBuf>,
-        variables: BTreeMap<String, String>,
-    ) -> Self {
-        let program = Program::new(program, arguments, folder, variables);
+    /// Makes the tool. Walls and credentials are the [program's](Program).
+    #[must_use]
+    pub const fn new(spec: ToolSpec, program: Program) -> Self {
         Self { spec, program }
-    }
-
-    /// Runs the program within walls.
-    #[must_use]
-    pub fn within(mut self, walls: Walls) -> Self {
-        self.program.walls = Some(walls);
-        self
-    }
-
-    /// Gives the program a credential in a variable; it is fetched at each call, and taken out of what is answered.
-    #[must_use]
-    pub fn credential(mut self, variable: impl Into<String>, credential: Credential) -> Self {
-        self.program.credentials.push((variable.into(), credential));
-        self
     }
 }
 

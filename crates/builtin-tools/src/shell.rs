@@ -1,9 +1,6 @@
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use backstop_environment::{Credential, Walls};
 use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
@@ -17,26 +14,26 @@ use crate::command::program::Program;
 /// [`CommandTool`](crate::CommandTool); standard output is kept beside an error, too.
 ///
 /// ```
-/// use backstop_builtin_tools::Shell;
+/// use backstop_builtin_tools::{Program, Shell};
 /// use backstop_tool::Tool;
 ///
-/// let shell = Shell::new("/data", Default::default());
+/// let shell = Shell::new(Program::shell("/data", Default::default()));
 /// assert!(shell.spec().approval);
 /// assert_eq!(shell.spec().capabilities, ["process:spawn"]);
 /// ```
 #[derive(Debug, Clone)]
 pub struct Shell {
     spec: ToolSpec,
-    base: PathBuf,
-    variables: BTreeMap<String, String>,
-    walls: Option<Walls>,
-    credentials: Vec<(String, Credential)>,
+    /// Without its last argument, which is the command line.
+    program: Program,
 }
 
 impl Shell {
-    /// Makes the tool. Commands run in `base` unless they ask for a folder, relative to it, and see
-    /// only `variables` as their environment, and `BACKSTOP_CALL`, by which their processes are known.
-    pub fn new(base: impl Into<PathBuf>, variables: BTreeMap<String, String>) -> Self {
+    /// Makes the tool of a shell, which is given each command line as one more argument
+    /// ([`Program::shell`]). Commands run in its folder unless they ask for one, relative to it; variables, walls
+    /// and credentials are its own.
+    #[must_use]
+    pub fn new(shell: Program) -> Self {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -50,21 +47,7 @@ impl Shell {
             standard output; where it fails, its exit status and standard error.";
         let spec =
             ToolSpec::new("shell", description, schema).capability("process:spawn").approval();
-        Self { spec, base: base.into(), variables, walls: None, credentials: Vec::new() }
-    }
-
-    /// Runs the program within walls.
-    #[must_use]
-    pub fn within(mut self, walls: Walls) -> Self {
-        self.walls = Some(walls);
-        self
-    }
-
-    /// Gives the program a credential in a variable; it is fetched at each call, and taken out of what is answered.
-    #[must_use]
-    pub fn credential(mut self, variable: impl Into<String>, credential: Credential) -> Self {
-        self.credentials.push((variable.into(), credential));
-        self
+        Self { spec, program: Program { keeps_output: true, ..shell } }
     }
 
     /// Lets calls run without a person who agrees to them.
@@ -94,20 +77,12 @@ impl Tool for Shell {
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
         let asked = arguments["cwd"].as_str().unwrap_or(".");
-        let folder = self.base.join(asked);
+        let folder = self.program.folder.join(asked);
         if !folder.is_dir() {
             return Err(ToolError::InvalidInput(format!("cwd `{asked}` is not a folder")));
         }
-        let line = arguments["command"].as_str().unwrap_or_default();
-        let program = Program {
-            name: "sh".to_owned(),
-            arguments: vec!["-c".to_owned(), line.to_owned()],
-            folder,
-            variables: self.variables.clone(),
-            keeps_output: true,
-            walls: self.walls.clone(),
-            credentials: self.credentials.clone(),
-        };
+        let mut program = Program { folder, ..self.program.clone() };
+        program.arguments.extend(arguments["command"].as_str().map(ToOwned::to_owned));
         program.run("", context).await
     }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_builtin_tools::{
-    CommandTool, FsList, FsRead, FsSearch, FsWrite, MemoryForget, MemorySave, MemorySearch, Shell,
+    CommandTool, FsList, FsRead, FsSearch, FsWrite, MemoryForget, MemorySave, MemorySearch,
+    Program, Shell,
 };
 use backstop_state::{MemoryEntries, MemoryStateStore};
 use backstop_testkit::contract::{ToolSample, tool};
@@ -46,14 +47,17 @@ async fn tools_of_files_keep_the_contract() {
 #[tokio::test]
 async fn tools_of_programs_keep_the_contract() {
     keeps(|path| {
-        let tool = Shell::new(path, BTreeMap::new()).without_approval();
+        let tool = Shell::new(Program::shell(path, BTreeMap::new())).without_approval();
         (Arc::new(tool), json!({ "command": "echo done" }))
     })
     .await;
     keeps(|path| {
         let spec = ToolSpec::new("echo", "Echoes.", json!({ "type": "object" }));
         let spec = spec.capability("process:spawn");
-        let tool = CommandTool::new(spec, "/bin/echo", ["done".to_owned()], path, BTreeMap::new());
+        let tool = CommandTool::new(
+            spec,
+            Program::new("/bin/echo", ["done".to_owned()], path, BTreeMap::new()),
+        );
         (Arc::new(tool), json!({}))
     })
     .await;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use backstop_builtin_tools::CommandTool;
+use backstop_builtin_tools::{CommandTool, Program};
 use backstop_tool::{Tool, ToolContext, ToolError};
 use base64::Engine as _;
 use layer0::{Timestamp, ToolSpec};
@@ -19,7 +19,8 @@ fn shell(script: &str, folder: &Path) -> CommandTool {
     let spec = ToolSpec::new("sh", "Runs.", json!({"type": "object"})).capability("process:spawn");
     let path = std::env::var("PATH").unwrap();
     let variables = BTreeMap::from([("PATH".to_owned(), path)]);
-    CommandTool::new(spec, "sh", ["-c".to_owned(), script.to_owned()], folder, variables)
+    let arguments = ["-c".to_owned(), script.to_owned()];
+    CommandTool::new(spec, Program::new("sh", arguments, folder, variables))
 }
 
 async fn run(script: &str) -> Result<Value, ToolError> {
@@ -63,7 +64,8 @@ async fn command_sees_only_its_given_variables() {
 #[tokio::test]
 async fn a_command_that_does_not_exist_says_so() {
     let spec = ToolSpec::new("x", "x", json!({"type": "object"}));
-    let tool = CommandTool::new(spec, "no-such-program-here", [], ".", BTreeMap::new());
+    let tool =
+        CommandTool::new(spec, Program::new("no-such-program-here", [], ".", BTreeMap::new()));
     let error = tool.call(&json!({}).into(), &context()).await.unwrap_err();
     assert!(error.to_string().starts_with("starting `no-such-program-here` failed: "), "{error}");
 }

@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use backstop_builtin_tools::CommandTool;
+use backstop_builtin_tools::{CommandTool, Program};
 use backstop_tool::{Tool, ToolContext, ToolError};
 use layer0::{JsonText, Timestamp, ToolSpec};
 use serde_json::{Value, json};
@@ -39,7 +39,8 @@ fn context() -> ToolContext {
 fn shell(script: &str, folder: &Path) -> CommandTool {
     let spec = ToolSpec::new("sh", "Runs.", json!({"type": "object"}));
     let variables = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
-    CommandTool::new(spec, "sh", ["-c".to_owned(), script.to_owned()], folder, variables)
+    let arguments = ["-c".to_owned(), script.to_owned()];
+    CommandTool::new(spec, Program::new("sh", arguments, folder, variables))
 }
 
 async fn run(script: &str) -> Result<JsonText, ToolError> {

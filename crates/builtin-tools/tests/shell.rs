@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use backstop_builtin_tools::Shell;
+use backstop_builtin_tools::{Program, Shell};
 use backstop_tool::{Grants, Tool, ToolContext, ToolError, Toolset};
 use layer0::Timestamp;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn context() -> ToolContext {
 
 fn shell(folder: &Path) -> Shell {
     let path = std::env::var("PATH").unwrap();
-    Shell::new(folder, BTreeMap::from([("PATH".to_owned(), path)]))
+    Shell::new(Program::shell(folder, BTreeMap::from([("PATH".to_owned(), path)])))
 }
 
 async fn run(folder: &Path, arguments: Value) -> Result<Value, ToolError> {

@@ -1,6 +1,7 @@
 //! From an agent file to an agent.
 
 mod bedrock;
+mod credentials;
 mod memory;
 mod mistakes;
 mod model;
@@ -21,6 +22,8 @@ use backstop_tool::{RegistrationError, ToolNotFound};
 use layer0::message::{Image, MAX_IMAGE_BYTES};
 use serde_json::{Value, json};
 
+pub(crate) use self::credentials::fetch_credentials;
+use self::credentials::held_credentials;
 pub(crate) use self::memory::entries;
 pub(crate) use self::mistakes::{Mistake, held_mistakes, mistakes, tool_mistakes};
 use self::model::{Keys, Models, Other, held_keys, models};
@@ -78,7 +81,7 @@ fn agent_with(
     let has_price = file.agent.price.is_some();
     let Models { first, others, keys } =
         models(&file.model, has_price, path, folder, answered, keys)?;
-    let redactor = redactor_of(keys, file);
+    let redactor = redactor_of(keys, file, folder);
     let state = memory::state(database, &redactor);
     let entries = memory::entries_in(Arc::clone(&state), file, path);
     let mut agent = AgentBuilder::on(first)
@@ -138,23 +141,24 @@ pub(crate) fn name(file: &AgentFile, path: &Path) -> String {
     file.agent.name.clone().unwrap_or_else(stem)
 }
 
-/// Returns what takes secrets out of what people say about a run: of the keys that its file names,
+/// Returns what takes secrets out of what people say about a run: of the keys and credentials that its file names,
 /// those that this process holds.
 pub(crate) fn redactor(file: &AgentFile, path: &Path) -> Redactor {
-    redactor_of(held_keys(&file.model, path, folder_of(path)), file)
+    redactor_of(held_keys(&file.model, path), file, folder_of(path))
 }
 
 /// As [`redactor`], of one more file.
 pub(crate) fn redactor_with(redactor: Redactor, file: &AgentFile, path: &Path) -> Redactor {
-    further(redactor, held_keys(&file.model, path, folder_of(path)), file)
+    further(redactor, held_keys(&file.model, path), file, folder_of(path))
 }
 
-fn redactor_of(keys: Vec<String>, file: &AgentFile) -> Redactor {
-    further(Redactor::new(), keys, file)
+fn redactor_of(keys: Vec<String>, file: &AgentFile, folder: &Path) -> Redactor {
+    further(Redactor::new(), keys, file, folder)
 }
 
-fn further(redactor: Redactor, keys: Vec<String>, file: &AgentFile) -> Redactor {
-    let keys = keys.into_iter().chain(store::log_key().filter(|key| !key.is_empty()));
+fn further(redactor: Redactor, keys: Vec<String>, file: &AgentFile, folder: &Path) -> Redactor {
+    let keys = keys.into_iter().chain(held_credentials(file, folder));
+    let keys = keys.chain(store::log_key().filter(|key| !key.is_empty()));
     let redactor = keys.fold(redactor, Redactor::with_secret);
     file.redact.patterns.iter().cloned().fold(redactor, Redactor::with_pattern)
 }

@@ -61,7 +61,7 @@ fn run() -> ExitCode {
     start_log(&args.output);
     // For tests of agents: nothing may leave the machine.
     if std::env::var_os("BACKSTOP_DENY_REAL_REQUESTS").is_some_and(|value| value != "0") {
-        backstop_provider_http::deny_real_requests();
+        backstop_process::deny_real_requests();
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

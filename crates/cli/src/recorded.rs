@@ -34,7 +34,8 @@ impl Recorded {
         let readable = store::open_read_only(chosen).await?.ok_or_else(missing)?;
         let recorded = Self::read(&*readable.log(), run, instead).await;
         readable.close().await;
-        let recorded = recorded?;
+        let mut recorded = recorded?;
+        recorded.fetch_credentials().await?;
         let database = store::open(chosen, &recorded.file.store).await?;
         Ok((recorded, database))
     }
@@ -91,6 +92,11 @@ impl Recorded {
             Ok(file) => assemble::redactor(&file, &path),
             Err(_) => Redactor::new(),
         }
+    }
+
+    /// Runs the commands that print credentials of the agent file, before an agent is put together.
+    pub(crate) async fn fetch_credentials(&mut self) -> Result<(), CliError> {
+        assemble::fetch_credentials(&mut self.file, &self.path).await
     }
 
     /// Puts the agent together, with the tools of its servers; a scripted model goes on behind the first `until`

@@ -1,10 +1,10 @@
 //! What can be wrong with a `[[behavior]]`.
 
-use std::net::IpAddr;
 use std::ops::Range;
 use std::path::Path;
 
 use backstop_event_log::{Pattern, Patterns};
+use backstop_process::is_loopback;
 use backstop_tool::Grants;
 use layer0::name::check_behavior_name;
 use toml::de::{DeTable, DeValue};
@@ -153,9 +153,7 @@ fn address(text: &str, place: Place) -> Result<Url, Mistake> {
 fn outbound(url: &Url) -> Option<String> {
     let host = url.host_str().unwrap_or_default();
     let host = host.trim_matches(['[', ']']).trim_end_matches('.');
-    let is_loopback =
-        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    (!is_loopback).then(|| format!("network:outbound:{host}"))
+    (!is_loopback(host)).then(|| format!("network:outbound:{host}"))
 }
 
 /// Is this granted? Grants that cannot be read were refused before.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use backstop_process::Credential;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
@@ -59,8 +60,7 @@ pub struct EnvironmentTable {
     pub output_kib: Option<u64>,
     /// Variables that hold a credential, which is fetched when a tool starts: `env:NAME`, `file:PATH`, or
     /// `command:…` for what a command line prints.
-    #[serde(deserialize_with = "credentials")]
-    pub credentials: BTreeMap<String, String>,
+    pub credentials: BTreeMap<String, Credential>,
     /// Go on without what this machine cannot enforce? It is recorded then.
     pub best_effort: bool,
 }
@@ -126,23 +126,4 @@ fn is_host(host: &str) -> bool {
         !label.is_empty() && label.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_'))
     };
     name.parse::<std::net::IpAddr>().is_ok() || name.split('.').all(is_label)
-}
-
-/// Reads variables whose values stand elsewhere.
-fn credentials<'de, D>(from: D) -> Result<BTreeMap<String, String>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let credentials = BTreeMap::<String, String>::deserialize(from)?;
-    let is_reference = |text: &String| {
-        let place = text.split_once(':').filter(|(_, rest)| !rest.trim().is_empty());
-        place.is_some_and(|(kind, _)| matches!(kind, "command" | "env" | "file"))
-    };
-    if !credentials.values().all(is_reference) {
-        // The value may be a key, and is not repeated.
-        return Err(D::Error::custom(
-            "must say where a credential is; write `env:NAME`, `file:PATH` or `command:…`",
-        ));
-    }
-    Ok(credentials)
 }

@@ -29,12 +29,12 @@ mod parse;
 mod probes;
 mod read;
 mod redact_table;
-mod reference;
 mod scenario;
 mod scripted_hook;
 mod scripted_tool;
 mod signal_table;
 mod tables;
+mod text_or_credential;
 mod workflow_table;
 
 pub use agent_file::{AgentFile, DurabilityName, StoreTable, ToolKind, ToolTable};
@@ -54,11 +54,11 @@ pub use model_table::{EndpointTable, ModelTable, ProviderName, TimeoutsTable};
 pub use operator_table::OperatorTable;
 pub use read::{MAX_TEXT_BYTES, read_bytes, read_text, read_text_from};
 pub use redact_table::RedactTable;
-pub use reference::Reference;
 pub use scenario::{Expect, Reopening, Scenario};
 pub use scripted_hook::{ApprovalVerdict, HookAction, ScriptedDecision, ScriptedHook};
 pub use scripted_tool::{ProbeVerdict, ScriptedAsk, ScriptedCall, ScriptedTool};
 pub use signal_table::SignalTable;
+pub use text_or_credential::TextOrCredential;
 pub use workflow_table::{FailurePolicy, RestartRule, WorkflowKind};
 
 pub use agent_file::read_script;

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use backstop_process::Credential;
 use backstop_redact::is_secret_name;
 use layer0::name::check_name;
 use serde::Deserialize;
 use url::Url;
 
 use crate::checked::at_least_one;
-use crate::{EnvironmentTable, Reference};
+use crate::{EnvironmentTable, TextOrCredential};
 
 /// How long a call may take where nothing is said, in milliseconds.
 const TIMEOUT_MS: u64 = 30_000;
@@ -52,7 +53,7 @@ pub struct McpTable {
     /// Where a program runs; the file's folder otherwise.
     pub cwd: Option<PathBuf>,
     /// Further headers of each request to a URL.
-    pub headers: BTreeMap<String, Reference>,
+    pub headers: BTreeMap<String, TextOrCredential>,
     /// How a URL is signed in to, with OAuth client credentials.
     pub oauth: Option<OauthTable>,
     /// Patterns of the tools that are taken, by their own names; all of them otherwise.
@@ -85,9 +86,9 @@ pub enum McpPlace {
 #[non_exhaustive]
 pub struct OauthTable {
     /// The client's id.
-    pub client_id: Reference,
-    /// The client's secret: `env:NAME` or `file:PATH`.
-    pub client_secret: Reference,
+    pub client_id: TextOrCredential,
+    /// Where the client's secret is kept.
+    pub client_secret: Credential,
     /// What is asked for.
     #[serde(default)]
     pub scopes: Vec<String>,
@@ -112,7 +113,7 @@ struct WrittenServer {
     url: Option<String>,
     env: Option<Vec<String>>,
     cwd: Option<PathBuf>,
-    headers: Option<BTreeMap<String, Reference>>,
+    headers: Option<BTreeMap<String, TextOrCredential>>,
     oauth: Option<OauthTable>,
     tools: Option<Vec<String>>,
     #[serde(default)]
@@ -177,12 +178,7 @@ impl TryFrom<WrittenServer> for McpTable {
         let mut literal = headers.iter().filter(|(_, value)| !value.is_credential());
         if let Some((header, _)) = literal.find(|(header, _)| is_secret_name(header)) {
             return Err(format!(
-                "header `{header}` of MCP server `{name}` holds a credential; write where it is kept: `env:NAME` or `file:PATH`"
-            ));
-        }
-        if oauth.as_ref().is_some_and(|oauth| !oauth.client_secret.is_credential()) {
-            return Err(format!(
-                "`client_secret` of MCP server `{name}` is no reference; write where it is kept: `env:NAME` or `file:PATH`"
+                "header `{header}` of MCP server `{name}` holds a credential; write where it is kept: `env:NAME`, `file:PATH` or `command:…`"
             ));
         }
         if let Some(url) = oauth.as_ref().and_then(|oauth| oauth.token_url.as_ref()) {

@@ -12,7 +12,7 @@ use crate::agent_table::PriceTable;
 use crate::checked::{
     at_least_one, optional_text, temperature, texts, tool_choice, top_p, variable,
 };
-use crate::reference::Reference;
+use crate::text_or_credential::TextOrCredential;
 
 /// `[model]`.
 #[derive(Debug, Clone, Deserialize)]
@@ -67,7 +67,7 @@ pub struct ModelTable {
     pub api_version: Option<String>,
     /// Headers of every request.
     #[serde(default)]
-    pub headers: BTreeMap<String, Reference>,
+    pub headers: BTreeMap<String, TextOrCredential>,
     /// The program that asks, as the provider reads it.
     #[serde(default, deserialize_with = "optional_text")]
     pub user_agent: Option<String>,
@@ -130,7 +130,7 @@ pub struct EndpointTable {
     pub api_version: Option<String>,
     /// Headers of every request.
     #[serde(default)]
-    pub headers: BTreeMap<String, Reference>,
+    pub headers: BTreeMap<String, TextOrCredential>,
     /// The program that asks, as the provider reads it.
     #[serde(default, deserialize_with = "optional_text")]
     pub user_agent: Option<String>,

@@ -34,7 +34,6 @@
 //! ```
 
 mod command;
-mod credential;
 mod helper;
 mod message;
 mod not_enforced;
@@ -48,7 +47,6 @@ mod walled;
 mod walls;
 
 pub use command::WalledCommand;
-pub use credential::{Credential, Secret};
 pub use helper::{Helper, enter};
 pub use not_enforced::NotEnforced;
 pub use ranges::is_private;

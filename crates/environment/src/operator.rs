@@ -1,16 +1,23 @@
 //! An operator within walls: a program that is asked over its standard input and answers on its output.
 
+mod ends;
+mod lines;
+
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use backstop_clock::{Clock, SystemClock};
 use layer0::Environment;
 use layer0::error::{EnvError, OperatorError};
-use layer0::operator::{Answer, Context, Operator, OperatorProgram, Task};
-use serde::Deserialize;
+use layer0::operator::{Answer, Context, Operator, OperatorProgram, Signal, Signals, Task};
+use layer0::stop::Stop;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::ChildStdin;
 
-use crate::{Walled, WalledProgram, Walls};
+use self::ends::OutOfTime;
+use crate::{Ended, Walled, WalledProgram, Walls};
 
 /// The longest answer, and the most that is read of errors, in bytes.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -18,40 +25,60 @@ const MAX_ERRORS: u64 = 64 * 1024;
 
 #[async_trait]
 impl Environment for Walls {
-    /// Runs the operator's [program](Operator::program) within the walls.
+    /// Runs the operator's [program](Operator::program) within the walls, until the deadline of the context at most;
+    /// then, and when it is sent the signal `cancel`, it is ended with all that it has started. A cancelled one
+    /// answers with [`Stop::Cancelled`]. Other signals are passed on to a program that
+    /// [takes them](OperatorProgram::takes_signals). The time is the system's, as the program is.
     ///
     /// # Errors
     ///
     /// [`EnvError::ProvisionFailed`], when the operator has no program: one in this process cannot be walled in.
     /// A wall that it ran into, [`EnvError::NetworkDenied`], [`EnvError::IsolationViolation`] or
-    /// [`EnvError::ResourceExceeded`], where it failed; [`EnvError::OperatorError`] otherwise.
+    /// [`EnvError::ResourceExceeded`], where it failed; [`EnvError::OperatorError`] otherwise: of the code
+    /// `budget.wall_time` when the deadline has passed, and [`OperatorError::NonRetryable`] when it is sent a signal
+    /// that it does not take.
     async fn run(
         &self,
         operator: Arc<dyn Operator>,
         task: Task,
-        _: Context,
+        context: Context,
     ) -> Result<Answer, EnvError> {
+        let name = operator.name();
         let Some(program) = operator.program() else {
-            let name = operator.name();
             return Err(EnvError::ProvisionFailed(format!(
                 "operator `{name}` runs in this process, which cannot be walled in: it has no program"
             )));
         };
-        let mut walled = self.command(walled_program(program)).spawn().await?;
-        let mut line = serde_json::json!({ "input": task.input }).to_string();
-        line.push('\n');
-        let (answer, errors) = talk(&mut walled, line).await;
-        let ended = walled.wait().await?;
-        match read_answer(&answer) {
-            Ok(output) if ended.is_success() => Ok(Answer::completed(output)),
-            answered => Err(walled.explain(&errors).unwrap_or_else(|| {
-                EnvError::OperatorError(answered.err().unwrap_or_else(|| {
-                    OperatorError::NonRetryable(format!(
-                        "operator `{}` answered, and ended with {ended}",
-                        operator.name()
-                    ))
-                }))
-            })),
+        let left = context.deadline.map(|deadline| deadline.since(SystemClock.now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(OperatorError::failed(OutOfTime::unbegun(name)).into());
+        }
+        let line = lines::task(&task, &context);
+        let takes_signals = program.takes_signals;
+        let late = async {
+            match left {
+                Some(left) => SystemClock.sleep(left).await,
+                None => std::future::pending().await,
+            }
+        };
+        let work = async {
+            let mut walled = self.command(walled_program(program)).spawn().await?;
+            let stdin = walled.stdin.take();
+            tokio::select! {
+                heard = hear(&mut walled) => {
+                    let (answer, errors, ended) = heard?;
+                    concluded(name, &walled, &answer, &errors, &ended)
+                }
+                end = tell(stdin, line, &context.signals, takes_signals) => match end {
+                    End::Cancelled => Ok(cancelled()),
+                    End::Unfit(signal) => Err(unfit(name, &signal)),
+                },
+            }
+        };
+        // What is left of the program ends as its walls are dropped.
+        tokio::select! {
+            ended = work => ended,
+            () = late => Err(OperatorError::failed(OutOfTime::begun(name)).into()),
         }
     }
 }
@@ -61,17 +88,62 @@ fn walled_program(program: OperatorProgram) -> WalledProgram {
     WalledProgram::new(name, arguments, folder, variables)
 }
 
-/// Asks, and reads all that is said.
-async fn talk(walled: &mut Walled, line: String) -> (Vec<u8>, String) {
-    let (stdin, stdout, stderr) = (walled.stdin.take(), walled.stdout.take(), walled.stderr.take());
-    let ask = async {
-        if let Some(mut stdin) = stdin {
-            // A program that does not read its task is free to.
-            let _ = stdin.write_all(line.as_bytes()).await;
+/// Why a program is ended before it has answered.
+enum End {
+    Cancelled,
+    /// It was sent a signal that it does not take.
+    Unfit(Signal),
+}
+
+/// Gives the program its task, then the signals that it takes. Returns when it is to be ended.
+async fn tell(
+    mut stdin: Option<ChildStdin>,
+    line: String,
+    signals: &Signals,
+    takes_signals: bool,
+) -> End {
+    let mut line = Some(line);
+    loop {
+        if let (Some(line), Some(stdin)) = (line.take(), &mut stdin) {
+            tokio::select! {
+                // A program that does not read what it is told is free to.
+                _ = stdin.write_all(line.as_bytes()) => {}
+                () = poll_fn(|context| signals.poll_has(Signal::CANCEL, context)) => {}
+            }
         }
-    };
-    let ((), answer, errors) = tokio::join!(ask, read(stdout, MAX_BYTES), read(stderr, MAX_ERRORS));
-    (answer, String::from_utf8_lossy(&errors).into_owned())
+        if !takes_signals {
+            // It may read to the end of its input.
+            stdin = None;
+        }
+        let signal = poll_fn(|context| signals.poll_take(context)).await;
+        match signal.name.as_str() {
+            Signal::CANCEL => return End::Cancelled,
+            _ if takes_signals => line = Some(lines::signal(&signal)),
+            _ => return End::Unfit(signal),
+        }
+    }
+}
+
+fn cancelled() -> Answer {
+    let mut answer = Answer::completed(Value::Null);
+    answer.stop = Stop::Cancelled;
+    answer
+}
+
+fn unfit(operator: &str, signal: &Signal) -> EnvError {
+    let name = &signal.name;
+    let why = format!(
+        "operator `{operator}` was sent the signal `{name}`, and its program takes none but `cancel`"
+    );
+    OperatorError::NonRetryable(why).into()
+}
+
+/// Reads all that a program says, and waits for its end.
+async fn hear(walled: &mut Walled) -> Result<(Vec<u8>, String, Ended), EnvError> {
+    let (stdout, stderr) = (walled.stdout.take(), walled.stderr.take());
+    let (answer, errors) = tokio::join!(read(stdout, MAX_BYTES), read(stderr, MAX_ERRORS));
+    let ended = walled.wait().await?;
+    Ok((answer, String::from_utf8_lossy(&errors).into_owned(), ended))
 }
 
 async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> Vec<u8> {
@@ -84,25 +156,21 @@ async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> Vec<u8> {
     kept
 }
 
-/// What an operator answers: one of both.
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Answered {
-    Error { code: String, message: String },
-    Output(Value),
-}
-
-fn read_answer(answer: &[u8]) -> Result<Value, OperatorError> {
-    let unfit =
-        |why: String| OperatorError::NonRetryable(format!("its answer cannot be read: {why}"));
-    let text = std::str::from_utf8(answer).map_err(|error| unfit(error.to_string()))?;
-    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
-    let line = line.ok_or_else(|| unfit("there is none".to_owned()))?;
-    match serde_json::from_str(line) {
-        Ok(Answered::Output(output)) => Ok(output),
-        Ok(Answered::Error { code, message }) => {
-            Err(OperatorError::NonRetryable(format!("{code}: {message}")))
-        }
-        Err(error) => Err(unfit(error.to_string())),
+/// Says what came of a program that has ended by itself.
+fn concluded(
+    operator: &str,
+    walled: &Walled,
+    answer: &[u8],
+    errors: &str,
+    ended: &Ended,
+) -> Result<Answer, EnvError> {
+    match lines::answer(answer) {
+        Ok(output) if ended.is_success() => Ok(Answer::completed(output)),
+        answered => Err(walled.explain(errors).unwrap_or_else(|| {
+            EnvError::OperatorError(answered.err().unwrap_or_else(|| {
+                let why = format!("operator `{operator}` answered, and ended with {ended}");
+                OperatorError::NonRetryable(why)
+            }))
+        })),
     }
 }

@@ -124,6 +124,7 @@ impl Login {
         if !discovery::may_have_secrets(&endpoint) {
             return Err(format!("`{endpoint}` is not `https`"));
         }
+        discovery::check(&endpoint)?;
         let ClientCredentials { id, secret, scopes, .. } = &self.credentials;
         // RFC 8707: a token for this server alone.
         let mut form = form_urlencoded(&[

@@ -59,8 +59,7 @@ fn is_version(segment: &str) -> bool {
 
 /// Is it this machine?
 pub(crate) fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+    url.host_str().is_some_and(backstop_process::is_loopback)
 }
 
 /// Finds the address of a host as the system does, and says in a type of its own that there is none.

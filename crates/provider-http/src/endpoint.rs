@@ -1,9 +1,9 @@
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
+use backstop_process::check_request;
 use backstop_provider::{ProviderError, StreamSink, TimeoutPhase};
 use layer0::error::BoxError;
 use layer0::message::{ProviderState, StatePart, StopReason};
@@ -26,14 +26,6 @@ use crate::{connection, header, hint, rate};
 
 /// The most bytes of a failure's body that are read.
 const MAX_FAILURE_BYTES: usize = 64 * 1024;
-
-static REAL_REQUESTS_DENIED: AtomicBool = AtomicBool::new(false);
-
-/// Refuses, from now on and in the whole process, every request that would leave the machine.
-/// Test suites call it first.
-pub fn deny_real_requests() {
-    REAL_REQUESTS_DENIED.store(true, Ordering::Relaxed);
-}
 
 /// What an [`Endpoint`] is opened with.
 pub(crate) struct EndpointSettings<'a> {
@@ -197,9 +189,8 @@ impl Endpoint {
         sink: Option<&dyn StreamSink>,
     ) -> Result<(Response, Head), ProviderError> {
         let url = &self.urls[usize::from(is_streamed)];
-        if REAL_REQUESTS_DENIED.load(Ordering::Relaxed) && !connection::is_loopback(url) {
-            return Err(ProviderError::Other("real requests are denied in this process".into()));
-        }
+        check_request(url.host_str().unwrap_or_default())
+            .map_err(|denied| ProviderError::Other(denied.into()))?;
         let headers = self.headers_for(url, &body)?;
         let request = self.client.post(url.clone()).headers(headers).body(body).send();
         let response = self

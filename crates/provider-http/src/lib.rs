@@ -52,7 +52,7 @@ pub use classify::{Row, When};
 pub use claude::claude_form;
 pub use config_error::ConfigError;
 pub use draft::Draft;
-pub use endpoint::{Endpoint, deny_real_requests};
+pub use endpoint::Endpoint;
 pub use error_body::ErrorBody;
 pub use events::{Event, Events};
 pub use framing::{FrameError, Framing};

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_environment::{Credential, Walled, WalledProgram, Walls};
+use backstop_environment::{Walled, WalledProgram, Walls};
+use backstop_process::Credential;
 use backstop_redact::Redactor;
 use backstop_tool::{ToolContext, ToolError};
 use futures_util::future::select;
@@ -105,6 +106,11 @@ impl Program {
         }
     }
 
+    /// Describes the shell, which takes a command line as one more argument: `sh -c`.
+    pub fn shell(folder: impl Into<PathBuf>, variables: BTreeMap<String, String>) -> Self {
+        Self::new("sh", ["-c".to_owned()], folder, variables)
+    }
+
     /// Runs it within walls.
     #[must_use]
     pub fn within(mut self, walls: Walls) -> Self {
@@ -113,8 +119,10 @@ impl Program {
     }
 
     /// Gives it a credential in a variable; it is fetched at each start, and taken out of what the program writes.
+    /// What it names is below the folder that the program is described with, where it is below none yet.
     #[must_use]
     pub fn credential(mut self, variable: impl Into<String>, credential: Credential) -> Self {
+        let credential = credential.below(&*self.folder);
         self.credentials.push((variable.into(), credential));
         self
     }
@@ -205,7 +213,7 @@ impl Program {
     ) -> Result<(BTreeMap<String, String>, Redactor), EnvError> {
         let (mut variables, mut redactor) = (self.variables.clone(), redactor.clone());
         for (variable, credential) in &self.credentials {
-            let secret = credential.resolve(&self.folder).await?;
+            let secret = credential.fetch().await?;
             redactor = redactor.with_secret(secret.expose());
             variables.insert(variable.clone(), secret.expose().to_owned());
         }

@@ -6,11 +6,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use backstop_environment::Walled;
+use backstop_process::spawn_without_new_privileges;
 use layer0::error::EnvError;
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
-use super::privileges::spawn_without_new_ones;
 use super::processes::kill_all;
 #[cfg(unix)]
 use super::watchdog::Watchdog;
@@ -97,7 +97,7 @@ impl Processes {
         command.wrap(process_wrap::tokio::ProcessGroup::leader());
         #[cfg(unix)]
         let mut watchdog = Watchdog::start(&mark);
-        let spawned = spawn_without_new_ones(command);
+        let spawned = spawn_without_new_privileges(command);
         #[cfg(unix)]
         if let Some(watchdog) = &mut watchdog
             && let Some(group) = spawned.as_ref().ok().and_then(|child| child.id())

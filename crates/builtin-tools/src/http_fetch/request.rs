@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use backstop_process::check_request;
 use backstop_tool::{Arguments, ToolError};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, Url};
@@ -94,6 +95,10 @@ impl FetchRequest {
 
     /// Sends it to these addresses, and no others.
     pub(super) async fn send(&self, addresses: Vec<IpAddr>) -> Result<Response, ToolError> {
+        for address in &addresses {
+            let denied = check_request(&address.to_string());
+            denied.map_err(|denied| failed(denied.to_string()))?;
+        }
         // A client of its own: a connection that another call was granted is not this one's, and what
         // other parts of the process have reqwest do is not asked for here.
         let client = Client::builder()

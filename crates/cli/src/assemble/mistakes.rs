@@ -7,6 +7,7 @@ use backstop_react::BuildError;
 use backstop_redact::Redactor;
 use backstop_tool::Toolset;
 
+use super::credentials::without_commands;
 use super::model::{Keys, check_cooldown, provider};
 use super::usable::lacking;
 use super::{folder_of, memory, registration, tool};
@@ -58,7 +59,9 @@ fn mistakes_with(checked: &Checked, path: &Path, keys: Keys) -> Vec<Mistake> {
         }
     };
     note("agent", 0, file.agent.instructions(path, folder).map(drop).map_err(Into::into));
-    let model = |table: &ModelTable| provider(table, path, folder, 0, keys).map(drop);
+    let model = |table: &ModelTable| {
+        provider(&without_commands(table.clone()), path, folder, 0, keys).map(drop)
+    };
     for (place, pool) in file.model.pools().iter().enumerate() {
         for (entry, table) in pool.iter().enumerate() {
             let index = (place + entry).saturating_sub(1);

@@ -15,6 +15,7 @@ use backstop_provider_openai::{OpenAi, OpenAiResponses};
 use backstop_react::{Price, Upstream, attempt_labels, known_price};
 
 use super::bedrock;
+use super::credentials::text_of;
 use crate::exit::CliError;
 
 /// Who is asked, and what must never be shown.
@@ -109,7 +110,7 @@ pub(super) fn check_cooldown(
 }
 
 /// Returns the keys of a file that this process holds, of models that need not be usable here.
-pub(super) fn held_keys(model: &ModelTable, path: &Path, folder: &Path) -> Vec<String> {
+pub(super) fn held_keys(model: &ModelTable, path: &Path) -> Vec<String> {
     let tables: Vec<ModelTable> = model.pools().into_iter().flatten().collect();
     let held = |table: &ModelTable| {
         let usual = usual_variable(table.provider);
@@ -118,11 +119,7 @@ pub(super) fn held_keys(model: &ModelTable, path: &Path, folder: &Path) -> Vec<S
     };
     let keys = tables.iter().filter_map(held);
     let further = tables.iter().flat_map(|table| further_secrets(table, path).unwrap_or_default());
-    let headers = tables.iter().flat_map(|table| table.headers.values());
-    let headers = headers
-        .filter(|value| value.is_credential())
-        .filter_map(|value| value.read(path, folder).ok());
-    keys.chain(further).chain(headers).collect()
+    keys.chain(further).collect()
 }
 
 /// Returns what a known model costs at its provider itself.
@@ -194,7 +191,7 @@ fn built<P: Protocol>(
         builder = builder.user_agent(name.as_str());
     }
     for (name, value) in &model.headers {
-        let text = value.read(path, folder)?;
+        let text = text_of(value, path, folder)?;
         builder = match value.is_credential() {
             true => builder.secret_header(name.as_str(), text),
             false => builder.header(name.as_str(), text),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use backstop_config::{AgentFile, ConfigError, McpPlace, McpTable, Reference};
+use backstop_config::{AgentFile, ConfigError, McpPlace, McpTable};
 use backstop_mcp::{ClientCredentials, McpClient, McpError, McpServer, WalledSpawner};
 use backstop_react::AgentBuilder;
 use backstop_redact::Redactor;
@@ -11,6 +11,7 @@ use backstop_tool::ToolSource;
 use futures_util::future::join_all;
 use layer0::failure::{Chain, Failure};
 
+use super::credentials::{secret_of, text_of};
 use super::tool::named_variables;
 use super::walls::{granted_folders, surroundings};
 use super::{folder_of, redactor};
@@ -82,7 +83,6 @@ pub(crate) fn server(
     redactor: &Redactor,
 ) -> Result<McpServer, CliError> {
     let folder = folder_of(path);
-    let read = |reference: &Reference| reference.read(path, folder);
     let mut server = match &table.place {
         McpPlace::Command(command) => {
             let program = command.first().filter(|program| program.contains('/'));
@@ -105,10 +105,11 @@ pub(crate) fn server(
         McpPlace::Url(url) => {
             let mut server = McpServer::url(&*table.name, url.as_str());
             for (name, value) in &table.headers {
-                server = server.header(name.as_str(), read(value)?);
+                server = server.header(name.as_str(), text_of(value, path, folder)?);
             }
             if let Some(oauth) = &table.oauth {
-                let (id, secret) = (read(&oauth.client_id)?, read(&oauth.client_secret)?);
+                let id = text_of(&oauth.client_id, path, folder)?;
+                let secret = secret_of(&oauth.client_secret, path, folder)?;
                 let mut credentials =
                     ClientCredentials::new(id, secret).scopes(oauth.scopes.clone());
                 if let Some(url) = &oauth.token_url {

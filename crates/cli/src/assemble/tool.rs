@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use backstop_builtin_tools::{
     CommandTool, FsList, FsRead, FsSearch, FsWrite, HttpFetch, MemoryForget, MemorySave,
-    MemorySearch, Shell,
+    MemorySearch, Program, Shell,
 };
 use backstop_config::{AgentFile, ConfigError, ToolKind, ToolTable};
 use backstop_state::MemoryEntries;
@@ -62,6 +62,15 @@ fn surroundings_of(
     surroundings(table.environment.as_ref(), file, path, folder, program.as_deref())
 }
 
+/// Puts a program into what it runs in.
+fn surrounded(program: Program, around: Option<Surroundings>) -> Program {
+    let Some(around) = around else { return program };
+    let credentials = around.credentials.into_iter();
+    credentials.fold(program.within(around.walls), |program, (variable, credential)| {
+        program.credential(variable, credential)
+    })
+}
+
 fn command_tool(
     table: &ToolTable,
     file: &AgentFile,
@@ -89,15 +98,9 @@ fn command_tool(
         let what = format!("tool `{}` runs in `{}`, which is no folder", table.name, cwd.display());
         return Err(ConfigError::new(path, what).into());
     }
-    let arguments = arguments.iter().cloned();
-    let mut tool = CommandTool::new(spec, program, arguments, cwd, variables(table));
-    if let Some(around) = surroundings_of(table, file, path, folder)? {
-        tool = tool.within(around.walls);
-        for (variable, credential) in around.credentials {
-            tool = tool.credential(variable, credential);
-        }
-    }
-    Ok(Arc::new(tool))
+    let program = Program::new(program, arguments.iter().cloned(), cwd, variables(table));
+    let around = surroundings_of(table, file, path, folder)?;
+    Ok(Arc::new(CommandTool::new(spec, surrounded(program, around))))
 }
 
 fn builtin_tool(
@@ -155,14 +158,9 @@ fn builtin_tool(
         "memory_save" => Arc::new(MemorySave::new(entries.clone())),
         "memory_search" => Arc::new(MemorySearch::new(entries.clone())),
         "shell" => {
-            let tool = Shell::new(base, variables(table));
-            let mut tool = if is_unattended { tool.without_approval() } else { tool };
-            if let Some(around) = surroundings_of(table, file, path, folder)? {
-                tool = tool.within(around.walls);
-                for (variable, credential) in around.credentials {
-                    tool = tool.credential(variable, credential);
-                }
-            }
+            let around = surroundings_of(table, file, path, folder)?;
+            let tool = Shell::new(surrounded(Program::shell(base, variables(table)), around));
+            let tool = if is_unattended { tool.without_approval() } else { tool };
             Arc::new(match timeout {
                 Some(timeout) => tool.timeout(timeout),
                 None => tool,

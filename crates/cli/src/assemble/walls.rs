@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use backstop_config::{AgentFile, ConfigError, EnvironmentTable, NetworkRule};
-use backstop_environment::{Credential, Helper, Network, Rules, Walls};
+use backstop_environment::{Helper, Network, Rules, Walls};
+use backstop_process::Credential;
 use layer0::error::EnvError;
 
 use crate::exit::CliError;
@@ -47,10 +48,8 @@ pub(crate) fn surroundings(
     let rules = rules(table, file, folder, program);
     let walls = Walls::new(rules, helper).map_err(|error| refused(&error))?;
     let credentials = table.credentials.iter();
-    let credentials = credentials
-        .map(|(name, place)| Credential::parse(place).map(|credential| (name.clone(), credential)))
-        .collect::<Result<_, _>>()
-        .map_err(|error| refused(&error))?;
+    let credentials =
+        credentials.map(|(name, it)| (name.clone(), it.clone().below(folder))).collect();
     Ok(Some(Surroundings { walls, credentials }))
 }
 

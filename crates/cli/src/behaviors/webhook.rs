@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
+use backstop_process::{RequestDenied, check_request, is_loopback};
 use backstop_provider_http::retry_after;
 use backstop_redact::Redactor;
 use layer0::code;
@@ -32,6 +33,11 @@ pub(super) struct Webhook {
 /// Says why a server could not be told of an event.
 #[derive(Debug, Error)]
 pub(super) enum WebhookError {
+    /// It is on another machine, and this process sends nothing there.
+    ///
+    /// Retry: never. Effect: none.
+    #[error(transparent)]
+    Denied(RequestDenied),
     /// It refused what was sent.
     ///
     /// Retry: never. Effect: unknown.
@@ -57,6 +63,7 @@ pub(super) enum WebhookError {
 impl Failure for WebhookError {
     fn facts(&self) -> Facts {
         match self {
+            Self::Denied(_) => Facts::never(code::BEHAVIOR_FAILED, Effect::None),
             Self::Refused { .. } => Facts::never(code::BEHAVIOR_FAILED, Effect::Unknown),
             Self::Redirected { .. } => Facts::never(code::BEHAVIOR_FAILED, Effect::None),
             Self::Unavailable { wait, .. } => {
@@ -93,7 +100,8 @@ impl Webhook {
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never());
         // A proxy is for what leaves the machine.
-        let builder = if is_loopback(&url) { builder.no_proxy() } else { builder };
+        let builder =
+            if url.host_str().is_some_and(is_loopback) { builder.no_proxy() } else { builder };
         let client = builder.build();
         let client = client.map_err(|error| CliError::internal("making an HTTP client", error))?;
         Ok(Self { url, client, redactor })
@@ -101,6 +109,7 @@ impl Webhook {
 
     /// Sends it a delivery.
     pub(super) async fn tell(&self, id: &str, json: String) -> Result<(), WebhookError> {
+        check_request(self.url.host_str().unwrap_or_default()).map_err(WebhookError::Denied)?;
         let request = self.client.post(self.url.clone());
         let request = request.header(CONTENT_TYPE, "application/json");
         let sent = request.header("idempotency-key", key(id)).body(json).send().await;
@@ -145,12 +154,6 @@ async fn body(mut response: Response) -> String {
     }
     read.truncate(MAX_BODY_BYTES);
     String::from_utf8_lossy(&read).into_owned()
-}
-
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -20,7 +20,8 @@ use crate::signals::Turns;
 use crate::store;
 
 pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
-    let file = agent_file::read(&args.agent)?;
+    let mut file = agent_file::read(&args.agent)?;
+    assemble::fetch_credentials(&mut file, &args.agent).await?;
     let servers = Servers::connect(&file, &args.agent).await?;
     let chosen = prepare(&file, &args.agent, &servers, &args.store)
         .map_err(|error| agent_file::located(error, &args.agent))?;

@@ -18,19 +18,23 @@ use layer0::failure::Chain;
 use self::finding::{Finding, FindingState};
 use crate::agent_file;
 use crate::args::DoctorArgs;
-use crate::assemble::{Mistake, tool_mistakes};
+use crate::assemble::{Mistake, fetch_credentials, tool_mistakes};
 use crate::exit::{CliError, FAILED};
 use crate::output::style::{BAD, DIM, GOOD};
 use crate::output::{self, note};
 use crate::store;
 
 pub(crate) async fn run(args: DoctorArgs) -> Result<ExitCode, CliError> {
-    let file = match &args.agent {
+    let mut file = match &args.agent {
         Some(path) => match AgentFile::read(path) {
             Ok(file) => Some((file, path.as_path())),
             Err(error) => return finish(&[unread(error, path)], args.json),
         },
         None => None,
+    };
+    let fetched = match &mut file {
+        Some((file, path)) => fetch_credentials(file, path).await,
+        None => Ok(()),
     };
     let of_file =
         file.as_ref().and_then(|(file, path)| file.store.url.as_deref().map(|url| (url, *path)));
@@ -39,7 +43,11 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<ExitCode, CliError> {
         findings.push(Finding::ok("agent", format!("{} can be read", path.display())));
         findings.extend(tools(path));
     }
+    let is_fetched = fetched.is_ok();
+    findings.extend(fetched.err().map(|error| Finding::of("keys", &error)));
     match &file {
+        // What would be sent is not all there.
+        Some(_) if !is_fetched => {}
         Some((file, path)) => findings.extend(endpoints::of_agent(&file.model, path).await),
         None => findings.push(endpoints::usual_keys()),
     }
@@ -47,7 +55,7 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<ExitCode, CliError> {
         Ok(chosen) => findings.extend(places::look_at(&chosen).await),
         Err(error) => findings.push(Finding::of("store", &error)),
     }
-    if let Some((file, path)) = &file {
+    if let Some((file, path)) = file.as_ref().filter(|_| is_fetched) {
         findings.extend(walls::of_servers(file, path).await);
     }
     findings.extend(walls::of_machine());

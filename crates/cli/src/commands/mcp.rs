@@ -29,9 +29,12 @@ const MAX_TOKEN_BYTES: usize = 64 * 1024;
 const DESCRIPTION_CHARS: usize = 300;
 
 pub(crate) async fn run(args: McpArgs) -> Result<ExitCode, CliError> {
-    let files = several::read(&args.agents)?;
+    let mut files = several::read(&args.agents)?;
     let chosen = several::choose(&args.store, &files)?;
     let token = token(&args)?;
+    for (path, file) in &mut files {
+        assemble::fetch_credentials(file, path).await?;
+    }
     let Some((_, first)) = files.first() else { return Ok(ExitCode::SUCCESS) };
     let mut servers = Vec::new();
     for (path, file) in &files {

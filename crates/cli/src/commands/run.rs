@@ -25,13 +25,14 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
         return Err(CliError::usage(format!("--label {key}=… is given more than once"))
             .with_hint("a run has one value for a key; take the others out"));
     }
-    let file = agent_file::read(&args.agent)?;
+    let mut file = agent_file::read(&args.agent)?;
     let input = match args.text {
         Some(text) => text,
         None => assemble::input(args.input.as_deref(), &file, &args.agent)?,
     };
     let images = args.images.iter().map(|path| assemble::image(path));
     let images = images.collect::<Result<Vec<_>, _>>()?;
+    assemble::fetch_credentials(&mut file, &args.agent).await?;
     let servers = Servers::connect(&file, &args.agent).await?;
     let chosen = prepare(&file, &args.agent, &servers, &args.store)
         .map_err(|error| agent_file::located(error, &args.agent))?;

@@ -47,7 +47,8 @@ struct ShownLeftOut<'a> {
 }
 
 pub(crate) async fn run(args: ToolsArgs) -> Result<ExitCode, CliError> {
-    let (path, file) = (&args.agent, agent_file::read(&args.agent)?);
+    let (path, mut file) = (&args.agent, agent_file::read(&args.agent)?);
+    assemble::fetch_credentials(&mut file, path).await?;
     let (servers, failed) = Servers::reach(&file, path).await?;
     let agent = servers.give(assemble::agent(&file, path, None)?);
     let agent = assemble::build(agent, path)?;

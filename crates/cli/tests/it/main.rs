@@ -14,7 +14,9 @@ mod carrying;
 #[cfg(unix)]
 mod chatting;
 #[cfg(unix)]
+mod credentials;
 mod data;
+mod denying;
 mod doing_once;
 mod durable;
 mod episodes;

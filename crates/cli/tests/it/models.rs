@@ -76,10 +76,15 @@ fn headers_of_a_file_are_sent() {
 #[test]
 fn missing_credential_of_a_header_ends_with_2() {
     for (value, what) in [
-        ("env:NO_SUCH_VARIABLE", "environment variable `NO_SUCH_VARIABLE` is not set"),
-        ("env:EMPTY", "environment variable `EMPTY` holds no credential"),
+        ("env:NO_SUCH_VARIABLE", "environment variable `NO_SUCH_VARIABLE`: is not set"),
+        ("env:EMPTY", "environment variable `EMPTY`: is empty"),
         ("file:none.txt", "none.txt"),
+        (
+            "command:exit 3",
+            "header `x-a` of the model: command `exit 3`: ended with exit status: 3",
+        ),
         ("env:", "must name a variable behind `env:`"),
+        ("command: ", "must name a command line behind `command:`"),
     ] {
         let bench = Bench::new().with("EMPTY", " ");
         agent(

@@ -1,6 +1,7 @@
 //! `[environment]` of agent files.
 
 use backstop_config::{AgentFile, NetworkRule};
+use backstop_process::Credential;
 
 use crate::{agent_error, written};
 
@@ -26,7 +27,7 @@ fn rules_are_read() {
         (Some(60_000), Some(512), Some(16))
     );
     assert_eq!((rules.file_mib, rules.output_kib), (Some(10), Some(64)));
-    assert_eq!(rules.credentials["API_TOKEN"], "env:TOKEN");
+    assert_eq!(rules.credentials["API_TOKEN"], Credential::env("TOKEN"));
     assert!(!rules.best_effort);
     let own = file.tools[0].environment.as_ref().unwrap();
     assert_eq!((own.network.as_ref(), own.best_effort), (Some(&NetworkRule::Loopback), true));

@@ -57,8 +57,8 @@ fn mistakes_of_servers_name_line_and_server() {
         ),
         (
             "url = \"http://x/\"\noauth = { client_id = \"a\", client_secret = \"b\" }",
-            3,
-            "`client_secret` of MCP server `files` is no reference",
+            6,
+            "`client_secret` must say where a credential is",
         ),
         ("command = [\"a\"]\ntimeout_ms = 0", 6, "`timeout_ms` must be at least 1"),
         ("command = [\"a\"]\nidempotnt = []", 6, "unknown field `idempotnt`"),

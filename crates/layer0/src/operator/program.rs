@@ -3,9 +3,22 @@ use std::path::PathBuf;
 
 /// A program that does an operator's work in a process of its own.
 ///
-/// It reads one line of JSON from its standard input, `{"input": …}`, and prints one as the last line of its output:
+/// It reads one line of JSON from its standard input, and prints one as the last line of its output:
 /// `{"output": …}`, or `{"error": {"code": "…", "message": "…"}}`. What it prints to standard error is read for
 /// reasons only.
+///
+/// The line that it reads has the task's `input`, its `images` and `output_schema` where there are any, and as `context`
+/// what is known of where it runs: `attempt` and `depth`, and where they are set `session`, `run`, `parent`, `root`,
+/// `deadline` (RFC 3339), `labels`, and as `allowance` what it may use of its caller's budget:
+///
+/// ```json
+/// {"input": "sweep", "context": {"attempt": 1, "depth": 1, "session": "s-1", "labels": {"team": "ops"},
+///  "deadline": "2026-11-25T08:00:00Z", "allowance": {"model_calls": 5}}}
+/// ```
+///
+/// It is ended at its deadline, and by the signal `cancel`. If it [takes signals](Self::takes_signals), each other one is
+/// a further line, `{"signal": {"name": "…", "data": …}}`, and its input stays open until it ends; otherwise its input
+/// ends behind the task.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperatorProgram {
@@ -17,6 +30,8 @@ pub struct OperatorProgram {
     pub folder: PathBuf,
     /// All that it sees of the environment.
     pub variables: BTreeMap<String, String>,
+    /// Does it read signals from its standard input?
+    pub takes_signals: bool,
 }
 
 impl OperatorProgram {
@@ -35,6 +50,19 @@ impl OperatorProgram {
         variables: BTreeMap<String, String>,
     ) -> Self {
         let (name, folder) = (name.into(), folder.into());
-        Self { name, arguments: arguments.into_iter().collect(), folder, variables }
+        Self {
+            name,
+            arguments: arguments.into_iter().collect(),
+            folder,
+            variables,
+            takes_signals: false,
+        }
+    }
+
+    /// Says that it reads signals from its standard input.
+    #[must_use]
+    pub const fn takes_signals(mut self) -> Self {
+        self.takes_signals = true;
+        self
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::Clock;
+use backstop_process::check_request;
 use futures_util::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -146,12 +147,18 @@ impl Http {
         request: RequestBuilder,
         id: Option<&RequestId>,
     ) -> Result<Response, HttpError> {
+        let (client, request) = request.build_split();
+        let request = request.map_err(|error| {
+            fault(Fault::NotSent(format!("cannot be asked: {}", Chain(&error.without_url()))))
+        })?;
+        check_request(request.url().host_str().unwrap_or_default())
+            .map_err(|denied| fault(Fault::NotSent(format!("is not asked: {denied}"))))?;
         if let Some(id) = id {
             self.wire.left(id);
         }
-        request.send().await.map_err(|error| {
+        client.execute(request).await.map_err(|error| {
             let error = error.without_url();
-            let is_unsent = error.is_connect() || error.is_builder();
+            let is_unsent = error.is_connect();
             let why = Chain(&error);
             if !is_unsent {
                 return fault(Fault::Lost(format!("went away: {why}")));

@@ -1,5 +1,6 @@
 //! Where a server's tokens are given.
 
+use backstop_process::{check_request, is_loopback};
 use http::header::ACCEPT;
 use reqwest::{Client, Url};
 use serde::Deserialize;
@@ -32,7 +33,7 @@ pub(super) async fn token_endpoint(
     let mut documents = named.into_iter().chain(known);
     let mut issuer = None;
     while let (Some(url), None) = (documents.next(), &issuer) {
-        let document: Option<Resource> = document(client, url).await;
+        let document: Option<Resource> = document(client, url).await?;
         issuer = document.and_then(|document| document.authorization_servers.into_iter().next());
     }
     // Revision 2025-03-26 has the server itself give tokens.
@@ -41,7 +42,7 @@ pub(super) async fn token_endpoint(
         Url::parse(&issuer).map_err(|error| format!("its authorization server: {error}"))?;
     for name in ["oauth-authorization-server", "openid-configuration"] {
         for url in well_known(&issuer, name, false) {
-            let Some(found) = document::<Issuer>(client, url).await else { continue };
+            let Some(found) = document::<Issuer>(client, url).await? else { continue };
             if found.issuer.trim_end_matches('/') != issuer.as_str().trim_end_matches('/') {
                 return Err(format!("the authorization server of `{issuer}` says it is another"));
             }
@@ -54,11 +55,6 @@ pub(super) async fn token_endpoint(
 
 /// May a secret be sent there?
 pub(super) fn may_have_secrets(url: &Url) -> bool {
-    let is_loopback = |host: &str| {
-        let address = host.trim_start_matches('[').trim_end_matches(']');
-        host == "localhost"
-            || address.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
-    };
     url.scheme() == "https" || (url.scheme() == "http" && url.host_str().is_some_and(is_loopback))
 }
 
@@ -78,10 +74,21 @@ fn well_known(url: &Url, name: &str, with_root: bool) -> Vec<Url> {
     }
 }
 
-async fn document<T: DeserializeOwned>(client: &Client, url: Url) -> Option<T> {
-    let response = client.get(url).header(ACCEPT, "application/json").send().await.ok()?;
-    let response = response.error_for_status().ok()?;
-    serde_json::from_slice(&read(response).await.ok()?).ok()
+/// May it be asked from this process?
+pub(super) fn check(url: &Url) -> Result<(), String> {
+    check_request(url.host_str().unwrap_or_default()).map_err(|denied| denied.to_string())
+}
+
+/// Fetches a document, if there is one.
+async fn document<T: DeserializeOwned>(client: &Client, url: Url) -> Result<Option<T>, String> {
+    check(&url)?;
+    let Ok(response) = client.get(url).header(ACCEPT, "application/json").send().await else {
+        return Ok(None);
+    };
+    if !response.status().is_success() {
+        return Ok(None);
+    }
+    Ok(read(response).await.ok().and_then(|body| serde_json::from_slice(&body).ok()))
 }
 
 /// Returns the URL that a `WWW-Authenticate` header names.

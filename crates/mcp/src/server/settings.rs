@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::Clock;
+use backstop_process::is_loopback;
 use backstop_redact::{Redactor, is_secret_name};
 use glob::Pattern;
 use http::{HeaderName, HeaderValue};
@@ -165,9 +166,7 @@ fn endpoint(server: &Described, url: &str, redactor: &Redactor) -> Result<(Place
         return Err("its URL has no host".to_owned());
     }
     let capability = format!("network:outbound:{host}");
-    let is_loopback = host == "localhost"
-        || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
-    let client = http_client(is_loopback).map_err(|error| error.to_string())?;
+    let client = http_client(is_loopback(host)).map_err(|error| error.to_string())?;
     let headers = server.headers.iter().map(header).collect::<Result<_, _>>()?;
     let login = server.oauth.clone().map(|credentials| {
         Arc::new(Login::new(credentials, url.clone(), client.clone(), redactor.clone()))

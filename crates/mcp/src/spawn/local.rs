@@ -4,6 +4,7 @@ use std::io;
 use std::process::Stdio;
 
 use async_trait::async_trait;
+use backstop_process::spawn_without_new_privileges;
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
 
 use super::{Running, ServerCommand, Spawn, Spawned};
@@ -73,28 +74,4 @@ impl Drop for Program {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-/// Starts a program that gains nothing where it runs a file that is set-user-id, or has capabilities.
-///
-/// A process inherits that from the thread that starts it, and a thread cannot take it back: so that nothing
-/// else of this process is bound, it is a thread of its own that starts the program, and ends.
-#[cfg(target_os = "linux")]
-fn spawn_without_new_privileges(mut command: CommandWrap) -> io::Result<Box<dyn ChildWrapper>> {
-    let runtime = tokio::runtime::Handle::current();
-    std::thread::scope(|scope| {
-        let start = || {
-            rustix::thread::set_no_new_privs(true)?;
-            let _inside = runtime.enter();
-            command.spawn()
-        };
-        let thread = std::thread::Builder::new().name("mcp".to_owned());
-        let panicked = |_| Err(io::Error::other("the thread that starts it panicked"));
-        thread.spawn_scoped(scope, start)?.join().unwrap_or_else(panicked)
-    })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn spawn_without_new_privileges(mut command: CommandWrap) -> io::Result<Box<dyn ChildWrapper>> {
-    command.spawn()
 }

@@ -3,7 +3,8 @@
 use std::io;
 
 use async_trait::async_trait;
-use backstop_environment::{Credential, Walled, WalledProgram, Walls};
+use backstop_environment::{Walled, WalledProgram, Walls};
+use backstop_process::Credential;
 use layer0::error::EnvError;
 use layer0::failure::Chain;
 
@@ -49,7 +50,7 @@ impl Spawn for WalledSpawner {
         let folder = command.folder.clone().unwrap_or_else(|| ".".into());
         let mut variables = command.variables.clone();
         for (variable, credential) in &self.credentials {
-            let secret = credential.resolve(&folder).await.map_err(failed)?;
+            let secret = credential.clone().below(&*folder).fetch().await.map_err(failed)?;
             variables.insert(variable.clone(), secret.expose().to_owned());
         }
         let arguments = command.arguments.iter().cloned();

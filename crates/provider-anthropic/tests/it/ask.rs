@@ -77,7 +77,7 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 static READER: LazyLock<AnthropicProvider> = LazyLock::new(|| to(NOWHERE).build().unwrap());
 
 pub(super) fn to(base_url: &str) -> Anthropic {
-    backstop_provider_http::deny_real_requests();
+    backstop_process::deny_real_requests();
     Anthropic::new("model-1").base_url(base_url).api_key(KEY)
 }
 

@@ -108,7 +108,7 @@ pub(super) fn to(base_url: &str) -> Bedrock {
 }
 
 pub(super) fn to_model(model: &str, base_url: &str) -> Bedrock {
-    backstop_provider_http::deny_real_requests();
+    backstop_process::deny_real_requests();
     let credentials = AwsCredentials::new("AKIDEXAMPLE", KEY).session_token(TOKEN);
     Bedrock::new(model)
         .base_url(base_url)

@@ -151,7 +151,7 @@ fn hex(bytes: &[u8]) -> String {
 #[tokio::test]
 async fn an_api_key_is_sent_as_it_is() {
     let server = endpoint();
-    backstop_provider_http::deny_real_requests();
+    backstop_process::deny_real_requests();
     let provider = Bedrock::new("m").base_url(server.base_url()).api_key(KEY).build().unwrap();
     provider.complete(&hello()).await.unwrap();
     let request = server.requests().remove(0);
@@ -175,7 +175,7 @@ async fn gateway_with_its_own_key_gets_none() {
 /// Spec: P11
 #[tokio::test]
 async fn a_real_request_is_denied_in_tests() {
-    backstop_provider_http::deny_real_requests();
+    backstop_process::deny_real_requests();
     let provider = Bedrock::new("m").with(|it| it.region("eu-central-1")).api_key("0123456789");
     let provider = provider.build().unwrap();
     let error = provider.complete(&hello()).await.unwrap_err();

@@ -83,7 +83,7 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 static READER: LazyLock<GeminiProvider> = LazyLock::new(|| to(MODEL, NOWHERE).build().unwrap());
 
 pub(super) fn to(model: &str, base_url: &str) -> Gemini {
-    backstop_provider_http::deny_real_requests();
+    backstop_process::deny_real_requests();
     Gemini::new(model).base_url(base_url).api_key(KEY)
 }
 

@@ -159,7 +159,7 @@ async fn gateway_with_its_own_key_gets_none() {
 /// Spec: P11
 #[tokio::test]
 async fn a_real_request_is_denied_in_tests() {
-    backstop_provider_http::deny_real_requests();
+    backstop_process::deny_real_requests();
     let provider = Gemini::new("m").api_key("sk-0123456789").build().unwrap();
     let error = provider.complete(&hello()).await.unwrap_err();
     let chain = layer0::failure::chain(&error);

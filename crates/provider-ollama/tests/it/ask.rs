@@ -65,7 +65,7 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 static READER: LazyLock<OllamaProvider> = LazyLock::new(|| to(NOWHERE).build().unwrap());
 
 pub(super) fn to(base_url: &str) -> Ollama {
-    backstop_provider_http::deny_real_requests();
+    backstop_process::deny_real_requests();
     Ollama::new("model-1").base_url(base_url).api_key(KEY)
 }
 

@@ -92,7 +92,7 @@ fn without_a_base_url_it_asks_this_machine() {
 /// Spec: P11
 #[tokio::test]
 async fn a_real_request_is_denied_in_tests() {
-    backstop_provider_http::deny_real_requests();
+    backstop_process::deny_real_requests();
     let provider = Ollama::new("m").base_url(HOSTED_URL).api_key(KEY).build().unwrap();
     let error = provider.complete(&hello()).await.unwrap_err();
     let chain = layer0::failure::chain(&error);

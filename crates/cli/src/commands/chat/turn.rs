@@ -36,7 +36,8 @@ impl Conversation {
 
     /// Goes on with a turn that is open.
     pub(super) async fn resume(&mut self, run: RunId) -> Result<(), CliError> {
-        let recorded = Recorded::read(&*self.database.log(), &run, None).await?;
+        let mut recorded = Recorded::read(&*self.database.log(), &run, None).await?;
+        recorded.fetch_credentials().await?;
         let agent = recorded.served_agent(usize::MAX, &self.database).await?;
         let agent = recorded.build(equipped(agent, &self.database))?;
         let request = ResumeRequest::new(run).by(user()).cancelled_by(self.turns.begin());

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_config::{ModelTable, ProviderName};
+use backstop_process::{check_request, is_loopback};
 use backstop_provider::ModelRequest;
 use layer0::failure::hint;
 use layer0::message::{Message, Transcript};
@@ -82,8 +83,8 @@ pub(super) async fn of_agent(model: &ModelTable, path: &Path) -> Vec<Finding> {
 async fn reach(table: &ModelTable) -> Option<Finding> {
     let url = table.base_url.clone().or_else(|| usual_url(table.provider))?;
     let (host, port) = address(&url)?;
-    let is_here = matches!(host.as_str(), "127.0.0.1" | "localhost" | "::1");
-    let is_denied = std::env::var_os("BACKSTOP_DENY_REAL_REQUESTS").is_some_and(|it| it != "0");
+    let is_here = is_loopback(&host);
+    let is_denied = check_request(&host).is_err();
     // Behind a proxy, only the proxy connects.
     let is_proxied = ["https_proxy", "HTTPS_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]
         .iter()

@@ -69,7 +69,7 @@ pub(super) fn to(base_url: &str) -> OpenAiResponses {
 }
 
 pub(super) fn to_model(model: &str, base_url: &str) -> OpenAiResponses {
-    backstop_provider_http::deny_real_requests();
+    backstop_process::deny_real_requests();
     OpenAiResponses::new(model).base_url(base_url).api_key(KEY)
 }
 

@@ -1,0 +1,119 @@
+//! Credentials that an agent file refers to.
+
+use std::path::Path;
+
+use backstop_config::{AgentFile, ConfigError, ModelTable, TextOrCredential};
+use backstop_process::{Credential, Secret};
+use layer0::error::EnvError;
+
+use super::folder_of;
+use crate::exit::CliError;
+
+/// Runs the commands that print credentials of headers and logins, each once, and puts into the file what they
+/// print. What is in a variable or a file is read where it is used.
+pub(crate) async fn fetch_credentials(file: &mut AgentFile, path: &Path) -> Result<(), CliError> {
+    let folder = folder_of(path);
+    let mut fetched: Vec<(Credential, Secret)> = Vec::new();
+    for (place, credential) in slots(file) {
+        if credential.read().is_some() {
+            continue;
+        }
+        let known = fetched.iter().find(|(known, _)| known == credential);
+        let secret = match known {
+            Some((_, secret)) => secret.clone(),
+            None => {
+                let secret = credential.clone().below(folder).fetch().await;
+                let secret = secret.map_err(|error| {
+                    ConfigError::new(path, format!("{place}: {}", error.what()))
+                        .with_hint("run it by hand in the folder of the file; it has to print the credential alone")
+                })?;
+                fetched.push((credential.clone(), secret.clone()));
+                secret
+            }
+        };
+        *credential = Credential::held(secret);
+    }
+    Ok(())
+}
+
+/// Takes headers out of a table whose credential a command prints: nothing is sent where it is not run.
+pub(super) fn without_commands(mut table: ModelTable) -> ModelTable {
+    table.headers.retain(|_, value| match value {
+        TextOrCredential::Credential(credential) => credential.read().is_some(),
+        _ => true,
+    });
+    table
+}
+
+/// Returns the text of a value.
+pub(super) fn text_of(
+    value: &TextOrCredential,
+    path: &Path,
+    folder: &Path,
+) -> Result<String, CliError> {
+    match value {
+        TextOrCredential::Text(text) => Ok(text.clone()),
+        TextOrCredential::Credential(credential) => secret_of(credential, path, folder),
+        _ => Err(CliError::usage("this kind of value is not known")),
+    }
+}
+
+/// Returns a credential that is here, or was fetched.
+pub(super) fn secret_of(
+    credential: &Credential,
+    path: &Path,
+    folder: &Path,
+) -> Result<String, CliError> {
+    let not_run = || Err(EnvError::CredentialFailed(format!("{credential}: was not run")));
+    let read = credential.clone().below(folder).read().unwrap_or_else(not_run);
+    match read {
+        Ok(secret) => Ok(secret.expose().to_owned()),
+        Err(error) => {
+            let error = ConfigError::new(path, error.what());
+            Err(match credential.variable() {
+                Some(name) => error.with_hint(format!("run `export {name}=…`")),
+                None => error.with_hint("correct the file, or the reference to it"),
+            }
+            .into())
+        }
+    }
+}
+
+/// Returns the credentials that a file refers to and this process has, for what must never be shown.
+pub(super) fn held_credentials(file: &AgentFile, folder: &Path) -> Vec<String> {
+    let own = file.tools.iter().filter_map(|tool| tool.environment.as_ref());
+    let own = own.chain(file.mcp.iter().filter_map(|server| server.environment.as_ref()));
+    let of_programs = own.chain(&file.environment).flat_map(|table| table.credentials.values());
+    let mut file = file.clone();
+    let slots = slots(&mut file).into_iter().map(|(_, credential)| &*credential);
+    let held = slots.chain(of_programs).filter_map(|it| it.clone().below(folder).read()?.ok());
+    held.map(|secret| secret.expose().to_owned()).collect()
+}
+
+/// Returns the credentials of headers and logins, with where they stand.
+fn slots(file: &mut AgentFile) -> Vec<(String, &mut Credential)> {
+    let model = &mut file.model;
+    let headers = std::iter::once(&mut model.headers)
+        .chain(model.pool.iter_mut().map(|entry| &mut entry.headers))
+        .chain(model.fallback.iter_mut().map(|entry| &mut entry.headers));
+    let mut values: Vec<(String, &mut TextOrCredential)> = headers
+        .flatten()
+        .map(|(name, value)| (format!("header `{name}` of the model"), value))
+        .collect();
+    let mut credentials = Vec::new();
+    for server in &mut file.mcp {
+        let of = format!("of MCP server `{}`", server.name);
+        let headers = server.headers.iter_mut();
+        values.extend(headers.map(|(name, value)| (format!("header `{name}` {of}"), value)));
+        if let Some(oauth) = &mut server.oauth {
+            values.push((format!("`client_id` {of}"), &mut oauth.client_id));
+            credentials.push((format!("`client_secret` {of}"), &mut oauth.client_secret));
+        }
+    }
+    let values = values.into_iter().filter_map(|(place, value)| match value {
+        TextOrCredential::Credential(credential) => Some((place, credential)),
+        _ => None,
+    });
+    credentials.extend(values);
+    credentials
+}

@@ -1,0 +1,93 @@
+//! What an operator's program is told, and what it answers: each a line of JSON.
+
+use std::collections::BTreeMap;
+
+use layer0::Timestamp;
+use layer0::error::OperatorError;
+use layer0::id::{RunId, SessionId};
+use layer0::message::Image;
+use layer0::operator::{Context, Signal, Task};
+use layer0::usage::Allowance;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The first line: what is asked, and where. What is not known is left out.
+#[derive(Serialize)]
+struct Asked<'a> {
+    input: &'a Value,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    images: &'a [Image],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_schema: Option<&'a Value>,
+    context: AskedIn<'a>,
+}
+
+#[derive(Serialize)]
+struct AskedIn<'a> {
+    attempt: u32,
+    depth: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<&'a SessionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<&'a RunId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<&'a RunId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root: Option<&'a RunId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allowance: Option<&'a Allowance>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    labels: &'a BTreeMap<String, String>,
+}
+
+/// Writes a task.
+pub(super) fn task(task: &Task, context: &Context) -> String {
+    let asked = Asked {
+        input: &task.input,
+        images: &task.images,
+        output_schema: task.output_schema.as_ref(),
+        context: AskedIn {
+            attempt: context.attempt,
+            depth: context.depth,
+            session: context.session.as_ref(),
+            run: context.run.as_ref(),
+            parent: context.parent.as_ref(),
+            root: context.root.as_ref(),
+            deadline: context.deadline,
+            allowance: context.allowance.as_ref(),
+            labels: &context.labels,
+        },
+    };
+    format!("{}\n", json!(asked))
+}
+
+/// Writes a signal.
+pub(super) fn signal(signal: &Signal) -> String {
+    format!("{}\n", json!({ "signal": { "name": signal.name, "data": signal.data } }))
+}
+
+/// What an operator answers: one of both.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answered {
+    Error { code: String, message: String },
+    Output(Value),
+}
+
+/// Reads an answer: the last line of an output.
+pub(super) fn answer(answer: &[u8]) -> Result<Value, OperatorError> {
+    let unfit =
+        |why: String| OperatorError::NonRetryable(format!("its answer cannot be read: {why}"));
+    let text = std::str::from_utf8(answer).map_err(|error| unfit(error.to_string()))?;
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+    let line = line.ok_or_else(|| unfit("there is none".to_owned()))?;
+    match serde_json::from_str(line) {
+        Ok(Answered::Output(output)) => Ok(output),
+        Ok(Answered::Error { code, message }) => {
+            Err(OperatorError::NonRetryable(format!("{code}: {message}")))
+        }
+        Err(error) => Err(unfit(error.to_string())),
+    }
+}
