@@ -1,14 +1,18 @@
-//! What walls cost: the start of `true` within all of them beside a bare one, and until it has ended.
+//! What walls cost, beside a bare start and beside bubblewrap: one `true`, and a hundred at a time.
 //!
 //! `cargo bench -p backstop-environment`; with `-- --quick` for a glance.
 
 #![allow(clippy::print_stdout, reason = "a program speaks to its terminal")]
 
+#[path = "start/bwrap.rs"]
+mod bwrap;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
 use backstop_environment::{Helper, Network, Rules, WalledProgram, Walls};
-use backstop_testkit::measure::{Goal, Row, Spread, median, now};
+use backstop_testkit::measure::{Goal, Row, Spread, median, now, ratios};
+use futures_util::future::{join_all, try_join_all};
 use layer0::error::EnvError;
 use tokio::process::Command;
 use tokio::runtime::Runtime;
@@ -16,12 +20,15 @@ use tokio::runtime::Runtime;
 /// The most that walls may add to a start, and what it is called.
 const MOST: Duration = Duration::from_millis(10);
 const GOAL: Goal = Goal::Within("10 ms");
+/// How many run at a time.
+const MANY: usize = 100;
 
 fn main() -> ExitCode {
     backstop_environment::enter();
-    let rounds = if std::env::args().any(|argument| argument == "--quick") { 20 } else { 200 };
+    let is_quick = std::env::args().any(|argument| argument == "--quick");
+    let (single, many) = if is_quick { (20, 3) } else { (200, 15) };
     let runtime = Runtime::new().expect("a runtime can be made");
-    match runtime.block_on(measure(rounds)) {
+    match runtime.block_on(measure(single, many)) {
         Ok(rows) => {
             println!("{}", Row::HEAD);
             rows.iter().for_each(|row| println!("{row}"));
@@ -34,14 +41,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// How long something took until it ran, and until it had ended.
-#[derive(Default)]
-struct Times {
-    started: Vec<Duration>,
-    ended: Vec<Duration>,
+/// What is measured side by side.
+struct Setting {
+    /// All walls there are.
+    all: Walls,
+    /// Files only.
+    files: Walls,
+    /// Is bubblewrap here?
+    has_bwrap: bool,
 }
 
-async fn measure(rounds: usize) -> Result<Vec<Row>, EnvError> {
+async fn measure(single: usize, many: usize) -> Result<Vec<Row>, EnvError> {
     let helper = Helper::this_program()?;
     let all = Rules::new()
         .network(Network::Hosts(vec!["api.example.com".to_owned()]))
@@ -55,37 +65,105 @@ async fn measure(rounds: usize) -> Result<Vec<Row>, EnvError> {
     let all = Walls::new(all, helper.clone())?;
     all.not_enforced().iter().for_each(|lack| println!("not measured: {lack}"));
     let files = Walls::new(Rules::new().files(), helper)?;
-    let mut times: [Times; 3] = Default::default();
+    let lack = bwrap::lack();
+    if let Some(lack) = &lack {
+        println!("not measured: bubblewrap, {lack}");
+    }
+    let setting = Setting { all, files, has_bwrap: lack.is_none() };
+    let mut rows = one_at_a_time(&setting, single).await?;
+    rows.extend(many_at_a_time(&setting, many).await?);
+    Ok(rows)
+}
+
+/// How long something took until it ran, and until it had ended.
+#[derive(Default)]
+struct Times {
+    started: Vec<Duration>,
+    ended: Vec<Duration>,
+}
+
+async fn one_at_a_time(setting: &Setting, rounds: usize) -> Result<Vec<Row>, EnvError> {
+    let mut times: [Times; 4] = Default::default();
     for round in 0..=rounds {
-        let mut taken = [bare().await, walled(&files).await?, walled(&all).await?];
+        let taken = [
+            spawned(Command::new("/bin/true")).await,
+            if setting.has_bwrap { spawned(bwrap::command()).await } else { Default::default() },
+            walled(&setting.files).await?,
+            walled(&setting.all).await?,
+        ];
         // In the first round, caches fill.
-        for (times, (started, ended)) in times.iter_mut().zip(&mut taken).filter(|_| round > 0) {
-            times.started.push(*started);
-            times.ended.push(*ended);
+        for (times, (started, ended)) in times.iter_mut().zip(taken).filter(|_| round > 0) {
+            times.started.push(started);
+            times.ended.push(ended);
         }
     }
-    let [bare, files, all] = times;
+    let [bare, bwrap, files, all] = times;
     let row = |name: &str, walled: &[Duration], bare: &[Duration], goal| {
         let more = walled.iter().zip(bare).map(|(walled, bare)| walled.saturating_sub(*bare));
         Row::new(name, Spread::of(more.map(|more| more.div_duration_f64(MOST))), goal)
     };
     println!(
-        "a bare start took {:?}, one in all walls {:?}",
+        "a bare start took {:?}, one in all walls {:?}; until their ends {:?} and {:?}",
         median(&bare.started),
-        median(&all.started)
+        median(&all.started),
+        median(&bare.ended),
+        median(&all.ended)
     );
-    Ok(vec![
+    let mut rows = vec![
         row("more for a start in all walls", &all.started, &bare.started, GOAL),
         row("more for a start with files walled", &files.started, &bare.started, GOAL),
         row("more until the end in all walls", &all.ended, &bare.ended, Goal::None),
-    ])
+    ];
+    if setting.has_bwrap {
+        let beside = |name, walled: &[Duration]| {
+            Row::new(name, Spread::of(ratios(walled, &bwrap.ended)), Goal::None)
+        };
+        rows.push(row("more until the end in bubblewrap", &bwrap.ended, &bare.ended, Goal::None));
+        rows.push(beside("all walls to bubblewrap, until the end", &all.ended));
+        rows.push(beside("files walled to bubblewrap, until the end", &files.ended));
+    }
+    Ok(rows)
 }
 
-async fn bare() -> (Duration, Duration) {
+async fn many_at_a_time(setting: &Setting, rounds: usize) -> Result<Vec<Row>, EnvError> {
+    let (mut bare, mut bwrap, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..=rounds {
+        let began = now();
+        join_all((0..MANY).map(|_| spawned(Command::new("/bin/true")))).await;
+        let bare_took = began.elapsed();
+        let began = now();
+        if setting.has_bwrap {
+            join_all((0..MANY).map(|_| spawned(bwrap::command()))).await;
+        }
+        let bwrap_took = began.elapsed();
+        let began = now();
+        try_join_all((0..MANY).map(|_| walled(&setting.all))).await?;
+        let all_took = began.elapsed();
+        if round > 0 {
+            bare.push(bare_took);
+            bwrap.push(bwrap_took);
+            all.push(all_took);
+        }
+    }
+    println!("{MANY} at a time: bare {:?}, in all walls {:?}", median(&bare), median(&all));
+    let row = |name: String, over: &[Duration], under: &[Duration]| {
+        Row::new(name, Spread::of(ratios(over, under)), Goal::None)
+    };
+    let mut rows = vec![row(format!("{MANY} in all walls to {MANY} bare"), &all, &bare)];
+    if setting.has_bwrap {
+        rows.push(row(format!("{MANY} in bubblewrap to {MANY} bare"), &bwrap, &bare));
+        rows.push(row(format!("{MANY} in all walls to {MANY} in bubblewrap"), &all, &bwrap));
+    }
+    Ok(rows)
+}
+
+/// Runs a command to its end, without walls of ours.
+async fn spawned(mut command: Command) -> (Duration, Duration) {
     let began = now();
-    let mut child = Command::new("/bin/true").env_clear().spawn().expect("`true` is there");
+    let mut child = command.env_clear().spawn().expect("it is there");
     let started = began.elapsed();
-    child.wait().await.expect("`true` ends");
+    let status = child.wait().await.expect("it ends");
+    assert!(status.success(), "{status}");
     (started, began.elapsed())
 }
 
@@ -94,6 +172,7 @@ async fn walled(walls: &Walls) -> Result<(Duration, Duration), EnvError> {
     let began = now();
     let mut walled = walls.command(program).spawn().await?;
     let started = began.elapsed();
-    walled.wait().await?;
+    let ended = walled.wait().await?;
+    assert!(ended.is_success(), "{ended}");
     Ok((started, began.elapsed()))
 }
