@@ -1,5 +1,6 @@
 //! Checks values against JSON Schema and says what is wrong in words a model can act on.
 
+mod expansion;
 #[cfg(feature = "json-schema")]
 mod validator;
 
@@ -45,12 +46,13 @@ impl Schema {
     /// # Errors
     ///
     /// [`SchemaError`], when it is not valid JSON Schema, or nested so deeply that a record of it could
-    /// not be read; without the feature `json-schema`, always.
+    /// not be read, or stands for more than can be checked where its references are followed; without the feature `json-schema`, always.
     pub fn new(schema: &Value) -> Result<Self, SchemaError> {
         if is_deeper(schema, MAX_SCHEMA_DEPTH) {
             let why = format!("it is nested deeper than {MAX_SCHEMA_DEPTH} levels");
             return Err(SchemaError(why));
         }
+        expansion::check(schema).map_err(SchemaError)?;
         Validator::new(schema).map(Self)
     }
 
