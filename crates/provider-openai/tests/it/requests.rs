@@ -84,7 +84,8 @@ async fn a_real_request_is_denied_in_tests() {
     let provider = OpenAi::new("m").api_key("sk-0123456789").build().unwrap();
     let error = provider.complete(&hello()).await.unwrap_err();
     let chain = layer0::failure::chain(&error);
-    assert_eq!(chain.last().unwrap(), "real requests are denied in this process");
+    let denied = "real requests are denied in this process: `";
+    assert!(chain.last().unwrap().starts_with(denied), "{chain:?}");
 }
 
 #[test]
