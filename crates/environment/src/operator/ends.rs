@@ -7,28 +7,34 @@ use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
 
 /// The deadline of an operator has passed.
-///
-/// Retry: never. Effect: unknown, none where it was not begun.
 #[derive(Debug)]
-pub(super) struct OutOfTime {
-    operator: String,
-    has_begun: bool,
+pub(super) enum OutOfTime {
+    /// It was at work.
+    ///
+    /// Retry: never. Effect: unknown.
+    Begun(String),
+    /// It was too late to begin.
+    ///
+    /// Retry: never. Effect: none.
+    Unbegun(String),
 }
 
 impl OutOfTime {
     pub(super) fn begun(operator: &str) -> Self {
-        Self { operator: operator.to_owned(), has_begun: true }
+        Self::Begun(operator.to_owned())
     }
 
     pub(super) fn unbegun(operator: &str) -> Self {
-        Self { operator: operator.to_owned(), has_begun: false }
+        Self::Unbegun(operator.to_owned())
     }
 }
 
 impl fmt::Display for OutOfTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.has_begun { "did not end in time" } else { "was too late to begin" };
-        write!(f, "`{}` {what}", self.operator)
+        match self {
+            Self::Begun(operator) => write!(f, "`{operator}` did not end in time"),
+            Self::Unbegun(operator) => write!(f, "`{operator}` was too late to begin"),
+        }
     }
 }
 
@@ -36,7 +42,9 @@ impl Error for OutOfTime {}
 
 impl Failure for OutOfTime {
     fn facts(&self) -> Facts {
-        let effect = if self.has_begun { Effect::Unknown } else { Effect::None };
-        Facts::never(code::BUDGET_WALL_TIME, effect)
+        match self {
+            Self::Begun(_) => Facts::never(code::BUDGET_WALL_TIME, Effect::Unknown),
+            Self::Unbegun(_) => Facts::never(code::BUDGET_WALL_TIME, Effect::None),
+        }
     }
 }
