@@ -48,6 +48,7 @@ defects! {
     ForgetsState => state_goes_back_to_whom_it_came_from,
     ForgetsTheFirstCall => answers_arrive_whole,
     ForgetsTheHint => nothing_is_asked_but_once,
+    ForgetsToolImages => images_of_tools_are_sent_or_named,
     ForgetsTools => all_of_a_request_is_sent,
     ForgetsTranscript => all_of_a_request_is_sent,
     GivesStateToOthers => state_goes_back_to_whom_it_came_from,
@@ -89,7 +90,7 @@ fn every_defect_of_a_provider_is_noticed() {
 /// Over the protocol that has a form for what the defect is about.
 fn suite(defect: Defect) -> Suite {
     match defect {
-        D::ForgetsState | D::GivesStateToOthers | D::HidesFailedResults => {
+        D::ForgetsState | D::ForgetsToolImages | D::GivesStateToOthers | D::HidesFailedResults => {
             backstop_testkit::contract::provider(backstop_testkit::anthropic::wire(maker(defect)))
         }
         _ => backstop_testkit::contract::provider(backstop_testkit::openai::wire(maker(defect))),
@@ -140,6 +141,7 @@ impl Defective {
                 *tool_calls = tool_calls.iter().map(encode).collect();
             }
             (D::ForgetsImages, Message::User { images, .. }) => *images = Arc::default(),
+            (D::ForgetsToolImages, Message::Tool { images, .. }) => *images = Arc::default(),
             (D::ForgetsState, Message::Assistant { provider_state, .. }) => *provider_state = None,
             (D::GivesStateToOthers, Message::Assistant { provider_state: Some(state), .. }) => {
                 state.provider = self.sound.name().into();
