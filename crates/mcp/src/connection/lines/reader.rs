@@ -5,8 +5,8 @@ use tokio::io::AsyncReadExt;
 use crate::MAX_MESSAGE_BYTES;
 use crate::spawn::Output;
 
-/// How much is read at once.
-const CHUNK: usize = 64 * 1024;
+/// How much room a line begins with. A longer one has more, and a connection that waits no more than this.
+const ROOM: usize = 8 * 1024;
 
 /// Cuts what a program writes into lines.
 pub(super) struct LineReader {
@@ -17,7 +17,6 @@ pub(super) struct LineReader {
     /// Is the rest of a line being thrown away?
     is_skipping: bool,
     is_over: bool,
-    chunk: Vec<u8>,
 }
 
 /// What is read.
@@ -29,14 +28,7 @@ pub(super) enum Line {
 
 impl LineReader {
     pub(super) fn new(output: Output) -> Self {
-        Self {
-            output,
-            buffer: Vec::new(),
-            scanned: 0,
-            is_skipping: false,
-            is_over: false,
-            chunk: vec![0; CHUNK],
-        }
+        Self { output, buffer: Vec::new(), scanned: 0, is_skipping: false, is_over: false }
     }
 
     /// Returns the next line.
@@ -65,9 +57,9 @@ impl LineReader {
             if self.is_over {
                 return Line::End;
             }
-            match self.output.read(&mut self.chunk).await {
-                Ok(0) | Err(_) => self.is_over = true,
-                Ok(read) => self.buffer.extend_from_slice(&self.chunk[..read]),
+            self.buffer.reserve(ROOM);
+            if let Ok(0) | Err(_) = self.output.read_buf(&mut self.buffer).await {
+                self.is_over = true;
             }
         }
     }

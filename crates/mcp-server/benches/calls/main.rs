@@ -1,9 +1,13 @@
-//! What a call of an MCP tool costs beside bare `rmcp`: the same server, the same call, over stdio and over HTTP.
+//! What a call of an MCP tool costs beside bare `rmcp`, alone and made by an agent, and what memory a connection
+//! takes: the same server, over stdio and over HTTP.
 //!
 //! `cargo bench -p backstop-mcp-server`; with `-- --quick` for a glance. The server is ours, with an operator that
-//! answers at once; over stdio it is this program again.
+//! answers at once; it is this program again.
 
 #![allow(clippy::print_stdout, reason = "a program speaks to its terminal")]
+
+mod agent;
+mod memory;
 
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
@@ -21,7 +25,7 @@ use layer0::{Operator, Timestamp};
 use rmcp::model::CallToolRequestParams;
 use rmcp::service::{RoleClient, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -49,28 +53,39 @@ fn server() -> Server {
 
 fn main() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
-    if std::env::args().any(|argument| argument == "serve") {
-        let served = server().serve_streams(
-            tokio::io::stdin(),
-            tokio::io::stdout(),
-            CancellationToken::new(),
-        );
-        return match runtime.block_on(served) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        };
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["serve"] => {
+            let stop = CancellationToken::new();
+            let served = server().serve_streams(tokio::io::stdin(), tokio::io::stdout(), stop);
+            return exit(runtime.block_on(served).is_ok());
+        }
+        ["serve-http"] => return exit(runtime.block_on(memory::serve())),
+        ["hold", client, server] => {
+            println!("{}", runtime.block_on(memory::held(client, server)));
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
     }
-    let rounds = if std::env::args().any(|argument| argument == "--quick") { 10 } else { 60 };
-    let rows = runtime.block_on(async { [over_stdio(rounds).await, over_http(rounds).await] });
+    let is_quick = arguments.contains(&"--quick");
+    let rounds = if is_quick { 10 } else { 60 };
+    let mut rows = Vec::new();
+    runtime.block_on(async {
+        rows.extend(over_stdio(rounds).await);
+        rows.extend(over_http(rounds).await);
+    });
+    rows.extend(memory::rows(if is_quick { 1 } else { 5 }));
     println!("{}", Row::HEAD);
     rows.iter().for_each(|row| println!("{row}"));
-    match rows.iter().all(Row::is_met) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    }
+    exit(rows.iter().all(Row::is_met))
 }
 
-async fn over_stdio(rounds: usize) -> Row {
+fn exit(is_good: bool) -> ExitCode {
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+async fn over_stdio(rounds: usize) -> [Row; 2] {
     let this = std::env::current_exe().expect("this program has a file");
     let program = this.display().to_string();
     let mut child = tokio::process::Command::new(&this)
@@ -84,10 +99,10 @@ async fn over_stdio(rounds: usize) -> Row {
     let bare = rmcp::serve_client((), (read, write)).await.expect("the server answers");
     let ours = McpServer::command("bench", [program, "serve".to_owned()]).connect().await;
     let ours = ours.expect("the server answers");
-    compared("a call over stdio", &bare, &ours, rounds).await
+    compared("over stdio", &bare, &ours, rounds).await
 }
 
-async fn over_http(rounds: usize) -> Row {
+async fn over_http(rounds: usize) -> [Row; 2] {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
     let address = listener.local_addr().expect("it is bound");
     let stop = CancellationToken::new();
@@ -96,40 +111,59 @@ async fn over_http(rounds: usize) -> Row {
     let bare = rmcp::serve_client((), StreamableHttpClientTransport::from_uri(url.as_str())).await;
     let ours = McpServer::url("bench", url).connect().await;
     let (bare, ours) = (bare.expect("the server answers"), ours.expect("the server answers"));
-    let row = compared("a call over HTTP", &bare, &ours, rounds).await;
+    let rows = compared("over HTTP", &bare, &ours, rounds).await;
     stop.cancel();
     drop(serving.await);
-    row
+    rows
 }
 
 async fn compared(
-    name: &str,
+    way: &str,
     bare: &RunningService<RoleClient, ()>,
     ours: &Arc<McpClient>,
     rounds: usize,
-) -> Row {
+) -> [Row; 2] {
     let tool = ours.tools().pop().expect("the server has a tool");
-    let arguments = Arguments::from(json!({"input": "hello"}));
-    let deadline = Timestamp::default();
-    let context = ToolContext::new("run_bench".into(), "s".into(), "c1".into(), deadline);
-    let (mut with, mut without): (Vec<Duration>, Vec<Duration>) = Default::default();
+    let (mut without, mut alone, mut by_agent): (Vec<_>, Vec<_>, Vec<_>) = Default::default();
     for round in 0..=rounds {
         let began = now();
-        for _ in 0..CALLS {
+        for call in 0..CALLS {
             let params = CallToolRequestParams::new("echo")
-                .with_arguments(json!({"input": "hello"}).as_object().cloned().unwrap_or_default());
+                .with_arguments(input(call).as_object().cloned().unwrap_or_default());
             drop(bare.call_tool(params).await.expect("the tool answers"));
         }
-        let taken = began.elapsed();
+        let bare_took = began.elapsed();
+        let contexts: Vec<ToolContext> = (0..CALLS).map(|call| context(round, call)).collect();
         let began = now();
-        for _ in 0..CALLS {
-            drop(tool.call(&arguments, &context).await.expect("the tool answers"));
+        for (call, context) in (0..CALLS).zip(&contexts) {
+            let arguments = Arguments::from(input(call));
+            drop(tool.call(&arguments, context).await.expect("the tool answers"));
         }
+        let alone_took = began.elapsed();
+        let agent = agent::of(ours);
+        let began = now();
+        agent::run(&agent).await;
         // In the first round, caches fill.
         if round > 0 {
-            without.push(taken);
-            with.push(began.elapsed());
+            by_agent.push(began.elapsed());
+            without.push(bare_took);
+            alone.push(alone_took);
         }
     }
-    Row::new(name, Spread::of(ratios(&with, &without)), GOAL)
+    let row = |name: &str, took: &[Duration]| {
+        Row::new(format!("{name} {way}"), Spread::of(ratios(took, &without)), GOAL)
+    };
+    [row("a call", &alone), row("a call by an agent", &by_agent)]
+}
+
+/// Returns the context of a call. Each has a key of its own: the server answers one it knows without a run.
+fn context(round: usize, call: u32) -> ToolContext {
+    let run = format!("run_bench_{round}");
+    let call = format!("c{call}");
+    ToolContext::new(run.into(), "s".into(), call.into(), Timestamp::default())
+}
+
+/// Returns the arguments of one of the calls.
+fn input(call: u32) -> Value {
+    json!({ "input": format!("hello {call}") })
 }
