@@ -5,6 +5,7 @@ mod credentials;
 mod memory;
 mod mistakes;
 mod model;
+mod script;
 mod servers;
 mod tool;
 mod usable;
@@ -56,31 +57,20 @@ pub(crate) fn agent(
     path: &Path,
     database: Option<&Database>,
 ) -> Result<AgentBuilder, CliError> {
-    agent_from(file, path, database, &|_| 0)
-}
-
-/// As [`agent`], where scripted models have given answers already: `answered` says how many, by what
-/// the record calls them.
-pub(crate) fn agent_from(
-    file: &AgentFile,
-    path: &Path,
-    database: Option<&Database>,
-    answered: &dyn Fn(&str) -> usize,
-) -> Result<AgentBuilder, CliError> {
-    agent_with(file, path, database, answered, Keys::Held)
+    agent_with(file, path, database, Keys::Held)
 }
 
 fn agent_with(
     file: &AgentFile,
     path: &Path,
     database: Option<&Database>,
-    answered: &dyn Fn(&str) -> usize,
     keys: Keys,
 ) -> Result<AgentBuilder, CliError> {
     let folder = folder_of(path);
     let has_price = file.agent.price.is_some();
+    let log = database.map(Database::log);
     let Models { first, others, keys } =
-        models(&file.model, has_price, path, folder, answered, keys)?;
+        models(&file.model, has_price, path, folder, log.as_ref(), keys)?;
     let redactor = redactor_of(keys, file, folder);
     let state = memory::state(database, &redactor);
     let entries = memory::entries_in(Arc::clone(&state), file, path);

@@ -99,26 +99,15 @@ impl Recorded {
         assemble::fetch_credentials(&mut self.file, &self.path).await
     }
 
-    /// Puts the agent together, with the tools of its servers; a scripted model goes on behind the first `until`
-    /// events.
-    pub(crate) async fn served_agent(
-        &self,
-        until: usize,
-        database: &Database,
-    ) -> Result<AgentBuilder, CliError> {
-        let agent = self.agent(until, database)?;
+    /// Puts the agent together, with the tools of its servers.
+    pub(crate) async fn served_agent(&self, database: &Database) -> Result<AgentBuilder, CliError> {
+        let agent = self.agent(database)?;
         Ok(Servers::connect(&self.file, &self.path).await?.give(agent))
     }
 
-    /// Puts the agent together but for its servers; a scripted model goes on behind the first `until` events.
-    pub(crate) fn agent(
-        &self,
-        until: usize,
-        database: &Database,
-    ) -> Result<AgentBuilder, CliError> {
-        let events = self.events.get(..until).unwrap_or(&self.events);
-        let answered = |asked: &str| outcomes(events, asked);
-        let agent = assemble::agent_from(&self.file, &self.path, Some(database), &answered);
+    /// Puts the agent together but for its servers.
+    pub(crate) fn agent(&self, database: &Database) -> Result<AgentBuilder, CliError> {
+        let agent = assemble::agent(&self.file, &self.path, Some(database));
         let folder = assemble::folder_of(&self.path);
         agent.map_err(|error| match folder.is_dir() {
             true => error,
@@ -129,80 +118,5 @@ impl Recorded {
     /// Makes a mistake of the agent file known.
     pub(crate) fn build(&self, agent: AgentBuilder) -> Result<backstop_react::Agent, CliError> {
         assemble::build(agent, &self.path)
-    }
-}
-
-/// Returns how many answers of a scripted provider a record has used up: an outcome is an answer, or an
-/// attempt that failed. An attempt that worked and whose answer was lost before it was logged is asked
-/// for again.
-fn outcomes(events: &[Event], provider: &str) -> usize {
-    let mut outcomes = 0;
-    let mut answered = false;
-    for event in events {
-        match &event.kind {
-            EventKind::ModelAttempted(attempted) if *attempted.provider == *provider => {
-                answered = attempted.code.is_none();
-                outcomes += usize::from(!answered);
-            }
-            // Another provider answered.
-            EventKind::ModelAttempted(_) => answered = false,
-            EventKind::ModelResponded(_) if std::mem::take(&mut answered) => outcomes += 1,
-            _ => {}
-        }
-    }
-    outcomes
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use backstop_event_log::{MemoryLog, RunWriter, Seed};
-    use layer0::Timestamp;
-    use layer0::event::{Actor, ModelAttempted, ModelResponded};
-    use serde_json::json;
-
-    use super::*;
-
-    fn attempted(provider: &str, code: Option<&str>) -> EventKind {
-        let attempted = json!({
-            "call": 1, "attempt": 1, "provider": provider, "code": code, "status": null,
-            "delay_ms": null, "usage": null,
-        });
-        serde_json::from_value::<ModelAttempted>(attempted).unwrap().into()
-    }
-
-    fn responded() -> EventKind {
-        let responded = json!({
-            "call": 1, "text": "x", "thinking": null, "tool_calls": [], "stop_reason": "end_turn",
-            "usage": { "input_tokens": 1, "output_tokens": 1, "cached_tokens": 0 },
-        });
-        serde_json::from_value::<ModelResponded>(responded).unwrap().into()
-    }
-
-    /// SCENARIOS.md: the place in a script is the number of outcomes in the record, wherever it is cut.
-    #[tokio::test]
-    async fn outcomes_are_answers_and_failed_attempts() {
-        let log = Arc::new(MemoryLog::new());
-        let mut writer = RunWriter::new(log as Arc<dyn EventLog>, "run_1".into());
-        for kind in [
-            attempted("script", Some("provider.transient")),
-            attempted("script", None),
-            responded(),
-            attempted("script", Some("provider.quota_exhausted")),
-            attempted("other", None),
-            responded(),
-            attempted("script", None),
-            attempted("script", None),
-            responded(),
-        ] {
-            writer.stage(&Seed::new("test"), Timestamp::from_millis(1), Actor::Runtime, None, kind);
-        }
-        let events: Vec<Event> = writer.commit().await.unwrap().collect();
-        let count = |provider| -> Vec<usize> {
-            (0..=events.len()).map(|until| outcomes(&events[..until], provider)).collect()
-        };
-        assert_eq!(count("script"), [0, 1, 1, 2, 3, 3, 3, 3, 3, 4]);
-        assert_eq!(count("other"), [0, 0, 0, 0, 0, 0, 1, 1, 1, 1]);
     }
 }

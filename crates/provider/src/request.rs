@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use layer0::ToolSpec;
+use layer0::id::RunId;
 use layer0::message::{ProviderState, StopReason, ToolCall, Transcript};
 use layer0::usage::{RateLevel, TokenUsage};
 use serde::{Deserialize, Serialize};
@@ -34,10 +35,13 @@ pub struct ModelRequest {
     pub output: Option<OutputSchema>,
     /// Where the answer goes while it comes; `None` without a listener.
     pub sink: Option<Arc<dyn StreamSink>>,
+    /// The run that asks, by which a provider can tell runs apart that share it; `None` outside of one. No endpoint
+    /// is told of it.
+    pub run: Option<RunId>,
 }
 
 impl ModelRequest {
-    /// Makes a request without tools, with default settings and without a listener.
+    /// Makes a request without tools, with default settings, without a listener and outside of a run.
     #[must_use]
     pub fn new(messages: Transcript) -> Self {
         Self {
@@ -46,6 +50,7 @@ impl ModelRequest {
             settings: ModelSettings::default(),
             output: None,
             sink: None,
+            run: None,
         }
     }
 
@@ -74,6 +79,13 @@ impl ModelRequest {
     #[must_use]
     pub fn sink(mut self, sink: Arc<dyn StreamSink>) -> Self {
         self.sink = Some(sink);
+        self
+    }
+
+    /// Says which run asks.
+    #[must_use]
+    pub fn run(mut self, run: RunId) -> Self {
+        self.run = Some(run);
         self
     }
 }

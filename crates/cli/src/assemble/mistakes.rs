@@ -60,7 +60,7 @@ fn mistakes_with(checked: &Checked, path: &Path, keys: Keys) -> Vec<Mistake> {
     };
     note("agent", 0, file.agent.instructions(path, folder).map(drop).map_err(Into::into));
     let model = |table: &ModelTable| {
-        provider(&without_commands(table.clone()), path, folder, 0, keys).map(drop)
+        provider(&without_commands(table.clone()), path, folder, keys).map(drop)
     };
     for (place, pool) in file.model.pools().iter().enumerate() {
         for (entry, table) in pool.iter().enumerate() {
@@ -105,7 +105,7 @@ pub(crate) fn tool_mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
 
 /// Finds what the parts have against each other, such as names.
 fn together(file: &AgentFile, path: &Path, checked: &Checked) -> Option<Mistake> {
-    let agent = match super::agent_with(file, path, None, &|_| 0, Keys::Any) {
+    let agent = match super::agent_with(file, path, None, Keys::Any) {
         Ok(agent) => agent,
         Err(error) => return Some(Mistake::of(&error, path, None)),
     };

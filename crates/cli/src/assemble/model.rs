@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_config::{ConfigError, ModelTable, ProviderName, read_script};
+use backstop_config::{ConfigError, ModelTable, ProviderName};
+use backstop_event_log::EventLog;
 use backstop_provider::{Provider, ScriptedProvider};
 use backstop_provider_anthropic::Anthropic;
 use backstop_provider_gemini::Gemini;
@@ -16,6 +17,7 @@ use backstop_react::{Price, Upstream, attempt_labels, known_price};
 
 use super::bedrock;
 use super::credentials::text_of;
+use super::script::{RunScript, script_of};
 use crate::exit::CliError;
 
 /// Who is asked, and what must never be shown.
@@ -33,20 +35,21 @@ pub(super) enum Other {
     Fallback(Upstream),
 }
 
-/// Builds the models of a file. `has_price` says whether the agent has one for all of them, `answered` says how many answers a scripted one has given already.
+/// Builds the models of a file. `has_price` says whether the agent has one for all of them; `log` has the records of
+/// its runs, by which each run has its place in a script.
 pub(super) fn models(
     model: &ModelTable,
     has_price: bool,
     path: &Path,
     folder: &Path,
-    answered: &dyn Fn(&str) -> usize,
+    log: Option<&Arc<dyn EventLog>>,
     keys_from: Keys,
 ) -> Result<Models, CliError> {
     let pools = model.pools();
     for pool in &pools {
         pool.iter().try_for_each(|table| check_cooldown(table, pool, path))?;
     }
-    let fresh = pools.iter().flatten().map(|table| provider(table, path, folder, 0, keys_from));
+    let fresh = pools.iter().flatten().map(|table| provider(table, path, folder, keys_from));
     let fresh: Vec<Keyed> = fresh.collect::<Result<_, _>>()?;
     let all: Vec<&dyn Provider> = fresh.iter().map(|(provider, _)| &**provider).collect();
     let labels = attempt_labels(&all);
@@ -55,11 +58,10 @@ pub(super) fn models(
     let mut open = |table: &ModelTable| {
         let (label, (fresh, secrets)) = fresh.next()?;
         keys.extend(secrets);
-        // Only a script has to know how far it came.
-        let provider = match table.provider {
-            ProviderName::Script => {
-                provider(table, path, folder, answered(&label), keys_from).map(|(it, _)| it)
-            }
+        // Only a script has to know how far a run came.
+        let provider: Result<Arc<dyn Provider>, CliError> = match (table.provider, log) {
+            (ProviderName::Script, Some(log)) => script_of(table, path, folder)
+                .map(|script| Arc::new(RunScript::new(script, label, Arc::clone(log))) as _),
             _ => Ok(fresh),
         };
         Some(provider.map(|provider| upstream(provider, table, has_price)))
@@ -166,7 +168,7 @@ pub(crate) fn provider_of(
     path: &Path,
     folder: &Path,
 ) -> Result<Arc<dyn Provider>, CliError> {
-    provider(model, path, folder, 0, Keys::Held).map(|(provider, _)| provider)
+    provider(model, path, folder, Keys::Held).map(|(provider, _)| provider)
 }
 
 /// A provider, and what it sends that must never be shown.
@@ -207,7 +209,6 @@ pub(super) fn provider(
     model: &ModelTable,
     path: &Path,
     folder: &Path,
-    answered: usize,
     keys: Keys,
 ) -> Result<Keyed, CliError> {
     check_keys(model, path)?;
@@ -227,22 +228,11 @@ pub(super) fn provider(
     let model = &bare;
     match model.provider {
         ProviderName::Script => {
-            let header = model.header();
-            let script = model.script.as_ref().ok_or_else(|| {
-                let hint = format!("add `script = \"FILE.toml\"` with [[model]] entries to {header}");
-                ConfigError::new(path, "`provider = \"script\"` needs a script").with_hint(hint)
-            })?;
-            let script = read_script(&folder.join(script)).map_err(|error| match error.hint() {
-                Some(_) => error,
-                None => error.with_hint(format!(
-                    "`script` in {header} names it; a relative path is below the agent file's folder"
-                )),
-            })?;
-            let script = ScriptedProvider::new(script);
+            let script = ScriptedProvider::new(script_of(model, path, folder)?);
             // It needs no key, but one that is named is a secret all the same.
             let key = model.api_key_env.as_deref().and_then(|name| ApiKey::from_env(name).ok());
             let key = key.map(|key| key.reveal().to_owned());
-            Ok((Arc::new(script.starting_at(answered)), key.into_iter().collect()))
+            Ok((Arc::new(script), key.into_iter().collect()))
         }
         ProviderName::Openai => {
             let key = key(model, backstop_provider_openai::KEY_VARIABLE)?;

@@ -33,7 +33,7 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
         return Err(CliError::usage(what).with_hint("`backstop trace` numbers the events of a run"));
     }
     // What is wrong with it is said before another store is made.
-    drop(recorded.agent(until, &from)?);
+    drop(recorded.agent(&from)?);
     let mut request = ForkRequest::new(run, args.at)
         .by(user())
         .budget(sum(&args.budget))
@@ -53,10 +53,10 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
     let agent = match args.tools {
         // What is answered from the record needs no server.
         Some(ForkTools::Recorded) => {
-            let agent = recorded.agent(until, &database)?;
+            let agent = recorded.agent(&database)?;
             agent.recorded_tools(RecordedTools::of(&recorded.events))
         }
-        None => recorded.served_agent(until, &database).await?,
+        None => recorded.served_agent(&database).await?,
     };
     let agent = recorded.build(equipped(agent, &database))?;
     let behaviors = Behaviors::serve(&recorded.file, &recorded.path, &database).await?;

@@ -23,7 +23,7 @@ pub(crate) async fn run(args: ReplayArgs) -> Result<ExitCode, CliError> {
         let Some(path) = &args.agent else { return Ok(replay(&*log, &run).await) };
         let mut recorded = Recorded::read(&*log, &run, Some(path.as_path())).await?;
         recorded.fetch_credentials().await?;
-        let agent = recorded.build(recorded.agent(0, &database)?.store(&database))?;
+        let agent = recorded.build(recorded.agent(&database)?.store(&database))?;
         Ok::<_, CliError>(agent.replay(&run).await)
     };
     let replayed = replayed.await;

@@ -40,8 +40,7 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
         run = root;
     }
     let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
-    let agent =
-        recorded.build(equipped(recorded.served_agent(usize::MAX, &database).await?, &database))?;
+    let agent = recorded.build(equipped(recorded.served_agent(&database).await?, &database))?;
     let behaviors = Behaviors::serve(&recorded.file, &recorded.path, &database).await?;
     let current = current(&args, &recorded, &run, &chosen);
     let mut request = ResumeRequest::new(run).by(by(args.by)).cancelled_by(signals::interrupt());
@@ -67,8 +66,7 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
 /// Opens a run again that is over.
 async fn reopen(args: ResumeArgs, chosen: Chosen, run: RunId) -> Result<ExitCode, CliError> {
     let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
-    let agent =
-        recorded.build(equipped(recorded.served_agent(usize::MAX, &database).await?, &database))?;
+    let agent = recorded.build(equipped(recorded.served_agent(&database).await?, &database))?;
     let behaviors = Behaviors::serve(&recorded.file, &recorded.path, &database).await?;
     let current = current(&args, &recorded, &run, &chosen);
     let mut request = ReopenRequest::new(run)

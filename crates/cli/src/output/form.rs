@@ -1,11 +1,14 @@
 //! The data that a person gives with an approval, asked for field by field where its schema is flat.
 
+mod field;
+
 use std::io;
 
 use backstop_tool::Schema;
 use layer0::JsonText;
 use serde_json::{Map, Value};
 
+use self::field::Field;
 use super::escape;
 use super::terminal::{Terminal, heard};
 
@@ -13,22 +16,6 @@ use super::terminal::{Terminal, heard};
 pub(crate) struct Form {
     schema: Value,
     fields: Option<Vec<Field>>,
-}
-
-/// A property that one line says.
-struct Field {
-    name: String,
-    kind: Kind,
-    description: Option<String>,
-    is_required: bool,
-}
-
-enum Kind {
-    Boolean,
-    Choice(Vec<Value>),
-    Integer,
-    Number,
-    Text,
 }
 
 impl Form {
@@ -76,47 +63,6 @@ impl Form {
     }
 }
 
-impl Field {
-    fn label(&self) -> String {
-        let kind = match &self.kind {
-            Kind::Boolean => "yes or no".to_owned(),
-            Kind::Choice(values) => {
-                let values: Vec<String> = values.iter().map(plain).collect();
-                format!("one of {}", values.join(", "))
-            }
-            Kind::Integer => "integer".to_owned(),
-            Kind::Number => "number".to_owned(),
-            Kind::Text => "text".to_owned(),
-        };
-        let required = if self.is_required { "required" } else { "optional" };
-        format!("{} ({kind}, {required})", self.name)
-    }
-
-    /// Reads what was typed; `Err` says what it has to be.
-    fn read(&self, typed: &str) -> Result<Value, &'static str> {
-        match &self.kind {
-            Kind::Boolean => match typed.to_lowercase().as_str() {
-                "y" | "yes" | "true" => Ok(true.into()),
-                "n" | "no" | "false" => Ok(false.into()),
-                _ => Err("please answer y or n"),
-            },
-            Kind::Choice(values) => {
-                let found = values.iter().find(|value| plain(value) == typed);
-                found.cloned().ok_or("please give one of the values")
-            }
-            Kind::Integer => match serde_json::from_str(typed) {
-                Ok(Value::Number(number)) if !number.is_f64() => Ok(number.into()),
-                _ => Err("please give an integer"),
-            },
-            Kind::Number => match serde_json::from_str(typed) {
-                Ok(Value::Number(number)) => Ok(number.into()),
-                _ => Err("please give a number"),
-            },
-            Kind::Text => Ok(typed.into()),
-        }
-    }
-}
-
 /// Returns the fields of a flat object; `None` for anything else.
 fn fields_of(schema: &Value) -> Option<Vec<Field>> {
     let properties = schema["properties"].as_object().filter(|some| !some.is_empty())?;
@@ -124,25 +70,8 @@ fn fields_of(schema: &Value) -> Option<Vec<Field>> {
         return None;
     }
     let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let field = |(name, property): (&String, &Value)| {
-        let kind = match (property["enum"].as_array(), property["type"].as_str()) {
-            (Some(values), _)
-                if values.iter().any(|value| value.is_array() || value.is_object()) =>
-            {
-                return None;
-            }
-            (Some(values), _) => Kind::Choice(values.clone()),
-            (None, Some("boolean")) => Kind::Boolean,
-            (None, Some("integer")) => Kind::Integer,
-            (None, Some("number")) => Kind::Number,
-            (None, Some("string")) => Kind::Text,
-            (None, _) => return None,
-        };
-        let description = property["description"].as_str().map(str::to_owned);
-        let is_required = required.iter().any(|required| *required == **name);
-        Some(Field { name: name.clone(), kind, description, is_required })
-    };
-    properties.iter().map(field).collect()
+    let is_required = |name: &str| required.iter().any(|required| *required == *name);
+    properties.iter().map(|(name, property)| Field::of(name, property, is_required(name))).collect()
 }
 
 fn ask_fields(fields: &[Field], terminal: &mut impl Terminal) -> io::Result<Option<Value>> {
@@ -152,11 +81,15 @@ fn ask_fields(fields: &[Field], terminal: &mut impl Terminal) -> io::Result<Opti
         loop {
             terminal.write(&format!("  {label}: "))?;
             let Some(typed) = heard(terminal)? else { return Ok(None) };
-            if typed.is_empty() && !field.is_required {
-                break;
-            }
             if typed.is_empty() {
-                terminal.write("  it is required\n")?;
+                match &field.default {
+                    Some(default) => {
+                        given.insert(field.name.clone(), default.clone());
+                        break;
+                    }
+                    None if !field.is_required => break,
+                    None => terminal.write("  it is required\n")?,
+                }
                 continue;
             }
             match field.read(&typed) {
@@ -164,7 +97,7 @@ fn ask_fields(fields: &[Field], terminal: &mut impl Terminal) -> io::Result<Opti
                     given.insert(field.name.clone(), value);
                     break;
                 }
-                Err(why) => terminal.write(&format!("  {why}\n"))?,
+                Err(why) => terminal.write(&format!("  {}\n", escape::line(&why)))?,
             }
         }
     }
@@ -182,7 +115,122 @@ fn ask_json(terminal: &mut impl Terminal) -> io::Result<Option<Value>> {
     }
 }
 
-/// Returns a value as a person writes it: text without its quotes.
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::output::terminal::Typed;
+
+    struct Typist<'a> {
+        lines: std::str::Lines<'a>,
+        screen: String,
+    }
+
+    impl Terminal for Typist<'_> {
+        fn forget(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn read(&mut self) -> io::Result<Typed> {
+            Ok(self.lines.next().map_or(Typed::End, |line| Typed::Line(line.to_owned())))
+        }
+
+        fn write(&mut self, text: &str) -> io::Result<()> {
+            self.screen.push_str(text);
+            Ok(())
+        }
+    }
+
+    /// Asks for what a schema describes; returns what is shown.
+    #[track_caller]
+    fn check(schema: Value, typed: &str, expected: Value) -> String {
+        let form = Form::of(&JsonText::from(&schema));
+        let mut typist = Typist { lines: typed.lines(), screen: form.shown() };
+        let given = form.ask(&mut typist).unwrap().map(|given| given.value());
+        assert_eq!(given, Some(expected), "{}", typist.screen);
+        typist.screen
+    }
+
+    fn of(properties: Value) -> Value {
+        json!({"type": "object", "properties": properties})
+    }
+
+    /// Spec: A3
+    #[test]
+    fn empty_line_takes_the_default() {
+        let schema = || {
+            of(json!({
+                "day": {"type": "string", "default": "monday"},
+                "gift": {"type": "boolean", "default": false},
+                "how": {"enum": ["air", "sea"], "default": "sea"},
+                "parcels": {"type": "integer", "default": 2, "minimum": 1},
+                "to": {"type": "array", "items": {"enum": ["a", "b"]}, "default": ["a", "b"]},
+            }))
+        };
+        let taken =
+            json!({"day": "monday", "gift": false, "how": "sea", "parcels": 2, "to": ["a", "b"]});
+        let screen = check(schema(), "\n\n\n\n\n", taken);
+        for prompt in [
+            "  day (text) [monday]: ",
+            "  gift (y/n) [n]: ",
+            "  how (one of air, sea) [sea]: ",
+            "  parcels (integer) [2]: ",
+            "  to (any of a, b, with commas between) [a, b]: ",
+        ] {
+            assert!(screen.contains(prompt), "{prompt}: {screen}");
+        }
+        let other = json!({"day": "friday", "gift": true, "how": "air", "parcels": 1, "to": ["b"]});
+        check(schema(), "friday\ny\nair\n1\nb\n", other);
+    }
+
+    /// Spec: A3. What would be refused, or cannot be seen, is not offered.
+    #[test]
+    fn unfit_default_is_not_offered() {
+        for property in [
+            json!({"type": "integer", "default": "many"}),
+            json!({"type": "integer", "default": 0, "minimum": 1}),
+            json!({"enum": ["air", "sea"], "default": "rail"}),
+            json!({"type": "string", "default": " "}),
+            json!({"type": "boolean", "default": null}),
+        ] {
+            let screen = check(of(json!({"field": property})), "\n", json!({}));
+            assert!(screen.contains(", optional): ") && !screen.contains('['), "{screen}");
+        }
+    }
+
+    /// Spec: A3
+    #[test]
+    fn choices_are_shown_with_titles() {
+        let titled = of(json!({"how": {"type": "string", "oneOf": [
+            {"const": "a", "title": "by air\u{1b}[2J"}, {"const": "s", "title": "by sea"},
+        ]}}));
+        let screen = check(titled.clone(), "rail\nby sea\n", json!({"how": "s"}));
+        let prompt = "how (one of a (by air\\u001b[2J), s (by sea), optional): ";
+        assert!(screen.contains(prompt), "{screen}");
+        assert!(screen.contains("please give one of the values: a, s\n"), "{screen}");
+        check(titled, "a\n", json!({"how": "a"}));
+        let named =
+            of(json!({"how": {"type": "string", "enum": ["a", "s"], "enumNames": ["air", "sea"]}}));
+        check(named, "sea\n", json!({"how": "s"}));
+        let several = of(json!({"how": {"type": "array", "minItems": 2,
+            "items": {"anyOf": [{"const": "a", "title": "air"}, {"const": "s", "title": "sea"}]}}}));
+        let screen = check(several, "a\na, rail\na, sea\n", json!({"how": ["a", "s"]}));
+        assert_eq!(screen.matches("with commas between, optional): ").count(), 3, "{screen}");
+    }
+
+    /// Spec: A3. A value is refused where it was typed; what fields have to be together, behind the last.
+    #[test]
+    fn misfit_is_told_and_asked_again() {
+        let mut schema = of(json!({
+            "from": {"type": "integer", "minimum": 1, "maximum": 9},
+            "until": {"type": "integer"},
+        }));
+        let screen = check(schema.clone(), "0\n12\n3\n\n", json!({"from": 3}));
+        assert_eq!(screen.matches("  from (integer, optional): ").count(), 3, "{screen}");
+        assert!(screen.contains("at least 1") && screen.contains("at most 9"), "{screen}");
+        schema["dependentRequired"] = json!({"from": ["until"]});
+        let screen = check(schema, "3\n\n3\n5\n", json!({"from": 3, "until": 5}));
+        assert_eq!(screen.matches("  until (integer, optional): ").count(), 2, "{screen}");
+    }
 }

@@ -19,6 +19,8 @@ mod data;
 mod denying;
 mod doing_once;
 mod durable;
+#[cfg(unix)]
+mod eliciting;
 mod episodes;
 mod exit_codes;
 #[cfg(unix)]

@@ -108,6 +108,64 @@ fn approved_run_is_asked_for_later() {
     assert!(trace.contains("run.finished"), "{trace}");
 }
 
+/// Spec: Q10. SCENARIOS.md: the position in the script is the number of outcomes in the run's log, whatever other
+/// runs are served beside it, and whichever process goes on with it.
+#[test]
+fn each_served_run_has_its_own_place_in_a_script() {
+    let bench = Bench::new().with("BACKSTOP_STORE", STORE);
+    let calls = |id: &str| {
+        format!(
+            "[[model]]\ntool_calls = [{{ id = \"{id}\", name = \"refund\", arguments = {{}} }}]\n"
+        )
+    };
+    let script = format!(
+        "{}[[model]]\nerror = {{ kind = \"transient\" }}\n{}[[model]]\ntext = \"all done\"\n",
+        calls("c1"),
+        calls("c2")
+    );
+    let retry = "[agent.retry]\nbase_ms = 1\n";
+    bench.agent(&script, &format!("{}{retry}", crate::running::ASKS));
+    let approve_all = |expected: usize| {
+        let open = bench.run(&["approvals", "--json"]).ok().json();
+        assert_eq!(open.len(), expected);
+        for approval in open {
+            bench.run(&["approve", approval["id"].as_str().unwrap(), "--by", "ops"]).ok();
+        }
+    };
+    let waits = |said: &Value| {
+        assert_eq!(said["structuredContent"]["outcome"], "waiting_approval", "{said}");
+        said["structuredContent"]["run"].as_str().unwrap().to_owned()
+    };
+
+    let mut served = Served::start(&bench);
+    let runs = ["one", "two", "three"].map(|input| waits(&served.call(json!({"input": input}))));
+    approve_all(3);
+    // In the process that began them.
+    for run in &runs[..2] {
+        waits(&served.call(json!({"run": run})));
+    }
+    served.leave();
+    approve_all(2);
+    let mut served = Served::start(&bench);
+    // In another one, where the third one is a step behind.
+    for (run, text) in [(&runs[0], "all done"), (&runs[2], ""), (&runs[1], "all done")] {
+        let said = served.call(json!({"run": run}));
+        match text {
+            "" => assert_eq!(waits(&said), *run),
+            text => assert_eq!(said["content"][0]["text"], text, "{said}"),
+        }
+    }
+    approve_all(1);
+    let resumed = bench.run(&["resume", &runs[2]]).ok();
+    assert_eq!(resumed.out, "all done\n");
+    let again = served.call(json!({"run": runs[2]}));
+    assert_eq!(again["content"][0]["text"], "all done", "{again}");
+    served.leave();
+    for run in &runs {
+        bench.run(&["replay", run]).ok();
+    }
+}
+
 /// Spec: Q10, C3
 #[test]
 fn mistakes_are_told_before_anything_is_served() {

@@ -77,7 +77,8 @@ pub(super) async fn attempt(effects: Arc<Effects>, attempt: Box<Attempt>, stop: 
     let settings = settings_of(&effects.agent.settings, call).capped(attempt.output_left());
     let mut request = ModelRequest::new(attempt.messages.clone())
         .tools(Arc::clone(&attempt.tools))
-        .settings(settings);
+        .settings(settings)
+        .run(effects.run().clone());
     request.output = attempt.output_schema.clone().map(OutputSchema::new);
     let request = AttemptRequest { request, record: Arc::clone(&record) };
     let span = tracing::info_span!("model", call);

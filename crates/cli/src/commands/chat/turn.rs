@@ -38,7 +38,7 @@ impl Conversation {
     pub(super) async fn resume(&mut self, run: RunId) -> Result<(), CliError> {
         let mut recorded = Recorded::read(&*self.database.log(), &run, None).await?;
         recorded.fetch_credentials().await?;
-        let agent = recorded.served_agent(usize::MAX, &self.database).await?;
+        let agent = recorded.served_agent(&self.database).await?;
         let agent = recorded.build(equipped(agent, &self.database))?;
         let request = ResumeRequest::new(run).by(user()).cancelled_by(self.turns.begin());
         let shown = tokio::spawn(progress::show(agent.subscribe(), Results::Answer));

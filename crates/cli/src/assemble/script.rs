@@ -1,0 +1,226 @@
+//! A scripted model: where a run stands in its script is what the record of the run says.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use backstop_config::{ConfigError, ModelTable, read_script};
+use backstop_event_log::{EventLog, LogError, Record};
+use backstop_provider::{
+    ModelRequest, ModelResponse, ModelSettings, Provider, ProviderError, ScriptedAnswer,
+    ScriptedProvider, UnsupportedSetting,
+};
+use layer0::event::EventKind;
+use layer0::id::RunId;
+
+use crate::exit::CliError;
+
+/// Of how many runs is kept how far they came; the records of others are read again.
+const MAX_KEPT: usize = 64;
+
+/// Reads the script of a model.
+pub(super) fn script_of(
+    model: &ModelTable,
+    path: &Path,
+    folder: &Path,
+) -> Result<Vec<ScriptedAnswer>, CliError> {
+    let header = model.header();
+    let script = model.script.as_ref().ok_or_else(|| {
+        let hint = format!("add `script = \"FILE.toml\"` with [[model]] entries to {header}");
+        ConfigError::new(path, "`provider = \"script\"` needs a script").with_hint(hint)
+    })?;
+    let read = read_script(&folder.join(script)).map_err(|error| match error.hint() {
+        Some(_) => error,
+        None => error.with_hint(format!(
+            "`script` in {header} names it; a relative path is below the agent file's folder"
+        )),
+    });
+    Ok(read?)
+}
+
+/// Answers each run from its own place in a script: behind the outcomes that its record has. So each run begins the
+/// script, and one that goes on, in whichever process, goes on in it.
+pub(super) struct RunScript {
+    answers: Arc<[ScriptedAnswer]>,
+    /// What records call it.
+    label: Arc<str>,
+    log: Arc<dyn EventLog>,
+    runs: Mutex<BTreeMap<RunId, Outcomes>>,
+}
+
+impl RunScript {
+    pub(super) fn new(
+        answers: Vec<ScriptedAnswer>,
+        label: Arc<str>,
+        log: Arc<dyn EventLog>,
+    ) -> Self {
+        Self { answers: answers.into(), label, log, runs: Mutex::default() }
+    }
+
+    /// Reads how many outcomes the record of a run has.
+    async fn place_of(&self, run: &RunId) -> Result<usize, LogError> {
+        let mut outcomes = self.runs().get(run).copied().unwrap_or_default();
+        for record in self.log.records(run, outcomes.read + 1).await? {
+            outcomes.take(&record, run, &self.label)?;
+        }
+        let mut runs = self.runs();
+        if runs.len() >= MAX_KEPT {
+            runs.clear();
+        }
+        runs.insert(run.clone(), outcomes);
+        Ok(outcomes.count)
+    }
+
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, Outcomes>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Provider for RunScript {
+    fn name(&self) -> &str {
+        "script"
+    }
+
+    fn model(&self) -> &str {
+        "script"
+    }
+
+    /// Takes every setting: the answers are written already.
+    fn check_settings(&self, _: &ModelSettings) -> Result<(), UnsupportedSetting> {
+        Ok(())
+    }
+
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        let place = match &request.run {
+            Some(run) => {
+                self.place_of(run).await.map_err(|error| ProviderError::Other(error.into()))
+            }
+            None => Ok(0),
+        };
+        let script = ScriptedProvider::new(Arc::clone(&self.answers)).starting_at(place?);
+        script.complete(request).await
+    }
+}
+
+/// How many answers of a script a record has used up: an outcome is an answer, or an attempt that failed. An
+/// attempt that worked and whose answer was lost before it was logged is asked for again.
+#[derive(Debug, Clone, Copy, Default)]
+struct Outcomes {
+    count: usize,
+    /// Did the last attempt bring an answer, which is not logged yet?
+    answered: bool,
+    /// The last event that was read.
+    read: u64,
+}
+
+impl Outcomes {
+    fn take(&mut self, record: &Record, run: &RunId, label: &str) -> Result<(), LogError> {
+        self.read = record.seq;
+        if !matches!(&*record.event_type, "model.attempted" | "model.responded") {
+            return Ok(());
+        }
+        match record.decode(run)?.kind {
+            EventKind::ModelAttempted(attempted) if *attempted.provider == *label => {
+                self.answered = attempted.code.is_none();
+                self.count += usize::from(!self.answered);
+            }
+            // Another provider answered.
+            EventKind::ModelAttempted(_) => self.answered = false,
+            EventKind::ModelResponded(_) if std::mem::take(&mut self.answered) => self.count += 1,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use backstop_event_log::{MemoryLog, RunWriter, Seed};
+    use layer0::JsonText;
+    use layer0::Timestamp;
+    use layer0::event::{Actor, AgentRecord, ModelAttempted, ModelResponded, RunStarted};
+    use layer0::message::Transcript;
+    use serde_json::json;
+
+    use super::*;
+
+    fn attempted(provider: &str, code: Option<&str>) -> EventKind {
+        let attempted = json!({
+            "call": 1, "attempt": 1, "provider": provider, "code": code, "status": null,
+            "delay_ms": null, "usage": null,
+        });
+        serde_json::from_value::<ModelAttempted>(attempted).unwrap().into()
+    }
+
+    fn responded() -> EventKind {
+        let responded = json!({
+            "call": 1, "text": "x", "thinking": null, "tool_calls": [], "stop_reason": "end_turn",
+            "usage": { "input_tokens": 1, "output_tokens": 1, "cached_tokens": 0 },
+        });
+        serde_json::from_value::<ModelResponded>(responded).unwrap().into()
+    }
+
+    async fn append(writer: &mut RunWriter, kind: EventKind) {
+        writer.stage(&Seed::new("test"), Timestamp::from_millis(1), Actor::Runtime, None, kind);
+        drop(writer.commit().await.unwrap());
+    }
+
+    /// SCENARIOS.md: the place in a script is the number of outcomes in the record, wherever it is cut, whether
+    /// what stands before was read already or not.
+    #[tokio::test]
+    async fn outcomes_are_answers_and_failed_attempts() {
+        let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
+        let of = |label: &str| RunScript::new(Vec::new(), label.into(), Arc::clone(&log));
+        let (kept, run) = (of("script"), RunId::from("run_1"));
+        let mut writer = RunWriter::new(Arc::clone(&log), run.clone());
+        let (mut script, mut again, mut other) = (Vec::new(), Vec::new(), Vec::new());
+        for kind in [
+            attempted("script", Some("provider.transient")),
+            attempted("script", None),
+            responded(),
+            attempted("script", Some("provider.quota_exhausted")),
+            attempted("other", None),
+            responded(),
+            attempted("script", None),
+            attempted("script", None),
+            responded(),
+        ] {
+            append(&mut writer, kind).await;
+            script.push(kept.place_of(&run).await.unwrap());
+            again.push(of("script").place_of(&run).await.unwrap());
+            other.push(of("other").place_of(&run).await.unwrap());
+        }
+        assert_eq!(script, [1, 1, 2, 3, 3, 3, 3, 3, 4]);
+        assert_eq!(again, script);
+        assert_eq!(other, [0, 0, 0, 0, 0, 1, 1, 1, 1]);
+    }
+
+    /// However many runs there are, and in whichever order they ask.
+    #[tokio::test]
+    async fn each_run_has_its_own_place() {
+        let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
+        let answers = vec![ScriptedAnswer::saying("one"), ScriptedAnswer::saying("two")];
+        let script = RunScript::new(answers, "script".into(), Arc::clone(&log));
+        let runs: Vec<RunId> = (0..=MAX_KEPT).map(|run| format!("run_{run}").into()).collect();
+        let mut writers = Vec::new();
+        for run in &runs {
+            let mut writer = RunWriter::new(Arc::clone(&log), run.clone());
+            let agent = AgentRecord::new("a", "", JsonText::default());
+            // In a session of its own.
+            let started = RunStarted::new("go", format!("ses_{run}").into(), agent);
+            append(&mut writer, started.into()).await;
+            writers.push(writer);
+        }
+        for expected in ["one", "two"] {
+            for (run, writer) in runs.iter().zip(&mut writers) {
+                append(writer, attempted("script", None)).await;
+                let request = ModelRequest::new(Transcript::default()).run(run.clone());
+                assert_eq!(&*script.complete(&request).await.unwrap().text, expected, "{run}");
+                append(writer, responded()).await;
+            }
+        }
+        assert!(script.runs().len() <= MAX_KEPT);
+    }
+}

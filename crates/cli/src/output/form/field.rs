@@ -1,0 +1,210 @@
+//! One field of a form: what it takes, what it offers, and what a typed line says.
+
+use backstop_tool::Schema;
+use serde_json::{Value, json};
+
+/// A property that one line says.
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+    pub(super) is_required: bool,
+    /// What an empty line says.
+    pub(super) default: Option<Value>,
+    kind: Kind,
+    /// What a value of the property has to fit, in an object that has nothing else.
+    schema: Option<Schema>,
+}
+
+enum Kind {
+    Boolean,
+    Choice(Vec<Choice>),
+    Integer,
+    Number,
+    Several(Vec<Choice>),
+    Text,
+}
+
+/// A value that can be chosen, and what it is called.
+struct Choice {
+    value: Value,
+    title: Option<String>,
+}
+
+impl Field {
+    /// Makes the field of a property; `None` where one line cannot say it.
+    pub(super) fn of(name: &str, property: &Value, is_required: bool) -> Option<Self> {
+        let kind = Kind::of(property)?;
+        let alone = json!({"type": "object", "properties": {name: property}});
+        let mut field = Self {
+            name: name.to_owned(),
+            description: property["description"].as_str().map(str::to_owned),
+            is_required,
+            default: None,
+            kind,
+            schema: Schema::new(&alone).ok(),
+        };
+        // What would be refused is not offered.
+        field.default = property
+            .get("default")
+            .filter(|value| !plain(value).trim().is_empty())
+            .filter(|value| field.kind.takes(value) && field.misfit(value).is_none())
+            .cloned();
+        Some(field)
+    }
+
+    /// Says what the field takes, and in brackets what an empty line gives.
+    pub(super) fn label(&self) -> String {
+        let (name, kind) = (&self.name, self.kind.shown());
+        match (&self.default, self.is_required) {
+            (Some(default), _) => format!("{name} ({kind}) [{}]", self.kind.typed(default)),
+            (None, true) => format!("{name} ({kind}, required)"),
+            (None, false) => format!("{name} ({kind}, optional)"),
+        }
+    }
+
+    /// Reads what was typed; `Err` says what it has to be.
+    pub(super) fn read(&self, typed: &str) -> Result<Value, String> {
+        let value = self.kind.read(typed)?;
+        match self.misfit(&value) {
+            Some(misfit) => Err(misfit),
+            None => Ok(value),
+        }
+    }
+
+    fn misfit(&self, value: &Value) -> Option<String> {
+        let schema = self.schema.as_ref()?;
+        schema.check_data(&json!({&self.name: value})).err().map(|misfit| misfit.to_string())
+    }
+}
+
+impl Kind {
+    fn of(property: &Value) -> Option<Self> {
+        if let Some(choices) = choices(property) {
+            return choices.map(Self::Choice);
+        }
+        match property["type"].as_str()? {
+            "array" => {
+                let choices = choices(&property["items"])??;
+                // What stands between two of them.
+                let is_split = choices.iter().any(|choice| plain(&choice.value).contains(','));
+                (!is_split).then_some(Self::Several(choices))
+            }
+            "boolean" => Some(Self::Boolean),
+            "integer" => Some(Self::Integer),
+            "number" => Some(Self::Number),
+            "string" => Some(Self::Text),
+            _ => None,
+        }
+    }
+
+    fn shown(&self) -> String {
+        let listed =
+            |choices: &[Choice]| choices.iter().map(Choice::shown).collect::<Vec<_>>().join(", ");
+        match self {
+            Self::Boolean => "y/n".to_owned(),
+            Self::Choice(choices) => format!("one of {}", listed(choices)),
+            Self::Integer => "integer".to_owned(),
+            Self::Number => "number".to_owned(),
+            Self::Several(choices) => format!("any of {}, with commas between", listed(choices)),
+            Self::Text => "text".to_owned(),
+        }
+    }
+
+    /// Is a value one that a line could have said?
+    fn takes(&self, value: &Value) -> bool {
+        match self {
+            Self::Boolean => value.is_boolean(),
+            Self::Choice(choices) => choices.iter().any(|choice| choice.value == *value),
+            Self::Integer => value.is_number() && !value.is_f64(),
+            Self::Number => value.is_number(),
+            Self::Several(choices) => value.as_array().is_some_and(|values| {
+                values.iter().all(|value| choices.iter().any(|choice| choice.value == *value))
+            }),
+            Self::Text => value.is_string(),
+        }
+    }
+
+    /// Returns a value as the line that says it.
+    fn typed(&self, value: &Value) -> String {
+        match (self, value) {
+            (Self::Boolean, Value::Bool(yes)) => if *yes { "y" } else { "n" }.to_owned(),
+            (Self::Several(_), Value::Array(values)) => {
+                values.iter().map(plain).collect::<Vec<_>>().join(", ")
+            }
+            _ => plain(value),
+        }
+    }
+
+    fn read(&self, typed: &str) -> Result<Value, String> {
+        match self {
+            Self::Boolean => match typed.to_lowercase().as_str() {
+                "y" | "yes" | "true" => Ok(true.into()),
+                "n" | "no" | "false" => Ok(false.into()),
+                _ => Err("please answer y or n".to_owned()),
+            },
+            Self::Choice(choices) => chosen(choices, typed),
+            Self::Integer => match serde_json::from_str(typed) {
+                Ok(Value::Number(number)) if !number.is_f64() => Ok(number.into()),
+                _ => Err("please give an integer".to_owned()),
+            },
+            Self::Number => match serde_json::from_str(typed) {
+                Ok(Value::Number(number)) => Ok(number.into()),
+                _ => Err("please give a number".to_owned()),
+            },
+            Self::Several(choices) => {
+                let typed = typed.split(',').map(str::trim).filter(|one| !one.is_empty());
+                typed.map(|one| chosen(choices, one)).collect()
+            }
+            Self::Text => Ok(typed.into()),
+        }
+    }
+}
+
+impl Choice {
+    fn shown(&self) -> String {
+        match &self.title {
+            Some(title) => format!("{} ({title})", plain(&self.value)),
+            None => plain(&self.value),
+        }
+    }
+}
+
+/// Finds what was typed, by its value or else by its title.
+fn chosen(choices: &[Choice], typed: &str) -> Result<Value, String> {
+    let by_value = choices.iter().find(|choice| plain(&choice.value) == typed);
+    let found =
+        by_value.or_else(|| choices.iter().find(|choice| choice.title.as_deref() == Some(typed)));
+    found.map(|choice| choice.value.clone()).ok_or_else(|| {
+        let values: Vec<String> = choices.iter().map(|choice| plain(&choice.value)).collect();
+        format!("please give one of the values: {}", values.join(", "))
+    })
+}
+
+/// Returns what a schema lets be chosen: `enum`, or alternatives that are one value each. `None` where it lists
+/// nothing, and `Some(None)` where a line cannot say what it lists.
+fn choices(schema: &Value) -> Option<Option<Vec<Choice>>> {
+    let alternatives = || schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array());
+    let choices: Option<Vec<Choice>> = match (schema["enum"].as_array(), alternatives()) {
+        (Some(values), _) => {
+            let title = |at: usize| schema["enumNames"][at].as_str().map(str::to_owned);
+            let choice =
+                |(at, value): (usize, &Value)| Choice { value: value.clone(), title: title(at) };
+            Some(values.iter().enumerate().map(choice).collect())
+        }
+        (None, Some(alternatives)) => {
+            let choice = |one: &Value| {
+                let title = one["title"].as_str().map(str::to_owned);
+                Some(Choice { value: one.get("const")?.clone(), title })
+            };
+            alternatives.iter().map(choice).collect()
+        }
+        (None, None) => return None,
+    };
+    let is_flat = |choice: &Choice| !choice.value.is_array() && !choice.value.is_object();
+    Some(choices.filter(|choices| !choices.is_empty() && choices.iter().all(is_flat)))
+}
+
+/// Returns a value as a person writes it: text without its quotes.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
