@@ -166,6 +166,9 @@ impl Shared {
             let ended = tokio::select! {
                 ended = flight.end() => ended,
                 () = context.ct.cancelled() => {
+                    if !flight.has_begun() {
+                        return answer::underway(run);
+                    }
                     flight.cancel();
                     // What the run comes to is in its record: the client does not listen any more.
                     tokio::select! {

@@ -37,6 +37,8 @@ pub(crate) struct Flight {
     operator: Arc<str>,
     signals: Signals,
     end: watch::Receiver<Option<Ended>>,
+    /// Is it of the call that began the run?
+    began: bool,
 }
 
 impl Runs {
@@ -55,12 +57,14 @@ impl Runs {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let flight = known.runs.get(run).cloned();
         drop(known);
-        match flight {
+        let found = match flight {
             Some(flight) if flight.operator != *operator => None,
             // What waited when it was last heard of may have been decided since.
             Some(flight) if !flight.has_left() => Some(flight),
             _ => Some(self.spawn(operator, run, Task::json(serde_json::Value::Null), true)),
-        }
+        };
+        // Who only asks for a run does not end it for those who began it.
+        found.map(|flight| Flight { began: false, ..flight })
     }
 
     fn spawn(&self, operator: &Arc<str>, run: &RunId, task: Task, goes_on: bool) -> Flight {
@@ -68,7 +72,7 @@ impl Runs {
         (context.run, context.goes_on, context.is_recorded) = (Some(run.clone()), goes_on, goes_on);
         let signals = context.signals.clone();
         let (ends, end) = watch::channel(None);
-        let flight = Flight { operator: Arc::clone(operator), signals, end };
+        let flight = Flight { operator: Arc::clone(operator), signals, end, began: true };
         self.known
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -109,6 +113,11 @@ impl Flight {
         }
     }
 
+    /// Did the call that has it begin the run?
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.began
+    }
+
     /// Stops the run.
     pub(crate) fn cancel(&self) {
         self.signals.push(Signal::cancel());
@@ -118,7 +127,9 @@ impl Flight {
     fn has_left(&self) -> bool {
         match self.end.borrow().as_deref() {
             Some(Ok(answer)) => answer.stop == layer0::stop::Stop::WaitingApproval,
-            _ => false,
+            // Another process had it, or the store was in the way: its record may say something else now.
+            Some(Err(error)) => error.is_retryable(),
+            None => false,
         }
     }
 }

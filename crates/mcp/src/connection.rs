@@ -38,6 +38,9 @@ use crate::progress::Progressing;
 use crate::server::{Place, Settings};
 use crate::spawn::Spawned;
 
+/// How often, and with which wait in between, it is looked whether a program that gave up has ended.
+const LAST_LOOKS: u32 = 50;
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How long the initialisation may take.
 const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a server may take to show that it is still there.
@@ -194,6 +197,15 @@ async fn initialize<T: Transport<RoleClient> + 'static>(
             });
         }
     };
+    // A program that ends breaks the pipe first: how it ended, and what it wrote, is known a moment later.
+    let mut looks = 0..LAST_LOOKS;
+    while stderr.is_some()
+        && !is_answer(&failed)
+        && wire.closed().is_none()
+        && looks.next().is_some()
+    {
+        settings.clock.sleep(LOOK_AGAIN).await;
+    }
     let (status, why) = match (wire.closed(), fault_within(&failed)) {
         // It says what was written too.
         (Some(why), _) => (None, why),
@@ -203,6 +215,16 @@ async fn initialize<T: Transport<RoleClient> + 'static>(
     let why = settings.redactor.redact(&why).into_owned();
     let server = settings.name.clone();
     Err(McpError::Initialize { server, why, status, stderr: all_said() })
+}
+
+/// Did the server answer, and refuse?
+fn is_answer(error: &ClientInitializeError) -> bool {
+    match error {
+        ClientInitializeError::JsonRpcError(_)
+        | ClientInitializeError::NoCompatibleProtocolVersion { .. } => true,
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => is_answer(fallback),
+        _ => false,
+    }
 }
 
 /// Returns why a message of the initialisation was not answered.

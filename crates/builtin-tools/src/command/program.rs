@@ -188,7 +188,10 @@ impl Program {
             && let Some(error) = walled.explain(&said.readable())
         {
             let error = with_words(error, status, &said, &redactor);
-            return Err(ToolError::from(error).with_code(code_of(status)));
+            let error = ToolError::from(error).with_code(code_of(status));
+            // What it wrote is stored with the error: the model reads its last line alone.
+            let wrote = said.into_error(&redactor) + &out.text(&redactor).into_error(&redactor);
+            return Err(error.with_output(redactor.redact_held(&wrote)));
         }
         let beside = (self.keeps_output && !said.is_blank()).then(|| out.text(&redactor));
         let said = if said.is_blank() { out.text(&redactor) } else { said };

@@ -72,7 +72,11 @@ fn rules(
         rules = rules.read(program.map(|program| folder.join(program)));
     }
     let grants = &file.agent.policy.grant;
-    if grants.iter().any(|grant| matches!(grant.as_str(), "network" | "network:private")) {
+    // Without hosts there is nothing that may lead to a private address: the grant is for other tools then.
+    let has_hosts = matches!(table.network, Some(NetworkRule::Hosts(_)));
+    if has_hosts
+        && grants.iter().any(|grant| matches!(grant.as_str(), "network" | "network:private"))
+    {
         rules = rules.private();
     }
     let limits = [

@@ -96,7 +96,7 @@ fn a_person_at_the_terminal_fills_fields() {
     terminal.type_in("y\nperhaps\n\n\nsorry\n");
     let (code, screen) = terminal.end();
     assert_eq!(code, 0, "{screen}");
-    for shown in ["gift (yes or no, optional)", "note (text, required)", "it is required"] {
+    for shown in ["gift (y/n, optional)", "note (text, required)", "it is required"] {
         assert!(screen.contains(shown), "{shown}: {screen}");
     }
     let run = bench.run(&["runs", "--json"]).ok().json().remove(0);

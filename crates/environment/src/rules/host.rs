@@ -40,7 +40,10 @@ impl HostRule {
     pub(crate) fn allows(&self, host: &str) -> bool {
         match self {
             Self::Address(address) => self::address(host).as_ref() == Some(address),
-            Self::Below(end) => host.len() > end.len() && host.ends_with(end.as_str()),
+            // An address is named as it stands: its parts are no names.
+            Self::Below(end) => {
+                host.len() > end.len() && host.ends_with(end.as_str()) && address(host).is_none()
+            }
             Self::Name(name) => host == name,
         }
     }
@@ -80,6 +83,7 @@ mod tests {
             ("*.example.com", "evilexample.com"),
             ("127.0.0.1", "127.0.0.2"),
             ("example.com", "127.0.0.1"),
+            ("*.0.1", "127.0.0.1"),
         ] {
             assert!(!allows(entry, host), "{entry} {host}");
         }

@@ -139,6 +139,25 @@ async fn key_makes_a_call_once() {
     assert_eq!(said["error"]["code"], "input.key_reused");
 }
 
+/// Spec: Q10. A client that gives up a call which only asks for a run does not end it.
+#[tokio::test]
+async fn cancel_of_a_poll_leaves_the_run() {
+    let bench = Bench::new();
+    let client =
+        crate::bench::connect(bench.server().answer_within(std::time::Duration::from_millis(50)))
+            .await;
+    let (_, _, answer) = call(&client, json!({"input": "hang"})).await;
+    let run = answer["run"].as_str().unwrap().to_owned();
+    let request = ClientRequest::CallToolRequest(CallToolRequest::new(params(json!({"run": run}))));
+    let sent =
+        client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
+    sent.cancel(Some("never mind".into())).await.unwrap();
+    let (_, _, answer) = call(&client, json!({"run": run})).await;
+    assert_eq!(answer["run"], *run, "it is at work yet: {answer}");
+    let summary = bench.log.summary(&run.as_str().into()).await.unwrap().unwrap();
+    assert!(summary.is_open(), "{summary:?}");
+}
+
 /// Spec: Q10. The client's cancel stops the run.
 #[tokio::test]
 async fn cancel_of_the_client_stops_the_run() {
