@@ -28,6 +28,9 @@ mod following;
 #[cfg(unix)]
 mod files;
 mod harmless;
+// Walls are Linux's.
+#[cfg(target_os = "linux")]
+mod healing;
 mod ids;
 mod limits;
 mod listing;
