@@ -21,15 +21,18 @@ const SOON: Duration = Duration::from_secs(1);
 const DAEMON: &str = "
 import os, signal, sys, time
 mark = sys.argv[1]
+heard, told = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
         print('there', flush=True)
+        os.write(told, b'.')
         time.sleep(600)
     os._exit(0)
 os.wait()
+os.read(heard, 1)
 ";
 
 fn rules() -> Rules {

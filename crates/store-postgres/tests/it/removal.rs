@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_clock::VirtualClock;
 use backstop_error_store::{ErrorStore, Lookup, NewError, NewResult, Origin, ResultStore};
 use backstop_event_log::{Cursor, EventFilter, EventLog, InboxRequest, RunFilter, RunWriter};
 use backstop_redact::Redactor;
@@ -107,7 +108,8 @@ async fn a_forgotten_session_leaves_tombstones() {
     stage(&mut copy, RunForked::new("run_copy", "ses_copy", "run_1", 1).into());
     append(&mut copy, finished()).await.unwrap();
     drop(copy);
-    let state = database.state();
+    // At the time of the rest, so that nothing is old enough to be pruned.
+    let state = database.state().clock(Arc::new(VirtualClock::starting_at(at(0))));
     let scope = Scope::Session("a".into());
     state.write(StateWrite::new(scope.clone(), "k", json!("v"))).await.unwrap();
     let own = database.errors().store(error("a", "run_1", "own")).await.unwrap();
@@ -149,8 +151,9 @@ async fn nul_is_kept_in_every_text() {
     let Lookup::Found(kept) = database.errors().find(&stored.id).await.unwrap() else { panic!() };
     assert!(kept.raw().contains(r"a\u0000b"), "{}", kept.raw());
     let write = StateWrite::new(Scope::Global, "k", json!({ "a\0": "b\0c" }));
-    database.state().write(write).await.unwrap();
-    let read = database.state().read(&Scope::Global, "k").await.unwrap().unwrap();
+    let state = database.state().clock(Arc::new(VirtualClock::starting_at(at(0))));
+    state.write(write).await.unwrap();
+    let read = state.read(&Scope::Global, "k").await.unwrap().unwrap();
     assert_eq!(read.value, json!({ "a\0": "b\0c" }));
     drop(writer);
 }
