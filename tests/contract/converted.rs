@@ -87,6 +87,7 @@ const EXCEPT: &[(&str, &str)] = &[
     ("OlderSchema", "the cause of a `LogError`"),
     ("OutOfTime", "the cause of an `EnvError`, whose operator was too late"),
     ("Place", "part of `Diverged`"),
+    ("RequestDenied", "the cause of the error of what was to be sent"),
     ("RehearsalError", "of the crate that plays scenarios, which the facade does not have"),
     ("ScriptExhausted", "the cause of a `ProviderError` of scripts"),
     ("TimedOut", "a layer's; the service's own error is made from it"),

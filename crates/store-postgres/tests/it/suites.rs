@@ -6,7 +6,7 @@ use backstop_clock::Clock;
 use backstop_event_log::EventLog;
 use backstop_testkit::contract::{self, Open};
 
-use crate::support::{fresh, open, server};
+use crate::support::{fresh, reopen, server};
 
 /// Spec: S11, J2
 #[tokio::test(flavor = "multi_thread")]
@@ -23,7 +23,7 @@ async fn the_log_keeps_what_it_has_when_reopened() {
         let url = server.database().await;
         let open: Open<dyn EventLog> = Box::new(move || {
             let url = url.clone();
-            Box::pin(async move { Arc::new(open(&url).await.log()) as Arc<dyn EventLog> })
+            Box::pin(async move { Arc::new(reopen(&url).await.log()) as Arc<dyn EventLog> })
         });
         open
     });

@@ -10,6 +10,8 @@ use backstop_testkit::PostgresServer;
 use layer0::Timestamp;
 use layer0::event::{Actor, AgentRecord, EventKind, RunStarted};
 use layer0::id::RunId;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection};
 
 /// The server, or a test that is left out, which says so.
 macro_rules! server {
@@ -32,6 +34,25 @@ pub(crate) async fn open(url: &str) -> Database {
     // Tests run side by side: few connections each.
     let options = Options::new(url).unwrap().connections(3);
     Database::connect_with(options).await.unwrap()
+}
+
+/// Opens a database again once what had it before, and was only dropped, has freed its runs.
+pub(crate) async fn reopen(url: &str) -> Database {
+    let database = open(url).await;
+    let options: PgConnectOptions = url.parse().unwrap();
+    let mut connection = options.connect().await.unwrap();
+    for _ in 0..250 {
+        let owners: i64 = sqlx::query_scalar("SELECT count(*) FROM backstop.processes")
+            .fetch_one(&mut connection)
+            .await
+            .unwrap();
+        if owners == 0 {
+            break;
+        }
+        SystemClock.sleep(Duration::from_millis(20)).await;
+    }
+    connection.close().await.unwrap();
+    database
 }
 
 pub(crate) fn at(ms: i64) -> Timestamp {
