@@ -111,7 +111,7 @@ fn approved_run_is_asked_for_later() {
 /// Spec: Q10. SCENARIOS.md: the position in the script is the number of outcomes in the run's log, whatever other
 /// runs are served beside it, and whichever process goes on with it.
 #[test]
-fn each_served_run_has_its_own_place_in_a_script() {
+fn served_runs_have_their_own_place_in_scripts() {
     let bench = Bench::new().with("BACKSTOP_STORE", STORE);
     let calls = |id: &str| {
         format!(
