@@ -61,9 +61,11 @@ impl Notes {
                     }
                 }
                 Ok(EventKind::RunForked(forked)) => notes.parents.push(forked.parent),
-                Ok(EventKind::ErrorStored(error)) => notes.refers.push(error.error_id.to_string()),
+                Ok(EventKind::ErrorStored(error)) => {
+                    notes.refers.push(stored(error.error_id.as_str()).into_owned());
+                }
                 Ok(EventKind::ResultStored(result)) => {
-                    notes.refers.push(result.result_id.to_string());
+                    notes.refers.push(stored(result.result_id.as_str()).into_owned());
                 }
                 Ok(EventKind::ModelAttempted(attempted)) => {
                     if let Some(code) = attempted.code {
