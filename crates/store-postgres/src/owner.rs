@@ -96,7 +96,7 @@ pub(crate) async fn is_alive(pool: &PgPool, id: &str) -> Result<bool, Fault> {
     Ok(false)
 }
 
-/// What the thread does: it runs no code of anyone else's.
+/// What the thread does: it runs no code of an application.
 struct Keeper {
     id: Arc<str>,
     lock: i64,
@@ -111,7 +111,6 @@ impl Keeper {
             Ok(runtime) => runtime.block_on(self.keep(ready, stopped)),
             Err(error) => drop(ready.send(Err(Fault::failed(error)))),
         }
-        // Whatever ended it.
     }
 
     async fn keep(

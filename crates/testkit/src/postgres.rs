@@ -25,8 +25,8 @@ kill -QUIT "$pid" 2>/dev/null; wait; rm -rf "$dir"
 "#;
 /// How long a server may take to start or to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The user of the server that is no administrator of the machine, where the tests are run by one.
-const NOBODY: u32 = 65_534;
+/// The numbers of the user and group that run the server where the tests are run by root: PostgreSQL refuses root.
+const UNPRIVILEGED: u32 = 65_534;
 /// The administrator of the databases.
 const USER: &str = "backstop";
 
@@ -237,7 +237,8 @@ fn new_folder() -> PathBuf {
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir(&folder).expect("a folder can be made");
     if is_root() {
-        std::os::unix::fs::chown(&folder, Some(NOBODY), Some(NOBODY)).expect("root may do that");
+        std::os::unix::fs::chown(&folder, Some(UNPRIVILEGED), Some(UNPRIVILEGED))
+            .expect("root may do that");
     }
     folder
 }
@@ -246,7 +247,7 @@ fn new_folder() -> PathBuf {
 fn set_user(command: &mut Command) {
     use std::os::unix::process::CommandExt;
     if is_root() {
-        command.uid(NOBODY).gid(NOBODY);
+        command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
     }
 }
 
