@@ -13,7 +13,7 @@ use backstop::layer0::event::{Event, EventKind};
 use backstop::layer0::id::RunId;
 use backstop::react::{Finish, replay};
 use backstop::{Database, Durability, EventLog, PostgresDatabase, read_events};
-use backstop_testkit::PostgresServer;
+use backstop_testkit::{DatabasesInTurn, PostgresServer};
 
 const RUN: &str = "run_mortal";
 
@@ -51,9 +51,9 @@ impl Folder {
         Self { folder: tempfile::tempdir().unwrap(), server: None }
     }
 
-    /// A folder beside a new database of a server.
-    async fn beside(server: &PostgresServer) -> Self {
-        Self { server: Some(server.database().await), ..Self::new() }
+    /// A folder beside the next database of a server.
+    async fn beside(databases: &DatabasesInTurn<'_>) -> Self {
+        Self { server: Some(databases.next().await), ..Self::new() }
     }
 
     pub(super) fn path(&self, name: &str) -> std::path::PathBuf {
@@ -185,7 +185,8 @@ async fn killed_run_goes_on_with_postgres() {
     let server = tokio::task::spawn_blocking(PostgresServer::shared).await.unwrap();
     let Some(server) = server else { return };
     let step = if std::env::var_os("BACKSTOP_EVERY_KILL").is_some() { 1 } else { 5 };
-    goes_on_from_appends(async || Folder::beside(server).await, step).await;
+    let databases = server.in_turn();
+    goes_on_from_appends(async || Folder::beside(&databases).await, step).await;
 }
 
 async fn goes_on_from_appends(new: impl AsyncFn() -> Folder, step: usize) {

@@ -49,6 +49,24 @@ pub struct PostgresServer {
     databases: AtomicU32,
 }
 
+/// Databases of which each takes the place of the one before it, as the trials of a suite need them.
+///
+/// ```no_run
+/// # async fn example() {
+/// use backstop_testkit::PostgresServer;
+///
+/// let Some(server) = PostgresServer::shared() else { return };
+/// let databases = server.in_turn();
+/// let first = databases.next().await;
+/// let second = databases.next().await; // The first is gone.
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct DatabasesInTurn<'a> {
+    server: &'a PostgresServer,
+    last: Mutex<Option<String>>,
+}
+
 #[derive(Debug)]
 struct Own {
     folder: PathBuf,
@@ -108,7 +126,14 @@ impl PostgresServer {
         keeper.arg(programs.join("postgres")).arg("-D").arg(&data).current_dir("/");
         let socket = format!("unix_socket_directories={}", folder.display());
         let port_is = format!("port={port}");
-        let all = ["listen_addresses=127.0.0.1", "max_connections=400", "shared_buffers=64MB"];
+        let all = [
+            "listen_addresses=127.0.0.1",
+            "max_connections=400",
+            "shared_buffers=64MB",
+            // A disk of a test machine may be small.
+            "min_wal_size=32MB",
+            "max_wal_size=64MB",
+        ];
         for setting in all.iter().chain(&[&*socket, &*port_is]).chain(settings) {
             keeper.args(["-c", setting]);
         }
@@ -121,13 +146,29 @@ impl PostgresServer {
         Some(server)
     }
 
-    /// Makes a new, empty database, and returns its URL.
+    /// Makes a new, empty database, and returns its URL. It stays as long as the server, and takes some 10 MB of
+    /// disk: tests that need many take them [in turn](PostgresServer::in_turn).
     pub async fn database(&self) -> String {
+        let name = self.new_database().await;
+        self.url_of(&name)
+    }
+
+    async fn new_database(&self) -> String {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
         let name = format!("test_{}_{number}", std::process::id());
-        self.execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
+        self.remove_database(&name).await;
         self.execute(&format!("CREATE DATABASE {name}")).await;
-        self.url_of(&name)
+        name
+    }
+
+    async fn remove_database(&self, name: &str) {
+        self.execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
+    }
+
+    /// Returns databases of which each takes the place of the one before it.
+    #[must_use]
+    pub const fn in_turn(&self) -> DatabasesInTurn<'_> {
+        DatabasesInTurn { server: self, last: Mutex::new(None) }
     }
 
     /// Returns the URL of a database of this server.
@@ -195,6 +236,19 @@ impl PostgresServer {
             std::thread::spawn(ask).join().unwrap_or(false)
         };
         until("the server answers", is_there);
+    }
+}
+
+impl DatabasesInTurn<'_> {
+    /// Removes the database that this returned before, with what is connected to it, and makes a new, empty one.
+    /// Returns its URL.
+    pub async fn next(&self) -> String {
+        let name = self.server.new_database().await;
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).replace(name.clone());
+        if let Some(last) = last {
+            self.server.remove_database(&last).await;
+        }
+        self.server.url_of(&name)
     }
 }
 
