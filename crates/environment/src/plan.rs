@@ -82,6 +82,7 @@ pub(crate) struct LandlockPlan {
 pub(crate) struct FilesPlan {
     /// Does Landlock know of calls to devices (ABI 5)?
     pub(crate) device_calls: bool,
+    /// These and the written ones lead through no links.
     pub(crate) read: Vec<PathBuf>,
     pub(crate) write: Vec<PathBuf>,
     /// Those of the system, which may be missing.

@@ -2,13 +2,15 @@
 
 mod check;
 mod host;
+mod listed;
 mod system;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub(crate) use check::{Listed, check};
+pub(crate) use check::check;
 pub(crate) use host::HostRule;
+pub(crate) use listed::Listed;
 pub(crate) use system::DEVICES;
 
 /// Which hosts a program reaches.
@@ -49,7 +51,8 @@ pub enum Network {
 pub struct Rules {
     /// Which hosts it reaches; all where nothing is stated.
     pub network: Network,
-    /// Which files and folders it reads and executes, with all below them.
+    /// Which files and folders it reads and executes, with all below them. Links are followed when walls are made of
+    /// the rules, and not again.
     pub read: Vec<PathBuf>,
     /// Which files and folders it writes, with all below them.
     pub write: Vec<PathBuf>,

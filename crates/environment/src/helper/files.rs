@@ -1,14 +1,16 @@
 //! Landlock: which files there are, and whom signals reach.
 
-use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath,
-    PathFd, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
-    RulesetStatus, Scope,
+    RestrictionStatus, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus,
+    Scope,
 };
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+use rustix::io::Errno;
 
 use crate::plan::{FilesPlan, LandlockPlan};
 use crate::rules::DEVICES;
@@ -61,24 +63,48 @@ fn with_files(mut created: RulesetCreated, files: &FilesPlan) -> io::Result<Rule
     }
     for (paths, access) in [(&files.read, reading), (&files.write, all)] {
         for path in paths {
-            created = add(created, path, access, abi)?;
+            created = grant(created, open_exactly(path)?, access, abi)?;
         }
     }
     Ok(created)
 }
 
+/// Opens what is at a path now. A link on the way is refused: there was none when the walls were made, and what a
+/// program has put there since then grants nothing.
+pub(super) fn open_exactly(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let opened = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    opened.map_err(|error| {
+        let why = match error {
+            Errno::LOOP => "a link was put in its place since the walls were made".to_owned(),
+            other => other.to_string(),
+        };
+        io::Error::new(error.kind(), format!("`{}`: {why}", path.display()))
+    })
+}
+
+/// Grants a path of the system, wherever its links lead to.
 fn add(
     created: RulesetCreated,
     path: &Path,
     access: BitFlags<AccessFs>,
     abi: ABI,
 ) -> io::Result<RulesetCreated> {
-    let named =
-        |error: io::Error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display()));
-    let is_folder = fs::metadata(path).map_err(named)?.is_dir();
+    let opened = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let opened = opened
+        .map_err(|error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display())))?;
+    grant(created, opened, access, abi)
+}
+
+fn grant(
+    created: RulesetCreated,
+    opened: OwnedFd,
+    access: BitFlags<AccessFs>,
+    abi: ABI,
+) -> io::Result<RulesetCreated> {
+    let is_folder = FileType::from_raw_mode(fstat(&opened)?.st_mode).is_dir();
     let access = if is_folder { access } else { access & AccessFs::from_file(abi) };
-    let opened = PathFd::new(path).map_err(other).map_err(named)?;
-    created.add_rule(PathBeneath::new(opened, access)).map_err(other).map_err(named)
+    created.add_rule(PathBeneath::new(opened, access)).map_err(other)
 }
 
 const fn abi(files: &FilesPlan) -> ABI {

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -12,22 +13,24 @@ use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
+use super::files::open_exactly;
+
 /// Takes a view of the mounts that only this process and what it starts have.
 pub(super) fn enter() -> Result<(), String> {
     unshare(CloneFlags::CLONE_NEWNS).map_err(|error| format!("unshare: {error}"))
 }
 
-/// Mounts everything read-only but the paths that are written.
+/// Mounts everything read-only but the paths that are written, which lead through no links.
 pub(super) fn protect(written: &[PathBuf]) -> Result<(), String> {
-    let mut written: Vec<PathBuf> =
-        written.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
-    written.sort();
     if written.iter().any(|path| path == Path::new("/")) {
         return Ok(());
     }
-    for path in &written {
+    for path in written {
+        let opened = open_exactly(path).map_err(|error| error.to_string())?;
+        // What was opened, whatever is at the path by now.
+        let opened_path = format!("/proc/self/fd/{}", opened.as_raw_fd());
         let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
-        let bound = mount(Some(path), path, None::<&str>, flags, None::<&str>);
+        let bound = mount(Some(&*opened_path), &*opened_path, None::<&str>, flags, None::<&str>);
         bound.map_err(|error| format!("{}: {error}", path.display()))?;
     }
     for Mount { point, flags, .. } in all()? {

@@ -1,28 +1,20 @@
 //! What is wrong with rules, whatever the machine.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use layer0::error::EnvError;
 
+use super::listed::{Listed, listed};
 use super::{HostRule, Network, Rules};
 
 /// The least memory, in MiB: the helper needs some of it.
 const LEAST_MEMORY_MIB: u64 = 16;
 
-/// The paths of rules, as they are from anywhere.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Listed {
-    pub(crate) read: Vec<PathBuf>,
-    pub(crate) write: Vec<PathBuf>,
-}
-
 /// Reads rules: the entries of their hosts, and the paths that are listed.
 pub(crate) fn check(rules: &Rules) -> Result<(Vec<HostRule>, Listed), EnvError> {
     let hosts = check_network(rules).map_err(EnvError::ProvisionFailed)?;
     check_limits(rules).map_err(EnvError::ProvisionFailed)?;
-    let listed = Listed { read: there(rules, &rules.read)?, write: there(rules, &rules.write)? };
-    Ok((hosts, listed))
+    Ok((hosts, listed(rules)?))
 }
 
 fn check_network(rules: &Rules) -> Result<Vec<HostRule>, String> {
@@ -60,21 +52,6 @@ fn check_limits(rules: &Rules) -> Result<(), String> {
         }
         _ => Ok(()),
     }
-}
-
-/// Returns listed paths, which have to be there.
-fn there(rules: &Rules, paths: &[PathBuf]) -> Result<Vec<PathBuf>, EnvError> {
-    let there = |path: &PathBuf| {
-        let absolute = rules.absolute(path);
-        match std::fs::metadata(&absolute) {
-            Ok(_) => Ok(absolute),
-            Err(error) => Err(EnvError::ProvisionFailed(format!(
-                "`{}` is listed, but cannot be reached: {error}",
-                path.display()
-            ))),
-        }
-    };
-    paths.iter().map(there).collect()
 }
 
 #[cfg(test)]

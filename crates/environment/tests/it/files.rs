@@ -146,6 +146,35 @@ pub(crate) fn links_do_not_lead_out() {
     });
 }
 
+/// Spec: N3. A program that ran before may have put a link in the place of what is listed.
+pub(crate) fn swapped_paths_grant_nothing() {
+    let folder = folder();
+    let path = folder.path();
+    fs::create_dir(path.join("out/kept")).unwrap();
+    fs::create_dir(path.join("private")).unwrap();
+    fs::write(path.join("private/key"), "hidden").unwrap();
+    block_on(async {
+        let rules = || Rules::new().folder(path).read(["./data", "./out/kept"]).write(["./out"]);
+        let walls = walls(rules());
+        let swap = "rmdir out/kept && ln -s ../private out/kept && cat out/kept/key";
+        for script in [swap, "cat out/kept/key"] {
+            let done = run(&walls, program("sh", &["-c", script], path)).await;
+            assert_eq!(done.out, "", "{script}: {done:?}");
+        }
+        let error = try_walls(rules()).unwrap_err();
+        assert!(
+            error.what().contains("`./out/kept` is listed, but leads out of `./out`"),
+            "{error}"
+        );
+        // A change from outside is noticed too.
+        fs::rename(path.join("data"), path.join("moved")).unwrap();
+        std::os::unix::fs::symlink("private", path.join("data")).unwrap();
+        let error = walls.command(program("cat", &["data/key"], path)).spawn().await.unwrap_err();
+        assert_eq!(error.code(), "env.provision_failed");
+        assert!(error.what().contains("a link was put in its place"), "{error}");
+    });
+}
+
 /// Spec: N3
 pub(crate) fn processes_outside_are_not_read() {
     if !has_python() {

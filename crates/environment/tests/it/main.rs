@@ -50,6 +50,7 @@ fn main() {
             files::granted_files_are_read_and_written,
             files::interpreters_start,
             files::links_do_not_lead_out,
+            files::swapped_paths_grant_nothing,
             files::listed_path_has_to_be_there,
             files::program_outside_is_not_granted,
             files::processes_outside_are_not_read,

@@ -1,0 +1,189 @@
+//! The paths of rules, as they are from anywhere.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use layer0::error::EnvError;
+
+use super::Rules;
+
+/// How many links a path may lead through: as many as the kernel follows, path_resolution(7).
+const MOST_LINKS: usize = 40;
+
+/// Where the listed paths lead to, without links, and only those that no other one grants.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) read: Vec<PathBuf>,
+    pub(crate) write: Vec<PathBuf>,
+}
+
+/// A listed path that was followed.
+struct Followed<'a> {
+    stated: &'a Path,
+    /// Where it leads to.
+    to: PathBuf,
+    /// The folders in which its names and those of links were looked up.
+    folders: Vec<PathBuf>,
+}
+
+/// Follows the listed paths, which have to be there.
+///
+/// A program can put a link in the place of whatever lies in a folder that it writes. So a path that leads through
+/// such a folder is granted by the folder alone, and refused where it leads elsewhere.
+pub(super) fn listed(rules: &Rules) -> Result<Listed, EnvError> {
+    let read = follow_all(rules, &rules.read)?;
+    let write = follow_all(rules, &rules.write)?;
+    Ok(Listed { read: kept(&read, &write)?, write: kept(&write, &write)? })
+}
+
+fn follow_all<'a>(rules: &Rules, paths: &'a [PathBuf]) -> Result<Vec<Followed<'a>>, EnvError> {
+    let followed = |stated: &'a PathBuf| {
+        let (to, folders) = follow(&rules.absolute(stated)).map_err(|error| {
+            let stated = stated.display();
+            EnvError::ProvisionFailed(format!(
+                "`{stated}` is listed, but cannot be reached: {error}"
+            ))
+        })?;
+        Ok(Followed { stated, to, folders })
+    };
+    paths.iter().map(followed).collect()
+}
+
+/// Returns the places that are to be granted by themselves.
+fn kept(paths: &[Followed<'_>], written: &[Followed<'_>]) -> Result<Vec<PathBuf>, EnvError> {
+    let mut kept = Vec::new();
+    for path in paths {
+        let through = written.iter().find(|written| path.leads_through(&written.to));
+        match through {
+            None => kept.push(path.to.clone()),
+            Some(written) if path.to.starts_with(&written.to) => {}
+            Some(written) => {
+                let (stated, written) = (path.stated.display(), written.stated.display());
+                return Err(EnvError::ProvisionFailed(format!(
+                    "`{stated}` is listed, but leads out of `{written}`, which is written: a program could make \
+                     it lead anywhere; list the place that it leads to"
+                )));
+            }
+        }
+    }
+    Ok(kept)
+}
+
+impl Followed<'_> {
+    fn leads_through(&self, written: &Path) -> bool {
+        self.folders.iter().any(|folder| folder.starts_with(written))
+    }
+}
+
+/// Returns where an absolute path leads to, and the folders in which a name was looked up on the way.
+fn follow(path: &Path) -> io::Result<(PathBuf, Vec<PathBuf>)> {
+    let (mut at, mut folders) = (PathBuf::from("/"), Vec::new());
+    let mut rest = names(path);
+    let mut links = 0;
+    while let Some(name) = rest.pop() {
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        let next = at.join(&name);
+        folders.push(at.clone());
+        if !next.symlink_metadata()?.is_symlink() {
+            at = next;
+            continue;
+        }
+        links += 1;
+        if links > MOST_LINKS {
+            return Err(io::Error::other("too many links"));
+        }
+        if at.starts_with("/proc") {
+            let why = format!("the link `{}` leads elsewhere in each process", next.display());
+            return Err(io::Error::other(why));
+        }
+        let target = next.read_link()?;
+        if target.is_absolute() {
+            at = PathBuf::from("/");
+        }
+        rest.extend(names(&target));
+    }
+    // A name behind one of a file is found by none of the above.
+    at.metadata()?;
+    Ok((at, folders))
+}
+
+/// Returns the names of a path, the first one last.
+fn names(path: &Path) -> Vec<OsString> {
+    let names = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    });
+    let mut names: Vec<_> = names.collect();
+    names.reverse();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A folder with `data`, `out` and `out/kept` in it, and where it is without links.
+    fn folder() -> (TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        fs::create_dir(path.join("data")).unwrap();
+        fs::create_dir_all(path.join("out/kept")).unwrap();
+        (folder, path)
+    }
+
+    /// Spec: N3
+    #[test]
+    fn links_are_followed_once() {
+        let (_folder, path) = folder();
+        symlink("data", path.join("link")).unwrap();
+        symlink(path.join("link"), path.join("second")).unwrap();
+        let rules = Rules::new().folder(&path).read(["./second/../link/."]).write(["./out"]);
+        let found = listed(&rules).unwrap();
+        assert_eq!(found, Listed { read: vec![path.join("data")], write: vec![path.join("out")] });
+        symlink("loop", path.join("loop")).unwrap();
+        let error = listed(&Rules::new().folder(&path).read(["loop"])).unwrap_err();
+        assert!(error.to_string().contains("too many links"), "{error}");
+    }
+
+    /// Spec: N3
+    #[test]
+    fn what_a_program_can_replace_grants_nothing() {
+        let (_folder, path) = folder();
+        let rules = Rules::new().folder(&path).write(["./out", "./out/kept"]).read(["./out/kept"]);
+        let whole = Listed { read: vec![], write: vec![path.join("out")] };
+        assert_eq!(listed(&rules).unwrap(), whole);
+        // As a program may have left it.
+        fs::remove_dir(path.join("out/kept")).unwrap();
+        symlink("/etc", path.join("out/kept")).unwrap();
+        for listing in [
+            Rules::new().read(["./out/kept"]).write(["./out"]),
+            Rules::new().write(["./out/kept", "./out"]),
+            Rules::new().read(["./data/../out/kept/ssl"]).write(["./out"]),
+        ] {
+            let error = listed(&listing.folder(&path)).unwrap_err().to_string();
+            assert!(error.contains("leads out of `./out`, which is written"), "{error}");
+        }
+        // Where the folder is not written, the link is the user's own.
+        let found = listed(&Rules::new().folder(&path).read(["./out/kept"])).unwrap();
+        assert_eq!(found.read, [Path::new("/etc")]);
+    }
+
+    /// Spec: N3
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn links_of_processes_are_refused() {
+        let error = listed(&Rules::new().read(["/proc/self"])).unwrap_err().to_string();
+        assert!(error.contains("the link `/proc/self` leads elsewhere in each process"), "{error}");
+        assert!(listed(&Rules::new().read(["/proc"])).is_ok());
+    }
+}
