@@ -3,7 +3,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use backstop_environment::Walls;
 use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
-use layer0::{JsonText, ToolSpec};
+use layer0::{Effect, JsonText, ToolSpec};
 use reqwest::{Response, Url};
 use serde_json::json;
 
@@ -102,7 +102,8 @@ impl HttpFetch {
             return Err(ToolError::permission_denied(&*self.spec.name, needed));
         }
         if let Some(walls) = &self.walls {
-            walls.check_host(&host)?;
+            let checked = walls.check_host(&host).map_err(ToolError::from);
+            checked.map_err(|error| error.with_effect(Effect::None))?;
         }
         let found = address::find(&*self.resolver, &request.url).await?;
         if !found.iter().all(|found| address::may_connect(*found, &context.grants)) {

@@ -101,20 +101,26 @@ impl Walled {
         self.notes.all().into_iter().map(error).collect()
     }
 
-    /// Says by which wall a program failed, as far as it can be known from what it said of errors: a host, a limit,
-    /// or a path. Returns `None` where it seems to have failed by itself.
+    /// Says by which wall a program failed, as far as it can be known: a limit that was counted, a host that it was
+    /// denied and that it names in what it said of errors, a path or limit named there, or else the last host that it
+    /// was denied. Returns `None` where it seems to have failed by itself.
     #[must_use]
     pub fn explain(&self, stderr: &str) -> Option<EnvError> {
-        if let Some(note) = self.notes.all().into_iter().next() {
-            return Some(error(note));
+        let notes = self.notes.all();
+        let counted = notes.iter().find(|note| matches!(note, Note::Limit(_)));
+        let named = || notes.iter().rev().find(|note| note.is_named_in(stderr));
+        if let Some(note) = counted.or_else(named) {
+            return Some(error(note.clone()));
         }
-        explain::explain(self.walls.rules(), self.walls.decision(), &self.folder, stderr)
+        let (rules, decision) = (self.walls.rules(), self.walls.decision());
+        let told = explain::explain(rules, decision, &self.folder, stderr);
+        told.or_else(|| notes.into_iter().next_back().map(error))
     }
 }
 
 fn error(note: Note) -> EnvError {
     match note {
-        Note::Denied(what) => EnvError::NetworkDenied(what),
+        Note::Denied { what, .. } => EnvError::NetworkDenied(what),
         Note::Limit(what) => EnvError::ResourceExceeded(what),
     }
 }

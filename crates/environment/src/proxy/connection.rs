@@ -62,13 +62,13 @@ impl Connection {
     async fn answer(&self, mut request: Request<Incoming>) -> Answer {
         let target = match target(&request) {
             Ok(target) => target,
-            Err(Refusal::Denied(why)) => return self.denied(why),
+            Err(Refusal::Denied(why)) => return self.denied("", why),
             Err(Refusal::Failed(why)) => return plain(StatusCode::BAD_REQUEST, why),
         };
         let Target { host, port } = &target;
         let stream = match self.gate.connect(host, *port).await {
             Ok(stream) => stream,
-            Err(Refusal::Denied(why)) => return self.denied(why),
+            Err(Refusal::Denied(why)) => return self.denied(host, why),
             Err(Refusal::Failed(why)) => return plain(StatusCode::BAD_GATEWAY, why),
         };
         if request.method() == Method::CONNECT {
@@ -105,8 +105,8 @@ impl Connection {
         hosts.spawn(driven);
     }
 
-    fn denied(&self, why: String) -> Answer {
-        self.notes.add(Note::Denied(why.clone()));
+    fn denied(&self, host: &str, why: String) -> Answer {
+        self.notes.add(Note::Denied { host: host.to_owned(), what: why.clone() });
         plain(StatusCode::FORBIDDEN, why)
     }
 }

@@ -12,8 +12,19 @@ pub(crate) struct Notes(Mutex<Vec<Note>>);
 /// Something that walls have held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Note {
-    Denied(String),
+    /// A host, empty where there was none, and why it was denied.
+    Denied {
+        host: String,
+        what: String,
+    },
     Limit(String),
+}
+
+impl Note {
+    /// Is this a host that stands in a text?
+    pub(crate) fn is_named_in(&self, text: &str) -> bool {
+        matches!(self, Self::Denied { host, .. } if !host.is_empty() && text.contains(host))
+    }
 }
 
 impl Notes {

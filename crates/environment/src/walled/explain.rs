@@ -24,7 +24,7 @@ pub(super) fn explain(
 ) -> Option<EnvError> {
     let from = stderr.ceil_char_boundary(stderr.len().saturating_sub(MOST_TEXT));
     let text = stderr.get(from..).unwrap_or_default();
-    if let Some(limit) = limit(rules, text) {
+    if let Some(limit) = limit(rules, decision, text) {
         return Some(EnvError::ResourceExceeded(limit + " reached"));
     }
     if !rules.is_file_walled() || decision.landlock.as_ref().is_none_or(|it| it.files.is_none()) {
@@ -41,10 +41,10 @@ pub(super) fn explain(
     Some(EnvError::IsolationViolation(what))
 }
 
-/// Finds a limit that shows only in what a program says of it.
-fn limit(rules: &Rules, text: &str) -> Option<String> {
+/// Finds a limit that shows only in what a program says of it: where a control group counts, its count decides.
+fn limit(rules: &Rules, decision: &Decision, text: &str) -> Option<String> {
     let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
-    if let Some(most) = rules.processes
+    if let (Some(most), None) = (rules.processes, decision.group_processes)
         && has(&[
             "Resource temporarily unavailable",
             "Cannot fork",
@@ -59,8 +59,8 @@ fn limit(rules: &Rules, text: &str) -> Option<String> {
     {
         return Some(format!("file size {most} MiB"));
     }
-    if let Some(most) = rules.memory_mib
-        && has(&["Cannot allocate memory", "MemoryError", "out of memory", "ENOMEM"])
+    if let (Some(most), None) = (rules.memory_mib, decision.group_memory)
+        && has(&["Cannot allocate memory", "MemoryError", "ENOMEM"])
     {
         return Some(format!("memory {most} MiB"));
     }
@@ -185,6 +185,13 @@ mod tests {
         ] {
             assert_eq!(explained(&rules, folder, line).as_deref(), Some(limit));
             assert_eq!(explained(&Rules::new(), folder, line), None);
+            let counted = Decision {
+                group_processes: Some(4),
+                group_memory: Some(64),
+                ..Decision::default()
+            };
+            let explained = explain(&rules, &counted, folder, line);
+            assert_eq!(explained.is_some(), limit.starts_with("file"), "{line}");
         }
     }
 }

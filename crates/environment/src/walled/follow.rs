@@ -110,7 +110,8 @@ fn limits(rules: &Rules, ended: &Ended, reported: &Reported) -> Vec<String> {
     if let Some(most) = rules.cpu {
         let is_used = ended.signal == Some(KILL) && ended.cpu >= most;
         if ended.is_by(XCPU) || is_used {
-            let (most, used) = (most.as_millis(), ended.cpu.as_millis());
+            // The kernel has counted as much, also where not all of it was waited for.
+            let (most, used) = (most.as_millis(), ended.cpu.max(most).as_millis());
             limits.push(format!("cpu {most} ms reached: {used} ms used"));
         }
     }

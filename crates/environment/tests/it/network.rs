@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backstop_environment::{Network, Rules};
-use layer0::Failure;
+use layer0::{Effect, Failure};
 
 use crate::support::{block_on, has_python, python, python_outside, walls};
 
@@ -103,17 +103,22 @@ pub(crate) fn denied_host_is_named() {
 told(ask('GET http://example.org/ HTTP/1.1\\nHost: example.org\\n\\n'))
 told(ask('CONNECT example.org:443 HTTP/1.1\\nHost: example.org:443\\n\\n'))
 told(ask('CONNECT api.example.com.evil.org:443 HTTP/1.1\\n\\n'))
-sys.exit(1)"
+"
         );
-        let done = python(&walls, &script).await;
+        let done = python(&walls, &format!("{script}sys.exit(1)")).await;
         let [first, second] = ["example.org", "api.example.com.evil.org"]
             .map(|host| format!("host {host} is not among api.example.com"));
         assert_eq!(done.out, format!("403 {first}\n403 {first}\n403 {second}\n"), "{done:?}");
         // Each once, with the words that the program has read.
-        assert_eq!(done.reasons(), [first.clone(), second]);
+        assert_eq!(done.reasons(), [first.clone(), second.clone()]);
         let error = done.explained.unwrap();
-        assert_eq!(error.code(), "env.network_denied");
-        assert_eq!(error.what(), first);
+        // What it did before is not known.
+        assert_eq!((error.code(), error.effect()), ("env.network_denied", Effect::Unknown));
+        assert_eq!(error.what(), second, "the last one, where the program says nothing");
+        let done = python(&walls, &format!("{script}sys.exit('example.org is gone')")).await;
+        assert_eq!(done.explained.unwrap().what(), first);
+        let done = python(&walls, &format!("{script}open('/etc/shadow')")).await;
+        assert_eq!(done.explained.unwrap().what(), second, "files are not walled");
     });
 }
 

@@ -21,9 +21,10 @@ pub enum EnvError {
     /// Retry: never. Effect: unknown.
     #[error("isolation violated: {0}")]
     IsolationViolation(String),
-    /// The network rules of the environment do not let something through.
+    /// The network rules of the environment do not let something through. A program that was denied a host may have
+    /// done other things before.
     ///
-    /// Retry: never. Effect: none.
+    /// Retry: never. Effect: unknown.
     #[error("network denied: {0}")]
     NetworkDenied(String),
     /// A credential could not be provided.
@@ -78,7 +79,7 @@ impl Failure for EnvError {
             Self::IsolationViolation(_) => {
                 Facts::never(code::ENV_ISOLATION_VIOLATION, Effect::Unknown)
             }
-            Self::NetworkDenied(_) => Facts::never(code::ENV_NETWORK_DENIED, Effect::None),
+            Self::NetworkDenied(_) => Facts::never(code::ENV_NETWORK_DENIED, Effect::Unknown),
             Self::CredentialFailed(_) => Facts::never(code::ENV_CREDENTIAL_FAILED, Effect::None),
             Self::ResourceExceeded(_) => Facts::never(code::ENV_RESOURCE_EXCEEDED, Effect::Unknown),
             Self::OperatorError(error) => error.facts(),
