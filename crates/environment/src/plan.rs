@@ -33,7 +33,7 @@ pub(crate) struct Surroundings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GroupPlan {
     pub(crate) folder: PathBuf,
-    /// The group that the helper goes to before this one is removed.
+    /// The folder that it is removed from.
     pub(crate) home: PathBuf,
 }
 
@@ -93,6 +93,10 @@ pub(crate) struct FilesPlan {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SeccompPlan {
     pub(crate) sockets: Sockets,
+    /// Are changes of files not told of? They would be of files that are not granted too.
+    pub(crate) hides_changes: bool,
+    /// Is there no memory but that of an address space?
+    pub(crate) one_memory: bool,
 }
 
 /// Which sockets can be made.
@@ -114,8 +118,8 @@ pub(crate) enum Sockets {
 pub(crate) enum Report {
     /// What this machine can do.
     Probed(Probed),
-    /// The listener of the proxy comes with it.
-    Listening { port: u16 },
+    /// The inner helper waits for what it is told. The listener of the proxy comes with it, where there is one.
+    Ready,
     /// A mechanism does not do what the probe saw it do.
     Failed { mechanism: String, detail: String },
     /// The program runs.

@@ -1,11 +1,12 @@
 //! The control groups of a program: out of its reach, and read at its end.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, Mode, OFlags, open, openat, unlinkat};
+use rustix::process::Pid;
 
 use crate::plan::{GroupPlan, Report};
 
@@ -13,6 +14,8 @@ use crate::plan::{GroupPlan, Report};
 pub(super) struct Group {
     folder: OwnedFd,
     home: OwnedFd,
+    /// Where processes are put into it.
+    processes: OwnedFd,
     name: PathBuf,
 }
 
@@ -20,8 +23,11 @@ pub(super) struct Group {
 pub(super) fn open_all(groups: &[GroupPlan]) -> io::Result<Vec<Group>> {
     let folder = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let open = |group: &GroupPlan| {
+        let opened = open(&group.folder, folder, Mode::empty())?;
+        let writing = OFlags::WRONLY | OFlags::CLOEXEC;
         Ok(Group {
-            folder: open(&group.folder, folder, Mode::empty())?,
+            processes: openat(&opened, "cgroup.procs", writing, Mode::empty())?,
+            folder: opened,
             home: open(&group.home, folder, Mode::empty())?,
             name: group.folder.file_name().unwrap_or_default().into(),
         })
@@ -29,7 +35,15 @@ pub(super) fn open_all(groups: &[GroupPlan]) -> io::Result<Vec<Group>> {
     groups.iter().map(open).collect()
 }
 
-/// Reads what the groups have held, leaves them and removes them.
+/// Puts a process into the groups; what it starts is in them too.
+pub(super) fn add_all(groups: &[Group], process: Pid) -> io::Result<()> {
+    let id = process.as_raw_nonzero().to_string();
+    groups.iter().try_for_each(|group| {
+        rustix::io::write(&group.processes, id.as_bytes()).map(drop).map_err(io::Error::from)
+    })
+}
+
+/// Reads what the groups have held, and removes them.
 pub(super) fn close(groups: &[Group]) -> Report {
     let (mut forks_refused, mut killed_for_memory) = (0, 0);
     for group in groups {
@@ -37,18 +51,12 @@ pub(super) fn close(groups: &[Group]) -> Report {
         killed_for_memory += group.number("memory.events", "oom_kill");
         killed_for_memory += group.number("memory.oom_control", "oom_kill");
         // Where this is not allowed, the parent removes the group after this process.
-        let _ = group.leave();
         let _ = unlinkat(&group.home, &group.name, AtFlags::REMOVEDIR);
     }
     Report::Closed { forks_refused, killed_for_memory }
 }
 
 impl Group {
-    fn leave(&self) -> io::Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        File::from(openat(&self.home, "cgroup.procs", flags, Mode::empty())?).write_all(b"0")
-    }
-
     /// Reads a number from a file of lines `name number`.
     fn number(&self, file: &str, name: &str) -> u64 {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;

@@ -14,8 +14,9 @@ use rustix::process::{
 };
 
 use super::channel::{Channel, let_go_of_outputs};
+use super::group::{self, Group};
 use super::names::{INNER, THIS_PROGRAM};
-use super::{group, mounts, namespaces, probe};
+use super::{mounts, namespaces, probe};
 use crate::plan::{Outer, Report, Surroundings};
 
 /// Does all of the outer helper's work; returns what it exits with.
@@ -33,7 +34,7 @@ pub(super) fn run() -> i32 {
             let groups = group::open_all(&surroundings.groups);
             let (ended, report) = match &groups {
                 Ok(groups) => {
-                    let ended = provide(&channel, &surroundings);
+                    let ended = provide(&channel, &surroundings, groups);
                     (ended, group::close(groups))
                 }
                 Err(error) => (Err(("cgroup", error.to_string())), group::close(&[])),
@@ -51,7 +52,11 @@ pub(super) fn run() -> i32 {
 type Failure = (&'static str, String);
 
 /// Makes the surroundings, and waits in them until all has ended, or the parent gives up.
-fn provide(channel: &Channel, surroundings: &Surroundings) -> Result<(), Failure> {
+fn provide(
+    channel: &Channel,
+    surroundings: &Surroundings,
+    groups: &[Group],
+) -> Result<(), Failure> {
     let failed = |mechanism: &'static str| move |detail: String| (mechanism, detail);
     if surroundings.namespaces {
         namespaces::enter_user().map_err(failed("user namespace"))?;
@@ -67,14 +72,28 @@ fn provide(channel: &Channel, surroundings: &Surroundings) -> Result<(), Failure
     // What runs within cannot read or change this process, even as the same user.
     let dumpable = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     dumpable.map_err(|error| ("dumpable", error.to_string()))?;
-    if surroundings.listens {
-        send_listener(channel).map_err(|error| ("proxy", error.to_string()))?;
-    }
+    let listener = if surroundings.listens { Some(listen()) } else { None };
+    let listener = listener.transpose().map_err(|error| ("proxy", error.to_string()))?;
     let inner = start_inner(channel).map_err(|error| ("helper", error.to_string()))?;
-    let waited = let_go_of_outputs().and_then(|()| wait_for_end(channel, inner));
-    // Also where waiting failed.
+    let watched = watch(channel, inner, groups, listener);
+    // Also where that failed.
     end_all(inner);
-    waited.map_err(|error| ("helper", error.to_string()))
+    watched
+}
+
+/// Lets the inner helper begin, and waits until it has ended.
+fn watch(
+    channel: &Channel,
+    inner: Pid,
+    groups: &[Group],
+    listener: Option<TcpListener>,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| ("helper", error.to_string());
+    // This process stays outside: it tells of what is killed for want of memory.
+    group::add_all(groups, inner).map_err(|error| ("cgroup", error.to_string()))?;
+    channel.send(&Report::Ready, listener.as_ref().map(AsFd::as_fd)).map_err(failed)?;
+    drop(listener);
+    let_go_of_outputs().and_then(|()| wait_for_end(channel, inner)).map_err(failed)
 }
 
 fn mount_view(surroundings: &Surroundings) -> Result<(), String> {
@@ -89,11 +108,10 @@ fn mount_view(surroundings: &Surroundings) -> Result<(), String> {
 }
 
 /// The proxy, outside, accepts on a socket of the network inside: that is its only way out.
-fn send_listener(channel: &Channel) -> io::Result<()> {
+fn listen() -> io::Result<TcpListener> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     listener.set_nonblocking(true)?;
-    let port = listener.local_addr()?.port();
-    channel.send(&Report::Listening { port }, Some(listener.as_fd()))
+    Ok(listener)
 }
 
 fn start_inner(channel: &Channel) -> io::Result<Pid> {

@@ -15,8 +15,8 @@ const NOT_PERMITTED: u32 = nix::libc::EPERM.unsigned_abs();
 
 /// Takes system calls from this process, which has one thread, and from all that it starts.
 pub(super) fn apply(plan: &SeccompPlan) -> io::Result<()> {
-    install(missing(), NOT_THERE)?;
-    install(refused(plan.sockets)?, NOT_PERMITTED)
+    install(missing(plan), NOT_THERE)?;
+    install(refused(plan)?, NOT_PERMITTED)
 }
 
 fn install(rules: Rules, answer: u32) -> io::Result<()> {

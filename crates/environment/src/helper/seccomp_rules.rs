@@ -6,7 +6,7 @@ use std::io;
 use nix::libc;
 use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
-use crate::plan::Sockets;
+use crate::plan::{SeccompPlan, Sockets};
 
 /// Calls by number, and for which arguments: all where none are stated.
 pub(super) type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -18,7 +18,20 @@ const MISSING: &[i64] = &[
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
     libc::SYS_io_uring_setup,
+    // So are the mode and the flags of these.
+    libc::SYS_openat2,
 ];
+
+/// Calls that tell of changes, also of files that are not granted. Programs look again by themselves then.
+const CHANGES: &[i64] = &[
+    libc::SYS_fanotify_init,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_inotify_init,
+    libc::SYS_inotify_init1,
+];
+
+/// Calls that give memory beside that of the address space.
+const MEMORIES: &[i64] = &[libc::SYS_memfd_create, libc::SYS_memfd_secret, libc::SYS_shmget];
 
 /// Calls that are refused whatever their arguments.
 const REFUSED: &[i64] = &[
@@ -80,12 +93,37 @@ const NAMESPACES: [i32; 7] = [
 /// The part of a socket's type that is no flag: `SOCK_TYPE_MASK`.
 const KIND: u64 = 0xf;
 
-pub(super) fn missing() -> Rules {
-    MISSING.iter().map(|call| (*call, Vec::new())).collect()
+/// The calls that set a mode, and in which argument it is; those that open a file have flags before it.
+#[cfg(target_arch = "x86_64")]
+const OLDER_MODES: &[(i64, u8)] =
+    &[(libc::SYS_chmod, 1), (libc::SYS_creat, 1), (libc::SYS_mknod, 1)];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER_MODES: &[(i64, u8)] = &[];
+const MODES: &[(i64, u8)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    // `fchmodat2`, the same number everywhere.
+    (452, 2),
+    (libc::SYS_mknodat, 2),
+];
+const OPENS: &[(i64, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+    (libc::SYS_openat, 2),
+];
+
+/// `__O_TMPFILE`, without the flag of folders that comes with it.
+const TEMPORARY: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
+
+pub(super) fn missing(plan: &SeccompPlan) -> Rules {
+    let changes = if plan.hides_changes { CHANGES } else { &[] };
+    MISSING.iter().chain(changes).map(|call| (*call, Vec::new())).collect()
 }
 
-pub(super) fn refused(sockets: Sockets) -> io::Result<Rules> {
-    let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+pub(super) fn refused(plan: &SeccompPlan) -> io::Result<Rules> {
+    let memories = if plan.one_memory { MEMORIES } else { &[] };
+    let mut rules: Rules = REFUSED.iter().chain(memories).map(|call| (*call, Vec::new())).collect();
+    rules.extend(borrowed_rights()?);
     let by_flag = NAMESPACES.map(|flag| rule(&[has(0, number(flag))]));
     let by_flag = by_flag.into_iter().collect::<io::Result<_>>()?;
     rules.insert(libc::SYS_clone, by_flag);
@@ -93,13 +131,31 @@ pub(super) fn refused(sockets: Sockets) -> io::Result<Rules> {
     let typing = [number(libc::TIOCSTI), number(libc::TIOCLINUX)];
     let typing = typing.map(|request| rule(&[is(1, request)]));
     rules.insert(libc::SYS_ioctl, typing.into_iter().collect::<io::Result<_>>()?);
-    if let Some(made) = socket_rules(sockets)? {
+    if let Some(made) = socket_rules(plan.sockets)? {
         rules.insert(libc::SYS_socket, made);
         // A pair of streams leads nowhere else; one of datagrams can be sent to any name.
         let datagrams = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|it| rule(&[is_kind(it)]));
         rules.insert(libc::SYS_socketpair, datagrams.into_iter().collect::<io::Result<_>>()?);
     }
     Ok(rules)
+}
+
+/// Refuses files that run with the rights of their user or group: others of this machine could run them.
+fn borrowed_rights() -> io::Result<Rules> {
+    let bits = [libc::S_ISUID, libc::S_ISGID].map(number);
+    let set = MODES.iter().chain(OLDER_MODES).map(|(call, mode)| {
+        let by_bit = bits.map(|bit| rule(&[has(*mode, bit)]));
+        Ok((*call, by_bit.into_iter().collect::<io::Result<_>>()?))
+    });
+    // Without these flags there is no mode, whatever is in its place.
+    let opened = OPENS.iter().map(|(call, flags)| {
+        let made = [libc::O_CREAT, TEMPORARY].map(number);
+        let by_bit = made
+            .into_iter()
+            .flat_map(|flag| bits.map(|bit| rule(&[has(*flags, flag), has(flags + 1, bit)])));
+        Ok((*call, by_bit.collect::<io::Result<_>>()?))
+    });
+    set.chain(opened).collect()
 }
 
 /// Which sockets are refused.

@@ -65,13 +65,6 @@ impl Groups {
         Ok(groups)
     }
 
-    /// Puts a process into the groups; what it starts is in them too.
-    pub(crate) fn add(&self, process: u32) -> io::Result<()> {
-        self.0
-            .iter()
-            .try_for_each(|group| fs::write(group.folder.join("cgroup.procs"), process.to_string()))
-    }
-
     pub(crate) fn plan(&self) -> Vec<GroupPlan> {
         self.0.clone()
     }

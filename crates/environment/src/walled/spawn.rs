@@ -103,7 +103,6 @@ fn begin(walls: &Walls) -> Result<Begun, EnvError> {
         failed("helper", format!("`{}`: {error}", walls.helper().path().display()))
     })?;
     let id = helper.id().unwrap_or_default();
-    groups.add(id).map_err(|error| failed("cgroup", error))?;
     Ok(Begun { channel, helper, groups, id })
 }
 
@@ -123,7 +122,7 @@ async fn provide(
         groups: begun.groups.plan(),
     };
     channel.send(&Outer::Run(surroundings), None).await.map_err(broken)?;
-    let listener = if decision.listens { Some(listener(channel).await?) } else { None };
+    let listener = ready(channel).await?;
     let port = match &listener {
         Some(listener) => Some(listener.local_addr().map_err(broken)?.port()),
         None => None,
@@ -149,12 +148,12 @@ async fn provide(
     Ok(Provided { listener, stdin })
 }
 
-/// Takes the listener that the helper has made in the program's network.
-async fn listener(channel: &mut Channel) -> Result<TcpListener, EnvError> {
+/// Waits for the inner helper; takes the listener that was made in the program's network, if one was.
+async fn ready(channel: &mut Channel) -> Result<Option<TcpListener>, EnvError> {
     match next(channel).await? {
-        (Report::Listening { .. }, Some(file)) => {
-            let listener = TcpListener::from_std(StdListener::from(file));
-            listener.map_err(|error| failed("proxy", error))
+        (Report::Ready, file) => {
+            let listener = file.map(|file| TcpListener::from_std(StdListener::from(file)));
+            listener.transpose().map_err(|error| failed("proxy", error))
         }
         (other, _) => Err(unexpected(&other)),
     }

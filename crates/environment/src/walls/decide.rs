@@ -6,8 +6,10 @@ use crate::plan::{FilesPlan, LandlockPlan, LimitsPlan, SeccompPlan, Sockets};
 use crate::rules::Listed;
 use crate::{Mechanism, Network, NotEnforced, Rules, Support};
 
-/// The helper's own processes, which count as the program's: the outer and the inner one.
-const HELPERS: u64 = 2;
+/// The helper's own processes which count as the program's: in a control group the inner one, of a user the outer
+/// one too.
+const HELPERS_OF_GROUP: u64 = 1;
+const HELPERS_OF_USER: u64 = 2;
 
 /// The oldest versions of Landlock that hold truncation, TCP ports, calls to devices, and signals.
 const FILES_ABI: u32 = 3;
@@ -51,6 +53,7 @@ impl Decision {
         this.decide_network(rules, support);
         this.decide_files(rules, listed, support);
         this.decide_limits(rules, support, is_root);
+        this.decide_memory(rules, support);
         this
     }
 
@@ -79,7 +82,8 @@ impl Decision {
             (false, _) => Sockets::All,
         };
         if has_seccomp {
-            self.seccomp = Some(SeccompPlan { sockets });
+            let hides_changes = rules.is_file_walled();
+            self.seccomp = Some(SeccompPlan { sockets, hides_changes, one_memory: false });
             return;
         }
         self.lacks("system calls", support.lack(Mechanism::Seccomp));
@@ -110,24 +114,16 @@ impl Decision {
 
     fn decide_limits(&mut self, rules: &Rules, support: &Support, is_root: bool) {
         let bytes = |mib: u64| mib.saturating_mul(MIB);
-        // Elsewhere the program could write what counts it.
-        let is_guarded = self.namespaces || self.walls_groups();
+        let is_guarded = self.is_guarded();
         self.limits.cpu_seconds =
             rules.cpu.map(|most| most.as_millis().div_ceil(1_000)).map(seconds);
         self.limits.file_bytes = rules.file_mib.map(bytes);
-        if let Some(most) = rules.memory_mib.map(bytes) {
-            if is_guarded && support.has(Mechanism::MemoryGroup) {
-                self.group_memory = Some(most);
-            } else {
-                self.limits.address_space_bytes = Some(most);
-            }
-        }
-        if let Some(most) = rules.processes.map(|most| most.saturating_add(HELPERS)) {
+        if let Some(most) = rules.processes {
             if is_guarded && support.has(Mechanism::PidsGroup) {
-                self.group_processes = Some(most);
+                self.group_processes = Some(most.saturating_add(HELPERS_OF_GROUP));
             } else if !is_root && self.namespaces {
                 // Counted for the user within its namespace, since Linux 5.14.
-                self.limits.processes = Some(most);
+                self.limits.processes = Some(most.saturating_add(HELPERS_OF_USER));
             } else if support.has(Mechanism::PidsGroup) {
                 let lack = support.lack(Mechanism::UserNamespace);
                 self.lacks(
@@ -141,6 +137,40 @@ impl Decision {
         if !support.has(Mechanism::Rlimits) {
             self.lacks("limits", support.lack(Mechanism::Rlimits));
         }
+    }
+
+    fn decide_memory(&mut self, rules: &Rules, support: &Support) {
+        let Some(most) = rules.memory_mib.map(|mib| mib.saturating_mul(MIB)) else { return };
+        if self.is_guarded() && support.has(Mechanism::MemoryGroup) {
+            self.group_memory = Some(most);
+            return;
+        }
+        // The address space of each process, and no memory beside it.
+        self.limits.address_space_bytes = Some(most);
+        if let Some(seccomp) = &mut self.seccomp {
+            seccomp.one_memory = true;
+        }
+        let lack = support.lack(Mechanism::MemoryGroup);
+        match self.landlock.as_ref().and_then(|landlock| landlock.files.as_ref()) {
+            None => {
+                let why = "files that are kept in memory (`/dev/shm`) are not counted without walls around files";
+                self.lacks("memory", format!("{why}: {lack}"));
+            }
+            Some(files) => {
+                let mut written = files.write.iter();
+                if let Some(path) = written.find(|path| is_in_memory(path)) {
+                    let path = path.display();
+                    let why =
+                        format!("`{path}` is written and kept in memory, which is not counted");
+                    self.lacks("memory", format!("{why}: {lack}"));
+                }
+            }
+        }
+    }
+
+    /// Can the program not write what counts it?
+    fn is_guarded(&self) -> bool {
+        self.namespaces || self.walls_groups()
     }
 
     /// Returns what is written, where all else is mounted read-only: in namespaces with walls around files.
@@ -176,6 +206,20 @@ const fn is_root() -> bool {
     false
 }
 
+/// Is a path on a file system that is kept in memory?
+#[cfg(target_os = "linux")]
+fn is_in_memory(path: &Path) -> bool {
+    /// `TMPFS_MAGIC` and `RAMFS_MAGIC`, statfs(2).
+    const KINDS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+    let found = rustix::fs::statfs(path).ok();
+    found.is_some_and(|found| u64::try_from(found.f_type).is_ok_and(|kind| KINDS.contains(&kind)))
+}
+
+#[cfg(not(target_os = "linux"))]
+const fn is_in_memory(_: &Path) -> bool {
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,7 +227,9 @@ mod tests {
     /// Spec: N2
     #[test]
     fn what_nothing_holds_is_named() {
-        use Mechanism::{Landlock, NetworkNamespace, PidNamespace, Seccomp, UserNamespace};
+        use Mechanism::{
+            Landlock, MemoryGroup, NetworkNamespace, PidNamespace, Seccomp, UserNamespace,
+        };
         let hosts = || Rules::new().network(Network::Hosts(vec!["a.example".to_owned()]));
         let none = || Rules::new().network(Network::None);
         let no_namespaces = [UserNamespace, NetworkNamespace, PidNamespace];
@@ -203,6 +249,11 @@ mod tests {
             (Rules::new().processes(9), &no_namespaces, 7, &["processes"]),
             (Rules::new().processes(9).files(), &no_namespaces, 7, &[]),
             (Rules::new().processes(9).write(["/"]), &no_namespaces, 7, &["processes"]),
+            (Rules::new().memory_mib(64), &[], 7, &[]),
+            (Rules::new().memory_mib(64), &[MemoryGroup], 7, &["memory"]),
+            (Rules::new().memory_mib(64), &no_namespaces, 7, &["memory"]),
+            (Rules::new().memory_mib(64).files(), &[MemoryGroup], 7, &[]),
+            (Rules::new().memory_mib(64).write(["/dev/shm"]), &[MemoryGroup], 7, &["memory"]),
         ] {
             let listed = Listed { read: rules.read.clone(), write: rules.write.clone() };
             let decision = Decision::new(&rules, listed, &Support::without(missing, abi));

@@ -123,6 +123,60 @@ pub(crate) fn attributes_outside_are_not_written() {
     });
 }
 
+/// Spec: N3. Others of this machine could run them as the user that Backstop runs as.
+pub(crate) fn files_with_borrowed_rights_are_not_made() {
+    if !has_python() {
+        return;
+    }
+    let folder = folder();
+    block_on(async {
+        let walls = walls(rules(folder.path()));
+        let script = "
+import os
+open('out/plain', 'w').close()
+def tried(name, work):
+    try:
+        work()
+    except PermissionError as e:
+        print(name)
+for bit in (0o4000, 0o2000):
+    tried('chmod', lambda: os.chmod('out/plain', 0o755 | bit))
+    tried('fchmod', lambda: os.fchmod(os.open('out/plain', os.O_RDONLY), 0o755 | bit))
+    tried('fchmodat', lambda: os.chmod('plain', 0o755 | bit, dir_fd=os.open('out', os.O_RDONLY)))
+    tried('open', lambda: os.open('out/new', os.O_CREAT | os.O_WRONLY, 0o755 | bit))
+    tried('temporary', lambda: os.open('out', os.O_TMPFILE | os.O_WRONLY, 0o755 | bit))
+    tried('mknod', lambda: os.mknod('out/node', 0o755 | bit))
+os.chmod('out/plain', 0o1755)
+os.close(os.open('out/plain', os.O_RDONLY, 0o7777))
+";
+        let done = run(&walls, program("python3", &["-c", script], folder.path())).await;
+        let names = "chmod\nfchmod\nfchmodat\nopen\ntemporary\nmknod\n";
+        assert_eq!(done.out, names.repeat(2), "{done:?}");
+        assert!(done.ended.is_success(), "{done:?}");
+        let made: Vec<_> = fs::read_dir(folder.path().join("out")).unwrap().flatten().collect();
+        assert_eq!(made.len(), 1, "{made:?}");
+        assert_eq!(made[0].metadata().unwrap().permissions().mode() & 0o6000, 0);
+    });
+}
+
+/// Spec: N3. A program is told of no change in folders that it is not granted, nor anywhere else.
+pub(crate) fn changes_are_not_told_of() {
+    if !has_python() {
+        return;
+    }
+    let script = "
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+print(libc.inotify_init1(0) >= 0, os.strerror(ctypes.get_errno()))
+";
+    block_on(async {
+        let done = python(&walls(Rules::new().files()), script).await;
+        assert_eq!(done.out, "False Function not implemented\n", "{done:?}");
+        // Where files are not walled, there is nothing to hide.
+        assert!(python(&walls(Rules::new()), script).await.out.starts_with("True"));
+    });
+}
+
 /// Spec: N3
 pub(crate) fn links_do_not_lead_out() {
     let folder = folder();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use backstop_environment::{Mechanism, Network, Rules};
 use layer0::Failure;
 
-use crate::support::{Outcome, block_on, has_python, program, python, run, sh, walls};
+use crate::support::{Outcome, block_on, has_python, program, python, run, sh, try_walls, walls};
 
 fn is_exceeded(done: &Outcome, what: &str) {
     let error = done.explained.as_ref().unwrap_or_else(|| panic!("not explained: {done:?}"));
@@ -79,7 +79,7 @@ pub(crate) fn memory_is_limited() {
         return;
     }
     block_on(async {
-        let walls = walls(Rules::new().memory_mib(96));
+        let walls = walls(Rules::new().files().memory_mib(96));
         let done = python(&walls, "print(len(bytearray(16 << 20)))").await;
         assert_eq!(done.out, format!("{}\n", 16 << 20), "{done:?}");
         let done = python(&walls, "a = []\nwhile True: a.append(bytearray(8 << 20))").await;
@@ -98,8 +98,48 @@ while True:
 ";
             let done = python(&walls, script).await;
             is_exceeded(&done, "memory 96 MiB reached");
+        } else {
+            // Files in memory are not counted, and there are some to write without walls around files.
+            let error = try_walls(Rules::new().memory_mib(96)).unwrap_err();
+            assert!(error.what().contains("`/dev/shm`"), "{error}");
         }
     });
+}
+
+/// Spec: N3. Memory that is in no address space: what holds it lives, and its control group goes.
+pub(crate) fn memory_of_files_is_limited() {
+    if !has_python() {
+        return;
+    }
+    block_on(async {
+        let walls = walls(Rules::new().files().memory_mib(64));
+        let script = "
+import os
+try:
+    a = os.memfd_create('a')
+except OSError as e:
+    print(e.strerror)
+    raise SystemExit(1)
+while True:
+    os.write(a, bytes(1 << 20))
+";
+        let before = groups();
+        let done = python(&walls, script).await;
+        if walls.support().has(Mechanism::MemoryGroup) {
+            is_exceeded(&done, "memory 64 MiB reached");
+        } else {
+            assert_eq!(done.out, "Operation not permitted\n", "{done:?}");
+        }
+        assert_eq!(groups(), before);
+    });
+}
+
+/// Returns the control groups that this process has made.
+fn groups() -> Vec<String> {
+    let name = format!("backstop-{}-*", std::process::id());
+    let found =
+        std::process::Command::new("find").args(["/sys/fs/cgroup", "-name", &name]).output();
+    String::from_utf8_lossy(&found.unwrap().stdout).lines().map(ToOwned::to_owned).collect()
 }
 
 /// Spec: N3

@@ -45,6 +45,8 @@ fn main() {
     } else {
         let mut trials = checks![
             files::attributes_outside_are_not_written,
+            files::changes_are_not_told_of,
+            files::files_with_borrowed_rights_are_not_made,
             files::files_outside_are_not_read,
             files::files_outside_are_not_written,
             files::granted_files_are_read_and_written,
@@ -62,6 +64,7 @@ fn main() {
             limits::cpu_is_limited,
             limits::file_size_is_limited,
             limits::memory_is_limited,
+            limits::memory_of_files_is_limited,
             limits::processes_are_limited,
             limits::wall_time_is_limited,
             network::allowed_host_is_reached,
