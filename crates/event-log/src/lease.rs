@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -24,6 +25,29 @@ pub trait Lease: Send + Sync {
     ///
     /// Dropping the future changes nothing.
     async fn ended(&self);
+
+    /// Notes that something is at work that acts on the world, until what is returned is dropped: a process that
+    /// leaves waits for it. `None` where none waits.
+    fn at_work(&self) -> Option<AtWork> {
+        None
+    }
+}
+
+/// Something that is at work, until this is dropped.
+#[must_use = "it is at work until it is dropped"]
+pub struct AtWork(#[expect(dead_code, reason = "it is held")] Box<dyn Send + Sync>);
+
+impl AtWork {
+    /// Lets something be at work until `held` is dropped.
+    pub fn new(held: impl Send + Sync + 'static) -> Self {
+        Self(Box::new(held))
+    }
+}
+
+impl fmt::Debug for AtWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AtWork").finish_non_exhaustive()
+    }
 }
 
 /// The lease of a claim, if it has one.

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use layer0::Timestamp;
@@ -11,8 +12,8 @@ use crate::attempts::{Counter, FailedAttempts};
 use crate::chain::verify;
 use crate::feed::{EventWatch, EventWatches, FeedPage};
 use crate::{
-    AttemptFilter, Claim, Cursor, EventFilter, InboxMessage, InboxRequest, InboxWatch, LogError,
-    LogKey, Moves, Record, RunFilter, RunSummary, Subscription,
+    AttemptFilter, Claim, Cursor, EventFilter, InboxMessage, InboxRequest, InboxWatch, Lease,
+    LogError, LogKey, Moves, Record, RunFilter, RunSummary, Subscription,
 };
 
 /// The types of events that change what is open.
@@ -112,6 +113,11 @@ impl Batch {
 pub trait EventLog: Send + Sync {
     /// Returns the key that new runs are sealed with; those of another log are not keyed.
     fn key(&self) -> Option<&LogKey> {
+        None
+    }
+
+    /// Returns the lease under which this process acts for the runs of the log, where it is shared by several.
+    fn lease(&self) -> Option<Arc<dyn Lease>> {
         None
     }
 

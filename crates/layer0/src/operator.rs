@@ -60,6 +60,12 @@ pub trait Operator: Send + Sync {
         false
     }
 
+    /// Returns what makes it this operator, where it keeps a record: its runs are gone on with by an operator with
+    /// the same digest.
+    fn digest(&self) -> Option<Arc<str>> {
+        None
+    }
+
     /// Returns the program that does the same work in a process of its own, where there is one: only that can run
     /// in an [`Environment`](crate::Environment) with walls.
     fn program(&self) -> Option<OperatorProgram> {
@@ -233,6 +239,8 @@ pub struct Context {
     pub goes_on: bool,
     /// Was there a record of the run already? One that is gone is a failure then, and not begun anew.
     pub is_recorded: bool,
+    /// May the run go on though its operator is defined otherwise than when it began?
+    pub adopts: bool,
     /// How many dispatches are above this one.
     pub depth: u32,
     /// When the work has to be done.
@@ -341,6 +349,7 @@ impl Context {
             attempt: 1,
             goes_on: false,
             is_recorded: false,
+            adopts: false,
             depth: 0,
             deadline: None,
             allowance: None,

@@ -34,6 +34,7 @@ pub struct LocalOrchestratorBuilder {
     max_concurrent: usize,
     max_depth: u32,
     max_park: Option<Duration>,
+    leaves_parked: bool,
 }
 
 impl LocalOrchestrator {
@@ -50,6 +51,7 @@ impl LocalOrchestrator {
             max_concurrent: 64,
             max_depth: MAX_DEPTH,
             max_park: None,
+            leaves_parked: false,
         }
     }
 }
@@ -118,6 +120,13 @@ impl LocalOrchestratorBuilder {
         self
     }
 
+    /// Answers a dispatch that is parked at once, with [`Answer::parked_until`](layer0::operator::Answer::parked_until),
+    /// rather than waiting: its caller sees to it that the run goes on when it is due.
+    pub const fn leaves_parked(mut self) -> Self {
+        self.leaves_parked = true;
+        self
+    }
+
     /// Makes the orchestrator.
     ///
     /// # Errors
@@ -176,6 +185,7 @@ impl LocalOrchestratorBuilder {
                 places: Arc::new(Semaphore::new(self.max_concurrent)),
                 max_depth: self.max_depth,
                 max_park: self.max_park,
+                leaves_parked: self.leaves_parked,
                 in_flight: Arc::default(),
                 this: this.clone(),
             }),

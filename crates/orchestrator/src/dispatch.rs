@@ -10,10 +10,13 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use backstop_clock::Limit;
+use backstop_event_log::{Lease, LogError};
 use backstop_retry::{FailedAttempt, RetryRequest};
+use futures_util::future::{Either, select};
 use layer0::Operator;
-use layer0::error::OrchError;
+use layer0::error::{OperatorError, OrchError};
 use layer0::failure::{Effect, Exhausted, Facts, Failure, Retry};
+use layer0::id::RunId;
 use layer0::operator::{Answer, Context, Signal, Task};
 use tower::Service;
 
@@ -38,6 +41,8 @@ pub(crate) struct Dispatch {
     limit: Option<Arc<Limit>>,
     /// Those of an operator that keeps no record.
     books: Option<Arc<Books>>,
+    /// The lease under which this process acts.
+    lease: Option<Arc<dyn Lease>>,
 }
 
 impl Dispatch {
@@ -48,12 +53,26 @@ impl Dispatch {
         max_attempts: u32,
     ) -> Self {
         let attempts = Arc::new(AtomicU32::new(context.attempt));
-        Self { operator, task, context, attempts, max_attempts, limit: None, books: None }
+        Self {
+            operator,
+            task,
+            context,
+            attempts,
+            max_attempts,
+            limit: None,
+            books: None,
+            lease: None,
+        }
     }
 
     /// Gives all attempts together this time, and these books.
     pub(crate) fn within(self, limit: Arc<Limit>, books: Option<Arc<Books>>) -> Self {
         Self { limit: Some(limit), books, ..self }
+    }
+
+    /// Starts an operator that keeps no record only while this process may act.
+    pub(crate) fn under(self, lease: Option<Arc<dyn Lease>>) -> Self {
+        Self { lease: lease.filter(|_| !self.operator.can_go_on()), ..self }
     }
 }
 
@@ -153,6 +172,29 @@ impl From<Exhausted<Attempted>> for Attempted {
     }
 }
 
+/// Does work that acts on the world while a lease lasts, and drops it when that ends.
+async fn within(
+    lease: &dyn Lease,
+    run: Option<&RunId>,
+    work: impl Future<Output = Result<Answer, OperatorError>> + Send,
+) -> Result<Answer, OperatorError> {
+    let _at_work = loop {
+        lease.until_may_start().await;
+        let at_work = lease.at_work();
+        // What was counted too late does not count.
+        if lease.may_start() {
+            break at_work;
+        }
+    };
+    match select(lease.ended(), Box::pin(work)).await {
+        Either::Left(_) => {
+            let run = run.cloned().unwrap_or_else(|| RunId::new(""));
+            Err(OperatorError::failed(LogError::LeaseEnded(run)))
+        }
+        Either::Right((result, _)) => result,
+    }
+}
+
 /// Runs the operator of a dispatch.
 #[derive(Clone)]
 pub(crate) struct Run;
@@ -168,7 +210,7 @@ impl Service<Dispatch> for Run {
 
     fn call(&mut self, dispatch: Dispatch) -> Self::Future {
         Box::pin(async move {
-            let Dispatch { operator, task, mut context, attempts, books, .. } = dispatch;
+            let Dispatch { operator, task, mut context, attempts, books, lease, .. } = dispatch;
             let attempt = attempts.load(Ordering::Relaxed);
             context.goes_on |= attempt > context.attempt;
             context.attempt = attempt;
@@ -179,7 +221,11 @@ impl Service<Dispatch> for Run {
                 context.orchestrator = Some(Arc::new(between));
             }
             let goes_on = operator.can_go_on();
-            let result = operator.run(task, &context).await;
+            let work = operator.run(task, &context);
+            let result = match lease {
+                Some(lease) => within(&*lease, context.run.as_ref(), work).await,
+                None => work.await,
+            };
             result.map_err(|error| Attempted { error: error.into(), goes_on })
         })
     }

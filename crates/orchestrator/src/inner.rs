@@ -24,6 +24,8 @@ pub(crate) struct Inner {
     pub(crate) max_depth: u32,
     /// How long roots may be parked whose task does not say.
     pub(crate) max_park: Option<Duration>,
+    /// Are roots that are parked answered as such, rather than waited for?
+    pub(crate) leaves_parked: bool,
     pub(crate) in_flight: Arc<InFlight>,
     /// For operators that dispatch: does not keep the orchestrator alive.
     pub(crate) this: Weak<Inner>,

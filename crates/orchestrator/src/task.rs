@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, Limit};
+use backstop_event_log::Lease;
 use backstop_retry::RetryPolicy;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -84,6 +85,7 @@ pub(crate) fn spawn(inner: &Inner, performance: Performance) -> Spawned {
     let places = (performance.context.depth == 0).then(|| Arc::clone(&inner.places));
     let (policy, attempts) = inner.retry.of(&*performance.checked.operator);
     let (clock, log) = (Arc::clone(&inner.clock), inner.log.clone());
+    let leaves_parked = inner.leaves_parked;
     let (mut done, result) = oneshot::channel();
     let work = async move {
         let Performance { checked, task, mut context, entered } = performance;
@@ -99,13 +101,14 @@ pub(crate) fn spawn(inner: &Inner, performance: Performance) -> Spawned {
             let ended = match place {
                 Ok(_place) => {
                     let (checked, clock) = (Arc::clone(&checked), Arc::clone(&clock));
+                    let lease = log.as_ref().and_then(|log| log.lease());
                     let at_work = AtWork::new(checked, task.clone(), context.clone(), clock);
-                    at_work.perform(policy.clone(), attempts, &mut done).await
+                    at_work.perform(policy.clone(), attempts, lease, &mut done).await
                 }
                 Err(error) => Err(error),
             };
             // Its permit is given back meanwhile.
-            match Parked::of(&ended, &context) {
+            match Parked::of(&ended, &context).filter(|_| !leaves_parked) {
                 Some(parked) => {
                     parked.wait(&mut context, &clock, log.as_ref(), done.closed()).await;
                     was_parked = true;
@@ -219,6 +222,7 @@ impl AtWork {
         self,
         policy: RetryPolicy,
         attempts: u32,
+        lease: Option<Arc<dyn Lease>>,
         done: &mut Done,
     ) -> Result<Answer, OrchError> {
         let Self { checked, task, context, clock, limit, books } = self;
@@ -227,7 +231,8 @@ impl AtWork {
         let expected = task.output_schema.clone();
         let ended = {
             let dispatch = Dispatch::new(Arc::clone(&operator), task, context, attempts)
-                .within(Arc::clone(&limit), books.clone());
+                .within(Arc::clone(&limit), books.clone())
+                .under(lease);
             let dispatch = policy.layer().layer(Run).oneshot(dispatch);
             let dispatch = AssertUnwindSafe(dispatch).catch_unwind();
             let given_up = async {

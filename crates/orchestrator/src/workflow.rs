@@ -155,6 +155,10 @@ impl Operator for Workflow {
         true
     }
 
+    fn digest(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.recorder.record.digest))
+    }
+
     async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError> {
         let (episode, task) = match Box::pin(self.recorder.open(&task, context)).await? {
             Opened::Ended(result) => return result,

@@ -1,5 +1,6 @@
 //! The journal of a run in this process: its log, and futures of its own.
 
+mod acting;
 mod alarm;
 mod steps;
 
@@ -17,6 +18,7 @@ use layer0::id::RunId;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use self::acting::Acting;
 use self::alarm::Alarm;
 use self::steps::Steps;
 use crate::effect::Effects;
@@ -39,6 +41,8 @@ pub(crate) struct LocalJournal {
     /// What steps asked and was not answered.
     asks: u64,
     unanswered: Vec<(AskId, oneshot::Sender<Told>)>,
+    /// What acts on the world, until its end is recorded.
+    acting: Acting,
 }
 
 impl LocalJournal {
@@ -63,6 +67,7 @@ impl LocalJournal {
             is_asked: false,
             asks: 0,
             unanswered: Vec::new(),
+            acting: Acting::default(),
         }
     }
 
@@ -178,16 +183,31 @@ impl LocalJournal {
     }
 
     fn perform(&mut self, id: StepId, step: Step) {
-        let Some(lease) = self.writer.lease().filter(|lease| !lease.may_start()) else {
+        let Some(lease) = self.writer.lease().map(Arc::clone) else {
             return self.steps.begin(id, |stop| self.effects.perform(step, stop));
         };
-        let (lease, effects) = (Arc::clone(lease), Arc::clone(&self.effects));
+        // It is counted before it is looked whether it may start: what may not counts no more.
+        let acts = step.acts();
+        let at_work = if acts { lease.at_work() } else { None };
+        if lease.may_start() {
+            self.acting.begin(id, at_work);
+            return self.steps.begin(id, |stop| self.effects.perform(step, stop));
+        }
+        drop(at_work);
+        let (effects, acting) = (Arc::clone(&self.effects), self.acting.clone());
         self.steps.begin(id, |stop| {
             Box::pin(async move {
-                tokio::select! {
-                    // It says itself how it ends.
-                    () = stop.stopped() => {}
-                    () = lease.until_may_start() => {}
+                loop {
+                    tokio::select! {
+                        // It says itself how it ends.
+                        () = stop.stopped() => break,
+                        () = lease.until_may_start() => {}
+                    }
+                    let at_work = if acts { lease.at_work() } else { None };
+                    if lease.may_start() {
+                        acting.begin(id, at_work);
+                        break;
+                    }
                 }
                 effects.perform(step, stop).await
             })
@@ -225,6 +245,7 @@ impl LocalJournal {
             self.writer.take(row);
         }
         batch.written.extend(self.writer.commit().await?);
+        self.acting.recorded();
         Ok(())
     }
 
@@ -255,6 +276,8 @@ impl LocalJournal {
 
     pub(crate) async fn next(&mut self, facts: &mut Vec<Fact>) -> Result<Timestamp, LogError> {
         let lease = self.writer.lease().cloned();
+        // What ended and left nothing to record.
+        self.acting.recorded();
         loop {
             let ended = async {
                 match &lease {
@@ -269,6 +292,9 @@ impl LocalJournal {
                 fact = self.next_fact() => fact,
             };
             if let Some(fact) = self.accept(fact).await? {
+                if let Fact::Ended(id, _) = &fact {
+                    self.acting.ended(*id);
+                }
                 facts.push(fact);
                 return Ok(self.clock.now());
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::AtWork;
 
 use crate::current_owner::CurrentOwner;
 use crate::lease::Lease;
@@ -43,7 +44,11 @@ impl ClaimLease {
 #[async_trait]
 impl backstop_event_log::Lease for ClaimLease {
     fn may_start(&self) -> bool {
-        self.lease().is_some_and(|lease| lease.may_start())
+        !self.owner.is_resting() && self.lease().is_some_and(|lease| lease.may_start())
+    }
+
+    fn at_work(&self) -> Option<AtWork> {
+        Some(AtWork::new(self.owner.at_work.enter()))
     }
 
     async fn until_may_start(&self) {
@@ -58,8 +63,7 @@ impl backstop_event_log::Lease for ClaimLease {
     async fn ended(&self) {
         loop {
             match self.lease() {
-                Some(lease) if lease.has_ended() => return,
-                Some(lease) => SystemClock.sleep(lease.left().max(LOOK_EVERY)).await,
+                Some(lease) => return lease.ended().await,
                 None => SystemClock.sleep(LOOK_EVERY).await,
             }
         }

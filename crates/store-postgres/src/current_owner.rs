@@ -1,6 +1,7 @@
 //! The owner that an open database is at a time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use backstop_event_log::Claims;
@@ -10,6 +11,7 @@ use tokio::sync::Mutex;
 use crate::fault::Fault;
 use crate::lease::Lease;
 use crate::owner::Owner;
+use crate::work_count::WorkCount;
 
 /// The owner that this open database is now: made for the first claim, and made anew when its lease has ended.
 #[derive(Debug)]
@@ -20,6 +22,11 @@ pub(crate) struct CurrentOwner {
     current: Mutex<Option<Owner>>,
     /// The lease of the owner, where nothing can be waited for.
     lease: std::sync::Mutex<Option<Arc<Lease>>>,
+    /// Is nothing more to be started, because the process is about to leave?
+    is_resting: AtomicBool,
+    pub(crate) at_work: WorkCount,
+    /// Is there no owner any more?
+    has_left: AtomicBool,
 }
 
 /// Who an owner is, and its lease.
@@ -33,7 +40,19 @@ impl CurrentOwner {
             claims,
             current: Mutex::new(None),
             lease: std::sync::Mutex::default(),
+            is_resting: AtomicBool::new(false),
+            at_work: WorkCount::default(),
+            has_left: AtomicBool::new(false),
         }
+    }
+
+    /// Starts nothing more from now on.
+    pub(crate) fn rest(&self) {
+        self.is_resting.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_resting(&self) -> bool {
+        self.is_resting.load(Ordering::SeqCst)
     }
 
     /// Returns the owner; makes one if there is none.
@@ -42,6 +61,7 @@ impl CurrentOwner {
         self.retire(&mut current).await;
         let owner = match current.take() {
             Some(owner) => owner,
+            None if self.has_left.load(Ordering::SeqCst) => return Err(Fault::Closed),
             None => Owner::start(self.options.clone(), self.lasts).await?,
         };
         *self.known_lease() = Some(Arc::clone(&owner.lease));
@@ -72,7 +92,9 @@ impl CurrentOwner {
         }
     }
 
+    /// Ends the owner for good: there is no other one after it.
     pub(crate) async fn leave(&self) {
+        self.has_left.store(true, Ordering::SeqCst);
         if let Some(mut owner) = self.current.lock().await.take() {
             owner.leave().await;
         }

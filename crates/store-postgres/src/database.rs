@@ -1,6 +1,8 @@
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
 use backstop_event_log::{Claims, LogKey};
 use backstop_retention::Upkeep;
@@ -122,6 +124,26 @@ impl Database {
     #[must_use]
     pub fn commits(&self) -> u64 {
         self.inner.writer.as_ref().map_or(0, Writer::commits)
+    }
+
+    /// Lets the runs of this process go, for others to go on with. Nothing more is started for them; what acts on the
+    /// world, tools above all, is waited for until its end is recorded, for so long at most. Then the lease ends, and
+    /// with it what is still under way: models that are being asked are asked again, and a tool that was not waited
+    /// for counts as interrupted. Returns whether all had come to rest.
+    ///
+    /// It cannot be taken back: only [`Database::close`] is left to do.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, nothing is started all the same, and the lease lasts on.
+    pub async fn leave(&self, at_most: Duration) -> bool {
+        self.inner.owner.rest();
+        let is_at_rest = tokio::select! {
+            () = self.inner.owner.at_work.none() => true,
+            () = SystemClock.sleep(at_most) => false,
+        };
+        self.inner.owner.leave().await;
+        is_at_rest
     }
 
     /// Writes what is queued, frees what is claimed, and closes. Later calls to its stores fail as closed.

@@ -3,7 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
+use backstop_clock::{Clock, SystemClock};
 use tokio::sync::watch;
+
+/// How often it is looked whether a lease lasts on that is about to end.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The lease of an owner, as its process counts it: on a clock that goes on while the machine sleeps, and from
 /// before each renewal was sent, so that it never lasts longer here than it does in the database.
@@ -68,6 +72,17 @@ impl Lease {
         !self.has_ended()
             && !self.is_cut_off.load(Ordering::SeqCst)
             && boot_millis() < self.until.load(Ordering::SeqCst) - third
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn ended(&self) {
+        let mut told = self.has_ended.subscribe();
+        while !self.has_ended() {
+            tokio::select! {
+                _ = told.changed() => {}
+                () = SystemClock.sleep(self.left().max(LOOK_EVERY)) => {}
+            }
+        }
     }
 
     /// How long it lasts from now on.

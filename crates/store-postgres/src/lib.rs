@@ -44,6 +44,7 @@ mod open_error;
 mod options;
 mod owner;
 mod prune;
+mod queue;
 mod removal;
 mod results;
 mod rows;
@@ -58,6 +59,7 @@ mod stores;
 mod subscriptions;
 mod text;
 mod transact;
+mod work_count;
 mod writer;
 
 pub use database::Database;
@@ -65,6 +67,10 @@ pub use errors::PostgresErrorStore;
 pub use log::PostgresLog;
 pub use open_error::OpenError;
 pub use options::Options;
+pub use queue::{
+    Enqueue, Enqueued, Queue, QueueEntry, QueueError, QueueFilter, QueueLimit, QueueState,
+    QueueWatch, Ready, Refusal, StrandedRun, Taken, WorkerRow,
+};
 pub use results::PostgresResultStore;
 pub use server::Server;
 pub use state::PostgresStateStore;

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use backstop_event_log::{
     AttemptFilter, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
-    FeedPage, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, OpenApproval, Record,
-    RunFilter, RunState, RunSummary, Subscription, verify,
+    FeedPage, InboxMessage, InboxRequest, InboxWatch, Lease, LogError, LogKey, OpenApproval,
+    Record, RunFilter, RunState, RunSummary, Subscription, verify,
 };
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
@@ -98,6 +98,10 @@ fn read_only() -> LogError {
 impl EventLog for PostgresLog {
     fn key(&self) -> Option<&LogKey> {
         self.0.log_key()
+    }
+
+    fn lease(&self) -> Option<Arc<dyn Lease>> {
+        Some(Arc::new(ClaimLease::of_new(Arc::clone(self.0.owner()))))
     }
 
     async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {

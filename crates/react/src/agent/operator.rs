@@ -1,5 +1,7 @@
 //! An agent as an operator: dispatched by name or as a tool, gone on with where its record ends.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use backstop_event_log::{EventLog, LogError, RunState, RunSummary};
 use layer0::Operator;
@@ -47,6 +49,10 @@ impl Operator for Agent {
 
     fn can_go_on(&self) -> bool {
         self.inner.log.is_some()
+    }
+
+    fn digest(&self) -> Option<Arc<str>> {
+        Some(self.inner.record().agent.digest)
     }
 
     async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError> {
@@ -118,7 +124,7 @@ impl Agent {
         }
         if summary.is_open() {
             let mut resume = ResumeRequest::new(run).cancelled_by(cancellation);
-            resume.place = place;
+            (resume.place, resume.other_agent) = (place, context.adopts);
             return self.resume(resume).await;
         }
         let is_another_attempt = context.attempt > 1

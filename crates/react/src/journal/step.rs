@@ -51,6 +51,26 @@ pub(crate) enum Step {
     More(u32),
 }
 
+impl Step {
+    /// Does it act on the world? What a dispatched run does, that run does itself; a model can be asked again.
+    pub(crate) fn acts(&self) -> bool {
+        match self {
+            Self::Execution(execution) | Self::Probe(execution) => execution.child.is_none(),
+            Self::Hooks(_)
+            | Self::Signal(_)
+            | Self::Gates(_)
+            | Self::Observers(_)
+            | Self::WriteMemory { .. } => true,
+            Self::Attempt(_)
+            | Self::Approval(_)
+            | Self::Expiry(_)
+            | Self::ReadMemory(_)
+            | Self::Wait(_)
+            | Self::More(_) => false,
+        }
+    }
+}
+
 /// How a step ended.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum End {

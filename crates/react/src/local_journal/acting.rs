@@ -1,0 +1,43 @@
+//! The steps of a run that act on the world, for a process that waits for them before it leaves.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use backstop_event_log::AtWork;
+
+use crate::journal::StepId;
+
+/// Steps that act, each until its end is recorded. Clones are the same.
+#[derive(Clone, Default)]
+pub(super) struct Acting(Arc<Mutex<Steps>>);
+
+#[derive(Default)]
+struct Steps {
+    open: Vec<(StepId, AtWork)>,
+    /// Those whose end the run was told, and has not recorded.
+    told: Vec<AtWork>,
+}
+
+impl Acting {
+    /// Notes that a step began.
+    pub(super) fn begin(&self, step: StepId, at_work: Option<AtWork>) {
+        if let Some(at_work) = at_work {
+            self.steps().open.push((step, at_work));
+        }
+    }
+
+    /// Notes that the run is told how a step ended.
+    pub(super) fn ended(&self, step: StepId) {
+        let mut steps = self.steps();
+        let Steps { open, told } = &mut *steps;
+        told.extend(open.extract_if(.., |(id, _)| *id == step).map(|(_, at_work)| at_work));
+    }
+
+    /// Notes that the run has recorded what it was told.
+    pub(super) fn recorded(&self) {
+        self.steps().told.clear();
+    }
+
+    fn steps(&self) -> MutexGuard<'_, Steps> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
