@@ -189,8 +189,8 @@ async fn begin(
         summary.labels.iter().map(|(key, value)| (stored(key), stored(value))).unzip();
     let made = sqlx::query(
         "WITH made AS (INSERT INTO backstop.runs (run, session, started_at, last_seq, head, summary, \
-         state, parent, terms, owner, epoch, labels, agent, reason, branch_of, follows, root, earlier) \
-         VALUES ($1, $2, $3, 0, '', '', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) \
+         state, parent, terms, owner, epoch, labels, agent, reason, branch_of, follows, root, earlier, digest) \
+         VALUES ($1, $2, $3, 0, '', '', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $18) \
          ON CONFLICT (run) DO NOTHING RETURNING id), \
          filed AS (INSERT INTO backstop.labels SELECT label.key, label.value, $3, made.id \
          FROM made, unnest($16::text[], $17::text[]) AS label (key, value)) \
@@ -213,6 +213,7 @@ async fn begin(
     .bind(name(&append.notes.earlier))
     .bind(keys)
     .bind(values)
+    .bind(append.notes.digest.as_deref())
     .fetch_optional(connection)
     .await
     .map_err(Fault::from)?;

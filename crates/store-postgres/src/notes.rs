@@ -26,6 +26,8 @@ pub(crate) struct Notes {
     pub(crate) root: Option<RunId>,
     /// The run that its first event follows.
     pub(crate) earlier: Option<RunId>,
+    /// What makes its agent that agent.
+    pub(crate) digest: Option<String>,
     /// The sessions that the run's session has copies of.
     ancestors: Vec<SessionId>,
     /// The runs that it was copied from.
@@ -53,6 +55,7 @@ impl Notes {
             match EventKind::decode(kind, text) {
                 Ok(EventKind::RunStarted(started)) => {
                     notes.earlier = started.follows.as_ref().map(|follows| follows.run.clone());
+                    notes.digest = Some(stored(&started.agent.digest).into_owned());
                     if started.run.as_ref() == Some(&batch.run) {
                         notes.root = started.root.clone().filter(|root| *root != batch.run);
                     }

@@ -1,0 +1,258 @@
+//! Putting runs in.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use backstop_event_log::text_digest;
+use layer0::Timestamp;
+use layer0::id::{RunId, SessionId};
+use layer0::name::{check_name, check_session};
+use layer0::operator::Task;
+use serde::Serialize;
+use serde_json::json;
+use sqlx::{PgConnection, Row};
+use uuid::Uuid;
+
+use super::entry::StoredTask;
+use super::{CHANNEL, QueueError, millis};
+use crate::fault::Fault;
+use crate::text::{column, stored};
+use crate::transact::Work;
+
+/// The queue of those that name none.
+const DEFAULT: &str = "default";
+/// The most bytes of a key.
+const MAX_KEY_BYTES: usize = 256;
+/// The most bytes of a task, as JSON.
+const MAX_TASK_BYTES: usize = 64 * 1024 * 1024;
+
+/// What is to be put into a queue.
+///
+/// ```
+/// use backstop_store_postgres::Enqueue;
+/// use layer0::operator::Task;
+///
+/// let request = Enqueue::new("support", Task::text("Where is order 7?"))
+///     .session("customer-9")
+///     .key("mail-7")
+///     .label("tenant", "acme");
+/// assert_eq!(request.queue, "default");
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Enqueue {
+    /// The agent, or another operator, by its name at the workers.
+    pub agent: String,
+    /// What it is asked.
+    pub task: Task,
+    /// The queue.
+    pub queue: String,
+    /// The conversation; one of its own where `None`.
+    pub session: Option<SessionId>,
+    /// By what a request that is made again is known.
+    pub key: Option<String>,
+    /// Before when it is not started.
+    pub not_before: Option<Timestamp>,
+    /// What the run is filed under.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Enqueue {
+    /// Asks for a run in the queue `default`, in a session of its own, as soon as a worker is free.
+    pub fn new(agent: impl Into<String>, task: Task) -> Self {
+        Self {
+            agent: agent.into(),
+            task,
+            queue: DEFAULT.to_owned(),
+            session: None,
+            key: None,
+            not_before: None,
+            labels: BTreeMap::new(),
+        }
+    }
+
+    /// Puts it into another queue.
+    #[must_use]
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = queue.into();
+        self
+    }
+
+    /// Makes it a run of a session: those start in the order in which they were put in, one after the other.
+    #[must_use]
+    pub fn session(mut self, session: impl Into<SessionId>) -> Self {
+        self.session = Some(session.into());
+        self
+    }
+
+    /// Makes it known by a key of the agent's: asked for again with the same key and input, it is the same run.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Starts it not before this time.
+    #[must_use]
+    pub const fn not_before(mut self, time: Timestamp) -> Self {
+        self.not_before = Some(time);
+        self
+    }
+
+    /// Files the run under a label.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// Checks it, and names the run.
+    pub(super) fn entry(&self, now: Timestamp) -> Result<NewEntry, QueueError> {
+        let invalid =
+            |what: &str, why: &dyn std::fmt::Display| QueueError::Invalid(format!("{what}: {why}"));
+        check_name(&self.agent).map_err(|error| invalid("agent", &error))?;
+        check_name(&self.queue).map_err(|error| invalid("queue", &error))?;
+        if let Some(session) = &self.session {
+            check_session(session.as_str()).map_err(|error| invalid("session", &error))?;
+        }
+        if let Some(key) = &self.key
+            && !(1..=MAX_KEY_BYTES).contains(&key.len())
+        {
+            return Err(invalid("key", &format!("it has 1 to {MAX_KEY_BYTES} bytes")));
+        }
+        let task = StoredTask::new(&self.task, &self.labels);
+        let task = serde_json::to_string(&task).map_err(|error| invalid("task", &error))?;
+        if task.len() > MAX_TASK_BYTES {
+            return Err(invalid("task", &format!("it has more than {MAX_TASK_BYTES} bytes")));
+        }
+        let session = self.session.as_ref().map(SessionId::as_str);
+        let input = text_digest(&json!([session, task]).to_string());
+        let session = self.session.clone();
+        Ok(NewEntry {
+            run: RunId::new(format!("run_{}", Uuid::now_v7())),
+            agent: self.agent.clone(),
+            queue: self.queue.clone(),
+            session: session.unwrap_or_else(|| format!("ses_{}", Uuid::now_v7()).into()),
+            key: self.key.clone(),
+            input,
+            task,
+            not_before: self.not_before.unwrap_or(now),
+            at: now,
+        })
+    }
+}
+
+/// What is put in.
+pub(super) struct NewEntry {
+    run: RunId,
+    agent: String,
+    queue: String,
+    session: SessionId,
+    key: Option<String>,
+    /// The digest of what is asked.
+    input: String,
+    task: String,
+    not_before: Timestamp,
+    at: Timestamp,
+}
+
+/// A run that was put in, now or before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Enqueued {
+    /// The run.
+    pub run: RunId,
+    /// The queue that was asked for.
+    pub queue: String,
+    /// The key it is known by.
+    pub key: Option<String>,
+    /// Was it put in now? Otherwise its key stood for it before.
+    #[serde(skip)]
+    pub is_new: bool,
+}
+
+/// Puts a run in, in a transaction.
+pub(super) struct Put<'a>(pub(super) &'a NewEntry);
+
+#[async_trait]
+impl Work for Put<'_> {
+    type Done = Enqueued;
+    type Error = QueueError;
+
+    async fn perform(&self, connection: &mut PgConnection) -> Result<Enqueued, QueueError> {
+        put(connection, self.0).await
+    }
+}
+
+pub(super) async fn put(
+    connection: &mut PgConnection,
+    entry: &NewEntry,
+) -> Result<Enqueued, QueueError> {
+    let enqueued = |run: RunId, is_new| Enqueued {
+        run,
+        queue: entry.queue.clone(),
+        key: entry.key.clone(),
+        is_new,
+    };
+    if let Some(key) = &entry.key
+        && let Some(run) = known(connection, entry, key).await?
+    {
+        return Ok(enqueued(run, false));
+    }
+    sqlx::query(
+        "INSERT INTO backstop.queue (run, queue, agent, session, not_before, queued_at, task) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(&*stored(entry.run.as_str()))
+    .bind(&*stored(&entry.queue))
+    .bind(&*stored(&entry.agent))
+    .bind(&*stored(entry.session.as_str()))
+    .bind(millis(entry.not_before))
+    .bind(millis(entry.at))
+    .bind(&*stored(&entry.task))
+    .execute(&mut *connection)
+    .await
+    .map_err(Fault::from)?;
+    sqlx::query("SELECT pg_notify($1, '')")
+        .bind(CHANNEL)
+        .execute(connection)
+        .await
+        .map_err(Fault::from)?;
+    Ok(enqueued(entry.run.clone(), true))
+}
+
+/// Returns the run that a key stands for already; binds it to this one otherwise.
+async fn known(
+    connection: &mut PgConnection,
+    entry: &NewEntry,
+    key: &str,
+) -> Result<Option<RunId>, QueueError> {
+    // A transaction that has bound the same key is waited for.
+    let bound = sqlx::query(
+        "INSERT INTO backstop.start_keys (agent, key, input, run, at) VALUES ($1, $2, $3, $4, $5) \
+         ON CONFLICT (agent, key) DO NOTHING",
+    )
+    .bind(&*stored(&entry.agent))
+    .bind(&*stored(key))
+    .bind(&entry.input)
+    .bind(&*stored(entry.run.as_str()))
+    .bind(millis(entry.at))
+    .execute(&mut *connection)
+    .await
+    .map_err(Fault::from)?;
+    if bound.rows_affected() > 0 {
+        return Ok(None);
+    }
+    let row =
+        sqlx::query("SELECT input, run FROM backstop.start_keys WHERE agent = $1 AND key = $2")
+            .bind(&*stored(&entry.agent))
+            .bind(&*stored(key))
+            .fetch_one(connection)
+            .await
+            .map_err(Fault::from)?;
+    let input: &str = row.try_get("input").map_err(Fault::from)?;
+    if input != entry.input {
+        return Err(QueueError::KeyReused { agent: entry.agent.clone(), key: key.to_owned() });
+    }
+    Ok(Some(column(&row, "run").map_err(Fault::from)?.into()))
+}

@@ -1,0 +1,53 @@
+use backstop_event_log::LogError;
+use sqlx::PgPool;
+
+use super::{QueueEntry, count};
+use crate::fault::Fault;
+use crate::text::stored;
+
+/// Which runs of the queue are listed.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct QueueFilter {
+    /// Those of one queue; of all where `None`.
+    pub queue: Option<String>,
+    /// At most so many, the first ones; all where `None`.
+    pub limit: Option<usize>,
+}
+
+impl QueueFilter {
+    /// Lists all.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lists one queue alone.
+    #[must_use]
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// Lists at most so many.
+    #[must_use]
+    pub const fn limit(mut self, limit: usize) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+}
+
+/// Lists runs of the queue that are not over.
+pub(super) async fn list(pool: &PgPool, filter: &QueueFilter) -> Result<Vec<QueueEntry>, LogError> {
+    let rows = sqlx::query(
+        "SELECT queue.*, runs.state FROM backstop.queue LEFT JOIN backstop.runs ON runs.run = queue.run \
+         WHERE runs.ended_at IS NULL AND ($1::text IS NULL OR queue.queue = $1) \
+         ORDER BY queue.number LIMIT $2",
+    )
+    .bind(filter.queue.as_deref().map(|queue| stored(queue).into_owned()))
+    .bind(filter.limit.map(count))
+    .fetch_all(pool)
+    .await
+    .map_err(Fault::from)?;
+    rows.iter().map(QueueEntry::of).collect()
+}

@@ -1,0 +1,139 @@
+//! Runs that have a record and that a worker can go on with.
+
+use backstop_event_log::{LogError, RunState};
+use layer0::Timestamp;
+use layer0::id::RunId;
+use serde::Serialize;
+use sqlx::{PgPool, Row};
+
+use super::{WorkerRow, count, millis};
+use crate::database::Database;
+use crate::fault::Fault;
+use crate::owner;
+use crate::rows::{state_of, summary_of};
+use crate::text::{column, optional};
+
+/// A run that can be gone on with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ready {
+    /// The run.
+    pub run: RunId,
+    /// Its agent.
+    pub agent: String,
+}
+
+/// An open run whose agent no live worker has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct StrandedRun {
+    /// The run.
+    pub run: RunId,
+    /// Its agent.
+    pub agent: String,
+    /// What makes it that agent.
+    pub digest: Option<String>,
+    /// When it began.
+    pub started_at: Timestamp,
+}
+
+/// Open runs that no run dispatched and that no living process has, which a worker has the agent of: those at work,
+/// those parked, and those that wait with something in the inbox of their tree.
+const READY: &str = "SELECT runs.* FROM backstop.runs \
+    JOIN unnest($1::text[], $2::text[]) AS agents (name, digest) \
+    ON runs.agent = agents.name AND (agents.digest = '' OR runs.digest = agents.digest) \
+    WHERE runs.parent IS NULL AND runs.state IN ('running', 'waiting_approval', 'parked') \
+    AND (runs.owner IS NULL OR runs.owner = ANY($3)) \
+    AND (runs.state <> 'waiting_approval' OR EXISTS (SELECT 1 FROM backstop.inbox \
+        JOIN backstop.runs AS told ON told.run = inbox.run \
+        WHERE told.run = runs.run OR told.root = runs.run)) \
+    ORDER BY runs.id LIMIT $4";
+
+pub(super) async fn ready(
+    database: &Database,
+    worker: &WorkerRow,
+    most: usize,
+    now: Timestamp,
+) -> Result<Vec<Ready>, LogError> {
+    let dead = dead(database).await?;
+    free_queue(database.pool(), &dead).await?;
+    let rows = sqlx::query(READY)
+        .bind(worker.names())
+        .bind(worker.digests())
+        .bind(&dead)
+        .bind(count(most))
+        .fetch_all(database.pool())
+        .await
+        .map_err(Fault::from)?;
+    let mut ready = Vec::new();
+    for row in &rows {
+        if matches!(state_of(row), Ok(RunState::Parked)) {
+            // One that cannot be read at a glance is tried.
+            let parked = summary_of(row).ok().and_then(|summary| summary.parked);
+            if parked.is_some_and(|(_, until)| millis(until) > millis(now)) {
+                continue;
+            }
+        }
+        ready.push(Ready {
+            run: column(row, "run").map_err(Fault::from)?.into(),
+            agent: column(row, "agent").map_err(Fault::from)?,
+        });
+    }
+    Ok(ready)
+}
+
+/// Returns the owners of runs and of places in the queue whose processes have died.
+async fn dead(database: &Database) -> Result<Vec<String>, LogError> {
+    let (own, _) = database.owner().get().await?;
+    let owners: Vec<String> = sqlx::query_scalar(
+        "SELECT DISTINCT owner FROM (SELECT owner FROM backstop.runs WHERE owner IS NOT NULL \
+         UNION ALL SELECT owner FROM backstop.queue WHERE owner IS NOT NULL) AS owners WHERE owner <> $1",
+    )
+    .bind(&*own)
+    .fetch_all(database.pool())
+    .await
+    .map_err(Fault::from)?;
+    let looks = owners.into_iter().map(|owner| async move {
+        let is_alive = owner::is_alive(database.pool(), &owner).await?;
+        Ok::<_, LogError>((!is_alive).then_some(owner))
+    });
+    let looked = futures_util::future::try_join_all(looks).await?;
+    Ok(looked.into_iter().flatten().collect())
+}
+
+/// Puts back what processes took that have died: those that have a record are gone on with from that.
+async fn free_queue(pool: &PgPool, dead: &[String]) -> Result<(), LogError> {
+    if dead.is_empty() {
+        return Ok(());
+    }
+    sqlx::query("UPDATE backstop.queue SET owner = NULL WHERE owner = ANY($1)")
+        .bind(dead)
+        .execute(pool)
+        .await
+        .map_err(Fault::from)?;
+    Ok(())
+}
+
+/// Open runs whose agent no live worker has.
+const STRANDED: &str = "SELECT runs.run, runs.agent, runs.digest, runs.started_at FROM backstop.runs \
+    WHERE runs.parent IS NULL AND runs.state IN ('running', 'waiting_approval', 'parked') \
+    AND (runs.owner IS NULL OR NOT EXISTS (SELECT 1 FROM backstop.processes \
+        WHERE processes.id = runs.owner AND lease_until > clock_timestamp())) \
+    AND NOT EXISTS (SELECT 1 FROM backstop.workers JOIN backstop.processes ON processes.id = workers.process \
+        AND processes.lease_until > clock_timestamp() \
+        CROSS JOIN LATERAL unnest(workers.agents, workers.digests) AS agents (name, digest) \
+        WHERE agents.name = runs.agent AND (agents.digest = '' OR agents.digest = runs.digest)) \
+    ORDER BY runs.id";
+
+pub(super) async fn stranded(pool: &PgPool) -> Result<Vec<StrandedRun>, LogError> {
+    let rows = sqlx::query(STRANDED).fetch_all(pool).await.map_err(Fault::from)?;
+    let read = |row: &sqlx::postgres::PgRow| {
+        Ok(StrandedRun {
+            run: column(row, "run").map_err(Fault::from)?.into(),
+            agent: column(row, "agent").map_err(Fault::from)?,
+            digest: optional(row, "digest").map_err(Fault::from)?,
+            started_at: Timestamp::from_millis(row.try_get("started_at").map_err(Fault::from)?),
+        })
+    };
+    rows.iter().map(read).collect()
+}

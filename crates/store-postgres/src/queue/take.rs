@@ -1,0 +1,211 @@
+//! Taking runs out of the queue, and giving them back.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use backstop_event_log::LogError;
+use layer0::Timestamp;
+use layer0::id::{RunId, SessionId};
+use layer0::operator::Task;
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
+
+use super::entry::{StoredTask, read};
+use super::{count, millis};
+use crate::fault::Fault;
+use crate::text::{column, stored};
+use crate::transact::Work;
+
+/// A queue that runs are taken from, and how many of them are at work at once, in all processes together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueLimit {
+    /// The queue.
+    pub queue: String,
+    /// How many are at work at once; any number where `None`.
+    pub limit: Option<usize>,
+}
+
+impl QueueLimit {
+    /// Names a queue without a limit.
+    pub fn new(queue: impl Into<String>) -> Self {
+        Self { queue: queue.into(), limit: None }
+    }
+
+    /// Limits how many of its runs are at work at once, in all processes together.
+    #[must_use]
+    pub const fn limit(mut self, limit: usize) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+}
+
+/// A run that was taken out, to be started.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Taken {
+    /// The run to record it under.
+    pub run: RunId,
+    /// The agent.
+    pub agent: String,
+    /// Its conversation.
+    pub session: SessionId,
+    /// What it is asked.
+    pub task: Task,
+    /// What it is filed under.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Taken {
+    fn of(row: &PgRow) -> Result<Self, LogError> {
+        let text = |name| column(row, name).map_err(Fault::from);
+        let stored: StoredTask = read(&text("task")?)?;
+        Ok(Self {
+            run: text("run")?.into(),
+            agent: text("agent")?,
+            session: text("session")?.into(),
+            task: stored.task(),
+            labels: stored.labels,
+        })
+    }
+}
+
+/// Takes runs out, to start them.
+pub(super) struct Take<'a> {
+    pub(super) owner: &'a str,
+    pub(super) queues: &'a [QueueLimit],
+    pub(super) agents: &'a [&'a str],
+    pub(super) most: usize,
+    pub(super) now: Timestamp,
+}
+
+/// The first of its session in the queue, while no run of that session is open. Another worker that looks at the same
+/// moment sees the one that is being taken in front of those behind it.
+const TAKE: &str = "UPDATE backstop.queue AS taken SET owner = $1 FROM (\
+    SELECT number FROM backstop.queue WHERE queue = $2 AND owner IS NULL AND refused IS NULL \
+    AND not_before <= $3 AND agent = ANY($4) \
+    AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE runs.run = queue.run) \
+    AND NOT EXISTS (SELECT 1 FROM backstop.queue AS earlier LEFT JOIN backstop.runs AS begun \
+        ON begun.run = earlier.run WHERE earlier.session = queue.session \
+        AND earlier.number < queue.number AND begun.ended_at IS NULL AND earlier.refused IS NULL) \
+    AND NOT EXISTS (SELECT 1 FROM backstop.runs AS open WHERE open.session = queue.session \
+        AND open.parent IS NULL AND open.branch_of IS NULL \
+        AND open.state IN ('running', 'waiting_approval', 'parked')) \
+    ORDER BY number LIMIT $5 FOR UPDATE SKIP LOCKED) AS next \
+    WHERE taken.number = next.number RETURNING taken.*";
+
+#[async_trait]
+impl Work for Take<'_> {
+    type Done = Vec<Taken>;
+    type Error = LogError;
+
+    async fn perform(&self, connection: &mut PgConnection) -> Result<Vec<Taken>, LogError> {
+        let mut taken = Vec::new();
+        for queue in self.queues {
+            let mut room = self.most.saturating_sub(taken.len());
+            if let Some(limit) = queue.limit {
+                room = room.min(limit.saturating_sub(at_work(connection, &queue.queue).await?));
+            }
+            if room == 0 {
+                continue;
+            }
+            let mut rows = sqlx::query(TAKE)
+                .bind(self.owner)
+                .bind(&*stored(&queue.queue))
+                .bind(millis(self.now))
+                .bind(self.agents)
+                .bind(count(room))
+                .fetch_all(&mut *connection)
+                .await
+                .map_err(Fault::from)?;
+            rows.sort_by_key(|row| row.try_get::<i64, _>("number").unwrap_or_default());
+            for row in &rows {
+                taken.push(Taken::of(row)?);
+            }
+        }
+        Ok(taken)
+    }
+}
+
+/// Counts the runs of a queue that are at work; nothing is added to them until the transaction ends.
+async fn at_work(connection: &mut PgConnection, queue: &str) -> Result<usize, LogError> {
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('backstop queue ' || $1, 0))")
+        .bind(&*stored(queue))
+        .execute(&mut *connection)
+        .await
+        .map_err(Fault::from)?;
+    let at_work: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM backstop.queue LEFT JOIN backstop.runs ON runs.run = queue.run \
+         WHERE queue.queue = $1 AND queue.owner IS NOT NULL AND runs.ended_at IS NULL",
+    )
+    .bind(&*stored(queue))
+    .fetch_one(connection)
+    .await
+    .map_err(Fault::from)?;
+    Ok(usize::try_from(at_work).unwrap_or(usize::MAX))
+}
+
+/// Takes a run to go on with it.
+pub(super) struct TakeAgain<'a> {
+    pub(super) owner: &'a str,
+    pub(super) run: &'a RunId,
+    pub(super) queues: &'a [QueueLimit],
+}
+
+#[async_trait]
+impl Work for TakeAgain<'_> {
+    type Done = bool;
+    type Error = LogError;
+
+    async fn perform(&self, connection: &mut PgConnection) -> Result<bool, LogError> {
+        let run = stored(self.run.as_str());
+        let row = sqlx::query("SELECT queue, owner FROM backstop.queue WHERE run = $1")
+            .bind(&*run)
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(Fault::from)?;
+        let Some(row) = row else { return Ok(true) };
+        let queue = column(&row, "queue").map_err(Fault::from)?;
+        let owner: Option<String> = row.try_get("owner").map_err(Fault::from)?;
+        let limit = self.queues.iter().find(|it| it.queue == queue).and_then(|it| it.limit);
+        if let Some(limit) = limit
+            && owner.is_none()
+            && at_work(connection, &queue).await? >= limit
+        {
+            return Ok(false);
+        }
+        sqlx::query("UPDATE backstop.queue SET owner = $2 WHERE run = $1")
+            .bind(&*run)
+            .bind(self.owner)
+            .execute(connection)
+            .await
+            .map_err(Fault::from)?;
+        Ok(true)
+    }
+}
+
+/// Gives a run back.
+pub(super) struct GiveBack<'a> {
+    pub(super) owner: &'a str,
+    pub(super) run: &'a RunId,
+}
+
+#[async_trait]
+impl Work for GiveBack<'_> {
+    type Done = ();
+    type Error = LogError;
+
+    async fn perform(&self, connection: &mut PgConnection) -> Result<(), LogError> {
+        let run = stored(self.run.as_str());
+        for statement in [
+            "DELETE FROM backstop.queue USING backstop.runs WHERE queue.run = $1 AND queue.owner = $2 \
+             AND runs.run = $1 AND runs.ended_at IS NOT NULL",
+            "UPDATE backstop.queue SET owner = NULL WHERE run = $1 AND owner = $2",
+        ] {
+            let done = sqlx::query(statement).bind(&*run).bind(self.owner);
+            let done = done.execute(&mut *connection).await;
+            done.map_err(Fault::from)?;
+        }
+        Ok(())
+    }
+}

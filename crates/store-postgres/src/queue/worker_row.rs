@@ -1,0 +1,69 @@
+use backstop_event_log::LogError;
+use layer0::Timestamp;
+use sqlx::PgPool;
+
+use super::millis;
+use crate::fault::Fault;
+use crate::text::stored;
+
+/// What a worker goes on with: agents by name and digest, and the queues that it takes runs from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerRow {
+    /// Names and digests of its agents.
+    pub agents: Vec<(String, String)>,
+    /// The queues.
+    pub queues: Vec<String>,
+    /// Does it go on with runs whose agent was defined otherwise?
+    pub adopts: bool,
+}
+
+impl WorkerRow {
+    /// Names the agents and the queues.
+    #[must_use]
+    pub const fn new(agents: Vec<(String, String)>, queues: Vec<String>) -> Self {
+        Self { agents, queues, adopts: false }
+    }
+
+    /// Goes on with runs whose agent was defined otherwise, too.
+    #[must_use]
+    pub const fn adopts(mut self, adopts: bool) -> Self {
+        self.adopts = adopts;
+        self
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.agents.iter().map(|(name, _)| stored(name).into_owned()).collect()
+    }
+
+    /// Returns the digests; of one that adopts, none, which stands for any.
+    pub(super) fn digests(&self) -> Vec<String> {
+        match self.adopts {
+            true => self.agents.iter().map(|_| String::new()).collect(),
+            false => self.agents.iter().map(|(_, digest)| digest.clone()).collect(),
+        }
+    }
+}
+
+pub(super) async fn announce(
+    pool: &PgPool,
+    owner: &str,
+    worker: &WorkerRow,
+    now: Timestamp,
+) -> Result<(), LogError> {
+    let queues: Vec<String> = worker.queues.iter().map(|it| stored(it).into_owned()).collect();
+    sqlx::query(
+        "INSERT INTO backstop.workers (process, agents, digests, queues, started_at) \
+         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (process) DO UPDATE \
+         SET agents = excluded.agents, digests = excluded.digests, queues = excluded.queues",
+    )
+    .bind(owner)
+    .bind(worker.names())
+    .bind(worker.digests())
+    .bind(queues)
+    .bind(millis(now))
+    .execute(pool)
+    .await
+    .map_err(Fault::from)?;
+    Ok(())
+}
