@@ -12,3 +12,5 @@ mod replayed;
 mod sessions;
 #[cfg(unix)]
 mod tree;
+#[cfg(unix)]
+mod workers;

@@ -5,6 +5,7 @@
 //! for good in its middle; with `asking`, the process dies when it asks its model. The runs `run_probed` and
 //! `run_blind` charge, the first with a tool that can say what became of a call; with `charging`, the process
 //! dies once it has charged. `run_tree` is the root of a tree, `run_flow` a workflow,
+//! With `work`, it is a worker of the database until it is killed or told to end (`SIGTERM`).
 //! `run_airline` does the actions of a task with the tools of a server, and `run_told` is one that a behaviour is told of. Exits with 0 when the run
 //! completed, 1 when it failed, and 4 when it waits for a person.
 
@@ -13,6 +14,7 @@ mod deliveries;
 mod flow;
 mod kept;
 mod tree;
+mod work;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -52,6 +54,10 @@ struct Effects {
 }
 
 fn note(context: &ToolContext) -> Result<(), ToolError> {
+    note_line(context, context.call_id.as_str())
+}
+
+fn note_line(context: &ToolContext, line: &str) -> Result<(), ToolError> {
     let failed = |error: std::io::Error| ToolError::ExecutionFailed(error.to_string());
     let Some(Effects { path, .. }) = context.state::<Effects>() else {
         return Err(ToolError::ExecutionFailed("there is no place for notes".into()));
@@ -59,7 +65,7 @@ fn note(context: &ToolContext) -> Result<(), ToolError> {
     let mut file =
         std::fs::OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
     // In one write, because tools of a batch note at the same time.
-    let line = format!("{}\n", context.call_id);
+    let line = format!("{line}\n");
     file.write_all(line.as_bytes()).map_err(failed)?;
     file.sync_all().map_err(failed)
 }
@@ -265,6 +271,11 @@ fn outcomes(events: &[Event]) -> usize {
 }
 
 async fn act(args: &[String]) -> Result<Stop, Failed> {
+    if let [database, effects, act] = args
+        && act == "work"
+    {
+        return work::act(database, effects).await;
+    }
     let [database, effects, act, run, rest @ ..] = args else { return Err("arguments".into()) };
     let at = rest.get(1).map(|number| number.parse()).transpose()?;
     let when = |word: &str| rest.first().filter(|given| *given == word).and(at);

@@ -29,6 +29,8 @@ fn converted() -> Vec<&'static str> {
         converts::<backstop::OperatorNameError>(),
         converts::<backstop::PackError>(),
         converts::<backstop::PatternError>(),
+        converts::<backstop::QueueError>(),
+        converts::<backstop::worker::WorkerBuildError>(),
         converts::<backstop::ProviderConfigError>(),
         converts::<backstop::ProviderError>(),
         converts::<backstop::RegistrationError>(),

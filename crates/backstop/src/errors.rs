@@ -18,7 +18,7 @@ use backstop_react::{
 };
 use backstop_retention::RemoveError;
 #[cfg(feature = "postgres")]
-use backstop_store_postgres::OpenError as ConnectError;
+use backstop_store_postgres::{OpenError as ConnectError, QueueError};
 #[cfg(feature = "sqlite")]
 use backstop_store_sqlite::{BackupError, OpenError};
 use backstop_tool::RegistrationError as ToolRegistrationError;
@@ -240,6 +240,10 @@ pub enum StorageError {
     #[cfg(feature = "sqlite")]
     #[error("database cannot be used")]
     Open(#[source] OpenError),
+    /// A run was not put into a queue.
+    #[cfg(feature = "postgres")]
+    #[error("run was not queued")]
+    Queue(#[source] Box<QueueError>),
     /// A run or a session was not taken away.
     #[error("nothing was removed")]
     Remove(#[source] RemoveError),
@@ -346,6 +350,8 @@ impl StorageError {
             Self::Log(error) => error,
             #[cfg(feature = "sqlite")]
             Self::Open(error) => error,
+            #[cfg(feature = "postgres")]
+            Self::Queue(error) => &**error,
             Self::Remove(error) => error,
             Self::State(error) => error,
             Self::Store(error) => error,

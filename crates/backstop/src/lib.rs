@@ -124,7 +124,10 @@ pub use backstop_state::MemoryStateStore;
 #[cfg(feature = "postgres")]
 pub use backstop_store_postgres as store_postgres;
 #[cfg(feature = "postgres")]
-pub use backstop_store_postgres::{Database as PostgresDatabase, Options as PostgresOptions};
+pub use backstop_store_postgres::{
+    Database as PostgresDatabase, Enqueue, Options as PostgresOptions, Queue, QueueError,
+    QueueLimit,
+};
 #[cfg(feature = "sqlite")]
 pub use backstop_store_sqlite as store_sqlite;
 #[cfg(feature = "sqlite")]
@@ -135,6 +138,10 @@ pub use backstop_tool::{
     ToolSpec, Toolset,
 };
 pub use backstop_tool_macros::backstop_tool as tool;
+#[cfg(feature = "postgres")]
+pub use backstop_worker as worker;
+#[cfg(feature = "postgres")]
+pub use backstop_worker::Worker;
 pub use errors::{
     ConfigurationError, Error, ExecutionError, RegistrationError, ReplayError, StorageError,
 };

@@ -23,11 +23,13 @@ use backstop_react::{
 };
 use backstop_retention::RemoveError;
 #[cfg(feature = "postgres")]
-use backstop_store_postgres::OpenError as ConnectError;
+use backstop_store_postgres::{OpenError as ConnectError, QueueError};
 #[cfg(feature = "sqlite")]
 use backstop_store_sqlite::{BackupError, OpenError};
 use backstop_tool::RegistrationError as ToolRegistrationError;
 use backstop_tool::{Misfit, PatternError, SchemaError, ToolError, ToolNotFound};
+#[cfg(feature = "postgres")]
+use backstop_worker::WorkerBuildError;
 use layer0::code;
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
 use layer0::event::DecodeError;
@@ -255,6 +257,23 @@ leaf! {
 leaf! {
     BackupError => StorageError::Backup,
     OpenError => StorageError::Open,
+}
+
+#[cfg(feature = "postgres")]
+impl From<QueueError> for Error {
+    fn from(error: QueueError) -> Self {
+        StorageError::Queue(Box::new(error)).into()
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl From<WorkerBuildError> for Error {
+    fn from(error: WorkerBuildError) -> Self {
+        match error {
+            WorkerBuildError::Operators(error) => error.into(),
+            error => ConfigurationError::new(error, None).into(),
+        }
+    }
 }
 
 #[cfg(feature = "postgres")]

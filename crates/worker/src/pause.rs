@@ -1,0 +1,67 @@
+//! Runs that could not be gone on with just now.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use layer0::Timestamp;
+use layer0::id::RunId;
+
+/// How long a run is left alone first; twice as long each time.
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Runs that are left alone for a while, because something was in their way.
+#[derive(Debug, Default)]
+pub(crate) struct Pauses(HashMap<RunId, Pause>);
+
+#[derive(Debug)]
+struct Pause {
+    until: Timestamp,
+    lasts: Duration,
+}
+
+impl Pauses {
+    /// Leaves a run alone, longer each time.
+    pub(crate) fn put_off(&mut self, run: &RunId, now: Timestamp) {
+        let before = self.0.get(run).map(|pause| pause.lasts);
+        let lasts = before.map_or(FIRST, |lasts| LONGEST.min(lasts * 2));
+        self.0.insert(run.clone(), Pause { until: now.after(lasts), lasts });
+    }
+
+    pub(crate) fn forget(&mut self, run: &RunId) {
+        self.0.remove(run);
+    }
+
+    pub(crate) fn holds(&self, run: &RunId, now: Timestamp) -> bool {
+        self.0.get(run).is_some_and(|pause| pause.until > now)
+    }
+
+    /// Forgets runs that were not asked for again long after their pause.
+    pub(crate) fn clean(&mut self, now: Timestamp) {
+        self.0.retain(|_, pause| pause.until.after(LONGEST * 10) > now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_get_longer_and_are_forgotten() {
+        let (run, start) = (RunId::new("run_1"), Timestamp::from_millis(0));
+        let mut pauses = Pauses::default();
+        assert!(!pauses.holds(&run, start));
+        pauses.put_off(&run, start);
+        assert!(pauses.holds(&run, start) && !pauses.holds(&run, start.after(FIRST)));
+        for _ in 0..20 {
+            pauses.put_off(&run, start);
+        }
+        let nearly = start.after(LONGEST.saturating_sub(Duration::from_millis(1)));
+        assert!(pauses.holds(&run, nearly) && !pauses.holds(&run, start.after(LONGEST)));
+        pauses.clean(start.after(LONGEST * 12));
+        assert!(!pauses.holds(&run, start));
+        pauses.put_off(&run, start);
+        pauses.forget(&run);
+        assert!(!pauses.holds(&run, start));
+    }
+}

@@ -1,0 +1,50 @@
+use layer0::Code;
+use layer0::id::RunId;
+
+pub use backstop_event_log::RunState;
+
+/// What became of a run at a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunReport {
+    /// The worker begins it, or goes on with it.
+    #[non_exhaustive]
+    Begun {
+        /// The run.
+        run: RunId,
+        /// Its agent.
+        agent: String,
+        /// Was it begun before, by this or another process?
+        goes_on: bool,
+    },
+    /// The worker is not at work on it any more: it is over, waits, or is parked.
+    #[non_exhaustive]
+    Left {
+        /// The run.
+        run: RunId,
+        /// What it is doing.
+        state: RunState,
+        /// The code of its failure or stop.
+        reason: Option<Code>,
+    },
+    /// It could not be started, and stays in the queue for a person to see.
+    #[non_exhaustive]
+    Refused {
+        /// The run.
+        run: RunId,
+        /// The code.
+        code: String,
+        /// What went wrong, in words.
+        message: String,
+    },
+    /// It could not be gone on with just now; this or another worker tries again.
+    #[non_exhaustive]
+    PutOff {
+        /// The run.
+        run: RunId,
+        /// The code of what was in the way.
+        code: String,
+        /// The same in words.
+        message: String,
+    },
+}

@@ -1,0 +1,218 @@
+//! The rounds of a worker: looking for runs, starting them, and taking in what became of them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::LogError;
+use backstop_store_postgres::QueueWatch;
+use layer0::Timestamp;
+use layer0::failure::Failure;
+use layer0::id::RunId;
+use tokio::task::{JoinError, JoinSet};
+
+use crate::pause::Pauses;
+use crate::report::RunReport;
+use crate::run_work::RunWork;
+use crate::worker::{Worker, WorkerEnd};
+
+/// How often it is looked for runs, told of one or not.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long is waited when the database cannot be read; twice as long each time.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// How often this process says what it goes on with.
+const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
+/// How often old rows are removed.
+const CLEAN_EVERY: Duration = Duration::from_secs(10 * 60);
+/// How long runs that were let go have to end.
+const LETTING_GO: Duration = Duration::from_secs(5);
+
+/// What a run came to, or that the database did not say.
+type Done = (RunId, Result<RunReport, LogError>);
+
+/// A worker at work.
+pub(crate) struct Rounds<'a> {
+    worker: &'a Worker,
+    watch: QueueWatch,
+    at_work: JoinSet<Done>,
+    runs: HashSet<RunId>,
+    pauses: Pauses,
+    /// Runs that are not at work any more, which the queue could not be told of.
+    untold: Vec<RunId>,
+    looked_at: Timestamp,
+    announced_at: Timestamp,
+    cleaned_at: Timestamp,
+}
+
+impl<'a> Rounds<'a> {
+    pub(crate) fn new(worker: &'a Worker) -> Self {
+        let now = SystemClock.now();
+        Self {
+            watch: worker.queue.watch(),
+            worker,
+            at_work: JoinSet::new(),
+            runs: HashSet::new(),
+            pauses: Pauses::default(),
+            untold: Vec::new(),
+            looked_at: Timestamp::default(),
+            announced_at: now,
+            cleaned_at: now,
+        }
+    }
+
+    /// Goes on for ever. Dropped at any time, it leaves what is at work as it is.
+    pub(crate) async fn work(&mut self) {
+        let mut wait = FIRST_WAIT;
+        loop {
+            match self.round().await {
+                Ok(()) => wait = FIRST_WAIT,
+                Err(error) => {
+                    tracing::warn!(code = error.code(), %error, "the database cannot be read just now");
+                    SystemClock.sleep(wait).await;
+                    wait = LONGEST_WAIT.min(wait * 2);
+                    continue;
+                }
+            }
+            tokio::select! {
+                () = self.watch.changed(LOOK_EVERY), if self.has_room() => {}
+                Some(done) = self.at_work.join_next() => self.took_in(done),
+                () = SystemClock.sleep(LOOK_EVERY) => {}
+            }
+            while let Some(done) = self.at_work.try_join_next() {
+                self.took_in(done);
+            }
+        }
+    }
+
+    /// Starts what there is room for: first what was begun before, then what waits in the queue.
+    async fn round(&mut self) -> Result<(), LogError> {
+        self.keep_up().await?;
+        let now = SystemClock.now();
+        if self.has_room() && now.since(self.looked_at) >= LOOK_EVERY {
+            self.looked_at = now;
+            self.go_on(now).await?;
+        }
+        if self.has_room() {
+            self.begin().await?;
+        }
+        Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        self.room() > 0
+    }
+
+    fn room(&self) -> usize {
+        self.worker.concurrency.saturating_sub(self.at_work.len())
+    }
+
+    async fn keep_up(&mut self) -> Result<(), LogError> {
+        while let Some(run) = self.untold.last() {
+            self.worker.queue.give_back(run).await?;
+            self.untold.pop();
+        }
+        let now = SystemClock.now();
+        if now.since(self.announced_at) >= ANNOUNCE_EVERY {
+            self.worker.queue.announce(&self.worker.row).await?;
+            self.announced_at = now;
+        }
+        if now.since(self.cleaned_at) >= CLEAN_EVERY {
+            self.worker.queue.clean().await?;
+            self.pauses.clean(now);
+            self.cleaned_at = now;
+        }
+        Ok(())
+    }
+
+    async fn go_on(&mut self, now: Timestamp) -> Result<(), LogError> {
+        let worker = self.worker;
+        // Those that are put off, or at work here, are among them.
+        let most = self.room() + self.runs.len() + 64;
+        for ready in worker.queue.ready(&worker.row, most).await? {
+            if !self.has_room() {
+                break;
+            }
+            if self.runs.contains(&ready.run) || self.pauses.holds(&ready.run, now) {
+                continue;
+            }
+            if worker.queue.take_again(&ready.run, &worker.queues).await? {
+                self.start(RunWork::ready(ready, worker.row.adopts));
+            }
+        }
+        Ok(())
+    }
+
+    async fn begin(&mut self) -> Result<(), LogError> {
+        let worker = self.worker;
+        let agents: Vec<&str> = worker.row.agents.iter().map(|(name, _)| name.as_str()).collect();
+        let taken = worker.queue.take(&worker.queues, &agents, self.room()).await?;
+        for taken in taken {
+            self.start(RunWork::taken(taken, worker.row.adopts));
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, work: RunWork) {
+        let Worker { orchestrator, log, queue, reports, .. } = self.worker;
+        let run = work.run.clone();
+        let begun = RunReport::Begun {
+            run: run.clone(),
+            agent: work.agent.clone(),
+            goes_on: work.goes_on(),
+        };
+        // There may be no listener.
+        let _ = reports.send(begun);
+        self.runs.insert(run.clone());
+        let (orchestrator, log, queue) = (orchestrator.clone(), Arc::clone(log), queue.clone());
+        self.at_work.spawn(async move {
+            let done = work.perform(orchestrator, &*log, &queue).await;
+            (run, done)
+        });
+    }
+
+    fn took_in(&mut self, done: Result<Done, JoinError>) {
+        let (run, done) = match done {
+            Ok(done) => done,
+            Err(error) => return tracing::error!(%error, "a task of the worker has ended early"),
+        };
+        self.runs.remove(&run);
+        match done {
+            Ok(report) => {
+                match &report {
+                    RunReport::PutOff { code, message, .. } => {
+                        tracing::warn!(%run, code, message, "the run could not be gone on with");
+                        self.pauses.put_off(&run, SystemClock.now());
+                    }
+                    _ => self.pauses.forget(&run),
+                }
+                let _ = self.worker.reports.send(report);
+            }
+            Err(error) => {
+                tracing::warn!(%run, code = error.code(), %error, "what became of the run is not known yet");
+                self.pauses.put_off(&run, SystemClock.now());
+                self.untold.push(run);
+            }
+        }
+    }
+
+    /// Lets all go that is at work.
+    pub(crate) async fn leave(mut self) -> WorkerEnd {
+        while let Some(done) = self.at_work.try_join_next() {
+            self.took_in(done);
+        }
+        let at_rest = self.worker.database.leave(self.worker.drain).await;
+        // Their lease has ended, and they end with it.
+        let ends = async {
+            while let Some(done) = self.at_work.join_next().await {
+                self.took_in(done);
+            }
+        };
+        tokio::select! {
+            () = ends => {}
+            () = SystemClock.sleep(LETTING_GO) => {}
+        }
+        WorkerEnd::new(self.at_work.len(), at_rest)
+    }
+}

@@ -1,0 +1,110 @@
+//! One run at work in this process.
+
+use backstop_event_log::{EventLog, LogError, RunSummary};
+use backstop_orchestrator::LocalOrchestrator;
+use backstop_store_postgres::{Queue, Ready, Refusal, Taken};
+use layer0::error::OrchError;
+use layer0::failure::{Failure, Retry};
+use layer0::id::RunId;
+use layer0::operator::{Context, Task};
+use layer0::{Orchestrator, code};
+
+use crate::report::RunReport;
+
+/// A run to work on.
+pub(crate) struct RunWork {
+    pub(crate) run: RunId,
+    pub(crate) agent: String,
+    task: Task,
+    context: Context,
+}
+
+impl RunWork {
+    /// A run of the queue that has no record yet.
+    pub(crate) fn taken(taken: Taken, adopts: bool) -> Self {
+        let Taken { run, agent, session, task, labels, .. } = taken;
+        let mut context = context(&run, adopts);
+        context.session = Some(session);
+        context.labels = std::sync::Arc::new(labels);
+        Self { run, agent, task, context }
+    }
+
+    /// A run that has a record.
+    pub(crate) fn ready(ready: Ready, adopts: bool) -> Self {
+        let Ready { run, agent, .. } = ready;
+        let mut context = context(&run, adopts);
+        context.is_recorded = true;
+        // What it was asked stands in its record.
+        Self { run, agent, task: Task::text(""), context }
+    }
+
+    pub(crate) const fn goes_on(&self) -> bool {
+        self.context.is_recorded
+    }
+
+    /// Works on the run until it is over, waits or is parked, and gives it back.
+    pub(crate) async fn perform(
+        self,
+        orchestrator: LocalOrchestrator,
+        log: &dyn EventLog,
+        queue: &Queue,
+    ) -> Result<RunReport, LogError> {
+        let Self { run, agent, task, context } = self;
+        let ended = orchestrator.dispatch(&agent, task, context).await;
+        let summary = log.summary(&run).await?;
+        let report = match (ended, summary) {
+            (Ok(_), None) => {
+                // An operator without a record of its own, which `build` let through as one with a record.
+                let why = "it has ended and left no record".to_owned();
+                refuse(queue, &run, code::OPERATOR_NON_RETRYABLE.to_owned(), why).await?
+            }
+            (Err(error), None) => not_begun(queue, &run, &error).await?,
+            (Err(error), Some(summary)) if summary.is_open() => {
+                put_off(queue, &run, &error).await?
+            }
+            (_, Some(summary)) => left(queue, &run, summary).await?,
+        };
+        Ok(report)
+    }
+}
+
+fn context(run: &RunId, adopts: bool) -> Context {
+    let mut context = Context::root();
+    (context.run, context.goes_on, context.adopts) = (Some(run.clone()), true, adopts);
+    context
+}
+
+async fn left(queue: &Queue, run: &RunId, summary: RunSummary) -> Result<RunReport, LogError> {
+    queue.give_back(run).await?;
+    let RunSummary { state, reason, .. } = summary;
+    Ok(RunReport::Left { run: run.clone(), state, reason })
+}
+
+/// Something was in the way of a run that is open: this or another worker tries again.
+async fn put_off(queue: &Queue, run: &RunId, error: &OrchError) -> Result<RunReport, LogError> {
+    queue.give_back(run).await?;
+    let (code, message) = (error.code().to_owned(), error.to_string());
+    Ok(RunReport::PutOff { run: run.clone(), code, message })
+}
+
+/// A run did not begin: it is tried again where that can help, and refused otherwise.
+async fn not_begun(queue: &Queue, run: &RunId, error: &OrchError) -> Result<RunReport, LogError> {
+    // Another run of its session, or another process that has it, is in the way for a while.
+    let is_in_the_way = matches!(error.code(), code::RUN_OPEN | code::RUN_FOLLOWED);
+    let is_of_store = error.code().starts_with("store.") || error.code().starts_with("log.");
+    if error.facts().retry != Retry::Never || is_in_the_way || is_of_store {
+        return put_off(queue, run, error).await;
+    }
+    let message = layer0::failure::Chain(error).to_string();
+    refuse(queue, run, error.code().to_owned(), message).await
+}
+
+async fn refuse(
+    queue: &Queue,
+    run: &RunId,
+    code: String,
+    message: String,
+) -> Result<RunReport, LogError> {
+    queue.refuse(run, &Refusal::new(code.clone(), message.clone())).await?;
+    Ok(RunReport::Refused { run: run.clone(), code, message })
+}

@@ -1,0 +1,66 @@
+//! How a worker leaves.
+
+use std::time::Duration;
+
+use backstop_event_log::{RunState, read_events};
+use backstop_worker::Worker;
+use layer0::event::EventKind;
+
+use crate::support::{AtWork, Gate, asking, calling, fresh, is_in, open, put, server, summary};
+
+/// Spec: J2w. A tool that is open is waited for, and not called again.
+#[tokio::test(flavor = "multi_thread")]
+async fn open_tool_is_waited_for() {
+    let (database, url) = fresh(server!()).await;
+    let run = put(&database, &asking("agent")).await;
+    let gate = Gate::new();
+    let first = open(&url).await;
+    let worker = AtWork::start(Worker::builder(&first).operator(calling(&first, gate.again())));
+    gate.has_begun(1).await;
+    let stopping = tokio::spawn(worker.stop());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!stopping.is_finished(), "it waits for the tool");
+    gate.open.add_permits(1);
+    let end = stopping.await.unwrap();
+    assert!(end.at_rest && end.left == 0, "{end:?}");
+    let open_run = summary(&database, &run).await.unwrap();
+    assert_eq!(open_run.state, RunState::Running, "it has no terminal event");
+
+    let second = open(&url).await;
+    let worker = AtWork::start(Worker::builder(&second).operator(calling(&second, gate.again())));
+    is_in(&database, &run, RunState::Finished).await;
+    worker.stop().await;
+    assert_eq!(gate.begun.available_permits(), 0, "the tool was called once");
+    let (_, events) = read_events(&database.log(), &run).await.unwrap();
+    let answered = events.iter().filter(|event| match &event.kind {
+        EventKind::ToolResponded(answer) => answer.ok,
+        _ => false,
+    });
+    assert_eq!(answered.count(), 1);
+}
+
+/// Spec: J2w. A tool that takes too long counts as interrupted.
+#[tokio::test(flavor = "multi_thread")]
+async fn tool_is_not_waited_for_without_end() {
+    let (database, url) = fresh(server!()).await;
+    let run = put(&database, &asking("agent")).await;
+    let gate = Gate::new();
+    let first = open(&url).await;
+    let builder = Worker::builder(&first).operator(calling(&first, gate.again()));
+    let worker = AtWork::start(builder.drain(Duration::from_millis(300)));
+    gate.has_begun(1).await;
+    let end = worker.stop().await;
+    assert!(!end.at_rest && end.left == 0, "{end:?}");
+    let second = open(&url).await;
+    let worker = AtWork::start(Worker::builder(&second).operator(calling(&second, gate.again())));
+    is_in(&database, &run, RunState::Finished).await;
+    worker.stop().await;
+    let (_, events) = read_events(&database.log(), &run).await.unwrap();
+    let interrupted = events.iter().any(|event| match &event.kind {
+        EventKind::ToolResponded(answer) => {
+            answer.error.as_ref().is_some_and(|error| error.reason.as_str() == "tool.interrupted")
+        }
+        _ => false,
+    });
+    assert!(interrupted, "{events:?}");
+}

@@ -1,0 +1,153 @@
+//! What the queue keeps.
+
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::RunState;
+use backstop_store_postgres::{Queue, QueueError, QueueFilter, QueueLimit, QueueState};
+use backstop_worker::Worker;
+use layer0::failure::Failure;
+use layer0::operator::Task;
+use sqlx::{Connection, PgConnection};
+
+use crate::support::{AtWork, answering, asking, fresh, is_in, open, put, server, summary};
+
+/// Spec: J2w
+#[tokio::test(flavor = "multi_thread")]
+async fn key_stands_for_one_run() {
+    let (database, url) = fresh(server!()).await;
+    let queue = database.queue();
+    let request = asking("agent").key("mail-1").queue("slow");
+    let first = queue.enqueue(&request).await.unwrap();
+    assert!(first.is_new);
+    // Also from another process, and at the same time.
+    let others = (0..8).map(|_| {
+        let (request, url) = (request.clone(), url.clone());
+        tokio::spawn(async move { open(&url).await.queue().enqueue(&request).await.unwrap() })
+    });
+    for other in others.collect::<Vec<_>>() {
+        let other = other.await.unwrap();
+        assert_eq!((other.run, other.is_new), (first.run.clone(), false));
+    }
+    let mut another = request.clone();
+    another.task = Task::text("something else");
+    let error = queue.enqueue(&another).await.unwrap_err();
+    assert!(matches!(error, QueueError::KeyReused { .. }), "{error}");
+    assert_eq!(error.code(), "input.key_reused");
+    // Another agent has keys of its own.
+    another.agent = "other".to_owned();
+    assert!(queue.enqueue(&another).await.unwrap().is_new);
+    let listed = queue.list(&QueueFilter::new().queue("slow")).await.unwrap();
+    assert_eq!(listed.len(), 2);
+    assert_eq!((&listed[0].run, listed[0].state), (&first.run, QueueState::Queued));
+    assert!(queue.list(&QueueFilter::new().queue("default")).await.unwrap().is_empty());
+}
+
+/// Spec: J2w. The key is kept as long as the run, also when that has left the queue.
+#[tokio::test(flavor = "multi_thread")]
+async fn key_outlives_the_queue() {
+    let (database, url) = fresh(server!()).await;
+    let request = asking("agent").key("mail-1");
+    let first = put(&database, &request).await;
+    let other = open(&url).await;
+    let worker = AtWork::start(Worker::builder(&other).operator(answering(&other, "agent")));
+    is_in(&database, &first, RunState::Finished).await;
+    worker.stop().await;
+    database.queue().clean().await.unwrap();
+    assert!(database.queue().list(&QueueFilter::new()).await.unwrap().is_empty());
+    assert_eq!(put(&database, &request).await, first);
+}
+
+/// Spec: J2w
+#[tokio::test(flavor = "multi_thread")]
+async fn transaction_of_the_caller_decides() {
+    let (database, url) = fresh(server!()).await;
+    let mut connection = PgConnection::connect(&url).await.unwrap();
+    let mut transaction = connection.begin().await.unwrap();
+    let request = asking("agent").key("order-1");
+    Queue::enqueue_in(&mut transaction, &request).await.unwrap();
+    transaction.rollback().await.unwrap();
+    assert!(database.queue().list(&QueueFilter::new()).await.unwrap().is_empty());
+    let mut transaction = connection.begin().await.unwrap();
+    let put = Queue::enqueue_in(&mut transaction, &request).await.unwrap();
+    assert!(put.is_new, "the key went with the transaction");
+    transaction.commit().await.unwrap();
+    let listed = database.queue().list(&QueueFilter::new()).await.unwrap();
+    assert_eq!(listed[0].run, put.run);
+}
+
+/// Spec: J2w
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_waits_can_be_taken_out() {
+    let (database, url) = fresh(server!()).await;
+    let run = put(&database, &asking("agent")).await;
+    assert!(database.queue().cancel(&run).await.unwrap());
+    assert!(!database.queue().cancel(&run).await.unwrap());
+    let kept = put(&database, &asking("agent")).await;
+    let other = open(&url).await;
+    let worker = AtWork::start(Worker::builder(&other).operator(answering(&other, "agent")));
+    is_in(&database, &kept, RunState::Finished).await;
+    assert!(!database.queue().cancel(&kept).await.unwrap());
+    assert!(summary(&database, &run).await.is_none());
+    worker.stop().await;
+}
+
+/// Spec: J2w
+#[tokio::test(flavor = "multi_thread")]
+async fn run_is_not_started_before_its_time() {
+    let (database, url) = fresh(server!()).await;
+    let time = SystemClock.now().after(Duration::from_millis(1_500));
+    let late = put(&database, &asking("agent").not_before(time)).await;
+    let soon = put(&database, &asking("agent")).await;
+    let other = open(&url).await;
+    let worker = AtWork::start(Worker::builder(&other).operator(answering(&other, "agent")));
+    is_in(&database, &soon, RunState::Finished).await;
+    let late = is_in(&database, &late, RunState::Finished).await;
+    assert!(late.started_at >= time, "{late:?}");
+    worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_run_is_refused() {
+    let (database, url) = fresh(server!()).await;
+    for (request, part) in [
+        (asking(""), "agent"),
+        (asking("agent").queue("\n"), "queue"),
+        (asking("agent").session(""), "session"),
+        (asking("agent").key(""), "key"),
+        (asking("agent").key("k".repeat(257)), "key"),
+    ] {
+        let error = database.queue().enqueue(&request).await.unwrap_err();
+        assert!(matches!(error, QueueError::Invalid(_)), "{error}");
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    // What shows only at the start stays in the queue, with why; it holds up nothing behind it.
+    let bad = put(&database, &asking("agent").session("s").label("", "x")).await;
+    let good = put(&database, &asking("agent").session("s")).await;
+    let other = open(&url).await;
+    let worker = AtWork::start(Worker::builder(&other).operator(answering(&other, "agent")));
+    is_in(&database, &good, RunState::Finished).await;
+    let listed = database.queue().list(&QueueFilter::new()).await.unwrap();
+    let listed = listed.iter().find(|entry| entry.run == bad).unwrap();
+    assert_eq!(listed.state, QueueState::Refused);
+    let refusal = listed.refused.as_ref().unwrap();
+    assert_eq!(refusal.code, "input.invalid", "{refusal:?}");
+    assert!(database.queue().cancel(&bad).await.unwrap());
+    worker.stop().await;
+}
+
+/// Spec: J2w
+#[tokio::test(flavor = "multi_thread")]
+async fn other_queues_and_agents_are_left() {
+    let (database, url) = fresh(server!()).await;
+    let other_queue = put(&database, &asking("agent").queue("other")).await;
+    let other_agent = put(&database, &asking("elsewhere").queue("mine")).await;
+    let mine = put(&database, &asking("agent").queue("mine")).await;
+    let other = open(&url).await;
+    let builder = Worker::builder(&other).operator(answering(&other, "agent"));
+    let worker = AtWork::start(builder.queue(QueueLimit::new("mine")));
+    is_in(&database, &mine, RunState::Finished).await;
+    worker.stop().await;
+    assert!(summary(&database, &other_queue).await.is_none());
+    assert!(summary(&database, &other_agent).await.is_none());
+}

@@ -1,0 +1,151 @@
+//! Databases, agents and workers for tests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::{EventLog, RunState, RunSummary};
+use backstop_provider::{ScriptedAnswer, ScriptedProvider};
+use backstop_react::Agent;
+use backstop_store_postgres::{Database, Enqueue, Options};
+use backstop_testkit::PostgresServer;
+use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
+use backstop_worker::{Worker, WorkerBuilder, WorkerEnd};
+use layer0::id::RunId;
+use layer0::message::Message;
+use layer0::operator::Task;
+use layer0::{JsonText, ToolSpec};
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// The server, or a test that is left out, which says so.
+macro_rules! server {
+    () => {
+        match backstop_testkit::PostgresServer::shared() {
+            Some(server) => server,
+            None => return,
+        }
+    };
+}
+pub(crate) use server;
+
+pub(crate) async fn fresh(server: &PostgresServer) -> (Database, String) {
+    let url = server.database().await;
+    (open(&url).await, url)
+}
+
+/// Opens a database as another process would.
+pub(crate) async fn open(url: &str) -> Database {
+    let options = Options::new(url).unwrap().connections(4).lease(Duration::from_secs(3));
+    Database::connect_with(options).await.unwrap()
+}
+
+/// An agent that answers at once.
+pub(crate) fn answering(database: &Database, name: &str) -> Agent {
+    let model = ScriptedProvider::from_fn(|_| ScriptedAnswer::saying("done"));
+    Agent::builder(model).name(name).log(database.log()).build().unwrap()
+}
+
+/// An agent that calls a tool once, and answers then.
+pub(crate) fn calling(database: &Database, tool: impl Tool + 'static) -> Agent {
+    let name = Arc::clone(&tool.spec().name);
+    let model = ScriptedProvider::from_fn(move |request| {
+        match request.messages.messages().last().map(|it| &**it) {
+            Some(Message::Tool { .. }) => ScriptedAnswer::saying("done"),
+            _ => ScriptedAnswer::calling(&*name, json!({})),
+        }
+    });
+    Agent::builder(model).name("agent").tool(tool).log(database.log()).build().unwrap()
+}
+
+/// A tool that says that it began, and ends when it is let.
+pub(crate) struct Gate {
+    spec: ToolSpec,
+    pub(crate) begun: Arc<Semaphore>,
+    pub(crate) open: Arc<Semaphore>,
+}
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        let closed = || Arc::new(Semaphore::new(0));
+        Self {
+            spec: ToolSpec::new("gate", "Waits.", json!({"type": "object"})),
+            begun: closed(),
+            open: closed(),
+        }
+    }
+
+    pub(crate) fn again(&self) -> Self {
+        let (begun, open) = (Arc::clone(&self.begun), Arc::clone(&self.open));
+        Self { spec: self.spec.clone(), begun, open }
+    }
+
+    /// Waits until so many calls have begun.
+    pub(crate) async fn has_begun(&self, calls: u32) {
+        self.begun.acquire_many(calls).await.unwrap().forget();
+    }
+}
+
+#[async_trait]
+impl Tool for Gate {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, _: &Arguments, _: &ToolContext) -> Result<JsonText, ToolError> {
+        self.begun.add_permits(1);
+        self.open.acquire().await.unwrap().forget();
+        Ok(JsonText::from(&json!("through")))
+    }
+}
+
+/// A worker at work.
+pub(crate) struct AtWork {
+    stop: CancellationToken,
+    task: JoinHandle<WorkerEnd>,
+}
+
+impl AtWork {
+    pub(crate) fn start(builder: WorkerBuilder) -> Self {
+        let worker: Worker = builder.build().unwrap();
+        let stop = CancellationToken::new();
+        let stops = stop.clone();
+        Self { stop, task: tokio::spawn(async move { worker.run(stops).await.unwrap() }) }
+    }
+
+    pub(crate) async fn stop(self) -> WorkerEnd {
+        self.stop.cancel();
+        self.task.await.unwrap()
+    }
+}
+
+pub(crate) fn asking(agent: &str) -> Enqueue {
+    Enqueue::new(agent, Task::text("go"))
+}
+
+pub(crate) async fn put(database: &Database, request: &Enqueue) -> RunId {
+    database.queue().enqueue(request).await.unwrap().run
+}
+
+pub(crate) async fn summary(database: &Database, run: &RunId) -> Option<RunSummary> {
+    database.log().summary(run).await.unwrap()
+}
+
+/// Waits until a run is in this state.
+pub(crate) async fn is_in(database: &Database, run: &RunId, state: RunState) -> RunSummary {
+    until(async || summary(database, run).await.filter(|summary| summary.state == state)).await
+}
+
+/// Waits until something is so.
+pub(crate) async fn until<T>(is_so: impl AsyncFn() -> Option<T>) -> T {
+    for _ in 0..600 {
+        if let Some(found) = is_so().await {
+            return found;
+        }
+        SystemClock.sleep(Duration::from_millis(50)).await;
+    }
+    panic!("it takes too long");
+}
