@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop::clock::{Clock, SystemClock};
 use backstop::layer0::stop::Stop;
 use backstop::orchestrator::{Sequence, Workflow};
 use backstop::provider::{ModelRequest, ScriptedToolCall};
@@ -27,7 +28,7 @@ const LEASE: Duration = Duration::from_secs(3);
 #[backstop::tool]
 async fn settle(context: &ToolContext) -> Result<String, ToolError> {
     note_line(context, &format!("{} {}", context.run, context.call_id))?;
-    tokio::time::sleep(PAYMENT).await;
+    SystemClock.sleep(PAYMENT).await;
     Ok("paid".into())
 }
 

@@ -10,6 +10,7 @@ use backstop::layer0::id::RunId;
 use backstop::layer0::operator::Task;
 use backstop::store_postgres::QueueFilter;
 use backstop::{Enqueue, PostgresDatabase, read_events};
+use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{EventLog, RunFilter, RunState};
 use backstop_testkit::PostgresServer;
 
@@ -128,7 +129,7 @@ async fn killed_workers_finish_every_run() {
         }
         runs.push(database.queue().enqueue(&request).await.unwrap().run);
         if number * KILLS / RUNS >= killed {
-            tokio::time::sleep(BETWEEN_KILLS).await;
+            SystemClock.sleep(BETWEEN_KILLS).await;
             workers.kill(killed * 7);
             killed += 1;
         }
@@ -136,10 +137,14 @@ async fn killed_workers_finish_every_run() {
     assert_eq!(killed, KILLS);
     let ended = async {
         while !is_quiet(&database).await {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            SystemClock.sleep(Duration::from_millis(100)).await;
         }
     };
-    if tokio::time::timeout(QUIET, ended).await.is_err() {
+    let is_ended = tokio::select! {
+        () = ended => true,
+        () = SystemClock.sleep(QUIET) => false,
+    };
+    if !is_ended {
         let left = database.queue().list(&QueueFilter::new()).await.unwrap();
         panic!("{} runs are left: {left:#?}", left.len());
     }

@@ -12,6 +12,7 @@ mod runs;
 mod state;
 mod store;
 mod values;
+mod worker;
 
 use clap::{Parser, Subcommand};
 
@@ -39,6 +40,9 @@ pub(crate) use state::{
     StateArgs, StateCommand, StateGetArgs, StateListArgs, StateRmArgs, StateSetArgs, WhereArgs,
 };
 pub(crate) use store::{BackupArgs, CopyArgs, StoreArgs, VacuumArgs};
+pub(crate) use worker::{
+    EnqueueArgs, QueueArgs, QueueCancelArgs, QueueCommand, QueueListArgs, WorkerArgs,
+};
 
 /// Run LLM agents whose failures have one place to land, and read the record they leave.
 #[derive(Parser)]
@@ -114,6 +118,12 @@ pub(crate) enum Command {
     Tools(ToolsArgs),
     /// Serve agents as tools to MCP clients, over standard input and output or HTTP
     Mcp(McpArgs),
+    /// Work on queued runs, and go on with those that other processes left, together with other workers
+    Worker(WorkerArgs),
+    /// Queue a run for the workers of a PostgreSQL store
+    Enqueue(EnqueueArgs),
+    /// See what is queued, and take runs out
+    Queue(QueueArgs),
     /// See what behaviours did, and deliver again
     Behaviors(BehaviorsArgs),
     /// Write an agent file that runs at once

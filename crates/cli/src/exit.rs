@@ -11,6 +11,7 @@ use backstop_event_log::LogError;
 use backstop_react::{DecideError, ResumeError};
 use backstop_rehearse::RehearsalError;
 use backstop_retention::RemoveError;
+use backstop_store_postgres::QueueError;
 use backstop_store_sqlite::{OlderSchema, OpenError};
 use layer0::code;
 use layer0::error::{BoxError, StateError};
@@ -247,6 +248,18 @@ impl From<LogError> for CliError {
     fn from(error: LogError) -> Self {
         let (code, hint) = (code_of(&error), hint_of(&error).map(ToOwned::to_owned));
         Self { code, facts: error.facts(), source: error.into(), hint }
+    }
+}
+
+impl From<QueueError> for CliError {
+    fn from(error: QueueError) -> Self {
+        match error {
+            QueueError::Log(error) => error.into(),
+            error => {
+                let facts = error.facts();
+                Self { code: USAGE, facts, source: error.into(), hint: None }
+            }
+        }
     }
 }
 

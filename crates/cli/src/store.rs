@@ -136,6 +136,26 @@ pub(crate) async fn open(chosen: &Chosen, table: &StoreTable) -> Result<Database
     }
 }
 
+/// Opens a database whose runs processes share, to write to; appends are tried again for so long while its server is
+/// away.
+pub(crate) async fn open_shared(
+    chosen: &Chosen,
+    table: &StoreTable,
+    patience: Duration,
+) -> Result<backstop_store_postgres::Database, CliError> {
+    let StoreUrl::Postgres(url) = &chosen.url else {
+        return Err(CliError::usage(format!("`{}` has no queue", chosen.url)).with_hint(
+            "queue and workers need a store that processes share: --store postgres://…",
+        ));
+    };
+    let options = Options::new(url)?.retention(retention(table)).patience(patience);
+    let database = backstop_store_postgres::Database::connect_with(options).await?;
+    match postgres(database)? {
+        Database::Postgres(database) => Ok(database),
+        Database::Sqlite(_) => Err(unknown(&chosen.url)),
+    }
+}
+
 /// Says what is wrong with the URL of a store, without opening it.
 pub(crate) fn check(url: &StoreUrl) -> Result<(), CliError> {
     match url {

@@ -6,13 +6,13 @@ mod error;
 mod listing;
 mod ready;
 mod take;
+mod values;
 mod worker_row;
 
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::LogError;
-use layer0::Timestamp;
 use layer0::id::RunId;
 use sqlx::PgConnection;
 use sqlx::postgres::PgListener;
@@ -28,10 +28,9 @@ pub use self::error::QueueError;
 pub use self::listing::QueueFilter;
 pub use self::ready::{Ready, StrandedRun};
 pub use self::take::{QueueLimit, Taken};
+use self::values::CHANNEL;
 pub use self::worker_row::WorkerRow;
 
-/// The channel on which it is said that something was put in.
-const CHANNEL: &str = "backstop_queue";
 /// How long keys are kept at least, in milliseconds.
 const KEPT_KEYS: i64 = 24 * 60 * 60 * 1_000;
 
@@ -75,8 +74,8 @@ impl Queue {
     /// If the future is dropped, the run is put in or not; with a key it can be asked for again.
     pub async fn enqueue(&self, request: &Enqueue) -> Result<Enqueued, QueueError> {
         let entry = request.entry(SystemClock.now())?;
-        let put = enqueue::Put(&entry);
-        transact(self.pool()?, self.0.options().patience, &put).await
+        let put_in = enqueue::PutIn(&entry);
+        transact(self.pool()?, self.0.options().patience, &put_in).await
     }
 
     /// Puts a run in as [`Queue::enqueue`] does, in a transaction of the caller's on the same database: it is there
@@ -150,7 +149,7 @@ impl Queue {
         most: usize,
     ) -> Result<Vec<Taken>, LogError> {
         let (owner, _) = self.0.owner().get().await?;
-        let take = take::Take { owner: &owner, queues, agents, most, now: SystemClock.now() };
+        let take = take::TakeQueued { owner: &owner, queues, agents, most, now: SystemClock.now() };
         transact(self.pool()?, self.0.options().patience, &take).await
     }
 
@@ -331,13 +330,4 @@ async fn listen(pool: &sqlx::PgPool) -> Option<PgListener> {
     let mut listener = PgListener::connect_with(pool).await.ok()?;
     listener.listen(CHANNEL).await.ok()?;
     Some(listener)
-}
-
-/// Returns a number of an array or a limit.
-fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn millis(at: Timestamp) -> i64 {
-    at.as_millis()
 }

@@ -10,6 +10,7 @@ use layer0::Operator;
 use thiserror::Error;
 use tokio::sync::broadcast;
 
+use crate::parts::Parts;
 use crate::worker::Worker;
 
 /// The queue of a worker that names none.
@@ -123,7 +124,7 @@ impl WorkerBuilder {
         let orchestrator =
             operators.fold(orchestrator, |all, operator| all.shared_operator(operator)).build()?;
         let queues = self.queues.iter().map(|it| it.queue.clone()).collect();
-        Ok(Worker {
+        Ok(Worker(Parts {
             queue: self.database.queue(),
             database: self.database,
             log,
@@ -133,7 +134,7 @@ impl WorkerBuilder {
             concurrency: self.concurrency,
             drain: self.drain,
             reports: broadcast::Sender::new(REPORTS),
-        })
+        }))
     }
 }
 

@@ -34,6 +34,7 @@
 //! ```
 
 mod builder;
+mod parts;
 mod pause;
 mod report;
 mod rounds;
@@ -41,5 +42,5 @@ mod run_work;
 mod worker;
 
 pub use builder::{WorkerBuildError, WorkerBuilder};
-pub use report::{RunReport, RunState};
-pub use worker::{Worker, WorkerEnd};
+pub use report::{RunReport, RunState, WorkerEnd};
+pub use worker::Worker;

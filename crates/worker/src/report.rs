@@ -48,3 +48,19 @@ pub enum RunReport {
         message: String,
     },
 }
+
+/// How a worker has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerEnd {
+    /// How many runs it was at work on when it was told to stop; others go on with them.
+    pub left: usize,
+    /// Had all that acts on the world ended and been recorded? Otherwise it counts as interrupted.
+    pub at_rest: bool,
+}
+
+impl WorkerEnd {
+    pub(crate) const fn new(left: usize, at_rest: bool) -> Self {
+        Self { left, at_rest }
+    }
+}

@@ -12,10 +12,10 @@ use layer0::failure::Failure;
 use layer0::id::RunId;
 use tokio::task::{JoinError, JoinSet};
 
+use crate::parts::Parts;
 use crate::pause::Pauses;
-use crate::report::RunReport;
+use crate::report::{RunReport, WorkerEnd};
 use crate::run_work::RunWork;
-use crate::worker::{Worker, WorkerEnd};
 
 /// How often it is looked for runs, told of one or not.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -34,7 +34,7 @@ type Done = (RunId, Result<RunReport, LogError>);
 
 /// A worker at work.
 pub(crate) struct Rounds<'a> {
-    worker: &'a Worker,
+    worker: &'a Parts,
     watch: QueueWatch,
     at_work: JoinSet<Done>,
     runs: HashSet<RunId>,
@@ -47,7 +47,7 @@ pub(crate) struct Rounds<'a> {
 }
 
 impl<'a> Rounds<'a> {
-    pub(crate) fn new(worker: &'a Worker) -> Self {
+    pub(crate) fn new(worker: &'a Parts) -> Self {
         let now = SystemClock.now();
         Self {
             watch: worker.queue.watch(),
@@ -155,12 +155,12 @@ impl<'a> Rounds<'a> {
     }
 
     fn start(&mut self, work: RunWork) {
-        let Worker { orchestrator, log, queue, reports, .. } = self.worker;
+        let Parts { orchestrator, log, queue, reports, .. } = self.worker;
         let run = work.run.clone();
         let begun = RunReport::Begun {
             run: run.clone(),
             agent: work.agent.clone(),
-            goes_on: work.goes_on(),
+            goes_on: work.is_recorded(),
         };
         // There may be no listener.
         let _ = reports.send(begun);

@@ -38,7 +38,7 @@ impl RunWork {
         Self { run, agent, task: Task::text(""), context }
     }
 
-    pub(crate) const fn goes_on(&self) -> bool {
+    pub(crate) const fn is_recorded(&self) -> bool {
         self.context.is_recorded
     }
 

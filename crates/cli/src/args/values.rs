@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_react::LabelError;
-use layer0::name::check_session;
+use layer0::name::{check_name, check_session};
 use layer0::usage::BudgetIncrease;
 use layer0::{Code, JsonText, Timestamp, code};
 
@@ -35,6 +35,31 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
              2026-01-31, or how long ago, such as 2h or 3d"
         )
     })
+}
+
+/// Reads a moment that is to come.
+pub(super) fn from_now(text: &str) -> Result<Timestamp, String> {
+    let whole_day = || format!("{text}T00:00:00Z").parse().ok();
+    let later = || Some(SystemClock.now().after(age(text).ok()?));
+    text.parse().ok().or_else(whole_day).or_else(later).ok_or_else(|| {
+        format!(
+            "`{text}` is no moment; write RFC 3339 such as 2026-01-31T08:00:00Z, a day such as \
+             2026-01-31, or how long from now, such as 2h or 3d"
+        )
+    })
+}
+
+/// Parts a queue into its name and its limit.
+pub(super) fn queue_limit(text: &str) -> Result<(String, Option<usize>), String> {
+    let (name, limit) = match text.split_once('=') {
+        Some((name, limit)) => {
+            let limit = limit.parse().ok().filter(|limit| *limit > 0);
+            (name, Some(limit.ok_or("write NAME=LIMIT with a number from 1 on, such as mail=10")?))
+        }
+        None => (text, None),
+    };
+    check_name(name).map_err(|error| error.to_string())?;
+    Ok((name.to_owned(), limit))
 }
 
 /// Reads how many to show.

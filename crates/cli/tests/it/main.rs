@@ -73,3 +73,5 @@ mod upkeep;
 #[cfg(unix)]
 mod walled;
 mod watching;
+#[cfg(unix)]
+mod worker;

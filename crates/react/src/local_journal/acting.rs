@@ -8,10 +8,10 @@ use crate::journal::StepId;
 
 /// Steps that act, each until its end is recorded. Clones are the same.
 #[derive(Clone, Default)]
-pub(super) struct Acting(Arc<Mutex<Steps>>);
+pub(super) struct Acting(Arc<Mutex<ActingSteps>>);
 
 #[derive(Default)]
-struct Steps {
+struct ActingSteps {
     open: Vec<(StepId, AtWork)>,
     /// Those whose end the run was told, and has not recorded.
     told: Vec<AtWork>,
@@ -28,7 +28,7 @@ impl Acting {
     /// Notes that the run is told how a step ended.
     pub(super) fn ended(&self, step: StepId) {
         let mut steps = self.steps();
-        let Steps { open, told } = &mut *steps;
+        let ActingSteps { open, told } = &mut *steps;
         told.extend(open.extract_if(.., |(id, _)| *id == step).map(|(_, at_work)| at_work));
     }
 
@@ -37,7 +37,7 @@ impl Acting {
         self.steps().told.clear();
     }
 
-    fn steps(&self) -> MutexGuard<'_, Steps> {
+    fn steps(&self) -> MutexGuard<'_, ActingSteps> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,7 +14,8 @@ use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use super::entry::StoredTask;
-use super::{CHANNEL, QueueError, millis};
+use super::error::QueueError;
+use super::values::{CHANNEL, millis};
 use crate::fault::Fault;
 use crate::text::{column, stored};
 use crate::transact::Work;
@@ -172,10 +173,10 @@ pub struct Enqueued {
 }
 
 /// Puts a run in, in a transaction.
-pub(super) struct Put<'a>(pub(super) &'a NewEntry);
+pub(super) struct PutIn<'a>(pub(super) &'a NewEntry);
 
 #[async_trait]
-impl Work for Put<'_> {
+impl Work for PutIn<'_> {
     type Done = Enqueued;
     type Error = QueueError;
 

@@ -1,7 +1,8 @@
 use backstop_event_log::LogError;
 use sqlx::PgPool;
 
-use super::{QueueEntry, count};
+use super::entry::QueueEntry;
+use super::values::count;
 use crate::fault::Fault;
 use crate::text::stored;
 

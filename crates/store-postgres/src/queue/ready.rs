@@ -6,7 +6,8 @@ use layer0::id::RunId;
 use serde::Serialize;
 use sqlx::{PgPool, Row};
 
-use super::{WorkerRow, count, millis};
+use super::values::{count, millis};
+use super::worker_row::WorkerRow;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::owner;

@@ -11,7 +11,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
 use super::entry::{StoredTask, read};
-use super::{count, millis};
+use super::values::{count, millis};
 use crate::fault::Fault;
 use crate::text::{column, stored};
 use crate::transact::Work;
@@ -71,7 +71,7 @@ impl Taken {
 }
 
 /// Takes runs out, to start them.
-pub(super) struct Take<'a> {
+pub(super) struct TakeQueued<'a> {
     pub(super) owner: &'a str,
     pub(super) queues: &'a [QueueLimit],
     pub(super) agents: &'a [&'a str],
@@ -95,7 +95,7 @@ const TAKE: &str = "UPDATE backstop.queue AS taken SET owner = $1 FROM (\
     WHERE taken.number = next.number RETURNING taken.*";
 
 #[async_trait]
-impl Work for Take<'_> {
+impl Work for TakeQueued<'_> {
     type Done = Vec<Taken>;
     type Error = LogError;
 

@@ -2,7 +2,7 @@ use backstop_event_log::LogError;
 use layer0::Timestamp;
 use sqlx::PgPool;
 
-use super::millis;
+use super::values::millis;
 use crate::fault::Fault;
 use crate::text::stored;
 

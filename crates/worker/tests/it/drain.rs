@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{RunState, read_events};
 use backstop_worker::Worker;
 use layer0::event::EventKind;
@@ -18,7 +19,7 @@ async fn open_tool_is_waited_for() {
     let worker = AtWork::start(Worker::builder(&first).operator(calling(&first, gate.again())));
     gate.has_begun(1).await;
     let stopping = tokio::spawn(worker.stop());
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    SystemClock.sleep(Duration::from_millis(500)).await;
     assert!(!stopping.is_finished(), "it waits for the tool");
     gate.open.add_permits(1);
     let end = stopping.await.unwrap();

@@ -88,7 +88,7 @@ async fn limits_of_queue_and_process_hold() {
         })
         .collect();
     gate.has_begun(3).await;
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    SystemClock.sleep(Duration::from_millis(1_500)).await;
     assert_eq!(gate.begun.available_permits(), 0, "no fourth one is started");
     gate.open.add_permits(9);
     gate.has_begun(6).await;
@@ -130,7 +130,7 @@ async fn another_definition_is_adopted_if_asked() {
     })
     .await;
     assert_eq!(stranded[0].run, run);
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    SystemClock.sleep(Duration::from_millis(1_500)).await;
     assert_eq!(summary(&database, &run).await.unwrap().state, RunState::Running);
     worker.stop().await;
 

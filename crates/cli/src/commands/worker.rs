@@ -1,0 +1,126 @@
+//! `backstop worker`
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use backstop_store_postgres::QueueLimit;
+use backstop_worker::{RunReport, Worker};
+use serde_json::{Value, json};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::args::WorkerArgs;
+use crate::assemble::{self, Servers};
+use crate::behaviors::Behaviors;
+use crate::exit::CliError;
+use crate::output::{self, note};
+use crate::store::Database;
+use crate::{several, signals, store};
+
+/// How long a worker waits for a server that is away before a run is let go.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
+    // From the first moment on: one that is told to stop while it starts has nothing to wait for.
+    let stop = signals::interrupt();
+    let mut files = several::read(&args.agents)?;
+    let chosen = several::choose(&args.store, &files)?;
+    // Before anything is taken: what is missing here would fail every run.
+    let mut servers = Vec::new();
+    for (path, file) in &mut files {
+        assemble::fetch_credentials(file, path).await?;
+        let connected = Servers::connect(file, path).await?;
+        assemble::build(connected.give(assemble::agent(file, path, None)?), path)?;
+        servers.push(connected);
+    }
+    let Some((_, first)) = files.first() else { return Ok(ExitCode::SUCCESS) };
+    let shared = store::open_shared(&chosen, &first.store, PATIENCE).await?;
+    let database = Database::Postgres(shared.clone());
+    let mut worker = Worker::builder(&shared)
+        .concurrency(args.concurrency.into())
+        .drain(args.drain())
+        .max_park(args.max_park())
+        .adopt(args.adopt);
+    for (name, limit) in &args.queues {
+        let queue = QueueLimit::new(name);
+        worker = worker.queue(limit.map_or(queue.clone(), |limit| queue.limit(limit)));
+    }
+    let mut behaviors = Vec::new();
+    for ((path, file), servers) in files.iter().zip(&servers) {
+        // There is no terminal here: what needs a person waits for `backstop approve`.
+        let agent = assemble::agent(file, path, Some(&database))?.store(&database);
+        worker = worker.operator(assemble::build(servers.give(agent), path)?);
+        behaviors.push(Behaviors::serve(file, path, &database).await?);
+    }
+    let worker = worker.build().map_err(CliError::usage)?;
+    for stranded in shared.queue().stranded().await? {
+        note(&format!(
+            "run {} of `{}` is stranded: no worker has its agent as it was when the run began",
+            stranded.run, stranded.agent
+        ));
+    }
+    let told = tokio::spawn(tell(worker.subscribe(), args.json));
+    note("working; SIGTERM or Ctrl-C stops");
+    let end = worker.run(stop).await;
+    drop(worker);
+    let _ = told.await;
+    for behaviors in behaviors {
+        behaviors.end().await;
+    }
+    database.close().await;
+    if !end?.at_rest {
+        note("tools were still open; their calls count as interrupted");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells what becomes of runs, until the worker is gone.
+async fn tell(mut reports: Receiver<RunReport>, as_json: bool) {
+    loop {
+        match reports.recv().await {
+            Ok(report) if as_json => {
+                // A reader that is gone is no reason to stop.
+                let _ = output::json(&object(&report));
+            }
+            Ok(report) => note(&line(&report)),
+            Err(RecvError::Lagged(missed)) => note(&format!("{missed} lines were left out")),
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+fn object(report: &RunReport) -> Value {
+    match report {
+        RunReport::Begun { run, agent, goes_on, .. } => {
+            json!({"report": "begun", "run": run, "agent": agent, "goes_on": goes_on})
+        }
+        RunReport::Left { run, state, reason, .. } => {
+            json!({"report": "left", "run": run, "state": state, "reason": reason})
+        }
+        RunReport::Refused { run, code, message, .. } => {
+            json!({"report": "refused", "run": run, "code": code, "message": message})
+        }
+        RunReport::PutOff { run, code, message, .. } => {
+            json!({"report": "put_off", "run": run, "code": code, "message": message})
+        }
+        other => json!({"report": "other", "text": format!("{other:?}")}),
+    }
+}
+
+fn line(report: &RunReport) -> String {
+    match report {
+        RunReport::Begun { run, agent, goes_on: false, .. } => format!("{run} begun ({agent})"),
+        RunReport::Begun { run, agent, .. } => format!("{run} gone on with ({agent})"),
+        RunReport::Left { run, state, reason, .. } => {
+            let reason = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+            format!("{run} {}{reason}", state.as_str())
+        }
+        RunReport::Refused { run, code, message, .. } => {
+            format!("{run} cannot be started: {code}: {message}")
+        }
+        RunReport::PutOff { run, code, message, .. } => {
+            format!("{run} put off: {code}: {message}")
+        }
+        other => format!("{other:?}"),
+    }
+}

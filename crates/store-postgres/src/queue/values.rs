@@ -1,0 +1,16 @@
+//! What the statements of the queue share.
+
+use layer0::Timestamp;
+
+/// The channel on which it is said that something was put in.
+pub(super) const CHANNEL: &str = "backstop_queue";
+
+/// Returns a number of rows.
+pub(super) fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Returns a time as it stands in a column.
+pub(super) const fn millis(at: Timestamp) -> i64 {
+    at.as_millis()
+}
