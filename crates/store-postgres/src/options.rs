@@ -45,8 +45,8 @@ impl Options {
     pub const LEASE: Duration = Duration::from_secs(15);
     /// How long an append is tried again while the server is away, unless told otherwise.
     pub const PATIENCE: Duration = Duration::from_secs(5);
-    /// How many connections read and write beside those for appends, the lease and notifications, unless told
-    /// otherwise.
+    /// How many connections read and write beside those for appends, the lease, notifications and pruning in the
+    /// background, unless told otherwise.
     pub const CONNECTIONS: u32 = 8;
 
     /// Reads a URL.
@@ -83,7 +83,8 @@ impl Options {
         self
     }
 
-    /// Uses at most so many connections beside those for appends, the lease and notifications; at least one.
+    /// Uses at most so many connections beside those for appends, the lease, notifications and pruning in the
+    /// background; at least one.
     #[must_use]
     pub const fn connections(mut self, connections: u32) -> Self {
         self.connections = if connections == 0 { 1 } else { connections };
