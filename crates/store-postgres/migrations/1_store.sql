@@ -165,6 +165,8 @@ CREATE INDEX errors_by_time ON backstop.errors (at, number);
 CREATE INDEX errors_by_session ON backstop.errors (session, at, number);
 CREATE INDEX errors_by_tool ON backstop.errors (tool, at, number);
 CREATE INDEX errors_by_age ON backstop.errors (last_at, number);
+-- What is counted of all errors is read from here, without their rows.
+CREATE INDEX errors_counted ON backstop.errors (tool, session, reason, code) INCLUDE (occurrences, chars_kept);
 
 CREATE TABLE backstop.results (
     number      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
