@@ -323,6 +323,9 @@ impl Work for SweepEvents {
             for statement in [
                 "DELETE FROM backstop.refers WHERE run = \
                  (SELECT run FROM backstop.removed WHERE run_id = $1)",
+                "DELETE FROM backstop.positions WHERE subscription IN \
+                 (SELECT name FROM backstop.subscriptions) AND run = \
+                 (SELECT run FROM backstop.removed WHERE run_id = $1)",
                 "DELETE FROM backstop.removed WHERE run_id = $1",
             ] {
                 sqlx::query(statement)
