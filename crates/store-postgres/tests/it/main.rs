@@ -4,7 +4,12 @@
 mod crashes;
 mod fencing;
 mod following;
+mod lists;
 mod opening;
 mod removal;
+mod retention;
+mod rows;
+mod runs;
+mod sharing;
 mod support;
 mod suites;
