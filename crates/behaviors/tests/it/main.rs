@@ -5,6 +5,7 @@ mod caused;
 mod failing;
 mod hosts;
 mod listing;
+mod settling;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
