@@ -78,10 +78,11 @@ CREATE TABLE backstop.attempts (
     PRIMARY KEY (run_id, seq)
 );
 CREATE INDEX attempts_by_time ON backstop.attempts (at);
+-- `call` is the digest of the call's id: models give ids of any length.
 CREATE TABLE backstop.settled (
     run         text COLLATE "C" NOT NULL,
-    call_id     text COLLATE "C" NOT NULL,
-    PRIMARY KEY (run, call_id)
+    call        bytea NOT NULL,
+    PRIMARY KEY (run, call)
 );
 CREATE TABLE backstop.labels (
     key         text COLLATE "C" NOT NULL,

@@ -4,17 +4,17 @@ use backstop_error_store::{
     Pruned, Retention, StoreError, Stored, error_id,
 };
 use layer0::Timestamp;
-use layer0::id::{ErrorId, SessionId};
+use layer0::id::{ErrorId, RunId, SessionId};
 use sqlx::{PgConnection, Row};
 
 use crate::background;
 use crate::database::Database;
 use crate::fault::{Fault, state_of};
-use crate::listing;
 use crate::prune::{self, Kind};
 use crate::rows::{signed, unsigned};
 use crate::text::{read, stored};
 use crate::transact::{Work, transact};
+use crate::{limits, listing};
 
 /// How often an id that is taken is drawn again; with 2^24 ids a second, once is rare.
 const ID_TRIES: usize = 16;
@@ -36,7 +36,10 @@ impl PostgresErrorStore {
 impl ErrorStore for PostgresErrorStore {
     async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
         let pool = self.0.for_writing()?;
-        let at = error.origin().at;
+        let origin = error.origin();
+        let at = origin.at;
+        check(&origin.session, &origin.run, &origin.tool, error.code().map(|code| &**code))?;
+        limits::size("error", error.raw().len())?;
         let insert = Insert { fingerprint: error.fingerprint(), error };
         let stored = transact(pool, self.0.options().patience, &insert).await?;
         background::after(&self.0, at);
@@ -44,6 +47,9 @@ impl ErrorStore for PostgresErrorStore {
     }
 
     async fn keep(&self, error: ErrorRecord) -> Result<(), StoreError> {
+        check(error.session(), error.run(), error.tool(), error.code().map(|code| &**code))?;
+        limits::name("error's id", error.id().as_str())?;
+        limits::size("error", error.raw().len())?;
         keep(&self.0, &error).await
     }
 
@@ -82,6 +88,14 @@ impl ErrorStore for PostgresErrorStore {
     fn hold(&self, session: &SessionId) -> Hold {
         self.0.upkeep().holds().hold(session)
     }
+}
+
+/// Checks what indexes have of an error.
+fn check(session: &SessionId, run: &RunId, tool: &str, code: Option<&str>) -> Result<(), Fault> {
+    limits::name("session", session.as_str())?;
+    limits::name("run id", run.as_str())?;
+    limits::name("tool's name", tool)?;
+    limits::name("error's code", code.unwrap_or_default())
 }
 
 /// An error to store: a new row, or one more of an equal one in its session.

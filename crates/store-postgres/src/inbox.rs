@@ -88,7 +88,8 @@ async fn is_settled(
     let settled = sqlx::query_scalar(
         "SELECT EXISTS (SELECT 1 FROM backstop.inbox WHERE run = $1 AND kind = 'settlement' \
          AND call_id = $2) \
-         OR EXISTS (SELECT 1 FROM backstop.settled WHERE run = $1 AND call_id = $2)",
+         OR EXISTS (SELECT 1 FROM backstop.settled \
+         WHERE run = $1 AND call = sha256(convert_to($2, 'UTF8')))",
     );
     let settled = settled.bind(&*run).bind(&*call).fetch_one(connection);
     Ok(settled.await.map_err(Fault::from)?)

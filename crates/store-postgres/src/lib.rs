@@ -36,6 +36,7 @@ mod fault;
 mod feed;
 mod inbox;
 mod lease;
+mod limits;
 mod listing;
 mod log;
 mod lookout;

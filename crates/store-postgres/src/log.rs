@@ -22,7 +22,7 @@ use crate::rows::{
 use crate::sent::Sent;
 use crate::text::stored;
 use crate::transact::transact;
-use crate::{approvals, background, erasure, feed, inbox, owner, runs, subscriptions};
+use crate::{approvals, background, erasure, feed, inbox, limits, owner, runs, subscriptions};
 
 /// The event log in a [`Database`].
 #[derive(Debug, Clone)]
@@ -200,6 +200,7 @@ impl EventLog for PostgresLog {
 
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         let Some(writer) = self.0.writer() else { return Err(read_only()) };
+        limits::batch(&batch)?;
         let at = batch.records.last().map(|record| record.at);
         writer.append(batch).await?;
         if let Some(at) = at {

@@ -139,7 +139,9 @@ impl Place {
             Fault::Locked(source) => OpenError::Locked { database, source },
             Fault::Unreachable(source) => OpenError::Unreachable { server, source },
             Fault::Closed => OpenError::unusable(database, "it was closed"),
-            Fault::Failed(source) | Fault::Full(source) => OpenError::Unusable { database, source },
+            Fault::Failed(source) | Fault::Full(source) | Fault::TooLarge(source) => {
+                OpenError::Unusable { database, source }
+            }
         }
     }
 }

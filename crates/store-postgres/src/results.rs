@@ -11,6 +11,7 @@ use crate::background;
 use crate::database::Database;
 use crate::errors::size;
 use crate::fault::Fault;
+use crate::limits;
 use crate::listing::{self, gone};
 use crate::prune::{self, Kind};
 use crate::text::{column, stored};
@@ -122,6 +123,10 @@ async fn insert(
     origin: &Origin,
     body: &str,
 ) -> Result<bool, StoreError> {
+    limits::name("result's id", id.as_str())?;
+    limits::name("session", origin.session.as_str())?;
+    limits::name("run id", origin.run.as_str())?;
+    limits::size("result", body.len())?;
     let written: i64 = sqlx::query_scalar(
         "WITH put AS (INSERT INTO backstop.results (id, session, run, call_id, tool, at, bytes, body) \
          SELECT $1, $2, $3, $4, $5, $6, $7, $8 \

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use crate::append::{self, Append, Refused};
 use crate::current_owner::CurrentOwner;
 use crate::fault::{Fault, LOST};
+use crate::limits;
 use crate::lookout::Watches;
 use crate::transact::Transient;
 
@@ -23,6 +24,8 @@ use crate::transact::Transient;
 const MAX_APPENDS: usize = 256;
 /// How many events share one commit, unless one append has more.
 const MAX_EVENTS: usize = 4_096;
+/// How many bytes of events share one commit, unless one append has more.
+const MAX_BYTES: usize = 32 << 20;
 /// How many appends wait before callers have to.
 const QUEUE: usize = 1024;
 /// How long is waited before the same appends are tried again.
@@ -416,11 +419,13 @@ impl State {
 /// Returns how many of the queued jobs are written together: each run once, and not too many events.
 fn together(queued: &[Queued]) -> usize {
     let mut runs: HashSet<&RunId> = HashSet::new();
-    let mut events = 0;
+    let (mut events, mut bytes) = (0, 0_usize);
     for (place, queued) in queued.iter().enumerate() {
         if let Job::Append(append, _) = &queued.job {
             events += append.batch.records.len();
-            if !runs.insert(append.run()) || (place > 0 && events > MAX_EVENTS) {
+            bytes = bytes.saturating_add(limits::bytes(&append.batch));
+            let is_too_much = events > MAX_EVENTS || bytes > MAX_BYTES;
+            if !runs.insert(append.run()) || (place > 0 && is_too_much) {
                 return place;
             }
         }

@@ -4,6 +4,8 @@
 mod crashes;
 mod fencing;
 mod following;
+mod full_disk;
+mod limits;
 mod lists;
 mod opening;
 mod removal;

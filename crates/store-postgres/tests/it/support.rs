@@ -90,6 +90,18 @@ pub(crate) fn error_at(ms: i64, session: &str, run: &str, tool: &str, text: &str
     NewError::new(origin, Code::new(code::TOOL_EXECUTION_FAILED), None, text, &Redactor::new())
 }
 
+/// Makes a text that cannot be compressed, of so many characters.
+pub(crate) fn noise(length: usize) -> String {
+    let mut state = 1_u64;
+    let mut letter = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'a' + u8::try_from((state >> 33) % 26).unwrap())
+    };
+    // Words of seven letters are no secrets.
+    (0..length).map(|place| if place % 8 == 7 { '-' } else { letter() }).collect()
+}
+
 /// Appends events at a time.
 pub(crate) async fn append_at(writer: &mut RunWriter, ms: i64, kinds: Vec<EventKind>) {
     for kind in kinds {
