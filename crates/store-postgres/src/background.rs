@@ -3,7 +3,7 @@
 use backstop_error_store::StoreError;
 use backstop_retention::StoreRetention;
 use layer0::Timestamp;
-use sqlx::{ConnectOptions, Connection, PgConnection};
+use sqlx::{Connection, PgConnection};
 
 use crate::database::Database;
 use crate::fault::Fault;

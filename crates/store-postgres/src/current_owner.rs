@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_event_log::Claims;
-use sqlx::postgres::PgConnectOptions;
 use tokio::sync::Mutex;
 
+use crate::connect::Connect;
 use crate::fault::Fault;
 use crate::lease::Lease;
 use crate::owner::Owner;
@@ -14,7 +14,7 @@ use crate::owner::Owner;
 /// The owner that this open database is now: made for the first claim, and made anew when its lease has ended.
 #[derive(Debug)]
 pub(crate) struct CurrentOwner {
-    options: PgConnectOptions,
+    connect: Connect,
     lasts: Duration,
     claims: Claims,
     current: Mutex<Option<Owner>>,
@@ -26,9 +26,9 @@ pub(crate) struct CurrentOwner {
 pub(crate) type Held = (Arc<str>, Arc<Lease>);
 
 impl CurrentOwner {
-    pub(crate) fn new(options: PgConnectOptions, lasts: Duration, claims: Claims) -> Self {
+    pub(crate) fn new(connect: Connect, lasts: Duration, claims: Claims) -> Self {
         Self {
-            options,
+            connect,
             lasts,
             claims,
             current: Mutex::new(None),
@@ -42,7 +42,7 @@ impl CurrentOwner {
         self.retire(&mut current).await;
         let owner = match current.take() {
             Some(owner) => owner,
-            None => Owner::start(self.options.clone(), self.lasts).await?,
+            None => Owner::start(self.connect.clone(), self.lasts).await?,
         };
         *self.known_lease() = Some(Arc::clone(&owner.lease));
         Ok(held(current.insert(owner)))

@@ -5,7 +5,7 @@ use backstop_error_store::StoreError;
 use backstop_event_log::{Claims, LogKey};
 use backstop_retention::Upkeep;
 use sqlx::postgres::PgPoolOptions;
-use sqlx::{ConnectOptions, Connection, PgPool};
+use sqlx::{Connection, PgPool};
 
 use crate::current_owner::CurrentOwner;
 use crate::lookout::Lookout;
@@ -85,14 +85,14 @@ impl Database {
         let pool = PgPoolOptions::new()
             .max_connections(options.connections)
             .acquire_timeout(options.patience)
-            .connect_lazy_with(options.connect.clone());
+            .connect_lazy_with(options.connect.options().clone());
         let (claims, lookout) = (Claims::default(), Lookout::default());
         let owner = CurrentOwner::new(options.connect.clone(), options.lease, claims.clone());
         let owner = Arc::new(owner);
         let writer = for_writing.then(|| {
             lookout.tell(&pool);
             Writer::start(Setup {
-                options: options.connect.clone(),
+                connect: options.connect.clone(),
                 patience: options.patience,
                 claims: claims.clone(),
                 owner: Arc::clone(&owner),

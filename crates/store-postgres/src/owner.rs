@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use layer0::error::BoxError;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
+use sqlx::{Connection, PgConnection, PgPool};
 use tokio::sync::oneshot;
 
+use crate::connect::Connect;
 use crate::fault::Fault;
 use crate::lease::{Lease, boot_millis};
 
@@ -35,7 +35,7 @@ pub(crate) struct Owner {
 
 impl Owner {
     /// Makes an owner, with a lease that a thread renews.
-    pub(crate) async fn start(options: PgConnectOptions, lasts: Duration) -> Result<Self, Fault> {
+    pub(crate) async fn start(connect: Connect, lasts: Duration) -> Result<Self, Fault> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(Fault::failed)?;
         let id: Arc<str> =
@@ -48,7 +48,7 @@ impl Owner {
             id: Arc::clone(&id),
             lock: i64::from_be_bytes(lock),
             lease: Arc::clone(&lease),
-            options,
+            connect,
         };
         let thread = std::thread::Builder::new().name("backstop-lease".into());
         let thread = thread.spawn(move || keeper.run(ready, stopped)).map_err(Fault::failed)?;
@@ -101,7 +101,7 @@ struct Keeper {
     id: Arc<str>,
     lock: i64,
     lease: Arc<Lease>,
-    options: PgConnectOptions,
+    connect: Connect,
 }
 
 impl Keeper {
@@ -154,8 +154,8 @@ impl Keeper {
     }
 
     async fn begin(&self) -> Result<PgConnection, sqlx::Error> {
-        let mut connection = self.options.connect().await?;
-        let is_direct = is_direct(&self.options, &mut connection).await?;
+        let mut connection = self.connect.connect().await?;
+        let is_direct = is_direct(&self.connect, &mut connection).await?;
         if is_direct {
             self.try_lock(&mut connection).await?;
         } else {
@@ -224,7 +224,7 @@ impl Keeper {
     /// Connects again, takes the lock again, and renews the lease; gives no connection where the server still
     /// keeps the lock for the old one.
     async fn rejoin(&self) -> Result<Option<PgConnection>, sqlx::Error> {
-        let connecting = self.options.connect();
+        let connecting = self.connect.connect();
         let mut connection = tokio::select! {
             connection = connecting => connection?,
             () = SystemClock.sleep(self.lease.left()) => {
@@ -254,12 +254,12 @@ impl Keeper {
 /// Does each connection lead to one process of the server? A proxy that shares connections gives what was just
 /// used to the next that asks.
 pub(crate) async fn is_direct(
-    options: &PgConnectOptions,
+    connect: &Connect,
     connection: &mut PgConnection,
 ) -> Result<bool, sqlx::Error> {
     let pid = "SELECT pg_backend_pid()";
     let before: i32 = sqlx::query_scalar(pid).fetch_one(&mut *connection).await?;
-    let mut other = options.connect().await?;
+    let mut other = connect.connect().await?;
     let mut transaction = other.begin().await?;
     let others: i32 = sqlx::query_scalar(pid).fetch_one(&mut *transaction).await?;
     let after: i32 = sqlx::query_scalar(pid).fetch_one(connection).await?;

@@ -1,5 +1,4 @@
 use backstop_error_store::StoreError;
-use sqlx::ConnectOptions;
 
 use crate::database::Database;
 use crate::fault::Fault;

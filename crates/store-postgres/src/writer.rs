@@ -8,12 +8,12 @@ use std::time::Duration;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{Batch, Claims, LogError};
 use layer0::id::RunId;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection};
+use sqlx::{Connection, PgConnection};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::append::{self, Append, Refused};
+use crate::connect::Connect;
 use crate::current_owner::CurrentOwner;
 use crate::fault::{Fault, LOST};
 use crate::limits;
@@ -56,7 +56,7 @@ pub(crate) struct Writer {
 
 /// What the writer needs of its database.
 pub(crate) struct Setup {
-    pub(crate) options: PgConnectOptions,
+    pub(crate) connect: Connect,
     pub(crate) patience: Duration,
     pub(crate) claims: Claims,
     pub(crate) owner: Arc<CurrentOwner>,
@@ -239,7 +239,7 @@ impl State {
     async fn connected(&mut self) -> Result<&mut PgConnection, LogError> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.setup.options.connect().await.map_err(Fault::from)?,
+            None => self.setup.connect.connect().await.map_err(Fault::from)?,
         };
         Ok(self.connection.insert(connection))
     }

@@ -11,14 +11,12 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub use self::binaries::POSTGRES_VARIABLE;
-use self::launch::{Launch, Own, ROOT_CERTIFICATE, SMALL_DISK};
+use self::launch::{Launch, Own, ROOT_CERTIFICATE, SMALL_DISK, USER};
 use backstop_clock::{Clock, SystemClock};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, postgres::PgConnectOptions};
 
 /// How long a server may take to start or to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The administrator of the databases.
-const USER: &str = "backstop";
 
 /// A server on loopback. It is stopped when it is dropped, or when the process ends.
 ///

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod crashes;
+mod credentials;
 mod fencing;
 mod following;
 mod full_disk;
@@ -15,3 +16,4 @@ mod runs;
 mod sharing;
 mod support;
 mod suites;
+mod tls;

@@ -6,9 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::USER;
 use super::binaries::not_tested;
 
+/// The administrator of the databases.
+pub(super) const USER: &str = "backstop";
 /// What the shell beside the server does: it starts the server, starts it again when it is told to, and stops it
 /// and removes its files when its standard input ends, as it does when the test process dies in whatever way.
 const KEEPER: &str = r#"
