@@ -40,17 +40,19 @@ async fn work(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let mut connection = database.options().connect.connect().await.map_err(Fault::from)?;
-    if lock(&mut connection).await.map_err(Fault::from)? {
+    let connect = &database.options().connect;
+    let mut transaction = connect.begin(&mut connection, "BEGIN").await.map_err(Fault::from)?;
+    if lock(&mut transaction).await.map_err(Fault::from)? {
         prune_all(database, retention, now).await?;
     }
+    drop(transaction);
     // The server frees the lock also where the connection is only dropped.
     connection.close().await.map_err(Fault::from)?;
     Ok(())
 }
 
-/// Takes the lock, if it is free, until the connection is closed.
+/// Takes the lock, if it is free, until the end of the transaction.
 async fn lock(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    sqlx::query("BEGIN").execute(&mut *connection).await?;
     let lock = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(LOCK);
     lock.fetch_one(connection).await
 }
@@ -106,11 +108,13 @@ mod tests {
         let left = async || database.errors().list(ErrorFilter::new()).await.unwrap().len();
 
         let mut other = database.options().connect.connect().await.unwrap();
-        while !lock(&mut other).await.unwrap() {
-            sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+        let mut transaction = other.begin().await.unwrap();
+        while !lock(&mut transaction).await.unwrap() {
+            tokio::task::yield_now().await;
         }
         work(&database, nothing, now).await.unwrap();
         assert_eq!(left().await, 1, "another process prunes");
+        drop(transaction);
         other.close().await.unwrap();
         // The server frees the lock a moment after the connection is closed.
         for _ in 0..1_000 {

@@ -164,6 +164,7 @@ impl Insert {
 /// Writes an error of another store. One of the same text may be in the session already, and is counted on; this one
 /// keeps its id all the same, because a record refers to it.
 async fn keep(database: &Database, error: &ErrorRecord) -> Result<(), StoreError> {
+    let mut lent = database.for_writing()?.lend().await?;
     sqlx::query(
         "WITH kept AS (INSERT INTO backstop.errors (id, session, run, call_id, tool, reason, code, \
          fingerprint, occurrences, at, last_at, bytes, chars_kept, summary, raw) \
@@ -188,10 +189,10 @@ async fn keep(database: &Database, error: &ErrorRecord) -> Result<(), StoreError
     .bind(signed(error.chars_kept()))
     .bind(&*stored(error.summary()))
     .bind(&**error.raw())
-    .execute(database.for_writing()?)
+    .execute(&mut *lent)
     .await
     .map_err(Fault::from)?;
-    Ok(())
+    Ok(lent.end().await?)
 }
 
 /// Returns how many bytes a text has.

@@ -46,6 +46,7 @@ mod open_error;
 mod options;
 mod owner;
 mod passfile;
+mod pool;
 mod prune;
 mod removal;
 mod results;

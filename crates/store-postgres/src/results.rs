@@ -38,7 +38,7 @@ impl PostgresResultStore {
             "SELECT session, run, call_id, tool, at, body FROM backstop.results WHERE id = $1",
         )
         .bind(&*stored(id.as_str()))
-        .fetch_optional(self.0.pool())
+        .fetch_optional(&mut *self.0.pool().lend().await?)
         .await
         .map_err(Fault::from)?;
         let Some(row) = row else { return gone(self.0.pool(), session, id.as_str()).await };
@@ -64,9 +64,10 @@ impl ResultStore for PostgresResultStore {
     }
 
     async fn keep(&self, result: ResultRecord) -> Result<(), StoreError> {
-        let mut connection = self.0.for_writing()?.acquire().await.map_err(Fault::from)?;
+        let mut lent = self.0.for_writing()?.lend().await?;
         let ResultRecord { id, origin, body, .. } = &result;
-        insert(&mut connection, id, origin, body).await.map(drop)
+        insert(&mut lent, id, origin, body).await?;
+        Ok(lent.end().await?)
     }
 
     async fn keep_expired(&self, session: &SessionId, id: &ResultId) -> Result<(), StoreError> {

@@ -2,6 +2,7 @@
 
 mod binaries;
 mod launch;
+mod pooler;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 pub use self::binaries::POSTGRES_VARIABLE;
 use self::launch::{Launch, Own, ROOT_CERTIFICATE, SMALL_DISK, USER};
+pub use self::pooler::Pooler;
 use backstop_clock::{Clock, SystemClock};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, postgres::PgConnectOptions};
 
@@ -143,6 +145,13 @@ impl PostgresServer {
         }
     }
 
+    /// Starts a proxy before this server that shares its connections. `None`, said loudly, where there is none.
+    pub fn pooler(&self) -> Option<Pooler> {
+        let pooler = Pooler::start(&self.url)?;
+        until_it_answers("the proxy", pooler.through(&self.url_of("postgres")));
+        Some(pooler)
+    }
+
     /// Runs a statement as the administrator, in the database `postgres`.
     pub async fn execute(&self, statement: &str) {
         self.execute_in("postgres", statement).await;
@@ -187,18 +196,7 @@ impl PostgresServer {
     }
 
     fn wait(&self) {
-        let url = self.url_of("postgres");
-        let is_there = || {
-            let url = url.clone();
-            let ask = move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                let options: PgConnectOptions = url.parse().expect("a URL of our own");
-                runtime.expect("a runtime").block_on(async { options.connect().await.is_ok() })
-            };
-            // A thread of its own, because the caller may be in a runtime.
-            std::thread::spawn(ask).join().unwrap_or(false)
-        };
-        until("the server answers", is_there);
+        until_it_answers("the server", self.url_of("postgres"));
     }
 }
 
@@ -215,21 +213,25 @@ impl DatabasesInTurn<'_> {
     }
 }
 
-impl Drop for PostgresServer {
-    fn drop(&mut self) {
-        if let Some(Own { keeper, .. }) = &mut self.own {
-            let keeper = keeper.get_mut().unwrap_or_else(PoisonError::into_inner);
-            drop(keeper.stdin.take());
-            let _ = keeper.wait();
-        }
-    }
-}
-
 /// The server that the variable names.
 fn named_url() -> Option<String> {
     let named = std::env::var(POSTGRES_VARIABLE).ok()?;
     let is_url = named.starts_with("postgres://") || named.starts_with("postgresql://");
     is_url.then(|| named.trim_end_matches('/').to_owned())
+}
+
+fn until_it_answers(what: &str, url: String) {
+    let is_there = || {
+        let options: PgConnectOptions = url.parse().expect("a URL of our own");
+        let ask = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let connect = options.extra_float_digits(None);
+            runtime.expect("a runtime").block_on(async { connect.connect().await.is_ok() })
+        };
+        // A thread of its own, because the caller may be in a runtime.
+        std::thread::spawn(ask).join().unwrap_or(false)
+    };
+    until(&format!("{what} answers"), is_there);
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) {

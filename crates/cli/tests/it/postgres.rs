@@ -186,6 +186,21 @@ fn doctor_says_what_the_server_keeps() {
     assert!(after.contains("each connection has a process of the server"), "{after}");
 }
 
+/// Spec: W8, J2. Behind a proxy that pools transactions runs work, and `doctor` says what is lost.
+#[test]
+fn doctor_says_what_a_proxy_costs() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let Some(pooler) = server.pooler() else { return };
+    let Some(url) = database() else { return };
+    let bench = Bench::new().with("BACKSTOP_STORE", &pooler.through(&url));
+    bench.agent("[[model]]\ntext = \"hello\"\n", "");
+    bench.run(&["run", "agent.toml"]).ok();
+    let said = bench.run(&["doctor"]).ok().out;
+    assert!(said.contains("known by its lease alone, after 15 s"), "{said}");
+    assert_eq!(bench.run(&["runs", "--json"]).ok().json().len(), 1);
+    bench.run(&["verify", "--all"]).ok();
+}
+
 /// Spec: D5, J2. Killed in the middle of a tool, a run is gone on with at once, and the tool is not run again.
 #[test]
 fn a_killed_run_is_gone_on_with() {

@@ -9,6 +9,7 @@ mod full_disk;
 mod limits;
 mod lists;
 mod opening;
+mod pooling;
 mod removal;
 mod retention;
 mod rows;

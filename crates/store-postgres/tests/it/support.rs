@@ -44,7 +44,12 @@ pub(crate) async fn open(url: &str) -> Database {
 
 /// Opens a database again once what had it before, and was only dropped, has freed its runs.
 pub(crate) async fn reopen(url: &str) -> Database {
-    let database = open(url).await;
+    reopen_at(url, url).await
+}
+
+/// Opens a database again as [`reopen`] does, by one URL, and looks at it by another.
+pub(crate) async fn reopen_at(through: &str, url: &str) -> Database {
+    let database = open(through).await;
     let options: PgConnectOptions = url.parse().unwrap();
     let mut connection = options.connect().await.unwrap();
     for _ in 0..250 {

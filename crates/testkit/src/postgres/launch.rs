@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::binaries::not_tested;
 
@@ -12,12 +12,12 @@ use super::binaries::not_tested;
 pub(super) const USER: &str = "backstop";
 /// What the shell beside the server does: it starts the server, starts it again when it is told to, and stops it
 /// and removes its files when its standard input ends, as it does when the test process dies in whatever way.
-const KEEPER: &str = r#"
-dir=$1; shift
+pub(super) const KEEPER: &str = r#"
+dir=$1; signal=$2; shift 2
 start() { "$@" >>"$dir/log" 2>&1 </dev/null & pid=$!; }
 start "$@"
 while read -r word; do start "$@"; done
-kill -QUIT "$pid" 2>/dev/null; wait; rm -rf "$dir"
+kill "-$signal" "$pid" 2>/dev/null; wait; rm -rf "$dir"
 "#;
 /// What root does first where a small disk is asked for: it mounts one that this server alone sees, and that is gone
 /// with it, and becomes the user of the server.
@@ -42,6 +42,14 @@ const UNPRIVILEGED: u32 = 65_534;
 pub(super) struct Own {
     pub(super) folder: PathBuf,
     pub(super) keeper: Mutex<Child>,
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let keeper = self.keeper.get_mut().unwrap_or_else(PoisonError::into_inner);
+        drop(keeper.stdin.take());
+        let _ = keeper.wait();
+    }
 }
 
 /// A server to start.
@@ -147,7 +155,7 @@ impl Launch {
                 shell
             }
         };
-        keeper.args(["-c", KEEPER, "sh"]).arg(&self.folder);
+        keeper.args(["-c", KEEPER, "sh"]).arg(&self.folder).arg("QUIT");
         keeper.arg(self.programs.join("postgres")).arg("-D").arg(&data).current_dir("/");
         let socket = format!("unix_socket_directories={}", self.folder.display());
         let port_is = format!("port={port}");
@@ -169,13 +177,13 @@ impl Launch {
     }
 }
 
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     listener.local_addr().expect("it has an address").port()
 }
 
 /// Makes a folder that belongs to the user of the server.
-fn new_folder() -> PathBuf {
+pub(super) fn new_folder() -> PathBuf {
     static FOLDERS: AtomicU32 = AtomicU32::new(0);
     let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
     let name = format!("backstop-postgres-{}-{number}", std::process::id());
@@ -190,7 +198,7 @@ fn new_folder() -> PathBuf {
 }
 
 /// PostgreSQL refuses to be run by the administrator of the machine.
-fn set_user(command: &mut Command) {
+pub(super) fn set_user(command: &mut Command) {
     use std::os::unix::process::CommandExt;
     if is_root() {
         command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
