@@ -9,6 +9,7 @@ use backstop_store_postgres::{Database, Options};
 use backstop_testkit::contract::{self, Open};
 use backstop_testkit::{Pooler, PostgresServer};
 
+use crate::crashes::outlives_killed_connections;
 use crate::fencing::{Other, finished};
 use crate::support::{append, begin, open, reopen_at, resume};
 
@@ -170,6 +171,14 @@ async fn a_stopped_process_writes_nothing_pooled() {
     assert!(refused.starts_with("refused log.append_failed"), "{refused}");
     assert_eq!(log.records(&"run_1".into(), 1).await.unwrap().len() as u64, last);
     database.close().await;
+}
+
+/// Spec: J2. A connection of the server that is lost is the proxy's, and no append is lost with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn appends_outlive_killed_connections_pooled() {
+    let (server, pooler) = pooled!();
+    let url = server.database().await;
+    outlives_killed_connections(server, &url, &pooler.through(&url)).await;
 }
 
 /// Spec: J2, X2. More clients than the proxy has connections, which all use statements of the same names.
