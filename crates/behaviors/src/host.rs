@@ -2,20 +2,16 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{Cursor, EventFilter, EventLog};
+use backstop_event_log::EventLog;
 use backstop_react::{Agent, Pack, PackError};
 use backstop_redact::Redactor;
-use futures_util::future::{Either, select};
 use layer0::failure::{Effect, Facts, Failure};
 use layer0::name::{NameError, check_behavior_name};
 use layer0::usage::Allowance;
 use layer0::{Orchestrator, StateStore, code};
 use thiserror::Error;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::behavior::Behavior;
@@ -23,7 +19,8 @@ use crate::context::Means;
 use crate::delivery::read_delivery_id;
 use crate::pack::behaviors_of;
 use crate::redeliver::{RedeliverError, Redelivered, redeliver};
-use crate::subscription::{Progress, Progressing, Serve};
+use crate::serving::{Served, Serving};
+use crate::subscription::{Progressing, Serve};
 
 /// Delivers events of a log to behaviours; made by [`BehaviorHost::builder`].
 ///
@@ -98,28 +95,24 @@ impl BehaviorHost {
     #[must_use = "what serves is stopped when this is dropped"]
     pub fn serve(self) -> Serving {
         let stop = CancellationToken::new();
-        let mut serving = Serving {
-            log: Arc::clone(&self.means.log),
-            clock: Arc::clone(&self.means.clock),
-            stop: stop.clone(),
-            subscriptions: Vec::new(),
-        };
+        let (log, clock) = (Arc::clone(&self.means.log), Arc::clone(&self.means.clock));
+        let mut subscriptions = Vec::new();
         for (behavior, grants) in self.behaviors {
             let (progress, watched) = Progressing::new();
             let name: Arc<str> = behavior.name().into();
             let serve = Serve {
                 name: Arc::clone(&name),
                 pattern: behavior.patterns().to_string().into(),
-                behavior,
+                behavior: Arc::clone(&behavior),
                 grants,
                 means: Arc::clone(&self.means),
                 progress,
                 stop: stop.clone(),
             };
             let task = tokio::spawn(self.means.clock.track(Box::pin(serve.run())));
-            serving.subscriptions.push(Served { name, task, progress: watched });
+            subscriptions.push(Served { name, behavior, task, standing: watched });
         }
-        serving
+        Serving::new(log, clock, stop, subscriptions)
     }
 
     /// Delivers one event again, whether it was delivered before or not, and records what comes of it. Where the
@@ -240,94 +233,9 @@ impl BehaviorHostBuilder {
     }
 }
 
-/// Behaviours that are served. Dropped, it stops them: what is delivered then is delivered again later.
-pub struct Serving {
-    log: Arc<dyn EventLog>,
-    clock: Arc<dyn Clock>,
-    stop: CancellationToken,
-    subscriptions: Vec<Served>,
-}
-
-/// A subscription that is served in a task.
-struct Served {
-    name: Arc<str>,
-    task: JoinHandle<()>,
-    progress: watch::Receiver<Progress>,
-}
-
-impl Serving {
-    /// Waits until each subscription is taken, or cannot be: what is recorded from then on is behind where they
-    /// begin. Returns the names of those that another host has, or whose log fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    pub async fn taken(&self) -> Vec<Arc<str>> {
-        let mut waiting = Vec::new();
-        for Served { name, progress, .. } in &self.subscriptions {
-            let mut progress = progress.clone();
-            let known = progress.wait_for(|progress| *progress != Progress::Starting).await;
-            if known.is_ok_and(|progress| *progress == Progress::Waiting) {
-                waiting.push(Arc::clone(name));
-            }
-        }
-        waiting
-    }
-
-    /// Waits until all that the log holds now is delivered, and what follows from that, at most so long.
-    /// Returns whether it is. What another host has is not waited for.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    pub async fn settle(&self, at_most: Duration) -> bool {
-        let over = self.clock.sleep(at_most);
-        // The failures that the first deliveries end with are delivered too.
-        let settled = Box::pin(async {
-            for _ in 0..2 {
-                self.behind_the_end().await;
-            }
-        });
-        matches!(select(settled, over).await, Either::Left(_))
-    }
-
-    async fn behind_the_end(&self) {
-        let now = self.log.read_feed(&EventFilter::new(), &Cursor::now()).await;
-        let Ok(Some(end)) = now.map(|page| page.cursor.number()) else { return };
-        for Served { progress, .. } in &self.subscriptions {
-            let mut progress = progress.clone();
-            drop(progress.wait_for(|progress| progress.is_behind(end)).await);
-        }
-    }
-
-    /// Stops to deliver. A delivery that is at work is dropped, and made again later.
-    pub async fn stop(mut self) {
-        self.stop.cancel();
-        for Served { task, .. } in std::mem::take(&mut self.subscriptions) {
-            if let Err(error) = task.await {
-                tracing::error!(%error, "the task of a subscription was lost");
-            }
-        }
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
-}
-
 impl fmt::Debug for BehaviorHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.behaviors.iter().map(|(behavior, _)| behavior.name()).collect();
         f.debug_struct("BehaviorHost").field("behaviors", &names).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Serving {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Serving")
-            .field("subscriptions", &self.subscriptions.len())
-            .finish_non_exhaustive()
     }
 }

@@ -99,7 +99,7 @@ pub(crate) async fn redeliver(
     };
     delivered.length = cause.length;
     segment.note(delivered.clone());
-    segment.commit().await?;
+    drop(segment.commit().await?);
     let context =
         BehaviorContext::new((Arc::clone(means), Arc::clone(grants)), Arc::clone(&name), cause);
     let made = call(Arc::clone(behavior), delivery, context, Arc::clone(&means.clock)).await;
@@ -118,7 +118,7 @@ pub(crate) async fn redeliver(
 
 async fn end(segment: &mut Segment, kind: impl Into<EventKind>) -> Result<(), LogError> {
     segment.note(kind);
-    segment.commit().await
+    segment.commit().await.map(drop)
 }
 
 /// Reads one event of a run; `None` where there is none of this number.

@@ -11,6 +11,8 @@ use layer0::Timestamp;
 use layer0::event::{Actor, EventKind, SubscriptionOpened};
 use layer0::id::RunId;
 
+use crate::subscription::Failed;
+
 /// How many events a segment has, and how old it grows.
 const MAX_EVENTS: u64 = 10_000;
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -39,7 +41,7 @@ impl Segment {
         let mut segment = Self::new(log, clock, writer, moves);
         let opened = SubscriptionOpened::new(Arc::clone(name), Arc::clone(pattern));
         segment.open(opened);
-        segment.commit().await?;
+        drop(segment.commit().await?);
         Ok(segment)
     }
 
@@ -93,19 +95,24 @@ impl Segment {
         }
     }
 
-    /// Writes what was noted, and moves the subscription in the same write.
-    pub(crate) async fn commit(&mut self) -> Result<(), LogError> {
+    /// Writes what was noted, and moves the subscription in the same write. Returns the failures among it.
+    pub(crate) async fn commit(&mut self) -> Result<Vec<Failed>, LogError> {
         self.has_notes = false;
         self.writer.move_subscription(self.moves.clone());
+        let mut failures = Vec::new();
         for event in self.writer.commit().await? {
             tracing::debug!(seq = event.seq, event = event.kind.event_type(), "logged");
+            if let EventKind::BehaviorFailed(failed) = &event.kind {
+                let of = (failed.run.clone(), failed.seq);
+                failures.push(Failed { of, recorded: (event.run.clone(), event.seq) });
+            }
         }
         self.moves.cursor = None;
         self.moves.positions.clear();
-        match self.is_full() {
-            true => self.roll(None).await,
-            false => Ok(()),
+        if self.is_full() {
+            self.roll(None).await?;
         }
+        Ok(failures)
     }
 
     /// Notes the first event, sealed with the key of the log where it has one.

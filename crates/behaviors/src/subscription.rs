@@ -27,7 +27,7 @@ use crate::segment::Segment;
 pub(crate) use acquire::acquire;
 use backlog::{Backlog, ItemId, Moved};
 pub(crate) use prepare::{Verdict, prepare};
-pub(crate) use progress::{Progress, Progressing};
+pub(crate) use progress::{EventId, Failed, Progress, Progressing, Standing};
 
 /// How long is waited before a subscription that another host has, or a log that fails, is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -74,6 +74,8 @@ struct Held<'s> {
     /// Was all read that the log holds?
     is_at_end: bool,
     work: FuturesUnordered<Work>,
+    /// What has ended, and is not committed.
+    ended: Vec<EventId>,
     /// Those whose delivery is noted and not committed.
     starting: Vec<(ItemId, Box<BehaviorDelivered>, Delivery, Cause)>,
 }
@@ -114,13 +116,15 @@ impl Serve {
             at_work: 0,
             is_at_end: false,
             work: FuturesUnordered::new(),
+            ended: Vec::new(),
             starting: Vec::new(),
         };
+        self.progress.begin(stands.cursor);
         loop {
             match held.next(&mut feed).await {
                 // What has ended is not to be made again.
                 Happened::Stopped if held.segment.has_notes() => {
-                    return held.segment.commit().await;
+                    return held.segment.commit().await.map(drop);
                 }
                 Happened::Stopped => return Ok(()),
                 Happened::Noted => held.commit().await?,
@@ -142,7 +146,13 @@ impl Serve {
 
 impl Held<'_> {
     async fn next(&mut self, feed: &mut Feed) -> Happened {
-        self.serve.progress.set(
+        let progress = &self.serve.progress;
+        progress.read(feed.cursor());
+        // What needs no note has ended as it is.
+        if !self.segment.has_notes() && !self.ended.is_empty() {
+            progress.end(self.ended.drain(..), []);
+        }
+        progress.set(
             match self.backlog.is_empty() && self.is_at_end && !self.segment.has_notes() {
                 true => Progress::Behind(feed.cursor()),
                 false => Progress::Busy,
@@ -180,6 +190,9 @@ impl Held<'_> {
 
     fn read(&mut self, record: FeedRecord, is_ended: bool) {
         let is_wanted = !is_ended && self.serve.wants(&record);
+        if is_wanted {
+            self.serve.progress.open((record.run.clone(), record.record.seq));
+        }
         // What has none has its turn behind what is at work of its run.
         self.ready.extend(self.backlog.push(record, is_wanted));
         self.begin_ready();
@@ -224,6 +237,7 @@ impl Held<'_> {
         match done {
             Done::Prepared(id, record, verdict) => self.prepared(id, &record, verdict?),
             Done::Ended(id, delivered, end) => {
+                let event = (delivered.run.clone(), delivered.seq);
                 match end.result {
                     Ok(()) => {
                         let BehaviorDelivered { behavior, run, seq, .. } = *delivered;
@@ -238,7 +252,7 @@ impl Held<'_> {
                         self.segment.note(failed);
                     }
                 }
-                self.ended(id);
+                self.ended(id, event);
             }
         }
         self.begin_ready();
@@ -251,8 +265,9 @@ impl Held<'_> {
             let event = &*record.record.event_type;
             Box::new(BehaviorDelivered::new(name, record.run.clone(), record.record.seq, event))
         };
+        let event = (record.run.clone(), record.record.seq);
         match verdict {
-            Verdict::Skip => self.ended(id),
+            Verdict::Skip => self.ended(id, event),
             Verdict::Refuse { reason, message, exception_type } => {
                 let failed = BehaviorFailed::new(
                     &delivered(),
@@ -262,7 +277,7 @@ impl Held<'_> {
                     message,
                 );
                 self.segment.note(failed);
-                self.ended(id);
+                self.ended(id, event);
             }
             Verdict::Deliver(delivery, cause) => {
                 let mut delivered = delivered();
@@ -273,14 +288,16 @@ impl Held<'_> {
         }
     }
 
-    fn ended(&mut self, id: ItemId) {
+    fn ended(&mut self, id: ItemId, event: EventId) {
         self.at_work -= 1;
+        self.ended.push(event);
         self.pass(id);
     }
 
     /// Writes what was noted, and makes the deliveries whose begin is durable.
     async fn commit(&mut self) -> Result<(), LogError> {
-        self.segment.commit().await?;
+        let failures = self.segment.commit().await?;
+        self.serve.progress.end(self.ended.drain(..), failures);
         for (id, delivered, delivery, cause) in self.starting.drain(..) {
             let Serve { name, behavior, means, grants, .. } = self.serve;
             let lent = (Arc::clone(means), Arc::clone(grants));

@@ -15,6 +15,7 @@ use backstop_behaviors::{
 };
 use backstop_config::{AgentFile, BehaviorAction, BehaviorStart, BehaviorTable};
 use backstop_event_log::Patterns;
+use layer0::id::RunId;
 
 use self::program::CommandAction;
 use self::webhook::Webhook;
@@ -55,10 +56,23 @@ impl Behaviors {
         Ok(Self(Some(serving)))
     }
 
-    /// Waits for what is to be delivered, not for ever, and stops.
-    pub(crate) async fn end(self) {
+    /// Waits for what is to be delivered of these runs, and what follows from that, not for ever, and stops.
+    pub(crate) async fn end(self, runs: &[RunId]) {
+        let Some(serving) = &self.0 else { return };
+        let is_settled = serving.settle_runs(runs, SETTLE).await;
+        self.stop(is_settled).await;
+    }
+
+    /// As [`Behaviors::end`], for all runs of the store.
+    pub(crate) async fn end_of_all(self) {
+        let Some(serving) = &self.0 else { return };
+        let is_settled = serving.settle(SETTLE).await;
+        self.stop(is_settled).await;
+    }
+
+    async fn stop(self, is_settled: bool) {
         let Some(serving) = self.0 else { return };
-        if !serving.settle(SETTLE).await {
+        if !is_settled {
             note(&format!(
                 "not all behaviours were told in {} seconds; what is left is delivered when they are served again",
                 SETTLE.as_secs()

@@ -45,7 +45,8 @@ impl Ending<'_> {
             Ok(outcome) => Ok(outcome),
             Err(ResumeError::Run(failure)) => Err(*failure),
             Err(error) => {
-                self.behaviors.end().await;
+                // Nothing was done, of which could be told.
+                self.behaviors.end(&[]).await;
                 self.database.close().await;
                 return Err(error.into());
             }
@@ -71,7 +72,7 @@ impl Ending<'_> {
             (false, Some(_)) => Ok(()),
         };
         // How the run ended is said first: it does not wait for what is told of it.
-        self.behaviors.end().await;
+        self.behaviors.end(std::slice::from_ref(&report.run)).await;
         self.database.close().await;
         if let Some(error) = refused {
             return Err(error);

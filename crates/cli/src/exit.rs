@@ -79,7 +79,7 @@ impl CliError {
 
     /// Says why a run did not begin.
     pub(crate) fn not_started(error: &LogError) -> Self {
-        let hint = hint_of(error).map(ToOwned::to_owned);
+        let hint = hint_of(error).map(Cow::into_owned);
         let source = Chain(error).to_string().into();
         Self { code: code_of(error), facts: error.facts(), source, hint }
     }
@@ -173,9 +173,11 @@ const fn code_of(error: &LogError) -> u8 {
     }
 }
 
+const FREE_SPACE: &str = "give the disk of the store more space, or take from it: `backstop errors prune`, `backstop runs prune`";
+
 /// Returns how to mend what a log says.
-fn hint_of(error: &LogError) -> Option<&'static str> {
-    match error {
+fn hint_of(error: &LogError) -> Option<Cow<'_, str>> {
+    let of_command = match error {
         LogError::Failed(error) if error.is::<OlderSchema>() => Some(
             "`backstop vacuum` brings the store to this version; commands that read leave it as it is",
         ),
@@ -199,8 +201,10 @@ fn hint_of(error: &LogError) -> Option<&'static str> {
         LogError::Unreadable { .. } => {
             Some("its hash chain holds; a version that knows the event can read it")
         }
+        LogError::Full(_) => Some(FREE_SPACE),
         _ => None,
-    }
+    };
+    of_command.map(Cow::Borrowed).or_else(|| error.hint())
 }
 
 impl From<ConfigError> for CliError {
@@ -246,7 +250,7 @@ impl From<OpenError> for CliError {
 
 impl From<LogError> for CliError {
     fn from(error: LogError) -> Self {
-        let (code, hint) = (code_of(&error), hint_of(&error).map(ToOwned::to_owned));
+        let (code, hint) = (code_of(&error), hint_of(&error).map(Cow::into_owned));
         Self { code, facts: error.facts(), source: error.into(), hint }
     }
 }
@@ -303,7 +307,11 @@ impl From<DecideError> for CliError {
 
 impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
-        Self::storage(error)
+        let hint = match &error {
+            StoreError::Full(_) => Some(FREE_SPACE.to_owned()),
+            error => error.hint().map(Cow::into_owned),
+        };
+        Self { hint, ..Self::storage(error) }
     }
 }
 

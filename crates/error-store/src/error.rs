@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use layer0::code;
 use layer0::error::BoxError;
 use layer0::failure::{Effect, Facts, Failure};
@@ -27,6 +29,11 @@ pub enum StoreError {
     /// Retry: with backoff. Effect: none.
     #[error("store is locked")]
     Locked(#[source] BoxError),
+    /// It is more than the back end takes: a name or a text is too long. Nothing was written.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("too large for the store")]
+    TooLarge(#[source] BoxError),
     /// The back end cannot be reached, or went away before it answered.
     ///
     /// Retry: with backoff. Effect: unknown.
@@ -49,7 +56,15 @@ impl Failure for StoreError {
             Self::Failed(_) => Facts::never(code::STORE_FAILED, Effect::Unknown),
             Self::Full(_) => Facts::never(code::STORE_FULL, Effect::None),
             Self::Locked(_) => Facts::backoff(code::STORE_LOCKED, Effect::None),
+            Self::TooLarge(_) => Facts::never(code::STORE_FAILED, Effect::None),
             Self::Unreachable(_) => Facts::backoff(code::STORE_FAILED, Effect::Unknown),
+        }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::TooLarge(_) => Some("give it a shorter name, or keep less of it".into()),
+            _ => None,
         }
     }
 }

@@ -162,6 +162,11 @@ pub enum LogError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// It is more than the back end takes: a name or an append is too long. Nothing was written.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("too large for the log")]
+    TooLarge(#[source] BoxError),
     /// An event cannot be read, though nothing says that it was changed; or it could not be read if
     /// it were written, and was not written.
     ///
@@ -279,6 +284,7 @@ impl Failure for LogError {
             Self::Conflict { .. } => Facts::never(code::LOG_APPEND_FAILED, Effect::None),
             Self::Erased { .. } => Facts::never(code::LOG_ERASED, Effect::None),
             Self::Failed(_) => Facts::never(code::STORE_FAILED, Effect::Unknown),
+            Self::TooLarge(_) => Facts::never(code::STORE_FAILED, Effect::None),
             Self::Followed { .. } => Facts::never(code::RUN_FOLLOWED, Effect::None),
             Self::Full(_) => Facts::never(code::STORE_FULL, Effect::None),
             Self::LeaseEnded(_) => Facts::backoff(code::LOG_APPEND_FAILED, Effect::None),
@@ -313,6 +319,7 @@ impl Failure for LogError {
                  only once it is known what it had done"
                     .into(),
             ),
+            Self::TooLarge(_) => Some("give it a shorter name, or keep less in one event".into()),
             _ => None,
         }
     }

@@ -78,10 +78,11 @@ CREATE TABLE backstop.attempts (
     PRIMARY KEY (run_id, seq)
 );
 CREATE INDEX attempts_by_time ON backstop.attempts (at);
+-- `call` is the digest of the call's id: models give ids of any length.
 CREATE TABLE backstop.settled (
     run         text COLLATE "C" NOT NULL,
-    call_id     text COLLATE "C" NOT NULL,
-    PRIMARY KEY (run, call_id)
+    call        bytea NOT NULL,
+    PRIMARY KEY (run, call)
 );
 CREATE TABLE backstop.labels (
     key         text COLLATE "C" NOT NULL,
@@ -165,6 +166,8 @@ CREATE INDEX errors_by_time ON backstop.errors (at, number);
 CREATE INDEX errors_by_session ON backstop.errors (session, at, number);
 CREATE INDEX errors_by_tool ON backstop.errors (tool, at, number);
 CREATE INDEX errors_by_age ON backstop.errors (last_at, number);
+-- What is counted of all errors is read from here, without their rows.
+CREATE INDEX errors_counted ON backstop.errors (tool, session, reason, code) INCLUDE (occurrences, chars_kept);
 
 CREATE TABLE backstop.results (
     number      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -5,9 +5,10 @@ use layer0::Timestamp;
 use layer0::event::EventKind;
 use layer0::id::{ApprovalId, RunId};
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, PgPool, Row};
+use sqlx::{PgConnection, Row};
 
 use crate::fault::Fault;
+use crate::pool::Pool;
 use crate::rows::{signed, unsigned};
 use crate::sent::Sent;
 use crate::text::{self, stored};
@@ -141,7 +142,7 @@ pub(crate) async fn admit(
 }
 
 /// Lists the approvals without a decision, oldest first.
-pub(crate) async fn open(readers: &PgPool) -> Result<Vec<OpenApproval>, LogError> {
+pub(crate) async fn open(readers: &Pool) -> Result<Vec<OpenApproval>, LogError> {
     let rows = sqlx::query(
         "SELECT approvals.id, approvals.run, events.seq, events.at, events.type, events.data \
          FROM backstop.approvals AS approvals JOIN backstop.events AS events \
@@ -149,7 +150,7 @@ pub(crate) async fn open(readers: &PgPool) -> Result<Vec<OpenApproval>, LogError
          WHERE NOT EXISTS (SELECT 1 FROM backstop.inbox WHERE approval = approvals.id) \
          ORDER BY events.at, approvals.id",
     )
-    .fetch_all(readers)
+    .fetch_all(&mut *readers.lend().await?)
     .await
     .map_err(Fault::from)?;
     Ok(rows.iter().filter_map(open_of).collect())

@@ -3,10 +3,15 @@
 use backstop_error_store::StoreError;
 use backstop_retention::StoreRetention;
 use layer0::Timestamp;
+use sqlx::{Connection, PgConnection};
 
 use crate::database::Database;
+use crate::fault::Fault;
 use crate::prune::{self, Kind};
 use crate::state_removal;
+
+/// The lock that one process holds while it prunes in the background: "BSTU".
+const LOCK: i64 = 0x4253_5455;
 
 /// Hears that runs were written to.
 pub(crate) fn after_append(database: &Database, at: Timestamp) {
@@ -27,7 +32,32 @@ pub(crate) fn after(database: &Database, at: Timestamp) {
     }));
 }
 
+/// Prunes, unless another process does so now. What is pruned is committed on other connections, so that the
+/// transaction of the lock changes nothing; the connection is its own, because a pool may have one only.
 async fn work(
+    database: &Database,
+    retention: StoreRetention,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let mut connection = database.options().connect.connect().await.map_err(Fault::from)?;
+    let connect = &database.options().connect;
+    let mut transaction = connect.begin(&mut connection, "BEGIN").await.map_err(Fault::from)?;
+    if lock(&mut transaction).await.map_err(Fault::from)? {
+        prune_all(database, retention, now).await?;
+    }
+    drop(transaction);
+    // The server frees the lock also where the connection is only dropped.
+    connection.close().await.map_err(Fault::from)?;
+    Ok(())
+}
+
+/// Takes the lock, if it is free, until the end of the transaction.
+async fn lock(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    let lock = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(LOCK);
+    lock.fetch_one(connection).await
+}
+
+async fn prune_all(
     database: &Database,
     retention: StoreRetention,
     now: Timestamp,
@@ -50,4 +80,49 @@ async fn work(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests {
+    use backstop_error_store::{ErrorFilter, ErrorStore, NewError, Origin, Retention};
+    use backstop_redact::Redactor;
+    use backstop_testkit::PostgresServer;
+    use layer0::{Code, code};
+
+    use super::*;
+
+    /// Spec: S10
+    #[tokio::test(flavor = "multi_thread")]
+    async fn one_process_prunes_at_a_time() {
+        let Some(server) = PostgresServer::shared() else { return };
+        let database = Database::connect(&server.database().await).await.unwrap();
+        let now = Timestamp::from_millis(1_767_225_600_000);
+        let origin = Origin::new(now, "s", "run_1", "c", "sql");
+        let reason = Code::new(code::TOOL_EXECUTION_FAILED);
+        let error = NewError::new(origin, reason, None, "boom", &Redactor::new());
+        database.errors().store(error).await.unwrap();
+        // What the store itself began may hold the lock yet.
+        database.upkeep().stop().await;
+        let nothing = StoreRetention::from(Retention::NONE.max_rows(0));
+        let left = async || database.errors().list(ErrorFilter::new()).await.unwrap().len();
+
+        let mut other = database.options().connect.connect().await.unwrap();
+        let mut transaction = other.begin().await.unwrap();
+        while !lock(&mut transaction).await.unwrap() {
+            tokio::task::yield_now().await;
+        }
+        work(&database, nothing, now).await.unwrap();
+        assert_eq!(left().await, 1, "another process prunes");
+        drop(transaction);
+        other.close().await.unwrap();
+        // The server frees the lock a moment after the connection is closed.
+        for _ in 0..1_000 {
+            if left().await == 0 {
+                return;
+            }
+            work(&database, nothing, now).await.unwrap();
+        }
+        panic!("nothing is pruned");
+    }
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use backstop_event_log::Claims;
-use sqlx::postgres::PgConnectOptions;
 use tokio::sync::Mutex;
 
+use crate::connect::Connect;
 use crate::fault::Fault;
 use crate::lease::Lease;
 use crate::owner::Owner;
@@ -16,7 +16,7 @@ use crate::work_count::WorkCount;
 /// The owner that this open database is now: made for the first claim, and made anew when its lease has ended.
 #[derive(Debug)]
 pub(crate) struct CurrentOwner {
-    options: PgConnectOptions,
+    connect: Connect,
     lasts: Duration,
     claims: Claims,
     current: Mutex<Option<Owner>>,
@@ -33,9 +33,9 @@ pub(crate) struct CurrentOwner {
 pub(crate) type Held = (Arc<str>, Arc<Lease>);
 
 impl CurrentOwner {
-    pub(crate) fn new(options: PgConnectOptions, lasts: Duration, claims: Claims) -> Self {
+    pub(crate) fn new(connect: Connect, lasts: Duration, claims: Claims) -> Self {
         Self {
-            options,
+            connect,
             lasts,
             claims,
             current: Mutex::new(None),
@@ -62,7 +62,7 @@ impl CurrentOwner {
         let owner = match current.take() {
             Some(owner) => owner,
             None if self.has_left.load(Ordering::SeqCst) => return Err(Fault::Closed),
-            None => Owner::start(self.options.clone(), self.lasts).await?,
+            None => Owner::start(self.connect.clone(), self.lasts).await?,
         };
         *self.known_lease() = Some(Arc::clone(&owner.lease));
         Ok(held(current.insert(owner)))

@@ -6,13 +6,14 @@ use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
 use backstop_event_log::{Claims, LogKey};
 use backstop_retention::Upkeep;
-use sqlx::postgres::PgPoolOptions;
-use sqlx::{ConnectOptions, Connection, PgPool};
+use sqlx::{Connection, PgConnection};
 
+use crate::connect::Connect;
 use crate::current_owner::CurrentOwner;
 use crate::lookout::Lookout;
 use crate::open_error::{OpenError, Place};
 use crate::options::Options;
+use crate::pool::Pool;
 use crate::schema;
 use crate::writer::{Setup, Writer};
 
@@ -27,7 +28,7 @@ pub struct Database {
 struct Inner {
     place: Place,
     options: Options,
-    pool: PgPool,
+    pool: Pool,
     /// `None` when it was opened for reading.
     writer: Option<Writer>,
     claims: Claims,
@@ -73,28 +74,23 @@ impl Database {
         Self::open(options, false).await
     }
 
-    async fn open(options: Options, for_writing: bool) -> Result<Self, OpenError> {
+    async fn open(mut options: Options, for_writing: bool) -> Result<Self, OpenError> {
         let place = options.place();
         let refused = |error| place.refused(error);
         // A connection of its own says why there is none; the pool only says that it waited.
+        options.connect.look().await.map_err(refused)?;
         let mut connection = options.connect.connect().await.map_err(refused)?;
-        let checked = match for_writing {
-            true => schema::migrate(&mut connection, &place).await,
-            false => schema::of_this_version(&mut connection, &place).await,
-        };
+        let checked = checked(&options.connect, &mut connection, &place, for_writing).await;
         let _ = connection.close().await;
         checked?;
-        let pool = PgPoolOptions::new()
-            .max_connections(options.connections)
-            .acquire_timeout(options.patience)
-            .connect_lazy_with(options.connect.clone());
+        let pool = Pool::new(&options.connect, options.connections, options.patience);
         let (claims, lookout) = (Claims::default(), Lookout::default());
         let owner = CurrentOwner::new(options.connect.clone(), options.lease, claims.clone());
         let owner = Arc::new(owner);
         let writer = for_writing.then(|| {
             lookout.tell(&pool);
             Writer::start(Setup {
-                options: options.connect.clone(),
+                connect: options.connect.clone(),
                 patience: options.patience,
                 claims: claims.clone(),
                 owner: Arc::clone(&owner),
@@ -160,7 +156,7 @@ impl Database {
         self.inner.pool.close().await;
     }
 
-    pub(crate) fn pool(&self) -> &PgPool {
+    pub(crate) fn pool(&self) -> &Pool {
         &self.inner.pool
     }
 
@@ -189,12 +185,28 @@ impl Database {
     }
 
     /// Returns the pool for a store other than the log to write through.
-    pub(crate) fn for_writing(&self) -> Result<&PgPool, StoreError> {
+    pub(crate) fn for_writing(&self) -> Result<&Pool, StoreError> {
         match self.writer() {
             Some(_) => Ok(self.pool()),
             None => Err(StoreError::Failed("the database was opened for reading".into())),
         }
     }
+}
+
+/// Checks the schema, and makes it or brings it to this version for writing, in one transaction.
+async fn checked(
+    connect: &Connect,
+    connection: &mut PgConnection,
+    place: &Place,
+    for_writing: bool,
+) -> Result<(), OpenError> {
+    let refused = |error| place.refused(error);
+    let mut transaction = connect.begin(connection, "BEGIN").await.map_err(refused)?;
+    match for_writing {
+        true => schema::migrate(&mut transaction, place).await?,
+        false => schema::of_this_version(&mut transaction, place).await?,
+    }
+    transaction.commit().await.map_err(refused)
 }
 
 impl fmt::Debug for Database {

@@ -22,7 +22,7 @@ pub(crate) async fn erase(
     )
     .bind(&*stored(run.as_str()))
     .bind(signed(seq))
-    .fetch_optional(database.pool())
+    .fetch_optional(&mut *database.pool().lend().await?)
     .await
     .map_err(Fault::from)?;
     let row = row.ok_or(LogError::not_erasable(seq, "the run has no such event"))?;
@@ -30,6 +30,7 @@ pub(crate) async fn erase(
     let digest = digest.ok_or(LogError::not_erasable(seq, "it has no salt"))?;
     let hash = hash_of(&row, "hash", seq)?;
     let run_id: i64 = row.try_get("run_id").map_err(Fault::from)?;
+    let mut lent = database.pool().lend().await?;
     sqlx::query(
         "WITH erased AS (UPDATE backstop.events SET data = '', salt = NULL, erased = $4 \
          WHERE run_id = $1 AND seq = $2 AND hash = $3 RETURNING run_id, seq) \
@@ -40,9 +41,10 @@ pub(crate) async fn erase(
     .bind(signed(seq))
     .bind(&hash.0[..])
     .bind(&digest.0[..])
-    .execute(database.pool())
+    .execute(&mut *lent)
     .await
     .map_err(Fault::from)?;
+    lent.end().await?;
     let copies = sqlx::query(
         "SELECT runs.run FROM backstop.events AS events JOIN backstop.runs AS runs \
          ON runs.id = events.run_id WHERE events.seq = $1 AND events.hash = $2 \
@@ -50,7 +52,7 @@ pub(crate) async fn erase(
     )
     .bind(signed(seq))
     .bind(&hash.0[..])
-    .fetch_all(database.pool())
+    .fetch_all(&mut *database.pool().lend().await?)
     .await
     .map_err(Fault::from)?;
     copies.iter().map(run_of).collect()

@@ -4,17 +4,17 @@ use backstop_error_store::{
     Pruned, Retention, StoreError, Stored, error_id,
 };
 use layer0::Timestamp;
-use layer0::id::{ErrorId, SessionId};
+use layer0::id::{ErrorId, RunId, SessionId};
 use sqlx::{PgConnection, Row};
 
 use crate::background;
 use crate::database::Database;
 use crate::fault::{Fault, state_of};
-use crate::listing;
 use crate::prune::{self, Kind};
 use crate::rows::{signed, unsigned};
 use crate::text::{read, stored};
 use crate::transact::{Work, transact};
+use crate::{limits, listing};
 
 /// How often an id that is taken is drawn again; with 2^24 ids a second, once is rare.
 const ID_TRIES: usize = 16;
@@ -36,7 +36,10 @@ impl PostgresErrorStore {
 impl ErrorStore for PostgresErrorStore {
     async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
         let pool = self.0.for_writing()?;
-        let at = error.origin().at;
+        let origin = error.origin();
+        let at = origin.at;
+        check(&origin.session, &origin.run, &origin.tool, error.code().map(|code| &**code))?;
+        limits::size("error", error.raw().len())?;
         let insert = Insert { fingerprint: error.fingerprint(), error };
         let stored = transact(pool, self.0.options().patience, &insert).await?;
         background::after(&self.0, at);
@@ -44,6 +47,9 @@ impl ErrorStore for PostgresErrorStore {
     }
 
     async fn keep(&self, error: ErrorRecord) -> Result<(), StoreError> {
+        check(error.session(), error.run(), error.tool(), error.code().map(|code| &**code))?;
+        limits::name("error's id", error.id().as_str())?;
+        limits::size("error", error.raw().len())?;
         keep(&self.0, &error).await
     }
 
@@ -82,6 +88,14 @@ impl ErrorStore for PostgresErrorStore {
     fn hold(&self, session: &SessionId) -> Hold {
         self.0.upkeep().holds().hold(session)
     }
+}
+
+/// Checks what indexes have of an error.
+fn check(session: &SessionId, run: &RunId, tool: &str, code: Option<&str>) -> Result<(), Fault> {
+    limits::name("session", session.as_str())?;
+    limits::name("run id", run.as_str())?;
+    limits::name("tool's name", tool)?;
+    limits::name("error's code", code.unwrap_or_default())
 }
 
 /// An error to store: a new row, or one more of an equal one in its session.
@@ -150,6 +164,7 @@ impl Insert {
 /// Writes an error of another store. One of the same text may be in the session already, and is counted on; this one
 /// keeps its id all the same, because a record refers to it.
 async fn keep(database: &Database, error: &ErrorRecord) -> Result<(), StoreError> {
+    let mut lent = database.for_writing()?.lend().await?;
     sqlx::query(
         "WITH kept AS (INSERT INTO backstop.errors (id, session, run, call_id, tool, reason, code, \
          fingerprint, occurrences, at, last_at, bytes, chars_kept, summary, raw) \
@@ -174,10 +189,10 @@ async fn keep(database: &Database, error: &ErrorRecord) -> Result<(), StoreError
     .bind(signed(error.chars_kept()))
     .bind(&*stored(error.summary()))
     .bind(&**error.raw())
-    .execute(database.for_writing()?)
+    .execute(&mut *lent)
     .await
     .map_err(Fault::from)?;
-    Ok(())
+    Ok(lent.end().await?)
 }
 
 /// Returns how many bytes a text has.

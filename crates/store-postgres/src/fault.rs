@@ -15,6 +15,8 @@ pub(crate) enum Fault {
     Full(BoxError),
     /// Another transaction is in the way; trying again helps.
     Locked(BoxError),
+    /// More than the server takes.
+    TooLarge(BoxError),
     /// The server cannot be reached, is starting or is going down.
     Unreachable(BoxError),
 }
@@ -26,6 +28,8 @@ pub(crate) const LOST: &str =
 /// SQLSTATE codes, <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
 mod state {
     pub(super) const DISK_FULL: &str = "53100";
+    /// A row of an index, a column or a statement that is too long.
+    pub(super) const PROGRAM_LIMIT_EXCEEDED: &str = "54000";
     pub(super) const SERIALIZATION_FAILURE: &str = "40001";
     pub(super) const DEADLOCK_DETECTED: &str = "40P01";
     pub(super) const LOCK_NOT_AVAILABLE: &str = "55P03";
@@ -56,6 +60,7 @@ impl From<sqlx::Error> for Fault {
             let said = said(error);
             return match code.as_str() {
                 state::DISK_FULL => Self::Full(said),
+                state::PROGRAM_LIMIT_EXCEEDED => Self::TooLarge(said),
                 state::SERIALIZATION_FAILURE
                 | state::DEADLOCK_DETECTED
                 | state::LOCK_NOT_AVAILABLE
@@ -100,6 +105,7 @@ impl From<Fault> for LogError {
             Fault::Failed(error) => Self::Failed(error),
             Fault::Full(error) => Self::Full(error),
             Fault::Locked(error) => Self::Locked(error),
+            Fault::TooLarge(error) => Self::TooLarge(error),
             Fault::Unreachable(error) => Self::Unreachable(error),
         }
     }
@@ -112,6 +118,7 @@ impl From<Fault> for StoreError {
             Fault::Failed(error) => Self::Failed(error),
             Fault::Full(error) => Self::Full(error),
             Fault::Locked(error) => Self::Locked(error),
+            Fault::TooLarge(error) => Self::TooLarge(error),
             Fault::Unreachable(error) => Self::Unreachable(error),
         }
     }

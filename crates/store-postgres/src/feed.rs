@@ -7,10 +7,11 @@
 
 use backstop_event_log::{Cursor, EventFilter, FeedPage, FeedRecord, LogError};
 use layer0::event::Hash;
+use sqlx::Row;
 use sqlx::postgres::PgRow;
-use sqlx::{PgPool, Row};
 
 use crate::fault::Fault;
+use crate::pool::Pool;
 use crate::rows::{record_of, run_of, signed, unsigned};
 use crate::text::stored;
 
@@ -68,12 +69,12 @@ const OF_RUN: &str =
 
 /// Reads a page of the events behind a cursor.
 pub(crate) async fn read(
-    pool: &PgPool,
+    pool: &Pool,
     filter: &EventFilter,
     cursor: &Cursor,
 ) -> Result<FeedPage, LogError> {
     let (open, removed): (i64, i64) =
-        sqlx::query_as(OPEN).fetch_one(pool).await.map_err(Fault::from)?;
+        sqlx::query_as(OPEN).fetch_one(&mut *pool.lend().await?).await.map_err(Fault::from)?;
     let end = end(pool, open).await?;
     let last = signed(end.number().unwrap_or_default());
     let is_known = |after| after <= last.max(removed);
@@ -105,25 +106,25 @@ pub(crate) async fn read(
 }
 
 /// Returns the place behind the newest event that no open transaction comes before.
-async fn end(pool: &PgPool, open: i64) -> Result<Cursor, LogError> {
+async fn end(pool: &Pool, open: i64) -> Result<Cursor, LogError> {
     let newest = sqlx::query(
         "SELECT place, hash FROM backstop.events WHERE place < $1 ORDER BY place DESC LIMIT 1",
     )
     .bind(open)
-    .fetch_optional(pool)
+    .fetch_optional(&mut *pool.lend().await?)
     .await
     .map_err(Fault::from)?;
     newest.as_ref().map_or(Ok(Cursor::start()), place_of)
 }
 
 /// Can a cursor stand behind this event? Where the event has gone, it can.
-async fn fits(pool: &PgPool, cursor: &Cursor, place: u64) -> Result<bool, LogError> {
+async fn fits(pool: &Pool, cursor: &Cursor, place: u64) -> Result<bool, LogError> {
     Ok(hash_at(pool, signed(place)).await?.is_none_or(|hash| cursor.fits(&hash)))
 }
 
 /// Returns where to begin to look: a session that is read from the start has nothing before its first run.
 async fn first_of(
-    pool: &PgPool,
+    pool: &Pool,
     filter: &EventFilter,
     after: i64,
     last: i64,
@@ -134,7 +135,7 @@ async fn first_of(
          (SELECT min(id) FROM backstop.runs WHERE session = $1)",
     )
     .bind(&*stored(session.as_str()))
-    .fetch_one(pool)
+    .fetch_one(&mut *pool.lend().await?)
     .await
     .map_err(Fault::from)?;
     // What began meanwhile is behind the last.
@@ -142,7 +143,7 @@ async fn first_of(
 }
 
 /// Returns the last event to look at: one page looks at so many.
-async fn until(pool: &PgPool, after: i64, last: i64) -> Result<i64, LogError> {
+async fn until(pool: &Pool, after: i64, last: i64) -> Result<i64, LogError> {
     let until: Option<i64> = sqlx::query_scalar(
         "SELECT max(place) FROM (SELECT place FROM backstop.events \
          WHERE place > $1 AND place <= $2 ORDER BY place LIMIT $3) AS looked_at",
@@ -150,14 +151,14 @@ async fn until(pool: &PgPool, after: i64, last: i64) -> Result<i64, LogError> {
     .bind(after)
     .bind(last)
     .bind(LOOKED_AT)
-    .fetch_one(pool)
+    .fetch_one(&mut *pool.lend().await?)
     .await
     .map_err(Fault::from)?;
     Ok(until.unwrap_or(last))
 }
 
 async fn rows(
-    pool: &PgPool,
+    pool: &Pool,
     filter: &EventFilter,
     after: i64,
     until: i64,
@@ -183,7 +184,7 @@ async fn rows(
         Some(run) => query.bind(stored(run.as_str()).into_owned()),
         None => query,
     };
-    Ok(query.fetch_all(pool).await.map_err(Fault::from)?)
+    Ok(query.fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?)
 }
 
 /// Reads an event; one that was changed so that it is none is left out, and holds up no other.
@@ -204,11 +205,11 @@ fn place_of(row: &PgRow) -> Result<Cursor, LogError> {
     Ok(Cursor::behind(place, hash.and_then(hash_from).as_ref()))
 }
 
-async fn hash_at(pool: &PgPool, place: i64) -> Result<Option<Hash>, LogError> {
+async fn hash_at(pool: &Pool, place: i64) -> Result<Option<Hash>, LogError> {
     let hash: Option<Vec<u8>> =
         sqlx::query_scalar("SELECT hash FROM backstop.events WHERE place = $1")
             .bind(place)
-            .fetch_optional(pool)
+            .fetch_optional(&mut *pool.lend().await?)
             .await
             .map_err(Fault::from)?;
     Ok(hash.and_then(|hash| hash_from(&hash)))

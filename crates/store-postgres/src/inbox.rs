@@ -5,11 +5,12 @@ use backstop_event_log::{InboxMessage, InboxRequest, LogError};
 use layer0::Timestamp;
 use layer0::id::{CallId, RunId};
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, PgPool, Row};
+use sqlx::{PgConnection, Row};
 
 use crate::approvals;
 use crate::fault::Fault;
 use crate::lookout::Lookout;
+use crate::pool::Pool;
 use crate::rows::{signed, unsigned};
 use crate::sent::Sent;
 use crate::text::{self, stored};
@@ -88,7 +89,8 @@ async fn is_settled(
     let settled = sqlx::query_scalar(
         "SELECT EXISTS (SELECT 1 FROM backstop.inbox WHERE run = $1 AND kind = 'settlement' \
          AND call_id = $2) \
-         OR EXISTS (SELECT 1 FROM backstop.settled WHERE run = $1 AND call_id = $2)",
+         OR EXISTS (SELECT 1 FROM backstop.settled \
+         WHERE run = $1 AND call = sha256(convert_to($2, 'UTF8')))",
     );
     let settled = settled.bind(&*run).bind(&*call).fetch_one(connection);
     Ok(settled.await.map_err(Fault::from)?)
@@ -127,7 +129,7 @@ pub(crate) async fn close(connection: &mut PgConnection, run: &RunId) -> Result<
 /// Reads the rows of a run, oldest first. One that cannot be read is skipped, and stays where it is: its run
 /// goes on without it.
 pub(crate) async fn rows(
-    readers: &PgPool,
+    readers: &Pool,
     run: &RunId,
     lookout: &Lookout,
 ) -> Result<Vec<InboxMessage>, LogError> {
@@ -135,7 +137,7 @@ pub(crate) async fn rows(
         "SELECT id, kind, approval, data, sender, at FROM backstop.inbox WHERE run = $1 ORDER BY id",
     )
     .bind(&*stored(run.as_str()))
-    .fetch_all(readers)
+    .fetch_all(&mut *readers.lend().await?)
     .await
     .map_err(Fault::from)?;
     let read = |row| {

@@ -7,9 +7,10 @@ use backstop_error_store::{
 use layer0::id::{ErrorId, SessionId};
 use layer0::{Code, Timestamp, code};
 use sqlx::postgres::PgRow;
-use sqlx::{PgPool, Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row};
 
 use crate::fault::Fault;
+use crate::pool::Pool;
 use crate::rows::unsigned;
 use crate::runs::{between, names, of_code};
 use crate::text::{column, optional, stored};
@@ -19,13 +20,13 @@ const COLUMNS: &str = "SELECT id, session, run, call_id, tool, reason, code, occ
 
 /// Returns an error by its id.
 pub(crate) async fn error(
-    pool: &PgPool,
+    pool: &Pool,
     session: Option<&SessionId>,
     id: &ErrorId,
 ) -> Result<Lookup<ErrorRecord>, StoreError> {
     let mut query = QueryBuilder::new(COLUMNS);
     query.push(" AND id = ").push_bind(stored(id.as_str()).into_owned());
-    let row = query.build().fetch_optional(pool).await.map_err(Fault::from)?;
+    let row = query.build().fetch_optional(&mut *pool.lend().await?).await.map_err(Fault::from)?;
     match row.as_ref().map(record_of).transpose()? {
         Some(record) if session.is_none_or(|session| session == record.session()) => {
             Ok(Lookup::Found(record))
@@ -37,13 +38,13 @@ pub(crate) async fn error(
 
 /// Says whether an id that is not there was taken away.
 pub(crate) async fn gone<T>(
-    pool: &PgPool,
+    pool: &Pool,
     session: Option<&SessionId>,
     id: &str,
 ) -> Result<Lookup<T>, StoreError> {
     let of = sqlx::query("SELECT session FROM backstop.expired WHERE id = $1")
         .bind(&*stored(id))
-        .fetch_optional(pool)
+        .fetch_optional(&mut *pool.lend().await?)
         .await
         .map_err(Fault::from)?;
     let of = of.map(|row| column(&row, "session")).transpose().map_err(Fault::from)?;
@@ -55,12 +56,12 @@ pub(crate) async fn gone<T>(
 
 /// Lists errors, newest first.
 pub(crate) async fn errors(
-    pool: &PgPool,
+    pool: &Pool,
     filter: &ErrorFilter,
 ) -> Result<Vec<ErrorRecord>, StoreError> {
     let mut query = QueryBuilder::new(COLUMNS);
     choose(&mut query, filter);
-    let rows = query.build().fetch_all(pool).await.map_err(Fault::from)?;
+    let rows = query.build().fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?;
     rows.iter().map(record_of).collect()
 }
 
@@ -94,7 +95,7 @@ fn choose(query: &mut QueryBuilder<Postgres>, filter: &ErrorFilter) {
 
 /// Lists results, newest first.
 pub(crate) async fn results(
-    pool: &PgPool,
+    pool: &Pool,
     filter: &ResultFilter,
 ) -> Result<Vec<ResultEntry>, StoreError> {
     let ResultFilter { session, run, tool, from, to, id_prefix, limit, .. } = filter;
@@ -121,7 +122,7 @@ pub(crate) async fn results(
         between(&mut query, "id", &stored(prefix));
     }
     query.push(" ORDER BY at DESC, number DESC LIMIT ").push_bind(limit.map(i64::from));
-    let rows = query.build().fetch_all(pool).await.map_err(Fault::from)?;
+    let rows = query.build().fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?;
     rows.iter().map(entry_of).collect()
 }
 
@@ -138,7 +139,7 @@ fn entry_of(row: &PgRow) -> Result<ResultEntry, StoreError> {
 
 /// Counts the errors that a filter lets through by what they have in common.
 pub(crate) async fn count(
-    pool: &PgPool,
+    pool: &Pool,
     filter: &ErrorFilter,
     by: CountBy,
 ) -> Result<Vec<ErrorCount>, StoreError> {
@@ -158,7 +159,7 @@ pub(crate) async fn count(
     choose(&mut query, &all);
     query.push(format_args!(") AS chosen GROUP BY key ORDER BY {order} LIMIT "));
     query.push_bind(limit.map(i64::from));
-    let rows = query.build().fetch_all(pool).await.map_err(Fault::from)?;
+    let rows = query.build().fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?;
     rows.iter().map(count_of).collect()
 }
 
@@ -173,10 +174,7 @@ fn number_of(row: &PgRow, name: &str) -> Result<u64, StoreError> {
 }
 
 /// Counts errors, the most characters kept first.
-pub(crate) async fn stats(
-    pool: &PgPool,
-    limit: Option<u32>,
-) -> Result<Vec<ErrorStats>, StoreError> {
+pub(crate) async fn stats(pool: &Pool, limit: Option<u32>) -> Result<Vec<ErrorStats>, StoreError> {
     let rows = sqlx::query(
         "SELECT tool, session, reason, code, count(*) AS errors, \
          sum(occurrences)::bigint AS occurrences, \
@@ -185,7 +183,7 @@ pub(crate) async fn stats(
          ORDER BY chars_kept DESC, tool, session, reason, coalesce(code, '') LIMIT $1",
     )
     .bind(limit.map(i64::from))
-    .fetch_all(pool)
+    .fetch_all(&mut *pool.lend().await?)
     .await
     .map_err(Fault::from)?;
     rows.iter().map(stats_of).collect()

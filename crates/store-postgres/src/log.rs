@@ -22,7 +22,7 @@ use crate::rows::{
 use crate::sent::Sent;
 use crate::text::stored;
 use crate::transact::transact;
-use crate::{approvals, background, erasure, feed, inbox, owner, runs, subscriptions};
+use crate::{approvals, background, erasure, feed, inbox, limits, owner, runs, subscriptions};
 
 /// The event log in a [`Database`].
 #[derive(Debug, Clone)]
@@ -35,7 +35,10 @@ impl PostgresLog {
 
     async fn row(&self, run: &RunId) -> Result<Option<PgRow>, LogError> {
         let row = sqlx::query("SELECT * FROM backstop.runs WHERE run = $1");
-        let row = row.bind(&*stored(run.as_str())).fetch_optional(self.0.pool()).await;
+        let row = row
+            .bind(&*stored(run.as_str()))
+            .fetch_optional(&mut *self.0.pool().lend().await?)
+            .await;
         Ok(row.map_err(Fault::from)?)
     }
 
@@ -156,7 +159,7 @@ impl EventLog for PostgresLog {
              WHERE session = $1 AND parent IS NULL AND branch_of IS NULL ORDER BY id DESC LIMIT 1",
         )
         .bind(&*stored(session.as_str()))
-        .fetch_optional(self.0.pool())
+        .fetch_optional(&mut *self.0.pool().lend().await?)
         .await
         .map_err(Fault::from)?;
         match row {
@@ -204,6 +207,7 @@ impl EventLog for PostgresLog {
 
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         let Some(writer) = self.0.writer() else { return Err(read_only()) };
+        limits::batch(&batch)?;
         let at = batch.records.last().map(|record| record.at);
         writer.append(batch).await?;
         if let Some(at) = at {
@@ -238,7 +242,7 @@ impl EventLog for PostgresLog {
         )
         .bind(&*stored(run.as_str()))
         .bind(signed(from_seq))
-        .fetch_all(self.0.pool())
+        .fetch_all(&mut *self.0.pool().lend().await?)
         .await
         .map_err(Fault::from)?;
         rows.iter().map(record_of).collect()

@@ -12,10 +12,12 @@ use std::time::Duration;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{EventWatches, InboxWatches};
 use layer0::id::RunId;
-use sqlx::PgPool;
 use sqlx::postgres::PgListener;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+
+use crate::fault::Fault;
+use crate::pool::Pool;
 
 /// The channel of `LISTEN` and `NOTIFY`.
 const CHANNEL: &str = "backstop";
@@ -60,18 +62,17 @@ impl Lookout {
     }
 
     /// Tells other processes from now on what this one writes.
-    pub(crate) fn tell(&self, pool: &PgPool) {
+    pub(crate) fn tell(&self, pool: &Pool) {
         let (pool, wrote) = (pool.clone(), Arc::clone(&self.wrote));
         self.own(tokio::spawn(async move {
             loop {
                 wrote.notified().await;
-                let told = sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL).execute(&pool);
-                match told.await {
-                    Err(sqlx::Error::PoolClosed) => return,
-                    Err(error) => {
-                        tracing::debug!(%error, "others are not told of what was written");
+                match notify(&pool).await {
+                    Err(Fault::Closed) => return,
+                    Err(fault) => {
+                        tracing::debug!(?fault, "others are not told of what was written");
                     }
-                    Ok(_) => {}
+                    Ok(()) => {}
                 }
                 SystemClock.sleep(TELL_EVERY).await;
             }
@@ -79,7 +80,7 @@ impl Lookout {
     }
 
     /// Looks from now on, until nothing is watched any more.
-    pub(crate) fn look(&self, pool: &PgPool) {
+    pub(crate) fn look(&self, pool: &Pool) {
         if self.is_looking.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -88,7 +89,7 @@ impl Lookout {
         self.own(tokio::spawn(async move {
             let mut listener = None;
             // A database that is closed is waited for no more.
-            while pool.close_event().do_until(hear(&pool, &mut listener)).await.is_ok() {
+            while pool.until_closed(hear(&pool, &mut listener)).await.is_some() {
                 if watches.are_empty() {
                     is_looking.store(false, Ordering::Release);
                     // What was watched meanwhile found the task still looking.
@@ -97,8 +98,8 @@ impl Lookout {
                     }
                 }
                 watches.events.ring();
-                if let Err(error) = ring_inboxes(&pool, &watches).await {
-                    tracing::debug!(%error, "the database cannot be read just now");
+                if let Err(fault) = ring_inboxes(&pool, &watches).await {
+                    tracing::debug!(?fault, "the database cannot be read just now");
                 }
             }
         }));
@@ -129,7 +130,7 @@ impl Drop for Lookout {
 }
 
 /// Waits until others tell of something, or until it is time to look anyway.
-async fn hear(pool: &PgPool, listener: &mut Option<PgListener>) {
+async fn hear(pool: &Pool, listener: &mut Option<PgListener>) {
     let told = async {
         if listener.is_none() {
             *listener = listen(pool).await;
@@ -150,20 +151,26 @@ async fn hear(pool: &PgPool, listener: &mut Option<PgListener>) {
     }
 }
 
-async fn listen(pool: &PgPool) -> Option<PgListener> {
-    let mut listener = PgListener::connect_with(pool).await.ok()?;
+async fn listen(pool: &Pool) -> Option<PgListener> {
+    let mut listener = pool.listener().await?;
     listener.ignore_pool_close_event(false);
     listener.listen(CHANNEL).await.ok()?;
     Some(listener)
 }
 
+async fn notify(pool: &Pool) -> Result<(), Fault> {
+    let mut lent = pool.lend().await?;
+    sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL).execute(&mut *lent).await?;
+    lent.end().await
+}
+
 /// Rings for the runs that have requests.
-async fn ring_inboxes(pool: &PgPool, watches: &Watches) -> Result<(), sqlx::Error> {
+async fn ring_inboxes(pool: &Pool, watches: &Watches) -> Result<(), Fault> {
     if watches.inboxes.is_empty() {
         return Ok(());
     }
     let runs = sqlx::query_scalar::<_, String>("SELECT DISTINCT run FROM backstop.inbox");
-    for run in runs.fetch_all(pool).await? {
+    for run in runs.fetch_all(&mut *pool.lend().await?).await? {
         watches.inboxes.ring(&crate::text::read(run).into());
     }
     Ok(())

@@ -147,7 +147,8 @@ impl Notes {
         }
         if !self.settled.is_empty() {
             sqlx::query(
-                "INSERT INTO backstop.settled SELECT $1, unnest($2::text[]) ON CONFLICT DO NOTHING",
+                "INSERT INTO backstop.settled SELECT $1, sha256(convert_to(call, 'UTF8')) \
+                 FROM unnest($2::text[]) AS call ON CONFLICT DO NOTHING",
             )
             .bind(&*run)
             .bind(&self.settled)

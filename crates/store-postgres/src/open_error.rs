@@ -1,9 +1,12 @@
+use std::io::ErrorKind;
+
 use layer0::code;
 use layer0::error::BoxError;
 use layer0::failure::{Effect, Facts, Failure};
 use std::borrow::Cow;
 use thiserror::Error;
 
+use crate::connect::KeyFile;
 use crate::fault::{Fault, said, state_of};
 
 /// Says why a database could not be opened.
@@ -91,6 +94,18 @@ pub enum OpenError {
         /// The newest version known.
         known: i64,
     },
+    /// The server cannot be trusted: its certificate is not of the authority that was named, or not for this name,
+    /// or it speaks no TLS; or a file of certificates cannot be read. No password was sent.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("no connection by TLS to `{server}` that can be trusted")]
+    #[non_exhaustive]
+    Untrusted {
+        /// Host and port, or the folder of its socket.
+        server: String,
+        /// Why not.
+        source: BoxError,
+    },
     /// The server cannot be reached.
     ///
     /// Retry: with backoff. Effect: none.
@@ -121,12 +136,17 @@ pub(crate) struct Place {
     pub(crate) server: String,
     pub(crate) database: String,
     pub(crate) user: String,
+    /// The files that a connection with TLS reads.
+    pub(crate) files: Vec<KeyFile>,
 }
 
 impl Place {
     /// Makes the error of a database that could not be opened.
     pub(crate) fn refused(&self, error: sqlx::Error) -> OpenError {
-        let Self { server, database, user } = self.clone();
+        let Self { server, database, user, files } = self.clone();
+        if let Some(source) = distrust(&error, &files) {
+            return OpenError::Untrusted { server, source };
+        }
         match state_of(&error).as_deref() {
             Some("28P01" | "28000") => return OpenError::Denied { user, source: said(error) },
             Some("3D000") => return OpenError::NoDatabase(database),
@@ -139,8 +159,26 @@ impl Place {
             Fault::Locked(source) => OpenError::Locked { database, source },
             Fault::Unreachable(source) => OpenError::Unreachable { server, source },
             Fault::Closed => OpenError::unusable(database, "it was closed"),
-            Fault::Failed(source) | Fault::Full(source) => OpenError::Unusable { database, source },
+            Fault::Failed(source) | Fault::Full(source) | Fault::TooLarge(source) => {
+                OpenError::Unusable { database, source }
+            }
         }
+    }
+}
+
+/// Says why a connection by TLS cannot be trusted, if that is what is wrong.
+fn distrust(error: &sqlx::Error, files: &[KeyFile]) -> Option<BoxError> {
+    match error {
+        sqlx::Error::Tls(why) => Some(why.to_string().into()),
+        // A handshake that failed is bad data.
+        sqlx::Error::Io(why) if why.kind() == ErrorKind::InvalidData => {
+            Some(why.to_string().into())
+        }
+        sqlx::Error::Io(_) => files.iter().find_map(|KeyFile { name, path }| {
+            let why = std::fs::File::open(path).err()?;
+            Some(format!("{name} `{}`: {why}", path.display()).into())
+        }),
+        _ => None,
     }
 }
 
@@ -159,6 +197,7 @@ impl Failure for OpenError {
             | Self::NoDatabase(_)
             | Self::NotAllowed { .. }
             | Self::SchemaOlder { .. }
+            | Self::Untrusted { .. }
             | Self::Unusable { .. } => Facts::never(code::STORE_FAILED, Effect::None),
             Self::InvalidUrl(_) => Facts::never(code::INPUT_INVALID, Effect::None),
             Self::Locked { .. } => Facts::backoff(code::STORE_LOCKED, Effect::None),
@@ -170,10 +209,11 @@ impl Failure for OpenError {
     fn hint(&self) -> Option<Cow<'_, str>> {
         Some(match self {
             Self::Denied { .. } => {
-                "check user and password: in the URL, in PGPASSWORD, or in ~/.pgpass".into()
+                "check user and password: in the URL, in PGPASSWORD, or in ~/.pgpass, which its owner alone may read"
+                    .into()
             }
             Self::Foreign(_) => "use another database, or rename that schema".into(),
-            Self::InvalidUrl(_) => "write postgres://USER@HOST:PORT/DATABASE".into(),
+            Self::InvalidUrl(_) => "write postgres://USER@HOST:PORT/DATABASE?sslmode=verify-full".into(),
             Self::NoDatabase(name) => format!("create it: createdb {name}").into(),
             Self::Missing(_) | Self::SchemaOlder { .. } => {
                 "open it once with a role that may create schemas and tables, such as its owner"
@@ -182,10 +222,26 @@ impl Failure for OpenError {
             Self::NotAllowed { user, .. } => {
                 format!("grant `{user}` the rights that docs/postgres.md lists").into()
             }
+            Self::Untrusted { source, .. } => mend_trust(&source.to_string()).into(),
             Self::Unreachable { .. } => {
                 "is the server running, and are host and port right? `doctor` says more".into()
             }
-            Self::Locked { .. } | Self::SchemaNewer { .. } | Self::Unusable { .. } => return None,
+            Self::SchemaNewer { .. } => "use the version that wrote it, or a later version".into(),
+            Self::Locked { .. } => "end the transaction that holds the lock: see pg_stat_activity".into(),
+            Self::Unusable { .. } => return None,
         })
+    }
+}
+
+/// Returns how to mend a connection by TLS that failed for this reason, as rustls and sqlx word it.
+fn mend_trust(why: &str) -> &'static str {
+    if why.contains("not valid for name") {
+        "connect by a name that the certificate of the server is for; `sslmode=verify-ca` does not look at the name"
+    } else if why.contains("UnknownIssuer") {
+        "name the file, in PEM, of the authority that signed the certificate of the server: sslrootcert=FILE"
+    } else if why.contains("does not support TLS") {
+        "turn TLS on at the server, `ssl = on`; `sslmode=disable` is for networks that nothing else can read"
+    } else {
+        "check the certificate of the server, and the files that sslrootcert, sslcert and sslkey name"
     }
 }

@@ -1,24 +1,18 @@
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use backstop_retention::StoreRetention;
-use sqlx::ConnectOptions;
-use sqlx::postgres::PgConnectOptions;
 
+use crate::connect::Connect;
 use crate::open_error::{OpenError, Place};
-
-/// How URLs begin.
-const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
-
-/// What connections say of themselves in `pg_stat_activity`.
-const APPLICATION: &str = "backstop";
+use crate::url;
 
 /// How a [`Database`](crate::Database) is opened.
 ///
 /// The URL is `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with `?sslmode=verify-full&sslrootcert=FILE` and
-/// the other parameters of libpq that have a place there. What it leaves out is taken from `PGHOST`, `PGPORT`,
-/// `PGUSER`, `PGPASSWORD`, `PGDATABASE`, `PGSSLMODE` and the file `.pgpass`. Its password is never printed.
+/// the other parameters of libpq that have a place there; one that is not known is refused. What it leaves out is
+/// taken from `PGHOST`, `PGPORT`, `PGUSER`, `PGPASSWORD`, `PGDATABASE`, `PGSSLMODE`, `PGSSLROOTCERT` and the file that
+/// `PGPASSFILE` names, or `~/.pgpass`. Its password is never printed.
 ///
 /// ```
 /// use std::time::Duration;
@@ -33,7 +27,7 @@ const APPLICATION: &str = "backstop";
 /// ```
 #[derive(Clone)]
 pub struct Options {
-    pub(crate) connect: PgConnectOptions,
+    pub(crate) connect: Connect,
     pub(crate) retention: StoreRetention,
     pub(crate) patience: Duration,
     pub(crate) connections: u32,
@@ -45,8 +39,8 @@ impl Options {
     pub const LEASE: Duration = Duration::from_secs(15);
     /// How long an append is tried again while the server is away, unless told otherwise.
     pub const PATIENCE: Duration = Duration::from_secs(5);
-    /// How many connections read and write beside those for appends, the lease and notifications, unless told
-    /// otherwise.
+    /// How many connections read and write beside those for appends, the lease, notifications and pruning in the
+    /// background, unless told otherwise.
     pub const CONNECTIONS: u32 = 8;
 
     /// Reads a URL.
@@ -55,13 +49,8 @@ impl Options {
     ///
     /// [`OpenError::InvalidUrl`].
     pub fn new(url: &str) -> Result<Self, OpenError> {
-        if !SCHEMES.iter().any(|scheme| url.starts_with(scheme)) {
-            return Err(OpenError::InvalidUrl("it does not begin with postgres://".into()));
-        }
-        let connect = PgConnectOptions::from_str(url);
-        let connect = connect.map_err(|error| OpenError::InvalidUrl(error.into()))?;
         Ok(Self {
-            connect: connect.application_name(APPLICATION).disable_statement_logging(),
+            connect: url::read(url)?,
             retention: StoreRetention::default(),
             patience: Self::PATIENCE,
             connections: Self::CONNECTIONS,
@@ -83,7 +72,8 @@ impl Options {
         self
     }
 
-    /// Uses at most so many connections beside those for appends, the lease and notifications; at least one.
+    /// Uses at most so many connections beside those for appends, the lease, notifications and pruning in the
+    /// background; at least one.
     #[must_use]
     pub const fn connections(mut self, connections: u32) -> Self {
         self.connections = if connections == 0 { 1 } else { connections };
@@ -99,19 +89,20 @@ impl Options {
     }
 
     pub(crate) fn place(&self) -> Place {
-        let server = match self.connect.get_socket() {
+        let options = self.connect.options();
+        let server = match options.get_socket() {
             Some(folder) => folder.display().to_string(),
-            None => format!("{}:{}", self.connect.get_host(), self.connect.get_port()),
+            None => format!("{}:{}", options.get_host(), options.get_port()),
         };
-        let user = self.connect.get_username().to_owned();
-        let database = self.connect.get_database().unwrap_or(&user).to_owned();
-        Place { server, database, user }
+        let user = options.get_username().to_owned();
+        let database = options.get_database().unwrap_or(&user).to_owned();
+        Place { server, database, user, files: self.connect.files().to_vec() }
     }
 }
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { server, database, user } = self.place();
+        let Place { server, database, user, .. } = self.place();
         f.debug_struct("Options")
             .field("server", &server)
             .field("database", &database)

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use layer0::error::BoxError;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection, PgPool};
+use sqlx::{Connection, PgConnection};
 use tokio::sync::oneshot;
 
+use crate::connect::Connect;
 use crate::fault::Fault;
 use crate::lease::{Lease, boot_millis};
+use crate::pool::Pool;
 
 /// How long after a lock was seen free it is looked at again, before its owner is taken for dead.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -35,7 +36,7 @@ pub(crate) struct Owner {
 
 impl Owner {
     /// Makes an owner, with a lease that a thread renews.
-    pub(crate) async fn start(options: PgConnectOptions, lasts: Duration) -> Result<Self, Fault> {
+    pub(crate) async fn start(connect: Connect, lasts: Duration) -> Result<Self, Fault> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(Fault::failed)?;
         let id: Arc<str> =
@@ -48,7 +49,7 @@ impl Owner {
             id: Arc::clone(&id),
             lock: i64::from_be_bytes(lock),
             lease: Arc::clone(&lease),
-            options,
+            connect,
         };
         let thread = std::thread::Builder::new().name("backstop-lease".into());
         let thread = thread.spawn(move || keeper.run(ready, stopped)).map_err(Fault::failed)?;
@@ -70,7 +71,7 @@ impl Owner {
 }
 
 /// Does the process of another owner live?
-pub(crate) async fn is_alive(pool: &PgPool, id: &str) -> Result<bool, Fault> {
+pub(crate) async fn is_alive(pool: &Pool, id: &str) -> Result<bool, Fault> {
     for look in 0..2 {
         if look > 0 {
             SystemClock.sleep(LOOK_AGAIN).await;
@@ -84,7 +85,7 @@ pub(crate) async fn is_alive(pool: &PgPool, id: &str) -> Result<bool, Fault> {
              FROM backstop.processes WHERE id = $1",
         )
         .bind(id)
-        .fetch_optional(pool)
+        .fetch_optional(&mut *pool.lend().await?)
         .await?;
         match state {
             Some((true, true)) => return Ok(true),
@@ -101,7 +102,7 @@ struct Keeper {
     id: Arc<str>,
     lock: i64,
     lease: Arc<Lease>,
-    options: PgConnectOptions,
+    connect: Connect,
 }
 
 impl Keeper {
@@ -147,16 +148,15 @@ impl Keeper {
         }
         self.lease.end();
         if let Some(mut connection) = connection {
-            let gone = sqlx::query("DELETE FROM backstop.processes WHERE id = $1").bind(&*self.id);
-            let _ = gone.execute(&mut connection).await;
+            let _ = self.remove(&mut connection).await;
             let _ = connection.close().await;
         }
     }
 
     async fn begin(&self) -> Result<PgConnection, sqlx::Error> {
-        let mut connection = self.options.connect().await?;
-        let is_direct = is_direct(&self.options, &mut connection).await?;
-        if is_direct {
+        let mut connection = self.connect.connect().await?;
+        let has_lock = !self.connect.is_shared();
+        if has_lock {
             self.try_lock(&mut connection).await?;
         } else {
             tracing::warn!(
@@ -164,22 +164,24 @@ impl Keeper {
             );
         }
         let sent_at = boot_millis();
+        let mut transaction = self.connect.begin(&mut connection, "BEGIN").await?;
         sqlx::query(
             "INSERT INTO backstop.processes VALUES ($1, $2, clock_timestamp() + $3 * interval '1 ms')",
         )
         .bind(&*self.id)
-        .bind(is_direct.then_some(self.lock))
+        .bind(has_lock.then_some(self.lock))
         .bind(self.lasts())
-        .execute(&mut connection)
+        .execute(&mut *transaction)
         .await?;
-        self.lease.renewed(sent_at);
         // Rows of processes that are gone for long.
         sqlx::query(
             "DELETE FROM backstop.processes WHERE lease_until < clock_timestamp() - $1 * interval '1 ms'",
         )
         .bind(self.lasts() * f64::from(KEPT_LEASES))
-        .execute(&mut connection)
+        .execute(&mut *transaction)
         .await?;
+        transaction.commit().await?;
+        self.lease.renewed(sent_at);
         Ok(connection)
     }
 
@@ -200,13 +202,7 @@ impl Keeper {
         mut connection: PgConnection,
     ) -> Result<Option<PgConnection>, sqlx::Error> {
         let sent_at = boot_millis();
-        let renewed = sqlx::query(
-            "UPDATE backstop.processes SET lease_until = clock_timestamp() + $2 * interval '1 ms' \
-             WHERE id = $1 AND lease_until > clock_timestamp()",
-        )
-        .bind(&*self.id)
-        .bind(self.lasts())
-        .execute(&mut connection);
+        let renewed = self.send_renewal(&mut connection);
         // A renewal that hangs is one that failed.
         let renewed = tokio::select! {
             renewed = renewed => renewed?,
@@ -214,33 +210,47 @@ impl Keeper {
                 return Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
             }
         };
-        match renewed.rows_affected() {
-            0 => self.lease.end(),
-            _ => self.lease.renewed(sent_at),
+        match renewed {
+            false => self.lease.end(),
+            true => self.lease.renewed(sent_at),
         }
         Ok(Some(connection))
+    }
+
+    /// Renews the row of the lease; says whether there was one that had not ended.
+    async fn send_renewal(&self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+        let mut transaction = self.connect.begin(connection, "BEGIN").await?;
+        let renewed = sqlx::query(
+            "UPDATE backstop.processes SET lease_until = clock_timestamp() + $2 * interval '1 ms' \
+             WHERE id = $1 AND lease_until > clock_timestamp()",
+        )
+        .bind(&*self.id)
+        .bind(self.lasts())
+        .execute(&mut *transaction)
+        .await?;
+        transaction.commit().await?;
+        Ok(renewed.rows_affected() > 0)
+    }
+
+    async fn remove(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let mut transaction = self.connect.begin(connection, "BEGIN").await?;
+        let gone = sqlx::query("DELETE FROM backstop.processes WHERE id = $1").bind(&*self.id);
+        gone.execute(&mut *transaction).await?;
+        transaction.commit().await
     }
 
     /// Connects again, takes the lock again, and renews the lease; gives no connection where the server still
     /// keeps the lock for the old one.
     async fn rejoin(&self) -> Result<Option<PgConnection>, sqlx::Error> {
-        let connecting = self.options.connect();
+        let connecting = self.connect.connect();
         let mut connection = tokio::select! {
             connection = connecting => connection?,
             () = SystemClock.sleep(self.lease.left()) => {
                 return Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
             }
         };
-        let has_lock: Option<bool> =
-            sqlx::query_scalar("SELECT lock IS NULL FROM backstop.processes WHERE id = $1")
-                .bind(&*self.id)
-                .fetch_optional(&mut connection)
-                .await?;
-        let is_ours = match has_lock {
-            None => false,
-            Some(true) => true,
-            Some(false) => self.try_lock(&mut connection).await?,
-        };
+        // Without a lock, the row of the lease alone counts.
+        let is_ours = self.connect.is_shared() || self.try_lock(&mut connection).await?;
         match is_ours {
             true => self.renew(connection).await,
             false => {
@@ -249,23 +259,6 @@ impl Keeper {
             }
         }
     }
-}
-
-/// Does each connection lead to one process of the server? A proxy that shares connections gives what was just
-/// used to the next that asks.
-pub(crate) async fn is_direct(
-    options: &PgConnectOptions,
-    connection: &mut PgConnection,
-) -> Result<bool, sqlx::Error> {
-    let pid = "SELECT pg_backend_pid()";
-    let before: i32 = sqlx::query_scalar(pid).fetch_one(&mut *connection).await?;
-    let mut other = options.connect().await?;
-    let mut transaction = other.begin().await?;
-    let others: i32 = sqlx::query_scalar(pid).fetch_one(&mut *transaction).await?;
-    let after: i32 = sqlx::query_scalar(pid).fetch_one(connection).await?;
-    transaction.rollback().await?;
-    other.close().await?;
-    Ok(before == after && before != others)
 }
 
 fn said(error: sqlx::Error) -> BoxError {

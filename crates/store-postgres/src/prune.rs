@@ -9,11 +9,12 @@ use backstop_error_store::{Pruned, Retention, StoreError};
 use backstop_retention::Life;
 use layer0::Timestamp;
 use layer0::id::SessionId;
+use sqlx::Row;
 use sqlx::postgres::PgRow;
-use sqlx::{PgPool, Row};
 
 use crate::database::Database;
 use crate::fault::Fault;
+use crate::pool::Pool;
 use crate::rows::unsigned;
 use crate::text::{column, stored};
 
@@ -119,7 +120,8 @@ pub(crate) async fn prune(
     now: Timestamp,
 ) -> Result<Pruned, StoreError> {
     let pool = database.for_writing()?;
-    let totals = sqlx::query(kind.totals).fetch_one(pool).await.map_err(Fault::from)?;
+    let totals =
+        sqlx::query(kind.totals).fetch_one(&mut *pool.lend().await?).await.map_err(Fault::from)?;
     let total = |name: &str| totals.try_get::<i64, _>(name).map_err(Fault::from);
     let (mut rows, mut bytes) = (total("many")?, total("bytes")?);
     let oldest = retention.oldest(now);
@@ -165,7 +167,7 @@ pub(crate) async fn prune(
 }
 
 /// Looks at the runs of a session and of those that were copied from it.
-async fn life(pool: &PgPool, session: &SessionId) -> Result<Life, StoreError> {
+async fn life(pool: &Pool, session: &SessionId) -> Result<Life, StoreError> {
     let row = sqlx::query(
         "WITH RECURSIVE family (session) AS (SELECT $1::text COLLATE \"C\" UNION SELECT lineage.session \
          FROM backstop.lineage AS lineage JOIN family ON lineage.ancestor = family.session) \
@@ -174,7 +176,7 @@ async fn life(pool: &PgPool, session: &SessionId) -> Result<Life, StoreError> {
          JOIN family ON runs.session = family.session",
     )
     .bind(&*stored(session.as_str()))
-    .fetch_one(pool)
+    .fetch_one(&mut *pool.lend().await?)
     .await
     .map_err(Fault::from)?;
     let ended: Option<i64> = row.try_get("ended").map_err(Fault::from)?;
@@ -183,11 +185,12 @@ async fn life(pool: &PgPool, session: &SessionId) -> Result<Life, StoreError> {
 }
 
 async fn candidates(
-    pool: &PgPool,
+    pool: &Pool,
     kind: &Kind,
     (seen, number): (i64, i64),
 ) -> Result<Vec<Candidate>, StoreError> {
-    let rows = sqlx::query(kind.oldest).bind(seen).bind(number).fetch_all(pool).await;
+    let rows =
+        sqlx::query(kind.oldest).bind(seen).bind(number).fetch_all(&mut *pool.lend().await?).await;
     let read = |row: &PgRow| {
         Ok(Candidate {
             number: row.try_get("number")?,
@@ -202,16 +205,16 @@ async fn candidates(
 }
 
 /// Does an open run refer to it?
-async fn refers(pool: &PgPool, id: &str) -> Result<bool, StoreError> {
+async fn refers(pool: &Pool, id: &str) -> Result<bool, StoreError> {
     let open = sqlx::query_scalar(
         "SELECT EXISTS (SELECT 1 FROM backstop.refers AS refers JOIN backstop.runs AS runs \
          ON runs.run = refers.run WHERE refers.id = $1 AND state NOT IN ('finished', 'failed'))",
     );
-    Ok(open.bind(id).fetch_one(pool).await.map_err(Fault::from)?)
+    Ok(open.bind(id).fetch_one(&mut *pool.lend().await?).await.map_err(Fault::from)?)
 }
 
 async fn take(
-    pool: &PgPool,
+    pool: &Pool,
     kind: &'static Kind,
     rows: Vec<Candidate>,
     before: Pruned,
@@ -221,12 +224,14 @@ async fn take(
     }
     let (numbers, seen): (Vec<i64>, Vec<i64>) =
         rows.iter().map(|row| (row.number, row.seen)).unzip();
+    let mut lent = pool.lend().await?;
     let (many, bytes): (i64, i64) = sqlx::query_as(kind.take)
         .bind(numbers)
         .bind(seen)
-        .fetch_one(pool)
+        .fetch_one(&mut *lent)
         .await
         .map_err(Fault::from)?;
+    lent.end().await?;
     Ok(Pruned::new(before.rows + unsigned(many), before.bytes + unsigned(bytes)))
 }
 
@@ -236,6 +241,7 @@ pub(crate) async fn expire(
     session: &SessionId,
     id: &str,
 ) -> Result<(), StoreError> {
+    let mut lent = database.for_writing()?.lend().await?;
     sqlx::query(
         "INSERT INTO backstop.expired SELECT $1, $2 \
          WHERE NOT EXISTS (SELECT 1 FROM backstop.errors WHERE id = $1) \
@@ -243,10 +249,10 @@ pub(crate) async fn expire(
     )
     .bind(&*stored(id))
     .bind(&*stored(session.as_str()))
-    .execute(database.for_writing()?)
+    .execute(&mut *lent)
     .await
     .map_err(Fault::from)?;
-    Ok(())
+    Ok(lent.end().await?)
 }
 
 /// Whose texts go, whatever their age.
@@ -259,7 +265,7 @@ pub(crate) enum Whose<'a> {
 
 /// Takes away all texts of a run or a session. With `is_noted`, their ids answer "expired".
 pub(crate) async fn take_all(
-    pool: &PgPool,
+    pool: &Pool,
     kind: &'static Kind,
     whose: Whose<'_>,
     is_noted: bool,
@@ -268,11 +274,13 @@ pub(crate) async fn take_all(
         Whose::Run(run) => (kind.of_run, run),
         Whose::Session(session) => (kind.of_session, session),
     };
+    let mut lent = pool.lend().await?;
     let many: i64 = sqlx::query_scalar(statement)
         .bind(&*stored(of))
         .bind(is_noted)
-        .fetch_one(pool)
+        .fetch_one(&mut *lent)
         .await
         .map_err(Fault::from)?;
+    lent.end().await?;
     Ok(unsigned(many))
 }

@@ -19,6 +19,7 @@ use sqlx::postgres::PgListener;
 
 use crate::database::Database;
 use crate::fault::Fault;
+use crate::pool::Pool;
 use crate::text::stored;
 use crate::transact::transact;
 
@@ -121,14 +122,16 @@ impl Queue {
     ///
     /// If the future is dropped, the run is taken out or not.
     pub async fn cancel(&self, run: &RunId) -> Result<bool, LogError> {
+        let mut lent = self.pool()?.lend().await?;
         let taken = sqlx::query(
             "DELETE FROM backstop.queue AS queue WHERE run = $1 AND owner IS NULL \
              AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE runs.run = queue.run)",
         )
         .bind(&*stored(run.as_str()))
-        .execute(self.pool()?)
+        .execute(&mut *lent)
         .await
         .map_err(Fault::from)?;
+        lent.end().await?;
         Ok(taken.rows_affected() > 0)
     }
 
@@ -197,15 +200,17 @@ impl Queue {
         let text =
             serde_json::to_string(refusal).map_err(|error| LogError::Failed(error.into()))?;
         let Some((owner, _)) = self.0.owner().known().await else { return Ok(()) };
+        let mut lent = self.pool()?.lend().await?;
         sqlx::query(
             "UPDATE backstop.queue SET owner = NULL, refused = $2 WHERE run = $1 AND owner = $3",
         )
         .bind(&*stored(run.as_str()))
         .bind(&*stored(&text))
         .bind(&*owner)
-        .execute(self.pool()?)
+        .execute(&mut *lent)
         .await
         .map_err(Fault::from)?;
+        lent.end().await?;
         Ok(())
     }
 
@@ -271,8 +276,10 @@ impl Queue {
             "DELETE FROM backstop.workers WHERE started_at < $1 \
              AND NOT EXISTS (SELECT 1 FROM backstop.processes WHERE processes.id = workers.process)",
         ] {
-            let cleaned = sqlx::query(statement).bind(until).execute(self.pool()?).await;
+            let mut lent = self.pool()?.lend().await?;
+            let cleaned = sqlx::query(statement).bind(until).execute(&mut *lent).await;
             cleaned.map_err(Fault::from)?;
+            lent.end().await?;
         }
         Ok(())
     }
@@ -283,7 +290,7 @@ impl Queue {
         QueueWatch { queue: self.clone(), listener: None }
     }
 
-    fn pool(&self) -> Result<&sqlx::PgPool, LogError> {
+    fn pool(&self) -> Result<&Pool, LogError> {
         match self.0.writer() {
             Some(_) => Ok(self.0.pool()),
             None => Err(LogError::Failed("the database was opened for reading".into())),
@@ -326,8 +333,8 @@ impl QueueWatch {
     }
 }
 
-async fn listen(pool: &sqlx::PgPool) -> Option<PgListener> {
-    let mut listener = PgListener::connect_with(pool).await.ok()?;
+async fn listen(pool: &Pool) -> Option<PgListener> {
+    let mut listener = pool.listener().await?;
     listener.listen(CHANNEL).await.ok()?;
     Some(listener)
 }

@@ -89,7 +89,7 @@ impl Database {
         let row =
             sqlx::query("SELECT head, at, forgotten_by FROM backstop.tombstones WHERE run = $1")
                 .bind(&*stored(run.as_str()))
-                .fetch_optional(self.pool())
+                .fetch_optional(&mut *self.pool().lend().await?)
                 .await
                 .map_err(Fault::from)?;
         let Some(row) = row else { return Ok(None) };
@@ -111,8 +111,9 @@ impl Database {
 #[async_trait]
 impl RunShelf for Database {
     async fn sweep(&self) -> Result<(), StoreError> {
-        let left = sqlx::query("SELECT run_id, run FROM backstop.removed").fetch_all(self.pool());
-        for row in left.await.map_err(Fault::from)? {
+        let left = sqlx::query("SELECT run_id, run FROM backstop.removed");
+        let left = left.fetch_all(&mut *self.pool().lend().await?).await.map_err(Fault::from)?;
+        for row in left {
             let run = column(&row, "run").map_err(Fault::from)?;
             for kind in Kind::ALL {
                 take_all(self.for_writing()?, kind, Whose::Run(&run), true).await?;
@@ -129,7 +130,7 @@ impl RunShelf for Database {
              THEN parent ELSE coalesce(root, parent) END AS parent \
              FROM backstop.runs AS runs ORDER BY started_at DESC, id DESC",
         )
-        .fetch_all(self.pool())
+        .fetch_all(&mut *self.pool().lend().await?)
         .await
         .map_err(Fault::from)?;
         rows.iter().map(row_of).collect()
@@ -141,7 +142,7 @@ impl RunShelf for Database {
              (SELECT at FROM backstop.events WHERE run_id = id AND seq = last_seq) AS ended \
              FROM backstop.runs WHERE run LIKE 'sub\\_%'",
         )
-        .fetch_all(self.pool())
+        .fetch_all(&mut *self.pool().lend().await?)
         .await
         .map_err(Fault::from)?;
         rows.iter().map(row_of).collect()
@@ -178,7 +179,7 @@ impl RunShelf for Database {
              SELECT session FROM family",
         )
         .bind(&*stored(session.as_str()))
-        .fetch_all(self.pool())
+        .fetch_all(&mut *self.pool().lend().await?)
         .await
         .map_err(Fault::from)?;
         let read = |row: &PgRow| Ok(column(row, "session").map_err(Fault::from)?.into());
@@ -197,11 +198,13 @@ impl RunShelf for Database {
         removed.results += take_all(pool, &Kind::RESULTS, whose, !is_silent).await?;
         removed.state += state_removal::clear(pool, &Scope::Session(session.clone())).await?;
         if is_silent {
+            let mut lent = pool.lend().await?;
             sqlx::query("DELETE FROM backstop.expired WHERE session = $1")
                 .bind(&*stored(session.as_str()))
-                .execute(pool)
+                .execute(&mut *lent)
                 .await
                 .map_err(Fault::from)?;
+            lent.end().await?;
         }
         Ok(())
     }
@@ -322,6 +325,9 @@ impl Work for SweepEvents {
         if many == 0 {
             for statement in [
                 "DELETE FROM backstop.refers WHERE run = \
+                 (SELECT run FROM backstop.removed WHERE run_id = $1)",
+                "DELETE FROM backstop.positions WHERE subscription IN \
+                 (SELECT name FROM backstop.subscriptions) AND run = \
                  (SELECT run FROM backstop.removed WHERE run_id = $1)",
                 "DELETE FROM backstop.removed WHERE run_id = $1",
             ] {

@@ -11,6 +11,7 @@ use crate::background;
 use crate::database::Database;
 use crate::errors::size;
 use crate::fault::Fault;
+use crate::limits;
 use crate::listing::{self, gone};
 use crate::prune::{self, Kind};
 use crate::text::{column, stored};
@@ -37,7 +38,7 @@ impl PostgresResultStore {
             "SELECT session, run, call_id, tool, at, body FROM backstop.results WHERE id = $1",
         )
         .bind(&*stored(id.as_str()))
-        .fetch_optional(self.0.pool())
+        .fetch_optional(&mut *self.0.pool().lend().await?)
         .await
         .map_err(Fault::from)?;
         let Some(row) = row else { return gone(self.0.pool(), session, id.as_str()).await };
@@ -63,9 +64,10 @@ impl ResultStore for PostgresResultStore {
     }
 
     async fn keep(&self, result: ResultRecord) -> Result<(), StoreError> {
-        let mut connection = self.0.for_writing()?.acquire().await.map_err(Fault::from)?;
+        let mut lent = self.0.for_writing()?.lend().await?;
         let ResultRecord { id, origin, body, .. } = &result;
-        insert(&mut connection, id, origin, body).await.map(drop)
+        insert(&mut lent, id, origin, body).await?;
+        Ok(lent.end().await?)
     }
 
     async fn keep_expired(&self, session: &SessionId, id: &ResultId) -> Result<(), StoreError> {
@@ -122,6 +124,10 @@ async fn insert(
     origin: &Origin,
     body: &str,
 ) -> Result<bool, StoreError> {
+    limits::name("result's id", id.as_str())?;
+    limits::name("session", origin.session.as_str())?;
+    limits::name("run id", origin.run.as_str())?;
+    limits::size("result", body.len())?;
     let written: i64 = sqlx::query_scalar(
         "WITH put AS (INSERT INTO backstop.results (id, session, run, call_id, tool, at, bytes, body) \
          SELECT $1, $2, $3, $4, $5, $6, $7, $8 \

@@ -4,9 +4,10 @@ use backstop_event_log::{AttemptFilter, FailedAttempts, LogError, RunFilter};
 use layer0::id::RunId;
 use layer0::{Code, Timestamp, code};
 use sqlx::postgres::PgRow;
-use sqlx::{PgPool, Postgres, QueryBuilder, Row};
+use sqlx::{Postgres, QueryBuilder, Row};
 
 use crate::fault::Fault;
+use crate::pool::Pool;
 use crate::rows::unsigned;
 use crate::text::{read, stored};
 
@@ -16,13 +17,13 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 const SEGMENTS: &str = "sub\\_%";
 
 /// Returns the rows of the runs that a filter lets through, newest first.
-pub(crate) async fn list(pool: &PgPool, filter: &RunFilter) -> Result<Vec<PgRow>, LogError> {
-    Ok(query(filter).build().fetch_all(pool).await.map_err(Fault::from)?)
+pub(crate) async fn list(pool: &Pool, filter: &RunFilter) -> Result<Vec<PgRow>, LogError> {
+    Ok(query(filter).build().fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?)
 }
 
 /// Counts attempts at models that failed.
 pub(crate) async fn failed_attempts(
-    pool: &PgPool,
+    pool: &Pool,
     filter: &AttemptFilter,
 ) -> Result<Vec<FailedAttempts>, LogError> {
     let AttemptFilter { runs, code, from, to, .. } = filter;
@@ -44,7 +45,7 @@ pub(crate) async fn failed_attempts(
         query.push_bind(names(runs)).push("))");
     }
     query.push(" GROUP BY day, provider, code ORDER BY day, provider COLLATE \"C\", code");
-    let rows = query.build().fetch_all(pool).await.map_err(Fault::from)?;
+    let rows = query.build().fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?;
     let counted = |row: &PgRow| {
         let text = |column| row.try_get::<String, _>(column).map_err(Fault::from);
         let number = |column| row.try_get::<i64, _>(column).map_err(Fault::from);

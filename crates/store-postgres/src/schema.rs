@@ -21,6 +21,7 @@ pub(crate) async fn migrate(connection: &mut PgConnection, place: &Place) -> Res
     // One that is of this version needs neither the lock nor the right.
     let found = check(connection, place).await?;
     if found == known() {
+        check_rights(connection, place).await?;
         return count_on(connection, place).await;
     }
     let mut transaction = connection.begin().await.map_err(refused)?;
@@ -111,6 +112,31 @@ pub(crate) async fn check(connection: &mut PgConnection, place: &Place) -> Resul
         return Err(OpenError::SchemaNewer { database, found, known: known() });
     }
     Ok(found)
+}
+
+/// Checks that this user may write to each table: to those that a newer version has made, rights have to be granted
+/// anew, and a run would end at the first of them.
+async fn check_rights(connection: &mut PgConnection, place: &Place) -> Result<(), OpenError> {
+    let lacking: Option<String> = sqlx::query_scalar(
+        "SELECT string_agg(relname, ', ' ORDER BY relname) FROM pg_class \
+         WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'backstop') \
+         AND CASE relkind WHEN 'r' THEN relname <> 'migrations' AND NOT (has_table_privilege(oid, 'SELECT') \
+         AND has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE') \
+         AND has_table_privilege(oid, 'DELETE')) \
+         WHEN 'S' THEN relname = 'state_versions' AND NOT has_sequence_privilege(oid, 'USAGE') \
+         ELSE false END",
+    )
+    .fetch_one(connection)
+    .await
+    .map_err(|error| place.refused(error))?;
+    match lacking {
+        None => Ok(()),
+        Some(names) => {
+            let (user, database) = (place.user.clone(), place.database.clone());
+            let source = format!("it may not read and write all of: {names}").into();
+            Err(OpenError::NotAllowed { user, database, source })
+        }
+    }
 }
 
 /// Lets the places of events go on where they were: in a database that was restored on another server, the ids

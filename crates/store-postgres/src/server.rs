@@ -1,9 +1,7 @@
 use backstop_error_store::StoreError;
-use sqlx::ConnectOptions;
 
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::owner::is_direct;
 
 /// What is known of the server of a database: how it keeps what is acknowledged, and how it is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,14 +27,16 @@ impl Database {
     pub async fn server(&self) -> Result<Server, StoreError> {
         let connect = &self.options().connect;
         let mut connection = connect.connect().await.map_err(Fault::from)?;
+        let mut transaction = connect.begin(&mut connection, "BEGIN").await.map_err(Fault::from)?;
         let (version, synchronous_commit, standbys): (String, String, i64) = sqlx::query_as(
             "SELECT split_part(current_setting('server_version'), ' ', 1), \
              current_setting('synchronous_commit'), (SELECT count(*) FROM pg_stat_replication)",
         )
-        .fetch_one(&mut connection)
+        .fetch_one(&mut *transaction)
         .await
         .map_err(Fault::from)?;
-        let is_direct = is_direct(connect, &mut connection).await.map_err(Fault::from)?;
+        transaction.commit().await.map_err(Fault::from)?;
+        let is_direct = !connect.is_shared();
         let standbys = u64::try_from(standbys).unwrap_or(0);
         Ok(Server { version, synchronous_commit, standbys, is_direct })
     }

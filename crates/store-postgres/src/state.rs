@@ -12,11 +12,12 @@ use layer0::failure::Chain;
 use layer0::state::{Expected, InvalidScope, Scope, StateEntry, StateQuery, StateWrite, Versioned};
 use layer0::{StateStore, Timestamp};
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, PgPool, Row};
+use sqlx::{PgConnection, Row};
 
 use crate::background;
 use crate::database::Database;
 use crate::fault::Fault;
+use crate::pool::Lent;
 use crate::rows::{signed, unsigned};
 use crate::state_removal::clear;
 use crate::text::{column, stored};
@@ -57,8 +58,8 @@ impl PostgresStateStore {
         self.clock.now().as_millis()
     }
 
-    fn pool(&self) -> &PgPool {
-        self.database.pool()
+    async fn lend(&self) -> Result<Lent, StateError> {
+        self.database.pool().lend().await.map_err(unreadable)
     }
 
     async fn perform<W>(&self, work: &W) -> Result<W::Done, StateError>
@@ -88,7 +89,7 @@ impl StateStore for PostgresStateStore {
         .bind(&*stored(&scope.to_string()))
         .bind(&*stored(key))
         .bind(self.now())
-        .fetch_optional(self.pool())
+        .fetch_optional(&mut *self.lend().await?)
         .await
         .map_err(unreadable)?;
         row.as_ref().map(versioned).transpose()
@@ -141,7 +142,7 @@ impl StateStore for PostgresStateStore {
             .bind(after.map(|after| stored(&after).into_owned()))
             .bind(self.now())
             .bind(i64::from(limit))
-            .fetch_all(self.pool())
+            .fetch_all(&mut *self.lend().await?)
             .await
             .map_err(unreadable)?;
         rows.iter().map(entry).collect()
@@ -166,7 +167,7 @@ impl StateStore for PostgresStateStore {
         .bind(&*stored(&prefix))
         .bind(self.now())
         .bind(i64::from(limit))
-        .fetch_all(self.pool())
+        .fetch_all(&mut *self.lend().await?)
         .await
         .map_err(unreadable)?;
         rows.iter().map(entry).collect()
@@ -180,7 +181,7 @@ impl StateStore for PostgresStateStore {
         .bind(&*stored(&after.map(ToString::to_string).unwrap_or_default()))
         .bind(self.now())
         .bind(i64::from(limit))
-        .fetch_all(self.pool())
+        .fetch_all(&mut *self.lend().await?)
         .await
         .map_err(unreadable)?;
         let scope = |row: &PgRow| -> Result<Scope, StateError> {
@@ -346,8 +347,8 @@ fn versioned(row: &PgRow) -> Result<Versioned, StateError> {
     Ok(version.expires_at(expires_at.map(Timestamp::from_millis)))
 }
 
-fn unreadable(error: sqlx::Error) -> StateError {
-    StateError::Other(StoreError::from(Fault::from(error)).into())
+fn unreadable(error: impl Into<Fault>) -> StateError {
+    StateError::Other(StoreError::from(error.into()).into())
 }
 
 fn write_failed(error: StoreError) -> StateError {

@@ -3,32 +3,36 @@
 use backstop_error_store::StoreError;
 use layer0::Timestamp;
 use layer0::state::Scope;
-use sqlx::PgPool;
 
 use crate::fault::Fault;
+use crate::pool::Pool;
 use crate::text::stored;
 
 /// Removes the values of a scope, and returns how many there were.
-pub(crate) async fn clear(pool: &PgPool, scope: &Scope) -> Result<u64, StoreError> {
+pub(crate) async fn clear(pool: &Pool, scope: &Scope) -> Result<u64, StoreError> {
+    let mut lent = pool.lend().await?;
     let gone = sqlx::query("DELETE FROM backstop.state WHERE scope = $1")
         .bind(&*stored(&scope.to_string()))
-        .execute(pool)
+        .execute(&mut *lent)
         .await
         .map_err(Fault::from)?;
+    lent.end().await?;
     Ok(gone.rows_affected())
 }
 
 /// Removes the values that have expired, some at a time.
-pub(crate) async fn expire(pool: &PgPool, now: Timestamp) -> Result<(), StoreError> {
+pub(crate) async fn expire(pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
     loop {
+        let mut lent = pool.lend().await?;
         let gone = sqlx::query(
             "DELETE FROM backstop.state WHERE (scope, key) IN (SELECT scope, key FROM backstop.state \
              WHERE expires_at <= $1 LIMIT 256 FOR UPDATE SKIP LOCKED)",
         )
         .bind(now.as_millis())
-        .execute(pool)
+        .execute(&mut *lent)
         .await
         .map_err(Fault::from)?;
+        lent.end().await?;
         if gone.rows_affected() == 0 {
             return Ok(());
         }

@@ -3,9 +3,10 @@
 use backstop_event_log::{LogError, Moves, Subscription, segment_id};
 use layer0::id::RunId;
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, PgPool, Row};
+use sqlx::{PgConnection, Row};
 
 use crate::fault::Fault;
+use crate::pool::Pool;
 use crate::rows::{run_of, signed, unsigned};
 use crate::text::{self, stored};
 
@@ -62,17 +63,17 @@ pub(crate) async fn take(connection: &mut PgConnection, moves: &Moves) -> Result
 }
 
 /// Reads one subscription.
-pub(crate) async fn find(readers: &PgPool, name: &str) -> Result<Option<Subscription>, LogError> {
+pub(crate) async fn find(readers: &Pool, name: &str) -> Result<Option<Subscription>, LogError> {
     let row = sqlx::query("SELECT * FROM backstop.subscriptions WHERE name = $1")
         .bind(&*stored(name))
-        .fetch_optional(readers)
+        .fetch_optional(&mut *readers.lend().await?)
         .await
         .map_err(Fault::from)?;
     let Some(row) = row else { return Ok(None) };
     let mut subscription = subscription(&row)?;
     let positions = sqlx::query("SELECT run, seq FROM backstop.positions WHERE subscription = $1")
         .bind(&*stored(name))
-        .fetch_all(readers)
+        .fetch_all(&mut *readers.lend().await?)
         .await
         .map_err(Fault::from)?;
     for row in positions {
@@ -83,9 +84,14 @@ pub(crate) async fn find(readers: &PgPool, name: &str) -> Result<Option<Subscrip
 }
 
 /// Lists all of them, without the positions of their runs.
-pub(crate) async fn all(readers: &PgPool) -> Result<Vec<Subscription>, LogError> {
+pub(crate) async fn all(readers: &Pool) -> Result<Vec<Subscription>, LogError> {
     let rows = sqlx::query("SELECT * FROM backstop.subscriptions ORDER BY name");
-    rows.fetch_all(readers).await.map_err(Fault::from)?.iter().map(subscription).collect()
+    rows.fetch_all(&mut *readers.lend().await?)
+        .await
+        .map_err(Fault::from)?
+        .iter()
+        .map(subscription)
+        .collect()
 }
 
 fn subscription(row: &PgRow) -> Result<Subscription, LogError> {

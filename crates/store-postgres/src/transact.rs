@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
 use backstop_event_log::LogError;
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgConnection;
 
 use crate::fault::Fault;
+use crate::pool::Pool;
 
 /// How long is waited before the same work is done again.
 const WAIT: Duration = Duration::from_millis(50);
@@ -33,7 +34,7 @@ pub(crate) trait Work: Sync {
 ///
 /// If the future is dropped, the work is done whole or not at all.
 pub(crate) async fn transact<W: Work>(
-    pool: &PgPool,
+    pool: &Pool,
     patience: Duration,
     work: &W,
 ) -> Result<W::Done, W::Error> {
@@ -41,7 +42,7 @@ pub(crate) async fn transact<W: Work>(
     let mut wait = WAIT;
     loop {
         let failed = match pool.begin().await {
-            Err(error) => Fault::from(error).into(),
+            Err(fault) => fault.into(),
             Ok(mut transaction) => match work.perform(&mut transaction).await {
                 Ok(done) => {
                     transaction.commit().await.map_err(Fault::from)?;

@@ -8,14 +8,16 @@ use std::time::Duration;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{Batch, Claims, LogError};
 use layer0::id::RunId;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection};
+use sqlx::{Connection, PgConnection};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::append::{self, Append, Refused};
+use crate::claims;
+use crate::connect::Connect;
 use crate::current_owner::CurrentOwner;
 use crate::fault::{Fault, LOST};
+use crate::limits;
 use crate::lookout::Watches;
 use crate::transact::Transient;
 
@@ -23,6 +25,8 @@ use crate::transact::Transient;
 const MAX_APPENDS: usize = 256;
 /// How many events share one commit, unless one append has more.
 const MAX_EVENTS: usize = 4_096;
+/// How many bytes of events share one commit, unless one append has more.
+const MAX_BYTES: usize = 32 << 20;
 /// How many appends wait before callers have to.
 const QUEUE: usize = 1024;
 /// How long is waited before the same appends are tried again.
@@ -53,7 +57,7 @@ pub(crate) struct Writer {
 
 /// What the writer needs of its database.
 pub(crate) struct Setup {
-    pub(crate) options: PgConnectOptions,
+    pub(crate) connect: Connect,
     pub(crate) patience: Duration,
     pub(crate) claims: Claims,
     pub(crate) owner: Arc<CurrentOwner>,
@@ -236,7 +240,7 @@ impl State {
     async fn connected(&mut self) -> Result<&mut PgConnection, LogError> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.setup.options.connect().await.map_err(Fault::from)?,
+            None => self.setup.connect.connect().await.map_err(Fault::from)?,
         };
         Ok(self.connection.insert(connection))
     }
@@ -248,15 +252,16 @@ impl State {
             true => self.setup.owner.get().await?.0,
             false => "".into(),
         };
+        let connect = self.setup.connect.clone();
         let connection = self.connected().await?;
         let refused = match appends.iter().any(|append| append.needs_more()) {
             // One statement, which is its own transaction.
             false => {
-                let moved = append::write_rows(connection, &appends).await?;
+                let moved = write_rows(&connect, connection, &appends).await?;
                 moved.into_iter().map(|moved| (!moved).then_some(Refused::NotAtItsEnd)).collect()
             }
             true => {
-                let transaction = connection.begin_with(append::BEGIN).await;
+                let transaction = connect.begin(connection, append::BEGIN).await;
                 let mut transaction = transaction.map_err(Fault::from)?;
                 let refused = append::write(&mut transaction, &appends, &owner).await?;
                 transaction.commit().await.map_err(Fault::from)?;
@@ -270,11 +275,7 @@ impl State {
     /// Answers the appends that were written although their answer was lost, and those that cannot be written any
     /// more.
     async fn settle(&mut self, waiting: &mut Vec<Waiting>) -> Result<(), LogError> {
-        let connection = self.connected().await?;
-        let mut transaction = connection.begin().await.map_err(Fault::from)?;
-        let runs = waiting.iter().map(|waiting| waiting.append.run());
-        let heads = append::heads(&mut transaction, runs).await?;
-        transaction.rollback().await.map_err(Fault::from)?;
+        let heads = self.heads_of(waiting).await?;
         let mut left = Vec::new();
         let mut has_events = false;
         for Waiting { append, answer } in waiting.drain(..) {
@@ -346,8 +347,13 @@ impl State {
         waiting: &[Waiting],
     ) -> Result<Vec<(RunId, append::Head)>, LogError> {
         let runs: Vec<RunId> = waiting.iter().map(|waiting| waiting.append.run().clone()).collect();
+        let connect = self.setup.connect.clone();
         let connection = self.connected().await?;
-        append::heads(connection, runs.iter()).await
+        let transaction = connect.begin(connection, "BEGIN").await;
+        let mut transaction = transaction.map_err(Fault::from)?;
+        let heads = append::heads(&mut transaction, runs.iter()).await?;
+        transaction.rollback().await.map_err(Fault::from)?;
+        Ok(heads)
     }
 
     /// Writes each append in a transaction of its own: one of them is refused, and takes no other with it.
@@ -368,11 +374,12 @@ impl State {
             return;
         }
         let Some((owner, _)) = self.setup.owner.known().await else { return };
+        let connect = self.setup.connect.clone();
         let until = SystemClock.now().after(self.setup.patience);
         let mut wait = WAIT;
         loop {
             let freed = match self.connected().await {
-                Ok(connection) => crate::claims::free(connection, runs, &owner).await,
+                Ok(connection) => free(&connect, connection, runs, &owner).await,
                 Err(error) => Err(error),
             };
             let Err(error) = freed else { return };
@@ -413,14 +420,44 @@ impl State {
     }
 }
 
+/// Writes appends that need one statement, which is its own transaction, but behind a proxy.
+async fn write_rows(
+    connect: &Connect,
+    connection: &mut PgConnection,
+    appends: &[&Append],
+) -> Result<Vec<bool>, LogError> {
+    if !connect.is_shared() {
+        return append::write_rows(connection, appends).await;
+    }
+    let transaction = connect.begin(connection, append::BEGIN).await;
+    let mut transaction = transaction.map_err(Fault::from)?;
+    let moved = append::write_rows(&mut transaction, appends).await?;
+    transaction.commit().await.map_err(Fault::from)?;
+    Ok(moved)
+}
+
+async fn free(
+    connect: &Connect,
+    connection: &mut PgConnection,
+    runs: &[(RunId, Option<u64>)],
+    owner: &str,
+) -> Result<(), LogError> {
+    let transaction = connect.begin(connection, "BEGIN").await;
+    let mut transaction = transaction.map_err(Fault::from)?;
+    claims::free(&mut transaction, runs, owner).await?;
+    Ok(transaction.commit().await.map_err(Fault::from)?)
+}
+
 /// Returns how many of the queued jobs are written together: each run once, and not too many events.
 fn together(queued: &[Queued]) -> usize {
     let mut runs: HashSet<&RunId> = HashSet::new();
-    let mut events = 0;
+    let (mut events, mut bytes) = (0, 0_usize);
     for (place, queued) in queued.iter().enumerate() {
         if let Job::Append(append, _) = &queued.job {
             events += append.batch.records.len();
-            if !runs.insert(append.run()) || (place > 0 && events > MAX_EVENTS) {
+            bytes = bytes.saturating_add(limits::bytes(&append.batch));
+            let is_too_much = events > MAX_EVENTS || bytes > MAX_BYTES;
+            if !runs.insert(append.run()) || (place > 0 && is_too_much) {
                 return place;
             }
         }

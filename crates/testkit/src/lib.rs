@@ -29,7 +29,7 @@ mod wire;
 
 pub use chaos::Chaos;
 #[cfg(all(unix, feature = "postgres"))]
-pub use postgres::{DatabasesInTurn, POSTGRES_VARIABLE, PostgresServer};
+pub use postgres::{DatabasesInTurn, POSTGRES_VARIABLE, Pooler, PostgresServer};
 pub use server::{
     ClosedPort, Ending, Heard, KEY, Loopback, Reply, Request, ScriptedEndpoint, TOKEN, hello, send,
 };

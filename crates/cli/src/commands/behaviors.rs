@@ -1,15 +1,10 @@
 //! `backstop behaviors`
 
-use std::collections::VecDeque;
 use std::process::ExitCode;
 
 use crate::store::Database;
-use backstop_behaviors::{RedeliverError, delivery_id};
-use backstop_event_log::{
-    Cursor, EventFilter, EventLog, LogError, Subscription, follow, segment_id,
-};
-use layer0::Timestamp;
-use layer0::event::{BehaviorFailed, EventKind};
+use backstop_behaviors::{FailedDelivery, RedeliverError, newest_failures};
+use backstop_event_log::{Cursor, EventLog, LogError, Subscription, segment_id};
 use serde::Serialize;
 use serde_json::json;
 
@@ -95,31 +90,23 @@ fn row(listed: Listed) -> Vec<String> {
     [name, segment].into_iter().chain(numbers).chain([pattern]).collect()
 }
 
-/// A delivery that failed.
-#[derive(Serialize)]
-struct Failed {
-    id: String,
-    at: Timestamp,
-    #[serde(flatten)]
-    failed: BehaviorFailed,
-}
-
 async fn failures(args: BehaviorsFailuresArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
     let failed = match store::open_read_only(&chosen).await? {
         Some(database) => {
-            let failed = newest_failures(&database, args.limit).await;
+            let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
+            let failed = newest_failures(&*database.log(), limit).await;
             database.close().await;
             failed?
         }
-        None => VecDeque::new(),
+        None => Vec::new(),
     };
     if args.json {
         failed.iter().try_for_each(output::json)?;
     } else if failed.is_empty() {
         output::note(&format!("no delivery failed in {}", chosen.url));
     } else {
-        for Failed { id, at, failed } in &failed {
+        for FailedDelivery { id, at, failed, .. } in &failed {
             let attempts = counted(failed.attempts.into(), "attempt");
             output::line(&format!("{id}  {at}, {attempts}: {}", failed.reason))?;
             output::lines(&format!("  {}", failed.message))?;
@@ -127,26 +114,6 @@ async fn failures(args: BehaviorsFailuresArgs) -> Result<ExitCode, CliError> {
         output::note("deliver one again with `backstop behaviors redeliver ID --agent FILE`");
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Reads the failures of all subscriptions, newest first.
-async fn newest_failures(database: &Database, limit: u32) -> Result<VecDeque<Failed>, LogError> {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let log = database.log();
-    let filter = EventFilter::new().event_type("behavior.failed");
-    let mut feed = follow(log, filter, Cursor::start()).await?;
-    let mut newest = VecDeque::new();
-    while let Some(next) = feed.try_next().await? {
-        let event = match next.record.decode(&next.run) {
-            Err(LogError::Erased { .. }) => continue,
-            event => event?,
-        };
-        let EventKind::BehaviorFailed(failed) = event.kind else { continue };
-        let id = delivery_id(&failed.behavior, &failed.run, failed.seq);
-        newest.push_front(Failed { id, at: event.at, failed });
-        newest.truncate(limit);
-    }
-    Ok(newest)
 }
 
 async fn redeliver(args: BehaviorsRedeliverArgs) -> Result<ExitCode, CliError> {

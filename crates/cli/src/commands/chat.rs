@@ -41,11 +41,12 @@ pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
         store_flag,
         path: args.agent,
         session: args.session.map(Into::into),
+        taken: Vec::new(),
         said: None,
         turns,
     };
     let talked = talk(&mut conversation).await;
-    behaviors.end().await;
+    behaviors.end(&conversation.taken).await;
     database.close().await;
     talked
 }

@@ -97,7 +97,7 @@ async fn serve(
     };
     told.abort();
     for behaviors in behaviors {
-        behaviors.end().await;
+        behaviors.end_of_all().await;
     }
     served.map(|()| ExitCode::SUCCESS).map_err(not_served)
 }

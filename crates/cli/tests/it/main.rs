@@ -5,6 +5,8 @@
 mod answering;
 mod asking;
 #[cfg(unix)]
+mod awaiting;
+#[cfg(unix)]
 mod behaving;
 mod bedrock;
 mod below;

@@ -52,6 +52,126 @@ fn an_absent_server_is_a_storage_failure() {
     wrong.run(&["runs"]).fails(2, "invalid URL of a PostgreSQL database");
 }
 
+/// Spec: S6, C3, J2. A full disk ends a run with exit code 5 and nothing half written; with room, runs go on.
+#[test]
+fn a_full_disk_is_a_storage_failure() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let Some(server) = runtime.block_on(PostgresServer::with_small_disk(32)) else { return };
+    let run = |statement: &str| runtime.block_on(server.execute_in("little", statement));
+    runtime.block_on(server.execute("CREATE DATABASE little TABLESPACE small"));
+    let bench = Bench::new().with("BACKSTOP_STORE", &server.url_of("little"));
+    bench.agent("[[model]]\ntext = \"hello\"\n", "");
+    bench.run(&["run", "agent.toml"]).ok();
+    run("CREATE TABLE filler (n bigint)");
+    // What finds no room stays in the file of the table.
+    run(
+        "DO $$ BEGIN INSERT INTO filler SELECT generate_series(1, 10000000); EXCEPTION WHEN disk_full THEN END $$",
+    );
+    let line = |n: usize| format!("line {} of {}\n", n * 7_919 % 10_007, n * n % 9_973);
+    bench.write("long", &(0..20_000).map(line).collect::<String>());
+    let ran = bench.run(&["run", "agent.toml", "--json", "--input", "@long"]).fails(5, "");
+    let error = ran.json().remove(0);
+    assert_eq!(error["error"]["chain"][1], "no space left for the log", "{error}");
+    let ran =
+        bench.run(&["run", "agent.toml", "--input", "@long"]).fails(5, "no space left for the log");
+    assert!(ran.err.contains("hint: Fix the store"), "{}", ran.err);
+    assert_eq!(bench.run(&["runs", "--json"]).ok().json().len(), 1);
+    bench.run(&["verify", "--all"]).ok();
+    run("DROP TABLE filler");
+    run("CHECKPOINT");
+    bench.run(&["run", "agent.toml", "--input", "@long"]).ok();
+    bench.run(&["verify", "--all"]).ok();
+}
+
+/// Spec: C3, J2. Each thing that keeps a database from being opened is said with a hint and exit code 5.
+#[test]
+fn what_cannot_be_opened_is_a_storage_failure() {
+    let Some(server) = PostgresServer::with_tls() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let new = || runtime.block_on(server.database());
+    let name = |url: &str| url.rsplit('/').next().unwrap().to_owned();
+    let run_in = |url: &str, sql: &str| runtime.block_on(server.execute_in(&name(url), sql));
+    let as_role = |url: &str, role: &str| url.replace("//backstop@", &format!("//{role}@"));
+    let run = |sql: &str| runtime.block_on(server.execute(sql));
+    run(
+        "CREATE ROLE with_password; CREATE ROLE ann LOGIN PASSWORD 'hunter22' IN ROLE with_password",
+    );
+    run("CREATE ROLE bob LOGIN");
+    let made = |url: &str| {
+        let bench = Bench::new().with("BACKSTOP_STORE", url);
+        bench.agent("[[model]]\ntext = \"hello\"\n", "");
+        bench.run(&["run", "agent.toml"]).ok();
+    };
+    let (empty, newer, foreign, ours) = (new(), new(), new(), new());
+    run(&format!("REVOKE CREATE ON DATABASE {} FROM public", name(&empty)));
+    made(&newer);
+    run_in(&newer, "INSERT INTO backstop.migrations (version) VALUES (9999)");
+    run_in(&foreign, "CREATE SCHEMA backstop; CREATE TABLE backstop.things (id int)");
+    made(&ours);
+    run_in(
+        &ours,
+        "GRANT USAGE ON SCHEMA backstop TO bob; GRANT SELECT ON backstop.migrations TO bob",
+    );
+    let root = server.root_certificate().display().to_string();
+    let by_tls = |parameters: &str| format!("{ours}?{parameters}");
+    for (url, said, hint) in [
+        (as_role(&ours, "ann:hunter22-wrong"), "does not let `ann` in", "PGPASSWORD"),
+        (as_role(&ours, "ann"), "does not let `ann` in", ".pgpass"),
+        (as_role(&empty, "bob"), "user `bob` has not the rights", "docs/postgres.md"),
+        (as_role(&ours, "bob"), "user `bob` has not the rights", "docs/postgres.md"),
+        (newer, "schema version 9999", "later version"),
+        (foreign, "is another program's", "use another database"),
+        (server.url_of("none"), "there is no database `none`", "createdb none"),
+        (by_tls("sslmode=verify-full"), "UnknownIssuer", "sslrootcert=FILE"),
+        (
+            by_tls(&format!("sslmode=verify-full&sslrootcert={root}")),
+            "not valid for name",
+            "by a name",
+        ),
+    ] {
+        let bench = Bench::new().with("BACKSTOP_STORE", &url);
+        bench.agent("[[model]]\ntext = \"hello\"\n", "");
+        let ran = bench.run(&["run", "agent.toml"]).fails(5, said);
+        assert!(ran.err.contains(hint) && !ran.err.contains("hunter22"), "{}", ran.err);
+        let doctor = bench.run(&["doctor"]);
+        assert!(!format!("{}{}", doctor.out, doctor.err).contains("hunter22"), "{}", doctor.out);
+    }
+    let misspelt = Bench::new().with("BACKSTOP_STORE", &by_tls("sslmod=verify-full"));
+    misspelt.run(&["runs"]).fails(2, "it has a parameter that is not known: \"sslmod\"");
+}
+
+/// Spec: C3, J2. The password is taken from the environment or from the password file, and no line of it is said.
+#[test]
+fn passwords_come_from_outside_the_url() {
+    let Some(server) = PostgresServer::start() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(server.execute(
+        "CREATE ROLE with_password; CREATE ROLE ann LOGIN SUPERUSER PASSWORD 'hunter22' IN ROLE with_password",
+    ));
+    let url = runtime.block_on(server.database()).replace("//backstop@", "//ann@");
+    let bench = || {
+        let bench = Bench::new().with("BACKSTOP_STORE", &url).with("RUST_LOG", "trace");
+        bench.agent("[[model]]\ntext = \"hello\"\n", "");
+        bench
+    };
+    let silent = |ran: crate::bench::Ran| {
+        assert!(!format!("{}{}", ran.out, ran.err).contains("hunter22"), "{}{}", ran.out, ran.err);
+    };
+    silent(bench().with("PGPASSWORD", "hunter22").run(&["run", "agent.toml"]).ok());
+    silent(bench().with("PGPASSWORD", "hunter22-no").run(&["run", "agent.toml"]).fails(5, "in"));
+    let in_file = |name: &str, mode: u32| {
+        use std::os::unix::fs::PermissionsExt;
+        let bench = bench().with("PGPASSFILE", "own.pgpass");
+        bench.write(name, "broken hunter22\n*:*:*:ann:hunter22\n");
+        let path = bench.path().join(name);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        bench
+    };
+    silent(in_file("own.pgpass", 0o600).run(&["run", "agent.toml"]).ok());
+    silent(in_file("own.pgpass", 0o644).run(&["run", "agent.toml"]).fails(5, "its owner alone"));
+    silent(in_file("other.pgpass", 0o600).run(&["run", "agent.toml"]).fails(5, ".pgpass"));
+}
+
 /// Spec: W8, J2
 #[test]
 fn doctor_says_what_the_server_keeps() {
@@ -64,6 +184,21 @@ fn doctor_says_what_the_server_keeps() {
     let after = bench.run(&["doctor"]).ok().out;
     assert!(after.contains("synchronous_commit is on"), "{after}");
     assert!(after.contains("each connection has a process of the server"), "{after}");
+}
+
+/// Spec: W8, J2. Behind a proxy that pools transactions runs work, and `doctor` says what is lost.
+#[test]
+fn doctor_says_what_a_proxy_costs() {
+    let Some(server) = PostgresServer::shared() else { return };
+    let Some(pooler) = server.pooler() else { return };
+    let Some(url) = database() else { return };
+    let bench = Bench::new().with("BACKSTOP_STORE", &pooler.through(&url));
+    bench.agent("[[model]]\ntext = \"hello\"\n", "");
+    bench.run(&["run", "agent.toml"]).ok();
+    let said = bench.run(&["doctor"]).ok().out;
+    assert!(said.contains("known by its lease alone, after 15 s"), "{said}");
+    assert_eq!(bench.run(&["runs", "--json"]).ok().json().len(), 1);
+    bench.run(&["verify", "--all"]).ok();
 }
 
 /// Spec: D5, J2. Killed in the middle of a tool, a run is gone on with at once, and the tool is not run again.

@@ -1,9 +1,9 @@
 use backstop_event_log::LogError;
-use sqlx::PgPool;
 
 use super::entry::QueueEntry;
 use super::values::count;
 use crate::fault::Fault;
+use crate::pool::Pool;
 use crate::text::stored;
 
 /// Which runs of the queue are listed.
@@ -39,7 +39,7 @@ impl QueueFilter {
 }
 
 /// Lists runs of the queue that are not over.
-pub(super) async fn list(pool: &PgPool, filter: &QueueFilter) -> Result<Vec<QueueEntry>, LogError> {
+pub(super) async fn list(pool: &Pool, filter: &QueueFilter) -> Result<Vec<QueueEntry>, LogError> {
     let rows = sqlx::query(
         "SELECT queue.*, runs.state FROM backstop.queue LEFT JOIN backstop.runs ON runs.run = queue.run \
          WHERE runs.ended_at IS NULL AND ($1::text IS NULL OR queue.queue = $1) \
@@ -47,7 +47,7 @@ pub(super) async fn list(pool: &PgPool, filter: &QueueFilter) -> Result<Vec<Queu
     )
     .bind(filter.queue.as_deref().map(|queue| stored(queue).into_owned()))
     .bind(filter.limit.map(count))
-    .fetch_all(pool)
+    .fetch_all(&mut *pool.lend().await?)
     .await
     .map_err(Fault::from)?;
     rows.iter().map(QueueEntry::of).collect()

@@ -4,13 +4,14 @@ use backstop_event_log::{LogError, RunState};
 use layer0::Timestamp;
 use layer0::id::RunId;
 use serde::Serialize;
-use sqlx::{PgPool, Row};
+use sqlx::Row;
 
 use super::values::{count, millis};
 use super::worker_row::WorkerRow;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::owner;
+use crate::pool::Pool;
 use crate::rows::{state_of, summary_of};
 use crate::text::{column, optional};
 
@@ -63,7 +64,7 @@ pub(super) async fn ready(
         .bind(worker.digests())
         .bind(&dead)
         .bind(count(most))
-        .fetch_all(database.pool())
+        .fetch_all(&mut *database.pool().lend().await?)
         .await
         .map_err(Fault::from)?;
     let mut ready = Vec::new();
@@ -91,7 +92,7 @@ async fn dead(database: &Database) -> Result<Vec<String>, LogError> {
          UNION ALL SELECT owner FROM backstop.queue WHERE owner IS NOT NULL) AS owners WHERE owner <> $1",
     )
     .bind(&*own)
-    .fetch_all(database.pool())
+    .fetch_all(&mut *database.pool().lend().await?)
     .await
     .map_err(Fault::from)?;
     let looks = owners.into_iter().map(|owner| async move {
@@ -103,15 +104,17 @@ async fn dead(database: &Database) -> Result<Vec<String>, LogError> {
 }
 
 /// Puts back what processes took that have died: those that have a record are gone on with from that.
-async fn free_queue(pool: &PgPool, dead: &[String]) -> Result<(), LogError> {
+async fn free_queue(pool: &Pool, dead: &[String]) -> Result<(), LogError> {
     if dead.is_empty() {
         return Ok(());
     }
+    let mut lent = pool.lend().await?;
     sqlx::query("UPDATE backstop.queue SET owner = NULL WHERE owner = ANY($1)")
         .bind(dead)
-        .execute(pool)
+        .execute(&mut *lent)
         .await
         .map_err(Fault::from)?;
+    lent.end().await?;
     Ok(())
 }
 
@@ -126,8 +129,9 @@ const STRANDED: &str = "SELECT runs.run, runs.agent, runs.digest, runs.started_a
         WHERE agents.name = runs.agent AND (agents.digest = '' OR agents.digest = runs.digest)) \
     ORDER BY runs.id";
 
-pub(super) async fn stranded(pool: &PgPool) -> Result<Vec<StrandedRun>, LogError> {
-    let rows = sqlx::query(STRANDED).fetch_all(pool).await.map_err(Fault::from)?;
+pub(super) async fn stranded(pool: &Pool) -> Result<Vec<StrandedRun>, LogError> {
+    let rows =
+        sqlx::query(STRANDED).fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?;
     let read = |row: &sqlx::postgres::PgRow| {
         Ok(StrandedRun {
             run: column(row, "run").map_err(Fault::from)?.into(),

@@ -1,9 +1,9 @@
 use backstop_event_log::LogError;
 use layer0::Timestamp;
-use sqlx::PgPool;
 
 use super::values::millis;
 use crate::fault::Fault;
+use crate::pool::Pool;
 use crate::text::stored;
 
 /// What a worker goes on with: agents by name and digest, and the queues that it takes runs from.
@@ -46,12 +46,13 @@ impl WorkerRow {
 }
 
 pub(super) async fn announce(
-    pool: &PgPool,
+    pool: &Pool,
     owner: &str,
     worker: &WorkerRow,
     now: Timestamp,
 ) -> Result<(), LogError> {
     let queues: Vec<String> = worker.queues.iter().map(|it| stored(it).into_owned()).collect();
+    let mut lent = pool.lend().await?;
     sqlx::query(
         "INSERT INTO backstop.workers (process, agents, digests, queues, started_at) \
          VALUES ($1, $2, $3, $4, $5) ON CONFLICT (process) DO UPDATE \
@@ -62,8 +63,9 @@ pub(super) async fn announce(
     .bind(worker.digests())
     .bind(queues)
     .bind(millis(now))
-    .execute(pool)
+    .execute(&mut *lent)
     .await
     .map_err(Fault::from)?;
+    lent.end().await?;
     Ok(())
 }

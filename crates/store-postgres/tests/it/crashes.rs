@@ -61,8 +61,13 @@ async fn check(log: &dyn EventLog, written: Vec<(String, u64)>) {
 async fn appends_outlive_connections_that_are_killed() {
     let server = server!();
     let url = server.database().await;
+    outlives_killed_connections(server, &url, &url).await;
+}
+
+/// Appends through a URL while the connections of the server are killed.
+pub(crate) async fn outlives_killed_connections(server: &PostgresServer, url: &str, through: &str) {
     let name = url.rsplit('/').next().unwrap().split('?').next().unwrap().to_owned();
-    let database = patient(&url).await;
+    let database = patient(through).await;
     let log: Arc<dyn EventLog> = Arc::new(database.log());
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let killer = async {

@@ -44,13 +44,13 @@ async fn writer_process() {
 }
 
 /// Another process, and what it says.
-struct Other {
+pub(crate) struct Other {
     child: Child,
     lines: std::sync::mpsc::Receiver<String>,
 }
 
 impl Other {
-    fn start(url: &str, lease: Duration) -> Self {
+    pub(crate) fn start(url: &str, lease: Duration) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "fencing::writer_process", "--nocapture"])
             .env(URL, url)
@@ -70,13 +70,19 @@ impl Other {
         Self { child, lines }
     }
 
-    fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([format!("-{signal}"), pid]).status().unwrap().success());
     }
 
+    /// Kills it, as nothing that it could do anything about.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Waits until it says something that begins so.
-    fn says(&self, begins: &str) -> String {
+    pub(crate) fn says(&self, begins: &str) -> String {
         loop {
             let line = self.lines.recv_timeout(Duration::from_secs(60)).expect(begins);
             if line.starts_with(begins) {
@@ -93,7 +99,7 @@ impl Drop for Other {
     }
 }
 
-fn finished() -> layer0::event::EventKind {
+pub(crate) fn finished() -> layer0::event::EventKind {
     RunFinished::new(Outcome::Completed, "done", Usage::default()).into()
 }
 
@@ -108,8 +114,7 @@ async fn a_killed_process_frees_its_runs_at_once() {
     other.says("acts");
     let refused = log.claim(&"run_1".into()).await;
     assert!(matches!(refused, Err(LogError::Claimed(_))), "it lives: {refused:?}");
-    other.signal("KILL");
-    other.child.wait().unwrap();
+    other.kill();
     let mut writer = resume(&log, "run_1").await;
     append(&mut writer, finished()).await.unwrap();
     let (summary, events) = read_events(&*log, &"run_1".into()).await.unwrap();

@@ -2,9 +2,19 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod crashes;
+mod credentials;
 mod fencing;
 mod following;
+mod full_disk;
+mod limits;
+mod lists;
 mod opening;
+mod pooling;
 mod removal;
+mod retention;
+mod rows;
+mod runs;
+mod sharing;
 mod support;
 mod suites;
+mod tls;

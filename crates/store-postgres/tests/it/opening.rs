@@ -71,6 +71,17 @@ async fn a_role_without_ddl_rights_writes_runs() {
          GRANT USAGE ON ALL SEQUENCES IN SCHEMA backstop TO {role}"
     );
     server.execute_in(&name, &grant).await;
+    // As after a newer version made a table: what would fail in the middle of a run is said first.
+    for (revoked, lacks) in [
+        (format!("REVOKE DELETE ON backstop.inbox FROM {role}"), "inbox"),
+        (format!("REVOKE USAGE ON SEQUENCE backstop.state_versions FROM {role}"), "state_versions"),
+    ] {
+        server.execute_in(&name, &revoked).await;
+        let error = refused(&theirs).await;
+        assert!(matches!(&error, OpenError::NotAllowed { .. }), "{error:?}");
+        assert!(chain(&error).join(": ").ends_with(&format!("all of: {lacks}")), "{error:?}");
+        server.execute_in(&name, &grant).await;
+    }
     let database = open(&theirs).await;
     let log: std::sync::Arc<dyn EventLog> = std::sync::Arc::new(database.log());
     drop(begin(&log, "run_1", "s").await);

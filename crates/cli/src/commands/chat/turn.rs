@@ -31,6 +31,10 @@ impl Conversation {
         let seen = progress::show_run(stream, Results::Answer).await;
         self.turns.end();
         self.said = None;
+        self.taken.push(match &seen.result {
+            Ok(outcome) => outcome.run_id.clone(),
+            Err(failure) => failure.run_id.clone(),
+        });
         show(&seen.result, seen.answer.as_deref())
     }
 
@@ -40,6 +44,7 @@ impl Conversation {
         recorded.fetch_credentials().await?;
         let agent = recorded.served_agent(&self.database).await?;
         let agent = recorded.build(equipped(agent, &self.database))?;
+        self.taken.push(run.clone());
         let request = ResumeRequest::new(run).by(user()).cancelled_by(self.turns.begin());
         let shown = tokio::spawn(progress::show(agent.subscribe(), Results::Answer));
         let result = agent.resume(request).await;

@@ -1,0 +1,96 @@
+//! The deliveries that failed, and what is read to list them.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use backstop_behaviors::{FnBehavior, behavior, newest_failures};
+use backstop_event_log::*;
+use layer0::Timestamp;
+use layer0::error::OperatorError;
+use layer0::id::{RunId, SessionId};
+
+use super::{host, memory, settled, warn};
+
+/// A log that notes of which runs events are read; `None` for all of them.
+struct Noting(Arc<dyn EventLog>, Mutex<Vec<Option<RunId>>>);
+
+#[async_trait]
+impl EventLog for Noting {
+    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        self.1.lock().unwrap().push(filter.run.clone());
+        self.0.read_feed(filter, cursor).await
+    }
+    async fn records(&self, run: &RunId, from: u64) -> Result<Vec<Record>, LogError> {
+        self.1.lock().unwrap().push(Some(run.clone()));
+        self.0.records(run, from).await
+    }
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        self.0.summary(run).await
+    }
+    async fn subscriptions(&self) -> Result<Vec<Subscription>, LogError> {
+        self.0.subscriptions().await
+    }
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        self.0.runs(filter).await
+    }
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        self.0.claim(run).await
+    }
+    fn claim_new(&self, run: &RunId) -> Claim {
+        self.0.claim_new(run)
+    }
+    async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        self.0.append(batch).await
+    }
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        self.0.last_root(session).await
+    }
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        self.0.open_approvals().await
+    }
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        self.0.send(request, by, at).await
+    }
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
+        self.0.inbox(run).await
+    }
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        self.0.watch_inbox(run)
+    }
+}
+
+fn failing(name: &str, on: &str) -> FnBehavior {
+    behavior(name, on.parse().unwrap(), |_, _| async {
+        Err(OperatorError::NonRetryable("the desk is closed".into()).into())
+    })
+}
+
+/// Lets a run's one warning fail at a behaviour, for which it is another pattern and so another segment.
+async fn fail(log: &Arc<dyn EventLog>, name: &str, run: &str) {
+    let failing = failing(name, &format!("warning[run={run}]"));
+    let serving = host(log).behavior(failing).build().unwrap().serve();
+    drop(serving.taken().await);
+    warn(log, run, 1).await;
+    settled(&serving).await;
+    serving.stop().await;
+}
+
+/// Spec: X3. Across subscriptions and their segments, newest first; no more segments than it takes, and no run.
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_are_read_from_subscriptions_alone() {
+    let log = memory();
+    for (name, run) in [("a", "run_1"), ("b", "run_2"), ("a", "run_3"), ("b", "run_4")] {
+        fail(&log, name, run).await;
+    }
+    let all = ["b/run_4/2", "a/run_3/2", "b/run_2/2", "a/run_1/2"];
+    let (newest, whole) = (["sub_a.2", "sub_b.2"], ["sub_a.2", "sub_a.1", "sub_b.2", "sub_b.1"]);
+    for (limit, segments) in [(0, &[][..]), (1, &newest), (2, &whole), (3, &whole), (20, &whole)] {
+        let noting = Noting(Arc::clone(&log), Mutex::default());
+        let failures = newest_failures(&noting, limit).await.unwrap();
+        let ids: Vec<&str> = failures.iter().map(|failed| failed.id.as_str()).collect();
+        assert_eq!(ids, all[..limit.min(4)]);
+        let read = noting.1.into_inner().unwrap();
+        let read: Vec<&str> = read.iter().map(|run| run.as_ref().unwrap().as_str()).collect();
+        assert_eq!(read, segments, "{limit}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Connections to read through, and to write small things through.
+
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgListener, PgPoolOptions};
+use sqlx::{PgConnection, PgPool, Postgres, Transaction};
+
+use crate::connect::{Connect, forget_statements};
+use crate::fault::Fault;
+
+/// A pool of connections. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Pool {
+    pool: PgPool,
+    is_shared: bool,
+}
+
+/// A connection of a pool for one statement, which is its own transaction. Behind a proxy that shares connections
+/// it is in a transaction that [`Lent::end`] commits, because a statement that is prepared there is found again in
+/// the same transaction alone.
+pub(crate) enum Lent {
+    Direct(PoolConnection<Postgres>),
+    Shared(Transaction<'static, Postgres>),
+}
+
+impl Pool {
+    pub(crate) fn new(connect: &Connect, connections: u32, patience: Duration) -> Self {
+        let pool = PgPoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(patience)
+            .connect_lazy_with(connect.options().clone());
+        Self { pool, is_shared: connect.is_shared() }
+    }
+
+    /// Lends a connection for one statement. One that writes has to be [ended](Lent::end).
+    pub(crate) async fn lend(&self) -> Result<Lent, Fault> {
+        Ok(match self.is_shared {
+            false => Lent::Direct(self.pool.acquire().await?),
+            true => Lent::Shared(self.begin().await?),
+        })
+    }
+
+    /// Begins a transaction.
+    pub(crate) async fn begin(&self) -> Result<Transaction<'static, Postgres>, Fault> {
+        let mut transaction = self.pool.begin().await?;
+        if self.is_shared {
+            forget_statements(&mut transaction).await?;
+        }
+        Ok(transaction)
+    }
+
+    /// Makes what hears of notifications; there is none behind a proxy that shares connections.
+    pub(crate) async fn listener(&self) -> Option<PgListener> {
+        match self.is_shared {
+            true => None,
+            false => PgListener::connect_with(&self.pool).await.ok(),
+        }
+    }
+
+    /// Waits for work until the pool is closed.
+    pub(crate) async fn until_closed<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        self.pool.close_event().do_until(work).await.ok()
+    }
+
+    pub(crate) async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+impl Lent {
+    /// Commits what was written.
+    pub(crate) async fn end(self) -> Result<(), Fault> {
+        match self {
+            Self::Direct(_) => Ok(()),
+            Self::Shared(transaction) => Ok(transaction.commit().await?),
+        }
+    }
+}
+
+impl Deref for Lent {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        match self {
+            Self::Direct(connection) => connection,
+            Self::Shared(transaction) => transaction,
+        }
+    }
+}
+
+impl DerefMut for Lent {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        match self {
+            Self::Direct(connection) => connection,
+            Self::Shared(transaction) => transaction,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Errors and state of several processes in one database.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::VirtualClock;
+use backstop_error_store::{ErrorFilter, ErrorStore};
+use backstop_store_postgres::Database;
+use layer0::error::StateError;
+use layer0::state::{Expected, Scope, StateQuery, StateWrite};
+use layer0::{StateStore, Timestamp};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::support::{connection, error, open, server, until};
+
+const HANDLES: usize = 8;
+const ROUNDS: usize = 20;
+
+async fn handles(url: &str) -> Vec<Database> {
+    let mut handles = Vec::new();
+    for _ in 0..HANDLES {
+        handles.push(open(url).await);
+    }
+    handles
+}
+
+/// Spec: J2, S8, S12
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_handles_count_each_error_once() {
+    let server = server!();
+    let handles = handles(&server.database().await).await;
+    let mut writing = JoinSet::new();
+    for (number, database) in handles.iter().enumerate() {
+        for round in 0..ROUNDS {
+            let store = database.errors();
+            writing.spawn(async move {
+                let session = format!("s-{number}");
+                let own = error(&session, "run_1", &format!("own {round}"));
+                store.store(own).await.unwrap();
+                let shared = error("shared", &format!("run_{number}"), "boom");
+                store.store(shared).await.unwrap()
+            });
+        }
+    }
+    let stored = writing.join_all().await;
+    let ids: BTreeSet<&str> = stored.iter().map(|stored| stored.id.as_str()).collect();
+    let counts: BTreeSet<u64> = stored.iter().map(|stored| stored.occurrences).collect();
+    let all = HANDLES * ROUNDS;
+    assert_eq!(ids.len(), 1, "{ids:?}");
+    assert_eq!(counts, (1..=u64::try_from(all).unwrap()).collect(), "each count is given once");
+    let listed = handles[0].errors().list(ErrorFilter::new()).await.unwrap();
+    assert_eq!(listed.len(), all + 1);
+    for number in 0..HANDLES {
+        let met = ErrorFilter::new().session("shared").run(format!("run_{number}"));
+        assert_eq!(handles[0].errors().list(met).await.unwrap().len(), 1, "run_{number}");
+    }
+    for database in handles {
+        database.close().await;
+    }
+}
+
+/// Spec: J2, K1
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_handles_lose_no_update() {
+    let server = server!();
+    let handles = handles(&server.database().await).await;
+    let mut writing = JoinSet::new();
+    for database in &handles {
+        let state = database.state();
+        writing.spawn(async move {
+            let mut versions = Vec::new();
+            for _ in 0..ROUNDS {
+                versions.push(count_up(&state).await);
+            }
+            let lock = StateWrite::new(Scope::Global, "lock", json!("mine"));
+            (versions, state.write(lock.expecting(Expected::Absent)).await)
+        });
+    }
+    let written = writing.join_all().await;
+    let versions: BTreeSet<u64> =
+        written.iter().flat_map(|(versions, _)| versions).copied().collect();
+    assert_eq!(versions.len(), HANDLES * ROUNDS, "no version is given twice");
+    let state = handles[0].state();
+    let count = state.read(&Scope::Global, "count").await.unwrap().unwrap();
+    assert_eq!((count.value, Some(&count.version)), (json!(HANDLES * ROUNDS), versions.last()));
+    let lock = state.read(&Scope::Global, "lock").await.unwrap().unwrap();
+    assert_eq!(written.iter().filter(|(_, lock)| lock.is_ok()).count(), 1, "one has the lock");
+    for refused in written.iter().filter_map(|(_, lock)| lock.as_ref().err()) {
+        let is_told =
+            matches!(refused, StateError::Conflict { found, .. } if *found == Some(lock.version));
+        assert!(is_told, "{refused:?}");
+    }
+    for database in handles {
+        database.close().await;
+    }
+}
+
+/// Adds one to a value that others add to, and returns the version it has then.
+async fn count_up(state: &impl StateStore) -> u64 {
+    loop {
+        let found = state.read(&Scope::Global, "count").await.unwrap();
+        let (count, expected) = match found {
+            Some(found) => (found.value.as_u64().unwrap(), Expected::Version(found.version)),
+            None => (0, Expected::Absent),
+        };
+        let write = StateWrite::new(Scope::Global, "count", json!(count + 1));
+        match state.write(write.expecting(expected)).await {
+            Ok(version) => return version,
+            Err(StateError::Conflict { .. }) => {}
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Spec: K1. Written values are there in the next process, and a version is never given again.
+#[tokio::test(flavor = "multi_thread")]
+async fn state_outlives_its_process() {
+    let server = server!();
+    let url = server.database().await;
+    let put = async |database: &Database, key: &str| {
+        let write = StateWrite::new(Scope::Global, key, json!("here"));
+        database.state().write(write).await.unwrap()
+    };
+    let first = open(&url).await;
+    let version = put(&first, "k").await;
+    assert!(first.state().delete(&Scope::Global, "k", Expected::Any).await.unwrap());
+    put(&first, "stays").await;
+    first.close().await;
+    let next = open(&url).await;
+    let listed = next.state().list(StateQuery::new(Scope::Global)).await.unwrap();
+    assert_eq!(listed.iter().map(|(key, _)| &**key).collect::<Vec<_>>(), ["stays"]);
+    assert!(put(&next, "k").await > version + 1);
+    next.close().await;
+}
+
+/// Spec: K1. Values whose time is over are taken away, not only left out.
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_values_are_taken_away() {
+    let server = server!();
+    let url = server.database().await;
+    let database = open(&url).await;
+    let clock = VirtualClock::starting_at(Timestamp::from_millis(1_000));
+    let state = database.state().clock(Arc::new(clock.clone()));
+    let write = |key: &str| StateWrite::new(Scope::Global, key, json!("for a time"));
+    for key in ["a", "b"] {
+        state.write(write(key).expires_after(Duration::from_secs(10))).await.unwrap();
+    }
+    clock.set_time_of_day(700_000);
+    state.write(write("stays")).await.unwrap();
+    let mut other = connection(&url).await;
+    let gone = async || {
+        let keys: Vec<String> = sqlx::query_scalar("SELECT key FROM backstop.state")
+            .fetch_all(&mut other)
+            .await
+            .unwrap();
+        keys == ["stays"]
+    };
+    until("the rows of expired values are gone", gone).await;
+    database.close().await;
+}
