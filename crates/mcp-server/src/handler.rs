@@ -9,7 +9,6 @@ use backstop_redact::Redactor;
 use layer0::code;
 use layer0::failure::{Chain, Failure};
 use layer0::id::RunId;
-use layer0::operator::Task;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject,
     ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities,
@@ -18,11 +17,13 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ErrorData, ServerHandler};
 use serde_json::Value;
+use tokio::sync::Mutex;
 
 use crate::answer;
+use crate::call::Call;
 use crate::keys::{Keyed, Keys};
 use crate::offer::Offer;
-use crate::runs::{Flight, Runs};
+use crate::runs::Runs;
 
 /// The key in `_meta` by which a call that is made again is known.
 const KEY: &str = "backstop/idempotency-key";
@@ -41,6 +42,8 @@ struct Shared {
     offers: Vec<Offer>,
     runs: Runs,
     keys: Keys,
+    /// Held while a key is bound and its run started, so that a call with the same key finds the run.
+    starting: Mutex<()>,
     answer_within: Duration,
     redactor: Redactor,
     clock: Arc<dyn Clock>,
@@ -61,7 +64,8 @@ impl Handler {
         redactor: Redactor,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self(Arc::new(Shared { offers, runs, keys, answer_within, redactor, clock }))
+        let starting = Mutex::default();
+        Self(Arc::new(Shared { offers, runs, keys, starting, answer_within, redactor, clock }))
     }
 }
 
@@ -99,22 +103,22 @@ impl ServerHandler for Handler {
         };
         let key = context.meta.get(KEY).cloned();
         let key = key.or_else(|| params.meta.as_ref().and_then(|meta| meta.get(KEY)).cloned());
-        let (flight, run) = match shared.flight(offer, asked, key).await {
+        let (call, run) = match shared.call(offer, asked, key).await {
             Ok(found) => found,
             Err(refused) => return Ok((*refused).into()),
         };
-        Ok(shared.wait(flight, &run, &context).await.into())
+        Ok(shared.wait(call, &run, &context).await.into())
     }
 }
 
 impl Shared {
     /// Starts a run, or finds the one that is asked for.
-    async fn flight(
+    async fn call(
         &self,
         offer: &Offer,
         asked: Asked,
         key: Option<Value>,
-    ) -> Result<(Flight, RunId), Box<CallToolResult>> {
+    ) -> Result<(Call, RunId), Box<CallToolResult>> {
         let refused = |code: &str, why: &str| Box::new(answer::refused(code, why));
         let input = match asked {
             Asked::Run(run) => {
@@ -126,35 +130,35 @@ impl Shared {
             Asked::Input(input) => input,
         };
         let run = new_run_id(self.clock.now());
-        if let Some(key) = key {
-            let key = key.as_str().filter(|key| (1..=MAX_KEY_BYTES).contains(&key.len()));
-            let why = format!("`{KEY}` must be text of 1 to {MAX_KEY_BYTES} bytes");
-            let key = key.ok_or_else(|| refused(code::INPUT_INVALID, &why))?;
-            match self.keys.bind(&offer.operator, key, &input, &run).await {
-                Ok(Keyed::New) => {}
-                Ok(Keyed::Earlier(run)) => {
-                    let found = self.runs.find(&offer.operator, &run);
-                    let found = found
-                        .ok_or_else(|| refused(code::INPUT_INVALID, "the key is another tool's"))?;
-                    return Ok((found, run));
-                }
-                Ok(Keyed::Reused) => {
-                    let why = "a call with this key had another input";
-                    return Err(refused(code::INPUT_KEY_REUSED, why));
-                }
-                Err(error) => {
-                    let why = Chain(&error).to_string();
-                    return Err(refused(error.code(), &self.redactor.redact(&why)));
-                }
+        let Some(key) = key else {
+            return Ok((self.runs.start(&offer.operator, input, &run), run));
+        };
+        let key = key.as_str().filter(|key| (1..=MAX_KEY_BYTES).contains(&key.len()));
+        let why = format!("`{KEY}` must be text of 1 to {MAX_KEY_BYTES} bytes");
+        let key = key.ok_or_else(|| refused(code::INPUT_INVALID, &why))?;
+        let _starting = self.starting.lock().await;
+        match self.keys.bind(&offer.operator, key, &input, &run).await {
+            Ok(Keyed::New) => Ok((self.runs.start(&offer.operator, input, &run), run)),
+            Ok(Keyed::Earlier(run)) => {
+                let found = self.runs.find(&offer.operator, &run);
+                let found = found
+                    .ok_or_else(|| refused(code::INPUT_INVALID, "the key is another tool's"))?;
+                Ok((found, run))
+            }
+            Ok(Keyed::Reused) => {
+                Err(refused(code::INPUT_KEY_REUSED, "a call with this key had another input"))
+            }
+            Err(error) => {
+                let why = Chain(&error).to_string();
+                Err(refused(error.code(), &self.redactor.redact(&why)))
             }
         }
-        Ok((self.runs.start(&offer.operator, Task::json(input), &run), run))
     }
 
     /// Waits for a run, as long as its client does.
     async fn wait(
         &self,
-        mut flight: Flight,
+        mut call: Call,
         run: &RunId,
         context: &RequestContext<RoleServer>,
     ) -> CallToolResult {
@@ -164,20 +168,20 @@ impl Shared {
         loop {
             let left = until.since(self.clock.now());
             let ended = tokio::select! {
-                ended = flight.end() => ended,
+                ended = call.end() => ended,
                 () = context.ct.cancelled() => {
-                    if !flight.has_begun() {
+                    if !call.give_up() {
                         return answer::underway(run);
                     }
-                    flight.cancel();
                     // What the run comes to is in its record: the client does not listen any more.
                     tokio::select! {
-                        ended = flight.end() => ended,
+                        ended = call.end() => ended,
                         () = self.clock.sleep(CLOSING) => return answer::underway(run),
                     }
                 }
                 () = self.clock.sleep(left.min(PROGRESS)) => {
                     if self.clock.now() >= until {
+                        call.leave();
                         return answer::underway(run);
                     }
                     if let Some(token) = &progress {
@@ -190,10 +194,7 @@ impl Shared {
                     continue;
                 }
             };
-            return match &*ended {
-                Ok(answer) => answer::answered(answer, run, &self.redactor),
-                Err(error) => answer::failed(error, run, &self.redactor),
-            };
+            return answer::ended(&ended, run, &self.redactor);
         }
     }
 }

@@ -14,7 +14,11 @@ const MORE: &str = "[agent.policy]\ngrant = [\"process:spawn\"]\n[[tools]]\nkind
 
 /// An agent that runs a command, if a person agrees, and the endpoint of its model.
 fn bench() -> (Bench, ScriptedEndpoint) {
-    let shell = ScriptedToolCall::new("c1", "shell", json!({"command": "echo hi"}));
+    bench_with("echo hi")
+}
+
+fn bench_with(command: &str) -> (Bench, ScriptedEndpoint) {
+    let shell = ScriptedToolCall::new("c1", "shell", json!({"command": command}));
     let asks = ScriptedAnswer::default().tool_calls([shell]);
     let model = ScriptedEndpoint::openai([asks, ScriptedAnswer::saying("all done")]);
     let bench = Bench::new().with("BACKSTOP_STORE", STORE);
@@ -106,6 +110,34 @@ fn approved_run_is_asked_for_later() {
     served.leave();
     let trace = bench.run(&["trace", &run]).ok().out;
     assert!(trace.contains("run.finished"), "{trace}");
+}
+
+/// Spec: Q10. While another process goes on with a run that waited here, it is running; what it comes to is asked of
+/// its record.
+#[cfg(unix)]
+#[test]
+fn run_that_another_process_resumed_is_running() {
+    let (bench, _model) = bench_with("cat go");
+    let pipe = bench.path().join("go");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut served = Served::start(&bench);
+    let said = served.call(json!({"input": "say hi"}));
+    let run = said["structuredContent"]["run"].as_str().unwrap().to_owned();
+    bench.run(&["approve", "last", "--by", "ops"]).ok();
+    let mut other = bench.command(&["resume", &run]).stdout(Stdio::null()).spawn().unwrap();
+    // The command reads from it.
+    let go = std::fs::File::create(&pipe).unwrap();
+
+    for _ in 0..2 {
+        let said = served.call(json!({"run": run}));
+        assert_eq!(said["structuredContent"], json!({"outcome": "running", "run": run}), "{said}");
+        assert_eq!(said["isError"], false);
+    }
+    drop(go);
+    assert!(other.wait().unwrap().success());
+    let said = served.call(json!({"run": run}));
+    assert_eq!(said["content"][0]["text"], "all done", "{said}");
+    served.leave();
 }
 
 /// Spec: Q10. SCENARIOS.md: the position in the script is the number of outcomes in the run's log, whatever other

@@ -3,4 +3,5 @@
 
 mod bench;
 mod calls;
+mod one_run;
 mod over_http;
