@@ -12,11 +12,12 @@ use layer0::StateStore;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ServeError;
 use crate::handler::Handler;
-use crate::http_door::{self, MAX_MESSAGE_BYTES};
+use crate::http_door::{self, Entrance, MAX_CONNECTIONS, MAX_MESSAGE_BYTES};
 use crate::keys::Keys;
 use crate::offer::Offer;
 use crate::runs::Runs;
@@ -29,6 +30,7 @@ pub struct Server {
     orchestrator: LocalOrchestrator,
     offers: Vec<Offer>,
     answer_within: Duration,
+    max_connections: usize,
     keys: Arc<dyn StateStore>,
     redactor: Redactor,
     clock: Arc<dyn Clock>,
@@ -42,6 +44,7 @@ impl Server {
             orchestrator,
             offers: Vec::new(),
             answer_within: ANSWER_WITHIN,
+            max_connections: MAX_CONNECTIONS,
             keys: Arc::new(MemoryStateStore::new()),
             redactor: Redactor::new(),
             clock: Arc::new(SystemClock),
@@ -60,6 +63,14 @@ impl Server {
     #[must_use]
     pub const fn answer_within(mut self, time: Duration) -> Self {
         self.answer_within = time;
+        self
+    }
+
+    /// Serves at most this many connections over HTTP at a time, 256 by default and at least one; further ones wait
+    /// until one is closed. One on which no request comes for 30 seconds is closed.
+    #[must_use]
+    pub fn max_connections(mut self, connections: usize) -> Self {
+        self.max_connections = connections.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
@@ -135,7 +146,9 @@ impl Server {
         token: Option<String>,
         stop: CancellationToken,
     ) -> Result<(), ServeError> {
-        http_door::serve(self.handler(), listener, token, stop).await
+        let (max_connections, clock) = (self.max_connections, Arc::clone(&self.clock));
+        let entrance = Entrance { listener, token, max_connections, clock };
+        http_door::serve(self.handler(), entrance, stop).await
     }
 
     fn handler(self) -> Handler {

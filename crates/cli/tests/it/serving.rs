@@ -252,3 +252,43 @@ fn http_needs_the_token_and_stops_when_told() {
     assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert!(child.wait().unwrap().success());
 }
+
+/// Spec: Q10. Where there are too many open files, the server waits for one to be closed, and does not spin.
+#[cfg(unix)]
+#[test]
+fn server_waits_where_files_run_out() {
+    let (bench, _model) = bench();
+    let bench = bench.with("BACKSTOP_LOG", "warn");
+    let mut command = std::process::Command::new("sh");
+    let served = bench.command(&["mcp", "agent.toml", "--listen", "127.0.0.1:0"]);
+    command.args(["-c", "ulimit -n 48; exec \"$@\"", "sh"]);
+    command.arg(served.get_program()).args(served.get_args()).current_dir(bench.path());
+    for (name, value) in served.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    err.read_line(&mut line).unwrap();
+    let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+    let connect = || std::net::TcpStream::connect(&address).unwrap();
+
+    let idle: Vec<_> = (0..64).map(|_| connect()).collect();
+    line.clear();
+    err.read_line(&mut line).unwrap();
+    assert!(line.contains("a connection was not accepted"), "{line}");
+    drop(idle);
+    let mut stream = connect();
+    write!(stream, "GET / HTTP/1.1\r\nhost: {address}\r\n\r\n").unwrap();
+    let mut status = String::new();
+    BufReader::new(stream).read_line(&mut status).unwrap();
+    assert!(status.contains("404"), "{status}");
+
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut err, &mut rest).unwrap();
+    assert!(child.wait().unwrap().success());
+    let warnings = rest.matches("a connection was not accepted").count();
+    assert!(warnings < 10, "{warnings} warnings");
+}

@@ -3,5 +3,6 @@
 
 mod bench;
 mod calls;
+mod connections;
 mod one_run;
 mod over_http;
