@@ -1,0 +1,168 @@
+//! How much a schema stands for.
+
+use std::collections::HashMap;
+
+use super::outline::Outline;
+
+/// How many schemas one may stand for. Checking a value may take as many steps, and more where it is nested.
+const MAX_SCHEMAS: u64 = 100_000;
+/// How many schemas may stand inside of one another, references followed.
+const MAX_DEPTH: usize = 200;
+
+/// How much a part stands for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Size {
+    pub(super) schemas: u64,
+    /// How many schemas stand inside of one another.
+    depth: usize,
+    /// Does it refer to itself?
+    pub(super) recurs: bool,
+}
+
+impl Size {
+    /// Measures a whole schema.
+    ///
+    /// # Errors
+    ///
+    /// Why it is too much.
+    pub(super) fn of(outline: &Outline) -> Result<Self, String> {
+        Sizes { outline, known: HashMap::new(), path: Vec::new() }.of(0, true)
+    }
+}
+
+/// Measures the parts of an outline.
+struct Sizes<'o> {
+    outline: &'o Outline,
+    known: HashMap<usize, Size>,
+    /// The parts that lead to this one, and whether each is for the same value as the one before it.
+    path: Vec<(usize, bool)>,
+}
+
+impl Sizes<'_> {
+    fn of(&mut self, index: usize, is_in_place: bool) -> Result<Size, String> {
+        if let Some(start) = self.path.iter().position(|(known, _)| *known == index) {
+            // It goes on for as long as the value does, unless it never leaves the value.
+            let is_endless = is_in_place
+                && self.path.iter().skip(start + 1).all(|(_, is_in_place)| *is_in_place);
+            return match is_endless {
+                true => Err("it refers to itself without an end".to_owned()),
+                false => Ok(Size { schemas: 1, depth: 1, recurs: true }),
+            };
+        }
+        if let Some(size) = self.known.get(&index) {
+            return Ok(*size);
+        }
+        let too_deep = || format!("it leads through more than {MAX_DEPTH} schemas");
+        if self.path.len() >= MAX_DEPTH {
+            return Err(too_deep());
+        }
+        self.path.push((index, is_in_place));
+        let part = &self.outline.parts[index];
+        let in_place = part.in_place.iter().map(|step| (step.to, true));
+        let inside = part.named.iter().map(|(_, to)| *to).chain(part.each.iter().map(|it| it.to));
+        let mut size = Size { schemas: 1, depth: 1, recurs: false };
+        for (to, is_in_place) in in_place.chain(inside.map(|to| (to, false))) {
+            let found = self.of(to, is_in_place)?;
+            size.schemas = size.schemas.saturating_add(found.schemas);
+            size.depth = size.depth.max(found.depth + 1);
+            size.recurs |= found.recurs;
+        }
+        self.path.pop();
+        if size.schemas > MAX_SCHEMAS {
+            return Err(format!("it stands for more than {MAX_SCHEMAS} schemas"));
+        }
+        if size.depth > MAX_DEPTH {
+            return Err(too_deep());
+        }
+        self.known.insert(index, size);
+        Ok(size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Map, Value, json};
+
+    fn size(schema: &Value) -> Result<Size, String> {
+        Size::of(&Outline::new(schema)?)
+    }
+
+    fn check(schema: &Value) -> Result<(), String> {
+        size(schema).map(drop)
+    }
+
+    /// A schema of which each definition refers twice to the next.
+    fn doubling(many: usize) -> Value {
+        let mut definitions = Map::new();
+        for number in 0..many {
+            let next = json!({ "$ref": format!("#/$defs/a{}", number + 1) });
+            definitions.insert(format!("a{number}"), json!({ "anyOf": [next, next] }));
+        }
+        definitions.insert(format!("a{many}"), json!({ "type": "integer" }));
+        json!({ "properties": { "x": { "$ref": "#/$defs/a0" } }, "$defs": definitions })
+    }
+
+    #[test]
+    fn a_short_schema_for_too_much_is_refused() {
+        assert_eq!(check(&doubling(10)), Ok(()));
+        let refused = check(&doubling(40)).unwrap_err();
+        assert_eq!(refused, "it stands for more than 100000 schemas");
+        let mut chain = Map::new();
+        for number in 0..5_000 {
+            chain.insert(
+                format!("a{number}"),
+                json!({ "$ref": format!("#/$defs/a{}", number + 1) }),
+            );
+        }
+        let refused = check(&json!({ "$ref": "#/$defs/a0", "$defs": chain })).unwrap_err();
+        assert_eq!(refused, "it leads through more than 200 schemas");
+        // Also where it is looked into from its end.
+        let parts: Value = (0..50)
+            .rev()
+            .map(|number| {
+                (
+                    format!("p{:02}", 50 - number),
+                    json!({ "$ref": format!("#/$defs/a{}", number * 100) }),
+                )
+            })
+            .collect();
+        let refused = check(&json!({ "properties": parts, "$defs": chain })).unwrap_err();
+        assert_eq!(refused, "it leads through more than 200 schemas");
+    }
+
+    #[test]
+    fn a_schema_refers_to_itself_by_its_parts() {
+        let tree = json!({ "properties": { "children": { "items": { "$ref": "#" } } } });
+        let list = json!({ "anyOf": [{ "type": "null" }, { "items": { "$ref": "#" } }] });
+        for schema in [tree, list] {
+            assert_eq!(check(&schema), Ok(()), "{schema}");
+            assert!(size(&schema).unwrap().recurs, "{schema}");
+        }
+        for schema in [
+            json!({ "$ref": "#" }),
+            json!({ "anyOf": [{ "type": "null" }, { "$ref": "#" }] }),
+            json!({ "$defs": { "a": { "not": { "$ref": "#/$defs/b" } }, "b": { "$ref": "#/$defs/a" } },
+                    "properties": { "x": { "$ref": "#/$defs/a" } } }),
+        ] {
+            let refused = check(&schema);
+            assert_eq!(refused, Err("it refers to itself without an end".to_owned()), "{schema}");
+        }
+    }
+
+    #[test]
+    fn references_of_every_form_are_followed() {
+        let next = |reference: Value| json!({ "properties": { "x": reference } });
+        for schema in [
+            json!({ "$defs": { "t": { "$anchor": "t", "items": { "$ref": "#t" } } }, "$ref": "#t" }),
+            json!({ "$defs": { "t": { "$id": "#t", "items": { "$ref": "#t" } } }, "$ref": "#t" }),
+            json!({ "$id": "https://a.example/t", "items": { "$ref": "https://a.example/t" } }),
+            json!({ "$id": "https://a.example/t", "items": { "$ref": "t#" } }),
+            json!({ "$defs": { "a%b": next(json!({ "$ref": "#/$defs/a%25b" })) }, "$ref": "#/$defs/a%25b" }),
+            json!({ "$dynamicAnchor": "n", "items": { "$dynamicRef": "#n" } }),
+            json!({ "$recursiveAnchor": true, "items": { "$recursiveRef": "#" } }),
+        ] {
+            assert!(size(&schema).unwrap().recurs, "{schema}");
+        }
+    }
+}
