@@ -1,7 +1,7 @@
 //! What a client is told of a run.
 
 use backstop_redact::Redactor;
-use layer0::error::OrchError;
+use layer0::error::{OrchError, StateError};
 use layer0::failure::{Chain, Effect, Failure, Retry};
 use layer0::id::RunId;
 use layer0::operator::Answer;
@@ -92,7 +92,17 @@ fn running(how: &str, run: &RunId) -> CallToolResult {
 
 /// Refuses a call; nothing was started.
 pub(crate) fn refused(code: &str, message: &str) -> CallToolResult {
-    let said = json!({ "error": facts(code, message, Retry::Never, Effect::None) });
+    refused_with(code, message, Retry::Never)
+}
+
+/// Refuses a call that could not be noted; nothing was started.
+pub(crate) fn not_noted(error: &StateError, redactor: &Redactor) -> CallToolResult {
+    let message = Chain(error).to_string();
+    refused_with(error.code(), &redactor.redact(&message), error.retry())
+}
+
+fn refused_with(code: &str, message: &str, retry: Retry) -> CallToolResult {
+    let said = json!({ "error": facts(code, message, retry, Effect::None) });
     result(&format!("{code}: {message}"), said, true)
 }
 

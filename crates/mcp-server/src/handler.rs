@@ -7,7 +7,6 @@ use backstop_clock::Clock;
 use backstop_orchestrator::new_run_id;
 use backstop_redact::Redactor;
 use layer0::code;
-use layer0::failure::{Chain, Failure};
 use layer0::id::RunId;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject,
@@ -97,7 +96,7 @@ impl ServerHandler for Handler {
             let what = format!("unknown tool `{}`; tools: {}", params.name, known.join(", "));
             return Err(ErrorData::invalid_params(what, None));
         };
-        let asked = match asked(params.arguments.as_ref()) {
+        let asked = match asked(offer, params.arguments.as_ref()) {
             Ok(asked) => asked,
             Err(why) => return Ok(answer::refused(code::INPUT_INVALID, why).into()),
         };
@@ -148,10 +147,7 @@ impl Shared {
             Ok(Keyed::Reused) => {
                 Err(refused(code::INPUT_KEY_REUSED, "a call with this key had another input"))
             }
-            Err(error) => {
-                let why = Chain(&error).to_string();
-                Err(refused(error.code(), &self.redactor.redact(&why)))
-            }
+            Err(error) => Err(Box::new(answer::not_noted(&error, &self.redactor))),
         }
     }
 
@@ -162,11 +158,12 @@ impl Shared {
         run: &RunId,
         context: &RequestContext<RoleServer>,
     ) -> CallToolResult {
-        let until = self.clock.now().after(self.answer_within);
+        let start = self.clock.monotonic();
         let progress = context.meta.get_progress_token();
         let mut told = 0.0;
         loop {
-            let left = until.since(self.clock.now());
+            let waited = self.clock.monotonic().saturating_sub(start);
+            let left = self.answer_within.saturating_sub(waited);
             let ended = tokio::select! {
                 ended = call.end() => ended,
                 () = context.ct.cancelled() => {
@@ -180,7 +177,7 @@ impl Shared {
                     }
                 }
                 () = self.clock.sleep(left.min(PROGRESS)) => {
-                    if self.clock.now() >= until {
+                    if left <= PROGRESS {
                         call.leave();
                         return answer::underway(run);
                     }
@@ -200,19 +197,23 @@ impl Shared {
 }
 
 /// Reads the arguments of a call.
-fn asked(arguments: Option<&JsonObject>) -> Result<Asked, &'static str> {
+fn asked(offer: &Offer, arguments: Option<&JsonObject>) -> Result<Asked, &'static str> {
     let empty = JsonObject::new();
     let arguments = arguments.unwrap_or(&empty);
     if arguments.keys().any(|key| !matches!(key.as_str(), "input" | "run")) {
         return Err("the arguments are `input`, or `run`");
     }
     match (arguments.get("input"), arguments.get("run")) {
+        // What fits another schema is said by the operator, which declares it.
+        (Some(input), None) if offer.input_schema.is_none() && !input.is_string() => {
+            Err("input must be a string")
+        }
         (Some(input), None) => Ok(Asked::Input(input.clone())),
         (None, Some(Value::String(run))) if !run.trim().is_empty() => {
             Ok(Asked::Run(RunId::new(run.as_str())))
         }
         (None, Some(_)) => Err("run must be the id of a run"),
-        (None, None) => Err("input is required"),
+        (None, None) => Err("input is required, or run"),
         (Some(_), Some(_)) => Err("give `input` to start a run, or `run` to ask for one"),
     }
 }

@@ -1,6 +1,7 @@
 //! A server of operators.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,7 +76,8 @@ impl Server {
     }
 
     /// Keeps the keys of calls (`_meta` `backstop/idempotency-key`) in this store, so that a call that is made
-    /// again after a restart is answered with the first one's run. In memory by default.
+    /// again after a restart is answered with the first one's run. In memory by default. A key is kept for 30 days
+    /// after the last call with it, or for a day where there are more than about 100,000.
     #[must_use]
     pub fn state_store(mut self, store: Arc<dyn StateStore>) -> Self {
         self.keys = store;
@@ -94,6 +96,15 @@ impl Server {
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
+    }
+
+    /// Says before anything is started whether [`Server::serve_http`] would serve at this address.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError::NoToken`].
+    pub const fn check_address(address: SocketAddr, has_token: bool) -> Result<(), ServeError> {
+        http_door::check_reach(address, has_token)
     }
 
     /// Serves one client on a pair of streams, such as standard input and output, until it closes its end or
@@ -155,7 +166,7 @@ impl Server {
         Handler::new(
             self.offers,
             Runs::new(self.orchestrator),
-            Keys(self.keys),
+            Keys::new(self.keys, Arc::clone(&self.clock)),
             self.answer_within,
             self.redactor,
             self.clock,

@@ -4,5 +4,6 @@
 mod bench;
 mod calls;
 mod connections;
+mod keys;
 mod one_run;
 mod over_http;
