@@ -12,13 +12,19 @@ const BACKTRACKING: u64 = 1_000;
 const BYTES: u64 = 64;
 /// How many parts of a schema may have names: each reference may lead to any of them.
 const MAX_NAMES: usize = 1_000;
+/// How many parts of a schema may be documents of their own, in which each pointer may lead somewhere else.
+const MAX_DOCUMENTS: usize = 100;
 /// The keywords whose values are no schemas.
 const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 
 /// The keywords that refer to other schemas, which are for the same value.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+/// The keywords that make a schema a document of its own.
+const IDS: [&str; 2] = ["$id", "id"];
 /// The keywords that name a schema, so that it can be referred to.
 const NAMES: [&str; 4] = ["$id", "id", "$anchor", "$dynamicAnchor"];
+/// The keywords for what no other keyword of a schema is for: all that these lead to is looked into once more.
+const UNEVALUATED: [&str; 2] = ["unevaluatedItems", "unevaluatedProperties"];
 
 /// The parts of a schema, and what of a value each is for. The first one is the whole.
 #[derive(Debug)]
@@ -37,6 +43,10 @@ pub(super) struct Part {
     pub(super) each: Vec<Step>,
     /// Is it referred to?
     pub(super) is_target: bool,
+    /// Is it for what no other keyword is for?
+    pub(super) is_for_rest: bool,
+    /// How many patterns it has.
+    pub(super) patterns: u64,
     /// How many steps it takes to compare a value.
     pub(super) comparing: u64,
     /// How many steps it takes to match a text.
@@ -90,8 +100,12 @@ impl Outline {
 
 /// Finds the parts of a schema.
 struct Builder<'s> {
-    /// The whole, and the parts that have a name: references start at them.
-    resources: Vec<&'s Value>,
+    /// The whole, and the parts that are documents of their own: pointers start at them.
+    documents: Vec<&'s Value>,
+    /// The whole, and the parts that have a name.
+    named: Vec<&'s Value>,
+    /// Where references lead to.
+    references: HashMap<&'s str, Vec<usize>>,
     parts: Vec<Part>,
     indexes: HashMap<*const Value, usize>,
     /// Those that are yet to be looked into.
@@ -100,12 +114,23 @@ struct Builder<'s> {
 
 impl<'s> Builder<'s> {
     fn new(schema: &'s Value) -> Result<Self, String> {
-        let mut resources = vec![schema];
-        find_named(schema, &mut resources);
-        if resources.len() > MAX_NAMES {
-            return Err(format!("it names more than {MAX_NAMES} of its parts"));
+        let mut named = vec![schema];
+        find_named(schema, &mut named);
+        let is_document = |schema: &&&Value| IDS.iter().any(|id| schema.get(id).is_some());
+        let inner = named.iter().skip(1).filter(is_document).copied();
+        let documents: Vec<&Value> = std::iter::once(schema).chain(inner).collect();
+        if named.len() > MAX_NAMES || documents.len() > MAX_DOCUMENTS {
+            let most = format!("{MAX_NAMES} of its parts, or {MAX_DOCUMENTS} with an `$id`");
+            return Err(format!("it names more than {most}"));
         }
-        Ok(Self { resources, parts: Vec::new(), indexes: HashMap::new(), open: Vec::new() })
+        Ok(Self {
+            documents,
+            named,
+            references: HashMap::new(),
+            parts: Vec::new(),
+            indexes: HashMap::new(),
+            open: Vec::new(),
+        })
     }
 
     /// Returns the index of a part.
@@ -122,14 +147,12 @@ impl<'s> Builder<'s> {
     fn outline(&mut self, schema: &'s Value) -> Part {
         let mut part = Part::default();
         let Value::Object(keywords) = schema else { return part };
+        part.is_for_rest = UNEVALUATED.iter().any(|keyword| keywords.contains_key(*keyword));
         for (keyword, value) in keywords {
             match (keyword.as_str(), value) {
                 (reference, Value::String(target)) if REFERENCES.contains(&reference) => {
-                    for target in self.referred(target) {
-                        let to = self.part(target);
-                        self.parts[to].is_target = true;
-                        part.in_place.push(Step { to, is_asked: false });
-                    }
+                    let targets = self.targets(target).into_iter();
+                    part.in_place.extend(targets.map(|to| Step { to, is_asked: false }));
                 }
                 ("allOf" | "then" | "else", _) => {
                     part.in_place.extend(self.steps(value, false));
@@ -147,10 +170,14 @@ impl<'s> Builder<'s> {
                 }
                 ("patternProperties", Value::Object(schemas)) => {
                     part.each.extend(self.values(schemas));
+                    part.patterns += u64::try_from(schemas.len()).unwrap_or(u64::MAX);
                     part.matching_names +=
                         schemas.keys().map(|pattern| matching(pattern)).sum::<u64>();
                 }
-                ("pattern", Value::String(pattern)) => part.matching += matching(pattern),
+                ("pattern", Value::String(pattern)) => {
+                    part.patterns += 1;
+                    part.matching += matching(pattern);
+                }
                 ("enum", Value::Array(values)) => part.comparing += comparing(values),
                 ("contains", _) => part.each.extend(self.steps(value, true)),
                 (
@@ -185,6 +212,20 @@ impl<'s> Builder<'s> {
         steps.map(|schema| Step { to: self.part(schema), is_asked: false }).collect()
     }
 
+    /// Returns the parts that a reference may lead to.
+    fn targets(&mut self, reference: &'s str) -> Vec<usize> {
+        if let Some(known) = self.references.get(reference) {
+            return known.clone();
+        }
+        let found = self.referred(reference);
+        let targets: Vec<usize> = found.into_iter().map(|target| self.part(target)).collect();
+        for target in &targets {
+            self.parts[*target].is_target = true;
+        }
+        self.references.insert(reference, targets.clone());
+        targets
+    }
+
     /// Finds what a reference may lead to inside of the schema.
     fn referred(&self, reference: &str) -> Vec<&'s Value> {
         let (document, fragment) = reference.split_once('#').unwrap_or((reference, ""));
@@ -192,14 +233,15 @@ impl<'s> Builder<'s> {
             let names = NAMES.iter().filter_map(|keyword| schema.get(keyword)?.as_str());
             names.into_iter().any(|found| found.trim_start_matches('#').ends_with(name))
         };
-        let resources = self.resources.iter().copied();
         if !fragment.is_empty() && !fragment.starts_with('/') {
-            return resources.filter(|schema| is_named(schema, fragment)).collect();
+            let named = self.named.iter().copied();
+            return named.filter(|schema| is_named(schema, fragment)).collect();
         }
         let pointer = percent_decoded(fragment);
-        let resources =
-            resources.filter(|schema| document.is_empty() || is_named(schema, document));
-        resources.filter_map(|schema| schema.pointer(&pointer)).collect()
+        let documents = self.documents.iter().copied();
+        let documents =
+            documents.filter(|schema| document.is_empty() || is_named(schema, document));
+        documents.filter_map(|schema| schema.pointer(&pointer)).collect()
     }
 }
 

@@ -6,6 +6,10 @@ use super::outline::Outline;
 
 /// How many schemas one may stand for. Checking a value may take as many steps, and more where it is nested.
 const MAX_SCHEMAS: u64 = 100_000;
+/// How many schemas a pattern stands for: it takes as long to compile.
+const PATTERN: u64 = 20;
+/// How many schemas each one stands for that is looked into for what is left.
+const REST: u64 = 16;
 /// How many schemas may stand inside of one another, references followed.
 const MAX_DEPTH: usize = 200;
 
@@ -13,6 +17,8 @@ const MAX_DEPTH: usize = 200;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     pub(super) schemas: u64,
+    /// How many of them are for the same value.
+    in_place: u64,
     /// How many schemas stand inside of one another.
     depth: usize,
     /// Does it refer to itself?
@@ -20,6 +26,8 @@ pub(super) struct Size {
 }
 
 impl Size {
+    const ONE: Self = Self { schemas: 1, in_place: 1, depth: 1, recurs: false };
+
     /// Measures a whole schema.
     ///
     /// # Errors
@@ -46,7 +54,7 @@ impl Sizes<'_> {
                 && self.path.iter().skip(start + 1).all(|(_, is_in_place)| *is_in_place);
             return match is_endless {
                 true => Err("it refers to itself without an end".to_owned()),
-                false => Ok(Size { schemas: 1, depth: 1, recurs: true }),
+                false => Ok(Size { recurs: true, ..Size::ONE }),
             };
         }
         if let Some(size) = self.known.get(&index) {
@@ -60,12 +68,19 @@ impl Sizes<'_> {
         let part = &self.outline.parts[index];
         let in_place = part.in_place.iter().map(|step| (step.to, true));
         let inside = part.named.iter().map(|(_, to)| *to).chain(part.each.iter().map(|it| it.to));
-        let mut size = Size { schemas: 1, depth: 1, recurs: false };
+        let patterns = PATTERN.saturating_mul(part.patterns);
+        let mut size = Size { schemas: 1 + patterns, ..Size::ONE };
         for (to, is_in_place) in in_place.chain(inside.map(|to| (to, false))) {
             let found = self.of(to, is_in_place)?;
             size.schemas = size.schemas.saturating_add(found.schemas);
+            if is_in_place {
+                size.in_place = size.in_place.saturating_add(found.in_place);
+            }
             size.depth = size.depth.max(found.depth + 1);
             size.recurs |= found.recurs;
+        }
+        if part.is_for_rest {
+            size.schemas = size.schemas.saturating_add(REST.saturating_mul(size.in_place));
         }
         self.path.pop();
         if size.schemas > MAX_SCHEMAS {
@@ -129,6 +144,33 @@ mod tests {
             .collect();
         let refused = check(&json!({ "properties": parts, "$defs": chain })).unwrap_err();
         assert_eq!(refused, "it leads through more than 200 schemas");
+    }
+
+    /// What takes long to compile is few bytes of a schema.
+    #[test]
+    fn a_schema_that_takes_long_to_compile_is_refused() {
+        let rest = |many: usize| {
+            let mut schema = doubling(many);
+            for definition in schema["$defs"].as_object_mut().unwrap().values_mut() {
+                definition["unevaluatedProperties"] = json!(false);
+            }
+            check(&schema)
+        };
+        assert_eq!(rest(6), Ok(()));
+        assert!(rest(12).unwrap_err().starts_with("it stands for more than"));
+        let patterns = |many: usize| -> Value {
+            (0..many)
+                .map(|number| (format!("^(\\w{{1,100}}{number}){{1,9}}$"), json!({})))
+                .collect()
+        };
+        assert_eq!(check(&json!({ "patternProperties": patterns(100) })), Ok(()));
+        assert!(check(&json!({ "patternProperties": patterns(10_000) })).is_err());
+        let documents = |many: usize| -> Value {
+            (0..many).map(|number| (format!("d{number}"), json!({ "$id": "d" }))).collect()
+        };
+        assert_eq!(check(&json!({ "$defs": documents(50) })), Ok(()));
+        let refused = check(&json!({ "$defs": documents(500) })).unwrap_err();
+        assert_eq!(refused, "it names more than 1000 of its parts, or 100 with an `$id`");
     }
 
     #[test]
