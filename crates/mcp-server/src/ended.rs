@@ -38,6 +38,13 @@ impl Ended {
         self.standing
     }
 
+    /// Is there no such run, as far as the operator knows?
+    pub(crate) fn is_unknown(&self) -> bool {
+        let is_refused =
+            self.result.as_ref().is_err_and(|error| error.code() == code::INPUT_INVALID);
+        is_refused && self.standing == Standing::Unrecorded
+    }
+
     /// Has another process gone on with the run?
     pub(crate) fn is_elsewhere(&self) -> bool {
         let is_claimed = self.result.as_ref().is_err_and(|error| error.code() == code::RUN_OPEN);

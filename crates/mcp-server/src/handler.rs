@@ -139,10 +139,10 @@ impl Shared {
         match self.keys.bind(&offer.operator, key, &input, &run).await {
             Ok(Keyed::New) => Ok((self.runs.start(&offer.operator, input, &run), run)),
             Ok(Keyed::Earlier(run)) => {
-                let found = self.runs.find(&offer.operator, &run);
-                let found = found
-                    .ok_or_else(|| refused(code::INPUT_INVALID, "the key is another tool's"))?;
-                Ok((found, run))
+                // The process that bound the key may have died before it started the run.
+                let found = self.runs.find_or_start(&offer.operator, &run, Some(input));
+                let why = format!("run `{run}` of this key was lost: it kept no record");
+                Ok((found.ok_or_else(|| refused(code::INPUT_INVALID, &why))?, run))
             }
             Ok(Keyed::Reused) => {
                 Err(refused(code::INPUT_KEY_REUSED, "a call with this key had another input"))

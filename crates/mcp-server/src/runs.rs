@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use backstop_orchestrator::LocalOrchestrator;
 use layer0::Orchestrator;
 use layer0::id::RunId;
-use layer0::operator::{Context, Task};
+use layer0::operator::{Context, Signals, Task};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -39,13 +39,23 @@ impl Runs {
 
     /// Starts a run for a call.
     pub(crate) fn start(&self, operator: &Arc<str>, input: Value, run: &RunId) -> Call {
-        let task = Task::json(input);
-        Call::first(self.spawn(&mut lock(&self.known), operator, run, task, false))
+        let work = Work { goes_on: false, input: Some(input) };
+        Call::first(self.spawn(&mut lock(&self.known), operator, run, work))
     }
 
     /// Finds a run that was started before, for a call: one of this process, or one that is gone on with from its
-    /// record. `None` for one of another operator, and for one that is not known and has no record.
+    /// record. `None` for one of another operator, and for one that is not known and keeps no record.
     pub(crate) fn find(&self, operator: &Arc<str>, run: &RunId) -> Option<Call> {
+        self.find_or_start(operator, run, None)
+    }
+
+    /// As [`Runs::find`]; a run that should have been started with this input, and has no record, is started.
+    pub(crate) fn find_or_start(
+        &self,
+        operator: &Arc<str>,
+        run: &RunId,
+        input: Option<Value>,
+    ) -> Option<Call> {
         let mut known = lock(&self.known);
         match known.runs.get(run) {
             Some(flight) if !flight.is_of(operator) => return None,
@@ -55,22 +65,13 @@ impl Runs {
             None if !self.orchestrator.can_go_on(operator) => return None,
             None => {}
         }
-        let task = Task::json(Value::Null);
-        Some(Call::further(self.spawn(&mut known, operator, run, task, true)))
+        let work = Work { goes_on: true, input };
+        Some(Call::further(self.spawn(&mut known, operator, run, work)))
     }
 
-    fn spawn(
-        &self,
-        known: &mut Known,
-        operator: &Arc<str>,
-        run: &RunId,
-        task: Task,
-        goes_on: bool,
-    ) -> Flight {
-        let mut context = Context::root();
-        (context.run, context.goes_on, context.is_recorded) = (Some(run.clone()), goes_on, goes_on);
-        let (ends, end) = watch::channel(None);
-        let flight = Flight::new(Arc::clone(operator), context.signals.clone(), end);
+    fn spawn(&self, known: &mut Known, operator: &Arc<str>, run: &RunId, work: Work) -> Flight {
+        let (signals, (ends, end)) = (Signals::default(), watch::channel(None));
+        let flight = Flight::new(Arc::clone(operator), signals.clone(), end);
         known.ended.retain(|other| other != run);
         known.runs.insert(run.clone(), flight.clone());
         let (orchestrator, operator) = (self.orchestrator.clone(), Arc::clone(operator));
@@ -78,12 +79,48 @@ impl Runs {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
-            let result = orchestrator.dispatch(&operator, task, context).await;
-            let standing = Standing::of(&orchestrator, &operator, &run, &result).await;
-            ends.send_replace(Some(Arc::new(Ended::new(result, standing))));
+            let ended = work.perform(&orchestrator, &operator, &run, &signals).await;
+            ends.send_replace(Some(Arc::new(ended)));
             lock(&known).has_ended(run);
         });
         flight
+    }
+}
+
+/// What is to be done of a run.
+struct Work {
+    /// Is it gone on with, where it has a record?
+    goes_on: bool,
+    /// What it is started with, where it has none.
+    input: Option<Value>,
+}
+
+impl Work {
+    async fn perform(
+        self,
+        orchestrator: &LocalOrchestrator,
+        operator: &str,
+        run: &RunId,
+        signals: &Signals,
+    ) -> Ended {
+        let dispatch = |input: Value, goes_on: bool| {
+            let mut context = Context::root();
+            context.signals = signals.clone();
+            (context.run, context.goes_on, context.is_recorded) =
+                (Some(run.clone()), goes_on, goes_on);
+            async move {
+                let result = orchestrator.dispatch(operator, Task::json(input), context).await;
+                let standing = Standing::of(orchestrator, operator, run, &result).await;
+                Ended::new(result, standing)
+            }
+        };
+        if self.goes_on {
+            let ended = dispatch(Value::Null, true).await;
+            if !ended.is_unknown() || self.input.is_none() {
+                return ended;
+            }
+        }
+        dispatch(self.input.unwrap_or_default(), false).await
     }
 }
 

@@ -1,6 +1,7 @@
 //! How long keys are kept, and how many.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock, VirtualClock};
@@ -73,4 +74,31 @@ async fn keys_are_bounded() {
     let (is_error, text, _) = keyed(&bench, &store).await;
     assert!(!is_error, "{text}");
     assert_eq!(kept(&store).await.len(), 102_400);
+}
+
+/// Spec: Q10. A process that died behind the key and before the run leaves no key that starts nothing.
+#[tokio::test]
+async fn key_without_its_run_starts_it() {
+    let store = MemoryStateStore::new();
+    let (_, _, lost) = keyed(&Bench::new(), &store).await;
+    let bench = Bench::new();
+    for _ in 0..2 {
+        let (is_error, text, said) = keyed(&bench, &store).await;
+        assert_eq!((is_error, text.as_str()), (false, "did: sweep"));
+        assert_eq!(said["run"], lost["run"], "the key stands for it");
+    }
+    assert_eq!(bench.asked.load(Ordering::SeqCst), 1);
+}
+
+/// Spec: Q10. Two processes that are called with one key at the same time do the work once.
+#[tokio::test]
+async fn processes_share_the_run_of_a_key() {
+    let (bench, store) = (Bench::new(), MemoryStateStore::new());
+    let call = || keyed(&bench, &store);
+    for (is_error, text, said) in <[_; 4]>::from(tokio::join!(call(), call(), call(), call())) {
+        assert!(!is_error && said["run"].is_string(), "{text}");
+    }
+    let (is_error, text, _) = keyed(&bench, &store).await;
+    assert_eq!((is_error, text.as_str()), (false, "did: sweep"));
+    assert_eq!(bench.asked.load(Ordering::SeqCst), 1);
 }
