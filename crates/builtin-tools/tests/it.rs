@@ -70,6 +70,17 @@ async fn a_command_that_does_not_exist_says_so() {
     assert!(error.to_string().starts_with("starting `no-such-program-here` failed: "), "{error}");
 }
 
+/// Spec: T7. The system says of either that there is no such file or directory.
+#[tokio::test]
+async fn missing_folder_is_no_missing_program() {
+    let spec = ToolSpec::new("x", "x", json!({"type": "object"}));
+    let folder = tempfile::tempdir().unwrap().path().join("gone");
+    let program = Program::new("true", [], &folder, BTreeMap::new());
+    let error = CommandTool::new(spec, program).call(&json!({}).into(), &context()).await;
+    let why = format!("starting `true` failed: there is no folder `{}`", folder.display());
+    assert!(error.unwrap_err().to_string().starts_with(&why));
+}
+
 /// Spec: T7
 #[tokio::test]
 async fn giving_up_a_call_kills_the_whole_group() {

@@ -6,13 +6,22 @@ use std::path::Path;
 
 use backstop_config::{AgentFile, ConfigError, Scenario};
 
-use crate::assemble;
+use crate::assemble::{self, Mistake};
 use crate::exit::CliError;
 use crate::output;
 
 /// Reads the agent file that the command line names.
 pub(crate) fn read(path: &Path) -> Result<AgentFile, CliError> {
     AgentFile::read(path).map_err(|error| refused(error, path))
+}
+
+/// Finds every mistake of a file, by line.
+pub(crate) fn mistakes(path: &Path) -> Result<Vec<Mistake>, ConfigError> {
+    let checked = AgentFile::check(path)?;
+    let mut mistakes: Vec<Mistake> = checked.mistakes.iter().map(Mistake::from).collect();
+    mistakes.extend(assemble::mistakes(&checked, path));
+    mistakes.sort_by_key(|mistake| mistake.line);
+    Ok(mistakes)
 }
 
 /// Says how to mend a file that cannot be read, or is mistaken.

@@ -1,7 +1,7 @@
 //! What a client is told of a run.
 
 use backstop_redact::Redactor;
-use layer0::error::OrchError;
+use layer0::error::{OrchError, StateError};
 use layer0::failure::{Chain, Effect, Failure, Retry};
 use layer0::id::RunId;
 use layer0::operator::Answer;
@@ -11,8 +11,19 @@ use layer0::{Code, JsonText};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
+use crate::ended::{Ended, Standing};
+
+/// Returns what became of a run.
+pub(crate) fn ended(ended: &Ended, run: &RunId, redactor: &Redactor) -> CallToolResult {
+    match ended.result() {
+        Ok(answer) => answered(answer, run, redactor),
+        Err(_) if ended.is_elsewhere() => elsewhere(run),
+        Err(error) => failed(error, ended.standing(), run, redactor),
+    }
+}
+
 /// Returns what became of a run that answered.
-pub(crate) fn answered(answer: &Answer, run: &RunId, redactor: &Redactor) -> CallToolResult {
+fn answered(answer: &Answer, run: &RunId, redactor: &Redactor) -> CallToolResult {
     let run = answer.run.as_ref().unwrap_or(run);
     let output = text::plain(&answer.output);
     let output = redactor.redact_held(&output);
@@ -43,24 +54,55 @@ pub(crate) fn answered(answer: &Answer, run: &RunId, redactor: &Redactor) -> Cal
     }
 }
 
-/// Returns what became of a run that failed.
-pub(crate) fn failed(error: &OrchError, run: &RunId, redactor: &Redactor) -> CallToolResult {
+/// Says how a run failed, or why it was not gone on with.
+fn failed(
+    error: &OrchError,
+    standing: Standing,
+    run: &RunId,
+    redactor: &Redactor,
+) -> CallToolResult {
     let message = Chain(error).to_string();
     let message = redactor.redact(&message);
-    let mut said = json!({ "outcome": Outcome::Failed.as_str(), "run": run });
-    said["error"] = facts(error.code(), &message, error.retry(), error.effect());
+    // The error of a run that is open is of this attempt to go on with it, and the run may have acted before.
+    let (mut said, effect) = match (standing, error.effect()) {
+        (Standing::Open, Effect::None) => (json!({ "run": run }), Effect::Unknown),
+        (Standing::Open, effect) => (json!({ "run": run }), effect),
+        (Standing::Final | Standing::Unrecorded, effect) => {
+            (json!({ "outcome": Outcome::Failed.as_str(), "run": run }), effect)
+        }
+    };
+    said["error"] = facts(error.code(), &message, error.retry(), effect);
     result(&format!("{}: {message}", error.code()), said, true)
 }
 
 /// Says that a run goes on.
 pub(crate) fn underway(run: &RunId) -> CallToolResult {
-    let text = format!("Run {run} is still at work. {}", ask_again(run));
+    running("is still at work", run)
+}
+
+/// Says that a run goes on in another process.
+fn elsewhere(run: &RunId) -> CallToolResult {
+    running("is at work in another process", run)
+}
+
+fn running(how: &str, run: &RunId) -> CallToolResult {
+    let text = format!("Run {run} {how}. {}", ask_again(run));
     result(&text, json!({ "outcome": "running", "run": run }), false)
 }
 
 /// Refuses a call; nothing was started.
 pub(crate) fn refused(code: &str, message: &str) -> CallToolResult {
-    let said = json!({ "error": facts(code, message, Retry::Never, Effect::None) });
+    refused_with(code, message, Retry::Never)
+}
+
+/// Refuses a call that could not be noted; nothing was started.
+pub(crate) fn not_noted(error: &StateError, redactor: &Redactor) -> CallToolResult {
+    let message = Chain(error).to_string();
+    refused_with(error.code(), &redactor.redact(&message), error.retry())
+}
+
+fn refused_with(code: &str, message: &str, retry: Retry) -> CallToolResult {
+    let said = json!({ "error": facts(code, message, retry, Effect::None) });
     result(&format!("{code}: {message}"), said, true)
 }
 

@@ -7,9 +7,7 @@ use backstop_clock::Clock;
 use backstop_orchestrator::new_run_id;
 use backstop_redact::Redactor;
 use layer0::code;
-use layer0::failure::{Chain, Failure};
 use layer0::id::RunId;
-use layer0::operator::Task;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject,
     ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities,
@@ -18,11 +16,13 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ErrorData, ServerHandler};
 use serde_json::Value;
+use tokio::sync::Mutex;
 
 use crate::answer;
+use crate::call::Call;
 use crate::keys::{Keyed, Keys};
 use crate::offer::Offer;
-use crate::runs::{Flight, Runs};
+use crate::runs::Runs;
 
 /// The key in `_meta` by which a call that is made again is known.
 const KEY: &str = "backstop/idempotency-key";
@@ -41,6 +41,8 @@ struct Shared {
     offers: Vec<Offer>,
     runs: Runs,
     keys: Keys,
+    /// Held while a key is bound and its run started, so that a call with the same key finds the run.
+    starting: Mutex<()>,
     answer_within: Duration,
     redactor: Redactor,
     clock: Arc<dyn Clock>,
@@ -61,7 +63,8 @@ impl Handler {
         redactor: Redactor,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self(Arc::new(Shared { offers, runs, keys, answer_within, redactor, clock }))
+        let starting = Mutex::default();
+        Self(Arc::new(Shared { offers, runs, keys, starting, answer_within, redactor, clock }))
     }
 }
 
@@ -93,28 +96,28 @@ impl ServerHandler for Handler {
             let what = format!("unknown tool `{}`; tools: {}", params.name, known.join(", "));
             return Err(ErrorData::invalid_params(what, None));
         };
-        let asked = match asked(params.arguments.as_ref()) {
+        let asked = match asked(offer, params.arguments.as_ref()) {
             Ok(asked) => asked,
             Err(why) => return Ok(answer::refused(code::INPUT_INVALID, why).into()),
         };
         let key = context.meta.get(KEY).cloned();
         let key = key.or_else(|| params.meta.as_ref().and_then(|meta| meta.get(KEY)).cloned());
-        let (flight, run) = match shared.flight(offer, asked, key).await {
+        let (call, run) = match shared.call(offer, asked, key).await {
             Ok(found) => found,
             Err(refused) => return Ok((*refused).into()),
         };
-        Ok(shared.wait(flight, &run, &context).await.into())
+        Ok(shared.wait(call, &run, &context).await.into())
     }
 }
 
 impl Shared {
     /// Starts a run, or finds the one that is asked for.
-    async fn flight(
+    async fn call(
         &self,
         offer: &Offer,
         asked: Asked,
         key: Option<Value>,
-    ) -> Result<(Flight, RunId), Box<CallToolResult>> {
+    ) -> Result<(Call, RunId), Box<CallToolResult>> {
         let refused = |code: &str, why: &str| Box::new(answer::refused(code, why));
         let input = match asked {
             Asked::Run(run) => {
@@ -126,58 +129,56 @@ impl Shared {
             Asked::Input(input) => input,
         };
         let run = new_run_id(self.clock.now());
-        if let Some(key) = key {
-            let key = key.as_str().filter(|key| (1..=MAX_KEY_BYTES).contains(&key.len()));
-            let why = format!("`{KEY}` must be text of 1 to {MAX_KEY_BYTES} bytes");
-            let key = key.ok_or_else(|| refused(code::INPUT_INVALID, &why))?;
-            match self.keys.bind(&offer.operator, key, &input, &run).await {
-                Ok(Keyed::New) => {}
-                Ok(Keyed::Earlier(run)) => {
-                    let found = self.runs.find(&offer.operator, &run);
-                    let found = found
-                        .ok_or_else(|| refused(code::INPUT_INVALID, "the key is another tool's"))?;
-                    return Ok((found, run));
-                }
-                Ok(Keyed::Reused) => {
-                    let why = "a call with this key had another input";
-                    return Err(refused(code::INPUT_KEY_REUSED, why));
-                }
-                Err(error) => {
-                    let why = Chain(&error).to_string();
-                    return Err(refused(error.code(), &self.redactor.redact(&why)));
-                }
+        let Some(key) = key else {
+            return Ok((self.runs.start(&offer.operator, input, &run), run));
+        };
+        let key = key.as_str().filter(|key| (1..=MAX_KEY_BYTES).contains(&key.len()));
+        let why = format!("`{KEY}` must be text of 1 to {MAX_KEY_BYTES} bytes");
+        let key = key.ok_or_else(|| refused(code::INPUT_INVALID, &why))?;
+        let _starting = self.starting.lock().await;
+        match self.keys.bind(&offer.operator, key, &input, &run).await {
+            Ok(Keyed::New) => Ok((self.runs.start(&offer.operator, input, &run), run)),
+            Ok(Keyed::Earlier(run)) => {
+                // The process that bound the key may have died before it started the run.
+                let found = self.runs.find_or_start(&offer.operator, &run, Some(input));
+                let why = format!("run `{run}` of this key was lost: it kept no record");
+                Ok((found.ok_or_else(|| refused(code::INPUT_INVALID, &why))?, run))
             }
+            Ok(Keyed::Reused) => {
+                Err(refused(code::INPUT_KEY_REUSED, "a call with this key had another input"))
+            }
+            Err(error) => Err(Box::new(answer::not_noted(&error, &self.redactor))),
         }
-        Ok((self.runs.start(&offer.operator, Task::json(input), &run), run))
     }
 
     /// Waits for a run, as long as its client does.
     async fn wait(
         &self,
-        mut flight: Flight,
+        mut call: Call,
         run: &RunId,
         context: &RequestContext<RoleServer>,
     ) -> CallToolResult {
-        let until = self.clock.now().after(self.answer_within);
+        let start = self.clock.monotonic();
         let progress = context.meta.get_progress_token();
         let mut told = 0.0;
         loop {
-            let left = until.since(self.clock.now());
+            let waited = self.clock.monotonic().saturating_sub(start);
+            let left = self.answer_within.saturating_sub(waited);
             let ended = tokio::select! {
-                ended = flight.end() => ended,
+                ended = call.end() => ended,
                 () = context.ct.cancelled() => {
-                    if !flight.has_begun() {
+                    if !call.give_up() {
                         return answer::underway(run);
                     }
-                    flight.cancel();
                     // What the run comes to is in its record: the client does not listen any more.
                     tokio::select! {
-                        ended = flight.end() => ended,
+                        ended = call.end() => ended,
                         () = self.clock.sleep(CLOSING) => return answer::underway(run),
                     }
                 }
                 () = self.clock.sleep(left.min(PROGRESS)) => {
-                    if self.clock.now() >= until {
+                    if left <= PROGRESS {
+                        call.leave();
                         return answer::underway(run);
                     }
                     if let Some(token) = &progress {
@@ -190,28 +191,29 @@ impl Shared {
                     continue;
                 }
             };
-            return match &*ended {
-                Ok(answer) => answer::answered(answer, run, &self.redactor),
-                Err(error) => answer::failed(error, run, &self.redactor),
-            };
+            return answer::ended(&ended, run, &self.redactor);
         }
     }
 }
 
 /// Reads the arguments of a call.
-fn asked(arguments: Option<&JsonObject>) -> Result<Asked, &'static str> {
+fn asked(offer: &Offer, arguments: Option<&JsonObject>) -> Result<Asked, &'static str> {
     let empty = JsonObject::new();
     let arguments = arguments.unwrap_or(&empty);
     if arguments.keys().any(|key| !matches!(key.as_str(), "input" | "run")) {
         return Err("the arguments are `input`, or `run`");
     }
     match (arguments.get("input"), arguments.get("run")) {
+        // What fits another schema is said by the operator, which declares it.
+        (Some(input), None) if offer.input_schema.is_none() && !input.is_string() => {
+            Err("input must be a string")
+        }
         (Some(input), None) => Ok(Asked::Input(input.clone())),
         (None, Some(Value::String(run))) if !run.trim().is_empty() => {
             Ok(Asked::Run(RunId::new(run.as_str())))
         }
         (None, Some(_)) => Err("run must be the id of a run"),
-        (None, None) => Err("input is required"),
+        (None, None) => Err("input is required, or run"),
         (Some(_), Some(_)) => Err("give `input` to start a run, or `run` to ask for one"),
     }
 }

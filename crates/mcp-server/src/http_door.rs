@@ -2,19 +2,22 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use backstop_clock::Clock;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto::Builder;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use sha2::{Digest, Sha256};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
@@ -24,49 +27,86 @@ use crate::handler::Handler;
 
 /// The most bytes of a message of a client.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+/// How many connections are served at a time.
+pub(crate) const MAX_CONNECTIONS: usize = 256;
+/// How long a client may take for the head of a request; an idle connection is closed after it, too.
+const LONGEST_HEAD: Duration = Duration::from_secs(30);
+/// How long a client may take for its message.
+const LONGEST_BODY: Duration = Duration::from_secs(60);
+/// How long nothing is accepted after a connection could not be.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Where the server is.
 const PATH: &str = "/mcp";
 
 type Body = BoxBody<Bytes, std::convert::Infallible>;
 type Door = StreamableHttpService<Handler, LocalSessionManager>;
 
+/// The way in: who may come, and how many at a time.
+pub(crate) struct Entrance {
+    pub(crate) listener: TcpListener,
+    pub(crate) token: Option<String>,
+    pub(crate) max_connections: usize,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// What the requests of a connection are answered with.
+#[derive(Clone)]
+struct Answering {
+    door: Door,
+    token: Option<Arc<[u8]>>,
+    clock: Arc<dyn Clock>,
+}
+
 /// Accepts connections until it is stopped.
 pub(crate) async fn serve(
     handler: Handler,
-    listener: TcpListener,
-    token: Option<String>,
+    entrance: Entrance,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
+    let Entrance { listener, token, max_connections, clock } = entrance;
     let address = listener.local_addr().map_err(ServeError::Socket)?;
-    if token.is_none() && !address.ip().is_loopback() {
-        return Err(ServeError::NoToken(address));
-    }
+    check_reach(address, token.is_some())?;
     let door = door(handler, address, token.is_some(), &stop);
     let token: Option<Arc<[u8]>> = token.map(|token| digest(token.as_bytes()).into());
+    let answering = Answering { door, token, clock: Arc::clone(&clock) };
+    let permits = Arc::new(Semaphore::new(max_connections));
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        let stream = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let accepted = async {
+            // Never closed.
+            let permit = Arc::clone(&permits).acquire_owned().await.ok();
+            (permit, listener.accept().await)
+        };
+        let (permit, stream) = tokio::select! {
+            accepted = accepted => accepted,
             () = stop.cancelled() => return Ok(()),
         };
-        let stream = match stream {
-            Ok((stream, _)) => stream,
-            // The client was gone again, or there are too many open files for now.
+        match stream {
+            Ok((stream, _)) => {
+                let answering = answering.clone();
+                connections.spawn(async move {
+                    answering.serve(stream).await;
+                    drop(permit);
+                });
+            }
+            // The client was gone again, or there are too many open files: one of them has to be closed first.
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
-                tokio::task::yield_now().await;
-                continue;
+                tokio::select! {
+                    () = clock.sleep(PAUSE) => {}
+                    () = stop.cancelled() => return Ok(()),
+                }
             }
-        };
-        let (door, token) = (door.clone(), token.clone());
-        connections.spawn(async move {
-            let service = service_fn(move |request| answer(door.clone(), token.clone(), request));
-            let served = Builder::new(TokioExecutor::new());
-            if let Err(error) = served.serve_connection(TokioIo::new(stream), service).await {
-                tracing::debug!(error, "a connection ended early");
-            }
-        });
+        }
+    }
+}
+
+/// Refuses an address that other machines reach where there is no token.
+pub(crate) const fn check_reach(address: SocketAddr, has_token: bool) -> Result<(), ServeError> {
+    match has_token || address.ip().is_loopback() {
+        true => Ok(()),
+        false => Err(ServeError::NoToken(address)),
     }
 }
 
@@ -84,26 +124,51 @@ fn door(handler: Handler, address: SocketAddr, has_token: bool, stop: &Cancellat
     StreamableHttpService::new(move || Ok(handler.clone()), Arc::default(), config)
 }
 
-async fn answer(
-    mut door: Door,
-    token: Option<Arc<[u8]>>,
-    request: Request<Incoming>,
-) -> Result<Response<Body>, std::convert::Infallible> {
-    if request.uri().path() != PATH {
-        return Ok(refused(StatusCode::NOT_FOUND, "the server is at /mcp"));
-    }
-    if let Some(token) = token {
-        let given = request.headers().get(header::AUTHORIZATION);
-        let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-        // Digests are compared, so that the time taken says nothing of the token.
-        if given.is_none_or(|given| digest(given)[..] != *token) {
-            let mut response = refused(StatusCode::UNAUTHORIZED, "a token is required");
-            let scheme = header::HeaderValue::from_static("Bearer");
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
-            return Ok(response);
+impl Answering {
+    async fn serve(self, stream: TcpStream) {
+        let service = service_fn(move |request| self.clone().answer(request));
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(LONGEST_HEAD)
+            .serve_connection(TokioIo::new(stream), service);
+        if let Err(error) = served.await {
+            tracing::debug!(%error, "a connection ended early");
         }
     }
-    door.call(request).await
+
+    async fn answer(
+        mut self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, std::convert::Infallible> {
+        if request.uri().path() != PATH {
+            return Ok(refused(StatusCode::NOT_FOUND, "the server is at /mcp"));
+        }
+        if let Some(token) = &self.token {
+            let given = request.headers().get(header::AUTHORIZATION);
+            let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+            // Digests are compared, so that the time taken says nothing of the token.
+            if given.is_none_or(|given| digest(given)[..] != **token) {
+                let mut response = refused(StatusCode::UNAUTHORIZED, "a token is required");
+                let scheme = header::HeaderValue::from_static("Bearer");
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+                return Ok(response);
+            }
+        }
+        let (head, body) = request.into_parts();
+        let body = tokio::select! {
+            body = Limited::new(body, MAX_MESSAGE_BYTES).collect() => body,
+            () = self.clock.sleep(LONGEST_BODY) => {
+                return Ok(refused(StatusCode::REQUEST_TIMEOUT, "the message came too slowly"));
+            }
+        };
+        match body {
+            Ok(body) => self.door.call(Request::from_parts(head, Full::new(body.to_bytes()))).await,
+            Err(error) if error.is::<LengthLimitError>() => {
+                Ok(refused(StatusCode::PAYLOAD_TOO_LARGE, "the message is too large"))
+            }
+            Err(_) => Ok(refused(StatusCode::BAD_REQUEST, "the message cannot be read")),
+        }
+    }
 }
 
 fn digest(bytes: &[u8]) -> [u8; 32] {

@@ -31,6 +31,8 @@
 //! ```
 
 mod answer;
+mod call;
+mod ended;
 mod error;
 mod handler;
 mod http_door;

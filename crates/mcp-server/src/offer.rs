@@ -51,6 +51,9 @@ impl Offer {
                         done, to be told what became of it.",
                 },
             },
+            // One of the two. Providers refuse `anyOf` and `oneOf` at the head of a schema.
+            "minProperties": 1,
+            "maxProperties": 1,
             "additionalProperties": false,
         });
         let schema: JsonObject = schema.as_object().cloned().unwrap_or_default();

@@ -1,6 +1,7 @@
 //! A server of operators.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,11 +13,12 @@ use layer0::StateStore;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ServeError;
 use crate::handler::Handler;
-use crate::http_door::{self, MAX_MESSAGE_BYTES};
+use crate::http_door::{self, Entrance, MAX_CONNECTIONS, MAX_MESSAGE_BYTES};
 use crate::keys::Keys;
 use crate::offer::Offer;
 use crate::runs::Runs;
@@ -29,6 +31,7 @@ pub struct Server {
     orchestrator: LocalOrchestrator,
     offers: Vec<Offer>,
     answer_within: Duration,
+    max_connections: usize,
     keys: Arc<dyn StateStore>,
     redactor: Redactor,
     clock: Arc<dyn Clock>,
@@ -42,6 +45,7 @@ impl Server {
             orchestrator,
             offers: Vec::new(),
             answer_within: ANSWER_WITHIN,
+            max_connections: MAX_CONNECTIONS,
             keys: Arc::new(MemoryStateStore::new()),
             redactor: Redactor::new(),
             clock: Arc::new(SystemClock),
@@ -63,8 +67,17 @@ impl Server {
         self
     }
 
+    /// Serves at most this many connections over HTTP at a time, 256 by default and at least one; further ones wait
+    /// until one is closed. One on which no request comes for 30 seconds is closed.
+    #[must_use]
+    pub fn max_connections(mut self, connections: usize) -> Self {
+        self.max_connections = connections.clamp(1, Semaphore::MAX_PERMITS);
+        self
+    }
+
     /// Keeps the keys of calls (`_meta` `backstop/idempotency-key`) in this store, so that a call that is made
-    /// again after a restart is answered with the first one's run. In memory by default.
+    /// again after a restart is answered with the first one's run. In memory by default. A key is kept for 30 days
+    /// after the last call with it, or for a day where there are more than about 100,000.
     #[must_use]
     pub fn state_store(mut self, store: Arc<dyn StateStore>) -> Self {
         self.keys = store;
@@ -83,6 +96,15 @@ impl Server {
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
+    }
+
+    /// Says before anything is started whether [`Server::serve_http`] would serve at this address.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError::NoToken`].
+    pub const fn check_address(address: SocketAddr, has_token: bool) -> Result<(), ServeError> {
+        http_door::check_reach(address, has_token)
     }
 
     /// Serves one client on a pair of streams, such as standard input and output, until it closes its end or
@@ -135,14 +157,16 @@ impl Server {
         token: Option<String>,
         stop: CancellationToken,
     ) -> Result<(), ServeError> {
-        http_door::serve(self.handler(), listener, token, stop).await
+        let (max_connections, clock) = (self.max_connections, Arc::clone(&self.clock));
+        let entrance = Entrance { listener, token, max_connections, clock };
+        http_door::serve(self.handler(), entrance, stop).await
     }
 
     fn handler(self) -> Handler {
         Handler::new(
             self.offers,
             Runs::new(self.orchestrator),
-            Keys(self.keys),
+            Keys::new(self.keys, Arc::clone(&self.clock)),
             self.answer_within,
             self.redactor,
             self.clock,

@@ -13,7 +13,7 @@ pub trait People: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`ToolError::ExecutionFailed`] for a schema that is none.
+    /// [`ToolError::ExecutionFailed`] for a schema that is none, and where the call has asked too often.
     ///
     /// # Cancel safety
     ///

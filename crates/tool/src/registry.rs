@@ -238,7 +238,8 @@ impl Toolset {
             None => {
                 let input = entry.input.as_ref();
                 let checked = input.map(|schema| schema.check_arguments(arguments.value()));
-                checked.unwrap_or(Ok(())).map_err(|misfit| misfit.to_string())
+                let schema = || format!("the input schema of `{name}`");
+                checked.unwrap_or(Ok(())).map_err(|misfit| misfit.of(schema).to_string())
             }
         };
         checked.map_err(|why| {
@@ -355,6 +356,8 @@ impl Admitted {
     pub fn check_output(&self, output: &JsonText) -> Result<(), ToolError> {
         match &self.entry.output {
             Some(schema) => schema.check(&output.value()).map_err(|misfit| {
+                let misfit =
+                    misfit.of(|| format!("the output schema of `{}`", self.entry.spec.name));
                 ToolError::InvalidOutput(misfit.to_string()).with_output(output.shown())
             }),
             None => Ok(()),

@@ -1,6 +1,11 @@
 //! Checks values against JSON Schema and says what is wrong in words a model can act on.
 
-mod expansion;
+#[cfg(feature = "json-schema")]
+mod outline;
+#[cfg(feature = "json-schema")]
+mod size;
+#[cfg(feature = "json-schema")]
+mod steps;
 #[cfg(feature = "json-schema")]
 mod validator;
 
@@ -46,13 +51,13 @@ impl Schema {
     /// # Errors
     ///
     /// [`SchemaError`], when it is not valid JSON Schema, or nested so deeply that a record of it could
-    /// not be read, or stands for more than can be checked where its references are followed; without the feature `json-schema`, always.
+    /// not be read, or stands for more than can be checked where its references are followed; without the
+    /// feature `json-schema`, always.
     pub fn new(schema: &Value) -> Result<Self, SchemaError> {
         if is_deeper(schema, MAX_SCHEMA_DEPTH) {
             let why = format!("it is nested deeper than {MAX_SCHEMA_DEPTH} levels");
             return Err(SchemaError(why));
         }
-        expansion::check(schema).map_err(SchemaError)?;
         Validator::new(schema).map(Self)
     }
 
@@ -60,27 +65,27 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// [`Misfit`], naming at most five problems.
+    /// [`Misfit`], naming at most five problems; or that the check would take too many steps.
     pub fn check_arguments(&self, arguments: &Value) -> Result<(), Misfit> {
-        self.0.check(arguments, "arguments").map_err(Misfit)
+        self.0.check(arguments, "arguments")
     }
 
     /// Says what is wrong with the data that a person gives, in words they can act on.
     ///
     /// # Errors
     ///
-    /// [`Misfit`], naming at most five problems.
+    /// [`Misfit`], naming at most five problems; or that the check would take too many steps.
     pub fn check_data(&self, data: &Value) -> Result<(), Misfit> {
-        self.0.check(data, "data").map_err(Misfit)
+        self.0.check(data, "data")
     }
 
     /// Says what is wrong with a value, in words a model can act on.
     ///
     /// # Errors
     ///
-    /// [`Misfit`], naming at most five problems.
+    /// [`Misfit`], naming at most five problems; or that the check would take too many steps.
     pub fn check(&self, value: &Value) -> Result<(), Misfit> {
-        self.0.check(value, "output").map_err(Misfit)
+        self.0.check(value, "output")
     }
 }
 
@@ -89,10 +94,45 @@ impl Schema {
 #[error("{0}")]
 pub struct SchemaError(String);
 
-/// Says how a value does not fit a schema.
+/// Says how a value does not fit a schema, or why that is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct Misfit(String);
+#[error(transparent)]
+pub struct Misfit(Why);
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+enum Why {
+    #[error("{0}")]
+    Differs(String),
+    #[error("{whole} cannot be checked against {schema}: {why}")]
+    Unchecked { whole: String, schema: String, why: String },
+}
+
+#[cfg_attr(not(feature = "json-schema"), expect(dead_code, reason = "nothing is checked"))]
+impl Misfit {
+    const fn differs(what: String) -> Self {
+        Self(Why::Differs(what))
+    }
+
+    fn unchecked(whole: &str, why: String) -> Self {
+        Self(Why::Unchecked { whole: whole.to_owned(), schema: "its schema".to_owned(), why })
+    }
+
+    /// Says whether the value was not checked, because that would take too many steps. A smaller value may be.
+    #[must_use]
+    pub const fn is_unchecked(&self) -> bool {
+        matches!(self.0, Why::Unchecked { .. })
+    }
+
+    /// Names the schema, such as ``the input schema of `pay` ``.
+    pub(crate) fn of(self, schema: impl FnOnce() -> String) -> Self {
+        match self.0 {
+            Why::Unchecked { whole, why, .. } => {
+                Self(Why::Unchecked { whole, schema: schema(), why })
+            }
+            why @ Why::Differs(_) => Self(why),
+        }
+    }
+}
 
 /// Reads arguments that arrived as text, to say where they stop being JSON.
 pub(crate) fn unparsed(text: &str) -> String {

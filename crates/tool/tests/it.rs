@@ -9,6 +9,7 @@ use backstop_tool::{
     Arguments, FnTool, Grants, JsonText, RegistrationError, Tool, ToolContext, ToolError, Toolset,
     tool,
 };
+use layer0::failure::{Failure, Retry};
 use layer0::{Approvers, Timestamp, ToolSpec};
 use serde_json::{Value, json};
 
@@ -181,6 +182,33 @@ fn a_call_is_admitted_only_when_everything_fits() {
     );
 }
 
+/// Spec: T3, P7. However a schema is written, its check ends soon, and says whose schema it was.
+#[test]
+fn calls_that_cannot_be_checked_are_refused() {
+    let branch = json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/a"}}});
+    let either = json!({"anyOf": [branch, branch, {"type": "integer"}]});
+    let each: Vec<Value> = (0..1_000).map(|n| json!({"not": {"const": n}})).collect();
+    let schema = json!({
+        "type": "object",
+        "properties": {"tree": {"$ref": "#/$defs/a"}, "list": {"items": {"allOf": each}}},
+        "$defs": {"a": either},
+    });
+    let tools = Toolset::new().with(Specified(ToolSpec::new("pay", "Pays.", schema))).unwrap();
+    let refuse = |arguments: Value| {
+        let error = tools.admit("pay", arguments, &Grants::none()).err().unwrap();
+        assert_eq!((error.code(), error.retry()), ("tool.invalid_input", Retry::Never));
+        error.to_string()
+    };
+    let tree = (0..80).fold(json!("no"), |inner, _| json!({"x": inner}));
+    let located = refuse(json!({"tree": tree}));
+    assert!(located.contains("arguments does not satisfy its schema"), "{located}");
+    assert_eq!(
+        refuse(json!({"list": vec![7_777; 10_000]})),
+        "invalid input: arguments cannot be checked against the input schema of `pay`: it would take more than \
+         5000000 steps"
+    );
+}
+
 /// Spec: P7
 #[test]
 fn arguments_that_are_no_json_are_never_run() {
@@ -252,7 +280,6 @@ fn two_tools_of_one_name_are_refused() {
 /// Spec: E3, E6, E9
 #[test]
 fn every_variant_states_its_facts() {
-    use layer0::failure::{Failure, Retry};
     use std::time::Duration;
     let errors = [
         ToolError::Cancelled,

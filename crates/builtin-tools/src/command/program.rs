@@ -285,10 +285,20 @@ impl Program {
             }
             None => {
                 let started = Processes::start(self.free_command(&variables, &mark), mark);
-                let free = started.map_err(StartError::NotStarted)?;
+                let free =
+                    started.map_err(|error| StartError::NotStarted(self.not_started(error)))?;
                 Ok(Started::Free(Box::new(free)))
             }
         }
+    }
+
+    /// Says whether it is the folder that is missing: the system names neither.
+    fn not_started(&self, error: io::Error) -> io::Error {
+        if self.folder.is_dir() {
+            return error;
+        }
+        let why = format!("there is no folder `{}` to run it in", self.folder.display());
+        io::Error::new(io::ErrorKind::NotADirectory, why)
     }
 
     /// Describes a start with nothing around it.

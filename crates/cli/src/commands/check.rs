@@ -2,21 +2,18 @@
 
 use std::process::ExitCode;
 
-use backstop_config::{AgentFile, Scenario};
+use backstop_config::Scenario;
 use serde_json::json;
 
 use crate::agent_file;
 use crate::args::CheckArgs;
-use crate::assemble::{self, Mistake};
+use crate::assemble::Mistake;
 use crate::exit::{CliError, USAGE};
 use crate::output::{self, counted, note};
 
 pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, CliError> {
-    let checked =
-        AgentFile::check(&args.file).map_err(|error| agent_file::refused(error, &args.file))?;
-    let mut mistakes: Vec<Mistake> = checked.mistakes.iter().map(Mistake::from).collect();
-    mistakes.extend(assemble::mistakes(&checked, &args.file));
-    mistakes.sort_by_key(|mistake| mistake.line);
+    let mistakes =
+        agent_file::mistakes(&args.file).map_err(|error| agent_file::refused(error, &args.file))?;
     let file = args.file.display();
     for Mistake { line, what, hint } in &mistakes {
         if args.json {

@@ -13,7 +13,6 @@ use std::process::ExitCode;
 
 use anstyle::Style;
 use backstop_config::{AgentFile, ConfigError};
-use layer0::failure::Chain;
 
 use self::finding::{Finding, FindingState};
 use crate::agent_file;
@@ -28,7 +27,7 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<ExitCode, CliError> {
     let mut file = match &args.agent {
         Some(path) => match AgentFile::read(path) {
             Ok(file) => Some((file, path.as_path())),
-            Err(error) => return finish(&[unread(error, path)], args.json),
+            Err(error) => return finish(&unread(error, path), args.json),
         },
         None => None,
     };
@@ -63,24 +62,26 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<ExitCode, CliError> {
     finish(&findings, args.json)
 }
 
-/// Says why an agent file cannot be read.
-fn unread(error: ConfigError, path: &Path) -> Finding {
-    if path.is_file() {
-        let hint = format!("`backstop check {}` finds every mistake", path.display());
-        return Finding::mend("agent", Chain(&error).to_string(), hint);
+/// Says why an agent file cannot be read: each mistake, as `backstop check` lists them.
+fn unread(error: ConfigError, path: &Path) -> Vec<Finding> {
+    let mistakes = agent_file::mistakes(path).unwrap_or_default();
+    if mistakes.is_empty() {
+        return vec![Finding::of("agent", &agent_file::refused(error, path))];
     }
-    Finding::of("agent", &agent_file::refused(error, path))
+    mistakes.into_iter().map(|mistake| of_mistake("agent", mistake, path)).collect()
 }
 
 /// Says what keeps the tools of an agent from working.
 fn tools(path: &Path) -> Vec<Finding> {
     let Ok(checked) = AgentFile::check(path) else { return Vec::new() };
-    let finding = |mistake: Mistake| {
-        let line = mistake.line.map(|line| format!(":{line}")).unwrap_or_default();
-        let hint = mistake.hint.unwrap_or_else(|| format!("`backstop check {}`", path.display()));
-        Finding::mend("tools", format!("{}{line}: {}", path.display(), mistake.what), hint)
-    };
-    tool_mistakes(&checked, path).into_iter().map(finding).collect()
+    let found = tool_mistakes(&checked, path).into_iter();
+    found.map(|mistake| of_mistake("tools", mistake, path)).collect()
+}
+
+fn of_mistake(check: &'static str, mistake: Mistake, path: &Path) -> Finding {
+    let line = mistake.line.map(|line| format!(":{line}")).unwrap_or_default();
+    let message = format!("{}{line}: {}", path.display(), mistake.what);
+    Finding { check, state: FindingState::Mend, message, hint: mistake.hint }
 }
 
 fn finish(findings: &[Finding], json: bool) -> Result<ExitCode, CliError> {

@@ -50,7 +50,8 @@ pub(crate) async fn run(args: ToolsArgs) -> Result<ExitCode, CliError> {
     let (path, mut file) = (&args.agent, agent_file::read(&args.agent)?);
     assemble::fetch_credentials(&mut file, path).await?;
     let (servers, failed) = Servers::reach(&file, path).await?;
-    let agent = servers.give(assemble::agent(&file, path, None)?);
+    let agent = assemble::agent(&file, path, None);
+    let agent = servers.give(agent.map_err(|error| agent_file::located(error, path))?);
     let agent = assemble::build(agent, path)?;
     let sources: Vec<_> = servers.sources().collect();
     for spec in agent.definition().tools.iter() {

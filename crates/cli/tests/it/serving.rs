@@ -14,7 +14,11 @@ const MORE: &str = "[agent.policy]\ngrant = [\"process:spawn\"]\n[[tools]]\nkind
 
 /// An agent that runs a command, if a person agrees, and the endpoint of its model.
 fn bench() -> (Bench, ScriptedEndpoint) {
-    let shell = ScriptedToolCall::new("c1", "shell", json!({"command": "echo hi"}));
+    bench_with("echo hi")
+}
+
+fn bench_with(command: &str) -> (Bench, ScriptedEndpoint) {
+    let shell = ScriptedToolCall::new("c1", "shell", json!({"command": command}));
     let asks = ScriptedAnswer::default().tool_calls([shell]);
     let model = ScriptedEndpoint::openai([asks, ScriptedAnswer::saying("all done")]);
     let bench = Bench::new().with("BACKSTOP_STORE", STORE);
@@ -108,6 +112,34 @@ fn approved_run_is_asked_for_later() {
     assert!(trace.contains("run.finished"), "{trace}");
 }
 
+/// Spec: Q10. While another process goes on with a run that waited here, it is running; what it comes to is asked of
+/// its record.
+#[cfg(unix)]
+#[test]
+fn run_that_another_process_resumed_is_running() {
+    let (bench, _model) = bench_with("cat go");
+    let pipe = bench.path().join("go");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut served = Served::start(&bench);
+    let said = served.call(json!({"input": "say hi"}));
+    let run = said["structuredContent"]["run"].as_str().unwrap().to_owned();
+    bench.run(&["approve", "last", "--by", "ops"]).ok();
+    let mut other = bench.command(&["resume", &run]).stdout(Stdio::null()).spawn().unwrap();
+    // The command reads from it.
+    let go = std::fs::File::create(&pipe).unwrap();
+
+    for _ in 0..2 {
+        let said = served.call(json!({"run": run}));
+        assert_eq!(said["structuredContent"], json!({"outcome": "running", "run": run}), "{said}");
+        assert_eq!(said["isError"], false);
+    }
+    drop(go);
+    assert!(other.wait().unwrap().success());
+    let said = served.call(json!({"run": run}));
+    assert_eq!(said["content"][0]["text"], "all done", "{said}");
+    served.leave();
+}
+
 /// Spec: Q10. SCENARIOS.md: the position in the script is the number of outcomes in the run's log, whatever other
 /// runs are served beside it, and whichever process goes on with it.
 #[test]
@@ -175,7 +207,7 @@ fn mistakes_are_told_before_anything_is_served() {
     bench.run(&["mcp", "agent.toml", "--store", "sqlite::memory:"]).fails(2, "a store in memory");
     bench.run(&["mcp", "agent.toml", "--token-file", "x"]).fails(2, "--listen");
     let refused = bench.run(&["mcp", "agent.toml", "--listen", "0.0.0.0:0"]);
-    refused.fails(2, "no token is set");
+    assert!(!refused.fails(2, "no token is set").err.contains("listening"));
     bench.write("empty", "\n");
     let empty =
         bench.run(&["mcp", "agent.toml", "--listen", "127.0.0.1:0", "--token-file", "empty"]);
@@ -219,4 +251,44 @@ fn http_needs_the_token_and_stops_when_told() {
     let id = child.id().to_string();
     assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert!(child.wait().unwrap().success());
+}
+
+/// Spec: Q10. Where there are too many open files, the server waits for one to be closed, and does not spin.
+#[cfg(unix)]
+#[test]
+fn server_waits_where_files_run_out() {
+    let (bench, _model) = bench();
+    let bench = bench.with("BACKSTOP_LOG", "warn");
+    let mut command = std::process::Command::new("sh");
+    let served = bench.command(&["mcp", "agent.toml", "--listen", "127.0.0.1:0"]);
+    command.args(["-c", "ulimit -n 48; exec \"$@\"", "sh"]);
+    command.arg(served.get_program()).args(served.get_args()).current_dir(bench.path());
+    for (name, value) in served.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    err.read_line(&mut line).unwrap();
+    let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+    let connect = || std::net::TcpStream::connect(&address).unwrap();
+
+    let idle: Vec<_> = (0..64).map(|_| connect()).collect();
+    line.clear();
+    err.read_line(&mut line).unwrap();
+    assert!(line.contains("a connection was not accepted"), "{line}");
+    drop(idle);
+    let mut stream = connect();
+    write!(stream, "GET / HTTP/1.1\r\nhost: {address}\r\n\r\n").unwrap();
+    let mut status = String::new();
+    BufReader::new(stream).read_line(&mut status).unwrap();
+    assert!(status.contains("404"), "{status}");
+
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut err, &mut rest).unwrap();
+    assert!(child.wait().unwrap().success());
+    let warnings = rest.matches("a connection was not accepted").count();
+    assert!(warnings < 10, "{warnings} warnings");
 }

@@ -121,7 +121,29 @@ fn doctor_says_what_needs_mending() {
     assert!(foreign.out.starts_with('-') && foreign.out.contains("mend  store"), "{}", foreign.out);
     bench.write("bad.toml", "[agent]\nnmae = 1\n");
     let bad = bench.run(&["doctor", "bad.toml"]).fails(1, "");
-    assert!(bad.out.contains("hint: `backstop check bad.toml` finds"), "{}", bad.out);
+    let mend = |what: &str| format!("mend  agent     bad.toml:{what}\n");
+    let missing = mend("1: missing field `model`") + "      hint: add a `[model]` table";
+    let unknown = mend("2: unknown field `nmae`") + "      hint: did you mean `name`?";
+    assert!(bad.out.contains(&missing) && bad.out.contains(&unknown), "{}", bad.out);
+}
+
+/// Spec: W8. A hint says how to mend it, and names no command that says the same again.
+#[test]
+fn hints_of_broken_files_lead_on() {
+    let bench = Bench::new();
+    let tool = "[[tools]]\nkind = \"command\"\nname = \"t\"\ndescription = \"d\"\ncommand = [\"true\"]\n\
+        cwd = \"gone\"\nschema = { type = \"object\" }\n";
+    bench.agent("[[model]]\ntext = \"hi\"\n", tool);
+    let said = "tool `t` runs in `./gone`, which is no folder";
+    let tools = bench.run(&["tools", "agent.toml"]).fails(2, said);
+    let checked = bench.run(&["check", "agent.toml"]).fails(2, "");
+    assert!(checked.out.contains(said), "{}", checked.out);
+    let doctor = bench.run(&["doctor", "agent.toml"]).fails(1, "");
+    let (_, mend) = doctor.out.split_once("mend  tools     agent.toml:").unwrap();
+    let mend: Vec<&str> = mend.lines().take(2).collect();
+    assert!(mend[0].ends_with(said), "{mend:?}");
+    assert!(!mend[1].contains("backstop check") && !tools.err.contains("backstop"), "{mend:?}");
+    assert!(tools.err.contains("agent.toml:"), "{}", tools.err);
 }
 
 fn endpoint() -> ScriptedEndpoint {

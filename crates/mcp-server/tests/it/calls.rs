@@ -7,7 +7,7 @@ use layer0::Timestamp;
 use layer0::stop::Outcome;
 use rmcp::model::{CallToolRequest, ClientRequest, RequestMetaObject};
 use rmcp::service::PeerRequestOptions;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::bench::{Bench, call, params, shown};
 
@@ -46,13 +46,32 @@ async fn failures_state_code_retry_and_effect() {
     );
 }
 
+/// Spec: Q10. Clients read it as JSON Schema; the providers' APIs refuse some keywords at its head.
+#[tokio::test]
+async fn schema_asks_for_input_or_run() {
+    let tool = Bench::new().client().await.list_all_tools().await.unwrap().remove(0);
+    let keywords = Value::from((*tool.input_schema).clone());
+    for refused in ["anyOf", "oneOf", "allOf", "not", "enum"] {
+        assert_eq!(keywords.get(refused), None);
+    }
+    let schema = backstop_tool::Schema::new(&keywords).unwrap();
+    for fits in [json!({"input": "a"}), json!({"run": "run_1"})] {
+        assert_eq!(schema.check_arguments(&fits), Ok(()));
+    }
+    for misfit in [json!({}), json!({"input": null}), json!({"input": "a", "run": "run_1"})] {
+        assert!(schema.check_arguments(&misfit).is_err(), "{misfit}");
+    }
+}
+
 /// Spec: Q10
 #[tokio::test]
 async fn misfit_calls_start_nothing() {
     let bench = Bench::new();
     let client = bench.client().await;
     for (arguments, why) in [
-        (json!({}), "input.invalid: input is required"),
+        (json!({}), "input.invalid: input is required, or run"),
+        (json!({"input": null}), "input.invalid: input must be a string"),
+        (json!({"input": {"text": "a"}}), "input.invalid: input must be a string"),
         (json!({"input": "a", "run": "b"}), "input.invalid: give `input` to start a run, or `run`"),
         (json!({"run": 3}), "input.invalid: run must be the id of a run"),
         (json!({"inptu": "a"}), "input.invalid: the arguments are `input`, or `run`"),

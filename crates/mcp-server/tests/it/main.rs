@@ -3,4 +3,7 @@
 
 mod bench;
 mod calls;
+mod connections;
+mod keys;
+mod one_run;
 mod over_http;

@@ -14,6 +14,9 @@ use super::asks::Asks;
 use super::effects::Effects;
 use crate::journal::{Ask, PersonAsk, Told};
 
+/// How often a call may ask, so that a server that goes on asking lets go of the person.
+const MAX_ASKS: u32 = 160;
+
 /// A call that is running, as one that asks.
 pub(super) struct AskingCall {
     call: CallId,
@@ -22,8 +25,8 @@ pub(super) struct AskingCall {
     /// Is cancelled when the call is given up.
     given_up: CancellationToken,
     has_approver: bool,
-    /// A call asks one thing at a time.
-    turn: Mutex<()>,
+    /// How often it asked. A call asks one thing at a time.
+    asked: Mutex<u32>,
 }
 
 impl AskingCall {
@@ -34,7 +37,7 @@ impl AskingCall {
             asks: Arc::clone(&effects.asks),
             given_up: context.cancellation.clone(),
             has_approver: effects.agent.approver.is_some(),
-            turn: Mutex::default(),
+            asked: Mutex::default(),
         }
     }
 }
@@ -49,11 +52,16 @@ impl People for AskingCall {
         if !self.has_approver {
             return Ok(Given::NobodyThere);
         }
-        let _turn = self.turn.lock().await;
+        let mut asked = self.asked.lock().await;
+        if *asked >= MAX_ASKS {
+            let why = format!("it asked a person {MAX_ASKS} times, and asks again");
+            return Err(ToolError::ExecutionFailed(why));
+        }
+        *asked += 1;
         let (call, arguments) = (self.call.clone(), self.arguments.clone());
-        let asked = PersonAsk { call, arguments, message: message.into(), schema };
+        let ask = PersonAsk { call, arguments, message: message.into(), schema };
         let withdraws = Withdraws(self);
-        let told = self.asks.ask(Ask::Person(Box::new(asked))).await;
+        let told = self.asks.ask(Ask::Person(Box::new(ask))).await;
         std::mem::forget(withdraws);
         match told {
             Some(Told::Given(given)) => Ok(given),

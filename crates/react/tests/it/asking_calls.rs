@@ -129,6 +129,29 @@ async fn what_a_call_asks_is_recorded() {
     }
 }
 
+/// Asks as long as it is told something.
+#[tool(timeout = "60s")]
+async fn insist(context: &ToolContext) -> Result<String, ToolError> {
+    for times in 0.. {
+        if let Err(error) = which_day(context).await {
+            return Ok(format!("{times} times: {error}"));
+        }
+    }
+    unreachable!("it is refused at last")
+}
+
+/// Spec: A3, Q3
+#[tokio::test]
+async fn a_call_asks_a_person_so_often() {
+    let bench = Bench::new();
+    let agent = bench.agent(asks("insist")).tool(insist).approver(Says(Some(monday())));
+    let outcome = bench.run(agent).await.unwrap();
+    let [(text, false)] = &tool_texts(&outcome)[..] else { panic!("{outcome:?}") };
+    assert!(text.starts_with("160 times: "), "{text}");
+    assert!(text.ends_with("it asked a person 160 times, and asks again"), "{text}");
+    check_closed(&bench.log, &outcome.run_id).await;
+}
+
 /// Spec: A3. Where there is no approver, no person is asked, and nothing is recorded.
 #[tokio::test]
 async fn nobody_is_there_without_an_approver() {

@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
-use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::{PatternOptions, ValidationError};
 use serde_json::Value;
 
-use super::SchemaError;
+use super::outline::MAX_BACKTRACKS;
+use super::steps::{Checks, Effort, MAX_ERROR_STEPS};
+use super::{Misfit, SchemaError};
 
 /// How many problems are reported at once.
 const MAX_PROBLEMS: usize = 5;
@@ -16,11 +18,16 @@ const MAX_VALUE_CHARS: usize = 200;
 
 /// Compiled schemas by their text: agents that are alike share them, which are the most of what an
 /// agent holds that does nothing.
-static COMPILED: LazyLock<Mutex<HashMap<String, Weak<jsonschema::Validator>>>> =
-    LazyLock::new(Mutex::default);
+static COMPILED: LazyLock<Mutex<HashMap<String, Weak<Compiled>>>> = LazyLock::new(Mutex::default);
 
 #[derive(Debug, Clone)]
-pub(super) struct Validator(Arc<jsonschema::Validator>);
+pub(super) struct Validator(Arc<Compiled>);
+
+#[derive(Debug)]
+struct Compiled {
+    validator: jsonschema::Validator,
+    checks: Checks,
+}
 
 impl Validator {
     pub(super) fn new(schema: &Value) -> Result<Self, SchemaError> {
@@ -29,8 +36,11 @@ impl Validator {
         if let Some(validator) = known(&COMPILED.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(Self(validator));
         }
-        let validator = jsonschema::validator_for(schema);
-        let validator = Arc::new(validator.map_err(|error| SchemaError(error.to_string()))?);
+        let checks = Checks::new(schema).map_err(SchemaError)?;
+        let patterns = PatternOptions::fancy_regex().backtrack_limit(MAX_BACKTRACKS);
+        let validator = jsonschema::options().with_pattern_options(patterns).build(schema);
+        let validator = validator.map_err(|error| SchemaError(error.to_string()))?;
+        let validator = Arc::new(Compiled { validator, checks });
         let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
         if compiled.len() == compiled.capacity() {
             compiled.retain(|_, validator| validator.strong_count() > 0);
@@ -39,18 +49,26 @@ impl Validator {
         Ok(Self(validator))
     }
 
-    /// Checks `value`, which is called `whole`; returns what is wrong as `property expectation`, joined
-    /// by `; `.
-    pub(super) fn check(&self, value: &Value, whole: &str) -> Result<(), String> {
-        if self.0.is_valid(value) {
+    /// Checks `value`, which is called `whole`; says what is wrong as `property expectation`, joined by `; `.
+    pub(super) fn check(&self, value: &Value, whole: &str) -> Result<(), Misfit> {
+        let Compiled { validator, checks } = &*self.0;
+        let effort = checks.count(value).map_err(|why| Misfit::unchecked(whole, why))?;
+        if validator.is_valid(value) {
             return Ok(());
         }
-        let mut errors = self.0.iter_errors(value);
+        if effort == Effort::FitOnly {
+            let what = format!(
+                "{whole} does not satisfy its schema; to say where would take more than \
+                 {MAX_ERROR_STEPS} steps"
+            );
+            return Err(Misfit::differs(what));
+        }
+        let mut errors = validator.iter_errors(value);
         let problems: Vec<String> =
             errors.by_ref().take(MAX_PROBLEMS).map(|error| describe(&error, whole)).collect();
         let more = errors.count();
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-        Err(problems.join("; ") + &more)
+        Err(Misfit::differs(problems.join("; ") + &more))
     }
 }
 

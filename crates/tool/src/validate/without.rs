@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::SchemaError;
+use super::{Misfit, SchemaError};
 
 /// There is none.
 #[derive(Debug, Clone)]
@@ -14,7 +14,7 @@ impl Validator {
         Err(SchemaError(why.to_owned()))
     }
 
-    pub(super) fn check(&self, _: &Value, _: &str) -> Result<(), String> {
+    pub(super) fn check(&self, _: &Value, _: &str) -> Result<(), Misfit> {
         match *self {}
     }
 }

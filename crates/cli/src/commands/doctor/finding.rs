@@ -10,7 +10,7 @@ pub(super) struct Finding {
     pub(super) check: &'static str,
     pub(super) state: FindingState,
     pub(super) message: String,
-    /// How to mend it.
+    /// How to mend it, where the message does not say it.
     pub(super) hint: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl Finding {
     }
 
     pub(super) fn of(check: &'static str, error: &CliError) -> Self {
-        let hint = error.hint().unwrap_or("see what it says").to_owned();
-        Self::mend(check, error.to_string(), hint)
+        let hint = error.hint().map(ToOwned::to_owned);
+        Self { check, state: FindingState::Mend, message: error.to_string(), hint }
     }
 }

@@ -1,0 +1,120 @@
+//! The calls that wait for a run.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use layer0::error::OrchError;
+use layer0::operator::{Signal, Signals};
+use tokio::sync::watch;
+
+use crate::ended::{Ended, Standing};
+
+/// A run, as long as it is known. Clones are of the same run.
+#[derive(Clone)]
+pub(crate) struct Flight {
+    operator: Arc<str>,
+    signals: Signals,
+    end: watch::Receiver<Option<Arc<Ended>>>,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+/// The calls that wait for a run now.
+#[derive(Default)]
+struct Waiting {
+    calls: usize,
+    /// Has the call that started the run given up, and has no other been told of the run since?
+    is_given_up: bool,
+}
+
+impl Flight {
+    pub(crate) fn new(
+        operator: Arc<str>,
+        signals: Signals,
+        end: watch::Receiver<Option<Arc<Ended>>>,
+    ) -> Self {
+        Self { operator, signals, end, waiting: Arc::default() }
+    }
+
+    pub(crate) fn is_of(&self, operator: &str) -> bool {
+        *self.operator == *operator
+    }
+
+    /// Did the run leave without an end?
+    pub(crate) fn has_left(&self) -> bool {
+        self.end.borrow().as_deref().is_some_and(|ended| ended.standing() != Standing::Final)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that waits for a run.
+pub(crate) struct Call {
+    flight: Flight,
+    /// Did the call start the run?
+    is_first: bool,
+    waits: bool,
+}
+
+impl Call {
+    /// Makes the call that started the run.
+    pub(crate) fn first(flight: Flight) -> Self {
+        Self::new(flight, true)
+    }
+
+    /// Makes a call that found the run.
+    pub(crate) fn further(flight: Flight) -> Self {
+        Self::new(flight, false)
+    }
+
+    fn new(flight: Flight, is_first: bool) -> Self {
+        flight.waiting().calls += 1;
+        Self { flight, is_first, waits: true }
+    }
+
+    /// Waits for the end of the run's work here: it is done, has failed, or waits for a person.
+    pub(crate) async fn end(&mut self) -> Arc<Ended> {
+        match self.flight.end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone()) {
+            Some(ended) => ended,
+            // Its task was dropped with the server.
+            None => {
+                let shutdown = OrchError::Shutdown("the server has ended".into());
+                Arc::new(Ended::new(Err(shutdown), Standing::Open))
+            }
+        }
+    }
+
+    /// Stops to wait: the client gave the call up. A run that was given up by the call that started it is stopped
+    /// once no other call waits for it; says whether it is.
+    pub(crate) fn give_up(&mut self) -> bool {
+        let mut waiting = self.flight.waiting();
+        if std::mem::take(&mut self.waits) {
+            waiting.calls -= 1;
+        }
+        waiting.is_given_up |= self.is_first;
+        let stops = waiting.is_given_up && waiting.calls == 0;
+        drop(waiting);
+        if stops {
+            self.flight.signals.push(Signal::cancel());
+        }
+        stops
+    }
+
+    /// Stops to wait: the client is told that the run goes on, and may ask for it again.
+    pub(crate) fn leave(mut self) {
+        self.flight.waiting().is_given_up = false;
+        self.stop_waiting();
+    }
+
+    fn stop_waiting(&mut self) {
+        if std::mem::take(&mut self.waits) {
+            self.flight.waiting().calls -= 1;
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.stop_waiting();
+    }
+}

@@ -1,0 +1,81 @@
+//! What a run came to in this process.
+
+use backstop_orchestrator::LocalOrchestrator;
+use layer0::error::OrchError;
+use layer0::failure::Failure;
+use layer0::id::{RunId, WorkflowId};
+use layer0::operator::Answer;
+use layer0::stop::{Outcome, Stop};
+use layer0::{Orchestrator, code};
+
+/// What the work on a run in this process came to.
+pub(crate) struct Ended {
+    result: Result<Answer, OrchError>,
+    standing: Standing,
+}
+
+/// Where a run stands once the work on it in this process has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The result is the run's own: its record ends with it, or there is no record.
+    Final,
+    /// The record goes on: it waits for a person, another process has it, or it could not be written.
+    Open,
+    /// There is no record of the run.
+    Unrecorded,
+}
+
+impl Ended {
+    pub(crate) const fn new(result: Result<Answer, OrchError>, standing: Standing) -> Self {
+        Self { result, standing }
+    }
+
+    pub(crate) const fn result(&self) -> Result<&Answer, &OrchError> {
+        self.result.as_ref()
+    }
+
+    pub(crate) const fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// Is there no such run, as far as the operator knows?
+    pub(crate) fn is_unknown(&self) -> bool {
+        let is_refused =
+            self.result.as_ref().is_err_and(|error| error.code() == code::INPUT_INVALID);
+        is_refused && self.standing == Standing::Unrecorded
+    }
+
+    /// Has another process gone on with the run?
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        let is_claimed = self.result.as_ref().is_err_and(|error| error.code() == code::RUN_OPEN);
+        is_claimed && self.standing != Standing::Final
+    }
+}
+
+impl Standing {
+    /// Asks the record of a run whether a result is its end.
+    pub(crate) async fn of(
+        orchestrator: &LocalOrchestrator,
+        operator: &str,
+        run: &RunId,
+        result: &Result<Answer, OrchError>,
+    ) -> Self {
+        if !orchestrator.can_go_on(operator) {
+            return Self::Final;
+        }
+        let recorded = match orchestrator.query(&WorkflowId::new(run.as_str())).await {
+            Ok(recorded) => recorded,
+            Err(OrchError::WorkflowNotFound(_)) => return Self::Unrecorded,
+            // A record that cannot be read now may be read later.
+            Err(_) => return Self::Open,
+        };
+        let is_final = match result {
+            Ok(answer) => answer.stop != Stop::WaitingApproval && !recorded["outcome"].is_null(),
+            Err(error) => {
+                recorded["outcome"] == Outcome::Failed.as_str()
+                    && recorded["reason"] == error.code()
+            }
+        };
+        if is_final { Self::Final } else { Self::Open }
+    }
+}

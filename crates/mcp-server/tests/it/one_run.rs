@@ -1,0 +1,131 @@
+//! Several calls that wait for one run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use backstop_event_log::{EventLog, RunFilter};
+use backstop_state::MemoryStateStore;
+use layer0::StateStore;
+use layer0::error::StateError;
+use layer0::state::{Expected, Scope, StateEntry, StateQuery, StateWrite, Versioned};
+use layer0::stop::Outcome;
+use rmcp::model::{CallToolRequest, ClientRequest, RequestMetaObject};
+use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, RunningService};
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, call, connect, params};
+
+/// Counts how often a key was found.
+#[derive(Clone, Default)]
+struct Counted {
+    store: Arc<MemoryStateStore>,
+    found: Arc<AtomicU32>,
+}
+
+#[async_trait]
+impl StateStore for Counted {
+    async fn read(&self, scope: &Scope, key: &str) -> Result<Option<Versioned>, StateError> {
+        let read = self.store.read(scope, key).await?;
+        self.found.fetch_add(u32::from(read.is_some()), Ordering::SeqCst);
+        Ok(read)
+    }
+
+    async fn write(&self, write: StateWrite) -> Result<u64, StateError> {
+        self.store.write(write).await
+    }
+
+    async fn delete(
+        &self,
+        scope: &Scope,
+        key: &str,
+        expected: Expected,
+    ) -> Result<bool, StateError> {
+        self.store.delete(scope, key, expected).await
+    }
+
+    async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError> {
+        self.store.list(query).await
+    }
+
+    async fn search(&self, query: StateQuery, text: &str) -> Result<Vec<StateEntry>, StateError> {
+        self.store.search(query, text).await
+    }
+
+    async fn scopes(&self, after: Option<&Scope>, limit: u32) -> Result<Vec<Scope>, StateError> {
+        self.store.scopes(after, limit).await
+    }
+
+    async fn clear(&self, scope: &Scope) -> Result<u64, StateError> {
+        self.store.clear(scope).await
+    }
+}
+
+/// A run that hangs, and two calls with one key that wait for it.
+struct Shared {
+    bench: Bench,
+    client: RunningService<RoleClient, ()>,
+}
+
+impl Shared {
+    /// Starts the run; returns the call that started it, and the one that found it.
+    async fn new() -> (Self, RequestHandle<RoleClient>, RequestHandle<RoleClient>) {
+        let (bench, keys) = (Bench::new(), Counted::default());
+        let server = bench.server().answer_within(Duration::from_secs(600));
+        let client = connect(server.state_store(Arc::new(keys.clone()))).await;
+        let first = keyed(&client).await;
+        while bench.asked.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let second = keyed(&client).await;
+        while keys.found.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        (Self { bench, client }, first, second)
+    }
+
+    /// Is the run open, after whole calls that came behind what was sent before?
+    async fn is_open(&self) -> bool {
+        for _ in 0..3 {
+            call(&self.client, json!({"input": "sweep"})).await;
+        }
+        let runs = self.bench.log.runs(RunFilter::new()).await.unwrap();
+        runs.iter().any(|run| run.is_open())
+    }
+
+    async fn cancelled(&self) {
+        while self.is_open().await {}
+        let runs = self.bench.log.runs(RunFilter::new()).await.unwrap();
+        assert!(runs.iter().any(|run| run.outcome == Some(Outcome::Cancelled)), "{runs:?}");
+    }
+}
+
+async fn keyed(client: &RunningService<RoleClient, ()>) -> RequestHandle<RoleClient> {
+    let mut meta = RequestMetaObject::default();
+    meta.insert("backstop/idempotency-key".into(), Value::from("order-7"));
+    let mut params = params(json!({"input": "hang"}));
+    params.meta = Some(meta);
+    let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+    client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap()
+}
+
+/// Spec: Q10. It is stopped once no call waits for it.
+#[tokio::test]
+async fn cancel_of_one_call_leaves_the_other() {
+    let (shared, first, second) = Shared::new().await;
+    first.cancel(None).await.unwrap();
+    assert!(shared.is_open().await, "the second call waits for it");
+    second.cancel(None).await.unwrap();
+    shared.cancelled().await;
+}
+
+/// Spec: Q10. The call that started the run has it stopped, and no other.
+#[tokio::test]
+async fn run_ends_with_the_call_that_started_it() {
+    let (shared, first, second) = Shared::new().await;
+    second.cancel(None).await.unwrap();
+    assert!(shared.is_open().await, "the first call waits for it");
+    first.cancel(None).await.unwrap();
+    shared.cancelled().await;
+}
