@@ -60,7 +60,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects, once.
     pub(crate) async fn open(settings: &Settings, changed: Arc<Notify>) -> Result<Self, McpError> {
-        let wire = Arc::new(Wire::default());
+        let wire = Arc::new(Wire::new(Arc::clone(&settings.secrets)));
         let progressing = Arc::new(Progressing::default());
         let handler = Handler {
             roots: settings.roots.clone(),
@@ -88,6 +88,7 @@ impl Connection {
                     client: client.clone(),
                     wire: Arc::clone(&wire),
                     login: login.clone(),
+                    secrets: Arc::clone(&settings.secrets),
                     clock: Arc::clone(&settings.clock),
                 };
                 let transport = http::transport(url.as_str(), headers.clone(), http);
@@ -161,7 +162,10 @@ impl Connection {
 
 /// Begins to read what a program writes on standard error.
 fn listened(mut spawned: Spawned, settings: &Settings) -> (Spawned, Arc<Stderr>) {
-    let stderr = Stderr::new(settings.redactor.clone());
+    for secret in spawned.secrets() {
+        settings.secrets.add(secret);
+    }
+    let stderr = Stderr::new(settings.secrets.redactor());
     let output = std::mem::replace(&mut spawned.stderr, Box::new(tokio::io::empty()));
     tokio::spawn(Arc::clone(&stderr).read(output));
     (spawned, stderr)
@@ -212,7 +216,7 @@ async fn initialize<T: Transport<RoleClient> + 'static>(
         (None, Some(fault)) => (fault.status(), fault.to_string()),
         (None, None) => (None, said(&refusal(&failed))),
     };
-    let why = settings.redactor.redact(&why).into_owned();
+    let why = settings.secrets.redact(&why);
     let server = settings.name.clone();
     Err(McpError::Initialize { server, why, status, stderr: all_said() })
 }

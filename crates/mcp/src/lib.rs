@@ -37,6 +37,7 @@ mod listing;
 mod names;
 mod oauth;
 mod progress;
+mod secrets;
 mod server;
 mod spawn;
 mod tool;

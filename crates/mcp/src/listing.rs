@@ -64,7 +64,7 @@ impl Listed {
             },
             fault => McpError::List {
                 server: server(),
-                why: settings.redactor.redact(&fault.to_string()).into_owned(),
+                why: settings.secrets.redact(&fault.to_string()),
                 stderr: stderr(),
             },
         })

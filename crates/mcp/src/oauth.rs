@@ -4,14 +4,15 @@ mod body;
 mod discovery;
 
 use std::fmt;
+use std::sync::Arc;
 
-use backstop_redact::Redactor;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Client, Url};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
 use self::body::{read, unreachable};
+use crate::secrets::Secrets;
 
 /// What a client shows to get a token.
 ///
@@ -77,13 +78,17 @@ pub(crate) struct Login {
     credentials: ClientCredentials,
     resource: Url,
     client: Client,
-    redactor: Redactor,
+    secrets: Arc<Secrets>,
     token: Mutex<Option<String>>,
 }
 
-#[derive(Deserialize)]
+/// What is given; the fields that a server must not echo.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Granted {
-    access_token: String,
+    access_token: Option<String>,
+    id_token: Option<String>,
+    refresh_token: Option<String>,
 }
 
 impl Login {
@@ -91,9 +96,9 @@ impl Login {
         credentials: ClientCredentials,
         resource: Url,
         client: Client,
-        redactor: Redactor,
+        secrets: Arc<Secrets>,
     ) -> Self {
-        Self { credentials, resource, client, redactor, token: Mutex::new(None) }
+        Self { credentials, resource, client, secrets, token: Mutex::new(None) }
     }
 
     /// Returns the token, if there is one.
@@ -112,7 +117,7 @@ impl Login {
             return Ok(newer.clone());
         }
         let granted = self.grant(challenge).await;
-        let granted = granted.map_err(|why| self.redactor.redact(&why).into_owned())?;
+        let granted = granted.map_err(|why| self.secrets.redact(&why))?;
         Ok(token.insert(granted).clone())
     }
 
@@ -144,10 +149,16 @@ impl Login {
         let response = request.send().await.map_err(|error| unreachable(&error))?;
         let status = response.status();
         let body = read(response).await?;
-        match serde_json::from_slice::<Granted>(&body) {
-            Ok(granted) if status.is_success() => Ok(granted.access_token),
+        let granted = serde_json::from_slice::<Granted>(&body).unwrap_or_default();
+        let Granted { access_token, id_token, refresh_token } = &granted;
+        for token in [access_token, id_token, refresh_token].into_iter().flatten() {
+            self.secrets.add(token);
+        }
+        match granted.access_token {
+            Some(token) if status.is_success() => Ok(token),
             _ => {
-                let said: String = String::from_utf8_lossy(&body).chars().take(300).collect();
+                let said = self.secrets.redact(&String::from_utf8_lossy(&body));
+                let said: String = said.chars().take(300).collect();
                 Err(format!("the authorization server answered HTTP {}: {said}", status.as_u16()))
             }
         }

@@ -31,6 +31,7 @@ use super::wire::{self, PROBE_TIMEOUT, Wire};
 use crate::MAX_MESSAGE_BYTES;
 use crate::fault::Fault;
 use crate::oauth::Login;
+use crate::secrets::Secrets;
 
 /// How long connecting to a server may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -53,6 +54,7 @@ pub(super) struct Http {
     pub(super) client: Client,
     pub(super) wire: Arc<Wire>,
     pub(super) login: Option<Arc<Login>>,
+    pub(super) secrets: Arc<Secrets>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -202,7 +204,9 @@ impl StreamableHttpClient for Http {
         let request = Self::with_headers(request, session.as_deref(), headers);
         let answered = async {
             let response = self.send(request, id.as_ref()).await?;
-            let answered = answer::read(response, &message, session.is_some(), &self.wire).await;
+            let answered =
+                answer::read(response, &message, session.is_some(), &self.wire, &self.secrets)
+                    .await;
             answered.map_err(fault)
         };
         match (&message, &id) {
@@ -252,7 +256,7 @@ impl StreamableHttpClient for Http {
             }
             // What is no stream has nothing to say that was not asked for.
             status if status.is_success() => Err(StreamableHttpError::ServerDoesNotSupportSse),
-            _ => Err(fault(answer::refused(response).await)),
+            _ => Err(fault(answer::refused(response, &self.secrets).await)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{
@@ -12,6 +12,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use crate::fault::Fault;
+use crate::secrets::Secrets;
 
 /// How long a server may take to say that it does not know the current revision, half of what its initialisation
 /// may take: some of earlier ones say nothing.
@@ -23,8 +24,14 @@ const KEPT: &str = "backstop/kept";
 ///
 /// `rmcp` says of an answer that never comes only that the transport closed, and of a server that is
 /// gone nothing at all until the next request. The transports note here what they saw.
-#[derive(Debug, Default)]
-pub(crate) struct Wire(Mutex<WireState>);
+///
+/// `rmcp` is given no message in which a secret stands: it logs what it reads, and what it hands on is shown and
+/// recorded. Results of calls are read without it.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    state: Mutex<WireState>,
+    secrets: Arc<Secrets>,
+}
 
 #[derive(Debug, Default)]
 struct WireState {
@@ -49,13 +56,14 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// Keeps the result of a call, and returns what `rmcp` reads in its place: of other requests the result, or
-    /// the error that stands for it.
+    /// Keeps the result of a call, and returns what `rmcp` reads in its place.
+    fn keep(&mut self, written: &RawValue) -> Value {
+        self.result = Some(written.to_owned());
+        json!({ KEPT: null })
+    }
+
+    /// Returns the result of another request, or the error that stands for it.
     fn take_result(&mut self, written: &RawValue) -> Result<Value, Value> {
-        if self.is_call {
-            self.result = Some(written.to_owned());
-            return Ok(json!({ KEPT: null }));
-        }
         let Ok(result) = serde_json::from_str::<Value>(written.get()) else {
             self.fault = Some(Fault::Unreadable("the answer is not JSON".to_owned()));
             return Err(read_error("null"));
@@ -69,6 +77,10 @@ impl Sent {
 }
 
 impl Wire {
+    pub(crate) fn new(secrets: Arc<Secrets>) -> Self {
+        Self { state: Mutex::default(), secrets }
+    }
+
     /// Notes a request that is about to be sent.
     pub(crate) fn begin(&self, message: &ClientJsonRpcMessage) -> Option<RequestId> {
         let ClientJsonRpcMessage::Request(request) = message else { return None };
@@ -149,7 +161,7 @@ impl Wire {
         let fields: BTreeMap<String, &RawValue> = serde_json::from_str(message.get()).ok()?;
         let (result, error) = (fields.get("result"), fields.get("error"));
         if fields.contains_key("method") || (result.is_none() && error.is_none()) {
-            return Some(Cow::Borrowed(message));
+            return self.redacted(message);
         }
         let id = serde_json::from_str(fields.get("id")?.get()).ok()?;
         let mut state = self.state();
@@ -161,10 +173,11 @@ impl Wire {
         };
         let sent = state.requests.get_mut(&id).filter(|sent| !sent.is_answered)?;
         sent.is_answered = true;
-        let error =
-            error.filter(|error| error.get() != "null").map(|error| read_error(error.get()));
+        let error = error.filter(|error| error.get() != "null").map(|error| self.redacted(error));
+        let error = error.map(|error| read_error(error.as_ref().map_or("null", |it| it.get())));
         let answer = match (error, result) {
-            (None, Some(result)) => sent.take_result(result),
+            (None, Some(result)) if sent.is_call => Ok(sent.keep(result)),
+            (None, Some(result)) => sent.take_result(&self.redacted(result)?),
             (error, _) => Err(error.unwrap_or_else(|| read_error("null"))),
         };
         let id = id.into_json_value();
@@ -182,6 +195,14 @@ impl Wire {
         ServerJsonRpcMessage::error(error, Some(id.clone()))
     }
 
+    /// Takes out secrets.
+    fn redacted<'a>(&self, written: &'a RawValue) -> Option<Cow<'a, RawValue>> {
+        match self.secrets.redactor().redact_held(written.get()) {
+            Cow::Borrowed(_) => Some(Cow::Borrowed(written)),
+            Cow::Owned(text) => RawValue::from_string(text).ok().map(Cow::Owned),
+        }
+    }
+
     fn change(&self, id: &RequestId, change: impl FnOnce(&mut Sent)) {
         if let Some(sent) = self.state().requests.get_mut(id) {
             change(sent);
@@ -189,7 +210,7 @@ impl Wire {
     }
 
     fn state(&self) -> MutexGuard<'_, WireState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -214,12 +235,13 @@ fn read_error(written: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use backstop_redact::Redactor;
     use rmcp::model::{CallToolRequest, CallToolRequestParams, ServerResult};
 
     use super::*;
 
     fn waiting() -> Wire {
-        let wire = Wire::default();
+        let wire = Wire::new(Secrets::new(Redactor::new()));
         let request = CallToolRequest::new(CallToolRequestParams::new("x"));
         let request = ClientRequest::CallToolRequest(request);
         wire.begin(&ClientJsonRpcMessage::request(request, RequestId::Number(7)));
@@ -248,6 +270,26 @@ mod tests {
             assert!(matches!(response.result, ServerResult::CustomResult(_)), "{result} was read");
             let kept = wire.end(&response.id).result;
             assert_eq!(kept.map(|kept| kept.get().to_owned()).as_deref(), Some(result));
+        }
+    }
+
+    /// Spec: Q9, E10
+    #[test]
+    fn rmcp_reads_no_secret() {
+        let wire = Wire::new(Secrets::new(Redactor::new()));
+        wire.secrets.add("hunter2-hunter2");
+        let request = ClientRequest::PingRequest(Default::default());
+        wire.begin(&ClientJsonRpcMessage::request(request, RequestId::Number(7)));
+        let text = "it is hunter2-hunter2";
+        let progress = json!({"progressToken": 1, "progress": 1, "message": text});
+        for message in [
+            json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}),
+            json!({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"message": text}}),
+            json!({"jsonrpc": "2.0", "id": 7, "error": {"code": -32000, "message": text}}),
+        ] {
+            let message = to_raw_value(&message).unwrap();
+            let read = wire.unread(&message).unwrap().into_owned();
+            assert!(read.get().contains("it is [redacted]"), "{read}");
         }
     }
 

@@ -65,6 +65,9 @@ pub(crate) fn text(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
 
+/// What a client that logged in was given.
+pub(crate) const TOKENS: &str = "@token@ refresh-of-the-client";
+
 impl Script {
     pub(crate) fn faulty(fault: &str) -> Self {
         Self { fault: fault.to_owned(), protocol: "2025-11-25".to_owned(), ..Self::default() }
@@ -192,6 +195,7 @@ impl Script {
         match self.fault.as_str() {
             "is_error" | "is_error_idempotent" | "is_error_read_only" => failed("the disk is full"),
             "tells_secrets" => one(result(request, text("hunter2-hunter2, s3cret-s3cret"))),
+            "tells_token_in_every_call" => one(error(request, -32000, TOKENS)),
             "fails_with_secrets" => failed("hunter2-hunter2, s3cret-s3cret"),
             "is_error_silent" => one(result(request, json!({"content": [], "isError": true}))),
             "is_error_unknown_tool" => failed("Unknown tool: act"),
@@ -247,6 +251,7 @@ impl Script {
             "status_429_retry_after" => {
                 Reply::Status(429, vec![("retry-after", "7".to_owned())], String::new())
             }
+            "status_500_at_length" => status(500, &format!("{}s3cret-s3cret", "x ".repeat(146))),
             "status_500" => status(500, "oops"),
             "status_503_retry_after" => {
                 Reply::Status(503, vec![("retry-after", "7".to_owned())], "busy".to_owned())

@@ -96,7 +96,7 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
     let length = header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    let mut out = Out { stream, is_cut: script.is_cut };
+    let mut out = Out { stream, is_cut: script.is_cut, token: String::new() };
     if head[0].starts_with("delete ") {
         return out.send(200, &[], b"");
     }
@@ -107,6 +107,7 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
         if let Some((status, more, said)) = login(seen, &origin, &path, &token, &body) {
             return out.send(status, &more, said.as_bytes());
         }
+        out.token = token.trim_start_matches("bearer ").to_owned();
     }
     if head[0].starts_with("get ") {
         return out.send(405, &[], b"");
@@ -189,7 +190,12 @@ fn login(
         "/token" => {
             seen.grants.push(format!("{token} {}", String::from_utf8_lossy(body)));
             let token = format!("token-number-{}", seen.grants.len());
-            json(json!({"access_token": token, "token_type": "Bearer", "expires_in": 60}))
+            json(json!({
+                "access_token": token,
+                "refresh_token": "refresh-of-the-client",
+                "token_type": "Bearer",
+                "expires_in": 60,
+            }))
         }
         _ => {
             let number = seen.grants.len();
@@ -204,9 +210,11 @@ fn login(
     }
 }
 
+/// What is written to the client: `@token@` in it is the token that the client showed.
 struct Out {
     stream: TcpStream,
     is_cut: bool,
+    token: String,
 }
 
 impl Out {
@@ -232,6 +240,8 @@ impl Out {
         headers: &[(&'static str, String)],
         body: &[u8],
     ) -> std::io::Result<()> {
+        let echoed = String::from_utf8_lossy(body).replace("@token@", &self.token).into_bytes();
+        let body = if self.token.is_empty() { body } else { &echoed };
         let mut head = format!("HTTP/1.1 {status} x\r\nconnection: close\r\n");
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
