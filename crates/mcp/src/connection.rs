@@ -3,6 +3,7 @@
 mod handler;
 mod http;
 mod lines;
+mod program;
 mod request;
 mod said;
 mod stderr;
@@ -21,13 +22,14 @@ use rmcp::service::{
 };
 use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::handler::Handler;
 use self::http::HttpFault;
 pub(crate) use self::http::client as http_client;
 use self::lines::Lines;
+use self::program::KeptProgram;
 pub(crate) use self::request::Failed;
 pub(crate) use self::said::Said;
 use self::stderr::Stderr;
@@ -51,10 +53,11 @@ pub(crate) struct Connection {
     service: RunningService<RoleClient, Handler>,
     wire: Arc<Wire>,
     progressing: Arc<Progressing>,
-    stderr: Option<Arc<Stderr>>,
+    program: Option<(Arc<KeptProgram>, Arc<Stderr>)>,
     /// Was a request of a program not answered in time, so that it may hang for good?
     is_suspect: AtomicBool,
     _listening: DropGuard,
+    _killed: Option<DropGuard>,
 }
 
 impl Connection {
@@ -67,21 +70,27 @@ impl Connection {
             progressing: Arc::clone(&progressing),
             changed: Arc::clone(&changed),
         };
-        let (service, stderr) = match &settings.place {
+        let (service, program) = match &settings.place {
             Place::Command { command, spawner } => {
-                let spawned = spawner.spawn(command).await.map_err(|source| McpError::Start {
-                    server: settings.name.clone(),
-                    program: command.program.clone(),
-                    source,
-                })?;
-                let (spawned, stderr) = listened(spawned, settings);
+                let mut spawned =
+                    spawner.spawn(command).await.map_err(|source| McpError::Start {
+                        server: settings.name.clone(),
+                        program: command.program.clone(),
+                        source,
+                    })?;
+                let stderr = listened(&mut spawned, settings);
+                let Spawned { stdin, stdout, running, .. } = spawned;
+                let stdin = Arc::new(Mutex::new(stdin));
+                let program = KeptProgram::keep(running, Arc::clone(&stdin));
                 let lines = Lines::new(
-                    spawned,
+                    (stdin, stdout),
+                    Arc::clone(&program),
                     Arc::clone(&stderr),
                     Arc::clone(&wire),
                     Arc::clone(&settings.clock),
                 );
-                (initialize(settings, handler, lines, &wire, Some(&stderr)).await?, Some(stderr))
+                let service = initialize(settings, handler, lines, &wire, Some(&stderr)).await?;
+                (service, Some((program, stderr)))
             }
             Place::Url { url, headers, client, login } => {
                 let http = http::Http {
@@ -101,7 +110,8 @@ impl Connection {
             service,
             wire,
             progressing,
-            stderr,
+            _killed: program.as_ref().map(|(program, _)| program.guard()),
+            program,
             is_suspect: AtomicBool::new(false),
             _listening: listening.drop_guard(),
         })
@@ -115,6 +125,15 @@ impl Connection {
     /// Gives it up.
     pub(crate) fn close(&self, why: &str) {
         self.wire.close(why);
+    }
+
+    /// Ends it, and waits until a program has ended with all that it has started.
+    pub(crate) async fn end(&self) {
+        self.close("was let go");
+        self.service.cancellation_token().cancel();
+        if let Some((program, _)) = &self.program {
+            program.close().await;
+        }
     }
 
     /// Returns why it cannot be used any more.
@@ -156,19 +175,19 @@ impl Connection {
 
     /// Returns the last of what a program wrote on standard error.
     pub(crate) fn stderr(&self) -> Option<&Stderr> {
-        self.stderr.as_deref()
+        self.program.as_ref().map(|(_, stderr)| &**stderr)
     }
 }
 
 /// Begins to read what a program writes on standard error.
-fn listened(mut spawned: Spawned, settings: &Settings) -> (Spawned, Arc<Stderr>) {
+fn listened(spawned: &mut Spawned, settings: &Settings) -> Arc<Stderr> {
     for secret in spawned.secrets() {
         settings.secrets.add(secret);
     }
     let stderr = Stderr::new(settings.secrets.redactor());
     let output = std::mem::replace(&mut spawned.stderr, Box::new(tokio::io::empty()));
     tokio::spawn(Arc::clone(&stderr).read(output));
-    (spawned, stderr)
+    stderr
 }
 
 /// Agrees on a revision: the current one, or the newest that a server of an earlier one knows.

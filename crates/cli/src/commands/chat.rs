@@ -45,6 +45,7 @@ pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
         turns,
     };
     let talked = talk(&mut conversation).await;
+    servers.close().await;
     behaviors.end().await;
     database.close().await;
     talked

@@ -32,6 +32,8 @@ struct LinkState {
     /// When the last of them failed, in monotonic time.
     failed_at: Duration,
     last: String,
+    /// Is it never to be connected to again?
+    is_closed: bool,
 }
 
 /// Why there is no connection.
@@ -50,6 +52,7 @@ impl Link {
             failures: 0,
             failed_at: Duration::ZERO,
             last: String::new(),
+            is_closed: false,
         };
         Self {
             making: Mutex::new(()),
@@ -73,10 +76,22 @@ impl Link {
         self.state().failures = 0;
     }
 
+    /// Ends the connection, for good, and waits for the end of a program.
+    pub(super) async fn close(&self) {
+        self.state().is_closed = true;
+        // One that is being made is ended too.
+        let _making = self.making.lock().await;
+        self.current().end().await;
+    }
+
     /// Returns a connection, which is made where there is none.
     pub(super) async fn connection(&self, settings: &Settings) -> Result<Arc<Connection>, Down> {
         let _making = self.making.lock().await;
-        let connection = Arc::clone(&self.state().connection);
+        if self.state().is_closed {
+            let why = format!("MCP server `{}` was closed", settings.name);
+            return Err(Down { why, retry: Retry::Never });
+        }
+        let connection = self.current();
         if connection.is_up() {
             connection.probe(settings).await;
         }

@@ -46,7 +46,7 @@ async fn servers_see_what_they_are_given(way: Way) {
     call(&client, "act").await.unwrap();
     let given = faulty.given();
     match way {
-        Way::Stdio { .. } => assert_eq!(given, ["API_KEY", "SCRIPT"]),
+        Way::Stdio { .. } => assert_eq!(given, ["API_KEY", "BACKSTOP_CALL", "SCRIPT"]),
         Way::Http { .. } => {
             assert!(given.contains(&"authorization: bearer s3cret-s3cret".to_owned()), "{given:?}");
         }

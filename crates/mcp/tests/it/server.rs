@@ -31,6 +31,8 @@ pub(crate) struct Script {
     pub(crate) results: Vec<Value>,
     /// The result that it answers calls with, as text.
     pub(crate) written: String,
+    /// What a shell runs before it becomes the server, in the folder of the server.
+    pub(crate) before: String,
     /// Where calls and starts are counted.
     pub(crate) folder: String,
 }
@@ -45,6 +47,8 @@ pub(crate) enum Reply {
     Nothing,
     /// By dying: after these messages.
     Die(Vec<Value>),
+    /// By writing notifications without end.
+    Flood,
     /// By never reading again.
     HangForGood,
     /// With a status and headers.
@@ -212,6 +216,7 @@ impl Script {
             "dies_in_call" | "dies_in_call_idempotent" | "dies_in_every_call" | "dies_for_good" => {
                 Reply::Die(vec![])
             }
+            "floods" => Reply::Flood,
             "hangs" => Reply::Nothing,
             "hangs_for_good" => Reply::HangForGood,
             "answers_another_id" => {

@@ -160,7 +160,7 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
         Reply::Cut => out.raw(
             b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n{\"jsonrpc\"",
         ),
-        Reply::Die(_) | Reply::HangForGood | Reply::Nothing => {
+        Reply::Die(_) | Reply::Flood | Reply::HangForGood | Reply::Nothing => {
             // Until the client lets go.
             let mut rest = Vec::new();
             reader.read_to_end(&mut rest).map(drop)
