@@ -1,7 +1,8 @@
 //! What a process does to its machine and beyond: it starts programs, fetches credentials that are kept elsewhere,
 //! and sends requests.
 //!
-//! [`deny_real_requests`] keeps requests on this machine; all that send one ask [`check_request`].
+//! [`deny_real_requests`] keeps requests on this machine; all that send one ask [`check_request`]. Which addresses are
+//! not public says [`is_private`].
 //!
 //! With the feature `programs`, `Processes` is the one way in which programs are started without walls: those of
 //! command tools, and those of MCP servers. They do not outlive this process, nor does what they start. With `credentials`, a `Credential` says where one is
@@ -26,6 +27,7 @@
 //! # }
 //! ```
 
+mod addresses;
 #[cfg(feature = "credentials")]
 mod credential;
 #[cfg(feature = "programs")]
@@ -34,6 +36,7 @@ mod privileges;
 mod processes;
 mod requests;
 
+pub use addresses::is_private;
 #[cfg(feature = "credentials")]
 pub use credential::{Credential, Secret};
 #[cfg(feature = "programs")]
