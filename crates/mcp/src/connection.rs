@@ -27,7 +27,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::handler::Handler;
 use self::http::HttpFault;
-pub(crate) use self::http::client as http_client;
 use self::lines::Lines;
 use self::program::KeptProgram;
 pub(crate) use self::request::Failed;
@@ -229,7 +228,11 @@ async fn initialize<T: Transport<RoleClient> + 'static>(
     {
         settings.clock.sleep(LOOK_AGAIN).await;
     }
-    let (status, why) = match (wire.closed(), fault_within(&failed)) {
+    let fault = fault_within(&failed);
+    if let Some(Fault::AddressDenied { host, address }) = fault {
+        return Err(McpError::AddressDenied { server: settings.name.clone(), host, address });
+    }
+    let (status, why) = match (wire.closed(), fault) {
         // It says what was written too.
         (Some(why), _) => (None, why),
         (None, Some(fault)) => (fault.status(), fault.to_string()),

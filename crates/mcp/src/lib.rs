@@ -32,6 +32,7 @@ mod connection;
 mod content;
 mod error;
 mod fault;
+mod http_client;
 mod input;
 mod listing;
 mod names;

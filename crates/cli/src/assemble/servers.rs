@@ -7,7 +7,7 @@ use backstop_config::{AgentFile, ConfigError, McpPlace, McpTable};
 use backstop_mcp::{ClientCredentials, McpClient, McpError, McpServer, WalledSpawner};
 use backstop_react::AgentBuilder;
 use backstop_redact::Redactor;
-use backstop_tool::ToolSource;
+use backstop_tool::{Grants, ToolSource};
 use futures_util::future::join_all;
 use layer0::failure::{Chain, Failure};
 
@@ -121,7 +121,8 @@ pub(crate) fn server(
                 if let Some(url) = &oauth.token_url {
                     credentials = credentials.token_url(url.as_str());
                 }
-                server = server.oauth(credentials);
+                let grants = Grants::parse(file.agent.grants(folder)).map_err(CliError::usage)?;
+                server = server.oauth(credentials).grants(grants);
             }
             server
         }

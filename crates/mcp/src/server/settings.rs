@@ -14,7 +14,7 @@ use reqwest::{Client, Url};
 
 use super::described::{Described, Reached};
 use crate::McpError;
-use crate::connection::http_client;
+use crate::http_client::http_client;
 use crate::oauth::Login;
 use crate::progress::OnProgress;
 use crate::secrets::Secrets;
@@ -171,10 +171,11 @@ fn endpoint(
         return Err("its URL has no host".to_owned());
     }
     let capability = format!("network:outbound:{host}");
-    let client = http_client(is_loopback(host)).map_err(|error| error.to_string())?;
+    let client = http_client(is_loopback(host), None).map_err(|error| error.to_string())?;
     let headers = server.headers.iter().map(header).collect::<Result<_, _>>()?;
     let login = server.oauth.clone().map(|credentials| {
-        Arc::new(Login::new(credentials, url.clone(), client.clone(), Arc::clone(secrets)))
+        let (grants, secrets) = (server.grants.clone(), Arc::clone(secrets));
+        Arc::new(Login::new(credentials, url.clone(), client.clone(), grants, secrets))
     });
     Ok((Place::Url { url, headers, client, login }, capability))
 }

@@ -25,6 +25,10 @@ pub(crate) struct Script {
     pub(crate) is_stream: bool,
     /// Has its client to log in?
     pub(crate) needs_login: bool,
+    /// Which step of the login leads elsewhere (`resource`, `issuer` or `token`), and to which URL.
+    pub(crate) leads: (String, String),
+    /// How many tokens it gives before that.
+    pub(crate) leads_after: usize,
     /// What it asks of its client in a call before it answers.
     pub(crate) asks: Option<Value>,
     /// What it answers its first calls with, one after the other.

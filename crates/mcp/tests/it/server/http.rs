@@ -104,7 +104,7 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
     if script.needs_login {
         let origin = format!("http://{}", header("host").unwrap_or_default());
         let token = header("authorization").unwrap_or_default();
-        if let Some((status, more, said)) = login(seen, &origin, &path, &token, &body) {
+        if let Some((status, more, said)) = login(script, seen, &origin, &path, &token, &body) {
             return out.send(status, &more, said.as_bytes());
         }
         out.token = token.trim_start_matches("bearer ").to_owned();
@@ -172,6 +172,7 @@ type Answered = (u16, Vec<(&'static str, String)>, String);
 
 /// Gives tokens, each for five requests, and refuses who has none.
 fn login(
+    script: &Script,
     seen: &Mutex<Seen>,
     origin: &str,
     path: &str,
@@ -182,10 +183,20 @@ fn login(
         Some((200, vec![("content-type", "application/json".to_owned())], value.to_string()))
     };
     let mut seen = seen.lock().unwrap();
+    let given = seen.grants.len();
+    let to = |step: &str, url: String| {
+        let leads = script.leads.0 == step && given >= script.leads_after;
+        if leads { script.leads.1.replace("PORT", origin.rsplit(':').next().unwrap()) } else { url }
+    };
     match path {
-        "/resource" => json(json!({"resource": origin, "authorization_servers": [origin]})),
+        "/resource" => {
+            // As it is named from here on.
+            let issuer = to("issuer", origin.replace("0.0.0.0", "127.0.0.1"));
+            json(json!({"resource": origin, "authorization_servers": [issuer]}))
+        }
         "/.well-known/oauth-authorization-server" => {
-            json(json!({"issuer": origin, "token_endpoint": format!("{origin}/token")}))
+            let token = to("token", format!("{origin}/token"));
+            json(json!({"issuer": origin, "token_endpoint": token}))
         }
         "/token" => {
             seen.grants.push(format!("{token} {}", String::from_utf8_lossy(body)));
@@ -204,7 +215,8 @@ fn login(
             if token == known && used < 5 {
                 return None;
             }
-            let challenge = format!("Bearer resource_metadata=\"{origin}/resource\"");
+            let resource = to("resource", format!("{origin}/resource"));
+            let challenge = format!("Bearer resource_metadata=\"{resource}\"");
             Some((401, vec![("www-authenticate", challenge)], format!("not {token}")))
         }
     }
