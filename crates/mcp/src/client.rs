@@ -72,7 +72,7 @@ impl McpClient {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the connection all the same.
+    /// Dropping the future ends the connection all the same, and waits for nothing.
     pub async fn close(&self) {
         self.server.close().await;
     }

@@ -80,7 +80,7 @@ impl Connection {
                 let stderr = listened(&mut spawned, settings);
                 let Spawned { stdin, stdout, running, .. } = spawned;
                 let stdin = Arc::new(Mutex::new(stdin));
-                let program = KeptProgram::keep(running, Arc::clone(&stdin));
+                let program = KeptProgram::keep(running, Arc::clone(&stdin), &settings.programs);
                 let lines = Lines::new(
                     (stdin, stdout),
                     Arc::clone(&program),
@@ -126,12 +126,12 @@ impl Connection {
         self.wire.close(why);
     }
 
-    /// Ends it, and waits until a program has ended with all that it has started.
-    pub(crate) async fn end(&self) {
-        self.close("was let go");
+    /// Ends it, and kills a program with all that it has started.
+    pub(crate) fn end(&self) {
+        self.close("was closed");
         self.service.cancellation_token().cancel();
         if let Some((program, _)) = &self.program {
-            program.close().await;
+            program.kill();
         }
     }
 

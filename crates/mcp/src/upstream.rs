@@ -44,14 +44,15 @@ impl Server {
         listed: &Listed,
     ) -> Arc<Self> {
         let now = Now { listing: Arc::new(listing.clone()), origins: listed.origins() };
+        let settings = Arc::new(settings);
         let refreshing = Refreshing {
-            settings: Arc::new(settings),
-            link: Arc::new(Link::new(connection, Arc::clone(&changed))),
+            settings: Arc::clone(&settings),
+            link: Arc::new(Link::new(Arc::clone(&settings), connection, Arc::clone(&changed))),
             now: Arc::new(Mutex::new(now)),
         };
         let until = CancellationToken::new();
         let server = Self {
-            settings: Arc::clone(&refreshing.settings),
+            settings,
             link: Arc::clone(&refreshing.link),
             now: Arc::clone(&refreshing.now),
             _refreshing: until.clone().drop_guard(),
@@ -82,7 +83,7 @@ impl Server {
 
     /// Returns a connection that can be used, as far as is known.
     pub(crate) async fn connection(&self) -> Result<Arc<Connection>, Down> {
-        self.link.connection(&self.settings).await
+        self.link.connection().await
     }
 
     /// Notes that a call was answered.

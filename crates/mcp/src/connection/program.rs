@@ -6,6 +6,7 @@ use std::time::Duration;
 use backstop_clock::{Clock, SystemClock};
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use crate::spawn::{Input, Running};
 
@@ -26,11 +27,15 @@ pub(super) struct KeptProgram {
 impl KeptProgram {
     /// Keeps a program that runs, and its input: a program that ends because that ends is no parent any more of what
     /// it has started, by which that is found.
-    pub(super) fn keep(mut running: Box<dyn Running>, input: Arc<Mutex<Input>>) -> Arc<Self> {
+    pub(super) fn keep(
+        mut running: Box<dyn Running>,
+        input: Arc<Mutex<Input>>,
+        programs: &TaskTracker,
+    ) -> Arc<Self> {
         let (ended, end) = watch::channel(None);
         let (ends, killed) = (CancellationToken::new(), CancellationToken::new());
         let program = Self { ends: ends.clone(), killed: killed.clone(), end };
-        tokio::spawn(async move {
+        programs.spawn(async move {
             let waited = tokio::select! {
                 biased;
                 () = killed.cancelled() => None,
@@ -58,7 +63,10 @@ impl KeptProgram {
     /// Waits until the program has ended, and says how. What it has left behind is killed.
     pub(super) async fn ended(&self) -> String {
         self.ends.cancel();
-        self.over().await
+        let mut end = self.end.clone();
+        let end = end.wait_for(Option::is_some).await;
+        // Without its task there is no program either.
+        end.ok().and_then(|end| end.clone()).unwrap_or_else(|| "was let go".to_owned())
     }
 
     /// Kills the program with all that it has started.
@@ -69,18 +77,5 @@ impl KeptProgram {
     /// Kills the program when this is dropped.
     pub(super) fn guard(&self) -> DropGuard {
         self.killed.clone().drop_guard()
-    }
-
-    /// Kills the program, and waits until it has ended.
-    pub(super) async fn close(&self) {
-        self.kill();
-        self.over().await;
-    }
-
-    async fn over(&self) -> String {
-        let mut end = self.end.clone();
-        let end = end.wait_for(Option::is_some).await;
-        // Without its task there is no program either.
-        end.ok().and_then(|end| end.clone()).unwrap_or_else(|| "was let go".to_owned())
     }
 }

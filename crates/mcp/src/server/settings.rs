@@ -11,6 +11,7 @@ use backstop_redact::{Redactor, is_secret_name};
 use glob::Pattern;
 use http::{HeaderName, HeaderValue};
 use reqwest::{Client, Url};
+use tokio_util::task::TaskTracker;
 
 use super::described::{Described, Reached};
 use crate::McpError;
@@ -38,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) secrets: Arc<Secrets>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) on_progress: Option<OnProgress>,
+    /// The tasks that keep its programs.
+    pub(crate) programs: TaskTracker,
     only: Option<Vec<Pattern>>,
     idempotent: Vec<Pattern>,
     read_only: Vec<Pattern>,
@@ -111,6 +114,7 @@ fn checked(server: Described) -> Result<Settings, String> {
         name: server.name,
         clock: server.clock,
         on_progress: server.on_progress,
+        programs: TaskTracker::new(),
     })
 }
 

@@ -6,10 +6,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_mcp::McpServer;
-use layer0::failure::Failure;
+use layer0::failure::{Effect, Failure};
 use libtest_mimic::Trial;
 
 use crate::server::Script;
@@ -23,7 +24,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         closed_clients_leave_no_process,
         dropped_clients_leave_no_process,
         killed_processes_leave_no_server,
-        servers_that_are_closed_stay_away
+        servers_that_are_closed_stay_away,
+        starts_go_on_without_the_call,
+        starts_end_with_the_client
     ]
 }
 
@@ -128,6 +131,52 @@ async fn servers_that_are_closed_stay_away() {
     assert!(format!("{error:?}").contains("`faulty` was closed"), "{error:?}");
 }
 
+/// A server that dies in its first call, and takes longer to start again than a call may take.
+fn slow_to_start(seconds: u32) -> Script {
+    let before = format!("test -e starts && {{ echo $$ >now; mv now again; sleep {seconds}; }}");
+    Script { before, ..Script::faulty("dies_in_call") }
+}
+
+/// Spec: Q5
+async fn starts_go_on_without_the_call() {
+    let (faulty, server) = Faulty::new(Way::ALL[0], slow_to_start(2));
+    let client = server.timeout(Duration::from_millis(400)).connect().await.unwrap();
+    assert_eq!(call(&client, "act").await.unwrap_err().code(), "tool.interrupted");
+    let mut codes = Vec::new();
+    let answer = loop {
+        match call(&client, "act").await {
+            Ok(answer) => break answer,
+            Err(error) => codes.push((error.code(), error.effect())),
+        }
+    };
+    assert_eq!(answer.as_string().unwrap(), "act is done");
+    assert!(
+        codes.len() > 2 && codes.iter().all(|it| *it == ("tool.timeout", Effect::None)),
+        "{codes:?}"
+    );
+    assert_eq!(faulty.starts(), 2);
+}
+
+/// Spec: Q3
+async fn starts_end_with_the_client() {
+    let (faulty, server) = Faulty::new(Way::ALL[0], slow_to_start(60));
+    let client = server.timeout(Duration::from_millis(100)).connect().await.unwrap();
+    call(&client, "act").await.unwrap_err();
+    assert_eq!(call(&client, "act").await.unwrap_err().code(), "tool.timeout");
+    let again = faulty.folder().join("again");
+    until(|| again.exists()).await;
+    let process = std::fs::read_to_string(again).unwrap();
+    let process = Path::new("/proc").join(process.trim());
+    assert!(process.exists());
+    let begun = SystemClock.monotonic();
+    client.close().await;
+    // A start that goes on takes ten seconds to be given up.
+    assert!(SystemClock.monotonic() - begun < Duration::from_secs(5));
+    assert!(!process.exists(), "the program that was starting was waited for");
+    let error = call(&client, "act").await.unwrap_err();
+    assert_eq!((error.code(), faulty.starts()), ("tool.unavailable", 1));
+}
+
 /// Spec: T7. The server of a dead process would act beside its own second execution.
 async fn killed_processes_leave_no_server() {
     // A process that threw its mark away has no parent left that knows it.
@@ -156,6 +205,6 @@ pub(crate) fn hold() {
     runtime.block_on(async {
         let (_faulty, server) = Faulty::new(Way::ALL[0], script);
         let _client = server.folder(folder).connect().await.unwrap();
-        SystemClock.sleep(std::time::Duration::from_secs(60)).await;
+        SystemClock.sleep(Duration::from_secs(60)).await;
     });
 }
