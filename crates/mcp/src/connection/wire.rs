@@ -9,7 +9,7 @@ use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage,
 };
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::fault::Fault;
 use crate::secrets::Secrets;
@@ -44,6 +44,7 @@ struct WireState {
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     is_call: bool,
+    is_list: bool,
     /// Does it ask for what only servers of the current revision know?
     is_probe: bool,
     /// May the server have it?
@@ -51,7 +52,7 @@ pub(crate) struct Sent {
     is_answered: bool,
     /// Why there is no answer.
     pub(crate) fault: Option<Fault>,
-    /// The result of a call, as the server wrote it.
+    /// The result of a call or of a list, as the server wrote it.
     pub(crate) result: Option<Box<RawValue>>,
 }
 
@@ -64,10 +65,17 @@ impl Sent {
 
     /// Returns the result of another request, or the error that stands for it.
     fn take_result(&mut self, written: &RawValue) -> Result<Value, Value> {
-        let Ok(result) = serde_json::from_str::<Value>(written.get()) else {
-            self.fault = Some(Fault::Unreadable("the answer is not JSON".to_owned()));
-            return Err(read_error("null"));
+        if self.is_list {
+            self.result = Some(written.to_owned());
+        }
+        let read = match self.is_list.then(|| readable_tools(written.get())).flatten() {
+            Some(tools) => Ok(tools),
+            None => serde_json::from_str::<Value>(written.get()),
         };
+        let result = read.map_err(|error| {
+            self.fault = Some(Fault::Unreadable(error.to_string()));
+            read_error("null")
+        })?;
         if self.is_probe && result["supportedVersions"].is_null() {
             // Some servers of earlier revisions answer what they do not know with an empty result.
             return Err(json!({"code": -32601, "message": "the answer names no revision"}));
@@ -86,7 +94,8 @@ impl Wire {
         let ClientJsonRpcMessage::Request(request) = message else { return None };
         let is_call = matches!(request.request, ClientRequest::CallToolRequest(_));
         let is_probe = is_probe(&request.request);
-        let sent = Sent { is_call, is_probe, ..Sent::default() };
+        let is_list = matches!(request.request, ClientRequest::ListToolsRequest(_));
+        let sent = Sent { is_call, is_list, is_probe, ..Sent::default() };
         self.state().requests.insert(request.id.clone(), sent);
         Some(request.id.clone())
     }
@@ -225,11 +234,22 @@ pub(crate) fn messages(written: &RawValue) -> Vec<&RawValue> {
     batch.flatten().unwrap_or_else(|| vec![written])
 }
 
-/// Makes an error of JSON-RPC of what stands in its place.
+/// Returns a page of tools for `rmcp`, which makes headers of some arguments, without the tools that cannot be read.
+fn readable_tools(written: &str) -> Option<Value> {
+    let mut page: BTreeMap<String, &RawValue> = serde_json::from_str(written).ok()?;
+    let tools: Vec<&RawValue> = serde_json::from_str(page.remove("tools")?.get()).ok()?;
+    let read = |written: &RawValue| serde_json::from_str::<Value>(written.get()).ok();
+    let tools: Vec<Value> = tools.into_iter().filter_map(read).collect();
+    let rest = page.into_iter().filter_map(|(name, value)| Some((name, read(value)?)));
+    Some(rest.chain([("tools".to_owned(), tools.into())]).collect::<Map<_, _>>().into())
+}
+
+/// Makes an error of JSON-RPC of what stands in its place. What else it says, however deep, is not read.
 fn read_error(written: &str) -> Value {
-    let error: Value = serde_json::from_str(written).unwrap_or_default();
-    let code = error["code"].as_i64().and_then(|code| i32::try_from(code).ok());
-    let message = error["message"].as_str().unwrap_or(written);
+    let error: BTreeMap<String, &RawValue> = serde_json::from_str(written).unwrap_or_default();
+    let code = error.get("code").and_then(|code| serde_json::from_str::<i32>(code.get()).ok());
+    let message = error.get("message").map(|message| serde_json::from_str(message.get()));
+    let message = message.and_then(Result::ok).unwrap_or_else(|| written.to_owned());
     json!({ "code": code.unwrap_or(-32603), "message": message })
 }
 
@@ -290,6 +310,29 @@ mod tests {
             let message = to_raw_value(&message).unwrap();
             let read = wire.unread(&message).unwrap().into_owned();
             assert!(read.get().contains("it is [redacted]"), "{read}");
+        }
+    }
+
+    /// Spec: Q2
+    #[test]
+    fn deep_answers_are_named_for_what_they_are() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for (answer, why) in [
+            (format!(r#""result":{{"x":{deep}}}"#), "recursion limit exceeded"),
+            (format!(r#""error":{{"code":-32000,"message":"no","data":{deep}}}"#), "-32000: no"),
+        ] {
+            let wire = Wire::new(Secrets::new(Redactor::new()));
+            let request = ClientRequest::PingRequest(Default::default());
+            wire.begin(&ClientJsonRpcMessage::request(request, RequestId::Number(7)));
+            let message = format!(r#"{{"jsonrpc":"2.0","id":7,{answer}}}"#);
+            let read = wire.read(serde_json::from_str(&message).unwrap()).unwrap();
+            let ServerJsonRpcMessage::Error(error) = read else { panic!("{read:?}") };
+            let fault = wire.end(&RequestId::Number(7)).fault;
+            let said = match fault {
+                Some(fault) => fault.to_string(),
+                None => format!("{}: {}", error.error.code.0, error.error.message),
+            };
+            assert!(said.contains(why), "{said}");
         }
     }
 

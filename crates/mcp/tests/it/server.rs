@@ -17,6 +17,8 @@ pub(crate) struct Script {
     pub(crate) protocol: String,
     /// The pages of its tools; those of the rows where empty.
     pub(crate) pages: Vec<Value>,
+    /// The result that it lists its tools with, as text.
+    pub(crate) listed: String,
     /// What it lists once it was called.
     pub(crate) later: Option<Value>,
     /// Is what it says written byte by byte?
@@ -141,6 +143,11 @@ impl Script {
         let cursor = request["params"]["cursor"].as_str();
         if self.fault == "hangs_in_listing" {
             return Reply::Nothing;
+        }
+        if !self.listed.is_empty() {
+            let (id, result) = (&request["id"], &self.listed);
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+            return Reply::Bytes(answer.into_bytes());
         }
         let page = match (&self.later, &self.pages[..]) {
             (Some(later), _) if count > 0 => later.clone(),
