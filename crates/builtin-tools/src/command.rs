@@ -7,11 +7,8 @@ use layer0::{JsonText, ToolSpec};
 use self::program::Program;
 
 mod output;
-mod processes;
 pub(crate) mod program;
 mod started;
-#[cfg(unix)]
-mod watchdog;
 
 /// The variable that holds the data which a person gave with the approval of the call.
 const APPROVAL_DATA: &str = "BACKSTOP_APPROVAL_DATA";

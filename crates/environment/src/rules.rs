@@ -75,7 +75,7 @@ pub struct Rules {
     pub wall: Option<Duration>,
     /// Does it run where something cannot be enforced? [`Walls::not_enforced`](crate::Walls::not_enforced) tells what.
     pub best_effort: bool,
-    /// May allowed names lead to addresses that are not public ([`is_private`](crate::is_private))?
+    /// May allowed names lead to addresses that are not public ([`is_private`](backstop_process::is_private))?
     pub private: bool,
 }
 

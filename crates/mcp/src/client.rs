@@ -64,6 +64,18 @@ impl McpClient {
     pub fn is_connected(&self) -> bool {
         self.server.is_up()
     }
+
+    /// Ends the connection, for good: the program of a server is killed with all that it has started, and has ended
+    /// when this returns. Calls after that are answered `tool.unavailable`.
+    ///
+    /// Dropping the client and its tools ends the connection too, without waiting for it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the connection all the same, and waits for nothing.
+    pub async fn close(&self) {
+        self.server.close().await;
+    }
 }
 
 impl ToolSource for McpClient {

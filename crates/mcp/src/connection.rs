@@ -3,6 +3,7 @@
 mod handler;
 mod http;
 mod lines;
+mod program;
 mod request;
 mod said;
 mod stderr;
@@ -21,13 +22,13 @@ use rmcp::service::{
 };
 use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::handler::Handler;
 use self::http::HttpFault;
-pub(crate) use self::http::client as http_client;
 use self::lines::Lines;
+use self::program::KeptProgram;
 pub(crate) use self::request::Failed;
 pub(crate) use self::said::Said;
 use self::stderr::Stderr;
@@ -51,43 +52,51 @@ pub(crate) struct Connection {
     service: RunningService<RoleClient, Handler>,
     wire: Arc<Wire>,
     progressing: Arc<Progressing>,
-    stderr: Option<Arc<Stderr>>,
+    program: Option<(Arc<KeptProgram>, Arc<Stderr>)>,
     /// Was a request of a program not answered in time, so that it may hang for good?
     is_suspect: AtomicBool,
     _listening: DropGuard,
+    _killed: Option<DropGuard>,
 }
 
 impl Connection {
     /// Connects, once.
     pub(crate) async fn open(settings: &Settings, changed: Arc<Notify>) -> Result<Self, McpError> {
-        let wire = Arc::new(Wire::default());
+        let wire = Arc::new(Wire::new(Arc::clone(&settings.secrets)));
         let progressing = Arc::new(Progressing::default());
         let handler = Handler {
             roots: settings.roots.clone(),
             progressing: Arc::clone(&progressing),
             changed: Arc::clone(&changed),
         };
-        let (service, stderr) = match &settings.place {
+        let (service, program) = match &settings.place {
             Place::Command { command, spawner } => {
-                let spawned = spawner.spawn(command).await.map_err(|source| McpError::Start {
-                    server: settings.name.clone(),
-                    program: command.program.clone(),
-                    source,
-                })?;
-                let (spawned, stderr) = listened(spawned, settings);
+                let mut spawned =
+                    spawner.spawn(command).await.map_err(|source| McpError::Start {
+                        server: settings.name.clone(),
+                        program: command.program.clone(),
+                        source,
+                    })?;
+                let stderr = listened(&mut spawned, settings);
+                let Spawned { stdin, stdout, running, .. } = spawned;
+                let stdin = Arc::new(Mutex::new(stdin));
+                let program = KeptProgram::keep(running, Arc::clone(&stdin), &settings.programs);
                 let lines = Lines::new(
-                    spawned,
+                    (stdin, stdout),
+                    Arc::clone(&program),
                     Arc::clone(&stderr),
                     Arc::clone(&wire),
                     Arc::clone(&settings.clock),
                 );
-                (initialize(settings, handler, lines, &wire, Some(&stderr)).await?, Some(stderr))
+                let service = initialize(settings, handler, lines, &wire, Some(&stderr)).await?;
+                (service, Some((program, stderr)))
             }
             Place::Url { url, headers, client, login } => {
                 let http = http::Http {
                     client: client.clone(),
                     wire: Arc::clone(&wire),
                     login: login.clone(),
+                    secrets: Arc::clone(&settings.secrets),
                     clock: Arc::clone(&settings.clock),
                 };
                 let transport = http::transport(url.as_str(), headers.clone(), http);
@@ -100,7 +109,8 @@ impl Connection {
             service,
             wire,
             progressing,
-            stderr,
+            _killed: program.as_ref().map(|(program, _)| program.guard()),
+            program,
             is_suspect: AtomicBool::new(false),
             _listening: listening.drop_guard(),
         })
@@ -114,6 +124,15 @@ impl Connection {
     /// Gives it up.
     pub(crate) fn close(&self, why: &str) {
         self.wire.close(why);
+    }
+
+    /// Ends it, and kills a program with all that it has started.
+    pub(crate) fn end(&self) {
+        self.close("was closed");
+        self.service.cancellation_token().cancel();
+        if let Some((program, _)) = &self.program {
+            program.kill();
+        }
     }
 
     /// Returns why it cannot be used any more.
@@ -155,16 +174,19 @@ impl Connection {
 
     /// Returns the last of what a program wrote on standard error.
     pub(crate) fn stderr(&self) -> Option<&Stderr> {
-        self.stderr.as_deref()
+        self.program.as_ref().map(|(_, stderr)| &**stderr)
     }
 }
 
 /// Begins to read what a program writes on standard error.
-fn listened(mut spawned: Spawned, settings: &Settings) -> (Spawned, Arc<Stderr>) {
-    let stderr = Stderr::new(settings.redactor.clone());
+fn listened(spawned: &mut Spawned, settings: &Settings) -> Arc<Stderr> {
+    for secret in spawned.secrets() {
+        settings.secrets.add(secret);
+    }
+    let stderr = Stderr::new(settings.secrets.redactor());
     let output = std::mem::replace(&mut spawned.stderr, Box::new(tokio::io::empty()));
     tokio::spawn(Arc::clone(&stderr).read(output));
-    (spawned, stderr)
+    stderr
 }
 
 /// Agrees on a revision: the current one, or the newest that a server of an earlier one knows.
@@ -206,13 +228,17 @@ async fn initialize<T: Transport<RoleClient> + 'static>(
     {
         settings.clock.sleep(LOOK_AGAIN).await;
     }
-    let (status, why) = match (wire.closed(), fault_within(&failed)) {
+    let fault = fault_within(&failed);
+    if let Some(Fault::AddressDenied { host, address }) = fault {
+        return Err(McpError::AddressDenied { server: settings.name.clone(), host, address });
+    }
+    let (status, why) = match (wire.closed(), fault) {
         // It says what was written too.
         (Some(why), _) => (None, why),
         (None, Some(fault)) => (fault.status(), fault.to_string()),
         (None, None) => (None, said(&refusal(&failed))),
     };
-    let why = settings.redactor.redact(&why).into_owned();
+    let why = settings.secrets.redact(&why);
     let server = settings.name.clone();
     Err(McpError::Initialize { server, why, status, stderr: all_said() })
 }

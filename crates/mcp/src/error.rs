@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use layer0::code;
@@ -10,6 +11,20 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum McpError {
+    /// The server has an address asked for its login that is not public, and neither is it there itself nor is that
+    /// granted ([`McpServer::grants`](crate::McpServer::grants)).
+    ///
+    /// Retry: never. Effect: none.
+    #[error("MCP server `{server}` leads its login to `{host}` at {address}, which is not public")]
+    #[non_exhaustive]
+    AddressDenied {
+        /// The server.
+        server: String,
+        /// The host that it names.
+        host: String,
+        /// An address of that host.
+        address: IpAddr,
+    },
     /// Two tools of the server have one name for the model.
     ///
     /// Retry: never. Effect: none.
@@ -101,7 +116,8 @@ impl McpError {
     #[must_use]
     pub fn server(&self) -> &str {
         match self {
-            Self::Clash { server, .. }
+            Self::AddressDenied { server, .. }
+            | Self::Clash { server, .. }
             | Self::Initialize { server, .. }
             | Self::List { server, .. }
             | Self::Misconfigured { server, .. }
@@ -117,7 +133,10 @@ impl McpError {
             Self::Initialize { stderr, .. }
             | Self::List { stderr, .. }
             | Self::TimedOut { stderr, .. } => stderr,
-            Self::Clash { .. } | Self::Misconfigured { .. } | Self::Start { .. } => "",
+            Self::AddressDenied { .. }
+            | Self::Clash { .. }
+            | Self::Misconfigured { .. }
+            | Self::Start { .. } => "",
         }
     }
 }
@@ -125,6 +144,7 @@ impl McpError {
 impl Failure for McpError {
     fn facts(&self) -> Facts {
         match self {
+            Self::AddressDenied { .. } => Facts::never(code::MCP_ADDRESS_DENIED, Effect::None),
             Self::Clash { .. } => Facts::never(code::MCP_CLASH, Effect::None),
             Self::Initialize { .. } => Facts::backoff(code::MCP_INITIALIZE_FAILED, Effect::None),
             Self::List { .. } => Facts::backoff(code::MCP_LIST_FAILED, Effect::None),
@@ -136,6 +156,10 @@ impl Failure for McpError {
 
     fn hint(&self) -> Option<Cow<'_, str>> {
         match self {
+            Self::AddressDenied { address, .. } => Some(
+                format!("Say where tokens are given (`token_url`), or grant `network:private:{address}`.")
+                    .into(),
+            ),
             Self::Initialize { status: Some(401 | 403), .. } => {
                 Some("Give it a header or credentials that the server takes.".into())
             }
@@ -161,6 +185,11 @@ mod tests {
     fn every_variant_states_its_facts() {
         let server = || "s".to_owned();
         let stderr = String::new;
+        let denied = McpError::AddressDenied {
+            server: server(),
+            host: "intern".to_owned(),
+            address: [10, 0, 0, 1].into(),
+        };
         let clash = McpError::Clash {
             server: server(),
             one: "a b".to_owned(),
@@ -188,6 +217,7 @@ mod tests {
             stderr: stderr(),
         };
         for (error, code, retry) in [
+            (denied, "mcp.address_denied", Retry::Never),
             (clash, "mcp.clash", Retry::Never),
             (initialize, "mcp.initialize_failed", Retry::Backoff),
             (list, "mcp.list_failed", Retry::Backoff),

@@ -1,6 +1,7 @@
 //! What goes wrong between a call and its answer, and what the model is told of it.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use backstop_redact::Redactor;
@@ -11,6 +12,8 @@ use layer0::failure::{Effect, Retry, Seconds};
 /// Why a call has no result.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fault {
+    /// The server has an address asked for a login that it must not choose.
+    AddressDenied { host: String, address: IpAddr },
     /// The server cannot have the request.
     NotSent(String),
     /// The server is gone, or its answer was cut.
@@ -34,6 +37,9 @@ pub(crate) enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::AddressDenied { host, address } => {
+                write!(f, "leads its login to `{host}` at {address}, which is not public")
+            }
             Self::NotSent(why) | Self::Lost(why) => f.write_str(why),
             Self::Unreadable(why) => write!(f, "cannot be read: {why}"),
             Self::Status { status, text, .. } if text.is_empty() => {
@@ -84,7 +90,8 @@ impl Fault {
     pub(crate) const fn ends_connection(&self) -> bool {
         match self {
             Self::NotSent(_) | Self::Lost(_) | Self::Status { status: 404, .. } => true,
-            Self::Unreadable(_)
+            Self::AddressDenied { .. }
+            | Self::Unreadable(_)
             | Self::Status { .. }
             | Self::Protocol { .. }
             | Self::TimedOut(_) => false,
@@ -99,6 +106,10 @@ impl Fault {
         let unavailable =
             |why: String| ToolError::Unavailable(format!("MCP server `{server}` {why}"));
         match self {
+            Self::AddressDenied { address, .. } => {
+                ToolError::permission_denied(&*tool.name, format!("network:private:{address}"))
+                    .with_effect(Effect::None)
+            }
             Self::NotSent(why) => {
                 unavailable(why).with_effect(Effect::None).with_retry(Retry::Backoff)
             }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use backstop_clock::Clock;
+use backstop_redact::Redactor;
 use backstop_tool::{Given, ToolError};
 use layer0::JsonText;
 use layer0::failure::Effect;
@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::progress::Watched;
+use crate::server::Settings;
 
 /// How often a server may ask for input in one call.
 pub(crate) const MAX_ROUNDS: usize = DEFAULT_MRTR_MAX_ROUNDS;
@@ -81,8 +82,7 @@ impl Round {
         self,
         asked: &RawValue,
         call: &Watched,
-        roots: &[String],
-        clock: &dyn Clock,
+        settings: &Settings,
     ) -> Result<Self, ToolError> {
         let failed = |why| ToolError::ExecutionFailed(why).with_effect(Effect::None);
         if self.count >= MAX_ROUNDS {
@@ -90,11 +90,11 @@ impl Round {
                 "the server asked for input {MAX_ROUNDS} times, and asks again"
             )));
         }
-        let Asked { inputs, state } = read(asked)?;
+        let Asked { inputs, state } = read(asked, &settings.secrets.redactor())?;
         let idle = if inputs.is_empty() { self.idle + 1 } else { 0 };
         if inputs.is_empty() {
             let pause = PAUSE.saturating_mul(1 << self.idle.min(8));
-            clock.sleep(pause.min(MAX_PAUSE)).await;
+            settings.clock.sleep(pause.min(MAX_PAUSE)).await;
         }
         let mut responses = BTreeMap::new();
         for (key, input) in inputs {
@@ -107,7 +107,7 @@ impl Round {
                         ElicitResponse { action: ElicitationAction::Decline, content: None }
                     }
                 }),
-                Input::Roots => JsonText::of(&listed(roots)),
+                Input::Roots => JsonText::of(&listed(&settings.roots)),
             };
             let response =
                 response.map_err(|error| failed(format!("the input is no JSON: {error}")))?;
@@ -142,8 +142,9 @@ pub(crate) async fn elicited(call: &Watched, request: ElicitRequestParams) -> El
     }
 }
 
-/// Reads what a server asks for: all of it, before a person is asked.
-fn read(asked: &RawValue) -> Result<Asked, ToolError> {
+/// Reads what a server asks for: all of it, before a person is asked. Its state goes back as it is; the rest is shown
+/// and recorded, and so without secrets.
+fn read(asked: &RawValue, redactor: &Redactor) -> Result<Asked, ToolError> {
     let invalid = |why: &str| ToolError::InvalidOutput(why.to_owned()).with_effect(Effect::None);
     let mut asked: Value = serde_json::from_str(asked.get())
         .map_err(|_| invalid("the input that is asked for cannot be read"))?;
@@ -152,7 +153,9 @@ fn read(asked: &RawValue) -> Result<Asked, ToolError> {
         Value::String(state) => Some(state),
         _ => return Err(invalid("the state of the request is no text")),
     };
-    let requests = match asked["inputRequests"].take() {
+    let requests = asked["inputRequests"].take();
+    let requests = redactor.redact_held_json(JsonText::from(requests)).value();
+    let requests = match requests {
         Value::Null => Map::new(),
         Value::Object(requests) => requests,
         _ => return Err(invalid("the input that is asked for is no object")),

@@ -1,11 +1,12 @@
 //! What a server lists, within bounds.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_tool::{LeftOut, ListedTool, Schema, ToolListing};
 use layer0::{ToolSpec, push_hex};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -25,11 +26,21 @@ const MAX_PAGES: usize = 20;
 const MAX_TOOL_BYTES: usize = 1024 * 1024;
 /// The most bytes of a cursor.
 const MAX_CURSOR_BYTES: usize = 64 * 1024;
+/// Why a tool is left out that `rmcp` does not take.
+const BAD_HEADERS: &str = "the headers that its schema asks for cannot be sent";
 /// How much longer than its own limit a call may take for the agent: the tool itself gives up first.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// What a server listed, in its order.
-pub(crate) struct Listed(Vec<Value>);
+pub(crate) struct Listed(Vec<Entry>);
+
+/// A tool of a list.
+struct Entry {
+    /// Its name at the server; empty where it has none.
+    origin: String,
+    /// What is said of it, or why that cannot be read.
+    said: Result<Value, String>,
+}
 
 /// The tools of a listing.
 pub(crate) struct Made {
@@ -64,7 +75,7 @@ impl Listed {
             },
             fault => McpError::List {
                 server: server(),
-                why: settings.redactor.redact(&fault.to_string()).into_owned(),
+                why: settings.secrets.redact(&fault.to_string()),
                 stderr: stderr(),
             },
         })
@@ -72,7 +83,7 @@ impl Listed {
 
     /// Returns the names of all tools at the server.
     pub(crate) fn origins(&self) -> BTreeSet<String> {
-        self.0.iter().filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect()
+        self.0.iter().map(|entry| entry.origin.clone()).filter(|it| !it.is_empty()).collect()
     }
 
     /// Makes tools of what was listed.
@@ -85,8 +96,7 @@ impl Listed {
         listing.implementation = connection.implementation();
         listing.protocol = connection.protocol();
         let mut made = Made { tools: Vec::new(), left_out: Vec::new(), listing };
-        for tool in &self.0 {
-            let origin = tool["name"].as_str().unwrap_or_default();
+        for Entry { origin, said } in &self.0 {
             if !settings.wants(origin) {
                 continue;
             }
@@ -98,25 +108,25 @@ impl Listed {
                 return Err(McpError::Clash {
                     server: settings.name.clone(),
                     one: other.origin.clone(),
-                    other: origin.to_owned(),
+                    other: origin.clone(),
                     name,
                 });
             }
-            match make(tool, origin, &name, settings) {
-                Ok(tool_made) => made.tools.push(tool_made),
-                Err(why) => {
-                    made.left_out.push(LeftOut::new(origin, why));
-                    continue;
+            let said = said.as_ref().map_err(Clone::clone);
+            match said.and_then(|said| Ok((make(said, origin, &name, settings)?, digest(said)))) {
+                Ok((tool, digest)) => {
+                    made.tools.push(tool);
+                    made.listing.tools.insert(name, ListedTool::new(origin, digest));
                 }
+                Err(why) => made.left_out.push(LeftOut::new(origin, why)),
             }
-            made.listing.tools.insert(name, ListedTool::new(origin, digest(tool)));
         }
         Ok(made)
     }
 }
 
 /// Reads page after page.
-async fn pages(connection: &Connection, settings: &Settings) -> Result<Vec<Value>, Fault> {
+async fn pages(connection: &Connection, settings: &Settings) -> Result<Vec<Entry>, Fault> {
     let end = settings.clock.monotonic().saturating_add(LIST_TIMEOUT);
     let invalid = |why: String| Err(Fault::Unreadable(why));
     let (mut tools, mut cursors) = (Vec::new(), BTreeSet::new());
@@ -126,21 +136,25 @@ async fn pages(connection: &Connection, settings: &Settings) -> Result<Vec<Value
             settings.clock.sleep(end.saturating_sub(settings.clock.monotonic())).await;
             LIST_TIMEOUT
         };
-        let mut page = match connection.list(cursor, over).await {
+        let page = match connection.list(cursor, over).await {
             // A server without tools need not know the request.
             Err(Fault::Protocol { code: -32601, .. }) if tools.is_empty() => return Ok(tools),
             page => page?,
         };
-        let Value::Array(listed) = page["tools"].take() else {
+        let fields: BTreeMap<String, &RawValue> =
+            serde_json::from_str(page.written.get()).unwrap_or_default();
+        let listed = fields.get("tools").map(|listed| serde_json::from_str(listed.get()));
+        let Some(Ok::<Vec<&RawValue>, _>(listed)) = listed else {
             return invalid("a page has no `tools`".to_owned());
         };
-        tools.extend(listed);
+        tools.extend(listed.into_iter().map(|tool| entry(tool, page.accepted.as_ref())));
         if tools.len() > MAX_TOOLS {
             return invalid(format!("there are more than {MAX_TOOLS}"));
         }
         // Some servers say with an empty cursor that it was the last page.
-        let next = page["nextCursor"].as_str().filter(|next| !next.is_empty());
-        let Some(next) = next.map(str::to_owned) else { return Ok(tools) };
+        let next = fields.get("nextCursor").map(|next| serde_json::from_str::<String>(next.get()));
+        let next = next.and_then(Result::ok).filter(|next| !next.is_empty());
+        let Some(next) = next else { return Ok(tools) };
         if next.len() > MAX_CURSOR_BYTES {
             return invalid(format!("a cursor has more than {MAX_CURSOR_BYTES} bytes"));
         }
@@ -152,11 +166,25 @@ async fn pages(connection: &Connection, settings: &Settings) -> Result<Vec<Value
     invalid(format!("there are more than {MAX_PAGES} pages"))
 }
 
+/// Reads a tool of a page, alone: one that cannot be read takes no other away.
+fn entry(written: &RawValue, accepted: Option<&BTreeSet<String>>) -> Entry {
+    let fields: BTreeMap<String, &RawValue> =
+        serde_json::from_str(written.get()).unwrap_or_default();
+    let name = fields.get("name").map(|name| serde_json::from_str::<String>(name.get()));
+    let origin = name.and_then(Result::ok).unwrap_or_default();
+    let said = if written.get().len() > MAX_TOOL_BYTES {
+        Err(format!("what is said of it has more than {MAX_TOOL_BYTES} bytes"))
+    } else {
+        let read = serde_json::from_str(written.get());
+        read.map_err(|error| format!("what is said of it cannot be read: {error}"))
+    };
+    let is_refused = said.is_ok() && accepted.is_some_and(|names| !names.contains(&origin));
+    let said = if is_refused { Err(BAD_HEADERS.to_owned()) } else { said };
+    Entry { origin, said }
+}
+
 /// Makes a tool, or says why it cannot be used.
 fn make(tool: &Value, origin: &str, name: &str, settings: &Settings) -> Result<MadeTool, String> {
-    if tool.to_string().len() > MAX_TOOL_BYTES {
-        return Err(format!("what is said of it has more than {MAX_TOOL_BYTES} bytes"));
-    }
     let Value::Object(mut schema) = tool["inputSchema"].clone() else {
         return Err("its schema is no object".to_owned());
     };

@@ -2,16 +2,23 @@
 
 mod body;
 mod discovery;
+mod error;
+mod reach;
 
 use std::fmt;
+use std::sync::Arc;
 
-use backstop_redact::Redactor;
+use backstop_process::check_request;
+use backstop_tool::Grants;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Client, Url};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
 use self::body::{read, unreachable};
+pub(crate) use self::error::LoginError;
+use self::reach::Reach;
+use crate::secrets::Secrets;
 
 /// What a client shows to get a token.
 ///
@@ -75,15 +82,18 @@ impl fmt::Debug for ClientCredentials {
 /// Gets tokens, and keeps the last.
 pub(crate) struct Login {
     credentials: ClientCredentials,
-    resource: Url,
-    client: Client,
-    redactor: Redactor,
+    reach: Reach,
+    secrets: Arc<Secrets>,
     token: Mutex<Option<String>>,
 }
 
-#[derive(Deserialize)]
+/// What is given; the fields that a server must not echo.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Granted {
-    access_token: String,
+    access_token: Option<String>,
+    id_token: Option<String>,
+    refresh_token: Option<String>,
 }
 
 impl Login {
@@ -91,9 +101,11 @@ impl Login {
         credentials: ClientCredentials,
         resource: Url,
         client: Client,
-        redactor: Redactor,
+        grants: Grants,
+        secrets: Arc<Secrets>,
     ) -> Self {
-        Self { credentials, resource, client, redactor, token: Mutex::new(None) }
+        let reach = Reach::new(resource, client, grants);
+        Self { credentials, reach, secrets, token: Mutex::new(None) }
     }
 
     /// Returns the token, if there is one.
@@ -106,36 +118,47 @@ impl Login {
         &self,
         refused: Option<&str>,
         challenge: Option<&str>,
-    ) -> Result<String, String> {
+    ) -> Result<String, LoginError> {
         let mut token = self.token.lock().await;
         if let Some(newer) = token.as_ref().filter(|token| Some(token.as_str()) != refused) {
             return Ok(newer.clone());
         }
         let granted = self.grant(challenge).await;
-        let granted = granted.map_err(|why| self.redactor.redact(&why).into_owned())?;
+        let granted = granted.map_err(|error| match error {
+            LoginError::Failed(why) => LoginError::Failed(self.secrets.redact(&why)),
+            denied => denied,
+        })?;
         Ok(token.insert(granted).clone())
     }
 
-    async fn grant(&self, challenge: Option<&str>) -> Result<String, String> {
+    async fn grant(&self, challenge: Option<&str>) -> Result<String, LoginError> {
         let endpoint = match &self.credentials.token_url {
-            Some(url) => Url::parse(url).map_err(|error| format!("the token URL: {error}"))?,
-            None => discovery::token_endpoint(&self.client, &self.resource, challenge).await?,
+            Some(url) => Url::parse(url)
+                .map_err(|error| LoginError::Failed(format!("the token URL: {error}")))?,
+            None => discovery::token_endpoint(&self.reach, challenge).await?,
         };
         if !discovery::may_have_secrets(&endpoint) {
-            return Err(format!("`{endpoint}` is not `https`"));
+            return Err(LoginError::Failed(format!("`{endpoint}` is not `https`")));
         }
-        discovery::check(&endpoint)?;
+        // Where the operator says that secrets go, they go.
+        let client = match &self.credentials.token_url {
+            Some(_) => {
+                check_request(endpoint.host_str().unwrap_or_default())
+                    .map_err(|denied| LoginError::Failed(denied.to_string()))?;
+                self.reach.client().clone()
+            }
+            None => self.reach.client_for(&endpoint).await?,
+        };
         let ClientCredentials { id, secret, scopes, .. } = &self.credentials;
         // RFC 8707: a token for this server alone.
         let mut form = form_urlencoded(&[
             ("grant_type", "client_credentials"),
-            ("resource", self.resource.as_str()),
+            ("resource", self.reach.server().as_str()),
         ]);
         if !scopes.is_empty() {
             form = form + "&" + &form_urlencoded(&[("scope", &scopes.join(" "))]);
         }
-        let request = self
-            .client
+        let request = client
             .post(endpoint)
             .basic_auth(encoded(id), Some(encoded(secret)))
             .header("content-type", "application/x-www-form-urlencoded")
@@ -144,11 +167,19 @@ impl Login {
         let response = request.send().await.map_err(|error| unreachable(&error))?;
         let status = response.status();
         let body = read(response).await?;
-        match serde_json::from_slice::<Granted>(&body) {
-            Ok(granted) if status.is_success() => Ok(granted.access_token),
+        let granted = serde_json::from_slice::<Granted>(&body).unwrap_or_default();
+        let Granted { access_token, id_token, refresh_token } = &granted;
+        for token in [access_token, id_token, refresh_token].into_iter().flatten() {
+            self.secrets.add(token);
+        }
+        match granted.access_token {
+            Some(token) if status.is_success() => Ok(token),
             _ => {
-                let said: String = String::from_utf8_lossy(&body).chars().take(300).collect();
-                Err(format!("the authorization server answered HTTP {}: {said}", status.as_u16()))
+                let said = self.secrets.redact(&String::from_utf8_lossy(&body));
+                let said: String = said.chars().take(300).collect();
+                let why =
+                    format!("the authorization server answered HTTP {}: {said}", status.as_u16());
+                Err(LoginError::Failed(why))
             }
         }
     }

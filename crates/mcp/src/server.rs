@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use backstop_clock::Clock;
 use backstop_redact::Redactor;
+use backstop_tool::Grants;
 
 use self::described::{Described, Reached};
 pub(crate) use self::settings::{Place, Settings};
@@ -86,6 +87,14 @@ impl McpServer {
     #[must_use]
     pub fn oauth(mut self, credentials: ClientCredentials) -> Self {
         self.0.oauth = Some(credentials);
+        self
+    }
+
+    /// Sets what is granted to a login beside the server's own addresses: `network:private:ADDRESS` for an
+    /// authorization server that the server names and whose address is not public. Tools are granted nothing.
+    #[must_use]
+    pub fn grants(mut self, grants: Grants) -> Self {
+        self.0.grants = grants;
         self
     }
 

@@ -103,13 +103,26 @@ pub struct Spawned {
     pub stderr: Output,
     /// The program, which is killed when this is dropped.
     pub running: Box<dyn Running>,
+    secrets: Vec<String>,
 }
 
 impl Spawned {
     /// Puts together what is known of a program that was started.
     #[must_use]
     pub fn new(stdin: Input, stdout: Output, stderr: Output, running: Box<dyn Running>) -> Self {
-        Self { stdin, stdout, stderr, running }
+        Self { stdin, stdout, stderr, running, secrets: Vec::new() }
+    }
+
+    /// Adds a secret that the program was given and the description of the server does not hold, such as a
+    /// credential that was fetched for this start. It is kept out of what the server is quoted with.
+    #[must_use]
+    pub fn secret(mut self, secret: impl Into<String>) -> Self {
+        self.secrets.push(secret.into());
+        self
+    }
+
+    pub(crate) fn secrets(&self) -> &[String] {
+        &self.secrets
     }
 }
 

@@ -94,7 +94,7 @@ impl McpTool {
     /// Shows an image of the server, in which nothing stands that it was given as a secret.
     fn show(&self, data: &str, context: &ToolContext) -> Result<(), NotShown> {
         let image = Image::from_base64(data)?;
-        let redactor = &self.server.settings.redactor;
+        let redactor = self.server.settings.secrets.redactor();
         if redactor.holds_secrets() {
             let bytes = image.bytes().unwrap_or_default();
             let text = String::from_utf8_lossy(&bytes);
@@ -116,7 +116,7 @@ impl McpTool {
         let settings = &self.server.settings;
         let next = tokio::select! {
             biased;
-            next = round.next(asked, watched, &settings.roots, &*settings.clock) => next,
+            next = round.next(asked, watched, settings) => next,
             after = watched.patience.over() => {
                 return Err(self.failed(Fault::TimedOut(after), false, may_have_acted));
             }
@@ -129,7 +129,7 @@ impl McpTool {
 
     /// Takes out what the server was given as a secret, where it tells it.
     fn without_secrets(&self, output: Result<JsonText, ToolError>) -> Result<JsonText, ToolError> {
-        let redactor = &self.server.settings.redactor;
+        let redactor = self.server.settings.secrets.redactor();
         if !redactor.holds_secrets() {
             return output;
         }
@@ -139,7 +139,7 @@ impl McpTool {
     }
 
     fn error_without_secrets(&self, error: ToolError) -> ToolError {
-        let redactor = &self.server.settings.redactor;
+        let redactor = self.server.settings.secrets.redactor();
         content::map_text(error, |text| redactor.redact_held(text).into())
     }
 
@@ -157,7 +157,7 @@ impl McpTool {
         };
         connection.map_err(|down| {
             let effect = if may_have_acted { Effect::Unknown } else { Effect::None };
-            let why = self.server.settings.redactor.redact(&down.why).into_owned();
+            let why = self.server.settings.secrets.redact(&down.why);
             ToolError::Unavailable(why).with_effect(effect).with_retry(down.retry)
         })
     }
@@ -184,7 +184,7 @@ impl McpTool {
     fn failed(&self, fault: Fault, left: bool, acted: bool) -> ToolError {
         let settings = &self.server.settings;
         let called = Called { server: &settings.name, tool: &self.made.spec, left };
-        let error = fault.redacted(&settings.redactor).into_error(called);
+        let error = fault.redacted(&settings.secrets.redactor()).into_error(called);
         match acted && error.effect() == Effect::None {
             true => error.with_effect(Effect::Unknown),
             false => error,

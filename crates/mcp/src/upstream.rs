@@ -3,7 +3,7 @@
 mod link;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use backstop_tool::ToolListing;
@@ -20,9 +20,10 @@ const QUIET: Duration = Duration::from_secs(1);
 
 /// What the tools of a server share.
 pub(crate) struct Server {
-    pub(crate) settings: Settings,
-    link: Link,
-    now: Mutex<Now>,
+    pub(crate) settings: Arc<Settings>,
+    link: Arc<Link>,
+    now: Arc<Mutex<Now>>,
+    /// Ends what lists the tools again, which may wait for the server: it must not keep that alive.
     _refreshing: DropGuard,
 }
 
@@ -43,20 +44,36 @@ impl Server {
         listed: &Listed,
     ) -> Arc<Self> {
         let now = Now { listing: Arc::new(listing.clone()), origins: listed.origins() };
-        let refreshing = CancellationToken::new();
-        let server = Arc::new(Self {
-            link: Link::new(connection, Arc::clone(&changed)),
-            now: Mutex::new(now),
-            _refreshing: refreshing.clone().drop_guard(),
+        let settings = Arc::new(settings);
+        let refreshing = Refreshing {
+            settings: Arc::clone(&settings),
+            link: Arc::new(Link::new(Arc::clone(&settings), connection, Arc::clone(&changed))),
+            now: Arc::new(Mutex::new(now)),
+        };
+        let until = CancellationToken::new();
+        let server = Self {
             settings,
+            link: Arc::clone(&refreshing.link),
+            now: Arc::clone(&refreshing.now),
+            _refreshing: until.clone().drop_guard(),
+        };
+        tokio::spawn(async move {
+            tokio::select! {
+                () = refreshing.follow(&changed) => {}
+                () = until.cancelled() => {}
+            }
         });
-        refresh(Arc::downgrade(&server), changed, refreshing);
-        server
+        Arc::new(server)
     }
 
     /// Is it there, as far as is known?
     pub(crate) fn is_up(&self) -> bool {
         self.link.is_up()
+    }
+
+    /// Ends the connection, for good, and waits for the end of a program.
+    pub(crate) async fn close(&self) {
+        self.link.close().await;
     }
 
     /// Returns what it lists, as far as is known.
@@ -66,7 +83,7 @@ impl Server {
 
     /// Returns a connection that can be used, as far as is known.
     pub(crate) async fn connection(&self) -> Result<Arc<Connection>, Down> {
-        self.link.connection(&self.settings).await
+        self.link.connection().await
     }
 
     /// Notes that a call was answered.
@@ -80,7 +97,28 @@ impl Server {
         self.now().origins.contains(origin)
     }
 
-    /// Lists the tools again.
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lists the tools of a server again when they may have changed.
+struct Refreshing {
+    settings: Arc<Settings>,
+    link: Arc<Link>,
+    now: Arc<Mutex<Now>>,
+}
+
+impl Refreshing {
+    async fn follow(&self, changed: &Notify) {
+        loop {
+            changed.notified().await;
+            self.list().await;
+            // A server that says so all the time is asked now and then.
+            self.settings.clock.sleep(QUIET).await;
+        }
+    }
+
     async fn list(&self) {
         let connection = self.link.current();
         if !connection.is_up() {
@@ -92,35 +130,10 @@ impl Server {
         };
         match made {
             Ok((listed, made)) => {
-                let listing = Arc::new(made.listing);
-                *self.now() = Now { listing, origins: listed.origins() };
+                let now = Now { listing: Arc::new(made.listing), origins: listed.origins() };
+                *self.now.lock().unwrap_or_else(PoisonError::into_inner) = now;
             }
             Err(error) => tracing::warn!(%error, "what was listed before is taken to stand"),
         }
     }
-
-    fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Lists the tools again whenever they may have changed, as long as a tool is there.
-fn refresh(server: Weak<Server>, changed: Arc<Notify>, until: CancellationToken) {
-    let refreshing = async move {
-        loop {
-            changed.notified().await;
-            let Some(server) = server.upgrade() else { return };
-            server.list().await;
-            let clock = Arc::clone(&server.settings.clock);
-            drop(server);
-            // A server that says so all the time is asked now and then.
-            clock.sleep(QUIET).await;
-        }
-    };
-    tokio::spawn(async move {
-        tokio::select! {
-            () = refreshing => {}
-            () = until.cancelled() => {}
-        }
-    });
 }

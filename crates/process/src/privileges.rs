@@ -17,7 +17,9 @@ use process_wrap::tokio::{ChildWrapper, CommandWrap};
 ///
 /// Outside a Tokio runtime.
 #[cfg(target_os = "linux")]
-pub fn spawn_without_new_privileges(mut command: CommandWrap) -> io::Result<Box<dyn ChildWrapper>> {
+pub(crate) fn spawn_without_new_privileges(
+    mut command: CommandWrap,
+) -> io::Result<Box<dyn ChildWrapper>> {
     let runtime = tokio::runtime::Handle::current();
     std::thread::scope(|scope| {
         let start = || {
@@ -41,7 +43,9 @@ pub fn spawn_without_new_privileges(mut command: CommandWrap) -> io::Result<Box<
 ///
 /// Outside a Tokio runtime.
 #[cfg(not(target_os = "linux"))]
-pub fn spawn_without_new_privileges(mut command: CommandWrap) -> io::Result<Box<dyn ChildWrapper>> {
+pub(crate) fn spawn_without_new_privileges(
+    mut command: CommandWrap,
+) -> io::Result<Box<dyn ChildWrapper>> {
     command.spawn()
 }
 

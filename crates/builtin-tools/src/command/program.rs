@@ -4,24 +4,22 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_environment::{Walled, WalledProgram, Walls};
-use backstop_process::Credential;
+use backstop_process::{Credential, MARK, Processes, new_mark};
 use backstop_redact::Redactor;
 use backstop_tool::{ToolContext, ToolError};
 use futures_util::future::select;
 use layer0::JsonText;
 use layer0::error::EnvError;
-use process_wrap::tokio::CommandWrap;
 use tokio::io::AsyncWriteExt;
 
 use super::output::{self, MAX_OUTPUT_BYTES, Output, Text};
-use super::processes::{MARK, new_mark};
-use super::started::{Processes, StartError, Started};
+use super::started::{StartError, Started};
 
 /// How long outputs are read after the program has ended.
 const LAST_WORDS: Duration = Duration::from_millis(250);
@@ -273,18 +271,23 @@ impl Program {
     }
 
     async fn start(&self, variables: BTreeMap<String, String>) -> Result<Started, StartError> {
-        let mark = new_mark();
         match &self.walls {
             Some(walls) => {
                 let mut variables = variables;
-                variables.insert(MARK.to_owned(), mark);
+                variables.insert(MARK.to_owned(), new_mark());
                 let arguments = self.arguments.iter().cloned();
                 let program = WalledProgram::new(&*self.name, arguments, &*self.folder, variables);
                 let walled = walls.command(program).spawn().await.map_err(StartError::Walls)?;
                 Ok(Started::Walled(Box::new(walled)))
             }
             None => {
-                let started = Processes::start(self.free_command(&variables, &mark), mark);
+                let started = Processes::start(&self.name, |command| {
+                    command
+                        .args(&self.arguments)
+                        .current_dir(&self.folder)
+                        .env_clear()
+                        .envs(&variables);
+                });
                 let free =
                     started.map_err(|error| StartError::NotStarted(self.not_started(error)))?;
                 Ok(Started::Free(Box::new(free)))
@@ -299,21 +302,6 @@ impl Program {
         }
         let why = format!("there is no folder `{}` to run it in", self.folder.display());
         io::Error::new(io::ErrorKind::NotADirectory, why)
-    }
-
-    /// Describes a start with nothing around it.
-    fn free_command(&self, variables: &BTreeMap<String, String>, mark: &str) -> CommandWrap {
-        CommandWrap::with_new(&self.name, |command| {
-            command
-                .args(&self.arguments)
-                .current_dir(&self.folder)
-                .env_clear()
-                .envs(variables)
-                .env(MARK, mark)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped());
-        })
     }
 }
 

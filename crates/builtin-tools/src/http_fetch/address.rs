@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use async_trait::async_trait;
-use backstop_environment::is_private;
+use backstop_process::is_private;
 use backstop_tool::{Grants, ToolError};
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolving};

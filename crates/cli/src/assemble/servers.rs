@@ -7,7 +7,7 @@ use backstop_config::{AgentFile, ConfigError, McpPlace, McpTable};
 use backstop_mcp::{ClientCredentials, McpClient, McpError, McpServer, WalledSpawner};
 use backstop_react::AgentBuilder;
 use backstop_redact::Redactor;
-use backstop_tool::ToolSource;
+use backstop_tool::{Grants, ToolSource};
 use futures_util::future::join_all;
 use layer0::failure::{Chain, Failure};
 
@@ -18,7 +18,8 @@ use super::{folder_of, redactor};
 use crate::exit::CliError;
 use crate::output::counted;
 
-/// The servers of an agent file, connected; their programs are killed when this and the agents are dropped.
+/// The servers of an agent file, connected; their programs are killed when they are closed, or when this and the agents
+/// are dropped.
 #[derive(Default)]
 pub(crate) struct Servers(Vec<Arc<McpClient>>);
 
@@ -53,6 +54,11 @@ impl Servers {
     pub(crate) fn give(&self, agent: AgentBuilder) -> AgentBuilder {
         let sources = self.0.iter().map(|client| Arc::clone(client) as Arc<dyn ToolSource>);
         sources.fold(agent, AgentBuilder::tool_source)
+    }
+
+    /// Ends the connections, and waits until the programs have ended with all that they have started.
+    pub(crate) async fn close(&self) {
+        join_all(self.0.iter().map(|client| client.close())).await;
     }
 
     /// Returns them, in the order of the file.
@@ -115,7 +121,8 @@ pub(crate) fn server(
                 if let Some(url) = &oauth.token_url {
                     credentials = credentials.token_url(url.as_str());
                 }
-                server = server.oauth(credentials);
+                let grants = Grants::parse(file.agent.grants(folder)).map_err(CliError::usage)?;
+                server = server.oauth(credentials).grants(grants);
             }
             server
         }

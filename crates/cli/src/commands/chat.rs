@@ -46,6 +46,7 @@ pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
         turns,
     };
     let talked = talk(&mut conversation).await;
+    servers.close().await;
     behaviors.end(&conversation.taken).await;
     database.close().await;
     talked

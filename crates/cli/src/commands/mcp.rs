@@ -9,6 +9,7 @@ use backstop_mcp_server::{Offer, ServeError, Server};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_react::{Agent, CancellationToken};
 use backstop_redact::Redactor;
+use futures_util::future::join_all;
 use layer0::Operator;
 use layer0::failure::Failure;
 use tokio::net::TcpListener;
@@ -54,6 +55,7 @@ pub(crate) async fn run(args: McpArgs) -> Result<ExitCode, CliError> {
     };
     let database = store::open(&chosen, &first.store).await?;
     let served = serve(&args, &files, &servers, &database, listener, token).await;
+    join_all(servers.iter().map(Servers::close)).await;
     database.close().await;
     served
 }

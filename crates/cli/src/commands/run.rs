@@ -51,6 +51,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
         _ => Results::Answer,
     };
     let seen = progress::show_run(agent.stream(request), results).await;
+    servers.close().await;
     let ending = Ending {
         database: &database,
         chosen: &chosen,

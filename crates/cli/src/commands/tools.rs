@@ -76,6 +76,7 @@ pub(crate) async fn run(args: ToolsArgs) -> Result<ExitCode, CliError> {
     }
     let count = u64::try_from(agent.definition().tools.len()).unwrap_or(u64::MAX);
     note(&counted(count, "tool"));
+    servers.close().await;
     match failed {
         Some(error) => Err(error),
         None => Ok(ExitCode::SUCCESS),

@@ -65,7 +65,10 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     drop(worker);
     let _ = told.await;
     for behaviors in behaviors {
-        behaviors.end().await;
+        behaviors.end_of_all().await;
+    }
+    for servers in &servers {
+        servers.close().await;
     }
     database.close().await;
     if !end?.at_rest {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
+use backstop_process::is_private;
 use tokio::net::TcpStream;
 
+use crate::Network;
 use crate::rules::HostRule;
-use crate::{Network, is_private};
 
 /// How long a name may take to resolve, and an address to connect to.
 const LONGEST: Duration = Duration::from_secs(30);

@@ -5,7 +5,6 @@ mod events;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use backstop_clock::Clock;
 use backstop_process::check_request;
@@ -13,7 +12,6 @@ use futures_util::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use layer0::failure::Chain;
-use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, RequestBuilder, Response};
 use rmcp::model::{ClientJsonRpcMessage, RequestId};
 use rmcp::transport::common::client_side_sse::FixedInterval;
@@ -30,12 +28,9 @@ use super::said;
 use super::wire::{self, PROBE_TIMEOUT, Wire};
 use crate::MAX_MESSAGE_BYTES;
 use crate::fault::Fault;
-use crate::oauth::Login;
+use crate::oauth::{Login, LoginError};
+use crate::secrets::Secrets;
 
-/// How long connecting to a server may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How many redirects within the server are followed.
-const MAX_REDIRECTS: usize = 5;
 /// How many calls are on their way at once.
 const MAX_POSTS: usize = 64;
 /// How often the stream of an answer is taken up again that the server lets go on.
@@ -53,6 +48,7 @@ pub(super) struct Http {
     pub(super) client: Client,
     pub(super) wire: Arc<Wire>,
     pub(super) login: Option<Arc<Login>>,
+    pub(super) secrets: Arc<Secrets>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -81,37 +77,6 @@ pub(super) fn transport(
     StreamableHttpClientTransport::with_client(http, config)
 }
 
-/// Makes the client of a server.
-pub(crate) fn client(is_loopback: bool) -> reqwest::Result<Client> {
-    // What other parts of the process have reqwest do is not asked for here: each of these is on
-    // for every client as soon as any crate enables its feature.
-    let builder = Client::builder()
-        .tls_backend_rustls()
-        .no_gzip()
-        .no_brotli()
-        .no_zstd()
-        .no_deflate()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .redirect(Policy::custom(redirect))
-        .retry(reqwest::retry::never());
-    // A proxy is for what leaves the machine.
-    let builder = if is_loopback { builder.no_proxy() } else { builder };
-    builder.build()
-}
-
-/// Follows what leads to another path of the server and keeps the message. Another server would get the
-/// credentials of this one.
-fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
-    let keeps_message =
-        matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
-    let is_same =
-        attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
-    match keeps_message && is_same && attempt.previous().len() <= MAX_REDIRECTS {
-        true => attempt.follow(),
-        false => attempt.stop(),
-    }
-}
-
 impl Http {
     /// Sends a request, logging in where the server asks for it.
     async fn send(
@@ -134,11 +99,16 @@ impl Http {
         // Who is not let in has done nothing, so that it is sent again.
         let challenge = response.headers().get(WWW_AUTHENTICATE);
         let challenge = challenge.and_then(|challenge| challenge.to_str().ok());
-        let text = match login.renew(token.as_deref(), challenge).await {
-            Ok(token) => return self.send_once(again.bearer_auth(token), id).await,
-            Err(why) => format!("logging in failed: {why}"),
-        };
-        Err(fault(Fault::Status { status: 401, retry_after: None, text }))
+        match login.renew(token.as_deref(), challenge).await {
+            Ok(token) => self.send_once(again.bearer_auth(token), id).await,
+            Err(LoginError::AddressDenied { host, address }) => {
+                Err(fault(Fault::AddressDenied { host, address }))
+            }
+            Err(LoginError::Failed(why)) => {
+                let text = format!("logging in failed: {why}");
+                Err(fault(Fault::Status { status: 401, retry_after: None, text }))
+            }
+        }
     }
 
     /// Sends a request, and notes whether the server may have it.
@@ -202,7 +172,9 @@ impl StreamableHttpClient for Http {
         let request = Self::with_headers(request, session.as_deref(), headers);
         let answered = async {
             let response = self.send(request, id.as_ref()).await?;
-            let answered = answer::read(response, &message, session.is_some(), &self.wire).await;
+            let answered =
+                answer::read(response, &message, session.is_some(), &self.wire, &self.secrets)
+                    .await;
             answered.map_err(fault)
         };
         match (&message, &id) {
@@ -252,7 +224,7 @@ impl StreamableHttpClient for Http {
             }
             // What is no stream has nothing to say that was not asked for.
             status if status.is_success() => Err(StreamableHttpError::ServerDoesNotSupportSse),
-            _ => Err(fault(answer::refused(response).await)),
+            _ => Err(fault(answer::refused(response, &self.secrets).await)),
         }
     }
 }

@@ -14,14 +14,16 @@ use rmcp::transport::Transport;
 use serde_json::value::RawValue;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
+use tokio_util::sync::DropGuard;
 
 use self::reader::{Line, LineReader};
+use super::program::KeptProgram;
 use super::said;
 use super::stderr::Stderr;
 use super::wire::{self, PROBE_TIMEOUT, Wire};
 use crate::MAX_MESSAGE_BYTES;
 use crate::fault::Fault;
-use crate::spawn::{Input, Running, Spawned};
+use crate::spawn::{Input, Output};
 
 /// How long a server that closed its output may take to end and to write why.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -33,7 +35,8 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub(super) struct Lines {
     reader: LineReader,
     writer: Arc<Mutex<Input>>,
-    running: Box<dyn Running>,
+    program: Arc<KeptProgram>,
+    _killed: DropGuard,
     stderr: Arc<Stderr>,
     wire: Arc<Wire>,
     clock: Arc<dyn Clock>,
@@ -45,16 +48,17 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn new(
-        spawned: Spawned,
+        (writer, stdout): (Arc<Mutex<Input>>, Output),
+        program: Arc<KeptProgram>,
         stderr: Arc<Stderr>,
         wire: Arc<Wire>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let Spawned { stdin, stdout, running, .. } = spawned;
         Self {
             reader: LineReader::new(stdout),
-            writer: Arc::new(Mutex::new(stdin)),
-            running,
+            writer,
+            _killed: program.guard(),
+            program,
             stderr,
             wire,
             clock,
@@ -103,15 +107,12 @@ impl Lines {
         // The wait is for a real process, so the time is the system's.
         let why = {
             let ended = async {
-                let status = self.running.wait().await;
+                let end = self.program.ended().await;
                 self.stderr.ended().await;
-                status
+                end
             };
             tokio::select! {
-                status = ended => match status {
-                    Ok(status) => format!("ended ({status})"),
-                    Err(error) => format!("ended ({error})"),
-                },
+                end = ended => end,
                 () = SystemClock.sleep(LAST_WORDS) => "closed its output".to_owned(),
             }
         };
@@ -190,7 +191,7 @@ impl Transport<RoleClient> for Lines {
 
     async fn close(&mut self) -> Result<(), LineError> {
         self.wire.close("was let go");
-        self.running.kill();
+        self.program.kill();
         Ok(())
     }
 }

@@ -1,16 +1,16 @@
 //! Requests, and what becomes of them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use backstop_clock::Clock;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, CustomResult, ListToolsRequest,
+    CallToolRequest, CallToolRequestParams, ClientRequest, ListToolsRequest,
     PaginatedRequestParams, PingRequest, RequestMetaObject, ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::said::Said;
@@ -25,6 +25,14 @@ pub(crate) struct Failed {
     pub(crate) fault: Fault,
     /// May the server have the request?
     pub(crate) left: bool,
+}
+
+/// A page of the tools.
+pub(crate) struct Page {
+    /// What the server wrote.
+    pub(crate) written: Box<RawValue>,
+    /// The names of the tools that `rmcp` takes, where it can read the page; the others have headers that cannot be.
+    pub(crate) accepted: Option<BTreeSet<String>>,
 }
 
 impl Connection {
@@ -47,24 +55,28 @@ impl Connection {
         sent.result.ok_or_else(|| unreadable("the answer is no result of a call"))
     }
 
-    /// Asks for a page of the tools, and returns what the server wrote.
+    /// Asks for a page of the tools.
     pub(crate) async fn list(
         &self,
         cursor: Option<String>,
         over: impl Future<Output = Duration>,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Page, Fault> {
         let params = PaginatedRequestParams::default().with_cursor(cursor);
         let request = ListToolsRequest::with_param(params);
         let request = ClientRequest::ListToolsRequest(request);
         let options = PeerRequestOptions::no_options();
         let page = self.request(request, options, None, over).await;
-        match page.map_err(|failed| failed.fault)?.0 {
-            ServerResult::ListToolsResult(page) => serde_json::to_value(page)
-                .map_err(|error| Fault::Unreadable(format!("a page is no JSON: {error}"))),
+        let (read, sent) = page.map_err(|failed| failed.fault)?;
+        let unreadable = || Fault::Unreadable("the answer is no list of tools".to_owned());
+        let accepted = match read {
+            ServerResult::ListToolsResult(page) => {
+                Some(page.tools.into_iter().map(|tool| tool.name.into_owned()).collect())
+            }
             // One tool that `rmcp` cannot read.
-            ServerResult::CustomResult(CustomResult(page)) => Ok(page),
-            _ => Err(Fault::Unreadable("the answer is no list of tools".to_owned())),
-        }
+            ServerResult::CustomResult(_) => None,
+            _ => return Err(unreadable()),
+        };
+        Ok(Page { written: sent.result.ok_or_else(unreadable)?, accepted })
     }
 
     pub(super) async fn ping(

@@ -2,16 +2,17 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage,
 };
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::fault::Fault;
+use crate::secrets::Secrets;
 
 /// How long a server may take to say that it does not know the current revision, half of what its initialisation
 /// may take: some of earlier ones say nothing.
@@ -23,8 +24,14 @@ const KEPT: &str = "backstop/kept";
 ///
 /// `rmcp` says of an answer that never comes only that the transport closed, and of a server that is
 /// gone nothing at all until the next request. The transports note here what they saw.
-#[derive(Debug, Default)]
-pub(crate) struct Wire(Mutex<WireState>);
+///
+/// `rmcp` is given no message in which a secret stands: it logs what it reads, and what it hands on is shown and
+/// recorded. Results of calls are read without it.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    state: Mutex<WireState>,
+    secrets: Arc<Secrets>,
+}
 
 #[derive(Debug, Default)]
 struct WireState {
@@ -37,6 +44,7 @@ struct WireState {
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     is_call: bool,
+    is_list: bool,
     /// Does it ask for what only servers of the current revision know?
     is_probe: bool,
     /// May the server have it?
@@ -44,22 +52,30 @@ pub(crate) struct Sent {
     is_answered: bool,
     /// Why there is no answer.
     pub(crate) fault: Option<Fault>,
-    /// The result of a call, as the server wrote it.
+    /// The result of a call or of a list, as the server wrote it.
     pub(crate) result: Option<Box<RawValue>>,
 }
 
 impl Sent {
-    /// Keeps the result of a call, and returns what `rmcp` reads in its place: of other requests the result, or
-    /// the error that stands for it.
+    /// Keeps the result of a call, and returns what `rmcp` reads in its place.
+    fn keep(&mut self, written: &RawValue) -> Value {
+        self.result = Some(written.to_owned());
+        json!({ KEPT: null })
+    }
+
+    /// Returns the result of another request, or the error that stands for it.
     fn take_result(&mut self, written: &RawValue) -> Result<Value, Value> {
-        if self.is_call {
+        if self.is_list {
             self.result = Some(written.to_owned());
-            return Ok(json!({ KEPT: null }));
         }
-        let Ok(result) = serde_json::from_str::<Value>(written.get()) else {
-            self.fault = Some(Fault::Unreadable("the answer is not JSON".to_owned()));
-            return Err(read_error("null"));
+        let read = match self.is_list.then(|| readable_tools(written.get())).flatten() {
+            Some(tools) => Ok(tools),
+            None => serde_json::from_str::<Value>(written.get()),
         };
+        let result = read.map_err(|error| {
+            self.fault = Some(Fault::Unreadable(error.to_string()));
+            read_error("null")
+        })?;
         if self.is_probe && result["supportedVersions"].is_null() {
             // Some servers of earlier revisions answer what they do not know with an empty result.
             return Err(json!({"code": -32601, "message": "the answer names no revision"}));
@@ -69,12 +85,17 @@ impl Sent {
 }
 
 impl Wire {
+    pub(crate) fn new(secrets: Arc<Secrets>) -> Self {
+        Self { state: Mutex::default(), secrets }
+    }
+
     /// Notes a request that is about to be sent.
     pub(crate) fn begin(&self, message: &ClientJsonRpcMessage) -> Option<RequestId> {
         let ClientJsonRpcMessage::Request(request) = message else { return None };
         let is_call = matches!(request.request, ClientRequest::CallToolRequest(_));
         let is_probe = is_probe(&request.request);
-        let sent = Sent { is_call, is_probe, ..Sent::default() };
+        let is_list = matches!(request.request, ClientRequest::ListToolsRequest(_));
+        let sent = Sent { is_call, is_list, is_probe, ..Sent::default() };
         self.state().requests.insert(request.id.clone(), sent);
         Some(request.id.clone())
     }
@@ -149,7 +170,7 @@ impl Wire {
         let fields: BTreeMap<String, &RawValue> = serde_json::from_str(message.get()).ok()?;
         let (result, error) = (fields.get("result"), fields.get("error"));
         if fields.contains_key("method") || (result.is_none() && error.is_none()) {
-            return Some(Cow::Borrowed(message));
+            return self.redacted(message);
         }
         let id = serde_json::from_str(fields.get("id")?.get()).ok()?;
         let mut state = self.state();
@@ -161,10 +182,11 @@ impl Wire {
         };
         let sent = state.requests.get_mut(&id).filter(|sent| !sent.is_answered)?;
         sent.is_answered = true;
-        let error =
-            error.filter(|error| error.get() != "null").map(|error| read_error(error.get()));
+        let error = error.filter(|error| error.get() != "null").map(|error| self.redacted(error));
+        let error = error.map(|error| read_error(error.as_ref().map_or("null", |it| it.get())));
         let answer = match (error, result) {
-            (None, Some(result)) => sent.take_result(result),
+            (None, Some(result)) if sent.is_call => Ok(sent.keep(result)),
+            (None, Some(result)) => sent.take_result(&self.redacted(result)?),
             (error, _) => Err(error.unwrap_or_else(|| read_error("null"))),
         };
         let id = id.into_json_value();
@@ -182,6 +204,14 @@ impl Wire {
         ServerJsonRpcMessage::error(error, Some(id.clone()))
     }
 
+    /// Takes out secrets.
+    fn redacted<'a>(&self, written: &'a RawValue) -> Option<Cow<'a, RawValue>> {
+        match self.secrets.redactor().redact_held(written.get()) {
+            Cow::Borrowed(_) => Some(Cow::Borrowed(written)),
+            Cow::Owned(text) => RawValue::from_string(text).ok().map(Cow::Owned),
+        }
+    }
+
     fn change(&self, id: &RequestId, change: impl FnOnce(&mut Sent)) {
         if let Some(sent) = self.state().requests.get_mut(id) {
             change(sent);
@@ -189,7 +219,7 @@ impl Wire {
     }
 
     fn state(&self) -> MutexGuard<'_, WireState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -204,22 +234,34 @@ pub(crate) fn messages(written: &RawValue) -> Vec<&RawValue> {
     batch.flatten().unwrap_or_else(|| vec![written])
 }
 
-/// Makes an error of JSON-RPC of what stands in its place.
+/// Returns a page of tools for `rmcp`, which makes headers of some arguments, without the tools that cannot be read.
+fn readable_tools(written: &str) -> Option<Value> {
+    let mut page: BTreeMap<String, &RawValue> = serde_json::from_str(written).ok()?;
+    let tools: Vec<&RawValue> = serde_json::from_str(page.remove("tools")?.get()).ok()?;
+    let read = |written: &RawValue| serde_json::from_str::<Value>(written.get()).ok();
+    let tools: Vec<Value> = tools.into_iter().filter_map(read).collect();
+    let rest = page.into_iter().filter_map(|(name, value)| Some((name, read(value)?)));
+    Some(rest.chain([("tools".to_owned(), tools.into())]).collect::<Map<_, _>>().into())
+}
+
+/// Makes an error of JSON-RPC of what stands in its place. What else it says, however deep, is not read.
 fn read_error(written: &str) -> Value {
-    let error: Value = serde_json::from_str(written).unwrap_or_default();
-    let code = error["code"].as_i64().and_then(|code| i32::try_from(code).ok());
-    let message = error["message"].as_str().unwrap_or(written);
+    let error: BTreeMap<String, &RawValue> = serde_json::from_str(written).unwrap_or_default();
+    let code = error.get("code").and_then(|code| serde_json::from_str::<i32>(code.get()).ok());
+    let message = error.get("message").map(|message| serde_json::from_str(message.get()));
+    let message = message.and_then(Result::ok).unwrap_or_else(|| written.to_owned());
     json!({ "code": code.unwrap_or(-32603), "message": message })
 }
 
 #[cfg(test)]
 mod tests {
+    use backstop_redact::Redactor;
     use rmcp::model::{CallToolRequest, CallToolRequestParams, ServerResult};
 
     use super::*;
 
     fn waiting() -> Wire {
-        let wire = Wire::default();
+        let wire = Wire::new(Secrets::new(Redactor::new()));
         let request = CallToolRequest::new(CallToolRequestParams::new("x"));
         let request = ClientRequest::CallToolRequest(request);
         wire.begin(&ClientJsonRpcMessage::request(request, RequestId::Number(7)));
@@ -248,6 +290,49 @@ mod tests {
             assert!(matches!(response.result, ServerResult::CustomResult(_)), "{result} was read");
             let kept = wire.end(&response.id).result;
             assert_eq!(kept.map(|kept| kept.get().to_owned()).as_deref(), Some(result));
+        }
+    }
+
+    /// Spec: Q9, E10
+    #[test]
+    fn rmcp_reads_no_secret() {
+        let wire = Wire::new(Secrets::new(Redactor::new()));
+        wire.secrets.add("hunter2-hunter2");
+        let request = ClientRequest::PingRequest(Default::default());
+        wire.begin(&ClientJsonRpcMessage::request(request, RequestId::Number(7)));
+        let text = "it is hunter2-hunter2";
+        let progress = json!({"progressToken": 1, "progress": 1, "message": text});
+        for message in [
+            json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}),
+            json!({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"message": text}}),
+            json!({"jsonrpc": "2.0", "id": 7, "error": {"code": -32000, "message": text}}),
+        ] {
+            let message = to_raw_value(&message).unwrap();
+            let read = wire.unread(&message).unwrap().into_owned();
+            assert!(read.get().contains("it is [redacted]"), "{read}");
+        }
+    }
+
+    /// Spec: Q2
+    #[test]
+    fn deep_answers_are_named_for_what_they_are() {
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for (answer, why) in [
+            (format!(r#""result":{{"x":{deep}}}"#), "recursion limit exceeded"),
+            (format!(r#""error":{{"code":-32000,"message":"no","data":{deep}}}"#), "-32000: no"),
+        ] {
+            let wire = Wire::new(Secrets::new(Redactor::new()));
+            let request = ClientRequest::PingRequest(Default::default());
+            wire.begin(&ClientJsonRpcMessage::request(request, RequestId::Number(7)));
+            let message = format!(r#"{{"jsonrpc":"2.0","id":7,{answer}}}"#);
+            let read = wire.read(serde_json::from_str(&message).unwrap()).unwrap();
+            let ServerJsonRpcMessage::Error(error) = read else { panic!("{read:?}") };
+            let fault = wire.end(&RequestId::Number(7)).fault;
+            let said = match fault {
+                Some(fault) => fault.to_string(),
+                None => format!("{}: {}", error.error.code.0, error.error.message),
+            };
+            assert!(said.contains(why), "{said}");
         }
     }
 

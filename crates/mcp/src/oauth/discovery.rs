@@ -1,12 +1,14 @@
 //! Where a server's tokens are given.
 
-use backstop_process::{check_request, is_loopback};
+use backstop_process::is_loopback;
 use http::header::ACCEPT;
-use reqwest::{Client, Url};
+use reqwest::Url;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::body::read;
+use super::error::LoginError;
+use super::reach::Reach;
 
 /// RFC 9728.
 #[derive(Deserialize)]
@@ -24,33 +26,36 @@ struct Issuer {
 
 /// Finds the endpoint as the server's answer, or its well-known documents, say.
 pub(super) async fn token_endpoint(
-    client: &Client,
-    resource: &Url,
+    reach: &Reach,
     challenge: Option<&str>,
-) -> Result<Url, String> {
+) -> Result<Url, LoginError> {
+    let resource = reach.server();
+    let failed = |why: String| Err(LoginError::Failed(why));
     let named = challenge.and_then(resource_metadata).and_then(|url| Url::parse(&url).ok());
     let known = well_known(resource, "oauth-protected-resource", true);
     let mut documents = named.into_iter().chain(known);
     let mut issuer = None;
     while let (Some(url), None) = (documents.next(), &issuer) {
-        let document: Option<Resource> = document(client, url).await?;
+        let document: Option<Resource> = document(reach, url).await?;
         issuer = document.and_then(|document| document.authorization_servers.into_iter().next());
     }
     // Revision 2025-03-26 has the server itself give tokens.
     let issuer = issuer.unwrap_or_else(|| resource.origin().ascii_serialization());
-    let issuer =
-        Url::parse(&issuer).map_err(|error| format!("its authorization server: {error}"))?;
+    let issuer = Url::parse(&issuer)
+        .map_err(|error| LoginError::Failed(format!("its authorization server: {error}")))?;
     for name in ["oauth-authorization-server", "openid-configuration"] {
         for url in well_known(&issuer, name, false) {
-            let Some(found) = document::<Issuer>(client, url).await? else { continue };
+            let Some(found) = document::<Issuer>(reach, url).await? else { continue };
             if found.issuer.trim_end_matches('/') != issuer.as_str().trim_end_matches('/') {
-                return Err(format!("the authorization server of `{issuer}` says it is another"));
+                return failed(format!(
+                    "the authorization server of `{issuer}` says it is another"
+                ));
             }
             return Url::parse(&found.token_endpoint)
-                .map_err(|error| format!("the token endpoint of `{issuer}`: {error}"));
+                .or_else(|error| failed(format!("the token endpoint of `{issuer}`: {error}")));
         }
     }
-    Err(format!("`{issuer}` does not say where tokens are given"))
+    failed(format!("`{issuer}` does not say where tokens are given"))
 }
 
 /// May a secret be sent there?
@@ -74,14 +79,9 @@ fn well_known(url: &Url, name: &str, with_root: bool) -> Vec<Url> {
     }
 }
 
-/// May it be asked from this process?
-pub(super) fn check(url: &Url) -> Result<(), String> {
-    check_request(url.host_str().unwrap_or_default()).map_err(|denied| denied.to_string())
-}
-
 /// Fetches a document, if there is one.
-async fn document<T: DeserializeOwned>(client: &Client, url: Url) -> Result<Option<T>, String> {
-    check(&url)?;
+async fn document<T: DeserializeOwned>(reach: &Reach, url: Url) -> Result<Option<T>, LoginError> {
+    let client = reach.client_for(&url).await?;
     let Ok(response) = client.get(url).header(ACCEPT, "application/json").send().await else {
         return Ok(None);
     };

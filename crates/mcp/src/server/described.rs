@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_redact::Redactor;
+use backstop_tool::Grants;
 
 use crate::oauth::ClientCredentials;
 use crate::progress::OnProgress;
@@ -24,6 +25,7 @@ pub(super) struct Described {
     pub(super) folder: Option<PathBuf>,
     pub(super) headers: Vec<(String, String)>,
     pub(super) oauth: Option<ClientCredentials>,
+    pub(super) grants: Grants,
     pub(super) only: Option<Vec<String>>,
     pub(super) idempotent: Vec<String>,
     pub(super) read_only: Vec<String>,
@@ -53,6 +55,7 @@ impl Described {
             folder: None,
             headers: Vec::new(),
             oauth: None,
+            grants: Grants::none(),
             only: None,
             idempotent: Vec::new(),
             read_only: Vec::new(),

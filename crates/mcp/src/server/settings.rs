@@ -11,12 +11,14 @@ use backstop_redact::{Redactor, is_secret_name};
 use glob::Pattern;
 use http::{HeaderName, HeaderValue};
 use reqwest::{Client, Url};
+use tokio_util::task::TaskTracker;
 
 use super::described::{Described, Reached};
 use crate::McpError;
-use crate::connection::http_client;
+use crate::http_client::http_client;
 use crate::oauth::Login;
 use crate::progress::OnProgress;
+use crate::secrets::Secrets;
 use crate::spawn::{ServerCommand, Spawn};
 
 /// How many times as long as without it a call may take with progress.
@@ -33,10 +35,12 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     pub(crate) max_timeout: Duration,
     pub(crate) roots: Vec<String>,
-    /// Knows the headers too.
-    pub(crate) redactor: Redactor,
+    /// Those of its headers and its login among them.
+    pub(crate) secrets: Arc<Secrets>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) on_progress: Option<OnProgress>,
+    /// The tasks that keep its programs.
+    pub(crate) programs: TaskTracker,
     only: Option<Vec<Pattern>>,
     idempotent: Vec<Pattern>,
     read_only: Vec<Pattern>,
@@ -90,11 +94,11 @@ fn checked(server: Described) -> Result<Settings, String> {
     if server.timeout.is_zero() {
         return Err("its timeout must not be zero".to_owned());
     }
-    let redactor = redactor(&server);
+    let secrets = Secrets::new(redactor(&server));
     let max_timeout = server.max_timeout.unwrap_or(server.timeout.saturating_mul(PROGRESS_FACTOR));
     let (place, capability) = match &server.reached {
         Reached::Command(command) => (program(&server, command)?, "process:spawn".to_owned()),
-        Reached::Url(url) => endpoint(&server, url, &redactor)?,
+        Reached::Url(url) => endpoint(&server, url, &secrets)?,
     };
     Ok(Settings {
         place,
@@ -102,7 +106,7 @@ fn checked(server: Described) -> Result<Settings, String> {
         max_timeout: max_timeout.max(server.timeout),
         timeout: server.timeout,
         roots: server.roots.iter().map(|root| root_url(root)).collect::<Result<_, _>>()?,
-        redactor,
+        secrets,
         only: server.only.as_deref().map(patterns).transpose()?,
         idempotent: patterns(&server.idempotent)?,
         read_only: patterns(&server.read_only)?,
@@ -110,6 +114,7 @@ fn checked(server: Described) -> Result<Settings, String> {
         name: server.name,
         clock: server.clock,
         on_progress: server.on_progress,
+        programs: TaskTracker::new(),
     })
 }
 
@@ -152,7 +157,11 @@ fn program(server: &Described, command: &[String]) -> Result<Place, String> {
     Ok(Place::Command { command, spawner: Arc::clone(&server.spawner) })
 }
 
-fn endpoint(server: &Described, url: &str, redactor: &Redactor) -> Result<(Place, String), String> {
+fn endpoint(
+    server: &Described,
+    url: &str,
+    secrets: &Arc<Secrets>,
+) -> Result<(Place, String), String> {
     let url = Url::parse(url).map_err(|error| format!("its URL is not valid: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("the scheme of its URL is neither `http` nor `https`".to_owned());
@@ -166,10 +175,11 @@ fn endpoint(server: &Described, url: &str, redactor: &Redactor) -> Result<(Place
         return Err("its URL has no host".to_owned());
     }
     let capability = format!("network:outbound:{host}");
-    let client = http_client(is_loopback(host)).map_err(|error| error.to_string())?;
+    let client = http_client(is_loopback(host), None).map_err(|error| error.to_string())?;
     let headers = server.headers.iter().map(header).collect::<Result<_, _>>()?;
     let login = server.oauth.clone().map(|credentials| {
-        Arc::new(Login::new(credentials, url.clone(), client.clone(), redactor.clone()))
+        let (grants, secrets) = (server.grants.clone(), Arc::clone(secrets));
+        Arc::new(Login::new(credentials, url.clone(), client.clone(), grants, secrets))
     });
     Ok((Place::Url { url, headers, client, login }, capability))
 }

@@ -35,7 +35,8 @@ impl WalledSpawner {
         Self { walls, credentials: Vec::new() }
     }
 
-    /// Gives programs a credential in a variable; it is fetched at each start.
+    /// Gives programs a credential in a variable; it is fetched at each start, and kept out of what
+    /// the server is quoted with.
     #[must_use]
     pub fn credential(mut self, variable: impl Into<String>, credential: Credential) -> Self {
         self.credentials.push((variable.into(), credential));
@@ -49,9 +50,11 @@ impl Spawn for WalledSpawner {
         let failed = |error: EnvError| io::Error::other(error);
         let folder = command.folder.clone().unwrap_or_else(|| ".".into());
         let mut variables = command.variables.clone();
+        let mut secrets = Vec::new();
         for (variable, credential) in &self.credentials {
             let secret = credential.clone().below(&*folder).fetch().await.map_err(failed)?;
             variables.insert(variable.clone(), secret.expose().to_owned());
+            secrets.push(secret);
         }
         let arguments = command.arguments.iter().cloned();
         let program = WalledProgram::new(&*command.program, arguments, folder, variables);
@@ -61,7 +64,8 @@ impl Spawn for WalledSpawner {
             return Err(io::Error::other("the program has no pipes"));
         };
         let running = Box::new(WalledRunning(Some(walled)));
-        Ok(Spawned::new(Box::new(stdin), Box::new(stdout), Box::new(stderr), running))
+        let spawned = Spawned::new(Box::new(stdin), Box::new(stdout), Box::new(stderr), running);
+        Ok(secrets.iter().fold(spawned, |spawned, secret| spawned.secret(secret.expose())))
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use backstop_retry::{BreakerConfig, Jitter, RetryConfig};
 use layer0::failure::{Chain, Failure, Retry, Seconds};
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::connection::Connection;
 use crate::server::Settings;
@@ -15,13 +16,25 @@ use crate::server::Settings;
 /// A breaker of `backstop_retry` counts calls; here what counts are connections, so that calls that failed
 /// together count once. Its bounds are the same.
 pub(super) struct Link {
-    /// Held while a connection is made: those who lost one together wait for one.
-    making: Mutex<()>,
+    shared: Arc<Shared>,
+    /// Held while it is found out whether the connection is still there.
+    probing: Mutex<()>,
+    /// Ends a start that is under way.
+    _over: DropGuard,
+}
+
+/// What a start needs, which goes on when the calls that wait for it are given up.
+struct Shared {
+    settings: Arc<Settings>,
     state: StdMutex<LinkState>,
     breaker: BreakerConfig,
     backoff: RetryConfig,
     changed: Arc<Notify>,
+    over: CancellationToken,
 }
+
+/// What comes of a start; `None` while it is under way.
+type Started = watch::Receiver<Option<Result<Arc<Connection>, Down>>>;
 
 struct LinkState {
     connection: Arc<Connection>,
@@ -32,10 +45,14 @@ struct LinkState {
     /// When the last of them failed, in monotonic time.
     failed_at: Duration,
     last: String,
+    /// The start that is under way: calls that lost a connection together wait for one.
+    start: Option<Started>,
+    /// Is it never to be connected to again?
+    is_closed: bool,
 }
 
 /// Why there is no connection.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Down {
     /// What to tell of it.
     pub(crate) why: String,
@@ -43,63 +60,127 @@ pub(crate) struct Down {
 }
 
 impl Link {
-    pub(super) fn new(connection: Connection, changed: Arc<Notify>) -> Self {
+    pub(super) fn new(
+        settings: Arc<Settings>,
+        connection: Connection,
+        changed: Arc<Notify>,
+    ) -> Self {
         let state = LinkState {
             connection: Arc::new(connection),
             is_counted: false,
             failures: 0,
             failed_at: Duration::ZERO,
             last: String::new(),
+            start: None,
+            is_closed: false,
         };
-        Self {
-            making: Mutex::new(()),
+        let over = CancellationToken::new();
+        let shared = Shared {
+            settings,
             state: StdMutex::new(state),
             breaker: BreakerConfig::new(),
             backoff: RetryConfig::new(),
             changed,
-        }
+            over: over.clone(),
+        };
+        Self { shared: Arc::new(shared), probing: Mutex::new(()), _over: over.drop_guard() }
     }
 
     pub(super) fn is_up(&self) -> bool {
-        self.state().connection.is_up()
+        self.shared.state().connection.is_up()
     }
 
     pub(super) fn current(&self) -> Arc<Connection> {
-        Arc::clone(&self.state().connection)
+        Arc::clone(&self.shared.state().connection)
     }
 
     /// Counts the server as up.
     pub(super) fn has_worked(&self) {
-        self.state().failures = 0;
+        self.shared.state().failures = 0;
+    }
+
+    /// Ends the connection and a start that is under way, for good, and waits for the end of their programs.
+    pub(super) async fn close(&self) {
+        self.shared.state().is_closed = true;
+        self.shared.over.cancel();
+        self.current().end();
+        let programs = &self.shared.settings.programs;
+        programs.close();
+        programs.wait().await;
     }
 
     /// Returns a connection, which is made where there is none.
-    pub(super) async fn connection(&self, settings: &Settings) -> Result<Arc<Connection>, Down> {
-        let _making = self.making.lock().await;
-        let connection = Arc::clone(&self.state().connection);
-        if connection.is_up() {
-            connection.probe(settings).await;
+    ///
+    /// Dropping the future leaves a start under way, which the next call finds.
+    pub(super) async fn connection(&self) -> Result<Arc<Connection>, Down> {
+        let probing = self.probing.lock().await;
+        let (started, connection) = {
+            let state = self.shared.state();
+            (state.start.clone(), Arc::clone(&state.connection))
+        };
+        let mut started = match started {
+            Some(started) => started,
+            None => {
+                if connection.is_up() {
+                    connection.probe(&self.shared.settings).await;
+                }
+                if connection.is_up() {
+                    return Ok(connection);
+                }
+                self.shared.start(&connection)?
+            }
+        };
+        drop(probing);
+        let ended = started.wait_for(Option::is_some).await;
+        ended.ok().and_then(|ended| ended.clone()).unwrap_or_else(|| Err(self.shared.closed()))
+    }
+}
+
+impl Shared {
+    /// Begins a start.
+    fn start(self: &Arc<Self>, lost: &Connection) -> Result<Started, Down> {
+        if self.state().is_closed {
+            return Err(self.closed());
         }
-        if connection.is_up() {
-            return Ok(connection);
-        }
-        let now = settings.clock.monotonic();
-        let wait = self.lost(&connection, now);
+        let now = self.settings.clock.monotonic();
+        let wait = self.lost(lost, now);
         if let Some(open_for) = self.open_for(now) {
             let after = Seconds(open_for);
             let last = self.state().last.clone();
-            let name = &settings.name;
+            let name = &self.settings.name;
             let why = format!(
                 "MCP server `{name}` is left alone for {after}, as it fails again and again; \
                  the last time it {last}"
             );
             return Err(Down { why, retry: Retry::After(open_for) });
         }
-        settings.clock.sleep(wait).await;
-        match Connection::open(settings, Arc::clone(&self.changed)).await {
+        let (ended, started) = watch::channel(None);
+        self.state().start = Some(started.clone());
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = shared.over.cancelled() => {}
+                made = shared.make(wait) => {
+                    shared.state().start = None;
+                    ended.send_replace(Some(made));
+                }
+            }
+        });
+        Ok(started)
+    }
+
+    /// Connects, after a wait.
+    async fn make(&self, wait: Duration) -> Result<Arc<Connection>, Down> {
+        self.settings.clock.sleep(wait).await;
+        match Connection::open(&self.settings, Arc::clone(&self.changed)).await {
             Ok(made) => {
                 let made = Arc::new(made);
                 let mut state = self.state();
+                if state.is_closed {
+                    made.end();
+                    return Err(self.closed());
+                }
                 (state.connection, state.is_counted) = (Arc::clone(&made), false);
                 drop(state);
                 // It may list other tools than the one before.
@@ -109,12 +190,17 @@ impl Link {
             Err(error) => {
                 let why = Chain(&error).to_string();
                 // The name stands before it already.
-                let server = format!("MCP server `{}` ", settings.name);
+                let server = format!("MCP server `{}` ", self.settings.name);
                 let short = why.strip_prefix(&server).unwrap_or(&why);
-                self.count(settings.clock.monotonic(), short);
+                self.count(self.settings.clock.monotonic(), short);
                 Err(Down { why, retry: error.retry() })
             }
         }
+    }
+
+    fn closed(&self) -> Down {
+        let why = format!("MCP server `{}` was closed", self.settings.name);
+        Down { why, retry: Retry::Never }
     }
 
     /// Counts the end of a connection, once, and returns how long to wait before the next is made: nothing after

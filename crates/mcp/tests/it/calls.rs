@@ -18,6 +18,7 @@ use crate::support::{Faulty, Hasty, Way, call, checks, context, tool, until};
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = checks![over Way::WHOLE: calls_carry_their_key, numbers_keep_their_text, secrets_do_not_come_back, dropped_calls_are_cancelled, stopped_calls_are_cancelled, calls_run_side_by_side];
     trials.extend(checks![
+        no_half_of_a_secret_is_shown,
         progress_extends_a_call,
         lost_calls_share_one_restart,
         dying_servers_are_left_alone,
@@ -59,6 +60,14 @@ async fn numbers_keep_their_text(way: Way) {
     let call = faulty.last_written();
     assert!(call.contains(&format!("\"arguments\":{numbers}")), "{call}");
     assert_eq!(call.matches("\"arguments\"").count(), 1, "{call}");
+}
+
+/// Spec: Q7, E10
+async fn no_half_of_a_secret_is_shown() {
+    let (_faulty, server) = Faulty::new(Way::ALL[2], Script::faulty("status_500_at_length"));
+    let client = server.connect().await.unwrap();
+    let result = format!("{:?}", call(&client, "act").await);
+    assert!(result.contains("x [redac") && !result.contains("s3cret"), "{result}");
 }
 
 /// Spec: Q7, E10

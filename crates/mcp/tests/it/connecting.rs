@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(checks![
         silent_servers_are_asked_again,
         a_spawner_starts_the_program,
+        secrets_of_a_spawner_stay_out,
         programs_die_with_their_client,
         impossible_servers_are_refused,
         agents_take_the_tools,
@@ -45,7 +46,7 @@ async fn servers_see_what_they_are_given(way: Way) {
     call(&client, "act").await.unwrap();
     let given = faulty.given();
     match way {
-        Way::Stdio { .. } => assert_eq!(given, ["API_KEY", "SCRIPT"]),
+        Way::Stdio { .. } => assert_eq!(given, ["API_KEY", "BACKSTOP_CALL", "SCRIPT"]),
         Way::Http { .. } => {
             assert!(given.contains(&"authorization: bearer s3cret-s3cret".to_owned()), "{given:?}");
         }
@@ -88,6 +89,24 @@ async fn a_spawner_starts_the_program() {
     assert_eq!(started[0], started[1]);
     assert_eq!(started[0].arguments, ["serve"]);
     assert!(!format!("{started:?}").contains("hunter2"));
+}
+
+/// Starts a program with a secret that only it knows.
+#[derive(Debug)]
+struct Fetching;
+
+#[async_trait::async_trait]
+impl Spawn for Fetching {
+    async fn spawn(&self, command: &ServerCommand) -> std::io::Result<Spawned> {
+        Ok(LocalSpawner.spawn(command).await?.secret("act is done"))
+    }
+}
+
+/// Spec: Q7, E10
+async fn secrets_of_a_spawner_stay_out() {
+    let (_faulty, server) = Faulty::new(Way::ALL[0], Script::faulty(""));
+    let client = server.spawner(Arc::new(Fetching)).connect().await.unwrap();
+    assert_eq!(call(&client, "act").await.unwrap().as_string().unwrap(), "[redacted]");
 }
 
 /// Spec: Q3

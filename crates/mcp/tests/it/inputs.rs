@@ -30,14 +30,14 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Answers as it is told, after so long, and keeps what it was asked.
-struct Person {
+pub(crate) struct Person {
     given: Given,
     after: Duration,
-    asked: Mutex<Vec<(String, Value)>>,
+    pub(crate) asked: Mutex<Vec<(String, Value)>>,
 }
 
 impl Person {
-    fn new(given: Given) -> Arc<Self> {
+    pub(crate) fn new(given: Given) -> Arc<Self> {
         Arc::new(Self { given, after: Duration::ZERO, asked: Mutex::default() })
     }
 
@@ -55,7 +55,7 @@ impl People for Person {
     }
 }
 
-fn ada() -> Given {
+pub(crate) fn ada() -> Given {
     Given::Data(json!({"name": "Ada"}).into())
 }
 

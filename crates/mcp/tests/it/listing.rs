@@ -12,8 +12,12 @@ use crate::server::Script;
 use crate::support::{Faulty, Way, call, checks, until};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = checks![over Way::WHOLE: lists_are_bounded, unusable_tools_are_left_out, pages_are_read_in_order];
-    trials.extend(checks![changes_change_nothing, names_are_the_same_in_every_order]);
+    let mut trials = checks![over Way::WHOLE: lists_are_bounded, unusable_tools_are_left_out, unreadable_tools_take_no_other_away, pages_are_read_in_order];
+    trials.extend(checks![
+        tools_with_bad_headers_are_left_out,
+        changes_change_nothing,
+        names_are_the_same_in_every_order
+    ]);
     trials
 }
 
@@ -95,6 +99,62 @@ async fn unusable_tools_are_left_out(way: Way) {
         call(&client, "\u{8aad}\u{3080}").await.unwrap().as_string().unwrap(),
         "\u{8aad}\u{3080} is done"
     );
+}
+
+/// Spec: Q4
+async fn unreadable_tools_take_no_other_away(way: Way) {
+    let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    let tool = |name: &str, more: &str| {
+        format!(r#"{{"name":"{name}","inputSchema":{{"type":"object","default":{more}}}}}"#)
+    };
+    let tools = [
+        tool("deep", &deep(200)),
+        tool("deepest", &deep(100_000)),
+        tool("beyond", &deep(110)),
+        tool("endless", "1e999"),
+        tool("half", r#""\ud800""#),
+        r#"{"name":"\ud800"}"#.to_owned(),
+        "7".to_owned(),
+        tool("good", &deep(10)),
+    ];
+    let listed = format!(r#"{{"tools":[{}],"_meta":{}}}"#, tools.join(","), deep(200));
+    let script = Script { listed, ..Script::faulty("") };
+    let (_faulty, server) = Faulty::new(way, script);
+    let client = server.connect().await.unwrap();
+    let kept: Vec<String> =
+        client.tools().iter().map(|tool| tool.spec().name.to_string()).collect();
+    assert_eq!(kept, ["faulty__good"]);
+    let left_out: Vec<(&str, &str)> =
+        client.left_out().iter().map(|tool| (&*tool.origin, &*tool.why)).collect();
+    for (at, (origin, why)) in [
+        ("deep", "what is said of it cannot be read: recursion limit exceeded"),
+        ("deepest", "what is said of it cannot be read: recursion limit exceeded"),
+        ("beyond", "its schema is not valid: "),
+        ("endless", "what is said of it cannot be read: number out of range"),
+        ("half", "what is said of it cannot be read: "),
+        ("", "it has no name"),
+        ("", "it has no name"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(left_out[at].0, origin);
+        assert!(left_out[at].1.starts_with(why), "{:?}", left_out[at]);
+    }
+    assert_eq!(call(&client, "good").await.unwrap().as_string().unwrap(), "good is done");
+}
+
+/// Spec: Q4. The transport makes headers of arguments where a schema asks for it.
+async fn tools_with_bad_headers_are_left_out() {
+    let mut bad = listed("bad");
+    bad["inputSchema"]["properties"] = json!({"n": {"type": "string", "x-mcp-header": "a b"}});
+    let pages = vec![listing(&[bad, listed("good")])];
+    let script = Script { pages, protocol: "2026-07-28".to_owned(), ..Script::default() };
+    let (_faulty, server) = Faulty::new(Way::ALL[2], script);
+    let client = server.connect().await.unwrap();
+    let left_out = &client.left_out()[0];
+    assert_eq!((client.tools().len(), &*left_out.origin), (1, "bad"));
+    assert_eq!(left_out.why, "the headers that its schema asks for cannot be sent");
 }
 
 /// Spec: Q3

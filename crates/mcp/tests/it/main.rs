@@ -13,6 +13,7 @@ mod conformance;
 mod connecting;
 mod images;
 mod inputs;
+mod lifetime;
 mod listing;
 mod login;
 mod page;
@@ -27,6 +28,10 @@ fn main() {
         server::stdio::serve();
         return;
     }
+    if std::env::args().nth(1).as_deref() == Some("hold") {
+        lifetime::hold();
+        return;
+    }
     if std::env::args().nth(1).as_deref() == Some("conformance") {
         conformance::client();
         return;
@@ -37,6 +42,7 @@ fn main() {
     trials.extend(connecting::trials());
     trials.extend(images::trials());
     trials.extend(inputs::trials());
+    trials.extend(lifetime::trials());
     trials.extend(listing::trials());
     trials.extend(login::trials());
     trials.extend(page::trials());

@@ -17,6 +17,8 @@ pub(crate) struct Script {
     pub(crate) protocol: String,
     /// The pages of its tools; those of the rows where empty.
     pub(crate) pages: Vec<Value>,
+    /// The result that it lists its tools with, as text.
+    pub(crate) listed: String,
     /// What it lists once it was called.
     pub(crate) later: Option<Value>,
     /// Is what it says written byte by byte?
@@ -25,12 +27,18 @@ pub(crate) struct Script {
     pub(crate) is_stream: bool,
     /// Has its client to log in?
     pub(crate) needs_login: bool,
+    /// Which step of the login leads elsewhere (`resource`, `issuer` or `token`), and to which URL.
+    pub(crate) leads: (String, String),
+    /// How many tokens it gives before that.
+    pub(crate) leads_after: usize,
     /// What it asks of its client in a call before it answers.
     pub(crate) asks: Option<Value>,
     /// What it answers its first calls with, one after the other.
     pub(crate) results: Vec<Value>,
     /// The result that it answers calls with, as text.
     pub(crate) written: String,
+    /// What a shell runs before it becomes the server, in the folder of the server.
+    pub(crate) before: String,
     /// Where calls and starts are counted.
     pub(crate) folder: String,
 }
@@ -45,6 +53,8 @@ pub(crate) enum Reply {
     Nothing,
     /// By dying: after these messages.
     Die(Vec<Value>),
+    /// By writing notifications without end.
+    Flood,
     /// By never reading again.
     HangForGood,
     /// With a status and headers.
@@ -64,6 +74,9 @@ pub(crate) fn error(request: &Value, code: i32, message: &str) -> Value {
 pub(crate) fn text(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
+
+/// What a client that logged in was given.
+pub(crate) const TOKENS: &str = "@token@ refresh-of-the-client";
 
 impl Script {
     pub(crate) fn faulty(fault: &str) -> Self {
@@ -131,6 +144,11 @@ impl Script {
         if self.fault == "hangs_in_listing" {
             return Reply::Nothing;
         }
+        if !self.listed.is_empty() {
+            let (id, result) = (&request["id"], &self.listed);
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+            return Reply::Bytes(answer.into_bytes());
+        }
         let page = match (&self.later, &self.pages[..]) {
             (Some(later), _) if count > 0 => later.clone(),
             (_, []) => json!({ "tools": tools() }),
@@ -192,6 +210,7 @@ impl Script {
         match self.fault.as_str() {
             "is_error" | "is_error_idempotent" | "is_error_read_only" => failed("the disk is full"),
             "tells_secrets" => one(result(request, text("hunter2-hunter2, s3cret-s3cret"))),
+            "tells_token_in_every_call" => one(error(request, -32000, TOKENS)),
             "fails_with_secrets" => failed("hunter2-hunter2, s3cret-s3cret"),
             "is_error_silent" => one(result(request, json!({"content": [], "isError": true}))),
             "is_error_unknown_tool" => failed("Unknown tool: act"),
@@ -208,6 +227,7 @@ impl Script {
             "dies_in_call" | "dies_in_call_idempotent" | "dies_in_every_call" | "dies_for_good" => {
                 Reply::Die(vec![])
             }
+            "floods" => Reply::Flood,
             "hangs" => Reply::Nothing,
             "hangs_for_good" => Reply::HangForGood,
             "answers_another_id" => {
@@ -247,6 +267,7 @@ impl Script {
             "status_429_retry_after" => {
                 Reply::Status(429, vec![("retry-after", "7".to_owned())], String::new())
             }
+            "status_500_at_length" => status(500, &format!("{}s3cret-s3cret", "x ".repeat(146))),
             "status_500" => status(500, "oops"),
             "status_503_retry_after" => {
                 Reply::Status(503, vec![("retry-after", "7".to_owned())], "busy".to_owned())

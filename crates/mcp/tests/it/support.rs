@@ -1,6 +1,7 @@
 //! Clients of servers that do something wrong.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -130,8 +131,20 @@ impl Faulty {
                     ("SCRIPT".to_owned(), file.to_str().unwrap().to_owned()),
                     ("API_KEY".to_owned(), "hunter2-hunter2".to_owned()),
                 ]);
-                let command = [this.to_str().unwrap(), "serve"];
-                (McpServer::command("faulty", command).variables(variables), None)
+                let mut variables = variables;
+                if !script.before.is_empty() {
+                    variables.insert("PATH".to_owned(), std::env::var("PATH").unwrap());
+                }
+                let this = this.to_str().unwrap().to_owned();
+                let command = match script.before.is_empty() {
+                    true => vec![this, "serve".to_owned()],
+                    false => {
+                        let shell = format!("{}\nexec \"$0\" serve", script.before);
+                        vec!["sh".to_owned(), "-c".to_owned(), shell, this]
+                    }
+                };
+                let server = McpServer::command("faulty", command).folder(folder.path());
+                (server.variables(variables), None)
             }
             Way::Http { is_stream, is_cut } => {
                 (script.is_stream, script.is_cut) = (is_stream, is_cut);
@@ -183,6 +196,11 @@ impl Faulty {
             Some(http) => http.seen.lock().unwrap().starts,
             None => self.lines("starts").len(),
         }
+    }
+
+    /// Returns where it keeps what it is told.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Returns the ids of its processes.

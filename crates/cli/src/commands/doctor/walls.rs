@@ -39,7 +39,10 @@ pub(super) async fn of_servers(file: &AgentFile, path: &Path) -> Vec<Finding> {
             Err(error) => Err(error),
         };
         findings.push(match connected {
-            Ok(client) => Finding::ok("mcp", Servers::told(&client)),
+            Ok(client) => {
+                client.close().await;
+                Finding::ok("mcp", Servers::told(&client))
+            }
             Err(error) => Finding::of("mcp", &error),
         });
     }

@@ -23,6 +23,7 @@ use super::events;
 use crate::MAX_MESSAGE_BYTES;
 use crate::connection::wire::{self, Wire};
 use crate::fault::Fault;
+use crate::secrets::Secrets;
 
 /// How much of an answer is read that is none of the protocol.
 const MAX_FAILURE_BYTES: usize = 64 * 1024;
@@ -35,18 +36,19 @@ pub(super) async fn read(
     message: &ClientJsonRpcMessage,
     has_session: bool,
     wire: &Arc<Wire>,
+    secrets: &Secrets,
 ) -> Result<StreamableHttpPostResponse, Fault> {
     let status = response.status();
     let ClientJsonRpcMessage::Request(request) = message else {
         // Nothing is asked, so that nothing in the answer matters.
         return match status.is_success() {
             true => Ok(StreamableHttpPostResponse::Accepted),
-            false => Err(refused(response).await),
+            false => Err(refused(response, secrets).await),
         };
     };
     if !status.is_success() {
         let is_probe = matches!(request.request, ClientRequest::DiscoverRequest(_));
-        return failed(response, &request.id, is_probe, has_session, wire).await;
+        return failed(response, &request.id, is_probe, has_session, wire, secrets).await;
     }
     let session = response.headers().get(HEADER_SESSION_ID);
     let session = session.and_then(|session| session.to_str().ok()).map(str::to_owned);
@@ -87,12 +89,12 @@ pub(super) fn is(response: &Response, kind: &str) -> bool {
 }
 
 /// Returns what an answer means that is not what was asked for.
-pub(super) async fn refused(response: Response) -> Fault {
+pub(super) async fn refused(response: Response, secrets: &Secrets) -> Fault {
     let status = response.status().as_u16();
     let retry_after = retry_after(&response);
     let text = match response.status().is_redirection() {
         true => leads_to(&response),
-        false => shown(&beginning(response).await),
+        false => shown(&beginning(response).await, secrets),
     };
     Fault::Status { status, retry_after, text }
 }
@@ -104,6 +106,7 @@ async fn failed(
     is_probe: bool,
     has_session: bool,
     wire: &Wire,
+    secrets: &Secrets,
 ) -> Result<StreamableHttpPostResponse, Fault> {
     let status = response.status();
     let retry_after = retry_after(&response);
@@ -114,7 +117,7 @@ async fn failed(
     let means_itself =
         [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS];
     if means_itself.contains(&status) || status.is_redirection() {
-        return Err(refused(response).await);
+        return Err(refused(response, secrets).await);
     }
     let is_json = is(&response, JSON_MIME_TYPE);
     let body = beginning(response).await;
@@ -127,7 +130,7 @@ async fn failed(
             return Ok(StreamableHttpPostResponse::Json(message, None));
         }
     }
-    let text = shown(&body);
+    let text = shown(&body, secrets);
     if is_probe && status.is_client_error() {
         // A server that does not know the request is one of an earlier revision.
         let error = ErrorData::invalid_request(format!("HTTP {status}: {text}"), None);
@@ -168,8 +171,9 @@ async fn beginning(response: Response) -> Vec<u8> {
     body
 }
 
-fn shown(body: &[u8]) -> String {
-    String::from_utf8_lossy(body).trim().chars().take(SHOWN_CHARS).collect()
+/// Returns the beginning of a text, in which no half of a secret stands.
+fn shown(body: &[u8], secrets: &Secrets) -> String {
+    secrets.redact(&String::from_utf8_lossy(body)).trim().chars().take(SHOWN_CHARS).collect()
 }
 
 /// Returns how long a server asks to wait: in seconds, or until a date.

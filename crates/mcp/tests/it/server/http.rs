@@ -96,7 +96,7 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
     let length = header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    let mut out = Out { stream, is_cut: script.is_cut };
+    let mut out = Out { stream, is_cut: script.is_cut, token: String::new() };
     if head[0].starts_with("delete ") {
         return out.send(200, &[], b"");
     }
@@ -104,9 +104,10 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
     if script.needs_login {
         let origin = format!("http://{}", header("host").unwrap_or_default());
         let token = header("authorization").unwrap_or_default();
-        if let Some((status, more, said)) = login(seen, &origin, &path, &token, &body) {
+        if let Some((status, more, said)) = login(script, seen, &origin, &path, &token, &body) {
             return out.send(status, &more, said.as_bytes());
         }
+        out.token = token.trim_start_matches("bearer ").to_owned();
     }
     if head[0].starts_with("get ") {
         return out.send(405, &[], b"");
@@ -159,7 +160,7 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
         Reply::Cut => out.raw(
             b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n{\"jsonrpc\"",
         ),
-        Reply::Die(_) | Reply::HangForGood | Reply::Nothing => {
+        Reply::Die(_) | Reply::Flood | Reply::HangForGood | Reply::Nothing => {
             // Until the client lets go.
             let mut rest = Vec::new();
             reader.read_to_end(&mut rest).map(drop)
@@ -171,6 +172,7 @@ type Answered = (u16, Vec<(&'static str, String)>, String);
 
 /// Gives tokens, each for five requests, and refuses who has none.
 fn login(
+    script: &Script,
     seen: &Mutex<Seen>,
     origin: &str,
     path: &str,
@@ -181,15 +183,30 @@ fn login(
         Some((200, vec![("content-type", "application/json".to_owned())], value.to_string()))
     };
     let mut seen = seen.lock().unwrap();
+    let given = seen.grants.len();
+    let to = |step: &str, url: String| {
+        let leads = script.leads.0 == step && given >= script.leads_after;
+        if leads { script.leads.1.replace("PORT", origin.rsplit(':').next().unwrap()) } else { url }
+    };
     match path {
-        "/resource" => json(json!({"resource": origin, "authorization_servers": [origin]})),
+        "/resource" => {
+            // As it is named from here on.
+            let issuer = to("issuer", origin.replace("0.0.0.0", "127.0.0.1"));
+            json(json!({"resource": origin, "authorization_servers": [issuer]}))
+        }
         "/.well-known/oauth-authorization-server" => {
-            json(json!({"issuer": origin, "token_endpoint": format!("{origin}/token")}))
+            let token = to("token", format!("{origin}/token"));
+            json(json!({"issuer": origin, "token_endpoint": token}))
         }
         "/token" => {
             seen.grants.push(format!("{token} {}", String::from_utf8_lossy(body)));
             let token = format!("token-number-{}", seen.grants.len());
-            json(json!({"access_token": token, "token_type": "Bearer", "expires_in": 60}))
+            json(json!({
+                "access_token": token,
+                "refresh_token": "refresh-of-the-client",
+                "token_type": "Bearer",
+                "expires_in": 60,
+            }))
         }
         _ => {
             let number = seen.grants.len();
@@ -198,15 +215,18 @@ fn login(
             if token == known && used < 5 {
                 return None;
             }
-            let challenge = format!("Bearer resource_metadata=\"{origin}/resource\"");
+            let resource = to("resource", format!("{origin}/resource"));
+            let challenge = format!("Bearer resource_metadata=\"{resource}\"");
             Some((401, vec![("www-authenticate", challenge)], format!("not {token}")))
         }
     }
 }
 
+/// What is written to the client: `@token@` in it is the token that the client showed.
 struct Out {
     stream: TcpStream,
     is_cut: bool,
+    token: String,
 }
 
 impl Out {
@@ -232,6 +252,8 @@ impl Out {
         headers: &[(&'static str, String)],
         body: &[u8],
     ) -> std::io::Result<()> {
+        let echoed = String::from_utf8_lossy(body).replace("@token@", &self.token).into_bytes();
+        let body = if self.token.is_empty() { body } else { &echoed };
         let mut head = format!("HTTP/1.1 {status} x\r\nconnection: close\r\n");
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));

@@ -17,6 +17,9 @@ fn count(folder: &str, what: &str, line: &str) -> usize {
     before
 }
 
+/// What nothing is said with.
+const FLOOD: &str = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n";
+
 /// Serves until its input ends.
 pub(crate) fn serve() {
     let script = std::fs::read_to_string(std::env::var("SCRIPT").unwrap()).unwrap();
@@ -77,6 +80,10 @@ pub(crate) fn serve() {
                 }
                 std::process::exit(3);
             }
+            Reply::Flood => loop {
+                // Until the client lets go, and beyond that.
+                let _ = stdout.write_all(FLOOD.as_bytes());
+            },
             Reply::HangForGood => loop {
                 std::thread::park();
             },

@@ -1,13 +1,13 @@
-//! What kills a command when the process that called it dies, even by SIGKILL.
+//! What kills a program when the process that started it dies, even by SIGKILL.
 
 use std::io::{PipeWriter, Write};
 use std::process::Stdio;
 
 use tokio::process::{Child, Command};
 
-use super::processes::MARK;
+use super::tree::MARK;
 
-/// Reads the group of the command, then that it has ended. Where the pipe closes before that, its
+/// Reads the group of the program, then that it has ended. Where the pipe closes before that, its
 /// other end has died: the group is killed, and what bears the mark `$1`, until there is no more.
 /// (`grep` fails when it may not read one of the files, so that only what it prints counts.)
 const SCRIPT: &str = r#"
@@ -30,7 +30,7 @@ done
 ///
 /// It is a shell that reads from a pipe whose other end only this process has: the system closes that
 /// however this process ends. `PR_SET_PDEATHSIG` would need `unsafe`, would hold for one process and
-/// none that it starts, and would come when the *thread* ends that started the command.
+/// none that it starts, and would come when the *thread* ends that started the program.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     pipe: PipeWriter,
@@ -39,7 +39,7 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts it, before the command, so that there is no moment at which that is not watched. Without
+    /// Starts it, before the program, so that there is no moment at which that is not watched. Without
     /// a shell there is none.
     pub(super) fn start(mark: &str) -> Option<Self> {
         let (reader, pipe) = std::io::pipe().ok()?;
@@ -58,7 +58,7 @@ impl Watchdog {
         Some(Self { pipe, _child: child.ok()? })
     }
 
-    /// Names the group of the command, which has started.
+    /// Names the group of the program, which has started.
     pub(super) fn watch(&mut self, group: u32) {
         let _ = writeln!(self.pipe, "{group}");
     }

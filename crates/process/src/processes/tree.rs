@@ -1,13 +1,13 @@
-//! The processes of a call: how they are known, and how they are killed.
+//! How the processes of a program are known, and how they are killed.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// The variable that marks the processes of a call; they hand it down to their children.
-pub(super) const MARK: &str = "BACKSTOP_CALL";
+/// Marks the processes of a program: the variable that they hand down to their children.
+pub const MARK: &str = "BACKSTOP_CALL";
 
-/// Returns a mark of its own for a call. It begins with the mark of the call that this process serves,
-/// if it does, so that whatever ends that call finds the processes of this one.
-pub(super) fn new_mark() -> String {
+/// Returns a mark of its own for a program. It begins with the mark of the call that this process serves,
+/// if it does, so that whatever ends that call finds the processes of this program.
+pub fn new_mark() -> String {
     let random = || RandomState::new().build_hasher().finish();
     let own = format!("{:016x}{:016x}", random(), random());
     match std::env::var(MARK) {
@@ -16,7 +16,7 @@ pub(super) fn new_mark() -> String {
     }
 }
 
-/// Kills all that a call has started: the descendants of its process, and what bears its mark, in
+/// Kills all that a program has started: the descendants of its process, and what bears its mark, in
 /// whichever group or session it is.
 ///
 /// What has left the tree of processes and thrown its environment away is not found. A cgroup would
@@ -63,7 +63,7 @@ struct Process {
     started: u64,
 }
 
-/// Finds the processes of a call that live, parents first known.
+/// Finds the processes of a program that live, parents first known.
 #[cfg(target_os = "linux")]
 fn processes_of(
     root: Option<u32>,

@@ -40,7 +40,7 @@ const NAT64: (u128, u32) = (0x0064_ff9b << 96, 96);
 /// registries of special-purpose addresses.
 ///
 /// ```
-/// use backstop_environment::is_private;
+/// use backstop_process::is_private;
 ///
 /// assert!(is_private([169, 254, 169, 254].into()));
 /// assert!(!is_private([1, 1, 1, 1].into()));
