@@ -174,6 +174,11 @@ impl TryFrom<WrittenServer> for McpTable {
                 "`{key}` of MCP server `{name}` does not apply to a `{of}`; take it out"
             ));
         }
+        if environment.as_ref().is_some_and(|environment| environment.output_kib.is_some()) {
+            return Err(format!(
+                "`output_kib` of `environment` has no effect on MCP server `{name}`, whose messages are bounded by the protocol; take it out"
+            ));
+        }
         let headers = headers.unwrap_or_default();
         let mut literal = headers.iter().filter(|(_, value)| !value.is_credential());
         if let Some((header, _)) = literal.find(|(header, _)| is_secret_name(header)) {

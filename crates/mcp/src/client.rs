@@ -48,6 +48,7 @@ impl McpClient {
         let changed = Arc::new(Notify::new());
         let connection = Connection::open(&settings, Arc::clone(&changed)).await?;
         let listed = Listed::read(&connection, &settings).await?;
+        settings.check_patterns(&listed.origins())?;
         let Made { tools, left_out, listing } = listed.make(&connection, &settings)?;
         for tool in &left_out {
             let LeftOut { origin, why, .. } = tool;

@@ -98,7 +98,8 @@ impl McpServer {
         self
     }
 
-    /// Leaves out all tools but those whose names at the server match a pattern, such as `read_*`.
+    /// Leaves out all tools but those whose names at the server match a pattern, such as `read_*`. A pattern that
+    /// matches none of its tools is refused.
     #[must_use]
     pub fn only<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Self {
         self.0.only = Some(patterns.into_iter().map(Into::into).collect());
@@ -120,7 +121,8 @@ impl McpServer {
         self
     }
 
-    /// States that a person must agree to each call of these tools.
+    /// States that a person must agree to each call of these tools. A pattern that matches none of the server's tools is
+    /// refused: a typing mistake would take an approval away.
     #[must_use]
     pub fn approval<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Self {
         self.0.approval = patterns.into_iter().map(Into::into).collect();
@@ -175,6 +177,15 @@ impl McpServer {
     pub fn on_progress(mut self, on_progress: Arc<dyn Fn(Progress) + Send + Sync>) -> Self {
         self.0.on_progress = Some(on_progress);
         self
+    }
+
+    /// Checks the description, and connects to nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`McpError::Misconfigured`].
+    pub fn check(&self) -> Result<(), McpError> {
+        Settings::new(self.0.clone()).map(drop)
     }
 
     /// Connects to the server, once, and lists its tools.

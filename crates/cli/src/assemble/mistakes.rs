@@ -1,5 +1,6 @@
 //! What only building an agent shows, every mistake of it. No key is needed.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use backstop_config::{AgentFile, Checked, ConfigError, ModelTable};
@@ -10,7 +11,8 @@ use backstop_tool::Toolset;
 use super::credentials::without_commands;
 use super::model::{Keys, check_cooldown, provider};
 use super::usable::lacking;
-use super::{folder_of, memory, registration, tool};
+use super::walls::surroundings;
+use super::{folder_of, memory, registration, servers, tool};
 use crate::exit::CliError;
 use crate::store::{self, Origin};
 
@@ -72,7 +74,16 @@ fn mistakes_with(checked: &Checked, path: &Path, keys: Keys) -> Vec<Mistake> {
     if let Some(url) = &file.store.url {
         note("store", 0, store::parse(url, &Origin::File(path)).and_then(|url| store::check(&url)));
     }
+    if file.environment.is_some() {
+        note("environment", 0, surroundings(None, file, path, folder, None).map(drop));
+    }
+    for (index, table) in file.mcp.iter().enumerate() {
+        note("mcp", index, servers::check(table, file, path, keys));
+    }
     found.extend(tool_mistakes(checked, path));
+    // Rules that cannot be are found for each program that they are about.
+    let mut said = BTreeSet::new();
+    found.retain(|mistake| said.insert(mistake.what.clone()));
     if found.is_empty() && checked.mistakes.is_empty() {
         found.extend(together(file, path, checked));
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use backstop_config::{AgentFile, ConfigError, McpPlace, McpTable};
+use backstop_config::{AgentFile, ConfigError, McpPlace, McpTable, TextOrCredential};
 use backstop_mcp::{ClientCredentials, McpClient, McpError, McpServer, WalledSpawner};
 use backstop_react::AgentBuilder;
 use backstop_redact::Redactor;
@@ -12,11 +12,19 @@ use futures_util::future::join_all;
 use layer0::failure::{Chain, Failure};
 
 use super::credentials::{secret_of, text_of};
+use super::model::Keys;
 use super::tool::named_variables;
 use super::walls::{granted_folders, surroundings};
 use super::{folder_of, redactor};
 use crate::exit::CliError;
 use crate::output::counted;
+
+/// Stands for a credential that is not asked for.
+const ELSEWHERE: &str = "held elsewhere";
+
+/// How to mend a server that the network of the file does not let through.
+const NETWORK_HINT: &str = "let `network` in [environment] name its host, or give the programs that are to be held an \
+     `environment` of their own";
 
 /// The servers of an agent file, connected; their programs are killed when they are closed, or when this and the agents
 /// are dropped.
@@ -88,7 +96,33 @@ pub(crate) fn server(
     path: &Path,
     redactor: &Redactor,
 ) -> Result<McpServer, CliError> {
+    described(table, file, path, redactor, Keys::Held)
+}
+
+/// Finds what is wrong with the description of a server. Nothing is started or asked.
+pub(super) fn check(
+    table: &McpTable,
+    file: &AgentFile,
+    path: &Path,
+    keys: Keys,
+) -> Result<(), CliError> {
+    let server = described(table, file, path, &Redactor::new(), keys)?;
+    server.check().map_err(|error| ConfigError::new(path, Chain(&error).to_string()).into())
+}
+
+fn described(
+    table: &McpTable,
+    file: &AgentFile,
+    path: &Path,
+    redactor: &Redactor,
+    keys: Keys,
+) -> Result<McpServer, CliError> {
     let folder = folder_of(path);
+    let is_elsewhere = matches!(keys, Keys::Any);
+    let text = |value: &TextOrCredential| match is_elsewhere && value.is_credential() {
+        true => Ok(ELSEWHERE.to_owned()),
+        false => text_of(value, path, folder),
+    };
     let mut server = match &table.place {
         McpPlace::Command(command) => {
             let program = command.first().filter(|program| program.contains('/'));
@@ -109,13 +143,17 @@ pub(crate) fn server(
             server
         }
         McpPlace::Url(url) => {
+            check_network(table, url.host_str().unwrap_or_default(), file, path)?;
             let mut server = McpServer::url(&*table.name, url.as_str());
             for (name, value) in &table.headers {
-                server = server.header(name.as_str(), text_of(value, path, folder)?);
+                server = server.header(name.as_str(), text(value)?);
             }
             if let Some(oauth) = &table.oauth {
-                let id = text_of(&oauth.client_id, path, folder)?;
-                let secret = secret_of(&oauth.client_secret, path, folder)?;
+                let id = text(&oauth.client_id)?;
+                let secret = match is_elsewhere {
+                    true => ELSEWHERE.to_owned(),
+                    false => secret_of(&oauth.client_secret, path, folder)?,
+                };
                 let mut credentials =
                     ClientCredentials::new(id, secret).scopes(oauth.scopes.clone());
                 if let Some(url) = &oauth.token_url {
@@ -138,6 +176,27 @@ pub(crate) fn server(
         .timeout(table.timeout())
         .roots(granted_folders(file, folder))
         .redactor(redactor.clone()))
+}
+
+/// Checks that the file's own `network` lets its server be asked.
+fn check_network(
+    table: &McpTable,
+    host: &str,
+    file: &AgentFile,
+    path: &Path,
+) -> Result<(), CliError> {
+    let Some(around) = surroundings(None, file, path, folder_of(path), None)? else {
+        return Ok(());
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    around.walls.check_host(host).map_err(|denied| {
+        let what = format!(
+            "`url` of MCP server `{}` is not within `network` of [environment]: {}",
+            table.name,
+            denied.what()
+        );
+        ConfigError::new(path, what).with_hint(NETWORK_HINT).into()
+    })
 }
 
 /// Says why a server gives no tools.

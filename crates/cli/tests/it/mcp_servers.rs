@@ -86,6 +86,122 @@ fn server_sees_only_named_variables() {
     assert!(ran.err.contains("NAMED=shown") && !ran.err.contains("s3cret-value"), "{}", ran.err);
 }
 
+/// A server in sh, whose tool `print` ends it.
+const PRINTER: &str = r#"
+while read -r line; do
+    id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+    answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
+    case $line in
+        *'"initialize"'*) answer '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"printer","version":"1"}}' ;;
+        *'"tools/list"'*) answer '"result":{"tools":[{"name":"print","inputSchema":{"type":"object"}}]}' ;;
+        *'"tools/call"'*) echo "the key is $PRINTER_API_KEY" >&2; echo "out of paper" >&2; exit 3 ;;
+        *'"id"'*) answer '"error":{"code":-32601,"message":"no"}' ;;
+    esac
+done
+"#;
+
+/// A server that dies when it is called, and an agent that calls it.
+fn printer(more: &str) -> Bench {
+    let bench =
+        Bench::new().with("BACKSTOP_STORE", STORE).with("PRINTER_API_KEY", "s3cret-of-the-printer");
+    bench.write("printer.sh", PRINTER);
+    let script = "[[model]]\ntool_calls = [{ id = \"c1\", name = \"printer__print\", arguments = {} }]\n\
+         [[model]]\ntext = \"told\"\n";
+    let server = "[[mcp]]\nname = \"printer\"\ncommand = [\"sh\", \"printer.sh\"]\n\
+         env = [\"PATH\", \"PRINTER_API_KEY\"]\n";
+    bench.agent(script, &format!("{GRANTS}{server}{more}\n"));
+    bench
+}
+
+/// Spec: Q5, Q7. The record says how a server died in a call, and what it wrote last, without secrets.
+#[test]
+fn death_of_a_server_is_recorded() {
+    let events = printer("").run(&["run", "agent.toml", "--events"]).ok().json();
+    let responded = events.iter().find(|it| it["type"] == "tool.responded").unwrap();
+    let error = &responded["data"]["error"];
+    assert_eq!(error["reason"], "tool.interrupted", "{responded}");
+    let message = error["message"].as_str().unwrap();
+    let cause = "MCP server `printer` ended (exit status: 3); it wrote: the key is [redacted] / out of paper";
+    assert!(message.ends_with(cause), "{message}");
+}
+
+/// Checks an agent file of these tables, and returns the mistakes.
+fn mistakes(tables: &str) -> Vec<(u64, String)> {
+    let bench = Bench::new();
+    bench.agent("[[model]]\ntext = \"ok\"\n", tables);
+    let found = bench.run(&["check", "agent.toml", "--json"]);
+    let found = if tables.contains("FINE") { found.ok() } else { found.fails(2, "") };
+    let mistake = |it: &serde_json::Value| {
+        (it["line"].as_u64().unwrap_or(0), it["message"].as_str().unwrap().to_owned())
+    };
+    found.json().iter().map(mistake).collect()
+}
+
+/// Spec: Q7, W8. What a file says against itself is found before anything is started.
+#[test]
+fn check_finds_contradictions_of_servers() {
+    #[track_caller]
+    fn check(tables: &str, what: &str) {
+        let found = mistakes(tables);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].1.contains(what), "{found:?}");
+        assert!(found[0].0 > 0, "{found:?}");
+    }
+    let server = |more: &str| format!("[[mcp]]\nname = \"a\"\n{more}\n");
+    let command = |more: &str| server(&format!("command = [\"sh\"]\n{more}"));
+    let url = "url = \"https://mcp.example.com/mcp\"";
+    check(&command("approval = [\"[a\"]"), "pattern `[a`");
+    check(&server(&format!("{url}\nheaders = {{ accept = \"x\" }}")), "belongs to the protocol");
+    check(
+        &command("environment = { output_kib = 8 }"),
+        "`output_kib` of `environment` has no effect",
+    );
+    let name = "[[mcp]]\nname = \"a b\"\ncommand = [\"sh\"]\n";
+    check(name, "its name must be");
+    // Credentials are not asked for.
+    let login = "oauth = { client_id = \"x\", client_secret = \"env:NO_SUCH_SECRET\" }";
+    assert!(mistakes(&server(&format!("{url}\n{login}\n# FINE"))).is_empty());
+}
+
+/// Spec: N1, Q1. A server at a URL is asked by this process, which keeps to `network` too.
+#[cfg(target_os = "linux")]
+#[test]
+fn network_of_the_file_is_for_urls_too() {
+    let tables = |network: &str| {
+        format!(
+            "[environment]\nnetwork = {network}\n\
+             [[mcp]]\nname = \"a\"\nurl = \"https://mcp.example.com/mcp\"\n"
+        )
+    };
+    for network in ["\"none\"", "\"loopback\"", "{ hosts = [\"example.com\"] }"] {
+        let found = mistakes(&tables(network));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].1.starts_with("`url` of MCP server `a` is not within `network`"),
+            "{found:?}"
+        );
+        let bench = Bench::new();
+        bench.agent("[[model]]\ntext = \"ok\"\n", &tables(network));
+        let ran = bench.run(&["run", "agent.toml", "hi"]);
+        ran.fails(2, "is not within `network`").fails(2, "hint: let `network`");
+    }
+    let fine = tables("{ hosts = [\"*.example.com\"] }") + "# FINE";
+    assert!(mistakes(&fine).is_empty());
+    // Rules that cannot be are found once, however many programs they are for.
+    let small = "[environment]\nmemory_mib = 1\n[[mcp]]\nname = \"a\"\ncommand = [\"sh\"]\n";
+    let found = mistakes(small);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].1.contains("limit `memory` is 1 MiB"), "{found:?}");
+}
+
+/// Spec: Q7. A typing mistake takes no approval away.
+#[test]
+fn approval_of_no_tool_is_refused() {
+    let bench = printer("approval = [\"prnt\"]");
+    let ran = bench.run(&["run", "agent.toml"]);
+    ran.fails(2, "pattern `prnt` of `approval` matches none of its tools: `print`");
+}
+
 /// Spec: Q1, C2
 #[test]
 fn tools_are_listed_with_what_holds_them() {

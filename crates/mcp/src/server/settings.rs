@@ -1,6 +1,6 @@
 //! A description that was checked.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +25,8 @@ use crate::spawn::{ServerCommand, Spawn};
 const PROGRESS_FACTOR: u32 = 10;
 /// The most characters of a server's name.
 const MAX_NAME: usize = 32;
+/// How many tools are named beside a pattern that matches none.
+const MAX_NAMES: usize = 10;
 
 /// What a client knows of its server.
 pub(crate) struct Settings {
@@ -81,6 +83,37 @@ impl Settings {
     /// Does it only look around?
     pub(crate) fn is_read_only(&self, tool: &str) -> bool {
         matches(&self.read_only, tool)
+    }
+
+    /// Checks that the patterns are about tools that a server lists, by their names there.
+    ///
+    /// # Errors
+    ///
+    /// Where a pattern of `only` or `approval` matches none: a typing mistake there takes a tool or an approval away.
+    /// What the others state of no tool states nothing, and is logged. A server without tools has none to be called.
+    pub(crate) fn check_patterns(&self, listed: &BTreeSet<String>) -> Result<(), McpError> {
+        if listed.is_empty() {
+            return Ok(());
+        }
+        let only = self.only.iter().flatten();
+        let unmatched = |pattern: &&Pattern| !listed.iter().any(|tool| pattern.matches(tool));
+        let needed =
+            only.map(|it| ("only", it)).chain(self.approval.iter().map(|it| ("approval", it)));
+        if let Some((word, pattern)) = needed.into_iter().find(|(_, pattern)| unmatched(pattern)) {
+            let names = listed.iter().take(MAX_NAMES);
+            let names: Vec<String> = names.map(|name| format!("`{}`", shown(name))).collect();
+            let more = if listed.len() > MAX_NAMES { ", …" } else { "" };
+            let names = names.join(", ");
+            let why =
+                format!("pattern `{pattern}` of `{word}` matches none of its tools: {names}{more}");
+            return Err(McpError::Misconfigured { server: self.name.clone(), why });
+        }
+        let others = self.idempotent.iter().chain(&self.read_only);
+        for pattern in others.filter(unmatched) {
+            let (server, pattern) = (&*self.name, pattern.as_str());
+            tracing::warn!(server, pattern, "a pattern matches none of the tools");
+        }
+        Ok(())
     }
 
     /// Must a person agree to its calls?
@@ -202,6 +235,11 @@ fn patterns(patterns: &[String]) -> Result<Vec<Pattern>, String> {
         Pattern::new(pattern).map_err(|error| format!("pattern `{pattern}`: {error}"))
     };
     patterns.iter().map(parse).collect()
+}
+
+/// Returns the beginning of a name, without what a terminal would do.
+fn shown(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect()
 }
 
 fn matches(patterns: &[Pattern], tool: &str) -> bool {

@@ -18,6 +18,7 @@ use crate::support::{Faulty, Hasty, Way, call, checks, context, tool, until};
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = checks![over Way::WHOLE: calls_carry_their_key, numbers_keep_their_text, secrets_do_not_come_back, dropped_calls_are_cancelled, stopped_calls_are_cancelled, calls_run_side_by_side];
     trials.extend(checks![
+        deaths_are_told_with_their_cause,
         no_half_of_a_secret_is_shown,
         progress_extends_a_call,
         lost_calls_share_one_restart,
@@ -60,6 +61,16 @@ async fn numbers_keep_their_text(way: Way) {
     let call = faulty.last_written();
     assert!(call.contains(&format!("\"arguments\":{numbers}")), "{call}");
     assert_eq!(call.matches("\"arguments\"").count(), 1, "{call}");
+}
+
+/// Spec: Q5, Q7. The record says how a server died, and what it wrote.
+async fn deaths_are_told_with_their_cause() {
+    let (_faulty, server) = Faulty::new(Way::ALL[0], Script::faulty("dies_in_call"));
+    let client = server.connect().await.unwrap();
+    let error = call(&client, "act").await.unwrap_err();
+    assert_eq!(error.code(), "tool.interrupted");
+    let cause = "MCP server `faulty` ended (exit status: 3); it wrote: the key is [redacted]";
+    assert_eq!(error.output().map(|output| &**output), Some(cause));
 }
 
 /// Spec: Q7, E10

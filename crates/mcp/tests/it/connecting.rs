@@ -131,8 +131,9 @@ async fn programs_die_with_their_client() {
 /// Spec: Q1
 async fn impossible_servers_are_refused() {
     async fn check(server: McpServer, why: &str) {
+        let checked = server.check().unwrap_err().to_string();
         let error = server.connect().await.unwrap_err();
-        assert_eq!(error.code(), "mcp.misconfigured");
+        assert_eq!((error.code(), error.to_string()), ("mcp.misconfigured", checked));
         let said = error.to_string();
         assert!(said.contains(why), "{said}");
         assert!(!said.contains("s3cret"), "{said}");

@@ -12,7 +12,7 @@ use crate::server::Script;
 use crate::support::{Faulty, Way, call, checks, until};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = checks![over Way::WHOLE: lists_are_bounded, unusable_tools_are_left_out, unreadable_tools_take_no_other_away, pages_are_read_in_order];
+    let mut trials = checks![over Way::WHOLE: lists_are_bounded, unusable_tools_are_left_out, unreadable_tools_take_no_other_away, patterns_of_no_tool_are_refused, pages_are_read_in_order];
     trials.extend(checks![
         tools_with_bad_headers_are_left_out,
         changes_change_nothing,
@@ -155,6 +155,29 @@ async fn tools_with_bad_headers_are_left_out() {
     let left_out = &client.left_out()[0];
     assert_eq!((client.tools().len(), &*left_out.origin), (1, "bad"));
     assert_eq!(left_out.why, "the headers that its schema asks for cannot be sent");
+}
+
+/// Spec: Q7. A typing mistake takes no approval away.
+async fn patterns_of_no_tool_are_refused(way: Way) {
+    let describe = || Faulty::new(way, Script::faulty(""));
+    let names = "`act`, `look`, `ok`, `repeat`, `typed`";
+    let (_one, server) = describe();
+    let error = server.approval(["act", "lok*"]).connect().await.unwrap_err();
+    let why = format!("pattern `lok*` of `approval` matches none of its tools: {names}");
+    assert_eq!(error.to_string(), format!("MCP server `faulty` cannot be used: {why}"));
+    assert_eq!(error.code(), "mcp.misconfigured");
+    let (_two, server) = describe();
+    let error = server.only(["Act"]).connect().await.unwrap_err();
+    let why = format!("pattern `Act` of `only` matches none of its tools: {names}");
+    assert!(error.to_string().ends_with(&why), "{error}");
+    // What would only have loosened something loosens nothing.
+    let (_three, server) = describe();
+    let server = server.idempotent(["reed_*"]).read_only(["lok"]);
+    let client = server.only(["look"]).approval(["act"]).connect().await.unwrap();
+    assert_eq!(client.tools().len(), 1);
+    let script = Script { pages: vec![listing(&[])], ..Script::faulty("") };
+    let (_four, server) = Faulty::new(way, script);
+    server.approval(["act"]).connect().await.unwrap();
 }
 
 /// Spec: Q3

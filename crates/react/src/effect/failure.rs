@@ -20,6 +20,8 @@ use crate::hook::HookContext;
 
 /// How many characters of an author's code are kept.
 const MAX_CODE_CHARS: usize = 100;
+/// How many characters are kept of the cause of an interruption.
+const MAX_CAUSE_CHARS: usize = 500;
 
 /// Everything a failure needs to be recorded.
 pub(crate) struct Failing<'a> {
@@ -45,10 +47,18 @@ impl<'a> Failing<'a> {
         Self { run, session, call_id, tool, redactor: &agent.redactor, at, duration_ms }
     }
 
-    /// Records a failure whose text is bounded and says all.
+    /// Records a failure whose text is bounded and says all; of an interruption also what is known of its cause, such
+    /// as how a server died.
     pub(crate) fn respond(&self, error: &ToolError, text: &str) -> EventKind {
         let text = self.redactor.redact(text);
-        self.responded(error, &text, text.lines().next().unwrap_or_default(), None)
+        let message = text.lines().next().unwrap_or_default();
+        let message = match (error.kind(), error.output()) {
+            (ToolError::Interrupted, Some(cause)) => {
+                Cow::Owned(format!("{message}: {}", line_of(&self.redactor.redact(cause))))
+            }
+            _ => Cow::Borrowed(message),
+        };
+        self.responded(error, &text, &message, None)
     }
 
     /// Records a failure of the tool's own: whole in the store, one line for the model. Without a
@@ -179,6 +189,12 @@ fn raw_text(error: &ToolError, redactor: &Redactor) -> String {
         }
         None => text,
     }
+}
+
+/// Returns the beginning of a text in one line.
+fn line_of(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join(" / ").chars().take(MAX_CAUSE_CHARS).collect()
 }
 
 async fn store_once_more_if_locked(

@@ -22,7 +22,7 @@ pub struct ToolFailure {
     pub reason: Code,
     /// The tool author's code.
     pub code: Option<Arc<str>>,
-    /// One line for people.
+    /// One line for people; of an interruption also its cause, such as how a server ended.
     pub message: Arc<str>,
     /// Where the whole error is stored.
     pub error_id: Option<ErrorId>,
