@@ -98,7 +98,13 @@ impl Walled {
     /// limits as [`EnvError::ResourceExceeded`]. Limits are known when the program has ended.
     #[must_use]
     pub fn broken(&self) -> Vec<EnvError> {
-        self.notes.all().into_iter().map(error).collect()
+        self.held().all()
+    }
+
+    /// Returns what tells of the same as [`Walled::broken`], for those who do not have the program.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        Held(Arc::clone(&self.notes))
     }
 
     /// Says by which wall a program failed, as far as it can be known: a limit that was counted, a host that it was
@@ -115,6 +121,18 @@ impl Walled {
         let (rules, decision) = (self.walls.rules(), self.walls.decision());
         let told = explain::explain(rules, decision, &self.folder, stderr);
         told.or_else(|| notes.into_iter().next_back().map(error))
+    }
+}
+
+/// Tells what the walls of a program have held. Clones tell of the same program.
+#[derive(Debug, Clone)]
+pub struct Held(Arc<Notes>);
+
+impl Held {
+    /// Returns what they have held until now; see [`Walled::broken`].
+    #[must_use]
+    pub fn all(&self) -> Vec<EnvError> {
+        self.0.all().into_iter().map(error).collect()
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use layer0::error::EnvError;
 use layer0::failure::Chain;
 use rmcp::model::{ProtocolVersion, SubscriptionFilter};
 use rmcp::service::{
@@ -37,7 +38,7 @@ use crate::McpError;
 use crate::fault::Fault;
 use crate::progress::Progressing;
 use crate::server::{Place, Settings};
-use crate::spawn::Spawned;
+use crate::spawn::{Held, Spawned};
 
 /// How often, and with which wait in between, it is looked whether a program that gave up has ended.
 const LAST_LOOKS: u32 = 50;
@@ -53,6 +54,8 @@ pub(crate) struct Connection {
     wire: Arc<Wire>,
     progressing: Arc<Progressing>,
     program: Option<(Arc<KeptProgram>, Arc<Stderr>)>,
+    /// The walls around the program, where there are some.
+    walls: Option<Held>,
     /// Was a request of a program not answered in time, so that it may hang for good?
     is_suspect: AtomicBool,
     _listening: DropGuard,
@@ -69,6 +72,7 @@ impl Connection {
             progressing: Arc::clone(&progressing),
             changed: Arc::clone(&changed),
         };
+        let mut walls = None;
         let (service, program) = match &settings.place {
             Place::Command { command, spawner } => {
                 let mut spawned =
@@ -78,7 +82,8 @@ impl Connection {
                         source,
                     })?;
                 let stderr = listened(&mut spawned, settings);
-                let Spawned { stdin, stdout, running, .. } = spawned;
+                let Spawned { stdin, stdout, running, held, .. } = spawned;
+                walls = held;
                 let stdin = Arc::new(Mutex::new(stdin));
                 let program = KeptProgram::keep(running, Arc::clone(&stdin), &settings.programs);
                 let lines = Lines::new(
@@ -111,9 +116,15 @@ impl Connection {
             progressing,
             _killed: program.as_ref().map(|(program, _)| program.guard()),
             program,
+            walls,
             is_suspect: AtomicBool::new(false),
             _listening: listening.drop_guard(),
         })
+    }
+
+    /// Returns what the walls around the program have held until now.
+    pub(crate) fn held(&self) -> Vec<EnvError> {
+        self.walls.as_ref().map(|held| held()).unwrap_or_default()
     }
 
     /// Can it be used, as far as is known?

@@ -10,6 +10,7 @@ use std::io;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
+use layer0::error::EnvError;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use local::LocalSpawner;
@@ -92,6 +93,9 @@ impl fmt::Debug for ServerCommand {
     }
 }
 
+/// Returns what walls have held.
+pub(crate) type Held = Box<dyn Fn() -> Vec<EnvError> + Send + Sync>;
+
 /// A program that was started.
 #[non_exhaustive]
 pub struct Spawned {
@@ -104,13 +108,14 @@ pub struct Spawned {
     /// The program, which is killed when this is dropped.
     pub running: Box<dyn Running>,
     secrets: Vec<String>,
+    pub(crate) held: Option<Held>,
 }
 
 impl Spawned {
     /// Puts together what is known of a program that was started.
     #[must_use]
     pub fn new(stdin: Input, stdout: Output, stderr: Output, running: Box<dyn Running>) -> Self {
-        Self { stdin, stdout, stderr, running, secrets: Vec::new() }
+        Self { stdin, stdout, stderr, running, secrets: Vec::new(), held: None }
     }
 
     /// Adds a secret that the program was given and the description of the server does not hold, such as a
@@ -118,6 +123,14 @@ impl Spawned {
     #[must_use]
     pub fn secret(mut self, secret: impl Into<String>) -> Self {
         self.secrets.push(secret.into());
+        self
+    }
+
+    /// Takes what returns all that walls around the program have held until then: a call that fails says what they
+    /// have held meanwhile.
+    #[must_use]
+    pub fn held(mut self, held: impl Fn() -> Vec<EnvError> + Send + Sync + 'static) -> Self {
+        self.held = Some(Box::new(held));
         self
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_tool::{Arguments, NotShown, Tool, ToolContext, ToolError};
+use layer0::error::EnvError;
 use layer0::failure::{Effect, Failure};
 use layer0::message::Image;
 use layer0::{JsonText, ToolSpec};
@@ -19,6 +20,9 @@ use crate::input::Round;
 use crate::listing::MadeTool;
 use crate::progress::{Patience, Progress, Watched};
 use crate::upstream::Server;
+
+/// How much of what a server says stands behind what its walls held, in characters.
+const MAX_WORDS_CHARS: usize = 200;
 
 /// A tool of an MCP server; see [`McpClient`](crate::McpClient).
 pub(crate) struct McpTool {
@@ -58,6 +62,7 @@ impl McpTool {
             params.request_state = round.state();
             let said =
                 Said { arguments: arguments.text().clone(), input_responses: round.responses() };
+            let held_before = connection.held().len();
             let sent = connection.call(params, said, meta(context), Arc::clone(&watched)).await;
             let Failed { fault, left } = match sent {
                 Ok(result) => {
@@ -70,7 +75,8 @@ impl McpTool {
                     }
                     let show = |data: &str| self.show(data, context);
                     let output = result.read(spec, self.made.output.as_ref(), show);
-                    return self.without_secrets(output);
+                    let held = connection.held().into_iter().nth(held_before);
+                    return self.without_secrets(output.map_err(|error| by_walls(error, held)));
                 }
                 Err(failed) => failed,
             };
@@ -85,7 +91,8 @@ impl McpTool {
             let is_lost = matches!(fault, Fault::Lost(_) | Fault::NotSent(_));
             let may_repeat = is_lost && (spec.idempotent || !left);
             if is_again || !may_repeat {
-                return Err(self.failed(fault, left, may_have_acted));
+                let held = connection.held().into_iter().nth(held_before);
+                return Err(by_walls(self.failed(fault, left, may_have_acted), held));
             }
             (may_have_acted, is_again) = (left, true);
         }
@@ -190,6 +197,23 @@ impl McpTool {
             false => error,
         }
     }
+}
+
+/// Says of a call that failed what the walls around the server held meanwhile, and what the server said of it first.
+/// Calls at the same time are not told apart.
+fn by_walls(error: ToolError, held: Option<EnvError>) -> ToolError {
+    let (Some(held), ToolError::ExecutionFailed(said)) = (held, error.kind()) else { return error };
+    let (said, effect) = (said.clone(), error.effect());
+    let words = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let words: String = words.chars().take(MAX_WORDS_CHARS).collect();
+    let what = format!("{} ({words})", held.what());
+    let held = match held {
+        EnvError::NetworkDenied(_) => EnvError::NetworkDenied(what),
+        EnvError::ResourceExceeded(_) => EnvError::ResourceExceeded(what),
+        EnvError::IsolationViolation(_) => EnvError::IsolationViolation(what),
+        other => other,
+    };
+    ToolError::from(held).with_effect(effect).with_output(said)
 }
 
 #[async_trait]

@@ -112,3 +112,49 @@ fn impossible_rules_are_refused() {
     assert!(checked.code == 2 && checked.out.contains("nowhere"), "{}{}", checked.out, checked.err);
     assert!(!missing.path().join("x.db").exists(), "nothing was begun");
 }
+
+/// A server with one tool, which asks a host that the rules do not name, and says in its own words what came of it.
+const SERVER: &str = r#"
+import json, sys, urllib.request
+for line in sys.stdin:
+    asked = json.loads(line)
+    method, id = asked.get('method'), asked.get('id')
+    if method == 'initialize':
+        result = {'protocolVersion': '2025-06-18', 'capabilities': {'tools': {}},
+                  'serverInfo': {'name': 'x', 'version': '1'}}
+    elif method == 'tools/list':
+        result = {'tools': [{'name': 'fetch', 'inputSchema': {'type': 'object'}}]}
+    elif method == 'tools/call':
+        try:
+            urllib.request.urlopen('http://example.org/', timeout=5)
+            text = 'fetched'
+        except Exception:
+            text = 'the page is not to be had'
+        result = {'content': [{'type': 'text', 'text': text}], 'isError': True}
+    elif id is None:
+        continue
+    else:
+        result = {}
+    print(json.dumps({'jsonrpc': '2.0', 'id': id, 'result': result}), flush=True)
+"#;
+
+/// Spec: N3, Q7. Around a server, too, the model reads that a wall held, with the server's own words behind it.
+#[test]
+fn wall_around_a_server_is_read() {
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: there is no python3 here, in which the server is written");
+        return;
+    }
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    bench.write("server.py", SERVER);
+    let script = "[[model]]\ntool_calls = [{ id = \"c1\", name = \"web__fetch\", arguments = {} }]\n\
+        [[model]]\ntext = \"It is not reached.\"\n";
+    let server = "[[mcp]]\nname = \"web\"\ncommand = [\"python3\", \"server.py\"]\n\
+        environment = { network = { hosts = [\"api.example.com\"] } }\n";
+    bench.agent(script, &format!("{GRANTS}{server}"));
+    let (code, text) = read_by_the_model(&bench);
+    assert_eq!(code, "env.network_denied", "{text}");
+    let line = "env.network_denied: host example.org is not among api.example.com \
+                (the page is not to be had)";
+    assert_eq!(text, line);
+}

@@ -63,8 +63,10 @@ impl Spawn for WalledSpawner {
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err(io::Error::other("the program has no pipes"));
         };
+        let held = walled.held();
         let running = Box::new(WalledRunning(Some(walled)));
         let spawned = Spawned::new(Box::new(stdin), Box::new(stdout), Box::new(stderr), running);
+        let spawned = spawned.held(move || held.all());
         Ok(secrets.iter().fold(spawned, |spawned, secret| spawned.secret(secret.expose())))
     }
 }
