@@ -148,7 +148,7 @@ mod tests {
 
     /// What takes long to compile is few bytes of a schema.
     #[test]
-    fn a_schema_that_takes_long_to_compile_is_refused() {
+    fn schema_that_takes_long_to_compile_is_refused() {
         let rest = |many: usize| {
             let mut schema = doubling(many);
             for definition in schema["$defs"].as_object_mut().unwrap().values_mut() {
