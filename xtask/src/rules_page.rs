@@ -161,6 +161,7 @@ const RULES: &[(&str, &str)] = &[
     ("W8", "`init`, `check` and `doctor` bring a first agent to run and say what to mend."),
     ("J1", "A run reaches the world through one journal, which may be a durable engine's."),
     ("J2", "PostgreSQL is a full store: no append is lost or written twice, and an overtaken process writes nothing."),
+    ("J2w", "Workers share the runs of a database, and heal themselves"),
     ("C1", "`backstop run` shows progress on a terminal, plain lines in a pipe, the result on stdout."),
     ("C2", "Runs are listed, traced, resumed, replayed, forked, approved and cancelled by command."),
     ("C3", "Exit codes tell how a command ended."),

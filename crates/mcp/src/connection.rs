@@ -10,6 +10,7 @@ mod stderr;
 pub(crate) mod wire;
 
 use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -38,7 +39,7 @@ use crate::McpError;
 use crate::fault::Fault;
 use crate::progress::Progressing;
 use crate::server::{Place, Settings};
-use crate::spawn::{Held, Spawned};
+use crate::spawn::{Held, ServerCommand, Spawned};
 
 /// How often, and with which wait in between, it is looked whether a program that gave up has ended.
 const LAST_LOOKS: u32 = 50;
@@ -62,6 +63,17 @@ pub(crate) struct Connection {
     _killed: Option<DropGuard>,
 }
 
+/// Says whether it is the folder that is missing: the system names neither.
+fn not_started(command: &ServerCommand, error: io::Error) -> io::Error {
+    match &command.folder {
+        Some(folder) if !folder.is_dir() => {
+            let why = format!("there is no folder `{}` to run it in", folder.display());
+            io::Error::new(io::ErrorKind::NotADirectory, why)
+        }
+        _ => error,
+    }
+}
+
 impl Connection {
     /// Connects, once.
     pub(crate) async fn open(settings: &Settings, changed: Arc<Notify>) -> Result<Self, McpError> {
@@ -79,7 +91,7 @@ impl Connection {
                     spawner.spawn(command).await.map_err(|source| McpError::Start {
                         server: settings.name.clone(),
                         program: command.program.clone(),
-                        source,
+                        source: not_started(command, source),
                     })?;
                 let stderr = listened(&mut spawned, settings);
                 let Spawned { stdin, stdout, running, held, .. } = spawned;

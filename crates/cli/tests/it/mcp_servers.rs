@@ -71,6 +71,7 @@ fn absent_server_ends_the_command() {
     };
     with("[\"no-such-program\"]").fails(2, "MCP server `ours`: starting `no-such-program` failed");
     with("[\"sh\", \"-c\", \"echo it is broken >&2; exit 3\"]").fails(2, "it is broken");
+    with("[\"true\"]\ncwd = \"gone\"").fails(2, "there is no folder");
     assert!(!bench.path().join("x.db").exists(), "nothing was begun");
 }
 
