@@ -253,7 +253,11 @@ async fn initialize<T: Transport<RoleClient> + 'static>(
     }
     let fault = fault_within(&failed);
     if let Some(Fault::AddressDenied { host, address }) = fault {
-        return Err(McpError::AddressDenied { server: settings.name.clone(), host, address });
+        return Err(McpError::AddressDenied {
+            server: settings.name.clone(),
+            host: host.into(),
+            address,
+        });
     }
     let (status, why) = match (wire.closed(), fault) {
         // It says what was written too.

@@ -21,7 +21,7 @@ pub enum McpError {
         /// The server.
         server: String,
         /// The host that it names.
-        host: String,
+        host: Box<str>,
         /// An address of that host.
         address: IpAddr,
     },
@@ -187,7 +187,7 @@ mod tests {
         let stderr = String::new;
         let denied = McpError::AddressDenied {
             server: server(),
-            host: "intern".to_owned(),
+            host: "intern".into(),
             address: [10, 0, 0, 1].into(),
         };
         let clash = McpError::Clash {

@@ -23,6 +23,9 @@ pub(crate) enum Claiming {
     NoRun,
 }
 
+/// How often a run is looked at that is freed at the same moment.
+const MOST_LOOKS: usize = 16;
+
 /// The runs of a tree, whose root is `$1`, that others have than `$2` and the dead ones `$3`.
 macro_rules! others {
     () => {
@@ -71,33 +74,53 @@ async fn take(
     .await
     .map_err(Fault::from)?;
     let dead: Vec<&str> = dead.iter().map(|owner| &**owner).collect();
+    for _ in 0..MOST_LOOKS {
+        if let Some(epoch) = try_take(connection, &root, owner, &dead, &run).await? {
+            return Ok(Claiming::Given(epoch));
+        }
+        let held: Option<String> =
+            sqlx::query_scalar(concat!("SELECT other.owner ", others!(), "LIMIT 1"))
+                .bind(&root)
+                .bind(*owner)
+                .bind(&dead)
+                .fetch_optional(&mut *connection)
+                .await
+                .map_err(Fault::from)?;
+        if let Some(owner) = held {
+            return Ok(Claiming::Held(owner.into()));
+        }
+        // It was freed between the two looks.
+    }
+    Ok(Claiming::NoRun)
+}
+
+/// Takes the run where no run of its tree has another owner that lives, and returns the epoch.
+async fn try_take(
+    connection: &mut PgConnection,
+    root: &str,
+    owner: &str,
+    dead: &[&str],
+    run: &str,
+) -> Result<Option<u64>, LogError> {
     let taken = sqlx::query(concat!(
         "UPDATE backstop.runs AS runs SET epoch = epoch + 1, owner = CASE run WHEN $4 THEN $2 END \
          WHERE (run = $4 OR root = $4 AND owner IS DISTINCT FROM $2) AND NOT EXISTS (SELECT 1 ",
         others!(),
         ") RETURNING run = $4 AS is_it, epoch"
     ))
-    .bind(&root)
-    .bind(*owner)
-    .bind(&dead)
-    .bind(&*run)
-    .fetch_all(&mut *connection)
+    .bind(root)
+    .bind(owner)
+    .bind(dead)
+    .bind(run)
+    .fetch_all(connection)
     .await
     .map_err(Fault::from)?;
     for row in taken {
         if row.try_get("is_it").map_err(Fault::from)? {
-            return Ok(Claiming::Given(unsigned(row.try_get("epoch").map_err(Fault::from)?)));
+            return Ok(Some(unsigned(row.try_get("epoch").map_err(Fault::from)?)));
         }
     }
-    let held: Option<String> =
-        sqlx::query_scalar(concat!("SELECT other.owner ", others!(), "LIMIT 1"))
-            .bind(&root)
-            .bind(*owner)
-            .bind(&dead)
-            .fetch_optional(connection)
-            .await
-            .map_err(Fault::from)?;
-    Ok(held.map_or(Claiming::NoRun, |owner| Claiming::Held(owner.into())))
+    Ok(None)
 }
 
 /// Frees runs, each unless it was claimed again; without an epoch, whichever it is under which this owner has it.

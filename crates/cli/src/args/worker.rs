@@ -114,4 +114,7 @@ pub(crate) struct QueueCancelArgs {
     pub(crate) run: String,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }

@@ -100,7 +100,10 @@ async fn cancel(args: QueueCancelArgs) -> Result<ExitCode, CliError> {
     with_queue(&chosen, async |queue| {
         let run = queued(&queue, &args.run).await?;
         if queue.cancel(&run).await? {
-            note(&format!("run {run} was taken out of the queue"));
+            match args.json {
+                true => output::json(&json!({"run": run, "cancelled": true}))?,
+                false => note(&format!("run {run} was taken out of the queue")),
+            }
             return Ok(ExitCode::SUCCESS);
         }
         Err(CliError::usage(format!("run {run} is at work already"))
