@@ -103,8 +103,17 @@ pub struct Misfit(Why);
 enum Why {
     #[error("{0}")]
     Differs(String),
-    #[error("{whole} cannot be checked against {schema}: {why}")]
-    Unchecked { whole: String, schema: String, why: String },
+    // Rare, and larger than the errors that hold it may be.
+    #[error(transparent)]
+    Unchecked(Box<Unchecked>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{whole} cannot be checked against {schema}: {why}")]
+struct Unchecked {
+    whole: String,
+    schema: String,
+    why: String,
 }
 
 #[cfg_attr(not(feature = "json-schema"), expect(dead_code, reason = "nothing is checked"))]
@@ -114,23 +123,22 @@ impl Misfit {
     }
 
     fn unchecked(whole: &str, why: String) -> Self {
-        Self(Why::Unchecked { whole: whole.to_owned(), schema: "its schema".to_owned(), why })
+        let (whole, schema) = (whole.to_owned(), "its schema".to_owned());
+        Self(Why::Unchecked(Unchecked { whole, schema, why }.into()))
     }
 
     /// Says whether the value was not checked, because that would take too many steps. A smaller value may be.
     #[must_use]
     pub const fn is_unchecked(&self) -> bool {
-        matches!(self.0, Why::Unchecked { .. })
+        matches!(self.0, Why::Unchecked(_))
     }
 
     /// Names the schema, such as ``the input schema of `pay` ``.
-    pub(crate) fn of(self, schema: impl FnOnce() -> String) -> Self {
-        match self.0 {
-            Why::Unchecked { whole, why, .. } => {
-                Self(Why::Unchecked { whole, schema: schema(), why })
-            }
-            why @ Why::Differs(_) => Self(why),
+    pub(crate) fn of(mut self, schema: impl FnOnce() -> String) -> Self {
+        if let Why::Unchecked(unchecked) = &mut self.0 {
+            unchecked.schema = schema();
         }
+        self
     }
 }
 
