@@ -11,7 +11,9 @@ use libfuzzer_sys::fuzz_target;
 static TOOLS: LazyLock<Toolset> = LazyLock::new(|| {
     let schema = serde_json::from_str(include_str!("tool_arguments.json")).unwrap();
     let spec = ToolSpec::new("fixed", "Is never run.", schema);
-    Toolset::new().with(CommandTool::new(spec, Program::new("true", [], ".", BTreeMap::new()))).unwrap()
+    Toolset::new()
+        .with(CommandTool::new(spec, Program::new("true", [], ".", BTreeMap::new())))
+        .unwrap()
 });
 
 fuzz_target!(|text: &str| {
