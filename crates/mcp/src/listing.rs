@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_tool::{LeftOut, ListedTool, Schema, ToolListing};
-use layer0::{ToolSpec, push_hex};
+use layer0::{JsonText, ToolSpec, push_hex};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -175,7 +175,9 @@ fn entry(written: &RawValue, accepted: Option<&BTreeSet<String>>) -> Entry {
     let said = if written.get().len() > MAX_TOOL_BYTES {
         Err(format!("what is said of it has more than {MAX_TOOL_BYTES} bytes"))
     } else {
-        let read = serde_json::from_str(written.get());
+        // Alike, whatever features of the parser an application turns on.
+        let read = JsonText::parse(written.get());
+        let read = read.and_then(|_| serde_json::from_str(written.get()));
         read.map_err(|error| format!("what is said of it cannot be read: {error}"))
     };
     let is_refused = said.is_ok() && accepted.is_some_and(|names| !names.contains(&origin));

@@ -127,9 +127,9 @@ async fn unreadable_tools_take_no_other_away(way: Way) {
     let left_out: Vec<(&str, &str)> =
         client.left_out().iter().map(|tool| (&*tool.origin, &*tool.why)).collect();
     for (at, (origin, why)) in [
-        ("deep", "what is said of it cannot be read: recursion limit exceeded"),
-        ("deepest", "what is said of it cannot be read: recursion limit exceeded"),
-        ("beyond", "its schema is not valid: "),
+        ("deep", "what is said of it cannot be read: it is nested deeper than 100 levels"),
+        ("deepest", "what is said of it cannot be read: it is nested deeper than 100 levels"),
+        ("beyond", "what is said of it cannot be read: it is nested deeper than 100 levels"),
         ("endless", "what is said of it cannot be read: number out of range"),
         ("half", "what is said of it cannot be read: "),
         ("", "it has no name"),
