@@ -166,13 +166,21 @@ impl Recorder {
         let is_tried_again = summary.state == RunState::Failed
             && context.attempt > 1
             && summary.reopens + 1 < context.attempt;
-        if !summary.is_open() && !is_tried_again {
+        let is_over = |summary: &RunSummary| !summary.is_open() && !is_tried_again;
+        let ended = |run: &RunId, events: &[Event]| {
+            let open = || OperatorError::failed(LogError::Claimed(run.clone()));
+            Opened::Ended(result_of(events).unwrap_or_else(|| Err(open())))
+        };
+        if is_over(&summary) {
             let (_, events) = self.read(&summary.run).await?;
-            let open = || OperatorError::failed(LogError::Claimed(summary.run.clone()));
-            return Ok(Opened::Ended(result_of(&events).unwrap_or_else(|| Err(open()))));
+            return Ok(ended(&summary.run, &events));
         }
         let claim = self.log.claim(&summary.run).await.map_err(OperatorError::failed)?;
         let (summary, events) = self.read(&summary.run).await?;
+        // Another process may have ended it before it let go of the claim.
+        if is_over(&summary) {
+            return Ok(ended(&summary.run, &events));
+        }
         let progress = Progress::of(&events)?;
         self.check(&progress)?;
         let was_waiting = progress.waiting.is_some() || summary.state == RunState::Parked;
