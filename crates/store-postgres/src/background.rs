@@ -83,7 +83,6 @@ async fn prune_all(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
     use backstop_error_store::{ErrorFilter, ErrorStore, NewError, Origin, Retention};
     use backstop_redact::Redactor;

@@ -133,7 +133,7 @@ impl Drop for Lookout {
 async fn hear(pool: &Pool, listener: &mut Option<PgListener>) {
     let told = async {
         if listener.is_none() {
-            *listener = listen(pool).await;
+            *listener = pool.listener(CHANNEL).await;
         }
         match listener {
             Some(heard) => {
@@ -149,13 +149,6 @@ async fn hear(pool: &Pool, listener: &mut Option<PgListener>) {
         () = told => {}
         () = SystemClock.sleep(LOOK_EVERY) => {}
     }
-}
-
-async fn listen(pool: &Pool) -> Option<PgListener> {
-    let mut listener = pool.listener().await?;
-    listener.ignore_pool_close_event(false);
-    listener.listen(CHANNEL).await.ok()?;
-    Some(listener)
 }
 
 async fn notify(pool: &Pool) -> Result<(), Fault> {

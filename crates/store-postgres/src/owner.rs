@@ -70,20 +70,29 @@ impl Owner {
     }
 }
 
+/// Does a process hold its lock, where it has one?
+macro_rules! has_lock {
+    () => {
+        "(lock IS NULL OR EXISTS (SELECT 1 FROM pg_locks \
+         WHERE locktype = 'advisory' AND granted AND objsubid = 1 \
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+         AND classid::bigint = (lock >> 32) & 4294967295 \
+         AND objid::bigint = lock & 4294967295))"
+    };
+}
+pub(crate) use has_lock;
+
 /// Does the process of another owner live?
 pub(crate) async fn is_alive(pool: &Pool, id: &str) -> Result<bool, Fault> {
     for look in 0..2 {
         if look > 0 {
             SystemClock.sleep(LOOK_AGAIN).await;
         }
-        let state: Option<(bool, bool)> = sqlx::query_as(
-            "SELECT lease_until > clock_timestamp(), lock IS NULL OR EXISTS (SELECT 1 FROM pg_locks \
-             WHERE locktype = 'advisory' AND granted AND objsubid = 1 \
-             AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
-             AND classid::bigint = (lock >> 32) & 4294967295 \
-             AND objid::bigint = lock & 4294967295) \
-             FROM backstop.processes WHERE id = $1",
-        )
+        let state: Option<(bool, bool)> = sqlx::query_as(concat!(
+            "SELECT lease_until > clock_timestamp(), ",
+            has_lock!(),
+            " FROM backstop.processes WHERE id = $1"
+        ))
         .bind(id)
         .fetch_optional(&mut *pool.lend().await?)
         .await?;

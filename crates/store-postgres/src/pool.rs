@@ -51,12 +51,15 @@ impl Pool {
         Ok(transaction)
     }
 
-    /// Makes what hears of notifications; there is none behind a proxy that shares connections.
-    pub(crate) async fn listener(&self) -> Option<PgListener> {
-        match self.is_shared {
-            true => None,
-            false => PgListener::connect_with(&self.pool).await.ok(),
+    /// Makes what hears of notifications on a channel; there is none behind a proxy that shares connections.
+    pub(crate) async fn listener(&self, channel: &str) -> Option<PgListener> {
+        if self.is_shared {
+            return None;
         }
+        let mut listener = PgListener::connect_with(&self.pool).await.ok()?;
+        listener.ignore_pool_close_event(false);
+        listener.listen(channel).await.ok()?;
+        Some(listener)
     }
 
     /// Waits for work until the pool is closed.

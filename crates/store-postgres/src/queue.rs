@@ -314,7 +314,7 @@ impl QueueWatch {
     pub async fn changed(&mut self, at_most: Duration) {
         let told = async {
             if self.listener.is_none() {
-                self.listener = listen(self.queue.0.pool()).await;
+                self.listener = self.queue.0.pool().listener(CHANNEL).await;
             }
             match &mut self.listener {
                 Some(listener) => {
@@ -331,10 +331,4 @@ impl QueueWatch {
             () = SystemClock.sleep(at_most) => {}
         }
     }
-}
-
-async fn listen(pool: &Pool) -> Option<PgListener> {
-    let mut listener = pool.listener().await?;
-    listener.listen(CHANNEL).await.ok()?;
-    Some(listener)
 }

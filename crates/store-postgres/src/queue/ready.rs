@@ -10,7 +10,7 @@ use super::values::{count, millis};
 use super::worker_row::WorkerRow;
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::owner;
+use crate::owner::{self, has_lock};
 use crate::pool::Pool;
 use crate::rows::{state_of, summary_of};
 use crate::text::{column, optional};
@@ -87,10 +87,15 @@ pub(super) async fn ready(
 /// Returns the owners of runs and of places in the queue whose processes have died.
 async fn dead(database: &Database) -> Result<Vec<String>, LogError> {
     let (own, _) = database.owner().get().await?;
-    let owners: Vec<String> = sqlx::query_scalar(
-        "SELECT DISTINCT owner FROM (SELECT owner FROM backstop.runs WHERE owner IS NOT NULL \
-         UNION ALL SELECT owner FROM backstop.queue WHERE owner IS NOT NULL) AS owners WHERE owner <> $1",
-    )
+    // All are looked at in one statement; those that seem dead are looked at once more, each.
+    let owners: Vec<String> = sqlx::query_scalar(concat!(
+        "SELECT owner FROM (SELECT owner FROM backstop.runs WHERE owner IS NOT NULL \
+         UNION SELECT owner FROM backstop.queue WHERE owner IS NOT NULL) AS owners \
+         WHERE owner <> $1 AND NOT EXISTS (SELECT 1 FROM backstop.processes \
+         WHERE id = owner AND lease_until > clock_timestamp() AND ",
+        has_lock!(),
+        ")"
+    ))
     .bind(&*own)
     .fetch_all(&mut *database.pool().lend().await?)
     .await
