@@ -8,7 +8,7 @@ use crate::bench::Bench;
 use crate::durable::serves_a_waiting_run;
 
 /// Returns the URL of a new database, unless no server can be had, which is said.
-fn database() -> Option<String> {
+pub(crate) fn database() -> Option<String> {
     let server = PostgresServer::shared()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     Some(runtime.block_on(server.database()))

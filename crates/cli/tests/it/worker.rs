@@ -3,17 +3,10 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use backstop_testkit::PostgresServer;
 use serde_json::Value;
 
 use crate::bench::Bench;
-
-/// Returns the URL of a new database, unless no server can be had, which is said.
-fn database() -> Option<String> {
-    let server = PostgresServer::shared()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    Some(runtime.block_on(server.database()))
-}
+use crate::postgres::database;
 
 /// A worker in a process of its own.
 struct Worker(Child);
