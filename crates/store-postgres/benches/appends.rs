@@ -17,7 +17,6 @@ use backstop_event_log::{EventLog, RunWriter, Seed};
 use backstop_store_postgres::Database;
 use backstop_testkit::PostgresServer;
 use backstop_testkit::measure::{Goal, Row, Spread, now, ratios};
-use futures_util::future::join_all;
 use layer0::Timestamp;
 use layer0::event::{Actor, AgentRecord, EventKind, RunStarted, Warning};
 use tokio::runtime::Runtime;
@@ -68,7 +67,7 @@ async fn measure(server: &PostgresServer, effort: &Effort) -> Vec<Row> {
     let mut times = Times::default();
     for _ in 0..effort.rounds {
         for (callers, times) in CALLERS.into_iter().zip(&mut times.ours) {
-            times.push(ours(&mut writers[..callers], effort.time).await);
+            times.push(ours(&mut writers, callers, effort.time).await);
         }
         times.pooled.push(others.pooled(OTHERS, effort.time).await);
         times.alone.push(others.alone(effort.time).await);
@@ -117,17 +116,29 @@ async fn begin(log: &Arc<dyn EventLog>, run: &str) -> RunWriter {
     writer
 }
 
-/// Lets each writer append one event after the other; returns the time of an append, all together.
-async fn ours(writers: &mut [RunWriter], time: Duration) -> Duration {
+/// Lets each writer append one event after the other, in a task of its own; returns the time of an append, all
+/// together.
+async fn ours(writers: &mut Vec<RunWriter>, callers: usize, time: Duration) -> Duration {
+    let rest = writers.split_off(callers);
     let began = now();
-    let counts = join_all(writers.iter_mut().map(|writer| async move {
-        let mut count = 0_u32;
-        while began.elapsed() < time {
-            append(writer, Warning::new(others::TEXT).into()).await;
-            count += 1;
-        }
-        count
-    }));
-    let count: u32 = counts.await.into_iter().sum();
-    began.elapsed() / count
+    let tasks: Vec<_> = std::mem::replace(writers, rest)
+        .into_iter()
+        .map(|mut writer| {
+            tokio::spawn(async move {
+                let mut count = 0_u32;
+                while began.elapsed() < time {
+                    append(&mut writer, Warning::new(others::TEXT).into()).await;
+                    count += 1;
+                }
+                (writer, count)
+            })
+        })
+        .collect();
+    let mut all = 0;
+    for task in tasks {
+        let (writer, count) = task.await.expect("a caller does not panic");
+        writers.push(writer);
+        all += count;
+    }
+    began.elapsed() / all
 }

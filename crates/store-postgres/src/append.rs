@@ -113,6 +113,7 @@ pub(crate) async fn write(
         .iter()
         .filter(|append| append.is_root() && (append.begins() || append.batch.reopens()));
     sessions::lock(connection, opening.map(|append| &append.batch.summary.session)).await?;
+    lock_trees(connection, appends).await?;
     for (append, refused) in appends.iter().zip(&mut refused) {
         *refused = open(connection, append, owner).await?;
     }
@@ -141,6 +142,25 @@ pub(crate) async fn write(
     Ok(refused)
 }
 
+/// Locks the rows of runs that are written to, where the rows at the head of runs that begin are looked at too: all at
+/// once and in the order of their numbers, as [`write_rows`] does.
+async fn lock_trees(connection: &mut PgConnection, appends: &[&Append]) -> Result<(), LogError> {
+    let name = |run: &RunId| stored(run.as_str()).into_owned();
+    let beginning = appends.iter().filter(|append| append.begins());
+    let mut runs: Vec<String> =
+        beginning.filter_map(|append| append.notes.root.as_ref().map(name)).collect();
+    if runs.is_empty() {
+        return Ok(());
+    }
+    runs.extend(appends.iter().map(|append| name(append.run())));
+    sqlx::query("SELECT 1 FROM backstop.runs WHERE run = ANY($1) ORDER BY id FOR NO KEY UPDATE")
+        .bind(runs)
+        .execute(connection)
+        .await
+        .map_err(Fault::from)?;
+    Ok(())
+}
+
 /// Makes the row of a run that begins, or sees whether a run may be opened again.
 async fn open(
     connection: &mut PgConnection,
@@ -161,7 +181,7 @@ async fn open(
 }
 
 /// Makes the row of a run, before its first event. One that was dispatched is made only while this process owns
-/// the tree: a writer that was overtaken begins nothing.
+/// the tree, whose row is locked: a writer that was overtaken begins nothing.
 async fn begin(
     connection: &mut PgConnection,
     append: &Append,
@@ -174,7 +194,7 @@ async fn begin(
     let root = name(&append.notes.root);
     if let Some(root) = &root {
         let owned: Option<bool> = sqlx::query_scalar(
-            "SELECT owner IS NOT DISTINCT FROM $2 FROM backstop.runs WHERE run = $1 FOR SHARE",
+            "SELECT owner IS NOT DISTINCT FROM $2 FROM backstop.runs WHERE run = $1",
         )
         .bind(root)
         .bind(owner)

@@ -1,37 +1,30 @@
-//! The one task that appends, and how it shares commits.
+//! The tasks that append. Each run has one of them, so that what is appended to it stays in order.
 
-use std::collections::{HashMap, HashSet};
+mod lane;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{Batch, Claims, LogError};
 use layer0::id::RunId;
-use sqlx::{Connection, PgConnection};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::append::{self, Append, Refused};
-use crate::claims;
+use crate::append::Append;
 use crate::connect::Connect;
 use crate::current_owner::CurrentOwner;
-use crate::fault::{Fault, LOST};
-use crate::limits;
+use crate::fault::LOST;
 use crate::lookout::Watches;
-use crate::transact::Transient;
 
-/// How many appends share one commit at most; bounds the time to the first answer.
-const MAX_APPENDS: usize = 256;
-/// How many events share one commit, unless one append has more.
-const MAX_EVENTS: usize = 4_096;
-/// How many bytes of events share one commit, unless one append has more.
-const MAX_BYTES: usize = 32 << 20;
+use self::lane::Lane;
+
+/// How many tasks append, each on a connection of its own: while the server writes for one, the other gathers what
+/// it writes next.
+const LANES: usize = 2;
 /// How many appends wait before callers have to.
 const QUEUE: usize = 1024;
-/// How long is waited before the same appends are tried again.
-const WAIT: Duration = Duration::from_millis(20);
-const MAX_WAIT: Duration = Duration::from_millis(500);
 
 /// Something to write, and where the answer goes.
 enum Job {
@@ -45,13 +38,16 @@ struct Queued {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// The handle of the writer task; the task ends when the handle is closed or dropped.
+type Jobs = mpsc::UnboundedSender<Queued>;
+
+/// The handle of the tasks that write; they end when the handle is closed or dropped.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    jobs: Mutex<Option<mpsc::UnboundedSender<Queued>>>,
-    /// The permits of the queue. What is freed by a drop takes none.
+    /// `None` once it is closed.
+    lanes: Mutex<Option<[Jobs; LANES]>>,
+    /// The permits of the queues. What is freed by a drop takes none.
     permits: Arc<Semaphore>,
-    task: Mutex<Option<JoinHandle<()>>>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
     commits: Arc<AtomicU64>,
 }
 
@@ -67,35 +63,42 @@ pub(crate) struct Setup {
 }
 
 impl Writer {
-    /// Starts the task. It connects when there is something to write.
+    /// Starts the tasks. They connect when there is something to write.
     pub(crate) fn start(setup: Setup) -> Self {
-        let commits = Arc::<AtomicU64>::default();
-        let state = State {
-            setup,
-            connection: None,
-            commits: Arc::clone(&commits),
-            acknowledged: HashMap::new(),
-        };
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let task = tokio::spawn(state.run(receiver));
+        let (setup, commits) = (Arc::new(setup), Arc::<AtomicU64>::default());
+        let mut tasks = Vec::new();
+        let lanes = std::array::from_fn(|_| {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            let lane = Lane::new(Arc::clone(&setup), Arc::clone(&commits));
+            tasks.push(tokio::spawn(lane.run(receiver)));
+            sender
+        });
         Self {
-            jobs: Mutex::new(Some(sender)),
+            lanes: Mutex::new(Some(lanes)),
             permits: Arc::new(Semaphore::new(QUEUE)),
-            task: Mutex::new(Some(task)),
+            tasks: Mutex::new(tasks),
             commits,
         }
     }
 
     /// Returns what frees a run behind the appends that are queued already, so that it is free only when they
-    /// are written. It does not keep the task alive.
+    /// are written. It does not keep the tasks alive.
     pub(crate) fn release(&self, run: RunId) -> Option<impl FnOnce(Option<u64>) + use<>> {
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        let jobs = jobs.as_ref().map(mpsc::UnboundedSender::downgrade)?;
+        let jobs = self.of(&run)?.downgrade();
         Some(move |epoch| {
             if let Some(jobs) = jobs.upgrade() {
                 let _ = jobs.send(Queued { job: Job::Release(run, epoch), _permit: None });
             }
         })
+    }
+
+    /// Returns where what a run needs is queued.
+    fn of(&self, run: &RunId) -> Option<Jobs> {
+        let mut hasher = DefaultHasher::new();
+        run.hash(&mut hasher);
+        let lane = usize::try_from(hasher.finish() % LANES as u64).unwrap_or_default();
+        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.as_ref()?.get(lane).cloned()
     }
 
     pub(crate) fn commits(&self) -> u64 {
@@ -108,372 +111,22 @@ impl Writer {
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         let (answer, answered) = oneshot::channel();
         let lost = || LogError::Failed(LOST.into());
-        {
-            let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-            let jobs = jobs.as_ref().ok_or(LogError::Closed)?;
-            let job = Job::Append(append, answer);
-            jobs.send(Queued { job, _permit: permit }).map_err(|_| lost())?;
-        }
+        let jobs = self.of(append.run()).ok_or(LogError::Closed)?;
+        let job = Job::Append(append, answer);
+        jobs.send(Queued { job, _permit: permit }).map_err(|_| lost())?;
+        drop(jobs);
         answered.await.unwrap_or_else(|_| Err(lost()))
     }
 
     /// Takes no more jobs, and waits until those queued are written.
     pub(crate) async fn close(&self) {
-        drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(task) = task
-            && let Err(error) = task.await
-        {
-            tracing::error!(%error, "the writer task was lost");
-        }
-    }
-}
-
-struct State {
-    setup: Setup,
-    connection: Option<PgConnection>,
-    commits: Arc<AtomicU64>,
-    /// The last event of each run that is written to, as it was acknowledged.
-    acknowledged: HashMap<RunId, u64>,
-}
-
-/// An append that is not answered yet.
-struct Waiting {
-    append: Box<Append>,
-    answer: oneshot::Sender<Result<(), LogError>>,
-}
-
-impl State {
-    async fn run(mut self, mut jobs: mpsc::UnboundedReceiver<Queued>) {
-        let mut queued = Vec::new();
-        while !queued.is_empty() || jobs.recv_many(&mut queued, MAX_APPENDS).await > 0 {
-            // Those just answered come back at once; with a turn for them they share this commit.
-            tokio::task::yield_now().await;
-            while queued.len() < MAX_APPENDS
-                && let Ok(job) = jobs.try_recv()
-            {
-                queued.push(job);
-            }
-            let rest = queued.split_off(together(&queued));
-            let (mut appends, mut releases) = (Vec::new(), Vec::new());
-            // Their permits are given back when they are answered.
-            let mut permits = Vec::new();
-            for Queued { job, _permit } in std::mem::replace(&mut queued, rest) {
-                permits.push(_permit);
-                match job {
-                    Job::Append(append, answer) => appends.push(Waiting { append, answer }),
-                    Job::Release(run, epoch) => {
-                        self.acknowledged.remove(&run);
-                        releases.push((run, epoch));
-                    }
-                }
-            }
-            self.write(appends).await;
-            self.free(&releases).await;
-        }
-        let held = self.setup.claims.still_held();
-        let held: Vec<_> = held.into_iter().map(|(run, epoch)| (run, Some(epoch))).collect();
-        self.free(&held).await;
-        self.setup.owner.leave().await;
-        if let Some(connection) = self.connection.take()
-            && let Err(error) = connection.close().await
-        {
-            tracing::debug!(%error, "closing a connection failed");
-        }
-    }
-
-    /// Writes appends in one transaction. What another transaction or the server was in the way of is tried again
-    /// as a whole; where one append is the reason, each is written alone.
-    async fn write(&mut self, appends: Vec<Waiting>) {
-        if appends.is_empty() {
-            return;
-        }
-        let mut waiting = self.without_lost(appends).await;
-        let until = SystemClock.now().after(self.setup.patience);
-        let mut wait = WAIT;
-        let mut was_lost = false;
-        while !waiting.is_empty() {
-            let written = match was_lost {
-                // An answer may have been lost: what the log has of each run says whether it was written.
-                true => match self.settle(&mut waiting).await {
-                    Ok(()) if waiting.is_empty() => break,
-                    Ok(()) => self.transact(&waiting).await,
-                    Err(error) => Err(error),
-                },
-                false => self.transact(&waiting).await,
-            };
-            let error = match written {
-                Ok(refused) => {
-                    self.answer(waiting, refused, was_lost).await;
-                    return;
-                }
-                Err(error) => error,
-            };
-            if !error.is_transient() {
-                return self.write_alone(waiting, error).await;
-            }
-            if matches!(error, LogError::Unreachable(_)) {
-                self.connection = None;
-                was_lost = true;
-            }
-            if SystemClock.now().after(wait) > until {
-                return answer_all(waiting, &error);
-            }
-            SystemClock.sleep(wait).await;
-            wait = MAX_WAIT.min(wait * 2);
-            waiting = self.without_lost(waiting).await;
-        }
-    }
-
-    /// Refuses the appends whose claims are lost.
-    async fn without_lost(&self, appends: Vec<Waiting>) -> Vec<Waiting> {
-        // Looks whether the lease has ended.
-        let _ = self.setup.owner.known().await;
-        let is_lost = |waiting: &Waiting| self.setup.claims.is_lost(waiting.append.run());
-        let (lost, left): (Vec<_>, Vec<_>) = appends.into_iter().partition(is_lost);
-        for Waiting { append, answer } in lost {
-            let _ = answer.send(Err(LogError::LeaseEnded(append.run().clone())));
-        }
-        left
-    }
-
-    async fn connected(&mut self) -> Result<&mut PgConnection, LogError> {
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.setup.connect.connect().await.map_err(Fault::from)?,
-        };
-        Ok(self.connection.insert(connection))
-    }
-
-    async fn transact(&mut self, waiting: &[Waiting]) -> Result<Vec<Option<Refused>>, LogError> {
-        let appends: Vec<&Append> = waiting.iter().map(|waiting| &*waiting.append).collect();
-        let begins = appends.iter().any(|append| append.begins());
-        let owner = match begins {
-            true => self.setup.owner.get().await?.0,
-            false => "".into(),
-        };
-        let connect = self.setup.connect.clone();
-        let connection = self.connected().await?;
-        let refused = match appends.iter().any(|append| append.needs_more()) {
-            // One statement, which is its own transaction.
-            false => {
-                let moved = write_rows(&connect, connection, &appends).await?;
-                moved.into_iter().map(|moved| (!moved).then_some(Refused::NotAtItsEnd)).collect()
-            }
-            true => {
-                let transaction = connect.begin(connection, append::BEGIN).await;
-                let mut transaction = transaction.map_err(Fault::from)?;
-                let refused = append::write(&mut transaction, &appends, &owner).await?;
-                transaction.commit().await.map_err(Fault::from)?;
-                refused
-            }
-        };
-        self.commits.fetch_add(1, Ordering::Relaxed);
-        Ok(refused)
-    }
-
-    /// Answers the appends that were written although their answer was lost, and those that cannot be written any
-    /// more.
-    async fn settle(&mut self, waiting: &mut Vec<Waiting>) -> Result<(), LogError> {
-        let heads = self.heads_of(waiting).await?;
-        let mut left = Vec::new();
-        let mut has_events = false;
-        for Waiting { append, answer } in waiting.drain(..) {
-            let head = heads.iter().find(|(run, _)| run == append.run()).map(|(_, head)| head);
-            let (last_seq, hash) = append.head();
-            match head {
-                Some(head) if head.last_seq == last_seq && head.hash == hash.0 => {
-                    has_events = true;
-                    self.acknowledge(&append);
-                    let _ = answer.send(Ok(()));
-                }
-                // As it was before.
-                None if append.begins() => left.push(Waiting { append, answer }),
-                Some(head) if head.last_seq == append.before() && !append.begins() => {
-                    left.push(Waiting { append, answer });
-                }
-                head => drop(answer.send(Err(self.refusal(&append, head)))),
+        drop(self.lanes.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let tasks: Vec<_> =
+            self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
+        for task in tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a task that writes was lost");
             }
         }
-        *waiting = left;
-        if has_events {
-            self.ring();
-        }
-        Ok(())
-    }
-
-    async fn answer(
-        &mut self,
-        waiting: Vec<Waiting>,
-        refused: Vec<Option<Refused>>,
-        was_lost: bool,
-    ) {
-        let mut has_events = false;
-        let mut late = Vec::new();
-        for (Waiting { append, answer }, refused) in waiting.into_iter().zip(refused) {
-            match refused {
-                None => {
-                    has_events = true;
-                    self.acknowledge(&append);
-                    let _ = answer.send(Ok(()));
-                }
-                Some(Refused::By(error)) => drop(answer.send(Err(error))),
-                // What was in flight when the connection was lost may have been written just before.
-                Some(Refused::NotAtItsEnd) => late.push(Waiting { append, answer }),
-            }
-        }
-        if has_events {
-            self.ring();
-        }
-        if late.is_empty() {
-            return;
-        }
-        let asked = match was_lost {
-            true => self.settle(&mut late).await,
-            false => Ok(()),
-        };
-        if let Err(error) = asked {
-            return answer_all(late, &error);
-        }
-        let heads = self.heads_of(&late).await.unwrap_or_default();
-        for Waiting { append, answer } in late {
-            let head = heads.iter().find(|(run, _)| run == append.run()).map(|(_, head)| head);
-            let _ = answer.send(Err(self.refusal(&append, head)));
-        }
-    }
-
-    async fn heads_of(
-        &mut self,
-        waiting: &[Waiting],
-    ) -> Result<Vec<(RunId, append::Head)>, LogError> {
-        let runs: Vec<RunId> = waiting.iter().map(|waiting| waiting.append.run().clone()).collect();
-        let connect = self.setup.connect.clone();
-        let connection = self.connected().await?;
-        let transaction = connect.begin(connection, "BEGIN").await;
-        let mut transaction = transaction.map_err(Fault::from)?;
-        let heads = append::heads(&mut transaction, runs.iter()).await?;
-        transaction.rollback().await.map_err(Fault::from)?;
-        Ok(heads)
-    }
-
-    /// Writes each append in a transaction of its own: one of them is refused, and takes no other with it.
-    async fn write_alone(&mut self, mut waiting: Vec<Waiting>, error: LogError) {
-        if let [_] = &waiting[..] {
-            let one = waiting.remove(0);
-            let _ = one.answer.send(Err(error));
-            return;
-        }
-        for one in waiting {
-            Box::pin(self.write(vec![one])).await;
-        }
-    }
-
-    /// Frees runs. One that could not be freed is free when this process ends.
-    async fn free(&mut self, runs: &[(RunId, Option<u64>)]) {
-        if runs.is_empty() {
-            return;
-        }
-        let Some((owner, _)) = self.setup.owner.known().await else { return };
-        let connect = self.setup.connect.clone();
-        let until = SystemClock.now().after(self.setup.patience);
-        let mut wait = WAIT;
-        loop {
-            let freed = match self.connected().await {
-                Ok(connection) => free(&connect, connection, runs, &owner).await,
-                Err(error) => Err(error),
-            };
-            let Err(error) = freed else { return };
-            if matches!(error, LogError::Unreachable(_)) {
-                self.connection = None;
-            }
-            if !error.is_transient() || SystemClock.now().after(wait) > until {
-                tracing::warn!(%error, "runs could not be freed");
-                return;
-            }
-            SystemClock.sleep(wait).await;
-            wait = MAX_WAIT.min(wait * 2);
-        }
-    }
-
-    fn acknowledge(&mut self, append: &Append) {
-        if append.frees() {
-            self.setup.claims.ended(append.run());
-            self.acknowledged.remove(append.run());
-        } else {
-            self.acknowledged.insert(append.run().clone(), append.head().0);
-        }
-    }
-
-    /// Says why an append was refused: its run does not end where it begins, or has a newer claim, or ends even
-    /// before what was acknowledged.
-    fn refusal(&self, append: &Append, head: Option<&append::Head>) -> LogError {
-        let known = self.acknowledged.get(append.run()).copied().unwrap_or(0);
-        match head.map_or(0, |head| head.last_seq) < known {
-            true => LogError::Lost(append.run().clone()),
-            false => append.conflict(),
-        }
-    }
-
-    fn ring(&self) {
-        self.setup.watches.events.ring();
-        self.setup.notify.notify_one();
-    }
-}
-
-/// Writes appends that need one statement, which is its own transaction, but behind a proxy.
-async fn write_rows(
-    connect: &Connect,
-    connection: &mut PgConnection,
-    appends: &[&Append],
-) -> Result<Vec<bool>, LogError> {
-    if !connect.is_shared() {
-        return append::write_rows(connection, appends).await;
-    }
-    let transaction = connect.begin(connection, append::BEGIN).await;
-    let mut transaction = transaction.map_err(Fault::from)?;
-    let moved = append::write_rows(&mut transaction, appends).await?;
-    transaction.commit().await.map_err(Fault::from)?;
-    Ok(moved)
-}
-
-async fn free(
-    connect: &Connect,
-    connection: &mut PgConnection,
-    runs: &[(RunId, Option<u64>)],
-    owner: &str,
-) -> Result<(), LogError> {
-    let transaction = connect.begin(connection, "BEGIN").await;
-    let mut transaction = transaction.map_err(Fault::from)?;
-    claims::free(&mut transaction, runs, owner).await?;
-    Ok(transaction.commit().await.map_err(Fault::from)?)
-}
-
-/// Returns how many of the queued jobs are written together: each run once, and not too many events.
-fn together(queued: &[Queued]) -> usize {
-    let mut runs: HashSet<&RunId> = HashSet::new();
-    let (mut events, mut bytes) = (0, 0_usize);
-    for (place, queued) in queued.iter().enumerate() {
-        if let Job::Append(append, _) = &queued.job {
-            events += append.batch.records.len();
-            bytes = bytes.saturating_add(limits::bytes(&append.batch));
-            let is_too_much = events > MAX_EVENTS || bytes > MAX_BYTES;
-            if !runs.insert(append.run()) || (place > 0 && is_too_much) {
-                return place;
-            }
-        }
-    }
-    queued.len()
-}
-
-/// Answers appends that all failed for the same reason.
-fn answer_all(waiting: Vec<Waiting>, error: &LogError) {
-    let said = layer0::failure::Chain(error).to_string();
-    for Waiting { answer, .. } in waiting {
-        let why = said.clone().into();
-        let _ = answer.send(Err(match error {
-            LogError::Locked(_) => LogError::Locked(why),
-            LogError::Unreachable(_) => LogError::Unreachable(why),
-            _ => LogError::Failed(why),
-        }));
     }
 }

@@ -18,3 +18,4 @@ mod sharing;
 mod support;
 mod suites;
 mod tls;
+mod trees;
