@@ -74,14 +74,25 @@ impl Connect {
     }
 
     pub(crate) async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
-        self.options.connect().await
+        let mut connection = self.options.connect().await?;
+        if !self.is_shared {
+            set_up(&mut connection).await?;
+        }
+        Ok(connection)
     }
 }
 
+/// Sets up a connection that no other client uses. Statements of the store are short: the server would compile one
+/// for longer than it runs.
+pub(crate) async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql("SET jit = off").execute(connection).await?;
+    Ok(())
+}
+
 /// Takes away the statements that other clients of the proxy prepared on the connection of the server that this
-/// transaction has: they go by the same names.
+/// transaction has: they go by the same names. What is set is set for the transaction.
 pub(crate) async fn forget_statements(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql("DEALLOCATE ALL").execute(connection).await?;
+    sqlx::raw_sql("DEALLOCATE ALL; SET LOCAL jit = off").execute(connection).await?;
     Ok(())
 }
 
@@ -91,8 +102,8 @@ const LOOKS: usize = 3;
 /// Does each connection lead to one process of the server? A proxy that shares connections gives what was just
 /// used to the next that asks.
 async fn is_direct(connect: &Connect) -> Result<bool, sqlx::Error> {
-    let mut connection = connect.connect().await?;
-    let mut other = connect.connect().await?;
+    let mut connection = connect.options.connect().await?;
+    let mut other = connect.options.connect().await?;
     let mut is_direct = true;
     for _ in 0..LOOKS {
         let before = process(&mut connection).await?;

@@ -7,7 +7,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 
-use crate::connect::{Connect, forget_statements};
+use crate::connect::{Connect, forget_statements, set_up};
 use crate::fault::Fault;
 
 /// A pool of connections. Clones share it.
@@ -27,11 +27,15 @@ pub(crate) enum Lent {
 
 impl Pool {
     pub(crate) fn new(connect: &Connect, connections: u32, patience: Duration) -> Self {
+        let is_shared = connect.is_shared();
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(patience)
+            .after_connect(move |connection, _| {
+                Box::pin(async move { if is_shared { Ok(()) } else { set_up(connection).await } })
+            })
             .connect_lazy_with(connect.options().clone());
-        Self { pool, is_shared: connect.is_shared() }
+        Self { pool, is_shared }
     }
 
     /// Lends a connection for one statement. One that writes has to be [ended](Lent::end).

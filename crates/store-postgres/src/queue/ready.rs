@@ -1,5 +1,7 @@
 //! Runs that have a record and that a worker can go on with.
 
+use std::collections::HashSet;
+
 use backstop_event_log::{LogError, RunState};
 use layer0::Timestamp;
 use layer0::id::RunId;
@@ -87,21 +89,28 @@ pub(super) async fn ready(
 /// Returns the owners of runs and of places in the queue whose processes have died.
 async fn dead(database: &Database) -> Result<Vec<String>, LogError> {
     let (own, _) = database.owner().get().await?;
-    // All are looked at in one statement; those that seem dead are looked at once more, each.
-    let owners: Vec<String> = sqlx::query_scalar(concat!(
-        "SELECT owner FROM (SELECT owner FROM backstop.runs WHERE owner IS NOT NULL \
-         UNION SELECT owner FROM backstop.queue WHERE owner IS NOT NULL) AS owners \
-         WHERE owner <> $1 AND NOT EXISTS (SELECT 1 FROM backstop.processes \
-         WHERE id = owner AND lease_until > clock_timestamp() AND ",
-        has_lock!(),
-        ")"
-    ))
-    .bind(&*own)
-    .fetch_all(&mut *database.pool().lend().await?)
+    let pool = database.pool();
+    let owners: Vec<String> = sqlx::query_scalar(
+        "SELECT owner FROM backstop.runs WHERE owner IS NOT NULL \
+         UNION SELECT owner FROM backstop.queue WHERE owner IS NOT NULL",
+    )
+    .fetch_all(&mut *pool.lend().await?)
     .await
     .map_err(Fault::from)?;
-    let looks = owners.into_iter().map(|owner| async move {
-        let is_alive = owner::is_alive(database.pool(), &owner).await?;
+    // Those that seem dead are looked at once more, each.
+    let living: HashSet<String> = sqlx::query_scalar(concat!(
+        "SELECT id FROM backstop.processes WHERE id = ANY($1) AND lease_until > clock_timestamp() AND ",
+        has_lock!()
+    ))
+    .bind(&owners)
+    .fetch_all(&mut *pool.lend().await?)
+    .await
+    .map_err(Fault::from)?
+    .into_iter()
+    .collect();
+    let seem_dead = owners.into_iter().filter(|owner| *owner != *own && !living.contains(owner));
+    let looks = seem_dead.map(|owner| async move {
+        let is_alive = owner::is_alive(pool, &owner).await?;
         Ok::<_, LogError>((!is_alive).then_some(owner))
     });
     let looked = futures_util::future::try_join_all(looks).await?;
