@@ -1,12 +1,13 @@
 //! The rounds of a worker: looking for runs, starting them, and taking in what became of them.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::LogError;
-use backstop_store_postgres::QueueWatch;
+use backstop_store_postgres::{QueueWatch, Ready};
 use layer0::Timestamp;
 use layer0::failure::Failure;
 use layer0::id::RunId;
@@ -38,6 +39,10 @@ pub(crate) struct Rounds<'a> {
     watch: QueueWatch,
     at_work: JoinSet<Done>,
     runs: HashSet<RunId>,
+    /// Runs that can be gone on with, as the last look found them.
+    found: VecDeque<Ready>,
+    /// Where this worker begins with what it found: others look at the same runs.
+    begins_at: u64,
     pauses: Pauses,
     /// Runs that are not at work any more, which the queue could not be told of.
     untold: Vec<RunId>,
@@ -54,6 +59,8 @@ impl<'a> Rounds<'a> {
             worker,
             at_work: JoinSet::new(),
             runs: HashSet::new(),
+            found: VecDeque::new(),
+            begins_at: RandomState::new().hash_one(()),
             pauses: Pauses::default(),
             untold: Vec::new(),
             looked_at: Timestamp::default(),
@@ -92,8 +99,9 @@ impl<'a> Rounds<'a> {
         let now = SystemClock.now();
         if self.has_room() && now.since(self.looked_at) >= LOOK_EVERY {
             self.looked_at = now;
-            self.go_on(now).await?;
+            self.look().await?;
         }
+        self.go_on(now).await?;
         if self.has_room() {
             self.begin().await?;
         }
@@ -126,14 +134,21 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    async fn go_on(&mut self, now: Timestamp) -> Result<(), LogError> {
-        let worker = self.worker;
+    async fn look(&mut self) -> Result<(), LogError> {
         // Those that are put off, or at work here, are among them.
         let most = self.room() + self.runs.len() + 64;
-        for ready in worker.queue.ready(&worker.row, most).await? {
-            if !self.has_room() {
-                break;
-            }
+        self.found = self.worker.queue.ready(&self.worker.row, most).await?.into();
+        if let Some(place) = self.begins_at.checked_rem(self.found.len() as u64) {
+            self.found.rotate_left(usize::try_from(place).unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    async fn go_on(&mut self, now: Timestamp) -> Result<(), LogError> {
+        let worker = self.worker;
+        while self.has_room()
+            && let Some(ready) = self.found.pop_front()
+        {
             if self.runs.contains(&ready.run) || self.pauses.holds(&ready.run, now) {
                 continue;
             }

@@ -59,13 +59,13 @@ pub struct Taken {
 impl Taken {
     fn of(row: &PgRow) -> Result<Self, LogError> {
         let text = |name| column(row, name).map_err(Fault::from);
-        let stored: StoredTask = read(&text("task")?)?;
+        let stored: StoredTask<'_> = read(&text("task")?)?;
         Ok(Self {
             run: text("run")?.into(),
             agent: text("agent")?,
             session: text("session")?.into(),
-            task: stored.task(),
-            labels: stored.labels,
+            task: stored.task.into_owned(),
+            labels: stored.labels.into_owned(),
         })
     }
 }
@@ -81,16 +81,18 @@ pub(super) struct TakeQueued<'a> {
 
 /// The first of its session in the queue, while no run of that session is open. Another worker that looks at the same
 /// moment sees the one that is being taken in front of those behind it.
+///
+/// Conditions on other rows are values and no joins, so that they are looked up for the first few runs in order,
+/// however many there are, and however little the server knows of its tables.
 const TAKE: &str = "UPDATE backstop.queue AS taken SET owner = $1 FROM (\
     SELECT number FROM backstop.queue WHERE queue = $2 AND owner IS NULL AND refused IS NULL \
     AND not_before <= $3 AND agent = ANY($4) \
-    AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE runs.run = queue.run) \
-    AND NOT EXISTS (SELECT 1 FROM backstop.queue AS earlier LEFT JOIN backstop.runs AS begun \
-        ON begun.run = earlier.run WHERE earlier.session = queue.session \
-        AND earlier.number < queue.number AND begun.ended_at IS NULL AND earlier.refused IS NULL) \
-    AND NOT EXISTS (SELECT 1 FROM backstop.runs AS open WHERE open.session = queue.session \
-        AND open.parent IS NULL AND open.branch_of IS NULL \
-        AND open.state IN ('running', 'waiting_approval', 'parked')) \
+    AND coalesce((SELECT false FROM backstop.runs WHERE runs.run = queue.run), true) \
+    AND coalesce((SELECT false FROM backstop.queue AS earlier WHERE earlier.session = queue.session \
+        AND earlier.number < queue.number AND earlier.refused IS NULL AND coalesce((SELECT begun.ended_at IS NULL \
+            FROM backstop.runs AS begun WHERE begun.run = earlier.run), true) LIMIT 1), true) \
+    AND coalesce((SELECT false FROM backstop.runs AS open WHERE open.session = queue.session \
+        AND open.parent IS NULL AND open.branch_of IS NULL AND open.ended_at IS NULL LIMIT 1), true) \
     ORDER BY number LIMIT $5 FOR UPDATE SKIP LOCKED) AS next \
     WHERE taken.number = next.number RETURNING taken.*";
 
@@ -174,13 +176,15 @@ impl Work for TakeAgain<'_> {
         {
             return Ok(false);
         }
-        sqlx::query("UPDATE backstop.queue SET owner = $2 WHERE run = $1")
-            .bind(&*run)
-            .bind(self.owner)
-            .execute(connection)
-            .await
-            .map_err(Fault::from)?;
-        Ok(true)
+        let taken = sqlx::query(
+            "UPDATE backstop.queue SET owner = $2 WHERE run = $1 AND (owner IS NULL OR owner = $2)",
+        )
+        .bind(&*run)
+        .bind(self.owner)
+        .execute(connection)
+        .await
+        .map_err(Fault::from)?;
+        Ok(taken.rows_affected() > 0)
     }
 }
 

@@ -87,12 +87,14 @@ async fn run(url: &str, turns: usize) -> Turns {
     let mut limits = backstop_react::Limits::default();
     limits.max_iterations = u32::try_from(turns).expect("a few") + 10;
     let agent = Agent::builder(model).name("agent").instructions("You add.").tool(add);
-    let agent = agent.limits(limits).budget(Budget::default()).log(database.log());
+    let mut budget = Budget::default();
+    (budget.max_model_calls, budget.max_tool_calls) = (None, None);
+    let agent = agent.limits(limits).budget(budget).log(database.log());
     let agent = agent.build().expect("the agent is complete");
     let began = now();
     let outcome = agent.run(RunRequest::new("add numbers")).await.expect("it runs");
     let took = began.elapsed();
-    assert_eq!(outcome.text(), "done");
+    assert_eq!(outcome.text(), "done", "{:?}", outcome.stop);
     let pool = PgPool::connect(url).await.expect("the database is there");
     let left = async |turn: usize| -> f64 {
         // Turns are told apart by the calls of the model.
