@@ -25,6 +25,7 @@ mod orchestrator;
 mod provider;
 mod reopened;
 mod results;
+mod start_keys;
 mod state;
 mod tool;
 

@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 
+use backstop_event_log::LogError;
 use layer0::code;
 use layer0::error::BoxError;
 use layer0::failure::{Effect, Facts, Failure};
@@ -46,6 +47,19 @@ impl StoreError {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()
+    }
+}
+
+impl From<StoreError> for LogError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Closed => Self::Closed,
+            StoreError::Failed(source) => Self::Failed(source),
+            StoreError::Full(source) => Self::Full(source),
+            StoreError::Locked(source) => Self::Locked(source),
+            StoreError::TooLarge(source) => Self::TooLarge(source),
+            StoreError::Unreachable(source) => Self::Unreachable(source),
+        }
     }
 }
 

@@ -1,3 +1,4 @@
+mod keys;
 mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -14,6 +15,7 @@ use crate::{
     Moves, OpenApproval, Payload, Record, RunFilter, RunSummary, Subscription, is_segment,
 };
 
+use self::keys::Keys;
 use self::sessions::Sessions;
 
 /// A log that lives as long as the process.
@@ -21,6 +23,7 @@ use self::sessions::Sessions;
 pub struct MemoryLog {
     key: Option<LogKey>,
     runs: Arc<Mutex<Runs>>,
+    keys: Mutex<Keys>,
     watches: InboxWatches,
     event_watches: EventWatches,
 }

@@ -84,25 +84,57 @@ pub trait Operator: Send + Sync {
     async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError>;
 }
 
-/// What an operator is asked to do.
-#[derive(Debug, Clone, PartialEq)]
+/// What an operator is asked to do. As JSON, `max_park_ms` is in milliseconds, and what is as [`Task::json`] makes it
+/// is left out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Task {
     /// The input: text for a model, any JSON for code.
     pub input: Value,
     /// The images of the input.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub images: Arc<[Image]>,
     /// May the same task be dispatched again after it may have acted?
+    #[serde(default, skip_serializing_if = "is_default")]
     pub idempotent: bool,
     /// JSON Schema that the answer has to fit; an agent is told of it.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub output_schema: Option<Value>,
     /// Is the operator to know what was said in the session until now?
+    #[serde(default, skip_serializing_if = "is_default")]
     pub history: bool,
     /// How much of its caller's budget it may use at most; as much as the caller can give otherwise.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub allowance: Option<Allowance>,
     /// How long an endpoint may ask to be left alone without the work failing: it is parked, and goes on
     /// then. As the orchestrator says where it is `None`.
+    #[serde(default, rename = "max_park_ms", skip_serializing_if = "is_default", with = "millis")]
     pub max_park: Option<Duration>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Durations as whole milliseconds.
+mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        time.map(millis).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map(Duration::from_millis))
+    }
 }
 
 impl Task {

@@ -1,7 +1,8 @@
 //! What a client is told of a run.
 
+use backstop_event_log::LogError;
 use backstop_redact::Redactor;
-use layer0::error::{OrchError, StateError};
+use layer0::error::OrchError;
 use layer0::failure::{Chain, Effect, Failure, Retry};
 use layer0::id::RunId;
 use layer0::operator::Answer;
@@ -80,6 +81,15 @@ pub(crate) fn underway(run: &RunId) -> CallToolResult {
     running("is still at work", run)
 }
 
+/// Says that a run with the key of a call waits for a worker.
+pub(crate) fn queued(run: &RunId) -> CallToolResult {
+    let text = format!(
+        "Run {run} waits in the queue for a worker. Make the same call again, with the same key, to be told what \
+         became of it."
+    );
+    result(&text, json!({ "outcome": "queued", "run": run }), false)
+}
+
 /// Says that a run goes on in another process.
 fn elsewhere(run: &RunId) -> CallToolResult {
     running("is at work in another process", run)
@@ -96,7 +106,7 @@ pub(crate) fn refused(code: &str, message: &str) -> CallToolResult {
 }
 
 /// Refuses a call that could not be noted; nothing was started.
-pub(crate) fn not_noted(error: &StateError, redactor: &Redactor) -> CallToolResult {
+pub(crate) fn not_noted(error: &LogError, redactor: &Redactor) -> CallToolResult {
     let message = Chain(error).to_string();
     refused_with(error.code(), &redactor.redact(&message), error.retry())
 }

@@ -1,13 +1,16 @@
 //! What clients ask, and what they are answered.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::Clock;
+use backstop_event_log::{Bound, StartKey, StartKeys};
 use backstop_orchestrator::new_run_id;
 use backstop_redact::Redactor;
 use layer0::code;
 use layer0::id::RunId;
+use layer0::operator::Task;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject,
     ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities,
@@ -20,14 +23,11 @@ use tokio::sync::Mutex;
 
 use crate::answer;
 use crate::call::Call;
-use crate::keys::{Keyed, Keys};
 use crate::offer::Offer;
 use crate::runs::Runs;
 
 /// The key in `_meta` by which a call that is made again is known.
 const KEY: &str = "backstop/idempotency-key";
-/// The most bytes of such a key.
-const MAX_KEY_BYTES: usize = 256;
 /// How often a client that asks for progress is told that the run goes on.
 const PROGRESS: Duration = Duration::from_secs(5);
 /// How long a run that was cancelled has to end.
@@ -40,7 +40,7 @@ pub(crate) struct Handler(Arc<Shared>);
 struct Shared {
     offers: Vec<Offer>,
     runs: Runs,
-    keys: Keys,
+    keys: Arc<dyn StartKeys>,
     /// Held while a key is bound and its run started, so that a call with the same key finds the run.
     starting: Mutex<()>,
     answer_within: Duration,
@@ -58,7 +58,7 @@ impl Handler {
     pub(crate) fn new(
         offers: Vec<Offer>,
         runs: Runs,
-        keys: Keys,
+        keys: Arc<dyn StartKeys>,
         answer_within: Duration,
         redactor: Redactor,
         clock: Arc<dyn Clock>,
@@ -132,21 +132,23 @@ impl Shared {
         let Some(key) = key else {
             return Ok((self.runs.start(&offer.operator, input, &run), run));
         };
-        let key = key.as_str().filter(|key| (1..=MAX_KEY_BYTES).contains(&key.len()));
-        let why = format!("`{KEY}` must be text of 1 to {MAX_KEY_BYTES} bytes");
+        let why = format!("`{KEY}` must be text of 1 to {} bytes", StartKey::MAX_BYTES);
+        let task = Task::json(input.clone());
+        let key = key.as_str().and_then(|key| {
+            StartKey::new(&*offer.operator, key, &task, None, &BTreeMap::new()).ok()
+        });
         let key = key.ok_or_else(|| refused(code::INPUT_INVALID, &why))?;
         let _starting = self.starting.lock().await;
-        match self.keys.bind(&offer.operator, key, &input, &run).await {
-            Ok(Keyed::New) => Ok((self.runs.start(&offer.operator, input, &run), run)),
-            Ok(Keyed::Earlier(run)) => {
+        match self.keys.bind(&key, &run, self.clock.now()).await {
+            Ok(Bound::New) => Ok((self.runs.start(&offer.operator, input, &run), run)),
+            Ok(Bound::Earlier(run)) => {
                 // The process that bound the key may have died before it started the run.
                 let found = self.runs.find_or_start(&offer.operator, &run, Some(input));
                 let why = format!("run `{run}` of this key was lost: it kept no record");
                 Ok((found.ok_or_else(|| refused(code::INPUT_INVALID, &why))?, run))
             }
-            Ok(Keyed::Reused) => {
-                Err(refused(code::INPUT_KEY_REUSED, "a call with this key had another input"))
-            }
+            Ok(Bound::Queued(run)) => Err(Box::new(answer::queued(&run))),
+            Ok(_) => Err(refused(code::INPUT_KEY_REUSED, "a call with this key had another input")),
             Err(error) => Err(Box::new(answer::not_noted(&error, &self.redactor))),
         }
     }

@@ -36,7 +36,6 @@ mod ended;
 mod error;
 mod handler;
 mod http_door;
-mod keys;
 mod offer;
 mod runs;
 mod server;

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::{MemoryLog, StartKeys};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_redact::Redactor;
-use backstop_state::MemoryStateStore;
-use layer0::StateStore;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -19,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 use crate::error::ServeError;
 use crate::handler::Handler;
 use crate::http_door::{self, Entrance, MAX_CONNECTIONS, MAX_MESSAGE_BYTES};
-use crate::keys::Keys;
 use crate::offer::Offer;
 use crate::runs::Runs;
 
@@ -32,7 +30,7 @@ pub struct Server {
     offers: Vec<Offer>,
     answer_within: Duration,
     max_connections: usize,
-    keys: Arc<dyn StateStore>,
+    keys: Arc<dyn StartKeys>,
     redactor: Redactor,
     clock: Arc<dyn Clock>,
 }
@@ -46,7 +44,7 @@ impl Server {
             offers: Vec::new(),
             answer_within: ANSWER_WITHIN,
             max_connections: MAX_CONNECTIONS,
-            keys: Arc::new(MemoryStateStore::new()),
+            keys: Arc::new(MemoryLog::new()),
             redactor: Redactor::new(),
             clock: Arc::new(SystemClock),
         }
@@ -75,12 +73,12 @@ impl Server {
         self
     }
 
-    /// Keeps the keys of calls (`_meta` `backstop/idempotency-key`) in this store, so that a call that is made
-    /// again after a restart is answered with the first one's run. In memory by default. A key is kept for 30 days
-    /// after the last call with it, or for a day where there are more than about 100,000.
+    /// Keeps the keys of calls (`_meta` `backstop/idempotency-key`) here, such as in the log that the runs are in, so
+    /// that a call that is made again after a restart is answered with the first one's run. In memory by default, where
+    /// 100,000 have room. A key is kept as long as its run, and at least a day.
     #[must_use]
-    pub fn state_store(mut self, store: Arc<dyn StateStore>) -> Self {
-        self.keys = store;
+    pub fn start_keys(mut self, keys: Arc<dyn StartKeys>) -> Self {
+        self.keys = keys;
         self
     }
 
@@ -166,7 +164,7 @@ impl Server {
         Handler::new(
             self.offers,
             Runs::new(self.orchestrator),
-            Keys::new(self.keys, Arc::clone(&self.clock)),
+            self.keys,
             self.answer_within,
             self.redactor,
             self.clock,

@@ -8,7 +8,7 @@ use sqlx::{Connection, PgConnection};
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::prune::{self, Kind};
-use crate::state_removal;
+use crate::{start_keys, state_removal};
 
 /// The lock that one process holds while it prunes in the background: "BSTU".
 const LOCK: i64 = 0x4253_5455;
@@ -73,6 +73,7 @@ async fn prune_all(
         }
     }
     state_removal::expire(database.for_writing()?, now).await?;
+    start_keys::expire(database.for_writing()?, now).await?;
     for kind in Kind::ALL {
         let pruned = prune::prune(database, kind, retention.texts, now).await?;
         if pruned.rows > 0 {

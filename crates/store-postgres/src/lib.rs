@@ -57,6 +57,7 @@ mod schema;
 mod sent;
 mod server;
 mod sessions;
+mod start_keys;
 mod state;
 mod state_removal;
 mod stores;

@@ -33,6 +33,10 @@ impl PostgresLog {
         Self(database)
     }
 
+    pub(crate) const fn database(&self) -> &Database {
+        &self.0
+    }
+
     async fn row(&self, run: &RunId) -> Result<Option<PgRow>, LogError> {
         let row = sqlx::query("SELECT * FROM backstop.runs WHERE run = $1");
         let row = row

@@ -32,8 +32,8 @@ pub use self::take::{QueueLimit, Taken};
 use self::values::CHANNEL;
 pub use self::worker_row::WorkerRow;
 
-/// How long keys are kept at least, in milliseconds.
-const KEPT_KEYS: i64 = 24 * 60 * 60 * 1_000;
+/// How long rows are kept that are not needed, in milliseconds.
+const KEPT: i64 = 24 * 60 * 60 * 1_000;
 
 /// The queue of runs in a database. Clones are the same queue.
 ///
@@ -156,8 +156,8 @@ impl Queue {
         transact(self.pool()?, self.0.options().patience, &take).await
     }
 
-    /// Takes a run of the queue that has a record, to go on with it; says whether the limit of its queue lets it. One
-    /// that was never in the queue has no limit.
+    /// Takes a run of the queue that has a record, to go on with it; says whether the limit of its queue lets it, and no
+    /// other process was faster. One that was never in the queue is for any that claims it.
     ///
     /// # Errors
     ///
@@ -256,7 +256,7 @@ impl Queue {
         worker_row::announce(self.pool()?, &owner, worker, SystemClock.now()).await
     }
 
-    /// Removes keys that are kept for long enough, and runs that are over.
+    /// Removes runs that were over a day ago, and workers that are gone.
     ///
     /// # Errors
     ///
@@ -266,11 +266,8 @@ impl Queue {
     ///
     /// If the future is dropped, some may be left for the next time.
     pub async fn clean(&self) -> Result<(), LogError> {
-        let until = SystemClock.now().as_millis().saturating_sub(KEPT_KEYS);
+        let until = SystemClock.now().as_millis().saturating_sub(KEPT);
         for statement in [
-            "DELETE FROM backstop.start_keys AS keys WHERE at < $1 \
-             AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE runs.run = keys.run) \
-             AND NOT EXISTS (SELECT 1 FROM backstop.queue WHERE queue.run = keys.run)",
             "DELETE FROM backstop.queue USING backstop.runs WHERE runs.run = queue.run \
              AND runs.ended_at IS NOT NULL AND runs.started_at < $1",
             "DELETE FROM backstop.workers WHERE started_at < $1 \

@@ -6,6 +6,7 @@ use layer0::Timestamp;
 
 use crate::database::Database;
 use crate::prune::{self, Kind};
+use crate::start_keys::ExpireKeys;
 use crate::state::ExpireState;
 
 /// Hears that runs were written to.
@@ -43,6 +44,7 @@ async fn work(
         }
     }
     while database.for_writing()?.perform(ExpireState(now)).await? > 0 {}
+    while database.for_writing()?.perform(ExpireKeys(now)).await? > 0 {}
     for kind in Kind::ALL {
         let pruned = prune::prune(database, kind, retention.texts, now).await?;
         if pruned.rows > 0 {

@@ -37,6 +37,7 @@ mod runs;
 mod schema;
 mod sent;
 mod sessions;
+mod start_keys;
 mod state;
 mod stores;
 mod subscriptions;

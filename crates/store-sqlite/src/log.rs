@@ -37,6 +37,10 @@ impl SqliteLog {
         Self(database)
     }
 
+    pub(crate) const fn database(&self) -> &Database {
+        &self.0
+    }
+
     async fn select(
         &self,
         statement: &'static str,

@@ -23,6 +23,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/13_trees.sql"),
     include_str!("../migrations/14_state.sql"),
     include_str!("../migrations/15_subscriptions.sql"),
+    include_str!("../migrations/16_start_keys.sql"),
 ];
 
 /// Marks a file as ours: "BSTP".

@@ -83,8 +83,10 @@ async fn serve(
     }
     let orchestrator = orchestrator.build().map_err(CliError::usage)?;
     let server = offers.into_iter().fold(Server::new(orchestrator), Server::offer);
-    let server =
-        server.answer_within(args.answer_within()).state_store(database.state()).redactor(redactor);
+    let server = server
+        .answer_within(args.answer_within())
+        .start_keys(database.start_keys())
+        .redactor(redactor);
     let stop = CancellationToken::new();
     let stops = stop.clone();
     let told = tokio::spawn(async move {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_error_store::{ErrorStore, ResultStore, Store, StoreError};
-use backstop_event_log::{EventLog, LogKey, RunState};
+use backstop_event_log::{EventLog, LogKey, RunState, StartKeys};
 use backstop_redact::Redactor;
 use backstop_retention::{Forgotten, RemoveError, Removed};
 use backstop_store_sqlite::{BackupError, Vacuumed};
@@ -40,6 +40,10 @@ impl Database {
     }
 
     pub(crate) fn log(&self) -> Arc<dyn EventLog> {
+        of_either!(self, database => Arc::new(database.log()))
+    }
+
+    pub(crate) fn start_keys(&self) -> Arc<dyn StartKeys> {
         of_either!(self, database => Arc::new(database.log()))
     }
 

@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use backstop_event_log::{EventLog, RunFilter};
-use backstop_state::MemoryStateStore;
-use layer0::StateStore;
-use layer0::error::StateError;
-use layer0::state::{Expected, Scope, StateEntry, StateQuery, StateWrite, Versioned};
+use backstop_event_log::{Bound, EventLog, LogError, MemoryLog, RunFilter, StartKey, StartKeys};
+use layer0::Timestamp;
+use layer0::id::RunId;
 use layer0::stop::Outcome;
 use rmcp::model::{CallToolRequest, ClientRequest, RequestMetaObject};
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, RunningService};
@@ -18,47 +16,18 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, call, connect, params};
 
 /// Counts how often a key was found.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Counted {
-    store: Arc<MemoryStateStore>,
-    found: Arc<AtomicU32>,
+    keys: MemoryLog,
+    found: AtomicU32,
 }
 
 #[async_trait]
-impl StateStore for Counted {
-    async fn read(&self, scope: &Scope, key: &str) -> Result<Option<Versioned>, StateError> {
-        let read = self.store.read(scope, key).await?;
-        self.found.fetch_add(u32::from(read.is_some()), Ordering::SeqCst);
-        Ok(read)
-    }
-
-    async fn write(&self, write: StateWrite) -> Result<u64, StateError> {
-        self.store.write(write).await
-    }
-
-    async fn delete(
-        &self,
-        scope: &Scope,
-        key: &str,
-        expected: Expected,
-    ) -> Result<bool, StateError> {
-        self.store.delete(scope, key, expected).await
-    }
-
-    async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError> {
-        self.store.list(query).await
-    }
-
-    async fn search(&self, query: StateQuery, text: &str) -> Result<Vec<StateEntry>, StateError> {
-        self.store.search(query, text).await
-    }
-
-    async fn scopes(&self, after: Option<&Scope>, limit: u32) -> Result<Vec<Scope>, StateError> {
-        self.store.scopes(after, limit).await
-    }
-
-    async fn clear(&self, scope: &Scope) -> Result<u64, StateError> {
-        self.store.clear(scope).await
+impl StartKeys for Counted {
+    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError> {
+        let bound = self.keys.bind(key, run, now).await?;
+        self.found.fetch_add(u32::from(bound != Bound::New), Ordering::SeqCst);
+        Ok(bound)
     }
 }
 
@@ -71,9 +40,9 @@ struct Shared {
 impl Shared {
     /// Starts the run; returns the call that started it, and the one that found it.
     async fn new() -> (Self, RequestHandle<RoleClient>, RequestHandle<RoleClient>) {
-        let (bench, keys) = (Bench::new(), Counted::default());
+        let (bench, keys) = (Bench::new(), Arc::new(Counted::default()));
         let server = bench.server().answer_within(Duration::from_secs(600));
-        let client = connect(server.state_store(Arc::new(keys.clone()))).await;
+        let client = connect(server.start_keys(keys.clone())).await;
         let first = keyed(&client).await;
         while bench.asked.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;

@@ -1,29 +1,28 @@
 //! Putting runs in.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use backstop_event_log::text_digest;
+use backstop_event_log::{Bound, StartKey};
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 use layer0::name::{check_name, check_session};
 use layer0::operator::Task;
 use serde::Serialize;
-use serde_json::json;
-use sqlx::{PgConnection, Row};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::entry::StoredTask;
 use super::error::QueueError;
 use super::values::{CHANNEL, millis};
 use crate::fault::Fault;
-use crate::text::{column, stored};
+use crate::start_keys;
+use crate::text::stored;
 use crate::transact::Work;
 
 /// The queue of those that name none.
 const DEFAULT: &str = "default";
-/// The most bytes of a key.
-const MAX_KEY_BYTES: usize = 256;
 /// The most bytes of a task, as JSON.
 const MAX_TASK_BYTES: usize = 64 * 1024 * 1024;
 
@@ -116,26 +115,23 @@ impl Enqueue {
         if let Some(session) = &self.session {
             check_session(session.as_str()).map_err(|error| invalid("session", &error))?;
         }
-        if let Some(key) = &self.key
-            && !(1..=MAX_KEY_BYTES).contains(&key.len())
-        {
-            return Err(invalid("key", &format!("it has 1 to {MAX_KEY_BYTES} bytes")));
-        }
-        let task = StoredTask::new(&self.task, &self.labels);
+        let key = self.key.as_ref().map(|key| {
+            StartKey::new(&*self.agent, key, &self.task, self.session.as_ref(), &self.labels)
+        });
+        let key = key.transpose().map_err(|error| invalid("key", &error))?;
+        let (task, labels) = (Cow::Borrowed(&self.task), Cow::Borrowed(&self.labels));
+        let task = StoredTask { task, labels };
         let task = serde_json::to_string(&task).map_err(|error| invalid("task", &error))?;
         if task.len() > MAX_TASK_BYTES {
             return Err(invalid("task", &format!("it has more than {MAX_TASK_BYTES} bytes")));
         }
-        let session = self.session.as_ref().map(SessionId::as_str);
-        let input = text_digest(&json!([session, task]).to_string());
         let session = self.session.clone();
         Ok(NewEntry {
             run: RunId::new(format!("run_{}", Uuid::now_v7())),
             agent: self.agent.clone(),
             queue: self.queue.clone(),
             session: session.unwrap_or_else(|| format!("ses_{}", Uuid::now_v7()).into()),
-            key: self.key.clone(),
-            input,
+            key,
             task,
             not_before: self.not_before.unwrap_or(now),
             at: now,
@@ -149,9 +145,7 @@ pub(super) struct NewEntry {
     agent: String,
     queue: String,
     session: SessionId,
-    key: Option<String>,
-    /// The digest of what is asked.
-    input: String,
+    key: Option<StartKey>,
     task: String,
     not_before: Timestamp,
     at: Timestamp,
@@ -192,13 +186,19 @@ pub(super) async fn put(
     let enqueued = |run: RunId, is_new| Enqueued {
         run,
         queue: entry.queue.clone(),
-        key: entry.key.clone(),
+        key: entry.key.as_ref().map(|key| key.key.clone()),
         is_new,
     };
-    if let Some(key) = &entry.key
-        && let Some(run) = known(connection, entry, key).await?
-    {
-        return Ok(enqueued(run, false));
+    if let Some(key) = &entry.key {
+        match start_keys::bind(connection, key, &entry.run, entry.at).await? {
+            Bound::New => {}
+            Bound::Earlier(run) | Bound::Queued(run) => return Ok(enqueued(run, false)),
+            // A store that answers something else than it is known to answer starts nothing.
+            _ => {
+                let (agent, key) = (key.operator.clone(), key.key.clone());
+                return Err(QueueError::KeyReused { agent, key });
+            }
+        }
     }
     sqlx::query(
         "INSERT INTO backstop.queue (run, queue, agent, session, not_before, queued_at, task) \
@@ -220,40 +220,4 @@ pub(super) async fn put(
         .await
         .map_err(Fault::from)?;
     Ok(enqueued(entry.run.clone(), true))
-}
-
-/// Returns the run that a key stands for already; binds it to this one otherwise.
-async fn known(
-    connection: &mut PgConnection,
-    entry: &NewEntry,
-    key: &str,
-) -> Result<Option<RunId>, QueueError> {
-    // A transaction that has bound the same key is waited for.
-    let bound = sqlx::query(
-        "INSERT INTO backstop.start_keys (agent, key, input, run, at) VALUES ($1, $2, $3, $4, $5) \
-         ON CONFLICT (agent, key) DO NOTHING",
-    )
-    .bind(&*stored(&entry.agent))
-    .bind(&*stored(key))
-    .bind(&entry.input)
-    .bind(&*stored(entry.run.as_str()))
-    .bind(millis(entry.at))
-    .execute(&mut *connection)
-    .await
-    .map_err(Fault::from)?;
-    if bound.rows_affected() > 0 {
-        return Ok(None);
-    }
-    let row =
-        sqlx::query("SELECT input, run FROM backstop.start_keys WHERE agent = $1 AND key = $2")
-            .bind(&*stored(&entry.agent))
-            .bind(&*stored(key))
-            .fetch_one(connection)
-            .await
-            .map_err(Fault::from)?;
-    let input: &str = row.try_get("input").map_err(Fault::from)?;
-    if input != entry.input {
-        return Err(QueueError::KeyReused { agent: entry.agent.clone(), key: key.to_owned() });
-    }
-    Ok(Some(column(&row, "run").map_err(Fault::from)?.into()))
 }

@@ -1,15 +1,11 @@
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
 use backstop_event_log::LogError;
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
-use layer0::message::Image;
 use layer0::operator::Task;
-use layer0::usage::Allowance;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
@@ -106,52 +102,10 @@ impl QueueEntry {
 
 /// A task and its labels, as they stand in the queue.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct StoredTask {
-    input: Value,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    images: Vec<Image>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    idempotent: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
-    history: bool,
-    #[serde(default, skip_serializing_if = "is_default")]
-    output_schema: Option<Value>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    allowance: Option<Allowance>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    max_park_ms: Option<u64>,
+pub(super) struct StoredTask<'a> {
+    pub(super) task: Cow<'a, Task>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) labels: BTreeMap<String, String>,
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-impl StoredTask {
-    pub(super) fn new(task: &Task, labels: &BTreeMap<String, String>) -> Self {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Self {
-            input: task.input.clone(),
-            images: task.images.to_vec(),
-            idempotent: task.idempotent,
-            history: task.history,
-            output_schema: task.output_schema.clone(),
-            allowance: task.allowance,
-            max_park_ms: task.max_park.map(millis),
-            labels: labels.clone(),
-        }
-    }
-
-    pub(super) fn task(&self) -> Task {
-        let mut task = Task::json(self.input.clone());
-        task.images = Arc::from(self.images.as_slice());
-        (task.idempotent, task.history) = (self.idempotent, self.history);
-        task.output_schema.clone_from(&self.output_schema);
-        task.allowance = self.allowance;
-        task.max_park = self.max_park_ms.map(Duration::from_millis);
-        task
-    }
+    pub(super) labels: Cow<'a, BTreeMap<String, String>>,
 }
 
 /// Reads JSON that this crate has written.

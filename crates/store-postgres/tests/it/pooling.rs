@@ -82,6 +82,17 @@ async fn the_log_can_be_followed_pooled() {
     suite.check().await;
 }
 
+/// Spec: J2w
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_starts_pass_pooled() {
+    let (server, pooler) = pooled!();
+    let databases = server.in_turn();
+    let suite = contract::start_keys(async move || {
+        Arc::new(open(&pooler.through(&databases.next().await)).await.log()) as _
+    });
+    suite.check().await;
+}
+
 /// Spec: A1
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_keeps_approvals_pooled() {

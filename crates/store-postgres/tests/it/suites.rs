@@ -50,6 +50,15 @@ async fn the_log_keeps_approvals() {
         .await;
 }
 
+/// Spec: J2w
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_starts_pass_the_suite() {
+    let databases = server!().in_turn();
+    contract::start_keys(async move || Arc::new(open(&databases.next().await).await.log()) as _)
+        .check()
+        .await;
+}
+
 /// Spec: S1, S11
 #[tokio::test(flavor = "multi_thread")]
 async fn the_error_store_passes_the_suite() {

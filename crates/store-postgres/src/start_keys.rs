@@ -1,0 +1,103 @@
+//! Keys by which a start that is asked for again is known.
+
+use async_trait::async_trait;
+use backstop_event_log::{Bound, LogError, StartKey, StartKeys};
+use layer0::Timestamp;
+use layer0::id::RunId;
+use sqlx::{PgConnection, Row};
+
+use crate::background;
+use crate::fault::Fault;
+use crate::log::PostgresLog;
+use crate::pool::Pool;
+use crate::text::{column, stored};
+use crate::transact::{Work, transact};
+
+#[async_trait]
+impl StartKeys for PostgresLog {
+    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError> {
+        let database = self.database();
+        let (pool, patience) = (database.for_writing()?, database.options().patience);
+        let bound = transact(pool, patience, &Bind { key, run, now }).await;
+        background::after(database, now);
+        bound
+    }
+}
+
+struct Bind<'a> {
+    key: &'a StartKey,
+    run: &'a RunId,
+    now: Timestamp,
+}
+
+#[async_trait]
+impl Work for Bind<'_> {
+    type Done = Bound;
+    type Error = LogError;
+
+    async fn perform(&self, connection: &mut PgConnection) -> Result<Bound, LogError> {
+        Ok(bind(connection, self.key, self.run, self.now).await?)
+    }
+}
+
+/// Binds a key in a transaction, or says what it stands for. A transaction that has bound the same key is waited
+/// for.
+pub(crate) async fn bind(
+    connection: &mut PgConnection,
+    key: &StartKey,
+    run: &RunId,
+    now: Timestamp,
+) -> Result<Bound, Fault> {
+    let bound = sqlx::query(
+        "INSERT INTO backstop.start_keys (agent, key, input, run, at) VALUES ($1, $2, $3, $4, $5) \
+         ON CONFLICT (agent, key) DO NOTHING",
+    )
+    .bind(&*stored(&key.operator))
+    .bind(&*stored(&key.key))
+    .bind(&key.input)
+    .bind(&*stored(run.as_str()))
+    .bind(now.as_millis())
+    .execute(&mut *connection)
+    .await?;
+    if bound.rows_affected() > 0 {
+        return Ok(Bound::New);
+    }
+    let row = sqlx::query(
+        "SELECT input, run, EXISTS (SELECT 1 FROM backstop.queue WHERE queue.run = keys.run) \
+         AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE runs.run = keys.run) AS is_queued \
+         FROM backstop.start_keys AS keys WHERE agent = $1 AND key = $2",
+    )
+    .bind(&*stored(&key.operator))
+    .bind(&*stored(&key.key))
+    .fetch_one(connection)
+    .await?;
+    if row.try_get::<&str, _>("input")? != key.input {
+        return Ok(Bound::Reused);
+    }
+    let run = column(&row, "run")?.into();
+    Ok(match row.try_get("is_queued")? {
+        true => Bound::Queued(run),
+        false => Bound::Earlier(run),
+    })
+}
+
+/// Removes the keys that were kept for long enough and whose run is not here, some at a time.
+pub(crate) async fn expire(pool: &Pool, now: Timestamp) -> Result<(), Fault> {
+    loop {
+        let mut lent = pool.lend().await?;
+        let gone = sqlx::query(
+            "DELETE FROM backstop.start_keys WHERE (agent, key) IN \
+             (SELECT agent, key FROM backstop.start_keys AS old WHERE at <= $1 \
+             AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE runs.run = old.run) \
+             AND NOT EXISTS (SELECT 1 FROM backstop.queue WHERE queue.run = old.run) \
+             LIMIT 256 FOR UPDATE SKIP LOCKED)",
+        )
+        .bind(StartKey::kept_since(now).as_millis())
+        .execute(&mut *lent)
+        .await?;
+        lent.end().await?;
+        if gone.rows_affected() == 0 {
+            return Ok(());
+        }
+    }
+}

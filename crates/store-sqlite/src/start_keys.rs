@@ -1,0 +1,95 @@
+//! Keys by which a start that is asked for again is known.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use backstop_event_log::{Bound, LogError, StartKey, StartKeys};
+use layer0::Timestamp;
+use layer0::id::RunId;
+use sqlx::{Row, SqliteConnection};
+
+use crate::background;
+use crate::chore::Chore;
+use crate::job_error::JobError;
+use crate::log::SqliteLog;
+
+#[async_trait]
+impl StartKeys for SqliteLog {
+    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError> {
+        let database = self.database();
+        let bind = Arc::new(Bind {
+            key: key.clone(),
+            run: run.clone(),
+            at: now,
+            bound: Mutex::new(Bound::New),
+        });
+        database.for_writing()?.perform_shared(bind.clone()).await?;
+        background::after(database, now);
+        let bound = bind.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(bound.clone())
+    }
+}
+
+struct Bind {
+    key: StartKey,
+    run: RunId,
+    at: Timestamp,
+    /// What came of it, which a chore tells beside its number.
+    bound: Mutex<Bound>,
+}
+
+#[async_trait]
+impl Chore for Bind {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let bound = sqlx::query(
+            "INSERT INTO start_keys (operator, key, input, run, at) VALUES ($1, $2, $3, $4, $5) \
+             ON CONFLICT DO NOTHING",
+        )
+        .bind(&self.key.operator)
+        .bind(&self.key.key)
+        .bind(&self.key.input)
+        .bind(self.run.as_str())
+        .bind(self.at.as_millis())
+        .execute(&mut *connection)
+        .await?;
+        let answer = match bound.rows_affected() {
+            0 => self.found(connection).await?,
+            _ => Bound::New,
+        };
+        *self.bound.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+        Ok(bound.rows_affected())
+    }
+}
+
+impl Bind {
+    /// Returns what the key stands for already.
+    async fn found(&self, connection: &mut SqliteConnection) -> Result<Bound, JobError> {
+        let row = sqlx::query("SELECT input, run FROM start_keys WHERE operator = $1 AND key = $2")
+            .bind(&self.key.operator)
+            .bind(&self.key.key)
+            .fetch_one(connection)
+            .await?;
+        let run: String = row.try_get("run")?;
+        Ok(match row.try_get::<String, _>("input")? == self.key.input {
+            true => Bound::Earlier(run.into()),
+            false => Bound::Reused,
+        })
+    }
+}
+
+/// Removes some of the keys that were kept for long enough and whose run is not here, and returns how many.
+pub(crate) struct ExpireKeys(pub(crate) Timestamp);
+
+#[async_trait]
+impl Chore for ExpireKeys {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let gone = sqlx::query(
+            "DELETE FROM start_keys WHERE (operator, key) IN (SELECT operator, key FROM start_keys AS old \
+             WHERE at <= $1 AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.run = old.run) LIMIT 256)",
+        )
+        .bind(StartKey::kept_since(self.0).as_millis())
+        .execute(connection)
+        .await?;
+        Ok(gone.rows_affected())
+    }
+}
