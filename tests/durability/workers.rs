@@ -13,6 +13,7 @@ use backstop::{Enqueue, PostgresDatabase, read_events};
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{EventLog, RunFilter, RunState};
 use backstop_testkit::PostgresServer;
+use sqlx::{Connection, PgConnection};
 
 /// How many workers share how many runs, and how often one of them is killed.
 const WORKERS: usize = 4;
@@ -105,6 +106,18 @@ async fn check(log: &dyn EventLog, run: &RunId, done: &BTreeMap<String, usize>) 
     interrupted
 }
 
+/// Waits until so many workers have begun, the dead ones among them: one that is killed has had runs, however slow the
+/// machine is.
+async fn all_at_work(looking: &mut PgConnection, workers: usize) {
+    let begun = async |looking: &mut PgConnection| -> i64 {
+        let count = sqlx::query_scalar("SELECT count(*) FROM backstop.workers");
+        count.fetch_one(looking).await.unwrap()
+    };
+    while begun(looking).await < i64::try_from(workers).unwrap() {
+        SystemClock.sleep(Duration::from_millis(20)).await;
+    }
+}
+
 async fn is_quiet(database: &PostgresDatabase) -> bool {
     database.queue().clean().await.unwrap();
     database.queue().list(&QueueFilter::new()).await.unwrap().is_empty()
@@ -117,6 +130,7 @@ async fn killed_workers_finish_every_run() {
     let Some(server) = server else { return };
     let url = server.database().await;
     let database = PostgresDatabase::connect(&url).await.unwrap();
+    let mut looking = PgConnection::connect(&url).await.unwrap();
     let mut workers = Workers::start(&url);
     let mut runs = Vec::new();
     let mut killed = 0;
@@ -129,6 +143,7 @@ async fn killed_workers_finish_every_run() {
         }
         runs.push(database.queue().enqueue(&request).await.unwrap().run);
         if number * KILLS / RUNS >= killed {
+            all_at_work(&mut looking, WORKERS + killed).await;
             SystemClock.sleep(BETWEEN_KILLS).await;
             workers.kill(killed * 7);
             killed += 1;

@@ -21,9 +21,8 @@ const KEPT: i64 = 24 * 60 * 60 * 1_000;
 /// use layer0::operator::Task;
 ///
 /// let task = Task::text("Where is order 7?");
-/// let key = StartKey::new("support", "mail-7", &task, None, &BTreeMap::new())?;
-/// assert_eq!(key.input.len(), 64);
-/// # Ok::<(), backstop_event_log::InvalidStartKey>(())
+/// let key = StartKey::new("support", "mail-7", &task, None, &BTreeMap::new());
+/// assert_eq!(key.map(|key| key.input.len()), Some(64));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -41,24 +40,20 @@ impl StartKey {
     pub const MAX_BYTES: usize = 256;
 
     /// Names what is started. Whichever way the start is asked for, the same task, session and labels are the
-    /// same input.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidStartKey::Length`], [`InvalidStartKey::Input`].
+    /// same input. `None` where the key is empty or too long, or the task is nested deeper than 100 levels.
     pub fn new(
         operator: impl Into<String>,
         key: impl Into<String>,
         task: &Task,
         session: Option<&SessionId>,
         labels: &BTreeMap<String, String>,
-    ) -> Result<Self, InvalidStartKey> {
+    ) -> Option<Self> {
         let key = key.into();
         if !(1..=Self::MAX_BYTES).contains(&key.len()) {
-            return Err(InvalidStartKey::Length);
+            return None;
         }
-        let input = JsonText::of(&(task, session, labels)).map_err(InvalidStartKey::Input)?;
-        Ok(Self { operator: operator.into(), key, input: text_digest(input.get()) })
+        let input = JsonText::of(&(task, session, labels)).ok()?;
+        Some(Self { operator: operator.into(), key, input: text_digest(input.get()) })
     }
 
     /// Returns since when keys are kept whose run is not there: for 24 hours.
@@ -66,18 +61,6 @@ impl StartKey {
     pub fn kept_since(now: Timestamp) -> Timestamp {
         Timestamp::from_millis(now.as_millis().saturating_sub(KEPT))
     }
-}
-
-/// Why a key cannot stand for a start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidStartKey {
-    /// It is empty, or too long.
-    #[error("a key has 1 to {} bytes", StartKey::MAX_BYTES)]
-    Length,
-    /// What is asked cannot be written as JSON.
-    #[error("the input of a start cannot be written as JSON")]
-    Input(#[source] serde_json::Error),
 }
 
 /// What a key stands for, once it was offered a run.

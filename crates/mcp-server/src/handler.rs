@@ -134,9 +134,9 @@ impl Shared {
         };
         let why = format!("`{KEY}` must be text of 1 to {} bytes", StartKey::MAX_BYTES);
         let task = Task::json(input.clone());
-        let key = key.as_str().and_then(|key| {
-            StartKey::new(&*offer.operator, key, &task, None, &BTreeMap::new()).ok()
-        });
+        let key = key
+            .as_str()
+            .and_then(|key| StartKey::new(&*offer.operator, key, &task, None, &BTreeMap::new()));
         let key = key.ok_or_else(|| refused(code::INPUT_INVALID, &why))?;
         let _starting = self.starting.lock().await;
         match self.keys.bind(&key, &run, self.clock.now()).await {

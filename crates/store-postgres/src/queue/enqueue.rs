@@ -117,8 +117,15 @@ impl Enqueue {
         }
         let key = self.key.as_ref().map(|key| {
             StartKey::new(&*self.agent, key, &self.task, self.session.as_ref(), &self.labels)
+                .ok_or_else(|| {
+                    let most = StartKey::MAX_BYTES;
+                    invalid(
+                        "key",
+                        &format!("it has 1 to {most} bytes, for a task of at most 100 levels"),
+                    )
+                })
         });
-        let key = key.transpose().map_err(|error| invalid("key", &error))?;
+        let key = key.transpose()?;
         let (task, labels) = (Cow::Borrowed(&self.task), Cow::Borrowed(&self.labels));
         let task = StoredTask { task, labels };
         let task = serde_json::to_string(&task).map_err(|error| invalid("task", &error))?;

@@ -17,6 +17,7 @@ use crate::{Folder, at, error, open, started, tamper};
 /// Brings a database back to the first version, with what is in it.
 const FIRST_VERSION: &str = "
     DROP TABLE IF EXISTS state; DROP TABLE IF EXISTS state_words; DROP TABLE IF EXISTS subscriptions; DROP TABLE IF EXISTS positions;
+    DROP TABLE IF EXISTS start_keys;
     DROP VIEW appends;
     DROP TRIGGER runs_taken; DROP TABLE labels; DROP TABLE expired_approvals;
     ALTER TABLE runs DROP COLUMN labels;
@@ -122,7 +123,8 @@ const BEFORE_TREES: &str = "
     DROP TRIGGER events_rooted; DROP INDEX runs_by_root; DROP INDEX runs_branches; DROP INDEX runs_roots;
     ALTER TABLE runs DROP COLUMN root; ALTER TABLE runs DROP COLUMN branch_of;
     CREATE INDEX runs_roots ON runs (session) WHERE parent IS NULL;
-    DROP TABLE IF EXISTS state; DROP TABLE IF EXISTS state_words; DROP TABLE IF EXISTS subscriptions; DROP TABLE IF EXISTS positions; PRAGMA user_version = 12";
+    DROP TABLE IF EXISTS state; DROP TABLE IF EXISTS state_words; DROP TABLE IF EXISTS subscriptions; DROP TABLE IF EXISTS positions;
+    DROP TABLE IF EXISTS start_keys; PRAGMA user_version = 12";
 
 /// Spec: D8, D11
 #[tokio::test]
@@ -156,7 +158,8 @@ const BEFORE_LISTS: &str = "
     DROP INDEX events_failed; DROP TRIGGER appends_written;
     ALTER TABLE runs DROP COLUMN agent; ALTER TABLE runs DROP COLUMN reason;
     CREATE TRIGGER appends_written INSTEAD OF INSERT ON appends BEGIN SELECT 1; END;
-    DROP TABLE IF EXISTS state; DROP TABLE IF EXISTS state_words; DROP TABLE IF EXISTS subscriptions; DROP TABLE IF EXISTS positions; PRAGMA user_version = 10";
+    DROP TABLE IF EXISTS state; DROP TABLE IF EXISTS state_words; DROP TABLE IF EXISTS subscriptions; DROP TABLE IF EXISTS positions;
+    DROP TABLE IF EXISTS start_keys; PRAGMA user_version = 10";
 
 /// Spec: C3. A reader leaves a file of an older version as it is, and lists what is in it.
 #[tokio::test]
@@ -181,7 +184,8 @@ async fn older_runs_are_listed_by_agent_and_reason() {
 /// What migration 10 made.
 const BEFORE_LABELS: &str = "
     DROP TRIGGER runs_taken; DROP TABLE labels; DROP TABLE expired_approvals;
-    ALTER TABLE runs DROP COLUMN labels; DROP TABLE IF EXISTS state; DROP TABLE IF EXISTS state_words; DROP TABLE IF EXISTS subscriptions; DROP TABLE IF EXISTS positions; PRAGMA user_version = 9";
+    ALTER TABLE runs DROP COLUMN labels; DROP TABLE IF EXISTS state; DROP TABLE IF EXISTS state_words; DROP TABLE IF EXISTS subscriptions; DROP TABLE IF EXISTS positions;
+    DROP TABLE IF EXISTS start_keys; PRAGMA user_version = 9";
 
 /// Spec: D15, D11. Runs that were filed under labels before their rows had them are listed by them.
 #[tokio::test]
