@@ -1,12 +1,14 @@
 //! One delivery on its way through the retry layer.
 
+use std::future::pending;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as TaskContext, Poll};
 
 use backstop_clock::Clock;
+use backstop_event_log::{AtWork, Lease, begin_work, while_it_lasts};
 use backstop_retry::{FailedAttempt, RetryConfig, RetryPolicy, RetryRequest};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -25,6 +27,8 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub(crate) struct CallEnd {
     pub(crate) attempts: u32,
     pub(crate) result: Result<(), BehaviorError>,
+    /// Until the end is recorded, one that was made counts as at work.
+    pub(crate) at_work: Option<AtWork>,
 }
 
 /// A delivery; clones are its attempts.
@@ -35,23 +39,37 @@ struct Call {
     context: BehaviorContext,
     clock: Arc<dyn Clock>,
     attempts: Arc<AtomicU32>,
+    lease: Option<Arc<dyn Lease>>,
+    made: Arc<Mutex<Option<AtWork>>>,
 }
 
-/// Delivers an event, and tries again as the failure says.
+/// Delivers an event, and tries again as the failure says. Once the lease has ended, under which this host has the
+/// subscription, it makes no attempt and does not return: another host delivers the event.
 pub(crate) async fn call(
     behavior: Arc<dyn Behavior>,
     delivery: Delivery,
     context: BehaviorContext,
     clock: Arc<dyn Clock>,
+    lease: Option<Arc<dyn Lease>>,
 ) -> CallEnd {
     let attempts = Arc::new(AtomicU32::new(1));
     let config = RetryConfig::new().attempts(behavior.attempts().max(1));
     let policy = RetryPolicy::new(config, Arc::clone(&clock));
     let delivery = Arc::new(delivery);
-    let call = Call { behavior, delivery, context, clock, attempts: Arc::clone(&attempts) };
+    let made = Arc::<Mutex<_>>::default();
+    let call = Call {
+        behavior,
+        delivery,
+        context,
+        clock,
+        attempts: Arc::clone(&attempts),
+        lease,
+        made: Arc::clone(&made),
+    };
     let result = policy.layer().layer(Attempt).oneshot(call).await;
     let attempts = attempts.load(Ordering::Relaxed);
-    CallEnd { attempts, result: result.map_err(|Attempted(error)| error) }
+    let at_work = made.lock().unwrap_or_else(PoisonError::into_inner).take();
+    CallEnd { attempts, result: result.map_err(|Attempted(error)| error), at_work }
 }
 
 /// Effects are made at least once: the delivery's id tells one that was made before.
@@ -111,16 +129,29 @@ impl Service<Call> for Attempt {
 
     fn call(&mut self, call: Call) -> Self::Future {
         Box::pin(async move {
-            let Call { behavior, delivery, context, clock, .. } = call;
-            let limit = behavior.timeout();
-            let reaction = AssertUnwindSafe(behavior.on(&delivery, &context)).catch_unwind();
-            match select(Box::pin(reaction), clock.sleep(limit)).await {
-                Either::Left((Ok(result), _)) => result.map_err(Attempted),
-                Either::Left((Err(panic), _)) => {
-                    Err(Attempted(BehaviorError::panicked(text::panicked(panic))))
-                }
-                Either::Right(_) => Err(Attempted(BehaviorError::timed_out(limit))),
+            let Some(lease) = call.lease.clone() else { return attempt(call).await };
+            let at_work = begin_work(&*lease).await;
+            let made = Arc::clone(&call.made);
+            let Some(result) = while_it_lasts(&*lease, attempt(call)).await else {
+                return pending().await;
+            };
+            if result.is_ok() {
+                *made.lock().unwrap_or_else(PoisonError::into_inner) = at_work;
             }
+            result
         })
+    }
+}
+
+async fn attempt(call: Call) -> Result<(), Attempted> {
+    let Call { behavior, delivery, context, clock, .. } = call;
+    let limit = behavior.timeout();
+    let reaction = AssertUnwindSafe(behavior.on(&delivery, &context)).catch_unwind();
+    match select(Box::pin(reaction), clock.sleep(limit)).await {
+        Either::Left((Ok(result), _)) => result.map_err(Attempted),
+        Either::Left((Err(panic), _)) => {
+            Err(Attempted(BehaviorError::panicked(text::panicked(panic))))
+        }
+        Either::Right(_) => Err(Attempted(BehaviorError::timed_out(limit))),
     }
 }

@@ -102,7 +102,8 @@ pub(crate) async fn redeliver(
     drop(segment.commit().await?);
     let context =
         BehaviorContext::new((Arc::clone(means), Arc::clone(grants)), Arc::clone(&name), cause);
-    let made = call(Arc::clone(behavior), delivery, context, Arc::clone(&means.clock)).await;
+    let (clock, lease) = (Arc::clone(&means.clock), segment.lease());
+    let made = call(Arc::clone(behavior), delivery, context, clock, lease).await;
     match &made.result {
         Ok(()) => {
             let completed = BehaviorCompleted::new(name, run.clone(), seq, made.attempts);

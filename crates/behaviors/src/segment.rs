@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, RunClock};
 use backstop_event_log::{
-    Claim, Cursor, EventLog, LogError, Moves, RunSummary, RunWriter, Seed, segment_id,
+    Claim, Cursor, EventLog, Lease, LogError, Moves, RunSummary, RunWriter, Seed, segment_id,
 };
 use layer0::Timestamp;
 use layer0::event::{Actor, EventKind, SubscriptionOpened};
@@ -74,6 +74,15 @@ impl Segment {
 
     pub(crate) const fn has_notes(&self) -> bool {
         self.has_notes
+    }
+
+    /// Returns the lease under which deliveries are made, where there is one.
+    pub(crate) fn lease(&self) -> Option<Arc<dyn Lease>> {
+        self.writer.lease().cloned()
+    }
+
+    pub(crate) const fn run(&self) -> &RunId {
+        &self.writer.summary().run
     }
 
     /// Puts an event behind those of the next commit.

@@ -6,13 +6,13 @@ mod prepare;
 mod progress;
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use backstop_event_log::{Feed, FeedRecord, LogError, follow};
+use backstop_event_log::{AtWork, Feed, FeedRecord, LogError, follow};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use layer0::event::{BehaviorCompleted, BehaviorDelivered, BehaviorFailed, Cause, EventKind};
@@ -32,7 +32,7 @@ pub(crate) use progress::{EventId, Failed, Progress, Progressing, Standing};
 /// How long is waited before a subscription that another host has, or a log that fails, is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
 /// How many runs of one subscription are at work at once.
-const MAAT_ONCE: usize = 16;
+const MAX_AT_WORK: usize = 16;
 
 type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
 
@@ -76,6 +76,8 @@ struct Held<'s> {
     work: FuturesUnordered<Work>,
     /// What has ended, and is not committed.
     ended: Vec<EventId>,
+    /// What was made counts as at work until its end is committed.
+    made: Vec<AtWork>,
     /// Those whose delivery is noted and not committed.
     starting: Vec<(ItemId, Box<BehaviorDelivered>, Delivery, Cause)>,
 }
@@ -117,6 +119,7 @@ impl Serve {
             is_at_end: false,
             work: FuturesUnordered::new(),
             ended: Vec::new(),
+            made: Vec::new(),
             starting: Vec::new(),
         };
         self.progress.begin(stands.cursor);
@@ -159,6 +162,13 @@ impl Held<'_> {
             },
         );
         let mut stopped = pin!(self.serve.stop.cancelled());
+        let lease = self.segment.lease();
+        let mut lost = pin!(async {
+            match &lease {
+                Some(lease) => lease.ended().await,
+                None => pending().await,
+            }
+        });
         // What was read ahead is given at once; a read that is dropped loses nothing.
         let is_at_end = self.is_at_end;
         let mut reading = pin!(async {
@@ -173,6 +183,10 @@ impl Held<'_> {
         poll_fn(|cx| {
             if stopped.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Happened::Stopped);
+            }
+            if lost.as_mut().poll(cx).is_ready() {
+                let ended = LogError::LeaseEnded(self.segment.run().clone());
+                return Poll::Ready(Happened::Read(Err(ended)));
             }
             if let Poll::Ready(Some(done)) = self.work.poll_next_unpin(cx) {
                 return Poll::Ready(Happened::Done(done));
@@ -210,7 +224,7 @@ impl Held<'_> {
     }
 
     fn begin_ready(&mut self) {
-        while self.at_work < MAAT_ONCE
+        while self.at_work < MAX_AT_WORK
             && let Some(id) = self.ready.pop_front()
         {
             let Some(record) = self.backlog.begin(id) else {
@@ -238,6 +252,7 @@ impl Held<'_> {
             Done::Prepared(id, record, verdict) => self.prepared(id, &record, verdict?),
             Done::Ended(id, delivered, end) => {
                 let event = (delivered.run.clone(), delivered.seq);
+                self.made.extend(end.at_work);
                 match end.result {
                     Ok(()) => {
                         let BehaviorDelivered { behavior, run, seq, .. } = *delivered;
@@ -297,6 +312,7 @@ impl Held<'_> {
     /// Writes what was noted, and makes the deliveries whose begin is durable.
     async fn commit(&mut self) -> Result<(), LogError> {
         let failures = self.segment.commit().await?;
+        self.made.clear();
         self.serve.progress.end(self.ended.drain(..), failures);
         for (id, delivered, delivery, cause) in self.starting.drain(..) {
             let Serve { name, behavior, means, grants, .. } = self.serve;
@@ -304,7 +320,8 @@ impl Held<'_> {
             let context = BehaviorContext::new(lent, Arc::clone(name), cause);
             let (behavior, clock) = (Arc::clone(behavior), Arc::clone(&means.clock));
             // In a task of its own, so that one that holds its thread holds up no other.
-            let made = call(behavior, delivery, context, Arc::clone(&clock));
+            let lease = self.segment.lease();
+            let made = call(behavior, delivery, context, Arc::clone(&clock), lease);
             let (done, ended) = tokio::sync::oneshot::channel();
             let made = async move { drop(done.send(made.await)) };
             let task = tokio::spawn(clock.track(Box::pin(made)));
@@ -315,6 +332,7 @@ impl Held<'_> {
                 let lost = |_| CallEnd {
                     attempts: 1,
                     result: Err(crate::BehaviorError::other("the delivery's task was lost")),
+                    at_work: None,
                 };
                 Done::Ended(id, delivered, end.unwrap_or_else(lost))
             }));

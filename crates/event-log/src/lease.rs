@@ -1,5 +1,8 @@
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use async_trait::async_trait;
 
@@ -31,6 +34,37 @@ pub trait Lease: Send + Sync {
     fn at_work(&self) -> Option<AtWork> {
         None
     }
+}
+
+/// Waits until something may be started that acts on the world, for ever once the lease has ended. It is at work until
+/// what is returned is dropped, where a process that leaves waits for it.
+///
+/// # Cancel safety
+///
+/// Dropping the future changes nothing.
+pub async fn begin_work(lease: &dyn Lease) -> Option<AtWork> {
+    loop {
+        lease.until_may_start().await;
+        let at_work = lease.at_work();
+        // What was counted too late does not count.
+        if lease.may_start() {
+            return at_work;
+        }
+    }
+}
+
+/// Does work while a lease lasts, and drops it when that has ended, which is `None`.
+///
+/// # Cancel safety
+///
+/// Dropping the future drops the work.
+pub async fn while_it_lasts<T>(lease: &dyn Lease, work: impl Future<Output = T>) -> Option<T> {
+    let (mut ended, mut work) = (lease.ended(), pin!(work));
+    poll_fn(|cx| match ended.as_mut().poll(cx) {
+        Poll::Ready(()) => Poll::Ready(None),
+        Poll::Pending => work.as_mut().poll(cx).map(Some),
+    })
+    .await
 }
 
 /// Something that is at work, until this is dropped.

@@ -10,9 +10,8 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use backstop_clock::Limit;
-use backstop_event_log::{Lease, LogError};
+use backstop_event_log::{Lease, LogError, begin_work, while_it_lasts};
 use backstop_retry::{FailedAttempt, RetryRequest};
-use futures_util::future::{Either, select};
 use layer0::Operator;
 use layer0::error::{OperatorError, OrchError};
 use layer0::failure::{Effect, Exhausted, Facts, Failure, Retry};
@@ -172,27 +171,17 @@ impl From<Exhausted<Attempted>> for Attempted {
     }
 }
 
-/// Does work that acts on the world while a lease lasts, and drops it when that ends.
-async fn within(
+/// Runs an operator while a lease lasts.
+async fn under(
     lease: &dyn Lease,
     run: Option<&RunId>,
     work: impl Future<Output = Result<Answer, OperatorError>> + Send,
 ) -> Result<Answer, OperatorError> {
-    let _at_work = loop {
-        lease.until_may_start().await;
-        let at_work = lease.at_work();
-        // What was counted too late does not count.
-        if lease.may_start() {
-            break at_work;
-        }
-    };
-    match select(lease.ended(), Box::pin(work)).await {
-        Either::Left(_) => {
-            let run = run.cloned().unwrap_or_else(|| RunId::new(""));
-            Err(OperatorError::failed(LogError::LeaseEnded(run)))
-        }
-        Either::Right((result, _)) => result,
-    }
+    let _at_work = begin_work(lease).await;
+    while_it_lasts(lease, work).await.unwrap_or_else(|| {
+        let run = run.cloned().unwrap_or_else(|| RunId::new(""));
+        Err(OperatorError::failed(LogError::LeaseEnded(run)))
+    })
 }
 
 /// Runs the operator of a dispatch.
@@ -223,7 +212,7 @@ impl Service<Dispatch> for Run {
             let goes_on = operator.can_go_on();
             let work = operator.run(task, &context);
             let result = match lease {
-                Some(lease) => within(&*lease, context.run.as_ref(), work).await,
+                Some(lease) => under(&*lease, context.run.as_ref(), work).await,
                 None => work.await,
             };
             result.map_err(|error| Attempted { error: error.into(), goes_on })

@@ -4,6 +4,7 @@
 mod caused;
 mod failing;
 mod hosts;
+mod leases;
 mod listing;
 mod settling;
 
