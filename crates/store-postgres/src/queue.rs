@@ -135,8 +135,8 @@ impl Queue {
         Ok(taken.rows_affected() > 0)
     }
 
-    /// Takes runs out to start them, at most so many, in the order in which they were put in. Of a session there is
-    /// one at a time, and none while a run of it is open.
+    /// Takes runs out to start them, at most so many, in the order in which they are due. Of a session there is one at
+    /// a time, in the order in which they were put in, and none while a run of it is open.
     ///
     /// # Errors
     ///

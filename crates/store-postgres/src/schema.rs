@@ -5,8 +5,11 @@ use sqlx::{Connection, PgConnection};
 use crate::open_error::{OpenError, Place};
 
 /// The migrations, oldest first; the table `migrations` counts those that were run.
-const MIGRATIONS: &[&str] =
-    &[include_str!("../migrations/1_store.sql"), include_str!("../migrations/2_queue.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../migrations/1_store.sql"),
+    include_str!("../migrations/2_queue.sql"),
+    include_str!("../migrations/3_due_runs.sql"),
+];
 
 /// The lock that one process holds while it migrates: "BSTP".
 const LOCK: i64 = 0x4253_5450;

@@ -42,15 +42,16 @@ pub struct StrandedRun {
 }
 
 /// Open runs that no run dispatched and that no living process has, which a worker has the agent of: those at work,
-/// those parked, and those that wait with something in the inbox of their tree.
+/// those parked, and those that wait with something in the inbox of their tree, which is where those are looked for:
+/// many may wait.
 const READY: &str = "SELECT runs.* FROM backstop.runs \
     JOIN unnest($1::text[], $2::text[]) AS agents (name, digest) \
     ON runs.agent = agents.name AND (agents.digest = '' OR runs.digest = agents.digest) \
-    WHERE runs.parent IS NULL AND runs.state IN ('running', 'waiting_approval', 'parked') \
-    AND (runs.owner IS NULL OR runs.owner = ANY($3)) \
-    AND (runs.state <> 'waiting_approval' OR EXISTS (SELECT 1 FROM backstop.inbox \
-        JOIN backstop.runs AS told ON told.run = inbox.run \
-        WHERE told.run = runs.run OR told.root = runs.run)) \
+    WHERE runs.id IN (SELECT id FROM backstop.runs WHERE parent IS NULL AND state IN ('running', 'parked') \
+        AND (owner IS NULL OR owner = ANY($3)) \
+        UNION ALL SELECT waiting.id FROM backstop.inbox JOIN backstop.runs AS told ON told.run = inbox.run \
+        JOIN backstop.runs AS waiting ON waiting.run = coalesce(told.root, told.run) \
+        WHERE waiting.state = 'waiting_approval' AND (waiting.owner IS NULL OR waiting.owner = ANY($3))) \
     ORDER BY runs.id LIMIT $4";
 
 pub(super) async fn ready(

@@ -83,17 +83,20 @@ pub(super) struct TakeQueued<'a> {
 /// moment sees the one that is being taken in front of those behind it.
 ///
 /// Conditions on other rows are values and no joins, so that they are looked up for the first few runs in order,
-/// however many there are, and however little the server knows of its tables.
+/// however many there are, and however little the server knows of its tables. Those behind a run at work are passed over
+/// together.
 const TAKE: &str = "UPDATE backstop.queue AS taken SET owner = $1 FROM (\
     SELECT number FROM backstop.queue WHERE queue = $2 AND owner IS NULL AND refused IS NULL \
     AND not_before <= $3 AND agent = ANY($4) \
     AND coalesce((SELECT false FROM backstop.runs WHERE runs.run = queue.run), true) \
+    AND session NOT IN (SELECT at_work.session FROM backstop.queue AS at_work WHERE at_work.owner IS NOT NULL) \
     AND coalesce((SELECT false FROM backstop.queue AS earlier WHERE earlier.session = queue.session \
         AND earlier.number < queue.number AND earlier.refused IS NULL AND coalesce((SELECT begun.ended_at IS NULL \
-            FROM backstop.runs AS begun WHERE begun.run = earlier.run), true) LIMIT 1), true) \
+            FROM backstop.runs AS begun WHERE begun.run = earlier.run), true) \
+        ORDER BY earlier.session, earlier.number LIMIT 1), true) \
     AND coalesce((SELECT false FROM backstop.runs AS open WHERE open.session = queue.session \
         AND open.parent IS NULL AND open.branch_of IS NULL AND open.ended_at IS NULL LIMIT 1), true) \
-    ORDER BY number LIMIT $5 FOR UPDATE SKIP LOCKED) AS next \
+    ORDER BY not_before, number LIMIT $5 FOR UPDATE SKIP LOCKED) AS next \
     WHERE taken.number = next.number RETURNING taken.*";
 
 #[async_trait]
@@ -120,7 +123,8 @@ impl Work for TakeQueued<'_> {
                 .fetch_all(&mut *connection)
                 .await
                 .map_err(Fault::from)?;
-            rows.sort_by_key(|row| row.try_get::<i64, _>("number").unwrap_or_default());
+            let number = |row: &PgRow, name| row.try_get::<i64, _>(name).unwrap_or_default();
+            rows.sort_by_key(|row| (number(row, "not_before"), number(row, "number")));
             for row in &rows {
                 taken.push(Taken::of(row)?);
             }
