@@ -40,6 +40,8 @@ pub enum StuckReason {
     CrashLoop,
     /// The run has been parked for more than an hour.
     Parked,
+    /// No live worker has the agent that the run began with.
+    Stranded,
 }
 
 impl StuckReason {
@@ -51,6 +53,7 @@ impl StuckReason {
             Self::ApprovalWaits => "approval_waits",
             Self::CrashLoop => "crash_loop",
             Self::Parked => "parked",
+            Self::Stranded => "stranded",
         }
     }
 
@@ -68,6 +71,10 @@ impl StuckReason {
 /// Lists the runs that need a look, those first that have needed it longest. Costs as much as listing the
 /// open approvals, the parked runs and those that ended in a crash loop.
 ///
+/// `stranded` are the open runs that no live worker goes on with, and since when: what a database knows whose runs
+/// workers share, and a log alone does not. Such a run is listed for that alone, since it stays where it is whatever
+/// else is decided about it.
+///
 /// # Errors
 ///
 /// As [`EventLog::summary`].
@@ -75,13 +82,20 @@ impl StuckReason {
 /// # Cancel safety
 ///
 /// Dropping the future changes nothing.
-pub async fn stuck_runs(log: &dyn EventLog, now: Timestamp) -> Result<Vec<StuckRun>, LogError> {
+pub async fn stuck_runs(
+    log: &dyn EventLog,
+    stranded: &BTreeMap<RunId, Timestamp>,
+    now: Timestamp,
+) -> Result<Vec<StuckRun>, LogError> {
     let mut longest: BTreeMap<RunId, (Timestamp, StuckReason)> = BTreeMap::new();
     for open in log.open_approvals().await? {
         if let Some((why, since)) = StuckReason::of(&open, now) {
             let known = longest.entry(open.run).or_insert((since, why));
             *known = (since, why).min(*known);
         }
+    }
+    for (run, since) in stranded {
+        longest.insert(run.clone(), (*since, StuckReason::Stranded));
     }
     let mut stuck = Vec::with_capacity(longest.len());
     for (run, (since, why)) in longest {
@@ -91,7 +105,7 @@ pub async fn stuck_runs(log: &dyn EventLog, now: Timestamp) -> Result<Vec<StuckR
     }
     for run in log.runs(RunFilter::new().state(RunState::Parked)).await? {
         let since = run.parked.map_or(run.started_at, |(since, _)| since);
-        if now.since(since) > PARKED {
+        if now.since(since) > PARKED && !stranded.contains_key(&run.run) {
             stuck.push(StuckRun { run, why: StuckReason::Parked, since });
         }
     }

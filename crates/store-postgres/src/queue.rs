@@ -5,6 +5,7 @@ mod entry;
 mod error;
 mod listing;
 mod ready;
+mod stranded;
 mod take;
 mod values;
 mod worker_row;
@@ -27,7 +28,8 @@ pub use self::enqueue::{Enqueue, Enqueued};
 pub use self::entry::{QueueEntry, QueueState, Refusal};
 pub use self::error::QueueError;
 pub use self::listing::QueueFilter;
-pub use self::ready::{Ready, StrandedRun};
+pub use self::ready::Ready;
+pub use self::stranded::StrandedRun;
 pub use self::take::{QueueLimit, Taken};
 use self::values::CHANNEL;
 pub use self::worker_row::WorkerRow;
@@ -228,7 +230,8 @@ impl Queue {
         ready::ready(&self.0, worker, most, SystemClock.now()).await
     }
 
-    /// Returns the open runs whose agent no live worker has, oldest first.
+    /// Returns the open runs whose agent no live worker has, oldest first: those of the queue, and all of a database in
+    /// which a worker was ever announced. Where none was, a run that its process left is open, and not stranded.
     ///
     /// # Errors
     ///
@@ -238,7 +241,7 @@ impl Queue {
     ///
     /// Dropping the future changes nothing.
     pub async fn stranded(&self) -> Result<Vec<StrandedRun>, LogError> {
-        ready::stranded(self.0.pool()).await
+        stranded::stranded(self.0.pool()).await
     }
 
     /// Says what this process goes on with, so that others know which runs are stranded; for as long as its lease

@@ -14,7 +14,7 @@ use crate::text::{read, stored};
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// What begins the ids of segments of subscriptions.
-const SEGMENTS: &str = "sub\\_%";
+pub(crate) const SEGMENTS: &str = "sub\\_%";
 
 /// Returns the rows of the runs that a filter lets through, newest first.
 pub(crate) async fn list(pool: &Pool, filter: &RunFilter) -> Result<Vec<PgRow>, LogError> {

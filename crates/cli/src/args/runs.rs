@@ -47,7 +47,8 @@ pub(crate) struct RunsListArgs {
     pub(crate) code: Option<String>,
     #[command(flatten)]
     pub(crate) time: TimeArgs,
-    /// Only runs that need a look: an approval expired, or waits for more than a day; the oldest first
+    /// Only runs that need a look: stranded, parked for more than an hour, ended by a crash loop, or with an approval
+    /// that expired or waits for more than a day; the oldest first
     #[arg(long)]
     pub(crate) stuck: bool,
     /// At most this many

@@ -1,24 +1,21 @@
 //! `backstop runs`
 
+mod line;
+mod stuck;
 mod tree;
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{
-    EventLog, RunFilter, RunState, RunSummary, StuckReason, StuckRun, stuck_runs,
-};
+use backstop_event_log::{EventLog, RunFilter, RunState, RunSummary};
 use backstop_react::priced;
 use backstop_retention::{RemoveError, Removed};
 use layer0::failure::Seconds;
-use layer0::id::{RunId, SessionId};
-use layer0::stop::Outcome;
-use layer0::usage::Usage;
-use layer0::{Code, Timestamp};
+use layer0::id::RunId;
 use serde::Serialize;
 
+use self::line::RunLine;
 use self::tree::{Callers, Placed, Style};
 use crate::args::{
     EndedState, ListedState, RunsArgs, RunsCommand, RunsDeleteArgs, RunsListArgs, RunsPruneArgs,
@@ -26,7 +23,7 @@ use crate::args::{
 use crate::exit::CliError;
 use crate::ids;
 use crate::output::{self, counted};
-use crate::store::{self, Chosen};
+use crate::store;
 
 pub(crate) async fn run(args: RunsArgs) -> Result<ExitCode, CliError> {
     match args.command {
@@ -41,7 +38,7 @@ async fn list(args: RunsListArgs) -> Result<ExitCode, CliError> {
     let filter = filter(&args);
     let is_narrowed = filter != RunFilter::new().limit(args.limit);
     if args.stuck {
-        return stuck(&chosen, &filter, args.json).await;
+        return stuck::list(&chosen, &filter, args.json).await;
     }
     let database = store::open_read_only(&chosen).await?;
     let listed = async {
@@ -129,41 +126,6 @@ impl From<ListedState> for RunState {
     }
 }
 
-/// Lists the runs that need a look.
-async fn stuck(chosen: &Chosen, filter: &RunFilter, json: bool) -> Result<ExitCode, CliError> {
-    let mut stuck = match store::open_read_only(chosen).await? {
-        Some(database) => {
-            let stuck = stuck_runs(&*database.log(), SystemClock.now()).await;
-            database.close().await;
-            stuck?
-        }
-        None => Vec::new(),
-    };
-    stuck.retain(|stuck| filter.matches(&stuck.run));
-    stuck
-        .truncate(filter.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX));
-    if json {
-        for StuckRun { run, why, since, .. } in stuck {
-            let run = priced(run);
-            output::json(&StuckLine { line: RunLine::of(&run), stuck: why, since })?;
-        }
-    } else if stuck.is_empty() {
-        output::note(&format!("no run needs a look in {}", chosen.url));
-    } else {
-        let row = |stuck: &StuckRun| {
-            let StuckRun { run, why, since, .. } = stuck;
-            let (why, since) = (why.as_str().to_owned(), since.to_string());
-            vec![run.run.to_string(), why, since, run.session.to_string(), run.agent.to_string()]
-        };
-        let rows: Vec<Vec<String>> = stuck.iter().map(row).collect();
-        output::table(&["RUN", "WHY", "SINCE", "SESSION", "AGENT"], &rows)?;
-        output::note(
-            "`backstop approvals` lists what they wait for; `backstop resume RUN` goes on",
-        );
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
 async fn prune(args: RunsPruneArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
     let states: Vec<RunState> = args
@@ -220,15 +182,6 @@ pub(crate) fn describe(removed: &Removed) -> String {
     )
 }
 
-/// A run that needs a look as one line of JSON.
-#[derive(Serialize)]
-struct StuckLine<'a> {
-    #[serde(flatten)]
-    line: RunLine<'a>,
-    stuck: StuckReason,
-    since: Timestamp,
-}
-
 /// A run as one line of JSON, with its place among others.
 #[derive(Serialize)]
 struct TreeLine<'a> {
@@ -236,38 +189,6 @@ struct TreeLine<'a> {
     line: RunLine<'a>,
     parent: Option<&'a RunId>,
     root: &'a RunId,
-}
-
-/// A run as one line of JSON.
-#[derive(Serialize)]
-struct RunLine<'a> {
-    run: &'a RunId,
-    session: &'a SessionId,
-    agent: &'a str,
-    state: RunState,
-    outcome: Option<Outcome>,
-    reason: Option<&'a Code>,
-    started_at: Timestamp,
-    finished_at: Option<Timestamp>,
-    usage: Usage,
-    labels: &'a BTreeMap<String, String>,
-}
-
-impl<'a> RunLine<'a> {
-    fn of(run: &'a RunSummary) -> Self {
-        Self {
-            run: &run.run,
-            session: &run.session,
-            agent: &run.agent,
-            state: run.state,
-            outcome: run.outcome,
-            reason: run.reason.as_ref(),
-            started_at: run.started_at,
-            finished_at: run.finished_at,
-            usage: run.usage,
-            labels: &run.labels,
-        }
-    }
 }
 
 fn labels(run: &RunSummary) -> String {

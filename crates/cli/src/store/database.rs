@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_error_store::{ErrorStore, ResultStore, Store, StoreError};
-use backstop_event_log::{EventLog, LogKey, RunState, StartKeys};
+use backstop_event_log::{EventLog, LogError, LogKey, RunState, StartKeys};
 use backstop_redact::Redactor;
 use backstop_retention::{Forgotten, RemoveError, Removed};
+use backstop_store_postgres::StrandedRun;
 use backstop_store_sqlite::{BackupError, Vacuumed};
 use layer0::id::{RunId, SessionId};
 use layer0::{StateStore, Timestamp};
@@ -69,6 +70,14 @@ impl Database {
         match self {
             Self::Postgres(_) => false,
             Self::Sqlite(database) => database.owns(file),
+        }
+    }
+
+    /// Returns the open runs that no live worker goes on with; a file has no workers.
+    pub(crate) async fn stranded(&self) -> Result<Vec<StrandedRun>, LogError> {
+        match self {
+            Self::Postgres(database) => database.queue().stranded().await,
+            Self::Sqlite(_) => Ok(Vec::new()),
         }
     }
 

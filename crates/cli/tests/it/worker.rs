@@ -3,10 +3,11 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::bench::Bench;
 use crate::postgres::database;
+use crate::running::{ASKS, REFUNDS};
 
 /// A worker in a process of its own.
 struct Worker(Child);
@@ -118,6 +119,106 @@ fn stranded_run_is_named_and_adopted() {
     assert!(err.contains(&format!("{run} gone on with (agent)")), "{err}");
     let ran = std::fs::read_to_string(bench.path().join("runs.txt")).unwrap();
     assert_eq!(ran.lines().count(), 1, "the tool is not run again");
+}
+
+/// Returns what `doctor` says of workers.
+fn workers_in_doctor(bench: &Bench, code: i32) -> Value {
+    let mut found = bench.run(&["doctor", "--json"]).fails(code, "").json();
+    found.retain(|finding| finding["check"] == "workers");
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.remove(0)
+}
+
+/// Spec: J2w, D15, W8
+#[test]
+fn stranded_run_is_listed_until_a_worker_comes() {
+    let Some(url) = database() else { return };
+    let bench = Bench::new().with("BACKSTOP_STORE", &url);
+    let agent = |limit: u32| {
+        let asks = ASKS.replace("[store]\nurl = \"sqlite:x.db\"\n", "");
+        bench.agent(REFUNDS, &format!("[agent.limits]\nmax_iterations = {limit}\n{asks}"));
+    };
+    let stuck = |more: &[&str]| bench.run(&[&["runs", "--stuck"], more].concat()).ok();
+    let is_well = || {
+        assert_eq!(stuck(&["--json"]).out, "");
+        assert_eq!(workers_in_doctor(&bench, 0)["message"], "no run is stranded");
+    };
+    agent(5);
+    let enqueue = ["enqueue", "agent.toml", "--input", "hi"];
+    let run = bench.run(&enqueue).ok().out.trim().to_owned();
+    let worker = Worker::start(&bench, &[]);
+    until(|| bench.run(&["approvals"]).ok().out.contains("apr_"));
+    is_well();
+    worker.stop();
+
+    let is_stranded = || {
+        let mut listed = stuck(&["--json"]).json();
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        listed.remove(0)
+    };
+    let listed = is_stranded();
+    let mut keys: Vec<&str> = listed.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    assert_eq!(
+        keys.join(" "),
+        "agent finished_at labels outcome reason run session since started_at state stuck usage"
+    );
+    let of = |key: &str| listed[key].as_str().unwrap_or_default();
+    assert_eq!((of("run"), of("stuck"), of("state")), (&*run, "stranded", "waiting_approval"));
+    let events = bench.run(&["export", &run]).ok();
+    assert_eq!(listed["since"], events.json().pop().unwrap()["at"], "since its last event");
+    let table = stuck(&[]);
+    assert!(table.out.contains(&run) && table.out.contains("stranded"), "{}", table.out);
+    assert!(table.err.contains("`backstop worker --adopt`"), "{}", table.err);
+    assert!(stuck(&["--agent", "other"]).out.is_empty());
+    let finding = workers_in_doctor(&bench, 1);
+    assert_eq!(
+        finding,
+        json!({
+            "check": "workers",
+            "state": "mend",
+            "message": "1 run is stranded (1 of `agent`): no live worker has the agent as it was when the run began",
+            "hint": "start a worker with that definition, or one with --adopt; `backstop runs --stuck` lists the runs",
+        })
+    );
+
+    // A worker is there, but with another definition.
+    agent(6);
+    let worker = Worker::start(&bench, &[]);
+    bench.run(&enqueue).ok();
+    until(|| bench.run(&["approvals"]).ok().out.matches("apr_").count() == 2);
+    assert_eq!(is_stranded()["run"], run);
+    workers_in_doctor(&bench, 1);
+    agent(5);
+    let same = Worker::start(&bench, &[]);
+    until(|| stuck(&[]).out.is_empty());
+    is_well();
+
+    for approval in bench.run(&["approvals", "--json"]).ok().json() {
+        bench.run(&["approve", approval["id"].as_str().unwrap(), "--by", "ada"]).ok();
+    }
+    until(|| bench.run(&["runs", "--state", "finished", "--json"]).ok().json().len() == 2);
+    worker.stop();
+    same.stop();
+    is_well();
+}
+
+/// Spec: J2w, D15. What a process left is open where there are no workers, and stranded once there are.
+#[test]
+fn open_run_is_not_stranded_without_workers() {
+    let Some(url) = database() else { return };
+    let bench = Bench::new().with("BACKSTOP_STORE", &url);
+    bench.agent(REFUNDS, &ASKS.replace("[store]\nurl = \"sqlite:x.db\"\n", ""));
+    bench.run(&["run", "agent.toml"]).fails(4, "waiting for approval");
+    assert_eq!(bench.run(&["runs", "--stuck"]).ok().out, "");
+    workers_in_doctor(&bench, 0);
+    bench.agent("[[model]]\ntext = \"hello\"\n", "");
+    let enqueued = bench.run(&["enqueue", "agent.toml", "--input", "hi"]).ok();
+    let worker = Worker::start(&bench, &[]);
+    until(|| bench.run(&["trace", enqueued.out.trim()]).out.contains("hello"));
+    worker.stop();
+    assert_eq!(bench.run(&["runs", "--stuck", "--json"]).ok().json().len(), 1);
+    workers_in_doctor(&bench, 1);
 }
 
 /// Spec: J2w, C3

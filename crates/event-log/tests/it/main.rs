@@ -4,3 +4,4 @@
 mod matches;
 mod mistakes;
 mod patterns;
+mod stuck;

@@ -5,8 +5,6 @@ use std::collections::HashSet;
 use backstop_event_log::{LogError, RunState};
 use layer0::Timestamp;
 use layer0::id::RunId;
-use serde::Serialize;
-use sqlx::Row;
 
 use super::values::{count, millis};
 use super::worker_row::WorkerRow;
@@ -15,7 +13,7 @@ use crate::fault::Fault;
 use crate::owner::{self, has_lock};
 use crate::pool::Pool;
 use crate::rows::{state_of, summary_of};
-use crate::text::{column, optional};
+use crate::text::column;
 
 /// A run that can be gone on with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,20 +23,6 @@ pub struct Ready {
     pub run: RunId,
     /// Its agent.
     pub agent: String,
-}
-
-/// An open run whose agent no live worker has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct StrandedRun {
-    /// The run.
-    pub run: RunId,
-    /// Its agent.
-    pub agent: String,
-    /// What makes it that agent.
-    pub digest: Option<String>,
-    /// When it began.
-    pub started_at: Timestamp,
 }
 
 /// Open runs that no run dispatched and that no living process has, which a worker has the agent of: those at work,
@@ -131,29 +115,4 @@ async fn free_queue(pool: &Pool, dead: &[String]) -> Result<(), LogError> {
         .map_err(Fault::from)?;
     lent.end().await?;
     Ok(())
-}
-
-/// Open runs whose agent no live worker has.
-const STRANDED: &str = "SELECT runs.run, runs.agent, runs.digest, runs.started_at FROM backstop.runs \
-    WHERE runs.parent IS NULL AND runs.state IN ('running', 'waiting_approval', 'parked') \
-    AND (runs.owner IS NULL OR NOT EXISTS (SELECT 1 FROM backstop.processes \
-        WHERE processes.id = runs.owner AND lease_until > clock_timestamp())) \
-    AND NOT EXISTS (SELECT 1 FROM backstop.workers JOIN backstop.processes ON processes.id = workers.process \
-        AND processes.lease_until > clock_timestamp() \
-        CROSS JOIN LATERAL unnest(workers.agents, workers.digests) AS agents (name, digest) \
-        WHERE agents.name = runs.agent AND (agents.digest = '' OR agents.digest = runs.digest)) \
-    ORDER BY runs.id";
-
-pub(super) async fn stranded(pool: &Pool) -> Result<Vec<StrandedRun>, LogError> {
-    let rows =
-        sqlx::query(STRANDED).fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?;
-    let read = |row: &sqlx::postgres::PgRow| {
-        Ok(StrandedRun {
-            run: column(row, "run").map_err(Fault::from)?.into(),
-            agent: column(row, "agent").map_err(Fault::from)?,
-            digest: optional(row, "digest").map_err(Fault::from)?,
-            started_at: Timestamp::from_millis(row.try_get("started_at").map_err(Fault::from)?),
-        })
-    };
-    rows.iter().map(read).collect()
 }

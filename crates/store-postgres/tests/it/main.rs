@@ -15,6 +15,7 @@ mod retention;
 mod rows;
 mod runs;
 mod sharing;
+mod stranded;
 mod support;
 mod suites;
 mod tls;

@@ -1,8 +1,10 @@
 //! A store on a PostgreSQL server, and what the server keeps.
 
+use std::collections::BTreeMap;
+
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{EventLog, RunFilter};
-use backstop_store_postgres::{Database, OpenError, Options, Server};
+use backstop_store_postgres::{Database, OpenError, Options, Server, StrandedRun};
 
 use super::ahead::ahead_of_the_clock;
 use super::finding::Finding;
@@ -59,6 +61,30 @@ async fn look_into(database: &Database) -> Result<Vec<Finding>, CliError> {
              transaction of its own, in three round trips more; connecting to the server itself has none of that",
         ),
     });
+    findings.push(workers(&database.queue().stranded().await?));
     findings.extend(ahead_of_the_clock(&newest, SystemClock.now()));
     Ok(findings)
+}
+
+/// Says which runs no worker goes on with.
+fn workers(stranded: &[StrandedRun]) -> Finding {
+    let all = match stranded.len() {
+        0 => return Finding::ok("workers", "no run is stranded"),
+        1 => "1 run is stranded".to_owned(),
+        runs => format!("{runs} runs are stranded"),
+    };
+    let mut of_agents: BTreeMap<&str, u64> = BTreeMap::new();
+    for run in stranded {
+        *of_agents.entry(&run.agent).or_default() += 1;
+    }
+    let of_agents: Vec<String> =
+        of_agents.iter().map(|(agent, runs)| format!("{runs} of `{agent}`")).collect();
+    Finding::mend(
+        "workers",
+        format!(
+            "{all} ({}): no live worker has the agent as it was when the run began",
+            of_agents.join(", ")
+        ),
+        "start a worker with that definition, or one with --adopt; `backstop runs --stuck` lists the runs",
+    )
 }

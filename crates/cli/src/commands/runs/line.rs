@@ -1,0 +1,42 @@
+//! A run as one line of JSON.
+
+use std::collections::BTreeMap;
+
+use backstop_event_log::{RunState, RunSummary};
+use layer0::id::{RunId, SessionId};
+use layer0::stop::Outcome;
+use layer0::usage::Usage;
+use layer0::{Code, Timestamp};
+use serde::Serialize;
+
+/// A run as one line of JSON.
+#[derive(Serialize)]
+pub(super) struct RunLine<'a> {
+    run: &'a RunId,
+    session: &'a SessionId,
+    agent: &'a str,
+    state: RunState,
+    outcome: Option<Outcome>,
+    reason: Option<&'a Code>,
+    started_at: Timestamp,
+    finished_at: Option<Timestamp>,
+    usage: Usage,
+    labels: &'a BTreeMap<String, String>,
+}
+
+impl<'a> RunLine<'a> {
+    pub(super) fn of(run: &'a RunSummary) -> Self {
+        Self {
+            run: &run.run,
+            session: &run.session,
+            agent: &run.agent,
+            state: run.state,
+            outcome: run.outcome,
+            reason: run.reason.as_ref(),
+            started_at: run.started_at,
+            finished_at: run.finished_at,
+            usage: run.usage,
+            labels: &run.labels,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Runs that need a look.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::{RunFilter, StuckReason, StuckRun, stuck_runs};
+use backstop_react::priced;
+use layer0::Timestamp;
+use serde::Serialize;
+
+use super::line::RunLine;
+use crate::exit::CliError;
+use crate::output;
+use crate::store::{self, Chosen, Database};
+
+/// Lists the runs that need a look.
+pub(super) async fn list(
+    chosen: &Chosen,
+    filter: &RunFilter,
+    json: bool,
+) -> Result<ExitCode, CliError> {
+    let mut stuck = match store::open_read_only(chosen).await? {
+        Some(database) => {
+            let stuck = find(&database).await;
+            database.close().await;
+            stuck?
+        }
+        None => Vec::new(),
+    };
+    stuck.retain(|stuck| filter.matches(&stuck.run));
+    stuck
+        .truncate(filter.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX));
+    if json {
+        for StuckRun { run, why, since, .. } in stuck {
+            let run = priced(run);
+            output::json(&StuckLine { line: RunLine::of(&run), stuck: why, since })?;
+        }
+    } else if stuck.is_empty() {
+        output::note(&format!("no run needs a look in {}", chosen.url));
+    } else {
+        table(&stuck)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn find(database: &Database) -> Result<Vec<StuckRun>, CliError> {
+    let stranded: BTreeMap<_, _> =
+        database.stranded().await?.into_iter().map(|run| (run.run, run.since)).collect();
+    Ok(stuck_runs(&*database.log(), &stranded, SystemClock.now()).await?)
+}
+
+fn table(stuck: &[StuckRun]) -> Result<(), CliError> {
+    let row = |stuck: &StuckRun| {
+        let StuckRun { run, why, since, .. } = stuck;
+        let (why, since) = (why.as_str().to_owned(), since.to_string());
+        vec![run.run.to_string(), why, since, run.session.to_string(), run.agent.to_string()]
+    };
+    let rows: Vec<Vec<String>> = stuck.iter().map(row).collect();
+    output::table(&["RUN", "WHY", "SINCE", "SESSION", "AGENT"], &rows)?;
+    output::note("`backstop approvals` lists what they wait for; `backstop resume RUN` goes on");
+    if stuck.iter().any(|stuck| stuck.why == StuckReason::Stranded) {
+        output::note(
+            "stranded runs go on with a worker that has the agent as it was when they began, or with \
+             `backstop worker --adopt`",
+        );
+    }
+    Ok(())
+}
+
+/// A run that needs a look as one line of JSON.
+#[derive(Serialize)]
+struct StuckLine<'a> {
+    #[serde(flatten)]
+    line: RunLine<'a>,
+    stuck: StuckReason,
+    since: Timestamp,
+}

@@ -1,0 +1,68 @@
+//! Which runs need a look.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use backstop_event_log::{EventLog, MemoryLog, RunWriter, Seed, StuckReason, stuck_runs};
+use layer0::Timestamp;
+use layer0::event::{
+    Actor, AgentRecord, ApprovalRequested, EventKind, RunFinished, RunParked, RunStarted,
+    RunWaiting, WaitFor,
+};
+use layer0::id::RunId;
+use layer0::stop::Outcome;
+use layer0::usage::Usage;
+use serde_json::json;
+
+const DAY: i64 = 24 * 60 * 60 * 1_000;
+
+fn at(ms: i64) -> Timestamp {
+    Timestamp::from_millis(1_767_225_600_000 + ms)
+}
+
+async fn record(log: &Arc<dyn EventLog>, run: &str, kinds: Vec<EventKind>) {
+    let mut writer = RunWriter::new(Arc::clone(log), run.into());
+    let agent = AgentRecord::new("demo", "d", json!({"name": "demo"}));
+    let first = RunStarted::new("hello", format!("ses_{run}").into(), agent).into();
+    for kind in std::iter::once(first).chain(kinds) {
+        writer.stage(&Seed::new("test"), at(0), Actor::Runtime, None, kind);
+    }
+    writer.commit().await.unwrap();
+}
+
+/// Spec: D15, J2w
+#[tokio::test]
+async fn stranded_runs_are_listed_for_that_alone() {
+    let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
+    let asked = ApprovalRequested::new("apr_1", "c1", "refund", json!({}), "h");
+    let waits = RunWaiting::new(WaitFor::Approval, vec!["apr_1".into()]);
+    record(&log, "run_asks", vec![asked.into(), waits.into()]).await;
+    let parked = RunParked::new(at(3 * DAY), "provider.rate_limited", "later");
+    record(&log, "run_parked", vec![parked.into()]).await;
+    record(&log, "run_open", Vec::new()).await;
+    let finished = RunFinished::new(Outcome::Completed, "done", Usage::default());
+    record(&log, "run_over", vec![finished.into()]).await;
+    let stuck = async |stranded: &[(&str, i64)]| {
+        let stranded: BTreeMap<RunId, Timestamp> =
+            stranded.iter().map(|(run, ms)| ((*run).into(), at(*ms))).collect();
+        let stuck = stuck_runs(&*log, &stranded, at(2 * DAY)).await.unwrap();
+        let line = |it: backstop_event_log::StuckRun| (it.run.run.to_string(), it.why, it.since);
+        stuck.into_iter().map(line).collect::<Vec<_>>()
+    };
+    let line = |run: &str, why, ms| (run.to_owned(), why, at(ms));
+    assert_eq!(
+        stuck(&[]).await,
+        [
+            line("run_asks", StuckReason::ApprovalWaits, 0),
+            line("run_parked", StuckReason::Parked, 0)
+        ]
+    );
+    assert_eq!(
+        stuck(&[("run_open", 1), ("run_parked", 2), ("run_asks", 3), ("run_over", 4)]).await,
+        [
+            line("run_open", StuckReason::Stranded, 1),
+            line("run_parked", StuckReason::Stranded, 2),
+            line("run_asks", StuckReason::Stranded, 3)
+        ]
+    );
+}

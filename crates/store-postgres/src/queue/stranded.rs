@@ -1,0 +1,67 @@
+//! Open runs that no live worker goes on with.
+
+use backstop_event_log::LogError;
+use layer0::Timestamp;
+use layer0::id::RunId;
+use serde::Serialize;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use crate::fault::Fault;
+use crate::pool::Pool;
+use crate::runs::SEGMENTS;
+use crate::text::{column, optional};
+
+/// An open run whose agent no live worker has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct StrandedRun {
+    /// The run.
+    pub run: RunId,
+    /// Its agent.
+    pub agent: String,
+    /// What makes it that agent.
+    pub digest: Option<String>,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When its last event was recorded.
+    pub since: Timestamp,
+}
+
+/// Open runs that no run dispatched and no living process has, whose agent no live worker has, where workers are used:
+/// a run of the queue, or any run of a database in which a worker was announced. Rows of workers that are gone are
+/// removed by a live one, which has a row itself: there is one from the first worker on.
+const STRANDED: &str = "SELECT runs.run, runs.agent, runs.digest, runs.started_at, \
+    coalesce(last.at, runs.started_at) AS since FROM backstop.runs \
+    LEFT JOIN backstop.events AS last ON last.run_id = runs.id AND last.seq = runs.last_seq \
+    WHERE runs.parent IS NULL AND runs.state IN ('running', 'waiting_approval', 'parked') \
+    AND runs.run NOT LIKE $1 \
+    AND (EXISTS (SELECT FROM backstop.workers) \
+        OR EXISTS (SELECT FROM backstop.queue WHERE queue.run = runs.run)) \
+    AND (runs.owner IS NULL OR NOT EXISTS (SELECT FROM backstop.processes \
+        WHERE processes.id = runs.owner AND lease_until > clock_timestamp())) \
+    AND NOT EXISTS (SELECT FROM backstop.workers JOIN backstop.processes ON processes.id = workers.process \
+        AND processes.lease_until > clock_timestamp() \
+        CROSS JOIN LATERAL unnest(workers.agents, workers.digests) AS agents (name, digest) \
+        WHERE agents.name = runs.agent AND (agents.digest = '' OR agents.digest = runs.digest)) \
+    ORDER BY runs.id";
+
+pub(super) async fn stranded(pool: &Pool) -> Result<Vec<StrandedRun>, LogError> {
+    let rows = sqlx::query(STRANDED)
+        .bind(SEGMENTS)
+        .fetch_all(&mut *pool.lend().await?)
+        .await
+        .map_err(Fault::from)?;
+    rows.iter().map(read).collect()
+}
+
+fn read(row: &PgRow) -> Result<StrandedRun, LogError> {
+    let time = |name| row.try_get(name).map(Timestamp::from_millis).map_err(Fault::from);
+    Ok(StrandedRun {
+        run: column(row, "run").map_err(Fault::from)?.into(),
+        agent: column(row, "agent").map_err(Fault::from)?,
+        digest: optional(row, "digest").map_err(Fault::from)?,
+        started_at: time("started_at")?,
+        since: time("since")?,
+    })
+}
