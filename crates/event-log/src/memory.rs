@@ -10,9 +10,10 @@ use layer0::event::EventKind;
 use layer0::id::{ApprovalId, CallId, RunId, SessionId};
 
 use crate::{
-    ApprovalChange, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, EventWatches,
+    ApprovalChange, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, EventWatches,
     FeedPage, FeedRecord, InboxMessage, InboxRequest, InboxWatch, InboxWatches, LogError, LogKey,
-    Moves, OpenApproval, Payload, Record, RunFilter, RunSummary, Subscription, is_segment,
+    Moves, OpenApproval, Payload, Record, RunFilter, RunSummary, StartKey, StartKeys, Subscription,
+    is_segment,
 };
 
 use self::keys::Keys;
@@ -295,6 +296,15 @@ impl MemoryLog {
 
     fn held(&self, run: &RunId, number: u64) -> Claimed {
         Claimed { runs: Arc::clone(&self.runs), run: run.clone(), number }
+    }
+}
+
+#[async_trait]
+impl StartKeys for MemoryLog {
+    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError> {
+        let has_record = |run: &RunId| self.lock().by_id.contains_key(run);
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.bind(key, run, now, has_record)
     }
 }
 

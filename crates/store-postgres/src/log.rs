@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_event_log::{
-    AttemptFilter, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
+    AttemptFilter, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
     FeedPage, InboxMessage, InboxRequest, InboxWatch, Lease, LogError, LogKey, OpenApproval,
-    Record, RunFilter, RunState, RunSummary, Subscription, verify,
+    Record, RunFilter, RunState, RunSummary, StartKey, StartKeys, Subscription, verify,
 };
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
@@ -20,6 +20,7 @@ use crate::rows::{
     unreadable,
 };
 use crate::sent::Sent;
+use crate::start_keys::Bind;
 use crate::text::stored;
 use crate::transact::transact;
 use crate::{approvals, background, erasure, feed, inbox, limits, owner, runs, subscriptions};
@@ -31,10 +32,6 @@ pub struct PostgresLog(Database);
 impl PostgresLog {
     pub(crate) const fn new(database: Database) -> Self {
         Self(database)
-    }
-
-    pub(crate) const fn database(&self) -> &Database {
-        &self.0
     }
 
     async fn row(&self, run: &RunId) -> Result<Option<PgRow>, LogError> {
@@ -271,5 +268,15 @@ impl EventLog for PostgresLog {
         let rows = runs::list(self.0.pool(), &filter).await?;
         // One row that was changed does not hide the others, and is not hidden itself.
         Ok(rows.iter().map(|row| summary_of(row).unwrap_or_else(|_| unreadable(row))).collect())
+    }
+}
+
+#[async_trait]
+impl StartKeys for PostgresLog {
+    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError> {
+        let (pool, patience) = (self.0.for_writing()?, self.0.options().patience);
+        let bound = transact(pool, patience, &Bind { key, run, now }).await;
+        background::after(&self.0, now);
+        bound
     }
 }

@@ -1,33 +1,21 @@
 //! Keys by which a start that is asked for again is known.
 
 use async_trait::async_trait;
-use backstop_event_log::{Bound, LogError, StartKey, StartKeys};
+use backstop_event_log::{Bound, LogError, StartKey};
 use layer0::Timestamp;
 use layer0::id::RunId;
 use sqlx::{PgConnection, Row};
 
-use crate::background;
 use crate::fault::Fault;
-use crate::log::PostgresLog;
 use crate::pool::Pool;
 use crate::text::{column, stored};
-use crate::transact::{Work, transact};
+use crate::transact::Work;
 
-#[async_trait]
-impl StartKeys for PostgresLog {
-    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError> {
-        let database = self.database();
-        let (pool, patience) = (database.for_writing()?, database.options().patience);
-        let bound = transact(pool, patience, &Bind { key, run, now }).await;
-        background::after(database, now);
-        bound
-    }
-}
-
-struct Bind<'a> {
-    key: &'a StartKey,
-    run: &'a RunId,
-    now: Timestamp,
+/// Binds a key, or says what it stands for.
+pub(crate) struct Bind<'a> {
+    pub(crate) key: &'a StartKey,
+    pub(crate) run: &'a RunId,
+    pub(crate) now: Timestamp,
 }
 
 #[async_trait]

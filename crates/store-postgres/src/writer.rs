@@ -1,23 +1,22 @@
 //! The tasks that append. Each run has one of them, so that what is appended to it stays in order.
 
+mod job;
 mod lane;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use backstop_event_log::{Batch, Claims, LogError};
+use backstop_event_log::{Batch, LogError};
 use layer0::id::RunId;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::append::Append;
-use crate::connect::Connect;
-use crate::current_owner::CurrentOwner;
 use crate::fault::LOST;
-use crate::lookout::Watches;
 
+pub(crate) use self::job::Setup;
+use self::job::{Job, Queued};
 use self::lane::Lane;
 
 /// How many tasks append, each on a connection of its own: while the server writes for one, the other gathers what
@@ -25,18 +24,6 @@ use self::lane::Lane;
 const LANES: usize = 2;
 /// How many appends wait before callers have to.
 const QUEUE: usize = 1024;
-
-/// Something to write, and where the answer goes.
-enum Job {
-    Append(Box<Append>, oneshot::Sender<Result<(), LogError>>),
-    /// Frees a run that was claimed under this epoch; without one, a run whose claim is not waited for.
-    Release(RunId, Option<u64>),
-}
-
-struct Queued {
-    job: Job,
-    _permit: Option<OwnedSemaphorePermit>,
-}
 
 type Jobs = mpsc::UnboundedSender<Queued>;
 
@@ -49,17 +36,6 @@ pub(crate) struct Writer {
     permits: Arc<Semaphore>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     commits: Arc<AtomicU64>,
-}
-
-/// What the writer needs of its database.
-pub(crate) struct Setup {
-    pub(crate) connect: Connect,
-    pub(crate) patience: Duration,
-    pub(crate) claims: Claims,
-    pub(crate) owner: Arc<CurrentOwner>,
-    pub(crate) watches: Watches,
-    /// Is told that there is something new for other processes.
-    pub(crate) notify: Arc<Notify>,
 }
 
 impl Writer {

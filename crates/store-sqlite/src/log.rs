@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_event_log::{
-    AttemptFilter, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
+    AttemptFilter, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
     FeedPage, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, OpenApproval, Record,
-    RunFilter, RunState, RunSummary, Subscription, Terms, verify,
+    RunFilter, RunState, RunSummary, StartKey, StartKeys, Subscription, Terms, verify,
 };
 use layer0::id::{RunId, SessionId};
 use layer0::{Code, Timestamp, code};
@@ -18,6 +18,7 @@ use crate::fault::Fault;
 use crate::job::Claiming;
 use crate::rows::{chain, hash_of, record_of, signed, unsigned};
 use crate::sent::Sent;
+use crate::start_keys::Bind;
 use crate::{approvals, background, erasure, feed, inbox, runs, subscriptions};
 
 /// What a run's row says of it. All columns: a file of an older version, which a reader leaves as it is,
@@ -35,10 +36,6 @@ pub struct SqliteLog(Database);
 impl SqliteLog {
     pub(crate) const fn new(database: Database) -> Self {
         Self(database)
-    }
-
-    pub(crate) const fn database(&self) -> &Database {
-        &self.0
     }
 
     async fn select(
@@ -374,5 +371,15 @@ impl Columns<'_> {
         let read = |text: String| serde_json::from_str(&text);
         let value = self.text(column)?.map(read).transpose();
         value.map_err(|error| LogError::unreadable_run(self.run.clone(), error))
+    }
+}
+
+#[async_trait]
+impl StartKeys for SqliteLog {
+    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError> {
+        let bind = Arc::new(Bind::new(key, run, now));
+        self.0.for_writing()?.perform_shared(bind.clone()).await?;
+        background::after(&self.0, now);
+        Ok(bind.bound())
     }
 }

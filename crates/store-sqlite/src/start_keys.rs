@@ -1,36 +1,18 @@
 //! Keys by which a start that is asked for again is known.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use backstop_event_log::{Bound, LogError, StartKey, StartKeys};
+use backstop_event_log::{Bound, StartKey};
 use layer0::Timestamp;
 use layer0::id::RunId;
 use sqlx::{Row, SqliteConnection};
 
-use crate::background;
 use crate::chore::Chore;
 use crate::job_error::JobError;
-use crate::log::SqliteLog;
 
-#[async_trait]
-impl StartKeys for SqliteLog {
-    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError> {
-        let database = self.database();
-        let bind = Arc::new(Bind {
-            key: key.clone(),
-            run: run.clone(),
-            at: now,
-            bound: Mutex::new(Bound::New),
-        });
-        database.for_writing()?.perform_shared(bind.clone()).await?;
-        background::after(database, now);
-        let bound = bind.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(bound.clone())
-    }
-}
-
-struct Bind {
+/// Binds a key, or says what it stands for.
+pub(crate) struct Bind {
     key: StartKey,
     run: RunId,
     at: Timestamp,
@@ -62,6 +44,15 @@ impl Chore for Bind {
 }
 
 impl Bind {
+    pub(crate) fn new(key: &StartKey, run: &RunId, at: Timestamp) -> Self {
+        Self { key: key.clone(), run: run.clone(), at, bound: Mutex::new(Bound::New) }
+    }
+
+    /// Returns what came of it, once it was performed.
+    pub(crate) fn bound(&self) -> Bound {
+        self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Returns what the key stands for already.
     async fn found(&self, connection: &mut SqliteConnection) -> Result<Bound, JobError> {
         let row = sqlx::query("SELECT input, run FROM start_keys WHERE operator = $1 AND key = $2")

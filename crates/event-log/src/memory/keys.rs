@@ -1,67 +1,53 @@
 use std::collections::{HashMap, VecDeque};
-use std::sync::PoisonError;
 
-use async_trait::async_trait;
 use layer0::Timestamp;
 use layer0::id::RunId;
 
-use super::MemoryLog;
-use crate::{Bound, LogError, StartKey, StartKeys};
+use crate::{Bound, LogError, StartKey};
 
 /// How many keys are kept at most; further ones are refused until some are old enough.
 const MAX_KEYS: usize = 100_000;
 
-#[async_trait]
-impl StartKeys for MemoryLog {
-    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError> {
-        let has_record = |run: &RunId| self.lock().by_id.contains_key(run);
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        keys.bind(key, run, now, has_record).ok_or_else(|| {
-            LogError::Full(format!("there is room for {MAX_KEYS} keys of starts a day").into())
-        })
-    }
-}
-
 /// The keys of starts.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    by_name: HashMap<(String, String), Kept>,
+    by_name: HashMap<(String, String), Binding>,
     /// Those that have been kept for the shortest time last.
     by_age: VecDeque<(String, String)>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct Binding {
     input: String,
     run: RunId,
     at: Timestamp,
 }
 
 impl Keys {
-    /// Binds a key, or says what it stands for; `None` where there is no room. `has_record` tells which runs are
-    /// here.
-    fn bind(
+    /// Binds a key, or says what it stands for. `has_record` tells which runs are here.
+    pub(super) fn bind(
         &mut self,
         key: &StartKey,
         run: &RunId,
         now: Timestamp,
         has_record: impl Fn(&RunId) -> bool,
-    ) -> Option<Bound> {
+    ) -> Result<Bound, LogError> {
         self.expire(now, has_record);
         let name = (key.operator.clone(), key.key.clone());
         if let Some(kept) = self.by_name.get(&name) {
-            return Some(match kept.input == key.input {
+            return Ok(match kept.input == key.input {
                 true => Bound::Earlier(kept.run.clone()),
                 false => Bound::Reused,
             });
         }
         if self.by_name.len() >= MAX_KEYS {
-            return None;
+            let why = format!("there is room for {MAX_KEYS} keys of starts a day");
+            return Err(LogError::Full(why.into()));
         }
-        let kept = Kept { input: key.input.clone(), run: run.clone(), at: now };
+        let kept = Binding { input: key.input.clone(), run: run.clone(), at: now };
         self.by_age.push_back(name.clone());
         self.by_name.insert(name, kept);
-        Some(Bound::New)
+        Ok(Bound::New)
     }
 
     /// Forgets keys that are old enough and whose run is not here.

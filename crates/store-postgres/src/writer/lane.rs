@@ -11,7 +11,7 @@ use layer0::id::RunId;
 use sqlx::{Connection, PgConnection};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Job, Queued, Setup};
+use super::job::{Job, Queued, Setup};
 use crate::append::{self, Append, Refused};
 use crate::claims;
 use crate::connect::Connect;
