@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::notes::Notes;
 use crate::rows::{signed, unsigned};
 use crate::text::stored;
-use crate::{approvals, inbox, sessions, subscriptions};
+use crate::{approvals, inbox, queued, sessions, subscriptions};
 
 /// How many events one transaction writes at most: their places have room for so many.
 pub(crate) const MAX_EVENTS: usize = 1 << 20;
@@ -355,7 +355,11 @@ async fn write_rest(
     inbox::take(connection, &batch.run, &batch.taken).await?;
     approvals::keep(connection, batch).await?;
     append.notes.write(connection, batch).await?;
+    if append.is_root() && append.begins() {
+        queued::begin(connection, &batch.run).await?;
+    }
     if append.frees() {
+        queued::end(connection, &batch.run).await?;
         approvals::close(connection, &batch.run).await?;
         inbox::close(connection, &batch.run).await?;
     }

@@ -49,6 +49,7 @@ mod passfile;
 mod pool;
 mod prune;
 mod queue;
+mod queued;
 mod removal;
 mod results;
 mod rows;
@@ -74,7 +75,7 @@ pub use log::PostgresLog;
 pub use open_error::OpenError;
 pub use options::Options;
 pub use queue::{
-    Enqueue, Enqueued, Queue, QueueEntry, QueueError, QueueFilter, QueueLimit, QueueState,
+    Enqueue, Enqueued, Look, Queue, QueueEntry, QueueError, QueueFilter, QueueLimit, QueueState,
     QueueWatch, Ready, Refusal, StrandedRun, Taken, WorkerRow,
 };
 pub use results::PostgresResultStore;

@@ -21,6 +21,8 @@ use crate::pool::Pool;
 
 /// The channel of `LISTEN` and `NOTIFY`.
 const CHANNEL: &str = "backstop";
+/// The same for the queue.
+pub(crate) const QUEUE_CHANNEL: &str = "backstop_queue";
 /// How often this process tells others at most.
 const TELL_EVERY: Duration = Duration::from_millis(50);
 /// How often the database is looked at, told or not.
@@ -46,6 +48,8 @@ impl Watches {
 pub(crate) struct Lookout {
     pub(crate) watches: Watches,
     pub(crate) wrote: Arc<Notify>,
+    /// Was a run put into the queue, which others are not told of?
+    has_queued: Arc<AtomicBool>,
     is_looking: Arc<AtomicBool>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// The rows of inboxes that could not be read.
@@ -64,10 +68,15 @@ impl Lookout {
     /// Tells other processes from now on what this one writes.
     pub(crate) fn tell(&self, pool: &Pool) {
         let (pool, wrote) = (pool.clone(), Arc::clone(&self.wrote));
+        let has_queued = Arc::clone(&self.has_queued);
         self.own(tokio::spawn(async move {
             loop {
                 wrote.notified().await;
-                match notify(&pool).await {
+                let told = match has_queued.swap(false, Ordering::AcqRel) {
+                    true => notify(&pool, QUEUE_CHANNEL).await,
+                    false => Ok(()),
+                };
+                match told.and(notify(&pool, CHANNEL).await) {
                     Err(Fault::Closed) => return,
                     Err(fault) => {
                         tracing::debug!(?fault, "others are not told of what was written");
@@ -77,6 +86,12 @@ impl Lookout {
                 SystemClock.sleep(TELL_EVERY).await;
             }
         }));
+    }
+
+    /// Says that a run was put into the queue.
+    pub(crate) fn ring_queue(&self) {
+        self.has_queued.store(true, Ordering::Release);
+        self.wrote.notify_one();
     }
 
     /// Looks from now on, until nothing is watched any more.
@@ -151,9 +166,9 @@ async fn hear(pool: &Pool, listener: &mut Option<PgListener>) {
     }
 }
 
-async fn notify(pool: &Pool) -> Result<(), Fault> {
+async fn notify(pool: &Pool, channel: &str) -> Result<(), Fault> {
     let mut lent = pool.lend().await?;
-    sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL).execute(&mut *lent).await?;
+    sqlx::query("SELECT pg_notify($1, '')").bind(channel).execute(&mut *lent).await?;
     lent.end().await
 }
 

@@ -18,7 +18,9 @@ use crate::lease::{Lease, boot_millis};
 use crate::pool::Pool;
 
 /// How long after a lock was seen free it is looked at again, before its owner is taken for dead.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How often the connection of the lock is looked at.
+const CHECK_EVERY: Duration = Duration::from_millis(150);
 /// How long is waited before a connection that was lost is tried again.
 const RECONNECT: Duration = Duration::from_millis(200);
 /// How many renewals are missed before the row of an owner is taken away: it is looked at by then.
@@ -137,7 +139,7 @@ impl Keeper {
             let wait = if connection.is_some() { self.lease.renewal() } else { RECONNECT };
             tokio::select! {
                 _ = &mut stopped => break,
-                () = SystemClock.sleep(wait) => {}
+                () = self.wait(&mut connection, wait) => {}
             }
             if self.lease.has_ended() {
                 tracing::warn!("the lease of this process has ended; its runs are others' now");
@@ -159,6 +161,33 @@ impl Keeper {
         if let Some(mut connection) = connection {
             let _ = self.remove(&mut connection).await;
             let _ = connection.close().await;
+        }
+    }
+
+    /// Waits so long, or until the connection is lost that holds the lock: a process that sees the lock free looks
+    /// again in a moment, and it has to be held again by then.
+    async fn wait(&self, connection: &mut Option<PgConnection>, wait: Duration) {
+        let until = SystemClock.now().after(wait);
+        loop {
+            let left = until.since(SystemClock.now());
+            SystemClock.sleep(left.min(CHECK_EVERY)).await;
+            let left = until.since(SystemClock.now());
+            if left.is_zero() {
+                return;
+            }
+            let Some(held) = connection.as_mut().filter(|_| !self.connect.is_shared()) else {
+                continue;
+            };
+            let is_there = tokio::select! {
+                answer = held.ping() => answer.is_ok(),
+                () = SystemClock.sleep(left) => false,
+            };
+            if !is_there {
+                *connection = None;
+                self.lease.cut_off();
+                tracing::warn!("the connection of the lease was lost");
+                return;
+            }
         }
     }
 

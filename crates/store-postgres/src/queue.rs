@@ -20,6 +20,7 @@ use sqlx::postgres::PgListener;
 
 use crate::database::Database;
 use crate::fault::Fault;
+use crate::lookout::QUEUE_CHANNEL;
 use crate::pool::Pool;
 use crate::text::stored;
 use crate::transact::transact;
@@ -28,10 +29,9 @@ pub use self::enqueue::{Enqueue, Enqueued};
 pub use self::entry::{QueueEntry, QueueState, Refusal};
 pub use self::error::QueueError;
 pub use self::listing::QueueFilter;
-pub use self::ready::Ready;
+pub use self::ready::{Look, Ready};
 pub use self::stranded::StrandedRun;
 pub use self::take::{QueueLimit, Taken};
-use self::values::CHANNEL;
 pub use self::worker_row::WorkerRow;
 
 /// How long rows are kept that are not needed, in milliseconds.
@@ -78,12 +78,16 @@ impl Queue {
     pub async fn enqueue(&self, request: &Enqueue) -> Result<Enqueued, QueueError> {
         let entry = request.entry(SystemClock.now())?;
         let put_in = enqueue::PutIn(&entry);
-        transact(self.pool()?, self.0.options().patience, &put_in).await
+        let enqueued = transact(self.pool()?, self.0.options().patience, &put_in).await?;
+        if enqueued.is_new {
+            self.0.lookout().ring_queue();
+        }
+        Ok(enqueued)
     }
 
     /// Puts a run in as [`Queue::enqueue`] does, in a transaction of the caller's on the same database: it is there
     /// when that commits, and not where it is rolled back. Call it late in the transaction, which holds up others
-    /// with the same key until it ends.
+    /// with the same key until it ends. Workers find it when they look next, within half a second.
     ///
     /// # Errors
     ///
@@ -113,8 +117,8 @@ impl Queue {
         listing::list(self.0.pool(), filter).await
     }
 
-    /// Takes a run out that no worker has started; says whether there was one. One that has started is cancelled as
-    /// any run is.
+    /// Takes a run out that no worker has started, and frees its key; says whether there was one. One that has started
+    /// is cancelled as any run is.
     ///
     /// # Errors
     ///
@@ -126,8 +130,10 @@ impl Queue {
     pub async fn cancel(&self, run: &RunId) -> Result<bool, LogError> {
         let mut lent = self.pool()?.lend().await?;
         let taken = sqlx::query(
-            "DELETE FROM backstop.queue AS queue WHERE run = $1 AND owner IS NULL \
-             AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE runs.run = queue.run)",
+            "WITH taken AS (DELETE FROM backstop.queue AS queue WHERE run = $1 AND owner IS NULL \
+             AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE runs.run = queue.run) RETURNING run), \
+             freed AS (DELETE FROM backstop.start_keys USING taken WHERE start_keys.run = taken.run) \
+             SELECT 1 FROM taken",
         )
         .bind(&*stored(run.as_str()))
         .execute(&mut *lent)
@@ -138,7 +144,8 @@ impl Queue {
     }
 
     /// Takes runs out to start them, at most so many, in the order in which they are due. Of a session there is one at
-    /// a time, in the order in which they were put in, and none while a run of it is open.
+    /// a time, in the order in which they were put in, and none while a run of it is open. None of `paused` is taken. A
+    /// row that cannot be read is refused.
     ///
     /// # Errors
     ///
@@ -152,9 +159,11 @@ impl Queue {
         queues: &[QueueLimit],
         agents: &[&str],
         most: usize,
+        paused: &[&str],
     ) -> Result<Vec<Taken>, LogError> {
         let (owner, _) = self.0.owner().get().await?;
-        let take = take::TakeQueued { owner: &owner, queues, agents, most, now: SystemClock.now() };
+        let now = SystemClock.now();
+        let take = take::TakeQueued { owner: &owner, queues, agents, most, paused, now };
         transact(self.pool()?, self.0.options().patience, &take).await
     }
 
@@ -217,7 +226,8 @@ impl Queue {
     }
 
     /// Frees what processes had that have died, and returns the runs that can be gone on with by agents of these
-    /// names and digests: open without an owner, parked and due, or waiting with something in their inbox.
+    /// names and digests: open without an owner, parked and due, or waiting with something in their inbox. Of runs of the
+    /// queue, those of the worker's own queues.
     ///
     /// # Errors
     ///
@@ -226,8 +236,8 @@ impl Queue {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing that another look does not mend.
-    pub async fn ready(&self, worker: &WorkerRow, most: usize) -> Result<Vec<Ready>, LogError> {
-        ready::ready(&self.0, worker, most, SystemClock.now()).await
+    pub async fn ready(&self, worker: &WorkerRow, look: Look<'_>) -> Result<Vec<Ready>, LogError> {
+        ready::ready(&self.0, worker, look, SystemClock.now()).await
     }
 
     /// Returns the open runs whose agent no live worker has, oldest first: those of the queue, and all of a database in
@@ -314,7 +324,7 @@ impl QueueWatch {
     pub async fn changed(&mut self, at_most: Duration) {
         let told = async {
             if self.listener.is_none() {
-                self.listener = self.queue.0.pool().listener(CHANNEL).await;
+                self.listener = self.queue.0.pool().listener(QUEUE_CHANNEL).await;
             }
             match &mut self.listener {
                 Some(listener) => {

@@ -260,6 +260,11 @@ impl Work for RemoveRun<'_> {
             return Ok(false);
         }
         if let Some((by, at)) = &removal.forgotten {
+            sqlx::query("DELETE FROM backstop.queue WHERE session = $1")
+                .bind(&*stored(row.session.as_str()))
+                .execute(&mut *connection)
+                .await
+                .map_err(Fault::from)?;
             sqlx::query(
                 "INSERT INTO backstop.tombstones SELECT run, head, $2, $3 FROM backstop.runs \
                  WHERE id = $1 ON CONFLICT DO NOTHING",
@@ -275,6 +280,7 @@ impl Work for RemoveRun<'_> {
             "DELETE FROM backstop.approvals WHERE run = $1",
             "DELETE FROM backstop.expired_approvals WHERE run = $1",
             "DELETE FROM backstop.inbox WHERE run = $1",
+            "DELETE FROM backstop.queue WHERE run = $1",
             "DELETE FROM backstop.settled WHERE run = $1",
             "DELETE FROM backstop.state WHERE scope = 'run:' || $1",
             "DELETE FROM backstop.labels WHERE run_id = (SELECT id FROM backstop.runs WHERE run = $1)",

@@ -51,7 +51,7 @@ pub(crate) async fn bind(
         return Ok(Bound::New);
     }
     let row = sqlx::query(
-        "SELECT input, run, EXISTS (SELECT 1 FROM backstop.queue WHERE queue.run = keys.run) \
+        "SELECT input, run, EXISTS (SELECT 1 FROM backstop.queue WHERE queue.run = keys.run AND refused IS NULL) \
          AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE runs.run = keys.run) AS is_queued \
          FROM backstop.start_keys AS keys WHERE agent = $1 AND key = $2",
     )

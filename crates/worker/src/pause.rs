@@ -28,6 +28,17 @@ impl Pauses {
         self.0.insert(run.clone(), Pause { until: now.after(lasts), lasts });
     }
 
+    /// Leaves a run alone for a moment: what it waits for comes and goes.
+    pub(crate) fn hold(&mut self, run: &RunId, now: Timestamp) {
+        self.0.insert(run.clone(), Pause { until: now.after(FIRST), lasts: FIRST / 2 });
+    }
+
+    /// Returns the runs that are left alone.
+    pub(crate) fn held(&self, now: Timestamp) -> Vec<&str> {
+        let held = self.0.iter().filter(|(_, pause)| pause.until > now);
+        held.map(|(run, _)| run.as_str()).collect()
+    }
+
     pub(crate) fn forget(&mut self, run: &RunId) {
         self.0.remove(run);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::LogError;
-use backstop_store_postgres::{QueueWatch, Ready};
+use backstop_store_postgres::{Look, QueueWatch, Ready};
 use layer0::Timestamp;
 use layer0::failure::Failure;
 use layer0::id::RunId;
@@ -20,6 +20,8 @@ use crate::run_work::RunWork;
 
 /// How often it is looked for runs, told of one or not.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often those that are parked are looked at, of which there may be many.
+const LOOK_AT_PARKED_EVERY: Duration = Duration::from_secs(5);
 /// How long is waited when the database cannot be read; twice as long each time.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -47,6 +49,7 @@ pub(crate) struct Rounds<'a> {
     /// Runs that are not at work any more, which the queue could not be told of.
     untold: Vec<RunId>,
     looked_at: Timestamp,
+    parked_looked_at: Timestamp,
     announced_at: Timestamp,
     cleaned_at: Timestamp,
 }
@@ -64,6 +67,7 @@ impl<'a> Rounds<'a> {
             pauses: Pauses::default(),
             untold: Vec::new(),
             looked_at: Timestamp::default(),
+            parked_looked_at: Timestamp::default(),
             announced_at: now,
             cleaned_at: now,
         }
@@ -99,7 +103,7 @@ impl<'a> Rounds<'a> {
         let now = SystemClock.now();
         if self.has_room() && now.since(self.looked_at) >= LOOK_EVERY {
             self.looked_at = now;
-            self.look().await?;
+            self.look(now).await?;
         }
         self.go_on(now).await?;
         if self.has_room() {
@@ -134,10 +138,16 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    async fn look(&mut self) -> Result<(), LogError> {
-        // Those that are put off, or at work here, are among them.
+    async fn look(&mut self, now: Timestamp) -> Result<(), LogError> {
+        // Those that are at work here are among them.
         let most = self.room() + self.runs.len() + 64;
-        self.found = self.worker.queue.ready(&self.worker.row, most).await?.into();
+        let with_parked = now.since(self.parked_looked_at) >= LOOK_AT_PARKED_EVERY;
+        if with_parked {
+            self.parked_looked_at = now;
+        }
+        let paused = self.pauses.held(now);
+        let look = Look::new(most).paused(&paused).parked(with_parked);
+        self.found = self.worker.queue.ready(&self.worker.row, look).await?.into();
         if let Some(place) = self.begins_at.checked_rem(self.found.len() as u64) {
             self.found.rotate_left(usize::try_from(place).unwrap_or_default());
         }
@@ -152,8 +162,10 @@ impl<'a> Rounds<'a> {
             if self.runs.contains(&ready.run) || self.pauses.holds(&ready.run, now) {
                 continue;
             }
-            if worker.queue.take_again(&ready.run, &worker.queues).await? {
-                self.start(RunWork::ready(ready, worker.row.adopts));
+            match worker.queue.take_again(&ready.run, &worker.queues).await? {
+                true => self.start(RunWork::ready(ready, worker.row.adopts)),
+                // Another worker was faster, or its queue is full.
+                false => self.pauses.hold(&ready.run, now),
             }
         }
         Ok(())
@@ -162,7 +174,8 @@ impl<'a> Rounds<'a> {
     async fn begin(&mut self) -> Result<(), LogError> {
         let worker = self.worker;
         let agents: Vec<&str> = worker.row.agents.iter().map(|(name, _)| name.as_str()).collect();
-        let taken = worker.queue.take(&worker.queues, &agents, self.room()).await?;
+        let paused = self.pauses.held(SystemClock.now());
+        let taken = worker.queue.take(&worker.queues, &agents, self.room(), &paused).await?;
         for taken in taken {
             self.start(RunWork::taken(taken, worker.row.adopts));
         }

@@ -83,7 +83,7 @@ async fn left(queue: &Queue, run: &RunId, summary: RunSummary) -> Result<RunRepo
 /// Something was in the way of a run that is open: this or another worker tries again.
 async fn put_off(queue: &Queue, run: &RunId, error: &OrchError) -> Result<RunReport, LogError> {
     queue.give_back(run).await?;
-    let (code, message) = (error.code().to_owned(), error.to_string());
+    let (code, message) = (error.code().to_owned(), layer0::failure::Chain(error).to_string());
     Ok(RunReport::PutOff { run: run.clone(), code, message })
 }
 
@@ -91,7 +91,8 @@ async fn put_off(queue: &Queue, run: &RunId, error: &OrchError) -> Result<RunRep
 async fn not_begun(queue: &Queue, run: &RunId, error: &OrchError) -> Result<RunReport, LogError> {
     // Another run of its session, or another process that has it, is in the way for a while.
     let is_in_the_way = matches!(error.code(), code::RUN_OPEN | code::RUN_FOLLOWED);
-    let is_of_store = error.code().starts_with("store.") || error.code().starts_with("log.");
+    // What another process did meanwhile, or the server does not say just now.
+    let is_of_store = error.code() == code::LOG_APPEND_FAILED || error.code().starts_with("store.");
     if error.facts().retry != Retry::Never || is_in_the_way || is_of_store {
         return put_off(queue, run, error).await;
     }

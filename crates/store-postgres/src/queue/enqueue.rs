@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use backstop_event_log::{Bound, StartKey};
-use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 use layer0::name::{check_name, check_session};
 use layer0::operator::Task;
+use layer0::{JsonText, Timestamp};
 use serde::Serialize;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::entry::StoredTask;
 use super::error::QueueError;
-use super::values::{CHANNEL, millis};
+use super::values::millis;
 use crate::fault::Fault;
 use crate::start_keys;
 use crate::text::stored;
@@ -128,7 +128,7 @@ impl Enqueue {
         let key = key.transpose()?;
         let (task, labels) = (Cow::Borrowed(&self.task), Cow::Borrowed(&self.labels));
         let task = StoredTask { task, labels };
-        let task = serde_json::to_string(&task).map_err(|error| invalid("task", &error))?;
+        let task = JsonText::of(&task).map_err(|error| invalid("task", &error))?.get().to_owned();
         if task.len() > MAX_TASK_BYTES {
             return Err(invalid("task", &format!("it has more than {MAX_TASK_BYTES} bytes")));
         }
@@ -218,13 +218,8 @@ pub(super) async fn put(
     .bind(millis(entry.not_before))
     .bind(millis(entry.at))
     .bind(&*stored(&entry.task))
-    .execute(&mut *connection)
+    .execute(connection)
     .await
     .map_err(Fault::from)?;
-    sqlx::query("SELECT pg_notify($1, '')")
-        .bind(CHANNEL)
-        .execute(connection)
-        .await
-        .map_err(Fault::from)?;
     Ok(enqueued(entry.run.clone(), true))
 }

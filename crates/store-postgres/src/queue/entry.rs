@@ -2,9 +2,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use backstop_event_log::LogError;
-use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 use layer0::operator::Task;
+use layer0::{Timestamp, code};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -75,7 +75,11 @@ impl QueueEntry {
         let number = |column| row.try_get::<i64, _>(column).map_err(Fault::from);
         let owner = optional(row, "owner").map_err(Fault::from)?;
         let refused: Option<Refusal> = match optional(row, "refused").map_err(Fault::from)? {
-            Some(text) => Some(read(&text)?),
+            // A reason that cannot be read is one all the same.
+            Some(text) => Some(
+                read(&text)
+                    .unwrap_or_else(|error| Refusal::new(code::LOG_UNREADABLE, error.to_string())),
+            ),
             None => None,
         };
         let recorded: Option<String> = row.try_get("state").map_err(Fault::from)?;

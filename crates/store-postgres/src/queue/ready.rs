@@ -2,15 +2,18 @@
 
 use std::collections::HashSet;
 
+use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{LogError, RunState};
 use layer0::Timestamp;
 use layer0::id::RunId;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
 
-use super::values::{count, millis};
+use super::values::millis;
 use super::worker_row::WorkerRow;
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::owner::{self, has_lock};
+use crate::owner::{LOOK_AGAIN, has_lock};
 use crate::pool::Pool;
 use crate::rows::{state_of, summary_of};
 use crate::text::column;
@@ -31,75 +34,133 @@ pub struct Ready {
 const READY: &str = "SELECT runs.* FROM backstop.runs \
     JOIN unnest($1::text[], $2::text[]) AS agents (name, digest) \
     ON runs.agent = agents.name AND (agents.digest = '' OR runs.digest = agents.digest) \
-    WHERE runs.id IN (SELECT id FROM backstop.runs WHERE parent IS NULL AND state IN ('running', 'parked') \
+    LEFT JOIN backstop.queue ON queue.run = runs.run \
+    WHERE runs.id IN (SELECT id FROM backstop.runs WHERE parent IS NULL AND state = ANY($4) \
         AND (owner IS NULL OR owner = ANY($3)) \
         UNION ALL SELECT waiting.id FROM backstop.inbox JOIN backstop.runs AS told ON told.run = inbox.run \
         JOIN backstop.runs AS waiting ON waiting.run = coalesce(told.root, told.run) \
         WHERE waiting.state = 'waiting_approval' AND (waiting.owner IS NULL OR waiting.owner = ANY($3))) \
-    ORDER BY runs.id LIMIT $4";
+    AND runs.id > $5 AND runs.run <> ALL($6) AND (queue.queue IS NULL OR queue.queue = ANY($7)) \
+    ORDER BY runs.id LIMIT 256";
+
+/// What a worker looks for among the runs that have a record.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Look<'a> {
+    /// How many it takes at most.
+    pub most: usize,
+    /// Runs that it leaves alone for a while.
+    pub paused: &'a [&'a str],
+    /// Are runs looked at that are parked? All of them are, however many are not due.
+    pub parked: bool,
+}
+
+impl<'a> Look<'a> {
+    /// Looks for so many runs, parked ones among them.
+    #[must_use]
+    pub const fn new(most: usize) -> Self {
+        Self { most, paused: &[], parked: true }
+    }
+
+    /// Leaves runs alone.
+    #[must_use]
+    pub const fn paused(mut self, runs: &'a [&'a str]) -> Self {
+        self.paused = runs;
+        self
+    }
+
+    /// Looks at runs that are parked, or not.
+    #[must_use]
+    pub const fn parked(mut self, are_looked_at: bool) -> Self {
+        self.parked = are_looked_at;
+        self
+    }
+}
 
 pub(super) async fn ready(
     database: &Database,
     worker: &WorkerRow,
-    most: usize,
+    look: Look<'_>,
     now: Timestamp,
 ) -> Result<Vec<Ready>, LogError> {
     let dead = dead(database).await?;
     free_queue(database.pool(), &dead).await?;
-    let rows = sqlx::query(READY)
-        .bind(worker.names())
-        .bind(worker.digests())
-        .bind(&dead)
-        .bind(count(most))
-        .fetch_all(&mut *database.pool().lend().await?)
-        .await
-        .map_err(Fault::from)?;
-    let mut ready = Vec::new();
-    for row in &rows {
-        if matches!(state_of(row), Ok(RunState::Parked)) {
-            // One that cannot be read at a glance is tried.
-            let parked = summary_of(row).ok().and_then(|summary| summary.parked);
-            if parked.is_some_and(|(_, until)| millis(until) > millis(now)) {
-                continue;
+    let states: &[&str] = if look.parked { &["running", "parked"] } else { &["running"] };
+    let (mut ready, mut behind) = (Vec::new(), 0_i64);
+    loop {
+        let rows = sqlx::query(READY)
+            .bind(worker.names())
+            .bind(worker.digests())
+            .bind(&dead)
+            .bind(states)
+            .bind(behind)
+            .bind(look.paused)
+            .bind(worker.queue_names())
+            .fetch_all(&mut *database.pool().lend().await?)
+            .await
+            .map_err(Fault::from)?;
+        let Some(last) = rows.last() else { return Ok(ready) };
+        behind = last.try_get("id").map_err(Fault::from)?;
+        for row in rows.iter().filter(|row| is_due(row, now)) {
+            ready.push(Ready {
+                run: column(row, "run").map_err(Fault::from)?.into(),
+                agent: column(row, "agent").map_err(Fault::from)?,
+            });
+            if ready.len() >= look.most {
+                return Ok(ready);
             }
         }
-        ready.push(Ready {
-            run: column(row, "run").map_err(Fault::from)?.into(),
-            agent: column(row, "agent").map_err(Fault::from)?,
-        });
     }
-    Ok(ready)
+}
+
+/// Is a run not parked, or due? One that cannot be read at a glance is tried.
+fn is_due(row: &PgRow, now: Timestamp) -> bool {
+    let parked = || summary_of(row).ok().and_then(|summary| summary.parked);
+    !matches!(state_of(row), Ok(RunState::Parked))
+        || parked().is_none_or(|(_, until)| millis(until) <= millis(now))
 }
 
 /// Returns the owners of runs and of places in the queue whose processes have died.
 async fn dead(database: &Database) -> Result<Vec<String>, LogError> {
     let (own, _) = database.owner().get().await?;
     let pool = database.pool();
-    let owners: Vec<String> = sqlx::query_scalar(
-        "SELECT owner FROM backstop.runs WHERE owner IS NOT NULL \
-         UNION SELECT owner FROM backstop.queue WHERE owner IS NOT NULL",
+    let mut owners: HashSet<String> = ask(
+        pool,
+        sqlx::query_scalar(
+            "SELECT owner FROM backstop.runs WHERE owner IS NOT NULL \
+             UNION SELECT owner FROM backstop.queue WHERE owner IS NOT NULL",
+        ),
     )
-    .fetch_all(&mut *pool.lend().await?)
-    .await
-    .map_err(Fault::from)?;
-    // Those that seem dead are looked at once more, each.
-    let living: HashSet<String> = sqlx::query_scalar(concat!(
-        "SELECT id FROM backstop.processes WHERE id = ANY($1) AND lease_until > clock_timestamp() AND ",
-        has_lock!()
-    ))
-    .bind(&owners)
-    .fetch_all(&mut *pool.lend().await?)
-    .await
-    .map_err(Fault::from)?
-    .into_iter()
-    .collect();
-    let seem_dead = owners.into_iter().filter(|owner| *owner != *own && !living.contains(owner));
-    let looks = seem_dead.map(|owner| async move {
-        let is_alive = owner::is_alive(pool, &owner).await?;
-        Ok::<_, LogError>((!is_alive).then_some(owner))
-    });
-    let looked = futures_util::future::try_join_all(looks).await?;
-    Ok(looked.into_iter().flatten().collect())
+    .await?;
+    owners.remove(&*own);
+    let all: Vec<String> = owners.iter().cloned().collect();
+    let leased = ask(pool, sqlx::query_scalar(LEASED).bind(&all)).await?;
+    let living = ask(pool, sqlx::query_scalar(LIVING).bind(&all)).await?;
+    // One that has lost its lock may get it again; one whose lease has ended is dead.
+    let doubtful: Vec<String> = leased.difference(&living).cloned().collect();
+    owners.retain(|owner| !leased.contains(owner));
+    if !doubtful.is_empty() {
+        SystemClock.sleep(LOOK_AGAIN).await;
+        let living = ask(pool, sqlx::query_scalar(LIVING).bind(&doubtful)).await?;
+        owners.extend(doubtful.into_iter().filter(|owner| !living.contains(owner)));
+    }
+    Ok(owners.into_iter().collect())
+}
+
+const LEASED: &str =
+    "SELECT id FROM backstop.processes WHERE id = ANY($1) AND lease_until > clock_timestamp()";
+const LIVING: &str = concat!(
+    "SELECT id FROM backstop.processes WHERE id = ANY($1) AND lease_until > clock_timestamp() AND ",
+    has_lock!()
+);
+
+/// Asks for the names of owners.
+async fn ask(
+    pool: &Pool,
+    query: sqlx::query::QueryScalar<'_, sqlx::Postgres, String, sqlx::postgres::PgArguments>,
+) -> Result<HashSet<String>, LogError> {
+    let names = query.fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?;
+    Ok(names.into_iter().collect())
 }
 
 /// Puts back what processes took that have died: those that have a record are gone on with from that.

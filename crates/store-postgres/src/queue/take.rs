@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use backstop_event_log::LogError;
-use layer0::Timestamp;
+use layer0::failure::Chain;
 use layer0::id::{RunId, SessionId};
 use layer0::operator::Task;
+use layer0::{Timestamp, code};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
-use super::entry::{StoredTask, read};
+use super::entry::{Refusal, StoredTask, read};
 use super::values::{count, millis};
 use crate::fault::Fault;
 use crate::text::{column, stored};
@@ -76,6 +77,8 @@ pub(super) struct TakeQueued<'a> {
     pub(super) queues: &'a [QueueLimit],
     pub(super) agents: &'a [&'a str],
     pub(super) most: usize,
+    /// Runs that are left alone for a while.
+    pub(super) paused: &'a [&'a str],
     pub(super) now: Timestamp,
 }
 
@@ -87,7 +90,7 @@ pub(super) struct TakeQueued<'a> {
 /// together.
 const TAKE: &str = "UPDATE backstop.queue AS taken SET owner = $1 FROM (\
     SELECT number FROM backstop.queue WHERE queue = $2 AND owner IS NULL AND refused IS NULL \
-    AND not_before <= $3 AND agent = ANY($4) \
+    AND not_before <= $3 AND agent = ANY($4) AND run <> ALL($6) \
     AND coalesce((SELECT false FROM backstop.runs WHERE runs.run = queue.run), true) \
     AND session NOT IN (SELECT at_work.session FROM backstop.queue AS at_work WHERE at_work.owner IS NOT NULL) \
     AND coalesce((SELECT false FROM backstop.queue AS earlier WHERE earlier.session = queue.session \
@@ -106,7 +109,10 @@ impl Work for TakeQueued<'_> {
 
     async fn perform(&self, connection: &mut PgConnection) -> Result<Vec<Taken>, LogError> {
         let mut taken = Vec::new();
-        for queue in self.queues {
+        // Their locks are taken in one order, so that two workers never wait for each other.
+        let mut queues: Vec<&QueueLimit> = self.queues.iter().collect();
+        queues.sort_by(|one, other| one.queue.cmp(&other.queue));
+        for queue in queues {
             let mut room = self.most.saturating_sub(taken.len());
             if let Some(limit) = queue.limit {
                 room = room.min(limit.saturating_sub(at_work(connection, &queue.queue).await?));
@@ -120,17 +126,40 @@ impl Work for TakeQueued<'_> {
                 .bind(millis(self.now))
                 .bind(self.agents)
                 .bind(count(room))
+                .bind(self.paused)
                 .fetch_all(&mut *connection)
                 .await
                 .map_err(Fault::from)?;
             let number = |row: &PgRow, name| row.try_get::<i64, _>(name).unwrap_or_default();
             rows.sort_by_key(|row| (number(row, "not_before"), number(row, "number")));
             for row in &rows {
-                taken.push(Taken::of(row)?);
+                match Taken::of(row) {
+                    Ok(one) => taken.push(one),
+                    Err(error) => refuse_unreadable(connection, row, &error).await?,
+                }
             }
         }
         Ok(taken)
     }
+}
+
+/// Leaves a row in the queue that cannot be read, for a person to see; it holds up no other.
+async fn refuse_unreadable(
+    connection: &mut PgConnection,
+    row: &PgRow,
+    error: &LogError,
+) -> Result<(), LogError> {
+    let refusal = Refusal::new(code::LOG_UNREADABLE, Chain(error).to_string());
+    let refusal =
+        serde_json::to_string(&refusal).map_err(|error| LogError::Failed(error.into()))?;
+    let number: i64 = row.try_get("number").map_err(Fault::from)?;
+    sqlx::query("UPDATE backstop.queue SET owner = NULL, refused = $2 WHERE number = $1")
+        .bind(number)
+        .bind(&*stored(&refusal))
+        .execute(connection)
+        .await
+        .map_err(Fault::from)?;
+    Ok(())
 }
 
 /// Counts the runs of a queue that are at work; nothing is added to them until the transaction ends.
@@ -173,8 +202,9 @@ impl Work for TakeAgain<'_> {
         let Some(row) = row else { return Ok(true) };
         let queue = column(&row, "queue").map_err(Fault::from)?;
         let owner: Option<String> = row.try_get("owner").map_err(Fault::from)?;
-        let limit = self.queues.iter().find(|it| it.queue == queue).and_then(|it| it.limit);
-        if let Some(limit) = limit
+        // The limit of another queue is not known here: its own workers go on with its runs.
+        let Some(own) = self.queues.iter().find(|it| it.queue == queue) else { return Ok(false) };
+        if let Some(limit) = own.limit
             && owner.is_none()
             && at_work(connection, &queue).await? >= limit
         {

@@ -2,9 +2,6 @@
 
 use layer0::Timestamp;
 
-/// The channel on which it is said that something was put in.
-pub(super) const CHANNEL: &str = "backstop_queue";
-
 /// Returns a number of rows.
 pub(super) fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)

@@ -36,6 +36,10 @@ impl WorkerRow {
         self.agents.iter().map(|(name, _)| stored(name).into_owned()).collect()
     }
 
+    pub(super) fn queue_names(&self) -> Vec<String> {
+        self.queues.iter().map(|queue| stored(queue).into_owned()).collect()
+    }
+
     /// Returns the digests; of one that adopts, none, which stands for any.
     pub(super) fn digests(&self) -> Vec<String> {
         match self.adopts {
@@ -51,7 +55,6 @@ pub(super) async fn announce(
     worker: &WorkerRow,
     now: Timestamp,
 ) -> Result<(), LogError> {
-    let queues: Vec<String> = worker.queues.iter().map(|it| stored(it).into_owned()).collect();
     let mut lent = pool.lend().await?;
     sqlx::query(
         "INSERT INTO backstop.workers (process, agents, digests, queues, started_at) \
@@ -61,7 +64,7 @@ pub(super) async fn announce(
     .bind(owner)
     .bind(worker.names())
     .bind(worker.digests())
-    .bind(queues)
+    .bind(worker.queue_names())
     .bind(millis(now))
     .execute(&mut *lent)
     .await

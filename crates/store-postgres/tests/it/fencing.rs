@@ -13,7 +13,7 @@ use layer0::failure::Failure;
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
 
-use crate::support::{append, begin, fresh, open, resume, server};
+use crate::support::{append, begin, connection, fresh, open, resume, server};
 
 /// What tells the test that stands for another process which database it is for, and how long its lease lasts.
 const URL: &str = "BACKSTOP_TEST_WRITER_URL";
@@ -235,4 +235,34 @@ async fn a_closed_database_owns_nothing() {
     let closed = log.claim(&"run_1".into()).await;
     assert!(matches!(closed, Err(LogError::Closed)), "{closed:?}");
     drop(writer);
+}
+
+/// Spec: J2. A living process whose connection with the lock breaks holds the lock again before another one looks
+/// again, and keeps its runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_lock_is_held_again_in_time() {
+    let server = server!();
+    let url = server.database().await;
+    let (holder, other) = (open(&url).await, open(&url).await);
+    let log: Arc<dyn EventLog> = Arc::new(holder.log());
+    let mut writer = begin(&log, "run_1", "s").await;
+    let mut killing = connection(&url).await;
+    for _ in 0..3 {
+        let killed: i64 = sqlx::query_scalar(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND granted \
+             AND objsubid = 1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        )
+        .fetch_one(&mut killing)
+        .await
+        .unwrap();
+        assert_eq!(killed, 1, "one process holds a lock");
+        for _ in 0..3 {
+            let claimed = other.log().claim(&"run_1".into()).await;
+            assert!(matches!(claimed, Err(LogError::Claimed(_))), "{claimed:?}");
+        }
+        append(&mut writer, Warning::new("x").into()).await.unwrap();
+    }
+    killing.close().await.unwrap();
+    holder.close().await;
+    other.close().await;
 }
