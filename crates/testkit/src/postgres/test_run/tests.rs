@@ -1,7 +1,7 @@
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout};
 
-use crate::postgres::binaries::not_tested;
+use crate::postgres::binaries::{self, not_tested};
 use crate::postgres::{PostgresServer, named_url};
 
 use super::*;
@@ -23,7 +23,7 @@ async fn process_of_a_run() {
     if std::env::var_os(IS_PROCESS).is_none() {
         return;
     }
-    let Some(server) = PostgresServer::shared() else { return };
+    let server = PostgresServer::shared().unwrap();
     println!("\nat {}", server.database().await);
 }
 
@@ -34,12 +34,13 @@ struct Run {
 }
 
 impl Run {
-    /// Makes one that has not begun. `None`, said loudly, where the server of the tests is not theirs.
+    /// Makes one that has not begun. `None`, said loudly, where tests start no server.
     fn new() -> Option<Self> {
         if named_url().is_some() {
             not_tested("one server for a test run: the server is given");
             return None;
         }
+        binaries::find()?;
         let mut process = Command::new("sh");
         process.args(["-c", RUN, "sh"]).arg(std::env::current_exe().unwrap());
         let test = concat!(module_path!(), "::process_of_a_run");
@@ -54,11 +55,12 @@ impl Run {
         path_of(self.process.id())
     }
 
-    /// Lets it begin, and returns the database that each of its processes made; none, where no server can be had.
-    fn databases(&mut self) -> Vec<String> {
+    /// Lets it begin, and returns the database that each of its processes made, the last one's at the end.
+    fn databases(&mut self) -> [String; 3] {
         self.process.stdin.as_mut().unwrap().write_all(b"begin\n").unwrap();
         let lines = self.lines.by_ref().map(Result::unwrap).take_while(|line| line != "done");
-        lines.filter_map(|line| Some(line.strip_prefix("at ")?.to_owned())).collect()
+        let made = lines.filter_map(|line| Some(line.strip_prefix("at ")?.to_owned()));
+        made.collect::<Vec<_>>().try_into().unwrap()
     }
 
     /// Kills it, as nothing that it could do anything about.
@@ -81,26 +83,24 @@ fn server(database: &str) -> &str {
 #[test]
 fn processes_of_a_run_share_its_server() {
     let Some(mut run) = Run::new() else { return };
-    let databases = run.databases();
-    let [one, two, last] = &*databases else { return assert!(databases.is_empty()) };
-    assert_eq!((server(one), server(two)), (server(last), server(last)));
-    assert!(!waiting::answers(one) && !waiting::answers(two), "they are those of the dead");
-    assert!(waiting::answers(last) && run.file().exists());
+    let [one, two, last] = run.databases();
+    assert_eq!((server(&one), server(&two)), (server(&last), server(&last)));
+    assert!(!waiting::answers(&one) && !waiting::answers(&two), "they are those of the dead");
+    assert!(waiting::answers(&last) && run.file().exists());
     let file = run.file();
     run.kill();
-    waiting::until("the server is gone", || !waiting::answers(last));
+    waiting::until("the server is gone", || !waiting::answers(&last));
     waiting::until("its file is gone", || !file.exists());
 }
 
 #[test]
 fn runs_have_a_server_each() {
     let (Some(mut one), Some(mut other)) = (Run::new(), Run::new()) else { return };
-    let (of_one, of_other) = (one.databases(), other.databases());
-    let (Some(of_one), Some(of_other)) = (of_one.last(), of_other.last()) else { return };
-    assert_ne!(server(of_one), server(of_other));
+    let ([_, _, of_one], [_, _, of_other]) = (one.databases(), other.databases());
+    assert_ne!(server(&of_one), server(&of_other));
     one.kill();
-    waiting::until("the server is gone", || !waiting::answers(of_one));
-    assert!(waiting::answers(of_other), "its run goes on");
+    waiting::until("the server is gone", || !waiting::answers(&of_one));
+    assert!(waiting::answers(&of_other), "its run goes on");
 }
 
 #[test]
@@ -108,8 +108,7 @@ fn file_of_a_dead_run_does_no_harm() {
     let Some(mut run) = Run::new() else { return };
     let stale = "postgres://backstop@127.0.0.1:1";
     std::fs::write(run.file(), stale).unwrap();
-    let databases = run.databases();
-    let Some(last) = databases.last() else { return };
-    assert!(databases.iter().all(|database| server(database) == server(last)), "{databases:?}");
-    assert_eq!(std::fs::read_to_string(run.file()).unwrap(), server(last));
+    let [one, two, last] = run.databases();
+    assert_eq!((server(&one), server(&two)), (server(&last), server(&last)));
+    assert_eq!(std::fs::read_to_string(run.file()).unwrap(), server(&last));
 }
