@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod drain;
+mod place;
 mod queue;
 mod support;
+mod takeover;
 mod work;

@@ -8,14 +8,23 @@ use backstop_store_postgres::{Queue, QueueError, QueueFilter, QueueLimit, QueueS
 use backstop_worker::Worker;
 use layer0::failure::Failure;
 use layer0::operator::Task;
-use sqlx::{Connection, PgConnection};
 
-use crate::support::{AtWork, answering, asking, fresh, is_in, open, put, server, summary};
+use crate::place::{Place, begin, connect, direct_and_pooled_checks};
+use crate::support::{AtWork, answering, asking, is_in, open, put, summary};
+
+direct_and_pooled_checks![
+    key_stands_for_one_run,
+    key_outlives_the_queue,
+    transaction_of_the_caller_decides,
+    run_that_waits_can_be_taken_out,
+    run_is_not_started_before_its_time,
+    what_cannot_be_run_is_refused,
+    other_queues_and_agents_are_left,
+];
 
 /// Spec: J2w
-#[tokio::test(flavor = "multi_thread")]
-async fn key_stands_for_one_run() {
-    let (database, url) = fresh(server!()).await;
+async fn key_stands_for_one_run(place: Place) {
+    let (database, url) = place.fresh().await;
     let queue = database.queue();
     let request = asking("agent").key("mail-1").queue("slow");
     let first = queue.enqueue(&request).await.unwrap();
@@ -44,9 +53,8 @@ async fn key_stands_for_one_run() {
 }
 
 /// Spec: J2w. The key is kept as long as the run, also when that has left the queue.
-#[tokio::test(flavor = "multi_thread")]
-async fn key_outlives_the_queue() {
-    let (database, url) = fresh(server!()).await;
+async fn key_outlives_the_queue(place: Place) {
+    let (database, url) = place.fresh().await;
     let request = asking("agent").key("mail-1");
     let first = put(&database, &request).await;
     let other = open(&url).await;
@@ -59,16 +67,15 @@ async fn key_outlives_the_queue() {
 }
 
 /// Spec: J2w
-#[tokio::test(flavor = "multi_thread")]
-async fn transaction_of_the_caller_decides() {
-    let (database, url) = fresh(server!()).await;
-    let mut connection = PgConnection::connect(&url).await.unwrap();
-    let mut transaction = connection.begin().await.unwrap();
+async fn transaction_of_the_caller_decides(place: Place) {
+    let (database, url) = place.fresh().await;
+    let mut connection = connect(&url).await;
+    let mut transaction = begin(&mut connection).await;
     let request = asking("agent").key("order-1");
     Queue::enqueue_in(&mut transaction, &request).await.unwrap();
     transaction.rollback().await.unwrap();
     assert!(database.queue().list(&QueueFilter::new()).await.unwrap().is_empty());
-    let mut transaction = connection.begin().await.unwrap();
+    let mut transaction = begin(&mut connection).await;
     let put = Queue::enqueue_in(&mut transaction, &request).await.unwrap();
     assert!(put.is_new, "the key went with the transaction");
     transaction.commit().await.unwrap();
@@ -77,9 +84,8 @@ async fn transaction_of_the_caller_decides() {
 }
 
 /// Spec: J2w
-#[tokio::test(flavor = "multi_thread")]
-async fn run_that_waits_can_be_taken_out() {
-    let (database, url) = fresh(server!()).await;
+async fn run_that_waits_can_be_taken_out(place: Place) {
+    let (database, url) = place.fresh().await;
     let run = put(&database, &asking("agent")).await;
     assert!(database.queue().cancel(&run).await.unwrap());
     assert!(!database.queue().cancel(&run).await.unwrap());
@@ -93,9 +99,8 @@ async fn run_that_waits_can_be_taken_out() {
 }
 
 /// Spec: J2w
-#[tokio::test(flavor = "multi_thread")]
-async fn run_is_not_started_before_its_time() {
-    let (database, url) = fresh(server!()).await;
+async fn run_is_not_started_before_its_time(place: Place) {
+    let (database, url) = place.fresh().await;
     let time = SystemClock.now().after(Duration::from_millis(1_500));
     let late = put(&database, &asking("agent").not_before(time)).await;
     let soon = put(&database, &asking("agent")).await;
@@ -107,9 +112,8 @@ async fn run_is_not_started_before_its_time() {
     worker.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_run_is_refused() {
-    let (database, url) = fresh(server!()).await;
+async fn what_cannot_be_run_is_refused(place: Place) {
+    let (database, url) = place.fresh().await;
     for (request, part) in [
         (asking(""), "agent"),
         (asking("agent").queue("\n"), "queue"),
@@ -137,9 +141,8 @@ async fn what_cannot_be_run_is_refused() {
 }
 
 /// Spec: J2w
-#[tokio::test(flavor = "multi_thread")]
-async fn other_queues_and_agents_are_left() {
-    let (database, url) = fresh(server!()).await;
+async fn other_queues_and_agents_are_left(place: Place) {
+    let (database, url) = place.fresh().await;
     let other_queue = put(&database, &asking("agent").queue("other")).await;
     let other_agent = put(&database, &asking("elsewhere").queue("mine")).await;
     let mine = put(&database, &asking("agent").queue("mine")).await;
