@@ -35,7 +35,7 @@ use self::waiting::{until, until_it_answers};
 pub struct PostgresServer {
     /// Where databases are made: a URL without the name of one.
     url: String,
-    /// `None` of a server that was there before.
+    /// `None` of a server that was there before, or that other processes share.
     own: Option<Own>,
     databases: AtomicU32,
 }
@@ -204,7 +204,7 @@ impl PostgresServer {
     }
 
     fn own(&self) -> &Own {
-        self.own.as_ref().expect("only a server that was started here is killed")
+        self.own.as_ref().expect("only a server that the test started for itself is killed")
     }
 
     fn wait(&self) {

@@ -48,7 +48,8 @@ impl TestRun {
     /// so does a later one where it does not answer any more.
     pub(super) fn server(mut self, launch: impl FnOnce() -> Option<Launch>) -> Option<String> {
         let mut earlier = String::new();
-        self.file.read_to_string(&mut earlier).ok()?;
+        // What cannot be read is no URL.
+        let _ = self.file.read_to_string(&mut earlier);
         if !earlier.is_empty() && waiting::answers(&administration(&earlier)) {
             remove_old_databases(&earlier);
             return Some(earlier);
@@ -94,7 +95,7 @@ fn remove_old_databases(url: &str) {
         let names: Vec<String> =
             sqlx::query_scalar(names).fetch_all(&mut connection).await.unwrap_or_default();
         for name in names {
-            if !is_alive(name.split('_').nth(1).unwrap_or_default()) {
+            if is_over(name.split('_').nth(1).unwrap_or_default()) {
                 let remove = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
                 // One that cannot be removed is in the way of no test.
                 let _ = connection.execute(sqlx::raw_sql(AssertSqlSafe(remove))).await;
@@ -103,10 +104,10 @@ fn remove_old_databases(url: &str) {
     });
 }
 
-fn is_alive(process: &str) -> bool {
+fn is_over(process: &str) -> bool {
     let mut kill = Command::new("kill");
     let kill = kill.args(["-0", process]).stdout(Stdio::null()).stderr(Stdio::null());
-    kill.status().is_ok_and(|status| status.success())
+    kill.status().is_ok_and(|status| !status.success())
 }
 
 #[cfg(test)]

@@ -10,12 +10,12 @@ use backstop_clock::{Clock, SystemClock};
 /// How long a server may take to start or to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Connects, and does something with the connection. `None` where there is none.
+/// Connects, and does something with the connection. `None` where there is none, or the URL is none.
 pub(super) fn connected<T: Send + 'static>(
     url: &str,
     work: impl AsyncFnOnce(PgConnection) -> T + Send + 'static,
 ) -> Option<T> {
-    let options: PgConnectOptions = url.parse().expect("a URL of our own");
+    let options: PgConnectOptions = url.parse().ok()?;
     let connect = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {

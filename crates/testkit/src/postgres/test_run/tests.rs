@@ -105,10 +105,11 @@ fn runs_have_a_server_each() {
 
 #[test]
 fn file_of_a_dead_run_does_no_harm() {
-    let Some(mut run) = Run::new() else { return };
-    let stale = "postgres://backstop@127.0.0.1:1";
-    std::fs::write(run.file(), stale).unwrap();
-    let [one, two, last] = run.databases();
-    assert_eq!((server(&one), server(&two)), (server(&last), server(&last)));
-    assert_eq!(std::fs::read_to_string(run.file()).unwrap(), server(&last));
+    for stale in [&b"postgres://backstop@127.0.0.1:1"[..], b"no URL", b"\xff"] {
+        let Some(mut run) = Run::new() else { return };
+        std::fs::write(run.file(), stale).unwrap();
+        let [one, two, last] = run.databases();
+        assert_eq!((server(&one), server(&two)), (server(&last), server(&last)));
+        assert_eq!(std::fs::read_to_string(run.file()).unwrap(), server(&last));
+    }
 }
