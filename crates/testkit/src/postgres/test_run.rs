@@ -63,6 +63,7 @@ impl TestRun {
     }
 
     /// Returns what ends when the run is over.
+    #[expect(clippy::zombie_processes, reason = "the watcher outlives this process")]
     fn end(&self) -> Stdio {
         let (end, writer) = std::io::pipe().expect("a pipe can be made");
         let mut watcher = Command::new("sh");
