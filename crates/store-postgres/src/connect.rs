@@ -97,24 +97,25 @@ pub(crate) async fn forget_statements(connection: &mut PgConnection) -> Result<(
 }
 
 /// How often it is looked whether a proxy shares connections: between two looks, others may use those that it has.
-const LOOKS: usize = 3;
+const LOOKS: usize = 4;
 
-/// Does each connection lead to one process of the server? A proxy that shares connections gives what was just
-/// used to the next that asks.
+/// Does each connection lead to one process of the server? A proxy that shares connections gives the next that asks
+/// the one that was just used, or the one that was not for the longest time.
+///
+/// No transaction is held meanwhile: where as many processes look at once as the proxy has connections, each would
+/// wait for another one of them.
 async fn is_direct(connect: &Connect) -> Result<bool, sqlx::Error> {
     let mut connection = connect.options.connect().await?;
     let mut other = connect.options.connect().await?;
-    let mut is_direct = true;
+    let first = process(&mut connection).await?;
+    let others = process(&mut other).await?;
+    let mut is_direct = first != others;
     for _ in 0..LOOKS {
-        let before = process(&mut connection).await?;
-        let mut transaction = other.begin().await?;
-        let others = process(&mut transaction).await?;
-        // One that shares a single connection would wait here for the end of the transaction.
-        is_direct = before != others && before == process(&mut connection).await?;
-        transaction.rollback().await?;
-        if !is_direct {
-            break;
-        }
+        // Asked twice in a row, one is not shown the same process again by a proxy that goes through those that it has.
+        is_direct = is_direct
+            && first == process(&mut connection).await?
+            && first == process(&mut connection).await?
+            && others == process(&mut other).await?;
     }
     other.close().await?;
     connection.close().await?;

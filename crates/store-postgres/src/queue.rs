@@ -87,7 +87,8 @@ impl Queue {
 
     /// Puts a run in as [`Queue::enqueue`] does, in a transaction of the caller's on the same database: it is there
     /// when that commits, and not where it is rolled back. Call it late in the transaction, which holds up others
-    /// with the same key until it ends. Workers find it when they look next, within half a second.
+    /// with the same key until it ends. Workers find it when they look next, within half a second. Behind a proxy that
+    /// shares connections the transaction begins with `DEALLOCATE ALL`, on a connection that caches no statements.
     ///
     /// # Errors
     ///

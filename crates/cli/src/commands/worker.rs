@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use backstop_clock::{Clock, SystemClock};
 use backstop_store_postgres::QueueLimit;
 use backstop_worker::{RunReport, Worker};
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ use crate::{several, signals, store};
 
 /// How long a worker waits for a server that is away before a run is let go.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long after its start a worker has said what it goes on with.
+const ANNOUNCED_AFTER: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     // From the first moment on: one that is told to stop while it starts has nothing to wait for.
@@ -53,15 +56,11 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
         behaviors.push(Behaviors::serve(file, path, &database).await?);
     }
     let worker = worker.build().map_err(CliError::usage)?;
-    for stranded in shared.queue().stranded().await? {
-        note(&format!(
-            "run {} of `{}` is stranded: no worker has its agent as it was when the run began",
-            stranded.run, stranded.agent
-        ));
-    }
     let told = tokio::spawn(tell(worker.subscribe(), args.json));
     note("working; SIGTERM or Ctrl-C stops");
+    let looking = tokio::spawn(tell_stranded(shared.clone()));
     let end = worker.run(stop).await;
+    looking.abort();
     drop(worker);
     let _ = told.await;
     for behaviors in behaviors {
@@ -75,6 +74,17 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
         note("tools were still open; their calls count as interrupted");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names the runs that no worker goes on with, once this one has said what it goes on with.
+async fn tell_stranded(database: backstop_store_postgres::Database) {
+    SystemClock.sleep(ANNOUNCED_AFTER).await;
+    for stranded in database.queue().stranded().await.unwrap_or_default() {
+        note(&format!(
+            "run {} of `{}` is stranded: no worker has its agent as it was when the run began",
+            stranded.run, stranded.agent
+        ));
+    }
 }
 
 /// Tells what becomes of runs, until the worker is gone.

@@ -42,6 +42,26 @@ async fn a_proxy_is_found_out() {
     direct.close().await;
 }
 
+/// Spec: J2. Many processes that look at once, more than the proxy has connections, wait for none of each other, and
+/// each finds it out.
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_find_it_out_at_once() {
+    let (server, pooler) = pooled!();
+    let url = pooler.through(&server.database().await);
+    open(&url).await.close().await;
+    for _ in 0..4 {
+        let opening = (0..12).map(|_| {
+            let url = url.clone();
+            tokio::spawn(async move { open(&url).await })
+        });
+        for opened in opening.collect::<Vec<_>>() {
+            let database = opened.await.unwrap();
+            assert!(!database.server().await.unwrap().is_direct);
+            database.close().await;
+        }
+    }
+}
+
 /// Spec: S11, J2
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_passes_the_suite_pooled() {

@@ -1,6 +1,7 @@
 //! How a server is started.
 
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use super::binaries::not_tested;
 
 /// The administrator of the databases.
-pub(super) const USER: &str = "backstop";
+const USER: &str = "backstop";
 /// What the shell beside the server does: it starts the server, starts it again when it is told to, and stops it
 /// and removes its files when its standard input ends, as it does when the test process dies in whatever way.
 pub(super) const KEEPER: &str = r#"
@@ -123,8 +124,14 @@ impl Launch {
         assert!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
     }
 
-    /// Starts the server; returns its port. It does not answer at once.
-    pub(super) fn launch(&self) -> (Own, u16) {
+    /// Starts the server, for as long as what is returned lives; returns its URL. It does not answer at once.
+    pub(super) fn launch(&self) -> (Own, String) {
+        let (keeper, url) = self.launch_until(Stdio::piped());
+        (Own { folder: self.folder.clone(), keeper: Mutex::new(keeper) }, url)
+    }
+
+    /// Starts the server as [`Launch::launch`] does, until the standard input of its keeper ends.
+    pub(super) fn launch_until(&self, end: impl Into<Stdio>) -> (Child, String) {
         let data = self.folder.join("data");
         let mut initdb = Command::new(self.programs.join("initdb"));
         initdb.current_dir("/").env("LC_ALL", "C");
@@ -171,9 +178,10 @@ impl Launch {
         for setting in all.into_iter().chain([&*socket, &*port_is]).chain(own) {
             keeper.args(["-c", setting]);
         }
-        let keeper = keeper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let keeper = Mutex::new(keeper.spawn().expect("a shell can be run"));
-        (Own { folder: self.folder.clone(), keeper }, port)
+        // A group of its own: it ends with its standard input, and not before, when the test's group is interrupted.
+        keeper.process_group(0).stdin(end).stdout(Stdio::null()).stderr(Stdio::null());
+        let keeper = keeper.spawn().expect("a shell can be run");
+        (keeper, format!("postgres://{USER}@127.0.0.1:{port}"))
     }
 }
 
@@ -199,7 +207,6 @@ pub(super) fn new_folder() -> PathBuf {
 
 /// PostgreSQL refuses to be run by the administrator of the machine.
 pub(super) fn set_user(command: &mut Command) {
-    use std::os::unix::process::CommandExt;
     if is_root() {
         command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
     }

@@ -7,12 +7,14 @@ use backstop_event_log::{RunState, read_events};
 use backstop_worker::Worker;
 use layer0::event::EventKind;
 
-use crate::support::{AtWork, Gate, asking, calling, fresh, is_in, open, put, server, summary};
+use crate::place::{Place, direct_and_pooled_checks};
+use crate::support::{AtWork, Gate, asking, calling, is_in, open, put, summary};
+
+direct_and_pooled_checks![open_tool_is_waited_for, tool_is_not_waited_for_without_end,];
 
 /// Spec: J2w. A tool that is open is waited for, and not called again.
-#[tokio::test(flavor = "multi_thread")]
-async fn open_tool_is_waited_for() {
-    let (database, url) = fresh(server!()).await;
+async fn open_tool_is_waited_for(place: Place) {
+    let (database, url) = place.fresh().await;
     let run = put(&database, &asking("agent")).await;
     let gate = Gate::new();
     let first = open(&url).await;
@@ -41,9 +43,8 @@ async fn open_tool_is_waited_for() {
 }
 
 /// Spec: J2w. A tool that takes too long counts as interrupted.
-#[tokio::test(flavor = "multi_thread")]
-async fn tool_is_not_waited_for_without_end() {
-    let (database, url) = fresh(server!()).await;
+async fn tool_is_not_waited_for_without_end(place: Place) {
+    let (database, url) = place.fresh().await;
     let run = put(&database, &asking("agent")).await;
     let gate = Gate::new();
     let first = open(&url).await;

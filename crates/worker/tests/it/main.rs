@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod drain;
+mod place;
 mod queue;
+mod ready;
 mod support;
+mod takeover;
 mod work;

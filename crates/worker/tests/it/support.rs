@@ -9,7 +9,6 @@ use backstop_event_log::{EventLog, RunState, RunSummary};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::Agent;
 use backstop_store_postgres::{Database, Enqueue, Options};
-use backstop_testkit::PostgresServer;
 use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use backstop_worker::{Worker, WorkerBuilder, WorkerEnd};
 use layer0::id::RunId;
@@ -21,25 +20,13 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// The server, or a test that is left out, which says so.
-macro_rules! server {
-    () => {
-        match backstop_testkit::PostgresServer::shared() {
-            Some(server) => server,
-            None => return,
-        }
-    };
-}
-pub(crate) use server;
-
-pub(crate) async fn fresh(server: &PostgresServer) -> (Database, String) {
-    let url = server.database().await;
-    (open(&url).await, url)
-}
-
 /// Opens a database as another process would.
 pub(crate) async fn open(url: &str) -> Database {
-    let options = Options::new(url).unwrap().connections(4).lease(Duration::from_secs(3));
+    open_with_lease(url, Duration::from_secs(3)).await
+}
+
+pub(crate) async fn open_with_lease(url: &str, lease: Duration) -> Database {
+    let options = Options::new(url).unwrap().connections(4).lease(lease);
     Database::connect_with(options).await.unwrap()
 }
 

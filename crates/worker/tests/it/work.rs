@@ -10,14 +10,20 @@ use backstop_store_postgres::{QueueFilter, QueueLimit, QueueState};
 use backstop_worker::{Worker, WorkerBuildError};
 use serde_json::json;
 
-use crate::support::{
-    AtWork, Gate, answering, asking, calling, fresh, is_in, open, put, server, summary, until,
-};
+use crate::place::{Place, direct_and_pooled_checks};
+use crate::support::{AtWork, Gate, answering, asking, calling, is_in, open, put, summary, until};
+
+direct_and_pooled_checks![
+    runs_of_a_session_keep_their_order,
+    waiting_run_holds_back_its_session,
+    limits_of_queue_and_process_hold,
+    another_definition_is_adopted_if_asked,
+    worker_needs_what_keeps_a_record,
+];
 
 /// Spec: J2w
-#[tokio::test(flavor = "multi_thread")]
-async fn runs_of_a_session_keep_their_order() {
-    let (database, url) = fresh(server!()).await;
+async fn runs_of_a_session_keep_their_order(place: Place) {
+    let (database, url) = place.fresh().await;
     let mut runs = Vec::new();
     for number in 0..12 {
         let session = format!("s{}", number % 3);
@@ -43,9 +49,8 @@ async fn runs_of_a_session_keep_their_order() {
 }
 
 /// Spec: J2w. One that waits holds back its session, not the queue; what comes to it is heard by any worker.
-#[tokio::test(flavor = "multi_thread")]
-async fn waiting_run_holds_back_its_session() {
-    let (database, url) = fresh(server!()).await;
+async fn waiting_run_holds_back_its_session(place: Place) {
+    let (database, url) = place.fresh().await;
     let gate = Gate::new();
     gate.open.add_permits(100);
     let waiting = put(&database, &asking("agent").session("s")).await;
@@ -72,9 +77,8 @@ async fn waiting_run_holds_back_its_session() {
 }
 
 /// Spec: J2w. The limit of a queue counts the runs of all workers together.
-#[tokio::test(flavor = "multi_thread")]
-async fn limits_of_queue_and_process_hold() {
-    let (database, url) = fresh(server!()).await;
+async fn limits_of_queue_and_process_hold(place: Place) {
+    let (database, url) = place.fresh().await;
     for _ in 0..9 {
         put(&database, &asking("agent")).await;
     }
@@ -103,9 +107,8 @@ async fn limits_of_queue_and_process_hold() {
 
 /// Spec: J2w. A run that its process left goes on with the agent that it began with, and is stranded where no worker
 /// has that.
-#[tokio::test(flavor = "multi_thread")]
-async fn another_definition_is_adopted_if_asked() {
-    let (database, url) = fresh(server!()).await;
+async fn another_definition_is_adopted_if_asked(place: Place) {
+    let (database, url) = place.fresh().await;
     let run = put(&database, &asking("agent")).await;
     let gate = Gate::new();
     let first = open(&url).await;
@@ -144,9 +147,8 @@ async fn another_definition_is_adopted_if_asked() {
     worker.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn worker_needs_what_keeps_a_record() {
-    let (database, _) = fresh(server!()).await;
+async fn worker_needs_what_keeps_a_record(place: Place) {
+    let (database, _) = place.fresh().await;
     let agent = Agent::builder(ScriptedProvider::saying(["x"])).name("agent").build().unwrap();
     let error = Worker::builder(&database).operator(agent).build().unwrap_err();
     assert!(matches!(error, WorkerBuildError::NoAgent), "{error}");
