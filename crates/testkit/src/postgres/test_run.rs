@@ -5,8 +5,11 @@ use std::io::{Read, Seek, Write};
 use std::os::unix::process::{CommandExt, parent_id};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Executor};
+
+use backstop_clock::{Clock, SystemClock};
 
 use super::launch::Launch;
 use super::waiting;
@@ -89,14 +92,18 @@ fn administration(url: &str) -> String {
     format!("{url}/postgres")
 }
 
-/// Removes the databases of processes that are over: all of a run together would fill a small disk.
+/// How long the first test of a process waits for databases to be removed: a busy server takes a second for each.
+const REMOVING: Duration = Duration::from_secs(3);
+
+/// Removes databases of processes that are over: all of a run together would fill a small disk.
 fn remove_old_databases(url: &str) {
     waiting::connected(&administration(url), async |mut connection| {
         let names = r"SELECT datname::text FROM pg_database WHERE datname LIKE 'test\_%'";
         let names: Vec<String> =
             sqlx::query_scalar(names).fetch_all(&mut connection).await.unwrap_or_default();
+        let end = SystemClock.now().after(REMOVING);
         for name in names {
-            if is_over(name.split('_').nth(1).unwrap_or_default()) {
+            if SystemClock.now() < end && is_over(name.split('_').nth(1).unwrap_or_default()) {
                 let remove = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
                 // One that cannot be removed is in the way of no test.
                 let _ = connection.execute(sqlx::raw_sql(AssertSqlSafe(remove))).await;
