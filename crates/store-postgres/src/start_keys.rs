@@ -36,20 +36,30 @@ pub(crate) async fn bind(
     run: &RunId,
     now: Timestamp,
 ) -> Result<Bound, Fault> {
-    let bound = sqlx::query(
-        "INSERT INTO backstop.start_keys (agent, key, input, run, at) VALUES ($1, $2, $3, $4, $5) \
-         ON CONFLICT (agent, key) DO NOTHING",
-    )
-    .bind(&*stored(&key.operator))
-    .bind(&*stored(&key.key))
-    .bind(&key.input)
-    .bind(&*stored(run.as_str()))
-    .bind(now.as_millis())
-    .execute(&mut *connection)
-    .await?;
-    if bound.rows_affected() > 0 {
-        return Ok(Bound::New);
+    loop {
+        let bound = sqlx::query(
+            "INSERT INTO backstop.start_keys (agent, key, input, run, at) VALUES ($1, $2, $3, $4, $5) \
+             ON CONFLICT (agent, key) DO NOTHING",
+        )
+        .bind(&*stored(&key.operator))
+        .bind(&*stored(&key.key))
+        .bind(&key.input)
+        .bind(&*stored(run.as_str()))
+        .bind(now.as_millis())
+        .execute(&mut *connection)
+        .await?;
+        if bound.rows_affected() > 0 {
+            return Ok(Bound::New);
+        }
+        // One that was old enough may have gone meanwhile.
+        if let Some(found) = find(connection, key).await? {
+            return Ok(found);
+        }
     }
+}
+
+/// Says what a key stands for.
+async fn find(connection: &mut PgConnection, key: &StartKey) -> Result<Option<Bound>, Fault> {
     let row = sqlx::query(
         "SELECT input, run, EXISTS (SELECT 1 FROM backstop.queue WHERE queue.run = keys.run AND refused IS NULL) \
          AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE runs.run = keys.run) AS is_queued \
@@ -57,16 +67,17 @@ pub(crate) async fn bind(
     )
     .bind(&*stored(&key.operator))
     .bind(&*stored(&key.key))
-    .fetch_one(connection)
+    .fetch_optional(connection)
     .await?;
+    let Some(row) = row else { return Ok(None) };
     if row.try_get::<&str, _>("input")? != key.input {
-        return Ok(Bound::Reused);
+        return Ok(Some(Bound::Reused));
     }
     let run = column(&row, "run")?.into();
-    Ok(match row.try_get("is_queued")? {
+    Ok(Some(match row.try_get("is_queued")? {
         true => Bound::Queued(run),
         false => Bound::Earlier(run),
-    })
+    }))
 }
 
 /// Removes the keys that were kept for long enough and whose run is not here, some at a time.

@@ -247,22 +247,28 @@ async fn lost_lock_is_held_again_in_time() {
     let log: Arc<dyn EventLog> = Arc::new(holder.log());
     let mut writer = begin(&log, "run_1", "s").await;
     let mut killing = connection(&url).await;
-    for _ in 0..3 {
-        let killed: i64 = sqlx::query_scalar(
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND granted \
-             AND objsubid = 1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-        )
+    let lock: i64 = sqlx::query_scalar("SELECT lock FROM backstop.processes")
         .fetch_one(&mut killing)
         .await
         .unwrap();
-        assert_eq!(killed, 1, "one process holds a lock");
+    for _ in 0..3 {
+        let killed: i64 = sqlx::query_scalar(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND granted \
+             AND objsubid = 1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+             AND classid::bigint = ($1 >> 32) & 4294967295 AND objid::bigint = $1 & 4294967295",
+        )
+        .bind(lock)
+        .fetch_one(&mut killing)
+        .await
+        .unwrap();
+        assert_eq!(killed, 1, "it holds its lock");
         for _ in 0..3 {
             let claimed = other.log().claim(&"run_1".into()).await;
             assert!(matches!(claimed, Err(LogError::Claimed(_))), "{claimed:?}");
         }
         append(&mut writer, Warning::new("x").into()).await.unwrap();
     }
-    killing.close().await.unwrap();
+    drop(killing);
     holder.close().await;
     other.close().await;
 }
