@@ -34,10 +34,13 @@ fn suite(defect: Defect) -> Suite {
     })
 }
 
+/// An operator and a key.
+type Name = (String, String);
+
 /// Keys that do one thing wrong.
 struct Defective {
     defect: Defect,
-    kept: Mutex<HashMap<(String, String), (String, RunId, Timestamp)>>,
+    kept: Mutex<HashMap<Name, (String, RunId, Timestamp)>>,
 }
 
 #[async_trait]

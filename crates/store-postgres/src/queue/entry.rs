@@ -74,14 +74,10 @@ impl QueueEntry {
     pub(super) fn of(row: &PgRow) -> Result<Self, LogError> {
         let number = |column| row.try_get::<i64, _>(column).map_err(Fault::from);
         let owner = optional(row, "owner").map_err(Fault::from)?;
-        let refused: Option<Refusal> = match optional(row, "refused").map_err(Fault::from)? {
-            // A reason that cannot be read is one all the same.
-            Some(text) => Some(
-                read(&text)
-                    .unwrap_or_else(|error| Refusal::new(code::LOG_UNREADABLE, error.to_string())),
-            ),
-            None => None,
-        };
+        // A reason that cannot be read is one all the same.
+        let unreadable = |error: LogError| Refusal::new(code::LOG_UNREADABLE, error.to_string());
+        let refused = optional(row, "refused").map_err(Fault::from)?;
+        let refused = refused.map(|text| read::<Refusal>(&text).unwrap_or_else(unreadable));
         let recorded: Option<String> = row.try_get("state").map_err(Fault::from)?;
         let state = match (recorded.as_deref(), &refused, &owner) {
             (Some("waiting_approval"), ..) => QueueState::WaitingApproval,
