@@ -40,7 +40,7 @@ impl StartKey {
     pub const MAX_BYTES: usize = 256;
 
     /// Names what is started. Whichever way the start is asked for, the same task, session and labels are the
-    /// same input. `None` where the key is empty or too long, or the task is nested deeper than 100 levels.
+    /// same input. `None` where the key is empty or too long, or the task is nested too deep for a record.
     pub fn new(
         operator: impl Into<String>,
         key: impl Into<String>,

@@ -121,7 +121,9 @@ impl Enqueue {
                     let most = StartKey::MAX_BYTES;
                     invalid(
                         "key",
-                        &format!("it has 1 to {most} bytes, for a task of at most 100 levels"),
+                        &format!(
+                            "it has 1 to {most} bytes, for a task that is not nested too deep"
+                        ),
                     )
                 })
         });
