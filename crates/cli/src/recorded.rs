@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use crate::store::Database;
 use backstop_config::AgentFile;
-use backstop_event_log::{EventLog, LogError, read_events};
+use backstop_event_log::{EventLog, LogError, agent_of, read_events};
 use backstop_react::AgentBuilder;
 use backstop_redact::Redactor;
-use layer0::event::{Event, EventKind};
+use layer0::event::Event;
 use layer0::id::RunId;
 
 use crate::agent_file;
@@ -50,14 +50,14 @@ impl Recorded {
         if let Some(path) = instead {
             return Ok(Self { events, file: agent_file::read(path)?, path: path.to_owned() });
         }
-        let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
+        let Some(agent) = agent_of(&events) else {
             return Err(LogError::tampered(1, "it does not begin with `run.started`").into());
         };
-        let definition: serde_json::Value = started.agent.definition.read().unwrap_or_default();
+        let definition: serde_json::Value = agent.definition.read().unwrap_or_default();
         let source = &definition["runtime"]["source"];
         let Some(folder) = source["folder"].as_str() else {
-            if started.agent.is_workflow() {
-                let what = format!("run `{run}` is of the workflow `{}`", started.agent.name);
+            if agent.is_workflow() {
+                let what = format!("run `{run}` is of the workflow `{}`", agent.name);
                 let hint =
                     "go on with it in the program that has its code: `LocalOrchestrator::resume`";
                 return Err(CliError::usage(what).with_hint(hint));
@@ -73,7 +73,7 @@ impl Recorded {
         let path = Path::new(folder).join("agent.toml");
         let mut file = AgentFile::recorded(&path, source["agent_file"].clone())?;
         if file.agent.name.is_none() {
-            file.agent.name = Some(started.agent.name.to_string());
+            file.agent.name = Some(agent.name.to_string());
         }
         Ok(Self { events, file, path })
     }
@@ -82,10 +82,8 @@ impl Recorded {
     /// agent file.
     pub(crate) async fn redactor(log: &dyn EventLog, run: &RunId) -> Redactor {
         let Ok((_, events)) = read_events(log, run).await else { return Redactor::new() };
-        let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
-            return Redactor::new();
-        };
-        let definition: serde_json::Value = started.agent.definition.read().unwrap_or_default();
+        let Some(agent) = agent_of(&events) else { return Redactor::new() };
+        let definition: serde_json::Value = agent.definition.read().unwrap_or_default();
         let source = &definition["runtime"]["source"];
         let path = Path::new(source["folder"].as_str().unwrap_or_default()).join("agent.toml");
         match AgentFile::recorded(&path, source["agent_file"].clone()) {

@@ -1,5 +1,6 @@
 //! The machine: facts in, entries and effects out.
 
+mod adopt;
 mod approvals;
 mod check;
 mod crash_loop;
@@ -148,6 +149,12 @@ impl Machine {
         Self { phase: Phase::New, run }
     }
 
+    /// Returns the agent: that which the run was started with, or which it was last resumed with.
+    #[must_use]
+    pub const fn definition(&self) -> &CheckedDefinition {
+        &self.run.definition
+    }
+
     /// Returns the labels that the run was started with.
     #[must_use]
     pub const fn labels(&self) -> &Arc<BTreeMap<String, String>> {
@@ -271,7 +278,12 @@ impl Run {
             Step::Recovered(phase, sorted, recovered) => {
                 self.recovered(phase, &sorted, before, recovered)
             }
-            Step::Resumed(phase, resumed) => self.resumed(phase, before, resumed),
+            Step::Resumed(phase, resumed, adopted) => {
+                if let Some(definition) = adopted {
+                    self.adopt(definition);
+                }
+                self.resumed(phase, before, resumed)
+            }
             Step::Parked(turn, parked) => Some(self.parked(turn.requested(), turn.ask(), parked)),
             Step::ParkedBelow(parked) => self.parked_below(parked),
             Step::Reopened(finish, reopened) => Some(self.reopened(&finish, before, reopened)),

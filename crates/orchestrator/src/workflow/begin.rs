@@ -182,7 +182,10 @@ impl Recorder {
             return Ok(ended(&summary.run, &events));
         }
         let progress = Progress::of(&events)?;
-        self.check(&progress)?;
+        let is_another = !self.is_recorded(&progress);
+        if is_another && !context.adopts {
+            return Err(self.diverged(&progress).into());
+        }
         let was_waiting = progress.waiting.is_some() || summary.state == RunState::Parked;
         // A step with a record counts for itself how often its process died.
         let is_at_rest = was_waiting || progress.steps.values().any(StepRecord::counts_deaths);
@@ -190,8 +193,15 @@ impl Recorder {
         let (reason, writer) =
             (summary.reason.clone(), RunWriter::resume(Arc::clone(&self.log), summary, claim));
         let mut ledger = Ledger::new(writer, &self.clock, progress);
+        if is_tried_again {
+            ledger.note(RunReopened::new(BY, reason))?;
+        }
+        if is_another {
+            ledger.note(RunResumed::new(BY).adopting(self.record.clone()))?;
+        }
         match (is_tried_again, was_waiting) {
-            (true, _) => ledger.note(RunReopened::new(BY, reason))?,
+            (true, _) => {}
+            (false, true) if is_another => {}
             (false, true) => ledger.note(RunResumed::new(BY))?,
             (false, false) => ledger.note(RunRecovered::new(Vec::new(), Vec::new(), 0))?,
         }
@@ -209,17 +219,17 @@ impl Recorder {
         read_events(&*self.log, run).await.map_err(OperatorError::failed)
     }
 
-    /// Refuses the run of another workflow.
-    fn check(&self, progress: &Progress) -> Result<(), Diverged> {
+    /// Is it a run of this workflow as it is now?
+    fn is_recorded(&self, progress: &Progress) -> bool {
         let recorded = progress.started.as_ref().map(|started| &*started.agent.digest);
-        match recorded == Some(&*self.record.digest) {
-            true => Ok(()),
-            false => {
-                let recorded = progress.started.as_ref();
-                let recorded = recorded.map_or("", |started| started.agent.definition.get());
-                Err(Diverged::of_record(1, recorded, self.record.definition.get()))
-            }
-        }
+        recorded == Some(&*self.record.digest)
+    }
+
+    /// Says that it is a run of another workflow.
+    fn diverged(&self, progress: &Progress) -> Diverged {
+        let recorded = progress.started.as_ref();
+        let recorded = recorded.map_or("", |started| started.agent.definition.get());
+        Diverged::of_record(1, recorded, self.record.definition.get())
     }
 
     /// Makes the run of a record.
@@ -263,6 +273,7 @@ impl Recorder {
             root,
             depth: started.map_or(0, |started| started.depth),
             max_park: context.max_park,
+            adopts: context.adopts,
             allowed,
             has_caller,
             log: Arc::clone(&self.log),

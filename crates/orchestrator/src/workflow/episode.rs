@@ -41,6 +41,8 @@ pub(super) struct Episode {
     pub(super) root: RunId,
     pub(super) depth: u32,
     pub(super) max_park: Option<Duration>,
+    /// Do its steps go on with their agents as those are defined now?
+    pub(super) adopts: bool,
     /// How long the run may be at work, all episodes together.
     pub(super) allowed: Option<Duration>,
     pub(super) has_caller: bool,

@@ -38,6 +38,8 @@ use crate::resume_error::ResumeError;
 pub(crate) struct Resumed {
     run: Box<Run>,
     follows: Option<RunId>,
+    /// Says with which definition it goes on, where that is another one than before.
+    adopting: Option<RunResumed>,
 }
 
 /// A copy of a recorded run, to be gone on with.
@@ -61,7 +63,7 @@ impl Resumed {
         claim: Option<Claim>,
         (cancellation, place): (CancellationToken, Place),
     ) -> Self {
-        let Folded { summary, events, definition, replayed, sessions, follows } = folded;
+        let Folded { summary, events, definition, replayed, sessions, follows, .. } = folded;
         let context = HookContext { run: summary.run.clone(), session: summary.session.clone() };
         let usage = summary.usage;
         let writer = match claim {
@@ -74,7 +76,7 @@ impl Resumed {
         let mut run = recorded.open(agent).await;
         run.ledger = run.ledger.having_used(usage);
         run.sessions = sessions.into();
-        Self { run, follows }
+        Self { run, follows, adopting: None }
     }
 
     /// Makes the run of a copy, which is told at once where it was cut.
@@ -94,7 +96,7 @@ impl Resumed {
         let mut run = recorded.open(agent).await;
         run.ledger = run.ledger.having_used(usage);
         run.sessions = std::iter::once(session).chain(sessions).collect();
-        Self { run, follows }
+        Self { run, follows, adopting: None }
     }
 
     pub(crate) fn machine(&self) -> &Machine {
@@ -104,6 +106,12 @@ impl Resumed {
     /// Writes down who goes on with the run, before the first decision that it waits for.
     pub(crate) fn by(mut self, by: RunResumed) -> Self {
         self.run.approvals = Approvals::resumed(Some(by));
+        self
+    }
+
+    /// Goes on with another definition of the agent, before it is sorted out what its process left behind.
+    pub(crate) fn adopting(mut self, by: RunResumed) -> Self {
+        self.adopting = Some(by);
         self
     }
 
@@ -137,9 +145,14 @@ impl Resumed {
         }
     }
 
-    async fn begin_again(&mut self, first: Vec<EventKind>) -> Result<(), AgentError> {
-        let Self { run, follows } = self;
+    async fn begin_again(&mut self, mut first: Vec<EventKind>) -> Result<(), AgentError> {
+        let Self { run, follows, adopting } = self;
         run.read_history(follows.as_ref()).await?;
+        if let Some(resumed) = adopting.take() {
+            let resumed = run.ledger.fact(resumed);
+            run.ledger.step_while_open([resumed]).await?;
+            first.push(run.ledger.machine().lost().into());
+        }
         if run.ledger.is_over() {
             // What a copy brought along is recorded, and nothing else happens.
             return run.ledger.record().await;
