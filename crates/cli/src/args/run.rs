@@ -68,7 +68,7 @@ pub(crate) struct ResumeArgs {
     /// Who goes on with it [default: the user]
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) by: Option<String>,
-    /// Use this agent file instead of the recorded one
+    /// Go on with this agent file instead of the recorded one; the record says so from then on
     #[arg(long, value_name = "FILE")]
     pub(crate) agent: Option<PathBuf>,
     #[command(flatten)]

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{Decision, EventLog, MemoryLog, RunFilter, RunState, read_events};
+use backstop_event_log::{
+    Decision, EventLog, MemoryLog, RunFilter, RunState, agent_of, read_events,
+};
 use backstop_orchestrator::{
     LocalOrchestrator, Map, OnFailure, Parallel, Restart, Route, Sequence, Supervise, Workflow,
     replay_workflow,
@@ -434,6 +436,44 @@ async fn changed_code_diverges_and_changes_nothing() {
     let answer = resume(process(&begun)).await.unwrap();
     assert_eq!(answer.output, "it is paid");
     assert_eq!(paid.load(Ordering::SeqCst), 1);
+}
+
+/// Spec: J2w, O6. A workflow that calls others than it did is another one; asked to, it goes on, and its record says
+/// as what.
+#[tokio::test]
+async fn changed_workflow_goes_on_if_asked() {
+    let (clock, log, paid) = (start(), Arc::new(MemoryLog::new()), Arc::<AtomicU32>::default());
+    let process = |last: &'static str| {
+        builder(&clock)
+            .operator(echo("echo", &clock, &log))
+            .operator(echo("other", &clock, &log))
+            .operator(payer(&clock, &log, &paid))
+            .operator(workflow(Sequence::new("both", ["payer", last]), &clock, &log))
+            .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
+            .build()
+            .unwrap()
+    };
+    let waiting = dispatch(&clock, &process("echo"), "both", "go").await.unwrap();
+    let run = waiting.run.unwrap();
+    let open = log.open_approvals().await.unwrap();
+    log.decide(&open[0].id, Decision::approve("ops"), clock.now()).await.unwrap();
+    let go_on = async |adopts: bool| {
+        let mut context = Context::root();
+        (context.run, context.goes_on, context.is_recorded) = (Some(run.clone()), true, true);
+        context.adopts = adopts;
+        let process = process("other");
+        on(&clock, async move { process.dispatch("both", Task::text(""), context).await }).await
+    };
+    assert_eq!(go_on(false).await.unwrap_err().code(), "replay.diverged");
+    assert_eq!(go_on(true).await.unwrap().stop, Stop::Completed);
+    let events = events_of(&log, "both").await;
+    let operators: Vec<_> = steps(&events).into_iter().map(|(_, operator)| operator).collect();
+    assert_eq!(operators, ["payer", "other"]);
+    let adopted = agent_of(&events).unwrap();
+    assert!(adopted.definition.get().contains("other"), "{:?}", adopted.definition);
+    assert_eq!(paid.load(Ordering::SeqCst), 1);
+    // From here on it is that one's.
+    assert_eq!(go_on(false).await.unwrap().stop, Stop::Completed);
 }
 
 /// Spec: O6, B3. Its children are cancelled with it, and every record is closed.

@@ -103,7 +103,8 @@ async fn model_reads_new_instructions_and_tools() {
     let second = events.iter().filter(is_request).nth(1).unwrap().seq;
     let (log, _) = durable::cut(&log, &run, second).await;
 
-    let model = ScriptedProvider::from_fn(|_| calls([call("c2", "broken", json!({"how": "long"}))]));
+    let model =
+        ScriptedProvider::from_fn(|_| calls([call("c2", "broken", json!({"how": "long"}))]));
     let asked = model.requests();
     let new = remembering(&log, model).instructions(NEW).tool(broken);
     let new = new.budget(Budget::new().model_calls(3)).build().unwrap();

@@ -72,7 +72,11 @@ pub(crate) fn outcomes(events: &[Event]) -> usize {
 }
 
 /// Copies the first events of a run into a log of their own, as a process leaves them that dies.
-pub(crate) async fn cut(log: &MemoryLog, run: &layer0::id::RunId, at: u64) -> (Arc<MemoryLog>, Vec<Event>) {
+pub(crate) async fn cut(
+    log: &MemoryLog,
+    run: &layer0::id::RunId,
+    at: u64,
+) -> (Arc<MemoryLog>, Vec<Event>) {
     let (_, mut events) = read_events(log, run).await.unwrap();
     events.truncate(usize::try_from(at).unwrap());
     let mut records = log.records(run, 1).await.unwrap();
