@@ -277,7 +277,7 @@ impl Agent {
         let log = Arc::clone(log);
         let mut resumed =
             Resumed::new(inner, log, folded, claim, (request.cancellation, place)).await;
-        let mut by = RunResumed::new(request.by);
+        let mut by = RunResumed::new(self.inner.redactor.redact(&request.by));
         by.agent = adopted;
         let mut first = Vec::new();
         if resumed.machine().is_waiting() {
