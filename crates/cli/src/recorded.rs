@@ -24,15 +24,16 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// Reads a run, then opens its store to write to, as the agent file says.
+    /// Reads a run, as [`Recorded::read`] does, then opens its store to write to, as the agent file says.
     pub(crate) async fn open(
         chosen: &Chosen,
         run: &RunId,
         instead: Option<&Path>,
+        until: Option<u64>,
     ) -> Result<(Self, Database), CliError> {
         let missing = || LogError::NotFound(run.clone());
         let readable = store::open_read_only(chosen).await?.ok_or_else(missing)?;
-        let recorded = Self::read(&*readable.log(), run, instead).await;
+        let recorded = Self::read(&*readable.log(), run, instead, until).await;
         readable.close().await;
         let mut recorded = recorded?;
         recorded.fetch_credentials().await?;
@@ -40,19 +41,24 @@ impl Recorded {
         Ok((recorded, database))
     }
 
-    /// Reads a run, and the agent file that its record holds or that is given instead.
+    /// Reads a run, and the agent file that its record holds, after its first `until` events where there is a limit,
+    /// or that is given instead.
     pub(crate) async fn read(
         log: &dyn EventLog,
         run: &RunId,
         instead: Option<&Path>,
+        until: Option<u64>,
     ) -> Result<Self, CliError> {
         let (_, events) = read_events(log, run).await?;
-        if let Some(path) = instead {
-            return Ok(Self { events, file: agent_file::read(path)?, path: path.to_owned() });
-        }
-        let Some(agent) = agent_of(&events) else {
+        let until = until.and_then(|until| usize::try_from(until).ok()).unwrap_or(usize::MAX);
+        let Some(agent) = agent_of(&events[..events.len().min(until.max(1))]) else {
             return Err(LogError::tampered(1, "it does not begin with `run.started`").into());
         };
+        if let Some(path) = instead {
+            let mut file = agent_file::read(path)?;
+            file.agent.name.get_or_insert_with(|| agent.name.to_string());
+            return Ok(Self { events, file, path: path.to_owned() });
+        }
         let definition: serde_json::Value = agent.definition.read().unwrap_or_default();
         let source = &definition["runtime"]["source"];
         let Some(folder) = source["folder"].as_str() else {

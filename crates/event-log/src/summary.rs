@@ -393,7 +393,6 @@ impl RunSummary {
             EventKind::RunResumed(resumed) => {
                 (self.state, self.outcome) = (RunState::Running, None);
                 if let Some(agent) = &resumed.agent {
-                    self.agent = Arc::clone(&agent.name);
                     self.terms = Terms::of(agent.definition.clone());
                 }
             }

@@ -170,8 +170,8 @@ impl Connection {
 
     /// Asks a program that did not answer in time whether it is there, unless it is at work for other calls.
     pub(crate) async fn probe(&self, settings: &Settings) {
-        let was_just_started = matches!(settings.place, Place::Command { .. });
-        if !was_just_started || !self.is_suspect.load(Ordering::Relaxed) || self.wire.has_calls() {
+        let is_program = matches!(settings.place, Place::Command { .. });
+        if !is_program || !self.is_suspect.load(Ordering::Relaxed) || self.wire.has_calls() {
             return;
         }
         // The call that asks has to have time left.

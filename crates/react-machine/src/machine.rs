@@ -107,6 +107,9 @@ struct Run {
     unsettled: Unsettled,
     crashes: Crashes,
     begun: Begun,
+    /// Calls that were running when another definition came, and that are not safe to repeat by the one under
+    /// which they began; and whether they only dispatch by that one.
+    begun_otherwise: BTreeMap<CallId, bool>,
     /// How many model calls were made before this episode.
     calls_before: u32,
     /// Is it a copy of a run that was over, which goes on from any end?
@@ -142,6 +145,7 @@ impl Machine {
             unsettled: Unsettled::default(),
             crashes: Crashes::default(),
             begun: Begun::default(),
+            begun_otherwise: BTreeMap::new(),
             calls_before: 0,
             is_copy_of_an_end: false,
             definition,
@@ -280,7 +284,7 @@ impl Run {
             }
             Step::Resumed(phase, resumed, adopted) => {
                 if let Some(definition) = adopted {
-                    self.adopt(definition);
+                    self.adopt(phase, definition);
                 }
                 self.resumed(phase, before, resumed)
             }

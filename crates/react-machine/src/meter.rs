@@ -228,7 +228,21 @@ impl Meter {
         let own = definition.budget.within(None, self.time);
         self.agents = self.increases.iter().fold(own, Budget::increased);
         self.budget = self.agents.within(self.allowance.as_ref(), None);
+        match (self.price, definition.price) {
+            // What was used until now cost something too.
+            (None, Some(price)) if self.own.cost_usd.is_none() => {
+                self.own.cost_usd = Some(price.of(&self.own));
+            }
+            // What is used from here on costs something that is not known.
+            (Some(_), None) => self.own.cost_usd = None,
+            _ => {}
+        }
         self.price = definition.price;
+    }
+
+    /// Does the caller bound what the run may cost?
+    pub(crate) fn has_cost_allowance(&self) -> bool {
+        self.allowance.is_some_and(|allowance| allowance.cost_nanousd.is_some())
     }
 
     /// Returns the budget that the run would have, opened again with so much more: its agent's where its

@@ -112,16 +112,13 @@ impl Notes {
         let run = stored(batch.run.as_str());
         let session = stored(batch.summary.session.as_str());
         if let Some(digest) = self.digest.as_ref().filter(|_| batch.adopts()) {
-            sqlx::query(
-                "UPDATE backstop.runs SET digest = $2, agent = $3, terms = $4 WHERE run = $1",
-            )
-            .bind(&*run)
-            .bind(digest)
-            .bind(&*stored(&batch.summary.agent))
-            .bind(batch.summary.terms.alone().get())
-            .execute(&mut *connection)
-            .await
-            .map_err(Fault::from)?;
+            sqlx::query("UPDATE backstop.runs SET digest = $2, terms = $3 WHERE run = $1")
+                .bind(&*run)
+                .bind(digest)
+                .bind(batch.summary.terms.alone().get())
+                .execute(&mut *connection)
+                .await
+                .map_err(Fault::from)?;
         }
         if !self.ancestors.is_empty() || !self.parents.is_empty() {
             let ancestors: Vec<_> =

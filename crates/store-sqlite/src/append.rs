@@ -99,9 +99,8 @@ pub(crate) async fn write(
         inbox::take(connection, &append.batch.run, &append.batch.taken).await?;
         approvals::keep(connection, &append.batch).await?;
         if append.batch.adopts() {
-            sqlx::query("UPDATE runs SET agent = $2, terms = $3 WHERE run = $1")
+            sqlx::query("UPDATE runs SET terms = $2 WHERE run = $1")
                 .bind(append.batch.run.as_str())
-                .bind(&*append.batch.summary.agent)
                 .bind(append.batch.summary.terms.alone().get())
                 .execute(&mut *connection)
                 .await?;

@@ -29,7 +29,7 @@ use crate::books::{Books, Leaving};
 use crate::ids::{new_run_id, new_session_id};
 
 /// Who goes on with a run.
-const BY: &str = "orchestrator";
+pub(super) const BY: &str = "orchestrator";
 
 /// A run, as it is begun or found.
 pub(super) enum Opened {
@@ -101,7 +101,7 @@ impl Recorder {
         let mut ledger = Ledger::new(writer, &self.clock, Progress::default());
         ledger.note(started)?;
         ledger.commit().await.map_err(OperatorError::failed)?;
-        Ok(self.underway(ledger, task, context))
+        Ok(self.underway(ledger, None, task, context))
     }
 
     async fn started(
@@ -182,8 +182,10 @@ impl Recorder {
             return Ok(ended(&summary.run, &events));
         }
         let progress = Progress::of(&events)?;
-        let is_another = !self.is_recorded(&progress);
-        if is_another && !context.adopts {
+        let recorded = progress.started.as_ref().map(|started| started.agent.clone());
+        let is_workflow = recorded.as_ref().is_some_and(|recorded| recorded.is_workflow());
+        let before = recorded.filter(|recorded| recorded.digest != self.record.digest);
+        if !is_workflow || before.is_some() && !context.adopts {
             return Err(self.diverged(&progress).into());
         }
         let was_waiting = progress.waiting.is_some() || summary.state == RunState::Parked;
@@ -196,12 +198,12 @@ impl Recorder {
         if is_tried_again {
             ledger.note(RunReopened::new(BY, reason))?;
         }
-        if is_another {
+        if before.is_some() {
             ledger.note(RunResumed::new(BY).adopting(self.record.clone()))?;
         }
         match (is_tried_again, was_waiting) {
             (true, _) => {}
-            (false, true) if is_another => {}
+            (false, true) if before.is_some() => {}
             (false, true) => ledger.note(RunResumed::new(BY))?,
             (false, false) => ledger.note(RunRecovered::new(Vec::new(), Vec::new(), 0))?,
         }
@@ -212,17 +214,11 @@ impl Recorder {
             return Ok(Opened::Ended(Err(OperatorError::failed(CrashLoop))));
         }
         ledger.commit().await.map_err(OperatorError::failed)?;
-        Ok(self.underway(ledger, task, context))
+        Ok(self.underway(ledger, before, task, context))
     }
 
     async fn read(&self, run: &RunId) -> Result<(RunSummary, Vec<Event>), OperatorError> {
         read_events(&*self.log, run).await.map_err(OperatorError::failed)
-    }
-
-    /// Is it a run of this workflow as it is now?
-    fn is_recorded(&self, progress: &Progress) -> bool {
-        let recorded = progress.started.as_ref().map(|started| &*started.agent.digest);
-        recorded == Some(&*self.record.digest)
     }
 
     /// Says that it is a run of another workflow.
@@ -232,8 +228,14 @@ impl Recorder {
         Diverged::of_record(1, recorded, self.record.definition.get())
     }
 
-    /// Makes the run of a record.
-    fn underway(&self, ledger: Ledger, task: &Task, context: &Context) -> Opened {
+    /// Makes the run of a record, which was another definition's before where there is one.
+    fn underway(
+        &self,
+        ledger: Ledger,
+        before: Option<Box<AgentRecord>>,
+        task: &Task,
+        context: &Context,
+    ) -> Opened {
         let (line, asks) = Line::new();
         let progress = ledger.progress();
         let started = progress.started.as_deref();
@@ -274,6 +276,7 @@ impl Recorder {
             depth: started.map_or(0, |started| started.depth),
             max_park: context.max_park,
             adopts: context.adopts,
+            before,
             allowed,
             has_caller,
             log: Arc::clone(&self.log),

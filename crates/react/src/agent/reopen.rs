@@ -217,13 +217,12 @@ impl Agent {
         request: ReopenRequest,
         root: RunId,
     ) -> Result<RunOutcome, ResumeError> {
-        let ReopenRequest { run, by, message, budget, cancellation, other_agent, place, .. } =
-            request;
+        let ReopenRequest { run, by, message, budget, cancellation, place, .. } = request;
         if message.is_some() || budget != BudgetIncrease::default() {
             return Err(ResumeError::caller_open(run, root));
         }
         let mut resume = ResumeRequest::new(run).by(by).cancelled_by(cancellation);
-        (resume.other_agent, resume.place) = (other_agent, place);
+        resume.place = place;
         self.resume_root(resume, root).await
     }
 }

@@ -79,6 +79,7 @@ pub(crate) async fn fold(
     let (definition, adopted) = match adopted {
         Some(adopted) => {
             let agent = Box::new(record(&adopted).agent);
+            replayed.machine.check_agent(&agent).map_err(unusable)?;
             (CheckedDefinition::new(adopted).map_err(unusable)?, Some(agent))
         }
         None => (replayed.machine.definition().clone(), None),
@@ -94,18 +95,23 @@ fn adopted_definition(
     agent: &AgentRecord,
 ) -> Result<Option<AgentDefinition>, ResumeError> {
     let digest = record(own).agent.digest;
+    if own.name != agent.name {
+        return Err(ResumeError::other_agent(&agent.digest, &digest));
+    }
     if digest == agent.digest {
         return Ok(None);
     }
     let mut own = own.clone();
     own.output_schema = started.output_schema.as_deref().cloned();
-    // It keeps to the tools of others that it was given.
-    let unreadable =
-        |error: serde_json::Error| ResumeError::other_agent(&agent.digest, &error.to_string());
-    let OfRun { tools, .. } = agent.definition.read().map_err(unreadable)?;
-    let of_others = tools.iter().filter(|tool| is_listed_elsewhere(tool)).cloned();
     let of_its_own = own.tools.iter().filter(|tool| !is_listed_elsewhere(tool)).cloned();
-    own.tools = of_its_own.chain(of_others).collect();
+    let mut tools: Vec<ToolSpec> = of_its_own.collect();
+    // It keeps to the tools of others that it was given, unless it has one of that name itself by now.
+    for kept in tools_of(agent).iter().filter(|tool| is_listed_elsewhere(tool)) {
+        if !tools.iter().any(|tool| tool.name == kept.name) {
+            tools.push(kept.clone());
+        }
+    }
+    own.tools = tools.into();
     Ok(Some(own))
 }
 
@@ -140,6 +146,11 @@ struct OfRun {
     output_schema: Option<JsonText>,
     #[serde(default)]
     tools: Arc<[ToolSpec]>,
+}
+
+/// Returns the tools that an agent's record has; none where it cannot be read.
+pub(crate) fn tools_of(agent: &AgentRecord) -> Arc<[ToolSpec]> {
+    agent.definition.read().map(|OfRun { tools, .. }| tools).unwrap_or_default()
 }
 
 /// Returns the agent's own definition for a run, if the run is its.

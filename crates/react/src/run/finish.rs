@@ -142,7 +142,7 @@ fn error_of(
 ///
 /// Dropping the future changes nothing.
 pub async fn recorded(log: &dyn EventLog, run: &RunId) -> Result<Option<RunOutcome>, ResumeError> {
-    let Folded { summary, events, definition, replayed, follows, .. } =
+    let Folded { summary, events, replayed, follows, .. } =
         fold(log, run, DefinedAs::Recorded, None).await?;
     let mut machine = replayed.machine;
     machine.provide_earlier(history(log, follows.as_ref()).await.messages);
@@ -157,7 +157,7 @@ pub async fn recorded(log: &dyn EventLog, run: &RunId) -> Result<Option<RunOutco
             usage: summary.usage,
             transcript: machine.transcript().clone(),
             partial: Arc::clone(machine.last_text()),
-            acted: has_acted(&definition, &events),
+            acted: has_acted(&events),
         }
         .into()),
         _ => Ok(None),

@@ -8,9 +8,8 @@ use backstop_clock::RunClock;
 use backstop_event_log::{
     Claim, EventLog, InboxMessage, LogError, Record, RunState, RunWriter, session_of_fork,
 };
-use backstop_react_machine::{
-    AgentDefinition, CANCEL, CheckedDefinition, Input, Machine, Replayed,
-};
+use backstop_react_machine::{CANCEL, CheckedDefinition, Input, Machine, Replayed};
+use layer0::ToolSpec;
 use layer0::event::{Event, EventKind, OperatorReturned, RunForked, RunResumed};
 use layer0::id::{CallId, RunId};
 use layer0::stop::Outcome;
@@ -31,7 +30,7 @@ use crate::journal::Fact;
 use crate::local_journal::LocalJournal;
 use crate::outcome::RunOutcome;
 use crate::place::Place;
-use crate::record::fold::Folded;
+use crate::record::fold::{Folded, tools_of};
 use crate::resume_error::ResumeError;
 
 /// A recorded run, to be gone on with.
@@ -221,7 +220,7 @@ impl Recorded {
         let effects = Arc::new(Effects::new(Arc::clone(&agent), context.clone(), None, place));
         let (log, performs) = (agent.log.as_ref(), Arc::clone(&effects));
         let journal = LocalJournal::new(writer, performs, clock, log, cancellation);
-        let acted = has_acted(&definition, &events);
+        let acted = has_acted(&events);
         let journal = AnyJournal::Local(Box::new(journal));
         let parts = Parts { agent, definition, context, machine, journal, effects, feed: None };
         let mut run = Box::new(Run::new(parts).await);
@@ -328,12 +327,22 @@ fn place_of(events: &[Event], run: &RunId) -> (u32, RunId) {
     }
 }
 
-/// Did a tool run that is not safe to repeat?
-pub(super) fn has_acted(definition: &AgentDefinition, events: &[Event]) -> bool {
+/// Did a tool run that is not safe to repeat, by the definition under which it ran?
+pub(super) fn has_acted(events: &[Event]) -> bool {
+    let mut tools: Arc<[ToolSpec]> = Arc::default();
     events.iter().any(|event| match &event.kind {
+        EventKind::RunStarted(started) => {
+            tools = tools_of(&started.agent);
+            false
+        }
+        EventKind::RunResumed(resumed) => {
+            if let Some(agent) = &resumed.agent {
+                tools = tools_of(agent);
+            }
+            false
+        }
         EventKind::ToolRequested(requested) => {
-            let mut specs = definition.tools.iter();
-            !specs.any(|spec| spec.name == requested.tool && spec.idempotent)
+            !tools.iter().any(|spec| spec.name == requested.tool && spec.idempotent)
         }
         _ => false,
     })

@@ -4,20 +4,23 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_event_log::{Decision, EventLog, MemoryLog, agent_of, read_events};
-use backstop_provider::ScriptedProvider;
+use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
-    Agent, AgentBuilder, Budget, Memory, MemoryEntry, MemoryQuery, ResumeError, ResumeRequest,
-    RunRequest, replay,
+    Agent, AgentBuilder, Budget, Memory, MemoryEntry, MemoryQuery, Price, ResumeError,
+    ResumeRequest, RunRequest, replay,
 };
-use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
 use layer0::id::{RunId, SessionId};
 use layer0::message::Message;
+use layer0::operator::{Context, Task};
 use layer0::stop::Stop;
+use layer0::usage::{Allowance, TokenUsage};
+use layer0::{Operator, Timestamp};
 use serde_json::json;
 
 use crate::bench::*;
 use crate::durable;
+use crate::tape::Tape;
 
 const NEW: &str = "Be brief.";
 
@@ -138,4 +141,156 @@ async fn adopted_definition_is_the_run_s_own() {
     let waiting = build(&copy, &before).resume(run.clone()).await.unwrap();
     assert_eq!(waiting.stop, Stop::WaitingApproval);
     assert_eq!(adopted(&read_events(&*copy, &run).await.unwrap().1).len(), 1);
+}
+
+mod once {
+    use backstop_tool::{ToolError, tool};
+
+    /// Pays, and must not do so twice.
+    #[tool]
+    pub(super) async fn pay() -> Result<String, ToolError> {
+        Ok("paid".into())
+    }
+}
+
+mod again {
+    use backstop_tool::{ToolError, tool};
+
+    /// Pays, and may be asked to do so again.
+    #[tool(idempotent)]
+    pub(super) async fn pay() -> Result<String, ToolError> {
+        Ok("paid".into())
+    }
+}
+
+/// Spec: J2w, D5. A call that may have acted is not repeated because the new definition says that it could be.
+#[tokio::test]
+async fn running_call_keeps_to_its_own_definition() {
+    let tape = Arc::new(Tape::default());
+    let asks = || calls([call("c1", "pay", json!({}))]);
+    let payer = |tape: &Arc<Tape>, answers: Vec<ScriptedAnswer>| {
+        let agent = Agent::builder(ScriptedProvider::new(answers)).name("payer");
+        agent.shared_log(Arc::clone(tape) as Arc<dyn EventLog>)
+    };
+    let old = payer(&tape, vec![asks(), says("done")]).tool(once::pay).build().unwrap();
+    let run = old.run(RunRequest::new("go").run("run_1".into())).await.unwrap().run_id;
+    let batches = tape.batches();
+    let begun = batches
+        .iter()
+        .position(|batch| batch.records.iter().any(|record| record.event_type == "tool.requested"));
+    let begun = &batches[..=begun.unwrap()];
+    let recovered = async |tape: &Tape| {
+        let (_, events) = read_events(tape, &run).await.unwrap();
+        let recovered = events.iter().find_map(|event| match &event.kind {
+            EventKind::RunRecovered(recovered) => Some(recovered.clone()),
+            _ => None,
+        });
+        assert!(replay(tape, &run).await.unwrap().is_some());
+        recovered.unwrap()
+    };
+
+    let tape = Tape::after(begun).await;
+    let new = payer(&tape, vec![says("done")]).tool(again::pay).build().unwrap();
+    new.resume(adopting(&run)).await.unwrap();
+    let lost = recovered(&tape).await;
+    assert_eq!((lost.rerun.len(), lost.interrupted.len()), (0, 1), "{lost:?}");
+
+    // Nor because it only dispatches by now.
+    let tape = Tape::after(begun).await;
+    let below = payer(&tape, vec![says("paid")]).name("pay").build().unwrap();
+    let new = payer(&tape, vec![says("done")]).tool(below.as_tool("Pays.")).build().unwrap();
+    new.resume(adopting(&run)).await.unwrap();
+    let lost = recovered(&tape).await;
+    assert_eq!((lost.rerun.len(), lost.interrupted.len()), (0, 1), "{lost:?}");
+
+    // Where it was safe from the start, it is.
+    let tape = Arc::new(Tape::default());
+    let old = payer(&tape, vec![asks(), says("done")]).tool(again::pay).build().unwrap();
+    old.run(RunRequest::new("go").run("run_1".into())).await.unwrap();
+    let tape = Tape::after(&tape.batches()[..begun.len()]).await;
+    let new = payer(&tape, vec![says("done")]).tool(again::pay).instructions(NEW).build().unwrap();
+    new.resume(adopting(&run)).await.unwrap();
+    assert_eq!(recovered(&tape).await.rerun.len(), 1);
+}
+
+/// Spec: J2w, D2. What waits below a tool that is gone is answered after the record has the new definition.
+#[tokio::test]
+async fn definition_is_recorded_before_what_follows_from_it() {
+    let bench = Bench::new();
+    let agent = |tape: &Arc<Tape>, name: &str, answers| {
+        let agent = Agent::builder(ScriptedProvider::new(answers)).name(name);
+        let agent = agent.clock(Arc::new(bench.clock.clone()));
+        agent.shared_log(Arc::clone(tape) as Arc<dyn EventLog>)
+    };
+    let lead = |tape: &Arc<Tape>, answers, has_clerk: bool| {
+        let asks = vec![calls([call("c1", "pay", json!({}))])];
+        let clerk = agent(tape, "clerk", asks).tool(once::pay).require_approval("pay");
+        let lead = agent(tape, "lead", answers);
+        let lead = if has_clerk {
+            lead.tool(clerk.build().unwrap().as_tool("Helps."))
+        } else {
+            lead.instructions(NEW)
+        };
+        lead.build().unwrap()
+    };
+    let tape = Arc::new(Tape::default());
+    let asks = vec![calls([call("c0", "clerk", json!({"input": "go"}))])];
+    let old = lead(&tape, asks, true);
+    let request = RunRequest::new("go").run("run_lead".into());
+    let waiting = on(&bench, async move { old.run(request).await }).await.unwrap();
+    assert_eq!(waiting.stop, Stop::WaitingApproval);
+    let new = lead(&tape, vec![says("done")], false);
+    let run = waiting.run_id.clone();
+    let request = adopting(&run);
+    let ended = on(&bench, async move { new.resume(request).await }).await.unwrap();
+    assert_eq!(ended.stop, Stop::Completed);
+    let (_, events) = read_events(&*tape, &run).await.unwrap();
+    let types = types(&events);
+    let place = |kind: &str| types.iter().rposition(|it| *it == kind).unwrap();
+    assert!(place("run.resumed") < place("tool.responded"), "{types:?}");
+    assert_eq!(adopted(&events).len(), 1);
+    assert!(replay(&*tape, &run).await.unwrap().is_some());
+}
+
+/// Spec: J2w, B2. Another name is another agent; a price that comes later counts what was used before, and a model
+/// without one is no way around the cost that a caller allows.
+#[tokio::test]
+async fn name_and_price_are_looked_at() {
+    let million = || TokenUsage::new(1_000_000, 0);
+    let three = || says("three").usage(million());
+    let build = |tape: &Arc<Tape>, name: &str, answers, price: Option<Price>| {
+        let agent = Agent::builder(ScriptedProvider::new(answers)).name(name).tool(add);
+        let agent = price.into_iter().fold(agent, AgentBuilder::price);
+        agent.shared_log(Arc::clone(tape) as Arc<dyn EventLog>)
+    };
+    let run = RunId::from("run_1");
+    // Returns what stands in the log before the last answer.
+    let begun = async |price: Option<Price>, allowance: Option<Allowance>| {
+        let tape = Arc::new(Tape::default());
+        let adds = calls([call("c1", "add", json!({"x": 1, "y": 2}))]).usage(million());
+        let agent = build(&tape, "payer", vec![adds, three()], price).build().unwrap();
+        let mut context = Context::root();
+        (context.run, context.allowance) = (Some(run.clone()), allowance);
+        Operator::run(&agent, Task::text("go"), &context).await.unwrap();
+        let batches = tape.batches();
+        Tape::after(&batches[..batches.len() - 1]).await
+    };
+    let price = || Some(Price::new(2.0, 0.0));
+    let new = |tape: &Arc<Tape>, name: &str, price| {
+        build(tape, name, vec![three()], price).instructions(NEW).build().unwrap()
+    };
+
+    let tape = begun(None, None).await;
+    let renamed = new(&tape, "another", price()).resume(adopting(&run)).await;
+    assert!(matches!(renamed, Err(ResumeError::Diverged(_))), "{renamed:?}");
+    let ended = new(&tape, "payer", price()).resume(adopting(&run)).await.unwrap();
+    assert_eq!(ended.usage.cost_usd, Some(4.0), "a million tokens before, and one since");
+
+    let mut allowance = Allowance::default();
+    allowance.cost_nanousd = Some(9_000_000_000);
+    let tape = begun(price(), Some(allowance)).await;
+    let unpriced = new(&tape, "payer", None).resume(adopting(&run)).await;
+    assert!(matches!(unpriced, Err(ResumeError::Diverged(_))), "{unpriced:?}");
+    let ended = new(&tape, "payer", price()).resume(adopting(&run)).await.unwrap();
+    assert_eq!(ended.usage.cost_usd, Some(4.0));
 }

@@ -17,7 +17,7 @@ use crate::stop::Outcome;
 use crate::time::Timestamp;
 use crate::usage::{Allowance, BudgetIncrease, Usage};
 
-/// The resolved agent a run was started with.
+/// The resolved agent that a run was started with, or goes on with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AgentRecord {

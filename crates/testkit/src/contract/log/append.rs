@@ -76,14 +76,14 @@ pub(super) async fn keeps_every_field_of_a_summary(log: Log) {
     // One that goes on with another definition of its agent has other terms from there on.
     let mut writer = open(&log, "run_4", "s-4", 30).await;
     let terms = json!({"budget": {"max_model_calls": 9}, "price": null});
-    let agent = AgentRecord::new("otherwise", "d2", JsonText::from(&terms));
+    let agent = AgentRecord::new("conformance", "d2", JsonText::from(&terms));
     let resumed = RunResumed::new("ops").adopting(agent);
     write(&mut writer, 31, [resumed.into(), warning("x")]).await.expect("it is appended");
     write(&mut writer, 32, [warning("y")]).await.expect("it is appended");
     let kept = log.summary(&"run_4".into()).await.expect("a summary is read");
     assert_eq!(kept.as_ref(), Some(writer.summary()), "with what it adopted");
-    let of_agent = log.runs(RunFilter::new().agent("otherwise")).await.expect("runs are listed");
-    assert_eq!(of_agent, kept.into_iter().collect::<Vec<_>>(), "and found by it");
+    let of_session = log.runs(RunFilter::new().session("s-4")).await.expect("runs are listed");
+    assert_eq!(of_session, kept.into_iter().collect::<Vec<_>>(), "and listed with it");
     let root = log.last_root(&"s".into()).await.expect("it is read");
     let kept = log.summary(&"run_2".into()).await.expect("a summary is read");
     assert_eq!(root, kept, "the last root is whole, too");
