@@ -15,6 +15,8 @@ use crate::store::Chosen;
 
 /// The agent file that a run was most likely started from.
 pub(crate) struct CurrentFile {
+    /// What is taken from it.
+    taken: &'static str,
     /// The command that goes on with it.
     command: String,
     path: PathBuf,
@@ -45,9 +47,13 @@ impl CurrentFile {
             None => path,
         };
         let typed = output::quoted(&path.to_string_lossy()).into_owned();
-        let reopen = if reopens { " --reopen" } else { "" };
+        // A run that is opened again keeps its definition.
+        let (reopen, taken) = match reopens {
+            true => (" --reopen", "with its model and tools"),
+            false => ("", "with the file as it is"),
+        };
         let resume = format!("resume {run}{reopen} --agent {typed}{}", chosen.flag());
-        Some(Self { command: output::command(&resume), path, changed })
+        Some(Self { taken, command: output::command(&resume), path, changed })
     }
 
     /// Says that the run goes on as it was recorded, where the file says something else by now.
@@ -57,9 +63,10 @@ impl CurrentFile {
         }
         let keys: Vec<String> = self.changed.iter().map(|key| format!("`{key}`")).collect();
         note(&format!(
-            "{} was changed since ({}): the run goes on as it was recorded; to go on with the file as it is:",
+            "{} was changed since ({}): the run goes on as it was recorded; to go on {}:",
             self.path.display(),
-            keys.join(", ")
+            keys.join(", "),
+            self.taken
         ));
         note(&format!("  {}", self.command));
     }
@@ -67,8 +74,9 @@ impl CurrentFile {
     /// Offers the file where the run cannot go on as it was recorded.
     pub(crate) fn offer(&self, error: CliError) -> CliError {
         error.with_hint(format!(
-            "what {} names was changed since; to go on with it as it is: `{}`",
+            "what {} names was changed since; to go on {}: `{}`",
             self.path.display(),
+            self.taken,
             self.command
         ))
     }

@@ -34,7 +34,7 @@ pub(crate) async fn renewed(
     if shown.get(BOUND_TO).is_none() {
         return Ok(typed);
     }
-    let recorded = Recorded::read(log, &open.run, None).await.map_err(|error| {
+    let recorded = Recorded::read(log, &open.run, None, None).await.map_err(|error| {
         error.with_hint(
             "what would change cannot be shown; deny the call, so that it is asked again",
         )

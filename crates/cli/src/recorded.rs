@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use crate::store::Database;
 use backstop_config::AgentFile;
-use backstop_event_log::{EventLog, LogError, read_events};
+use backstop_event_log::{EventLog, LogError, agent_of, read_events};
 use backstop_react::AgentBuilder;
 use backstop_redact::Redactor;
-use layer0::event::{Event, EventKind};
+use layer0::event::Event;
 use layer0::id::RunId;
 
 use crate::agent_file;
@@ -24,15 +24,16 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// Reads a run, then opens its store to write to, as the agent file says.
+    /// Reads a run, as [`Recorded::read`] does, then opens its store to write to, as the agent file says.
     pub(crate) async fn open(
         chosen: &Chosen,
         run: &RunId,
         instead: Option<&Path>,
+        until: Option<u64>,
     ) -> Result<(Self, Database), CliError> {
         let missing = || LogError::NotFound(run.clone());
         let readable = store::open_read_only(chosen).await?.ok_or_else(missing)?;
-        let recorded = Self::read(&*readable.log(), run, instead).await;
+        let recorded = Self::read(&*readable.log(), run, instead, until).await;
         readable.close().await;
         let mut recorded = recorded?;
         recorded.fetch_credentials().await?;
@@ -40,24 +41,29 @@ impl Recorded {
         Ok((recorded, database))
     }
 
-    /// Reads a run, and the agent file that its record holds or that is given instead.
+    /// Reads a run, and the agent file that its record holds, after its first `until` events where there is a limit,
+    /// or that is given instead.
     pub(crate) async fn read(
         log: &dyn EventLog,
         run: &RunId,
         instead: Option<&Path>,
+        until: Option<u64>,
     ) -> Result<Self, CliError> {
         let (_, events) = read_events(log, run).await?;
-        if let Some(path) = instead {
-            return Ok(Self { events, file: agent_file::read(path)?, path: path.to_owned() });
-        }
-        let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
+        let until = until.and_then(|until| usize::try_from(until).ok()).unwrap_or(usize::MAX);
+        let Some(agent) = agent_of(&events[..events.len().min(until.max(1))]) else {
             return Err(LogError::tampered(1, "it does not begin with `run.started`").into());
         };
-        let definition: serde_json::Value = started.agent.definition.read().unwrap_or_default();
+        if let Some(path) = instead {
+            let mut file = agent_file::read(path)?;
+            file.agent.name.get_or_insert_with(|| agent.name.to_string());
+            return Ok(Self { events, file, path: path.to_owned() });
+        }
+        let definition: serde_json::Value = agent.definition.read().unwrap_or_default();
         let source = &definition["runtime"]["source"];
         let Some(folder) = source["folder"].as_str() else {
-            if started.agent.is_workflow() {
-                let what = format!("run `{run}` is of the workflow `{}`", started.agent.name);
+            if agent.is_workflow() {
+                let what = format!("run `{run}` is of the workflow `{}`", agent.name);
                 let hint =
                     "go on with it in the program that has its code: `LocalOrchestrator::resume`";
                 return Err(CliError::usage(what).with_hint(hint));
@@ -73,7 +79,7 @@ impl Recorded {
         let path = Path::new(folder).join("agent.toml");
         let mut file = AgentFile::recorded(&path, source["agent_file"].clone())?;
         if file.agent.name.is_none() {
-            file.agent.name = Some(started.agent.name.to_string());
+            file.agent.name = Some(agent.name.to_string());
         }
         Ok(Self { events, file, path })
     }
@@ -82,10 +88,8 @@ impl Recorded {
     /// agent file.
     pub(crate) async fn redactor(log: &dyn EventLog, run: &RunId) -> Redactor {
         let Ok((_, events)) = read_events(log, run).await else { return Redactor::new() };
-        let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
-            return Redactor::new();
-        };
-        let definition: serde_json::Value = started.agent.definition.read().unwrap_or_default();
+        let Some(agent) = agent_of(&events) else { return Redactor::new() };
+        let definition: serde_json::Value = agent.definition.read().unwrap_or_default();
         let source = &definition["runtime"]["source"];
         let path = Path::new(source["folder"].as_str().unwrap_or_default()).join("agent.toml");
         match AgentFile::recorded(&path, source["agent_file"].clone()) {

@@ -67,7 +67,9 @@ pub use start_key::{Bound, StartKey, StartKeys};
 pub use store_url::{InvalidStoreUrl, StoreUrl};
 pub use stuck::{StuckReason, StuckRun, stuck_runs};
 pub use subscription::{Moves, Subscription, is_segment, segment_id, segment_of};
-pub use summary::{LastFailure, RunState, RunSummary, Terms, session_of_fork, sessions_of};
+pub use summary::{
+    LastFailure, RunState, RunSummary, Terms, agent_of, session_of_fork, sessions_of,
+};
 pub use trace::{Trace, TreeTrace, counted, describe, one_line};
 pub use verification::{Verified, verify_run};
 pub use writer::RunWriter;

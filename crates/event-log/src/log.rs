@@ -71,6 +71,15 @@ impl Batch {
         !begins && self.summary.parent.is_none() && self.records.iter().any(is_opening)
     }
 
+    /// Does the run go on with another definition of its agent from here? Then its terms are other ones.
+    #[must_use]
+    pub fn adopts(&self) -> bool {
+        self.records.iter().any(|record| {
+            let names_one = |text: &str| text.contains(r#""agent":{"#);
+            record.event_type == "run.resumed" && record.payload.text().is_some_and(names_one)
+        })
+    }
+
     /// Returns what the batch does to the open approvals of its run, for logs that keep them.
     ///
     /// # Errors

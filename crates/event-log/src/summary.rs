@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use layer0::event::{Cause, Event, EventKind, Hash, WaitFor};
+use layer0::event::{AgentRecord, Cause, Event, EventKind, Hash, WaitFor};
 use layer0::id::{RunId, SessionId};
 use layer0::stop::Outcome;
 use layer0::usage::{BudgetIncrease, Usage};
@@ -240,6 +240,20 @@ pub fn sessions_of(events: &[Event]) -> Vec<SessionId> {
     sessions
 }
 
+/// Returns the agent that a run goes on with: the one that it was last resumed with, else the one that it began with.
+/// `None` for events that do not begin with `run.started`.
+#[must_use]
+pub fn agent_of(events: &[Event]) -> Option<&AgentRecord> {
+    let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
+        return None;
+    };
+    let adopted = events.iter().rev().find_map(|event| match &event.kind {
+        EventKind::RunResumed(resumed) => resumed.agent.as_deref(),
+        _ => None,
+    });
+    Some(adopted.unwrap_or(&started.agent))
+}
+
 impl RunSummary {
     /// How many of its causes are kept at a glance.
     pub const MAX_CAUSES: usize = 16;
@@ -376,8 +390,13 @@ impl RunSummary {
                 self.usage.model_attempts = attempts;
                 self.count_executions(u32::try_from(recovered.rerun.len()).unwrap_or(u32::MAX));
             }
-            EventKind::RunResumed(_)
-            | EventKind::OperatorDispatched(_)
+            EventKind::RunResumed(resumed) => {
+                (self.state, self.outcome) = (RunState::Running, None);
+                if let Some(agent) = &resumed.agent {
+                    self.terms = Terms::of(agent.definition.clone());
+                }
+            }
+            EventKind::OperatorDispatched(_)
             | EventKind::OperatorWaiting(_)
             | EventKind::BudgetGranted(_)
             | EventKind::ApprovalGranted(_)

@@ -271,7 +271,8 @@ pub struct Context {
     pub goes_on: bool,
     /// Was there a record of the run already? One that is gone is a failure then, and not begun anew.
     pub is_recorded: bool,
-    /// May the run go on though its operator is defined otherwise than when it began?
+    /// May the run, and those that it dispatched, go on with their operators as they are defined now, where that is
+    /// otherwise than until now? An operator that keeps a record notes its definition there.
     pub adopts: bool,
     /// How many dispatches are above this one.
     pub depth: u32,

@@ -237,6 +237,7 @@ async fn initialize<T: Transport<RoleClient> + 'static>(
                 server: settings.name.clone(),
                 what: "its initialisation",
                 after: INITIALIZE_TIMEOUT,
+                was_just_started: stderr.is_some(),
                 said: said(""),
                 stderr: all_said(),
             });

@@ -104,6 +104,8 @@ pub enum McpError {
         what: &'static str,
         /// The limit.
         after: Duration,
+        /// Had its program just been started? One that installs something first takes its time once.
+        was_just_started: bool,
         /// The last that it wrote on standard error, as the message ends with it; empty where it wrote nothing.
         said: String,
         /// The last of what it wrote on standard error, at most 8 KiB, without secrets.
@@ -166,6 +168,11 @@ impl Failure for McpError {
             Self::Initialize { status: Some(404), .. } => {
                 Some("Check the path of its URL; it often ends with `/mcp`.".into())
             }
+            Self::TimedOut { was_just_started: true, .. } => Some(
+                "Run its command once by hand, where that installs the server at its first start, as `npx` and \
+                 `uvx` do."
+                    .into(),
+            ),
             Self::Start { source, program, .. } if source.kind() == io::ErrorKind::NotFound => {
                 Some(format!("Install `{program}`, or let the server see `PATH`.").into())
             }
@@ -213,9 +220,11 @@ mod tests {
             server: server(),
             what: "its initialisation",
             after: Duration::from_secs(10),
+            was_just_started: true,
             said: String::new(),
             stderr: stderr(),
         };
+        assert!(timed_out.hint().is_some_and(|hint| hint.contains("`npx`")));
         for (error, code, retry) in [
             (denied, "mcp.address_denied", Retry::Never),
             (clash, "mcp.clash", Retry::Never),

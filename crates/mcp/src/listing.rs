@@ -70,6 +70,7 @@ impl Listed {
                 server: server(),
                 what: "the listing of its tools",
                 after,
+                was_just_started: false,
                 said: connection.stderr().map(|stderr| stderr.after("")).unwrap_or_default(),
                 stderr: stderr(),
             },

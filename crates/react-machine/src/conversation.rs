@@ -26,6 +26,8 @@ pub(crate) struct Conversation {
     earlier_held: usize,
     /// What to tell the model when it is asked next.
     further_input: Option<Arc<str>>,
+    /// What the memory held when the transcript began.
+    remembered: Arc<[Arc<str>]>,
     transcript: Transcript,
     call_ids: BTreeSet<CallId>,
     digest: RequestDigest,
@@ -50,6 +52,7 @@ impl Conversation {
             earlier: Vec::new(),
             earlier_held: 0,
             further_input: None,
+            remembered: Arc::default(),
             transcript: Transcript::default(),
             call_ids: BTreeSet::new(),
             digest: RequestDigest::new(Arc::clone(definition.tools_digest())),
@@ -79,6 +82,7 @@ impl Conversation {
 
     /// Begins the transcript: instructions, what is remembered, what was said before, the input.
     pub(crate) fn begin(&mut self, definition: &AgentDefinition, remembered: &[Arc<str>]) {
+        self.remembered = remembered.into();
         let system = system_message(definition, remembered);
         if !system.is_empty() {
             self.transcript.push(Message::system(system));
@@ -102,6 +106,28 @@ impl Conversation {
         if self.transcript.messages().is_empty() {
             self.begin(definition, &[]);
         }
+    }
+
+    /// Puts the instructions of another definition in place of those that the transcript began with.
+    pub(crate) fn adopt(&mut self, before: &AgentDefinition, definition: &CheckedDefinition) {
+        self.digest.offer(Arc::clone(definition.tools_digest()));
+        let said = std::mem::take(&mut self.transcript);
+        if said.is_empty() {
+            return;
+        }
+        let instructed = usize::from(!system_message(before, &self.remembered).is_empty());
+        let system = system_message(definition, &self.remembered);
+        if !system.is_empty() {
+            self.transcript.push(Message::system(system));
+        }
+        let instructs = self.transcript.len();
+        for message in &said.messages()[instructed..] {
+            self.transcript.push_shared(Arc::clone(message));
+        }
+        // Messages that were covered are covered at their new places.
+        let covered = self.digest.covered().max(instructed) - instructed + instructs;
+        self.digest.skip_to(covered);
+        self.digest.instruct(definition, &self.remembered);
     }
 
     /// Takes a beginning back after which nothing was said, so that the transcript begins anew.

@@ -35,7 +35,17 @@ impl RequestDigest {
         if let Some(session) = session {
             self.digest.add(&session);
         }
+        self.instruct(definition, remembered);
+    }
+
+    /// Adds what the model is told beside the transcript, without the words around it.
+    pub(crate) fn instruct(&mut self, definition: &AgentDefinition, remembered: &[Arc<str>]) {
         self.digest.add(&(&definition.instructions, remembered, &definition.output_schema));
+    }
+
+    /// Notes which tools the model is offered from now on.
+    pub(crate) fn offer(&mut self, tools: Arc<str>) {
+        self.tools = tools;
     }
 
     /// Adds the messages that are not covered yet.

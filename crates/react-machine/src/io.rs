@@ -340,6 +340,9 @@ pub enum Misuse {
     /// A run that is over cannot be opened again like this.
     #[error("`run.reopened` after an end that does not allow it")]
     NotReopenable(#[from] NotReopenable),
+    /// The agent that the run is to go on with cannot be run.
+    #[error("the agent in `run.resumed` cannot be run: {0}")]
+    Agent(String),
     /// No such approval is open.
     #[error("no open approval `{0}`")]
     UnknownApproval(ApprovalId),

@@ -1,5 +1,6 @@
 //! The machine: facts in, entries and effects out.
 
+mod adopt;
 mod approvals;
 mod check;
 mod crash_loop;
@@ -106,6 +107,9 @@ struct Run {
     unsettled: Unsettled,
     crashes: Crashes,
     begun: Begun,
+    /// Calls that were running when another definition came, and that are not safe to repeat by the one under
+    /// which they began; and whether they only dispatch by that one.
+    begun_otherwise: BTreeMap<CallId, bool>,
     /// How many model calls were made before this episode.
     calls_before: u32,
     /// Is it a copy of a run that was over, which goes on from any end?
@@ -141,11 +145,18 @@ impl Machine {
             unsettled: Unsettled::default(),
             crashes: Crashes::default(),
             begun: Begun::default(),
+            begun_otherwise: BTreeMap::new(),
             calls_before: 0,
             is_copy_of_an_end: false,
             definition,
         };
         Self { phase: Phase::New, run }
+    }
+
+    /// Returns the agent: that which the run was started with, or which it was last resumed with.
+    #[must_use]
+    pub const fn definition(&self) -> &CheckedDefinition {
+        &self.run.definition
     }
 
     /// Returns the labels that the run was started with.
@@ -271,7 +282,12 @@ impl Run {
             Step::Recovered(phase, sorted, recovered) => {
                 self.recovered(phase, &sorted, before, recovered)
             }
-            Step::Resumed(phase, resumed) => self.resumed(phase, before, resumed),
+            Step::Resumed(phase, resumed, adopted) => {
+                if let Some(definition) = adopted {
+                    self.adopt(phase, definition);
+                }
+                self.resumed(phase, before, resumed)
+            }
             Step::Parked(turn, parked) => Some(self.parked(turn.requested(), turn.ask(), parked)),
             Step::ParkedBelow(parked) => self.parked_below(parked),
             Step::Reopened(finish, reopened) => Some(self.reopened(&finish, before, reopened)),

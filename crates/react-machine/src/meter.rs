@@ -18,8 +18,12 @@ use crate::io::Misuse;
 pub(crate) struct Meter {
     /// What the run may use: its agent's budget, or less where its caller left it less.
     budget: Budget,
-    /// Its agent's budget within the caller's time.
+    /// Its agent's budget within the caller's time, with what it was given more.
     agents: Budget,
+    /// The caller's time.
+    time: Option<Duration>,
+    /// What it was given more, when it was opened again.
+    increases: Vec<BudgetIncrease>,
     /// What the caller left it, with what it was given since.
     allowance: Option<Allowance>,
     /// How often it was given more.
@@ -155,6 +159,8 @@ impl Meter {
         Self {
             budget: definition.budget,
             agents: definition.budget,
+            time: None,
+            increases: Vec::new(),
             allowance: None,
             grants: 0,
             is_final: false,
@@ -177,6 +183,7 @@ impl Meter {
     ) {
         self.depth = depth;
         self.is_final = !has_caller;
+        self.time = time;
         self.agents = self.agents.within(None, time);
         self.allowance = allowance.copied();
         self.budget = self.agents.within(allowance, None);
@@ -211,8 +218,31 @@ impl Meter {
     /// Lets the run use more than until now.
     pub(crate) fn increase(&mut self, by: &BudgetIncrease) {
         self.agents = self.agents.increased(by);
+        self.increases.push(*by);
         self.allowance = self.allowance.map(|given| given.plus(&added(by)));
         self.budget = self.agents.within(self.allowance.as_ref(), None);
+    }
+
+    /// Goes on with the budget and the price of another definition of its agent.
+    pub(crate) fn adopt(&mut self, definition: &AgentDefinition) {
+        let own = definition.budget.within(None, self.time);
+        self.agents = self.increases.iter().fold(own, Budget::increased);
+        self.budget = self.agents.within(self.allowance.as_ref(), None);
+        match (self.price, definition.price) {
+            // What was used until now cost something too.
+            (None, Some(price)) if self.own.cost_usd.is_none() => {
+                self.own.cost_usd = Some(price.of(&self.own));
+            }
+            // What is used from here on costs something that is not known.
+            (Some(_), None) => self.own.cost_usd = None,
+            _ => {}
+        }
+        self.price = definition.price;
+    }
+
+    /// Does the caller bound what the run may cost?
+    pub(crate) fn has_cost_allowance(&self) -> bool {
+        self.allowance.is_some_and(|allowance| allowance.cost_nanousd.is_some())
     }
 
     /// Returns the budget that the run would have, opened again with so much more: its agent's where its

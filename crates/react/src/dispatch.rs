@@ -57,6 +57,8 @@ pub(crate) struct Caller {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) orchestrator: Option<Arc<dyn Orchestrator>>,
     pub(crate) max_park: Option<Duration>,
+    /// Do runs below go on with their agents as those are defined now?
+    pub(crate) adopts: bool,
 }
 
 /// A run that the tool started.
@@ -267,7 +269,7 @@ impl Dispatcher {
         context.depth = depth.saturating_add(1);
         context.deadline = child.grant.time.map(|time| clock.now().after(time));
         context.allowance = Some(child.grant.allowance);
-        context.max_park = self.caller.max_park;
+        (context.max_park, context.adopts) = (self.caller.max_park, self.caller.adopts);
         context.orchestrator.clone_from(orchestrator);
         context.caller = Some(link);
         context

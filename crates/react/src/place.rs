@@ -17,6 +17,8 @@ pub(crate) struct Place {
     pub(crate) signals: Option<Signals>,
     /// How long an endpoint may ask to be left alone without the run failing.
     pub(crate) max_park: Option<Duration>,
+    /// Does the run go on with its agent as it is defined now, where that is another definition than before?
+    pub(crate) adopts: bool,
     /// The caller's place in a distributed trace.
     pub(crate) trace_parent: Option<Arc<str>>,
 }

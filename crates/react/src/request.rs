@@ -189,6 +189,7 @@ impl RunRequest {
             orchestrator: context.orchestrator.clone(),
             signals: Some(context.signals.clone()),
             max_park: task.max_park.or(context.max_park),
+            adopts: context.adopts,
             trace_parent: None,
         };
         request

@@ -10,9 +10,10 @@ use crate::rows::signed;
 use crate::text::stored;
 
 /// The types of events that say such a thing.
-const TYPES: [&str; 6] = [
+const TYPES: [&str; 7] = [
     "run.started",
     "run.forked",
+    "run.resumed",
     "error.stored",
     "result.stored",
     "model.attempted",
@@ -26,7 +27,7 @@ pub(crate) struct Notes {
     pub(crate) root: Option<RunId>,
     /// The run that its first event follows.
     pub(crate) earlier: Option<RunId>,
-    /// What makes its agent that agent.
+    /// What makes its agent that agent, where it begins or goes on with another definition.
     pub(crate) digest: Option<String>,
     /// The sessions that the run's session has copies of.
     ancestors: Vec<SessionId>,
@@ -63,6 +64,11 @@ impl Notes {
                         notes.ancestors.push(started.session.clone());
                     }
                 }
+                Ok(EventKind::RunResumed(resumed)) => {
+                    if let Some(agent) = &resumed.agent {
+                        notes.digest = Some(stored(&agent.digest).into_owned());
+                    }
+                }
                 Ok(EventKind::RunForked(forked)) => notes.parents.push(forked.parent),
                 Ok(EventKind::ErrorStored(error)) => {
                     notes.refers.push(stored(error.error_id.as_str()).into_owned());
@@ -94,6 +100,7 @@ impl Notes {
             && self.refers.is_empty()
             && self.attempts.is_empty()
             && self.settled.is_empty()
+            && self.digest.is_none()
     }
 
     /// Writes them, inside the transaction of their append.
@@ -104,6 +111,15 @@ impl Notes {
     ) -> Result<(), LogError> {
         let run = stored(batch.run.as_str());
         let session = stored(batch.summary.session.as_str());
+        if let Some(digest) = self.digest.as_ref().filter(|_| batch.adopts()) {
+            sqlx::query("UPDATE backstop.runs SET digest = $2, terms = $3 WHERE run = $1")
+                .bind(&*run)
+                .bind(digest)
+                .bind(batch.summary.terms.alone().get())
+                .execute(&mut *connection)
+                .await
+                .map_err(Fault::from)?;
+        }
         if !self.ancestors.is_empty() || !self.parents.is_empty() {
             let ancestors: Vec<_> =
                 self.ancestors.iter().map(|session| stored(session.as_str())).collect();

@@ -59,6 +59,7 @@ impl Append {
             || self.batch.reopens()
             || !self.batch.taken.is_empty()
             || self.batch.moves.is_some()
+            || self.batch.adopts()
             || self.batch.approval_changes().any(|change| !ends(&change))
     }
 
@@ -97,6 +98,13 @@ pub(crate) async fn write(
     for append in appends {
         inbox::take(connection, &append.batch.run, &append.batch.taken).await?;
         approvals::keep(connection, &append.batch).await?;
+        if append.batch.adopts() {
+            sqlx::query("UPDATE runs SET terms = $2 WHERE run = $1")
+                .bind(append.batch.run.as_str())
+                .bind(append.batch.summary.terms.alone().get())
+                .execute(&mut *connection)
+                .await?;
+        }
         if let Some(moves) = &append.batch.moves {
             subscriptions::take(connection, moves).await?;
         }

@@ -76,8 +76,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// Goes on with runs whose agent was defined otherwise when they began, as their record defines it, with the tools
-    /// and models of this one.
+    /// Goes on with runs whose agent was defined otherwise until now, with the definition that it has here, which
+    /// `run.resumed` records; so are runs that they dispatched. Otherwise such runs are left to other workers.
     pub const fn adopt(mut self, adopts: bool) -> Self {
         self.adopts = adopts;
         self

@@ -68,7 +68,8 @@ pub(crate) struct ResumeArgs {
     /// Who goes on with it [default: the user]
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) by: Option<String>,
-    /// Use this agent file instead of the recorded one
+    /// Go on with this agent file instead of the recorded one; the record says so from then on. With --reopen, go on
+    /// with its tools and models
     #[arg(long, value_name = "FILE")]
     pub(crate) agent: Option<PathBuf>,
     #[command(flatten)]

@@ -27,7 +27,7 @@ pub(crate) struct WorkerArgs {
     /// Let an endpoint ask to be left alone for so many seconds, in which a run is parked, before the run fails
     #[arg(long, value_name = "SECONDS", default_value_t = 86_400, value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
     max_park: u64,
-    /// Go on with runs that began under another definition of these agents, too
+    /// Go on with runs that had another definition of these agents until now, too; their records say so
     #[arg(long)]
     pub(crate) adopt: bool,
     #[command(flatten)]

@@ -21,7 +21,8 @@ use crate::store;
 pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
     let run = ids::run_of(&chosen, &args.run).await?;
-    let (mut recorded, from) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
+    let (mut recorded, from) =
+        Recorded::open(&chosen, &run, args.agent.as_deref(), Some(args.at)).await?;
     if args.model.is_some() {
         recorded.file.model.model = args.model;
     }

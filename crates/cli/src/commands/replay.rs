@@ -21,7 +21,7 @@ pub(crate) async fn run(args: ReplayArgs) -> Result<ExitCode, CliError> {
     let log = database.log();
     let replayed = async {
         let Some(path) = &args.agent else { return Ok(replay(&*log, &run).await) };
-        let mut recorded = Recorded::read(&*log, &run, Some(path.as_path())).await?;
+        let mut recorded = Recorded::read(&*log, &run, Some(path.as_path()), None).await?;
         recorded.fetch_credentials().await?;
         let agent = recorded.build(recorded.agent(&database)?.store(&database))?;
         Ok::<_, CliError>(agent.replay(&run).await)

@@ -39,7 +39,7 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
         output::note(&format!("run {run} was dispatched by {root}: going on with {root}"));
         run = root;
     }
-    let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
+    let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref(), None).await?;
     let agent = recorded.build(equipped(recorded.served_agent(&database).await?, &database))?;
     let behaviors = Behaviors::serve(&recorded.file, &recorded.path, &database).await?;
     let current = current(&args, &recorded, &run, &chosen);
@@ -65,7 +65,7 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
 
 /// Opens a run again that is over.
 async fn reopen(args: ResumeArgs, chosen: Chosen, run: RunId) -> Result<ExitCode, CliError> {
-    let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
+    let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref(), None).await?;
     let agent = recorded.build(equipped(recorded.served_agent(&database).await?, &database))?;
     let behaviors = Behaviors::serve(&recorded.file, &recorded.path, &database).await?;
     let current = current(&args, &recorded, &run, &chosen);

@@ -144,7 +144,7 @@ fn mended_file_is_offered_to_go_on_with() {
 
         bench.write("agent.toml", &file.replacen("[agent]", "[agent]\ninstructions = \"x\"", 1));
         let said = "agent.toml was changed since (`agent.instructions`): the run goes on as it was recorded; to go \
-                    on with the file as it is:\n";
+                    on with its model and tools:\n";
         let old = bench.run(&["resume", &run, "--reopen"]).fails(1, said);
         let command = offered(&old.err, "was changed since");
         assert_eq!(command, ["resume", &run, "--reopen", "--agent", "agent.toml"]);
@@ -167,7 +167,7 @@ fn mended_instructions_are_offered_where_refused() {
     bench.write("told.md", "Be brief.");
     let told = bench.run(&["resume", &run, "--reopen"]).fails(6, "the record is not this agent's");
     let hint = format!(
-        "hint: what agent.toml names was changed since; to go on with it as it is: `backstop resume {run} \
+        "hint: what agent.toml names was changed since; to go on with its model and tools: `backstop resume {run} \
          --reopen --agent agent.toml`"
     );
     assert!(told.err.contains(&hint), "{}", told.err);

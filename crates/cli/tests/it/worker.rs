@@ -87,7 +87,7 @@ fn queued_runs_are_worked_on() {
     assert!(bench.run(&["queue", "list"]).ok().err.contains("nothing is queued"));
 }
 
-/// Spec: J2w. Another definition of the agent does not go on with a run; asked to, it does.
+/// Spec: J2w. Another definition of the agent does not go on with a run; asked to, it does, and the record says so.
 #[test]
 fn stranded_run_is_named_and_adopted() {
     let Some(url) = database() else { return };
@@ -119,6 +119,12 @@ fn stranded_run_is_named_and_adopted() {
     assert!(err.contains(&format!("{run} gone on with (agent)")), "{err}");
     let ran = std::fs::read_to_string(bench.path().join("runs.txt")).unwrap();
     assert_eq!(ran.lines().count(), 1, "the tool is not run again");
+    let events = bench.run(&["export", &run]).ok().json();
+    let adopted = events.iter().find(|event| event["type"] == "run.resumed").unwrap();
+    let limits = &adopted["data"]["agent"]["definition"]["limits"];
+    assert_eq!(limits["max_iterations"], 6, "{adopted}");
+    bench.run(&["replay", &run]).ok();
+    bench.run(&["replay", &run, "--agent", "agent.toml"]).ok();
 }
 
 /// Returns what `doctor` says of workers.

@@ -46,7 +46,10 @@ fn details(kind: &EventKind) -> String {
             format!("{}: {}{images}{branch}{labels}", brief(&e.agent.name), brief(&e.input))
         }
         EventKind::RunForked(e) => format!("from {} at {}", e.parent, e.at),
-        EventKind::RunResumed(e) => format!("by {}", e.by),
+        EventKind::RunResumed(e) => {
+            let other = e.agent.as_ref().map(|agent| format!(", defined anew: {}", agent.digest));
+            format!("by {}{}", e.by, other.unwrap_or_default())
+        }
         EventKind::RunReopened(e) => match &e.message {
             Some(message) => format!("by {}: {message}", e.by),
             None => format!("by {}", e.by),

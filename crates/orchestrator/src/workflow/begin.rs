@@ -29,7 +29,7 @@ use crate::books::{Books, Leaving};
 use crate::ids::{new_run_id, new_session_id};
 
 /// Who goes on with a run.
-const BY: &str = "orchestrator";
+pub(super) const BY: &str = "orchestrator";
 
 /// A run, as it is begun or found.
 pub(super) enum Opened {
@@ -101,7 +101,7 @@ impl Recorder {
         let mut ledger = Ledger::new(writer, &self.clock, Progress::default());
         ledger.note(started)?;
         ledger.commit().await.map_err(OperatorError::failed)?;
-        Ok(self.underway(ledger, task, context))
+        Ok(self.underway(ledger, None, task, context))
     }
 
     async fn started(
@@ -182,7 +182,12 @@ impl Recorder {
             return Ok(ended(&summary.run, &events));
         }
         let progress = Progress::of(&events)?;
-        self.check(&progress)?;
+        let recorded = progress.started.as_ref().map(|started| started.agent.clone());
+        let is_workflow = recorded.as_ref().is_some_and(|recorded| recorded.is_workflow());
+        let before = recorded.filter(|recorded| recorded.digest != self.record.digest);
+        if !is_workflow || before.is_some() && !context.adopts {
+            return Err(self.diverged(&progress).into());
+        }
         let was_waiting = progress.waiting.is_some() || summary.state == RunState::Parked;
         // A step with a record counts for itself how often its process died.
         let is_at_rest = was_waiting || progress.steps.values().any(StepRecord::counts_deaths);
@@ -190,8 +195,15 @@ impl Recorder {
         let (reason, writer) =
             (summary.reason.clone(), RunWriter::resume(Arc::clone(&self.log), summary, claim));
         let mut ledger = Ledger::new(writer, &self.clock, progress);
+        if is_tried_again {
+            ledger.note(RunReopened::new(BY, reason))?;
+        }
+        if before.is_some() {
+            ledger.note(RunResumed::new(BY).adopting(self.record.clone()))?;
+        }
         match (is_tried_again, was_waiting) {
-            (true, _) => ledger.note(RunReopened::new(BY, reason))?,
+            (true, _) => {}
+            (false, true) if before.is_some() => {}
             (false, true) => ledger.note(RunResumed::new(BY))?,
             (false, false) => ledger.note(RunRecovered::new(Vec::new(), Vec::new(), 0))?,
         }
@@ -202,28 +214,28 @@ impl Recorder {
             return Ok(Opened::Ended(Err(OperatorError::failed(CrashLoop))));
         }
         ledger.commit().await.map_err(OperatorError::failed)?;
-        Ok(self.underway(ledger, task, context))
+        Ok(self.underway(ledger, before, task, context))
     }
 
     async fn read(&self, run: &RunId) -> Result<(RunSummary, Vec<Event>), OperatorError> {
         read_events(&*self.log, run).await.map_err(OperatorError::failed)
     }
 
-    /// Refuses the run of another workflow.
-    fn check(&self, progress: &Progress) -> Result<(), Diverged> {
-        let recorded = progress.started.as_ref().map(|started| &*started.agent.digest);
-        match recorded == Some(&*self.record.digest) {
-            true => Ok(()),
-            false => {
-                let recorded = progress.started.as_ref();
-                let recorded = recorded.map_or("", |started| started.agent.definition.get());
-                Err(Diverged::of_record(1, recorded, self.record.definition.get()))
-            }
-        }
+    /// Says that it is a run of another workflow.
+    fn diverged(&self, progress: &Progress) -> Diverged {
+        let recorded = progress.started.as_ref();
+        let recorded = recorded.map_or("", |started| started.agent.definition.get());
+        Diverged::of_record(1, recorded, self.record.definition.get())
     }
 
-    /// Makes the run of a record.
-    fn underway(&self, ledger: Ledger, task: &Task, context: &Context) -> Opened {
+    /// Makes the run of a record, which was another definition's before where there is one.
+    fn underway(
+        &self,
+        ledger: Ledger,
+        before: Option<Box<AgentRecord>>,
+        task: &Task,
+        context: &Context,
+    ) -> Opened {
         let (line, asks) = Line::new();
         let progress = ledger.progress();
         let started = progress.started.as_deref();
@@ -263,6 +275,8 @@ impl Recorder {
             root,
             depth: started.map_or(0, |started| started.depth),
             max_park: context.max_park,
+            adopts: context.adopts,
+            before,
             allowed,
             has_caller,
             log: Arc::clone(&self.log),

@@ -64,7 +64,7 @@ impl Failure for Diverged {
         let hint = match self.place {
             Place::Event(_) => "the record was changed, or written by something else",
             Place::Step(_) => {
-                "resume it with the code that began it, or begin anew; the record is as it was"
+                "resume it with the code that began it, or begin anew; what it did is recorded as it was"
             }
         };
         Some(hint.into())

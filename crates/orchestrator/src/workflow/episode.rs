@@ -17,7 +17,7 @@ use backstop_event_log::{EventLog, InboxMessage, InboxReader, InboxRequest};
 use backstop_redact::Redactor;
 use futures_util::FutureExt;
 use layer0::error::{OperatorError, OrchError};
-use layer0::event::{BudgetGranted, RunWaiting, SignalReceived, WorkflowRouted};
+use layer0::event::{AgentRecord, BudgetGranted, RunWaiting, SignalReceived, WorkflowRouted};
 use layer0::id::{RunId, SessionId};
 use layer0::operator::{Answer, Context, Signal, Signals, Task, Waiting};
 use layer0::{Code, JsonText, Operator, Orchestrator, Timestamp, text};
@@ -41,6 +41,10 @@ pub(super) struct Episode {
     pub(super) root: RunId,
     pub(super) depth: u32,
     pub(super) max_park: Option<Duration>,
+    /// Do its steps go on with their agents as those are defined now?
+    pub(super) adopts: bool,
+    /// What the workflow was until this episode, where that was something else.
+    pub(super) before: Option<Box<AgentRecord>>,
     /// How long the run may be at work, all episodes together.
     pub(super) allowed: Option<Duration>,
     pub(super) has_caller: bool,

@@ -22,6 +22,7 @@ pub(super) const MAX_RECOVERIES: u32 = 3;
 /// How far a workflow's run is.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
+    /// With what makes it that workflow now.
     pub(super) started: Option<Box<RunStarted>>,
     pub(super) steps: BTreeMap<Arc<str>, StepRecord>,
     /// Which way was taken, by step.
@@ -116,6 +117,11 @@ impl Progress {
             EventKind::RunStarted(started) => {
                 self.last_end = Some(seq);
                 self.started = Some(Box::new(started.clone()));
+            }
+            EventKind::RunResumed(resumed) => {
+                if let (Some(started), Some(agent)) = (&mut self.started, &resumed.agent) {
+                    started.agent.clone_from(agent);
+                }
             }
             EventKind::OperatorDispatched(dispatched) => self.dispatched(dispatched)?,
             EventKind::OperatorWaiting(waiting) => {

@@ -137,7 +137,10 @@ impl Run {
                 let sorted = self.check_recovered(phase, &recovered)?;
                 Ok(Step::Recovered(phase, sorted, recovered))
             }
-            (phase, Fact::RunResumed(resumed)) => Ok(Step::Resumed(phase, resumed)),
+            (phase, Fact::RunResumed(resumed)) => {
+                let adopted = self.check_adopted(resumed.agent.as_deref())?;
+                Ok(Step::Resumed(phase, resumed, adopted))
+            }
             (phase, Fact::RunParked(parked)) => self.check_parked(phase, effect, parked),
             (phase, Fact::SignalReceived(signal))
                 if &*signal.name == CANCEL && !phase.is_ending() =>

@@ -141,7 +141,10 @@ impl Run {
     /// they dispatched keeps no record of what it did.
     pub(super) fn goes_on(&self, call: &CallId, tool: &str) -> bool {
         let mut open = self.meter.open_dispatches().iter();
-        self.dispatches(tool) && !open.any(|open| open.call_id == *call && open.unrecorded)
+        let did_more = self.begun_otherwise.get(call) == Some(&false);
+        self.dispatches(tool)
+            && !did_more
+            && !open.any(|open| open.call_id == *call && open.unrecorded)
     }
 
     /// Is nothing in flight but runs below that keep records of their own?

@@ -35,12 +35,13 @@ impl Machine {
                 lost.interrupted.push(call.clone());
                 continue;
             };
+            let is_repeatable = spec.idempotent && !self.run.begun_otherwise.contains_key(call);
             // To run it again is another execution.
-            if left > 0 && spec.idempotent {
+            if left > 0 && is_repeatable {
                 left -= 1;
                 lost.rerun.push(call.clone());
             // The call of a copied run has that run's key.
-            } else if spec.probe && !spec.idempotent && !is_last && !is_copied {
+            } else if spec.probe && !is_repeatable && !is_last && !is_copied {
                 lost.probing.push(call.clone());
             } else {
                 lost.interrupted.push(call.clone());
@@ -103,7 +104,7 @@ impl Machine {
 }
 
 impl Run {
-    fn spec(&self, tool: &str) -> Option<&ToolSpec> {
+    pub(super) fn spec(&self, tool: &str) -> Option<&ToolSpec> {
         self.definition.tools.iter().find(|spec| *spec.name == *tool)
     }
 

@@ -12,6 +12,7 @@ use layer0::event::{
 };
 use layer0::id::CallId;
 
+use crate::definition::CheckedDefinition;
 use crate::failure::FailureCause;
 use crate::hook::HookPoint;
 use crate::io::Finish;
@@ -52,7 +53,8 @@ pub(super) enum Step<'p> {
     ApprovalDenied(&'p mut Batch, Held, ApprovalDenied),
     /// With where the calls stand that do not simply run again.
     Recovered(&'p mut Phase, Sorted, RunRecovered),
-    Resumed(&'p Phase, RunResumed),
+    /// With another definition of the agent, where it has one.
+    Resumed(&'p Phase, RunResumed, Option<CheckedDefinition>),
     Parked(Turn, RunParked),
     /// It waits for runs below that are parked.
     ParkedBelow(RunParked),

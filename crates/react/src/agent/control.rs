@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{Decision, EventLog, InboxRequest, LogError, OpenApproval, open_root};
+use backstop_event_log::{
+    Decision, EventLog, InboxRequest, LogError, OpenApproval, agent_of, open_root,
+};
 use backstop_provider::ScriptedProvider;
-use layer0::event::EventKind;
 use layer0::id::{ApprovalId, RunId};
 use layer0::{JsonText, Timestamp, ToolSpec};
 use serde::Deserialize;
@@ -215,10 +216,12 @@ async fn recorded_schema(
     struct ToolContracts {
         tools: Vec<ToolSpec>,
     }
-    let first = log.records(&open.run, 1).await?.into_iter().next();
-    let Some(Ok(event)) = first.map(|record| record.decode(&open.run)) else { return Ok(None) };
-    let EventKind::RunStarted(started) = event.kind else { return Ok(None) };
-    let Ok(ToolContracts { tools }) = started.agent.definition.read() else { return Ok(None) };
+    let mut records = log.records(&open.run, 1).await?;
+    records.retain(|record| matches!(&*record.event_type, "run.started" | "run.resumed"));
+    let events = records.iter().map(|record| record.decode(&open.run));
+    let Ok(events) = events.collect::<Result<Vec<_>, _>>() else { return Ok(None) };
+    let Some(agent) = agent_of(&events) else { return Ok(None) };
+    let Ok(ToolContracts { tools }) = agent.definition.read() else { return Ok(None) };
     let tool = tools.into_iter().find(|spec| spec.name == open.tool);
     Ok(tool.map(|spec| spec.schema.clone()))
 }

@@ -124,7 +124,7 @@ impl Agent {
         }
         if summary.is_open() {
             let mut resume = ResumeRequest::new(run).cancelled_by(cancellation);
-            (resume.place, resume.other_agent) = (place, context.adopts);
+            resume.place = place;
             return self.resume(resume).await;
         }
         let is_another_attempt = context.attempt > 1
@@ -132,7 +132,8 @@ impl Agent {
             && summary.reopens + 1 < context.attempt;
         if is_another_attempt {
             let mut reopen = ReopenRequest::new(run.clone()).cancelled_by(cancellation);
-            reopen.place = place;
+            // What is tried again goes on as it began.
+            (reopen.place, reopen.other_agent) = (place, context.adopts);
             match self.reopen(reopen).await {
                 // It stays as it ended.
                 Err(ResumeError::NotReopenable { .. }) => {}

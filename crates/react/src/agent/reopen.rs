@@ -16,7 +16,7 @@ use crate::agent::Agent;
 use crate::agent::resume::ResumeRequest;
 use crate::outcome::RunOutcome;
 use crate::place::Place;
-use crate::record::fold::fold;
+use crate::record::fold::{DefinedAs, fold};
 use crate::resume_error::{ResumeError, check_words};
 use crate::run::resume::Resumed;
 
@@ -182,8 +182,11 @@ impl Agent {
             }
             Err(error) => return Err(error.into()),
         };
-        let own = (!request.other_agent).then_some(&*self.inner.definition);
-        let folded = fold(&*log, &request.run, own, None).await?;
+        let defined_as = match request.other_agent {
+            true => DefinedAs::Recorded,
+            false => DefinedAs::Own(&self.inner.definition),
+        };
+        let folded = fold(&*log, &request.run, defined_as, None).await?;
         // It may have been opened before the claim was ours.
         check_over(&folded.summary)?;
         let inner = Arc::clone(&self.inner);
@@ -214,13 +217,12 @@ impl Agent {
         request: ReopenRequest,
         root: RunId,
     ) -> Result<RunOutcome, ResumeError> {
-        let ReopenRequest { run, by, message, budget, cancellation, other_agent, place, .. } =
-            request;
+        let ReopenRequest { run, by, message, budget, cancellation, place, .. } = request;
         if message.is_some() || budget != BudgetIncrease::default() {
             return Err(ResumeError::caller_open(run, root));
         }
         let mut resume = ResumeRequest::new(run).by(by).cancelled_by(cancellation);
-        (resume.other_agent, resume.place) = (other_agent, place);
+        resume.place = place;
         self.resume_root(resume, root).await
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backstop_event_log::{EventLog, LogError, RunSummary, open_root, session_of_fork};
 use backstop_orchestrator::new_run_id;
-use backstop_react_machine::{Divergence, Finish, INPUT, Replayed};
+use backstop_react_machine::{AgentDefinition, Divergence, Finish, INPUT, Replayed};
 use layer0::Orchestrator;
 use layer0::event::{EventKind, RunForked, RunResumed, SignalReceived};
 use layer0::id::RunId;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::Agent;
 use crate::outcome::RunOutcome;
 use crate::place::Place;
-use crate::record::fold::{Folded, fold};
+use crate::record::fold::{DefinedAs, Folded, fold};
 use crate::record::source::Source;
 use crate::resume_error::{ResumeError, check_words};
 use crate::run::resume::{Copied, Resumed};
@@ -32,7 +32,7 @@ pub struct ResumeRequest {
     pub by: Arc<str>,
     /// Stops the run, when cancelled.
     pub cancellation: CancellationToken,
-    /// May it be another agent than the run was started with?
+    /// May it be defined otherwise than the run's agent was until now?
     pub other_agent: bool,
     /// Where it stands among others in this process.
     pub(crate) place: Place,
@@ -78,12 +78,32 @@ impl ResumeRequest {
         self
     }
 
-    /// Goes on with the agent the run was started with, as its record defines it, though this agent
-    /// is defined otherwise. Tools and model are this agent's.
+    /// Goes on with this agent as it is defined now, where the run had another definition until here: other
+    /// instructions, tools, limits or budget. `run.resumed` records the definition, so that the run is replayed, and
+    /// resumed the next time, with it; runs that it dispatched are gone on with likewise. What was used counts; the
+    /// schema of its answers, its deadline and what its caller allowed it stay the run's own, and so do the tools of
+    /// servers that it was given. A run that waits takes the definition with what it waited for.
+    ///
+    /// ```no_run
+    /// # async fn on(agent: backstop_react::Agent) -> Result<(), Box<dyn std::error::Error>> {
+    /// use backstop_react::ResumeRequest;
+    ///
+    /// agent.resume(ResumeRequest::new("run_1").by("deploy-17").allow_other_agent()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub const fn allow_other_agent(mut self) -> Self {
         self.other_agent = true;
         self
+    }
+
+    /// Says which definition of the agent the run has to have.
+    const fn defined_as<'a>(&self, own: &'a AgentDefinition) -> DefinedAs<'a> {
+        match self.place.adopts || self.other_agent {
+            true => DefinedAs::Adopted(own),
+            false => DefinedAs::Own(own),
+        }
     }
 }
 
@@ -223,8 +243,8 @@ impl Agent {
         let log = self.log_of(&root)?;
         let named = std::mem::replace(&mut request.run, root.clone());
         let known = log.summary(&root).await?.ok_or_else(|| LogError::NotFound(root.clone()))?;
-        let own = (!request.other_agent).then_some(&*self.inner.definition);
-        let is_its_agent = match fold(&*log, &root, own, None).await {
+        let defined_as = request.defined_as(&self.inner.definition);
+        let is_its_agent = match fold(&*log, &root, defined_as, None).await {
             Ok(_) => *known.agent == *self.inner.definition.name,
             Err(ResumeError::Diverged(why)) if why.kind == "agent" => false,
             Err(error) => return Err(error),
@@ -248,15 +268,22 @@ impl Agent {
             true => Some(log.claim(&request.run).await?),
             false => None,
         };
-        let own = (!request.other_agent).then_some(&*self.inner.definition);
-        let folded = fold(&**log, &request.run, own, None).await?;
+        let defined_as = request.defined_as(&self.inner.definition);
+        let mut folded = fold(&**log, &request.run, defined_as, None).await?;
+        let adopted = folded.adopted.take();
+        let mut place = request.place;
+        place.adopts |= request.other_agent;
         let inner = Arc::clone(&self.inner);
         let log = Arc::clone(log);
         let mut resumed =
-            Resumed::new(inner, log, folded, claim, (request.cancellation, request.place)).await;
+            Resumed::new(inner, log, folded, claim, (request.cancellation, place)).await;
+        let mut by = RunResumed::new(self.inner.redactor.redact(&request.by));
+        by.agent = adopted;
         let mut first = Vec::new();
         if resumed.machine().is_waiting() {
-            resumed = resumed.by(RunResumed::new(request.by));
+            resumed = resumed.by(by);
+        } else if by.agent.is_some() {
+            resumed = resumed.adopting(by);
         } else {
             first.push(EventKind::from(resumed.machine().lost()));
         }
@@ -281,7 +308,7 @@ impl Agent {
         check_words(&request.by, None)?;
         let log = self.log_of(&request.run)?;
         let from = request.from.unwrap_or_else(|| Source::new(Arc::clone(&log)));
-        let folded = fold(&*from.log, &request.run, None, Some(request.at)).await?;
+        let folded = fold(&*from.log, &request.run, DefinedAs::Recorded, Some(request.at)).await?;
         let is_silent = request.input.as_ref().is_none_or(|input| input.trim().is_empty());
         let Replayed { machine, beyond, .. } = &folded.replayed;
         // Refused before anything is copied to another store. What is decided beyond the cut is its end.
@@ -362,8 +389,9 @@ async fn replay_as(
     run: &RunId,
     agent: Option<&Agent>,
 ) -> Result<Option<Finish>, ResumeError> {
-    let own = agent.map(|agent| &*agent.inner.definition);
-    let Folded { summary, replayed, .. } = fold(log, run, own, None).await?;
+    let own = agent.map(|agent| DefinedAs::Own(&agent.inner.definition));
+    let defined_as = own.unwrap_or(DefinedAs::Recorded);
+    let Folded { summary, replayed, .. } = fold(log, run, defined_as, None).await?;
     let Replayed { mut machine, beyond, .. } = replayed;
     if let Some(missing) = beyond.first() {
         let seq = summary.last_seq + 1;

@@ -9,7 +9,7 @@ use layer0::event::ToolResolved;
 use layer0::id::{CallId, RunId};
 
 use crate::agent::Agent;
-use crate::record::fold::{Folded, fold};
+use crate::record::fold::{DefinedAs, Folded, fold};
 use crate::resume_error::ResumeError;
 use crate::run::resume::Resumed;
 
@@ -62,7 +62,7 @@ impl Agent {
             return Err(ResumeError::Blank("by"));
         }
         let settlement = redacted_settlement(&self.inner.redactor, settlement);
-        let folded = fold(&*log, run, None, None).await?;
+        let folded = fold(&*log, run, DefinedAs::Recorded, None).await?;
         check_unsettled(&folded, call)?;
         let by = Arc::clone(&settlement.by);
         let request = InboxRequest::Settle { run: run.clone(), call: call.clone(), settlement };
@@ -75,7 +75,7 @@ impl Agent {
             Err(LogError::Claimed(_)) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        let folded = fold(&*log, run, None, None).await?;
+        let folded = fold(&*log, run, DefinedAs::Recorded, None).await?;
         let rows = log.inbox(run).await?;
         let inner = Arc::clone(&self.inner);
         let mut resumed = Resumed::new(inner, log, folded, Some(claim), Default::default()).await;

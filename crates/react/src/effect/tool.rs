@@ -111,6 +111,7 @@ fn caller_of(effects: &Effects, execution: &Execution) -> Caller {
         clock: Arc::clone(&effects.agent.clock),
         orchestrator: effects.place.orchestrator.clone(),
         max_park: effects.place.max_park,
+        adopts: effects.place.adopts,
     }
 }
 

@@ -3,11 +3,11 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, LogError, RunSummary, read_events, sessions_of};
+use backstop_event_log::{EventLog, LogError, RunSummary, agent_of, read_events, sessions_of};
 use backstop_react_machine::{
     AgentDefinition, CheckedDefinition, Divergence, Entry, Replay, Replayed, Setup,
 };
-use layer0::event::{Event, EventKind, RunStarted};
+use layer0::event::{AgentRecord, Event, EventKind, RunStarted};
 use layer0::id::{RunId, SessionId};
 use layer0::{JsonText, ToolSpec};
 use serde::Deserialize;
@@ -27,14 +27,27 @@ pub(crate) struct Folded {
     pub(crate) sessions: Vec<SessionId>,
     /// The run that it follows.
     pub(crate) follows: Option<RunId>,
+    /// The definition that it goes on with from here, where that is another one than before.
+    pub(crate) adopted: Option<Box<AgentRecord>>,
+}
+
+/// Which definition of its agent a run has to have.
+#[derive(Clone, Copy)]
+pub(crate) enum DefinedAs<'a> {
+    /// The one that its record has.
+    Recorded,
+    /// This one.
+    Own(&'a AgentDefinition),
+    /// Any of this agent; it goes on with this one.
+    Adopted(&'a AgentDefinition),
 }
 
 /// Reads a run and folds its first `until` events (all of them without) into a machine, comparing
-/// every decision. With an agent of one's own, the run has to be that agent's.
+/// every decision. It has to be a run of the agent that is meant.
 pub(crate) async fn fold(
     log: &dyn EventLog,
     run: &RunId,
-    own: Option<&AgentDefinition>,
+    defined_as: DefinedAs<'_>,
     until: Option<u64>,
 ) -> Result<Folded, ResumeError> {
     let (summary, mut events) = read_events(log, run).await?;
@@ -50,14 +63,56 @@ pub(crate) async fn fold(
         return Err(ResumeError::OfWorkflow { run, workflow });
     }
     let follows = started.follows.as_ref().map(|follows| follows.run.clone());
-    let definition = match own {
-        Some(own) => own_definition(own, started)?,
-        None => recorded_definition(started)?,
+    let agent = agent_of(&events).unwrap_or(&started.agent);
+    let adopted = match defined_as {
+        DefinedAs::Adopted(own) => adopted_definition(own, started, agent)?,
+        DefinedAs::Own(_) | DefinedAs::Recorded => None,
+    };
+    let definition = match defined_as {
+        DefinedAs::Own(own) | DefinedAs::Adopted(own) if adopted.is_none() => {
+            own_definition(own, started, agent)?
+        }
+        _ => recorded_definition(started)?,
     };
     let definition = CheckedDefinition::new(definition).map_err(unusable)?;
-    let replayed = replay_events(definition.clone(), &events)?;
+    let replayed = replay_events(definition, &events)?;
+    let (definition, adopted) = match adopted {
+        Some(adopted) => {
+            let agent = Box::new(record(&adopted).agent);
+            replayed.machine.check_agent(&agent).map_err(unusable)?;
+            (CheckedDefinition::new(adopted).map_err(unusable)?, Some(agent))
+        }
+        None => (replayed.machine.definition().clone(), None),
+    };
     let sessions = sessions_of(&events);
-    Ok(Folded { summary, events, definition, replayed, sessions, follows })
+    Ok(Folded { summary, events, definition, replayed, sessions, follows, adopted })
+}
+
+/// Returns the agent's own definition as a run goes on with it that had another one; `None` where it is the same.
+fn adopted_definition(
+    own: &AgentDefinition,
+    started: &RunStarted,
+    agent: &AgentRecord,
+) -> Result<Option<AgentDefinition>, ResumeError> {
+    let digest = record(own).agent.digest;
+    if own.name != agent.name {
+        return Err(ResumeError::other_agent(&agent.digest, &digest));
+    }
+    if digest == agent.digest {
+        return Ok(None);
+    }
+    let mut own = own.clone();
+    own.output_schema = started.output_schema.as_deref().cloned();
+    let of_its_own = own.tools.iter().filter(|tool| !is_listed_elsewhere(tool)).cloned();
+    let mut tools: Vec<ToolSpec> = of_its_own.collect();
+    // It keeps to the tools of others that it was given, unless it has one of that name itself by now.
+    for kept in tools_of(agent).iter().filter(|tool| is_listed_elsewhere(tool)) {
+        if !tools.iter().any(|tool| tool.name == kept.name) {
+            tools.push(kept.clone());
+        }
+    }
+    own.tools = tools.into();
+    Ok(Some(own))
 }
 
 pub(crate) fn started(events: &[Event]) -> Result<&RunStarted, LogError> {
@@ -93,11 +148,25 @@ struct OfRun {
     tools: Arc<[ToolSpec]>,
 }
 
+/// Returns the tools that an agent's record has; none where it cannot be read.
+pub(crate) fn tools_of(agent: &AgentRecord) -> Arc<[ToolSpec]> {
+    agent.definition.read().map(|OfRun { tools, .. }| tools).unwrap_or_default()
+}
+
 /// Returns the agent's own definition for a run, if the run is its.
 fn own_definition(
     own: &AgentDefinition,
     started: &RunStarted,
+    agent: &AgentRecord,
 ) -> Result<AgentDefinition, ResumeError> {
+    // It began with another definition, and the record has this one too.
+    if *agent != *started.agent {
+        let digest = record(own).agent.digest;
+        return match digest == agent.digest {
+            true => recorded_definition(started),
+            false => Err(ResumeError::other_agent(&agent.digest, &digest)),
+        };
+    }
     let mut own = own.clone();
     let unreadable = |error: serde_json::Error| {
         ResumeError::other_agent(&started.agent.digest, &error.to_string())

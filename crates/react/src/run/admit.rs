@@ -194,9 +194,10 @@ impl Run {
                 let answer = self.ledger.answer(id, failing.respond(&error, &text));
                 // What it dispatched cannot be gone on with either.
                 let ended = self.end_dispatches_of(call_id).await?;
-                let mut facts: Vec<_> =
-                    ended.into_iter().map(|returned| self.ledger.fact(returned)).collect();
-                facts.push(answer);
+                let resumed = self.approvals.take_resumed().map(EventKind::from);
+                let ended = ended.into_iter().map(EventKind::from);
+                let facts = resumed.into_iter().chain(ended).map(|fact| self.ledger.fact(fact));
+                let facts: Vec<_> = facts.chain([answer]).collect();
                 self.ledger.step(facts).await
             }
         }

@@ -14,7 +14,7 @@ use super::resume::has_acted;
 use crate::error::{AgentError, RecordedFailure, RunFailure, internal};
 use crate::hook::{HookContext, HookError};
 use crate::outcome::RunOutcome;
-use crate::record::fold::{Folded, fold};
+use crate::record::fold::{DefinedAs, Folded, fold};
 use crate::record::transcript::history;
 use crate::resume_error::ResumeError;
 
@@ -142,8 +142,8 @@ fn error_of(
 ///
 /// Dropping the future changes nothing.
 pub async fn recorded(log: &dyn EventLog, run: &RunId) -> Result<Option<RunOutcome>, ResumeError> {
-    let Folded { summary, events, definition, replayed, follows, .. } =
-        fold(log, run, None, None).await?;
+    let Folded { summary, events, replayed, follows, .. } =
+        fold(log, run, DefinedAs::Recorded, None).await?;
     let mut machine = replayed.machine;
     machine.provide_earlier(history(log, follows.as_ref()).await.messages);
     match machine.poll() {
@@ -157,7 +157,7 @@ pub async fn recorded(log: &dyn EventLog, run: &RunId) -> Result<Option<RunOutco
             usage: summary.usage,
             transcript: machine.transcript().clone(),
             partial: Arc::clone(machine.last_text()),
-            acted: has_acted(&definition, &events),
+            acted: has_acted(&events),
         }
         .into()),
         _ => Ok(None),

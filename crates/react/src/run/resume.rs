@@ -8,9 +8,8 @@ use backstop_clock::RunClock;
 use backstop_event_log::{
     Claim, EventLog, InboxMessage, LogError, Record, RunState, RunWriter, session_of_fork,
 };
-use backstop_react_machine::{
-    AgentDefinition, CANCEL, CheckedDefinition, Input, Machine, Replayed,
-};
+use backstop_react_machine::{CANCEL, CheckedDefinition, Input, Machine, Replayed};
+use layer0::ToolSpec;
 use layer0::event::{Event, EventKind, OperatorReturned, RunForked, RunResumed};
 use layer0::id::{CallId, RunId};
 use layer0::stop::Outcome;
@@ -31,13 +30,15 @@ use crate::journal::Fact;
 use crate::local_journal::LocalJournal;
 use crate::outcome::RunOutcome;
 use crate::place::Place;
-use crate::record::fold::Folded;
+use crate::record::fold::{Folded, tools_of};
 use crate::resume_error::ResumeError;
 
 /// A recorded run, to be gone on with.
 pub(crate) struct Resumed {
     run: Box<Run>,
     follows: Option<RunId>,
+    /// Says with which definition it goes on, where that is another one than before.
+    adopting: Option<RunResumed>,
 }
 
 /// A copy of a recorded run, to be gone on with.
@@ -61,7 +62,7 @@ impl Resumed {
         claim: Option<Claim>,
         (cancellation, place): (CancellationToken, Place),
     ) -> Self {
-        let Folded { summary, events, definition, replayed, sessions, follows } = folded;
+        let Folded { summary, events, definition, replayed, sessions, follows, .. } = folded;
         let context = HookContext { run: summary.run.clone(), session: summary.session.clone() };
         let usage = summary.usage;
         let writer = match claim {
@@ -74,7 +75,7 @@ impl Resumed {
         let mut run = recorded.open(agent).await;
         run.ledger = run.ledger.having_used(usage);
         run.sessions = sessions.into();
-        Self { run, follows }
+        Self { run, follows, adopting: None }
     }
 
     /// Makes the run of a copy, which is told at once where it was cut.
@@ -94,7 +95,7 @@ impl Resumed {
         let mut run = recorded.open(agent).await;
         run.ledger = run.ledger.having_used(usage);
         run.sessions = std::iter::once(session).chain(sessions).collect();
-        Self { run, follows }
+        Self { run, follows, adopting: None }
     }
 
     pub(crate) fn machine(&self) -> &Machine {
@@ -104,6 +105,12 @@ impl Resumed {
     /// Writes down who goes on with the run, before the first decision that it waits for.
     pub(crate) fn by(mut self, by: RunResumed) -> Self {
         self.run.approvals = Approvals::resumed(Some(by));
+        self
+    }
+
+    /// Goes on with another definition of the agent, before it is sorted out what its process left behind.
+    pub(crate) fn adopting(mut self, by: RunResumed) -> Self {
+        self.adopting = Some(by);
         self
     }
 
@@ -137,9 +144,14 @@ impl Resumed {
         }
     }
 
-    async fn begin_again(&mut self, first: Vec<EventKind>) -> Result<(), AgentError> {
-        let Self { run, follows } = self;
+    async fn begin_again(&mut self, mut first: Vec<EventKind>) -> Result<(), AgentError> {
+        let Self { run, follows, adopting } = self;
         run.read_history(follows.as_ref()).await?;
+        if let Some(resumed) = adopting.take() {
+            let resumed = run.ledger.fact(resumed);
+            run.ledger.step_while_open([resumed]).await?;
+            first.push(run.ledger.machine().lost().into());
+        }
         if run.ledger.is_over() {
             // What a copy brought along is recorded, and nothing else happens.
             return run.ledger.record().await;
@@ -208,7 +220,7 @@ impl Recorded {
         let effects = Arc::new(Effects::new(Arc::clone(&agent), context.clone(), None, place));
         let (log, performs) = (agent.log.as_ref(), Arc::clone(&effects));
         let journal = LocalJournal::new(writer, performs, clock, log, cancellation);
-        let acted = has_acted(&definition, &events);
+        let acted = has_acted(&events);
         let journal = AnyJournal::Local(Box::new(journal));
         let parts = Parts { agent, definition, context, machine, journal, effects, feed: None };
         let mut run = Box::new(Run::new(parts).await);
@@ -315,12 +327,22 @@ fn place_of(events: &[Event], run: &RunId) -> (u32, RunId) {
     }
 }
 
-/// Did a tool run that is not safe to repeat?
-pub(super) fn has_acted(definition: &AgentDefinition, events: &[Event]) -> bool {
+/// Did a tool run that is not safe to repeat, by the definition under which it ran?
+pub(super) fn has_acted(events: &[Event]) -> bool {
+    let mut tools: Arc<[ToolSpec]> = Arc::default();
     events.iter().any(|event| match &event.kind {
+        EventKind::RunStarted(started) => {
+            tools = tools_of(&started.agent);
+            false
+        }
+        EventKind::RunResumed(resumed) => {
+            if let Some(agent) = &resumed.agent {
+                tools = tools_of(agent);
+            }
+            false
+        }
         EventKind::ToolRequested(requested) => {
-            let mut specs = definition.tools.iter();
-            !specs.any(|spec| spec.name == requested.tool && spec.idempotent)
+            !tools.iter().any(|spec| spec.name == requested.tool && spec.idempotent)
         }
         _ => false,
     })

@@ -20,7 +20,7 @@ use crate::agent::inner::Inner;
 use crate::error::AgentError;
 use crate::history::RequestError;
 use crate::record::abandon::{Ended, OpenWork, abandon, open_in};
-use crate::record::fold::{fold, started};
+use crate::record::fold::{DefinedAs, fold, started};
 use crate::resume_error::ResumeError;
 
 fn follow(run: RunSummary) -> Follows {
@@ -158,7 +158,7 @@ pub(crate) async fn end(
     claim: Claim,
     ending: Ending,
 ) -> Result<(), AgentError> {
-    let folded = match fold(&**log, &run.run, None, None).await {
+    let folded = match fold(&**log, &run.run, DefinedAs::Recorded, None).await {
         Ok(folded) => folded,
         // The store may do better later; the record will not.
         Err(ResumeError::Log(error)) if error.is_retryable() => return Err(error.into()),

@@ -46,7 +46,7 @@ fn script() -> Vec<ScriptedAnswer> {
 }
 
 /// An agent that goes on with its script where a log ends.
-fn agent(log: &Arc<MemoryLog>, from: usize) -> AgentBuilder {
+pub(crate) fn agent(log: &Arc<MemoryLog>, from: usize) -> AgentBuilder {
     let retry = backstop_retry::RetryConfig::new()
         .base(std::time::Duration::from_millis(0))
         .cap(std::time::Duration::from_millis(0));
@@ -62,7 +62,7 @@ fn agent(log: &Arc<MemoryLog>, from: usize) -> AgentBuilder {
 }
 
 /// How many answers of the script a record has used up.
-fn outcomes(events: &[Event]) -> usize {
+pub(crate) fn outcomes(events: &[Event]) -> usize {
     let used = |event: &&Event| match &event.kind {
         EventKind::ModelResponded(_) => true,
         EventKind::ModelAttempted(attempted) => attempted.code.is_some(),
@@ -72,7 +72,11 @@ fn outcomes(events: &[Event]) -> usize {
 }
 
 /// Copies the first events of a run into a log of their own, as a process leaves them that dies.
-async fn cut(log: &MemoryLog, run: &layer0::id::RunId, at: u64) -> (Arc<MemoryLog>, Vec<Event>) {
+pub(crate) async fn cut(
+    log: &MemoryLog,
+    run: &layer0::id::RunId,
+    at: u64,
+) -> (Arc<MemoryLog>, Vec<Event>) {
     let (_, mut events) = read_events(log, run).await.unwrap();
     events.truncate(usize::try_from(at).unwrap());
     let mut records = log.records(run, 1).await.unwrap();
@@ -89,7 +93,7 @@ async fn cut(log: &MemoryLog, run: &layer0::id::RunId, at: u64) -> (Arc<MemoryLo
 }
 
 /// A whole run, with its approval decided in between.
-async fn whole() -> (Arc<MemoryLog>, layer0::id::RunId, Vec<u64>) {
+pub(crate) async fn whole() -> (Arc<MemoryLog>, layer0::id::RunId, Vec<u64>) {
     /// Notes where appends end.
     struct Noting(Arc<MemoryLog>, Arc<std::sync::Mutex<Vec<u64>>>);
     #[async_trait::async_trait]

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod bench;
+mod adopting;
 mod asking;
 mod asking_calls;
 mod below;

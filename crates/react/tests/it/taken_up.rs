@@ -184,7 +184,7 @@ async fn dispatch_of_a_vanished_tool_is_ended() {
             _ => None,
         })
         .collect();
-    assert_eq!(answers, ["tool.not_found"]);
+    assert_eq!(answers, ["tool.interrupted"], "it had begun");
     let child = returned(&tape, "run_lead").await.run;
     assert!(!tape.summary(&child).await.unwrap().unwrap().is_open());
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use backstop_event_log::{EventLog, RunWriter, segment_id};
 use backstop_store_postgres::{Database, Enqueue, WorkerRow};
-use layer0::event::{ErrorStored, SubscriptionOpened};
+use layer0::JsonText;
+use layer0::event::{AgentRecord, ErrorStored, RunResumed, SubscriptionOpened};
 use layer0::operator::Task;
 
 use crate::support::{append, at, begin, open, server};
@@ -49,6 +50,27 @@ async fn runs_are_stranded_where_workers_were_announced() {
     assert!(stranded(&database).await.is_empty());
     process.close().await;
     assert_eq!(stranded(&database).await, ["run_1"], "the worker is gone");
+    database.close().await;
+}
+
+/// Spec: J2w. A run that went on with another definition is that one's from then on.
+#[tokio::test(flavor = "multi_thread")]
+async fn adopted_run_is_of_its_new_definition() {
+    let server = server!();
+    let url = server.database().await;
+    let (database, process) = (open(&url).await, open(&url).await);
+    let log: Arc<dyn EventLog> = Arc::new(process.log());
+    let mut writer = begin(&log, "run_1", "s").await;
+    let agent = AgentRecord::new("demo", "d2", JsonText::default());
+    append(&mut writer, RunResumed::new("ops").adopting(agent).into()).await.unwrap();
+    process.close().await;
+    let process = open(&url).await;
+    process.queue().announce(&worker("d")).await.unwrap();
+    let found = database.queue().stranded().await.unwrap().remove(0);
+    assert_eq!((found.run.as_str(), found.digest.as_deref()), ("run_1", Some("d2")));
+    process.queue().announce(&worker("d2")).await.unwrap();
+    assert!(stranded(&database).await.is_empty());
+    process.close().await;
     database.close().await;
 }
 

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{Decision, EventLog, RunState};
+use backstop_event_log::{Decision, EventLog, RunState, agent_of, read_events};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{Agent, decide};
 use backstop_store_postgres::{QueueFilter, QueueLimit, QueueState};
 use backstop_worker::{Worker, WorkerBuildError};
+use layer0::Operator;
+use layer0::message::Message;
 use serde_json::json;
 
 use crate::place::{Place, direct_and_pooled_checks};
@@ -139,10 +141,16 @@ async fn another_definition_is_adopted_if_asked(place: Place) {
 
     let adopting = open(&url).await;
     let model = ScriptedProvider::from_fn(|_| ScriptedAnswer::saying("done"));
+    let asked = model.requests();
     let agent = Agent::builder(model).name("agent").instructions("Otherwise.");
     let agent = agent.tool(gate.again()).log(adopting.log()).build().unwrap();
+    let digest = Operator::digest(&agent).unwrap();
     let worker = AtWork::start(Worker::builder(&adopting).operator(agent).adopt(true));
     is_in(&database, &run, RunState::Finished).await;
+    let (_, events) = read_events(&database.log(), &run).await.unwrap();
+    assert_eq!(*agent_of(&events).unwrap().digest, *digest, "the record has the new definition");
+    let told = asked.all().remove(0).messages.messages()[0].clone();
+    assert_eq!(*told, Message::system("Otherwise."));
     assert!(database.queue().stranded().await.unwrap().is_empty());
     worker.stop().await;
 }

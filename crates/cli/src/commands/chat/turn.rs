@@ -40,7 +40,7 @@ impl Conversation {
 
     /// Goes on with a turn that is open.
     pub(super) async fn resume(&mut self, run: RunId) -> Result<(), CliError> {
-        let mut recorded = Recorded::read(&*self.database.log(), &run, None).await?;
+        let mut recorded = Recorded::read(&*self.database.log(), &run, None, None).await?;
         recorded.fetch_credentials().await?;
         let agent = recorded.served_agent(&self.database).await?;
         let agent = recorded.build(equipped(agent, &self.database))?;

@@ -17,7 +17,7 @@ use crate::stop::Outcome;
 use crate::time::Timestamp;
 use crate::usage::{Allowance, BudgetIncrease, Usage};
 
-/// The resolved agent a run was started with.
+/// The resolved agent that a run was started with, or goes on with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AgentRecord {
@@ -245,6 +245,9 @@ payload! {
     RunResumed {
         /// Who did it.
         by: Arc<str>,
+        /// The agent that it goes on with from here, where that is defined otherwise than before.
+        #[serde(default)]
+        agent: Option<Box<AgentRecord>>,
     }
 }
 
@@ -252,7 +255,14 @@ impl RunResumed {
     /// Says who did it.
     #[must_use]
     pub fn new(by: impl Into<Arc<str>>) -> Self {
-        Self { by: by.into() }
+        Self { by: by.into(), agent: None }
+    }
+
+    /// Goes on with another definition of the agent.
+    #[must_use]
+    pub fn adopting(mut self, agent: AgentRecord) -> Self {
+        self.agent = Some(Box::new(agent));
+        self
     }
 }
 

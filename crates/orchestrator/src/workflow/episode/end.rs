@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use layer0::error::OperatorError;
-use layer0::event::{BudgetExhausted, RunFailed, RunFinished, RunParked};
+use layer0::event::{BudgetExhausted, RunFailed, RunFinished, RunParked, RunResumed};
 use layer0::failure::{Failure, Retry, chain};
 use layer0::operator::Answer;
 use layer0::stop::Stop;
@@ -13,6 +13,7 @@ use layer0::{Code, Timestamp, code};
 use serde_json::{Number, Value};
 
 use super::Episode;
+use crate::workflow::begin::BY;
 use crate::workflow::halt::Closing;
 use crate::workflow::recorded::answer;
 use crate::workflow::text::value_of;
@@ -22,7 +23,11 @@ impl Episode {
     pub(super) async fn finish(mut self) -> Result<Answer, OperatorError> {
         let (closing, diverged) = self.underway.take_end();
         if let Some(diverged) = diverged {
-            // The record stays open: the code that began it can go on.
+            // The record stays open: the code that began it can go on. A definition that does not fit what was done
+            // is not the run's own.
+            if let Some(before) = self.before.take() {
+                self.note(RunResumed::new(BY).adopting(*before))?;
+            }
             self.commit().await?;
             return Err(diverged.into());
         }

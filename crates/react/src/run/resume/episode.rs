@@ -21,7 +21,7 @@ impl Resumed {
     }
 
     async fn begin_episode(&mut self, reopened: RunReopened) -> Result<(), AgentError> {
-        let Self { run, follows } = self;
+        let Self { run, follows, .. } = self;
         run.read_history(follows.as_ref()).await?;
         let reopened = run.ledger.fact(reopened);
         run.ledger.step([reopened]).await

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use backstop_event_log::{RunFilter, RunState, RunWriter, read_events, verify};
-use layer0::event::{Actor, EventKind, RunFailed};
+use layer0::event::{Actor, AgentRecord, EventKind, RunFailed, RunResumed};
 use layer0::id::RunId;
 use layer0::usage::Usage;
-use layer0::{Timestamp, code};
+use layer0::{JsonText, Timestamp, code};
 use serde_json::json;
 
 use super::history::{
@@ -73,6 +73,17 @@ pub(super) async fn keeps_every_field_of_a_summary(log: Log) {
         let listed = listed.iter().find(|summary| summary.run.as_str() == run);
         assert_eq!(listed, Some(writer.summary()), "and listed whole");
     }
+    // One that goes on with another definition of its agent has other terms from there on.
+    let mut writer = open(&log, "run_4", "s-4", 30).await;
+    let terms = json!({"budget": {"max_model_calls": 9}, "price": null});
+    let agent = AgentRecord::new("conformance", "d2", JsonText::from(&terms));
+    let resumed = RunResumed::new("ops").adopting(agent);
+    write(&mut writer, 31, [resumed.into(), warning("x")]).await.expect("it is appended");
+    write(&mut writer, 32, [warning("y")]).await.expect("it is appended");
+    let kept = log.summary(&"run_4".into()).await.expect("a summary is read");
+    assert_eq!(kept.as_ref(), Some(writer.summary()), "with what it adopted");
+    let of_session = log.runs(RunFilter::new().session("s-4")).await.expect("runs are listed");
+    assert_eq!(of_session, kept.into_iter().collect::<Vec<_>>(), "and listed with it");
     let root = log.last_root(&"s".into()).await.expect("it is read");
     let kept = log.summary(&"run_2".into()).await.expect("a summary is read");
     assert_eq!(root, kept, "the last root is whole, too");
