@@ -73,6 +73,8 @@ pub enum Bound {
     Earlier(RunId),
     /// Such a run, which waits in the store's queue for a worker to start it.
     Queued(RunId),
+    /// Such a run, which was removed with its record, and does not begin again.
+    Removed(RunId),
     /// Another input.
     Reused,
 }

@@ -148,6 +148,10 @@ impl Shared {
                 Ok((found.ok_or_else(|| refused(code::INPUT_INVALID, &why))?, run))
             }
             Ok(Bound::Queued(run)) => Err(Box::new(answer::queued(&run))),
+            Ok(Bound::Removed(run)) => {
+                let why = format!("run `{run}` of this key was removed, and does not begin again");
+                Err(refused(code::INPUT_INVALID, &why))
+            }
             Ok(_) => Err(refused(code::INPUT_KEY_REUSED, "a call with this key had another input")),
             Err(error) => Err(Box::new(answer::not_noted(&error, &self.redactor))),
         }

@@ -260,11 +260,14 @@ impl Work for RemoveRun<'_> {
             return Ok(false);
         }
         if let Some((by, at)) = &removal.forgotten {
-            sqlx::query("DELETE FROM backstop.queue WHERE session = $1")
-                .bind(&*stored(row.session.as_str()))
-                .execute(&mut *connection)
-                .await
-                .map_err(Fault::from)?;
+            sqlx::query(
+                "WITH gone AS (DELETE FROM backstop.queue WHERE session = $1 RETURNING run) \
+                 UPDATE backstop.start_keys SET removed = true FROM gone WHERE start_keys.run = gone.run",
+            )
+            .bind(&*stored(row.session.as_str()))
+            .execute(&mut *connection)
+            .await
+            .map_err(Fault::from)?;
             sqlx::query(
                 "INSERT INTO backstop.tombstones SELECT run, head, $2, $3 FROM backstop.runs \
                  WHERE id = $1 ON CONFLICT DO NOTHING",
@@ -277,6 +280,7 @@ impl Work for RemoveRun<'_> {
             .map_err(Fault::from)?;
         }
         for statement in [
+            "UPDATE backstop.start_keys SET removed = true WHERE run = $1",
             "DELETE FROM backstop.approvals WHERE run = $1",
             "DELETE FROM backstop.expired_approvals WHERE run = $1",
             "DELETE FROM backstop.inbox WHERE run = $1",

@@ -149,6 +149,7 @@ impl Chore for RemoveRun {
             "DELETE FROM inbox WHERE run = $1",
             "DELETE FROM follows WHERE run = $1",
             "DELETE FROM state WHERE scope = 'run:' || $1",
+            "UPDATE start_keys SET removed = TRUE WHERE run = $1",
             "DELETE FROM runs WHERE run = $1",
         ] {
             sqlx::query(statement).bind(run).execute(&mut *connection).await?;

@@ -48,13 +48,13 @@ async fn keys_are_bounded() {
     assert!(!is_error, "{text}");
 }
 
-/// A store in which a run with the key waits for a worker.
-struct Queue;
+/// A store in which each key stands for this.
+struct Fixed(Bound);
 
 #[async_trait]
-impl StartKeys for Queue {
+impl StartKeys for Fixed {
     async fn bind(&self, _: &StartKey, _: &RunId, _: Timestamp) -> Result<Bound, LogError> {
-        Ok(Bound::Queued("run_queued".into()))
+        Ok(self.0.clone())
     }
 }
 
@@ -62,9 +62,21 @@ impl StartKeys for Queue {
 #[tokio::test]
 async fn queued_run_is_left_to_a_worker() {
     let bench = Bench::new();
-    let (is_error, text, said) = keyed(&bench, &Arc::new(Queue)).await;
+    let store = Fixed(Bound::Queued("run_queued".into()));
+    let (is_error, text, said) = keyed(&bench, &Arc::new(store)).await;
     assert!(!is_error && text.contains("waits in the queue"), "{text}");
     assert_eq!((&said["outcome"], &said["run"]), (&json!("queued"), &json!("run_queued")));
+    assert_eq!(bench.asked.load(Ordering::SeqCst), 0);
+}
+
+/// Spec: J2w, Q10. What a key stands for is done once, also when its record was removed.
+#[tokio::test]
+async fn removed_run_of_a_key_is_refused() {
+    let bench = Bench::new();
+    let store = Fixed(Bound::Removed("run_old".into()));
+    let (is_error, text, said) = keyed(&bench, &Arc::new(store)).await;
+    assert!(is_error && text.contains("run `run_old` of this key was removed"), "{text}");
+    assert_eq!(said["error"]["code"], "input.invalid");
     assert_eq!(bench.asked.load(Ordering::SeqCst), 0);
 }
 

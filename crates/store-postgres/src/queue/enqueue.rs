@@ -198,22 +198,37 @@ pub(super) async fn put(
         key: entry.key.as_ref().map(|key| key.key.clone()),
         is_new,
     };
-    if let Some(key) = &entry.key {
-        match start_keys::bind(connection, key, &entry.run, entry.at).await? {
-            Bound::New => {}
-            Bound::Earlier(run) | Bound::Queued(run) => return Ok(enqueued(run, false)),
+    let run = match &entry.key {
+        None => entry.run.clone(),
+        Some(key) => match start_keys::bind(connection, key, &entry.run, entry.at).await? {
+            Bound::New => entry.run.clone(),
+            // The process that bound the key may have died before it started the run.
+            Bound::Earlier(run) => run,
+            Bound::Queued(run) | Bound::Removed(run) => return Ok(enqueued(run, false)),
             // A store that answers something else than it is known to answer starts nothing.
             _ => {
                 let (agent, key) = (key.operator.clone(), key.key.clone());
                 return Err(QueueError::KeyReused { agent, key });
             }
-        }
-    }
-    sqlx::query(
+        },
+    };
+    let is_new = insert(connection, entry, &run).await?;
+    Ok(enqueued(run, is_new))
+}
+
+/// Inserts the row of a run that has neither a record nor a row yet, and says whether it did.
+async fn insert(
+    connection: &mut PgConnection,
+    entry: &NewEntry,
+    run: &RunId,
+) -> Result<bool, QueueError> {
+    let inserted = sqlx::query(
         "INSERT INTO backstop.queue (run, queue, agent, session, not_before, queued_at, task) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+         SELECT $1, $2, $3, $4, $5, $6, $7 \
+         WHERE NOT EXISTS (SELECT 1 FROM backstop.runs WHERE run = $1) \
+         AND NOT EXISTS (SELECT 1 FROM backstop.queue WHERE run = $1) ON CONFLICT (run) DO NOTHING",
     )
-    .bind(&*stored(entry.run.as_str()))
+    .bind(&*stored(run.as_str()))
     .bind(&*stored(&entry.queue))
     .bind(&*stored(&entry.agent))
     .bind(&*stored(entry.session.as_str()))
@@ -223,5 +238,5 @@ pub(super) async fn put(
     .execute(connection)
     .await
     .map_err(Fault::from)?;
-    Ok(enqueued(entry.run.clone(), true))
+    Ok(inserted.rows_affected() > 0)
 }

@@ -6,6 +6,7 @@ mod credentials;
 mod fencing;
 mod following;
 mod full_disk;
+mod keys;
 mod limits;
 mod lists;
 mod opening;

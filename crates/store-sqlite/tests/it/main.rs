@@ -6,6 +6,7 @@ mod claims;
 mod crossings;
 mod disk;
 mod feed;
+mod keys;
 mod lists;
 mod migration;
 mod removal;

@@ -18,7 +18,7 @@ use layer0::id::RunId;
 use crate::retention::finished;
 use crate::{Folder, at, error, error_at, open, started};
 
-const DAY: i64 = 24 * 60 * 60 * 1_000;
+pub(crate) const DAY: i64 = 24 * 60 * 60 * 1_000;
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 async fn append(writer: &mut RunWriter, ms: i64, kinds: Vec<EventKind>) {
@@ -37,7 +37,7 @@ async fn begin(database: &Database, day: i64, run: &str, first: EventKind) -> Ru
 }
 
 /// A run that began and ended on a day.
-async fn over(database: &Database, day: i64, run: &str, first: EventKind) {
+pub(crate) async fn over(database: &Database, day: i64, run: &str, first: EventKind) {
     let mut writer = begin(database, day, run, first).await;
     let noise = || Warning::new("secret words ".repeat(20)).into();
     append(&mut writer, day * DAY + 1, (0..200).map(|_| noise()).collect()).await;
