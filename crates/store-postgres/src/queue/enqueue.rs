@@ -18,7 +18,7 @@ use super::error::QueueError;
 use super::values::millis;
 use crate::fault::Fault;
 use crate::start_keys;
-use crate::text::stored;
+use crate::text::{column, stored};
 use crate::transact::Work;
 
 /// The queue of those that name none.
@@ -166,7 +166,8 @@ pub(super) struct NewEntry {
 pub struct Enqueued {
     /// The run.
     pub run: RunId,
-    /// The queue that was asked for.
+    /// The queue that the run is in, which its first request named; the one that was asked for where the run is in
+    /// none, because it is over, or was started by another way.
     pub queue: String,
     /// The key it is known by.
     pub key: Option<String>,
@@ -192,19 +193,15 @@ pub(super) async fn put(
     connection: &mut PgConnection,
     entry: &NewEntry,
 ) -> Result<Enqueued, QueueError> {
-    let enqueued = |run: RunId, is_new| Enqueued {
-        run,
-        queue: entry.queue.clone(),
-        key: entry.key.as_ref().map(|key| key.key.clone()),
-        is_new,
-    };
     let run = match &entry.key {
         None => entry.run.clone(),
         Some(key) => match start_keys::bind(connection, key, &entry.run, entry.at).await? {
             Bound::New => entry.run.clone(),
             // The process that bound the key may have died before it started the run.
             Bound::Earlier(run) => run,
-            Bound::Queued(run) | Bound::Removed(run) => return Ok(enqueued(run, false)),
+            Bound::Queued(run) | Bound::Removed(run) => {
+                return enqueued(connection, entry, run, false).await;
+            }
             // A store that answers something else than it is known to answer starts nothing.
             _ => {
                 let (agent, key) = (key.operator.clone(), key.key.clone());
@@ -213,7 +210,27 @@ pub(super) async fn put(
         },
     };
     let is_new = insert(connection, entry, &run).await?;
-    Ok(enqueued(run, is_new))
+    enqueued(connection, entry, run, is_new).await
+}
+
+/// Says what was put in, or is there.
+async fn enqueued(
+    connection: &mut PgConnection,
+    entry: &NewEntry,
+    run: RunId,
+    is_new: bool,
+) -> Result<Enqueued, QueueError> {
+    let queue = match is_new {
+        true => None,
+        false => sqlx::query("SELECT queue FROM backstop.queue WHERE run = $1")
+            .bind(&*stored(run.as_str()))
+            .fetch_optional(connection)
+            .await
+            .and_then(|row| row.map(|row| column(&row, "queue")).transpose())
+            .map_err(Fault::from)?,
+    };
+    let queue = queue.unwrap_or_else(|| entry.queue.clone());
+    Ok(Enqueued { run, queue, key: entry.key.as_ref().map(|key| key.key.clone()), is_new })
 }
 
 /// Inserts the row of a run that has neither a record nor a row yet, and says whether it did.

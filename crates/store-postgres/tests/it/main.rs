@@ -11,6 +11,7 @@ mod limits;
 mod lists;
 mod opening;
 mod pooling;
+mod queue;
 mod removal;
 mod retention;
 mod rows;
