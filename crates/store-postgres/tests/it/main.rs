@@ -1,6 +1,7 @@
 //! Log and stores on a real PostgreSQL server.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod chains;
 mod crashes;
 mod credentials;
 mod fencing;

@@ -1,6 +1,7 @@
 //! Log and error store on real files.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod chains;
 mod claims;
 #[cfg(target_os = "linux")]
 mod crossings;
