@@ -6,7 +6,7 @@ use backstop_event_log::EventLog;
 use backstop_store_postgres::{Database, Enqueue};
 use layer0::operator::Task;
 
-use crate::support::{append, begin, finished, fresh, server};
+use crate::support::{append, begin, finished, fresh, open, over_on, server, started};
 
 async fn put(database: &Database, request: &Enqueue) -> (String, String, bool) {
     let put = database.queue().enqueue(request).await.unwrap();
@@ -33,5 +33,34 @@ async fn queue_of_the_run_is_answered() {
     append(&mut writer, finished()).await.unwrap();
     database.queue().clean().await.unwrap();
     assert_eq!(put(&database, &again).await, (run, "fast".to_owned(), false));
+    database.close().await;
+}
+
+/// Spec: J2w. Runs that are over, and those that are in no queue, are not found.
+#[tokio::test(flavor = "multi_thread")]
+async fn queued_runs_are_found_by_a_prefix() {
+    let server = server!();
+    let url = server.database().await;
+    let database = open(&url).await;
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        runs.push(put(&database, &request()).await.0);
+    }
+    runs.sort();
+    let find = async |prefix: &str, most| {
+        let found = database.queue().find(prefix, most).await.unwrap();
+        found.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(find("run_", 9).await, runs);
+    assert_eq!(find("run_", 2).await, runs[..2]);
+    assert_eq!(find(&runs[1], 2).await, runs[1..2]);
+    assert!(find("run%", 9).await.is_empty());
+    over_on(&database, 0, &runs[0], started("s")).await;
+    over_on(&database, 0, "run_other", started("other")).await;
+    // As one that was put in when it ended; it leaves the queue with the next cleaning.
+    let row = "INSERT INTO backstop.queue (run, queue, agent, session, not_before, queued_at, task) \
+        VALUES ('run_other', 'q', 'a', 's', 0, 0, '')";
+    server.execute_in(url.rsplit('/').next().unwrap(), row).await;
+    assert_eq!(find("run_", 9).await, runs[1..]);
     database.close().await;
 }
