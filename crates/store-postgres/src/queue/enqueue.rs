@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use backstop_event_log::{Bound, StartKey};
+use backstop_event_log::{Bound, InvalidStartKey, StartKey};
 use layer0::id::{RunId, SessionId};
 use layer0::name::{check_name, check_session};
 use layer0::operator::Task;
@@ -117,14 +117,9 @@ impl Enqueue {
         }
         let key = self.key.as_ref().map(|key| {
             StartKey::new(&*self.agent, key, &self.task, self.session.as_ref(), &self.labels)
-                .ok_or_else(|| {
-                    let most = StartKey::MAX_BYTES;
-                    invalid(
-                        "key",
-                        &format!(
-                            "it has 1 to {most} bytes, for a task that is not nested too deep"
-                        ),
-                    )
+                .map_err(|error| match error {
+                    InvalidStartKey::Task(why) => invalid("task", &why),
+                    error => invalid("key", &error),
                 })
         });
         let key = key.transpose()?;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use backstop_event_log::EventLog;
-use backstop_store_postgres::{Database, Enqueue};
+use backstop_store_postgres::{Database, Enqueue, QueueError};
 use layer0::operator::Task;
+use serde_json::{Value, json};
 
 use crate::support::{append, begin, finished, fresh, open, over_on, server, started};
 
@@ -62,5 +63,27 @@ async fn queued_runs_are_found_by_a_prefix() {
         VALUES ('run_other', 'q', 'a', 's', 0, 0, '')";
     server.execute_in(url.rsplit('/').next().unwrap(), row).await;
     assert_eq!(find("run_", 9).await, runs[1..]);
+    database.close().await;
+}
+
+/// Spec: J2w. What is wrong with the task is not told of the key.
+#[tokio::test(flavor = "multi_thread")]
+async fn deep_task_is_told_from_a_bad_key() {
+    let server = server!();
+    let database = fresh(server).await;
+    let deep = (0..200).fold(Value::Null, |inner, _| json!([inner]));
+    let deep = Enqueue::new("demo", Task::json(deep));
+    let refused = async |request: Enqueue| {
+        let error = database.queue().enqueue(&request).await.unwrap_err();
+        assert!(matches!(error, QueueError::Invalid(_)), "{error:?}");
+        error.to_string()
+    };
+    let said = "cannot be put into the queue: task: it is nested deeper than";
+    for request in [deep.clone(), deep.key("k")] {
+        let error = refused(request).await;
+        assert!(error.starts_with(said), "{error}");
+    }
+    let error = refused(request().key("")).await;
+    assert_eq!(error, "cannot be put into the queue: key: a key has 1 to 256 bytes");
     database.close().await;
 }
