@@ -63,7 +63,7 @@ pub use patterns::{MAX_PATTERNS, Patterns};
 pub use record::{Payload, Record};
 pub use secret::{LogKey, Seed};
 pub use settlement::Settlement;
-pub use start_key::{Bound, StartKey, StartKeys};
+pub use start_key::{Bound, InvalidStartKey, StartKey, StartKeys};
 pub use store_url::{InvalidStoreUrl, StoreUrl};
 pub use stuck::{StuckReason, StuckRun, stuck_runs};
 pub use subscription::{Moves, Subscription, is_segment, segment_id, segment_of};

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use layer0::id::{RunId, SessionId};
 use layer0::operator::Task;
 use layer0::{JsonText, Timestamp};
+use thiserror::Error;
 
 use crate::{LogError, text_digest};
 
@@ -21,8 +22,9 @@ const KEPT: i64 = 24 * 60 * 60 * 1_000;
 /// use layer0::operator::Task;
 ///
 /// let task = Task::text("Where is order 7?");
-/// let key = StartKey::new("support", "mail-7", &task, None, &BTreeMap::new());
-/// assert_eq!(key.map(|key| key.input.len()), Some(64));
+/// let key = StartKey::new("support", "mail-7", &task, None, &BTreeMap::new())?;
+/// assert_eq!(key.input.len(), 64);
+/// # Ok::<(), backstop_event_log::InvalidStartKey>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -40,20 +42,24 @@ impl StartKey {
     pub const MAX_BYTES: usize = 256;
 
     /// Names what is started. Whichever way the start is asked for, the same task, session and labels are the
-    /// same input. `None` where the key is empty or too long, or the task is nested too deep for a record.
+    /// same input.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`InvalidStartKey`].
     pub fn new(
         operator: impl Into<String>,
         key: impl Into<String>,
         task: &Task,
         session: Option<&SessionId>,
         labels: &BTreeMap<String, String>,
-    ) -> Option<Self> {
+    ) -> Result<Self, InvalidStartKey> {
         let key = key.into();
         if !(1..=Self::MAX_BYTES).contains(&key.len()) {
-            return None;
+            return Err(InvalidStartKey::Length);
         }
-        let input = JsonText::of(&(task, session, labels)).ok()?;
-        Some(Self { operator: operator.into(), key, input: text_digest(input.get()) })
+        let input = JsonText::of(&(task, session, labels)).map_err(InvalidStartKey::Task)?;
+        Ok(Self { operator: operator.into(), key, input: text_digest(input.get()) })
     }
 
     /// Returns since when keys are kept whose run is not there: for 24 hours.
@@ -61,6 +67,18 @@ impl StartKey {
     pub fn kept_since(now: Timestamp) -> Timestamp {
         Timestamp::from_millis(now.as_millis().saturating_sub(KEPT))
     }
+}
+
+/// Says why a start cannot be known by a key.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum InvalidStartKey {
+    /// The key is empty, or longer than [`StartKey::MAX_BYTES`].
+    #[error("a key has 1 to {} bytes", StartKey::MAX_BYTES)]
+    Length,
+    /// The task cannot be recorded: it is nested too deep.
+    #[error("the task cannot be recorded")]
+    Task(#[source] serde_json::Error),
 }
 
 /// What a key stands for, once it was offered a run.
@@ -73,6 +91,8 @@ pub enum Bound {
     Earlier(RunId),
     /// Such a run, which waits in the store's queue for a worker to start it.
     Queued(RunId),
+    /// Such a run, which was removed with its record, and does not begin again.
+    Removed(RunId),
     /// Another input.
     Reused,
 }
@@ -92,4 +112,26 @@ pub trait StartKeys: Send + Sync {
     ///
     /// If the future is dropped, the key is bound or not; asking again says which.
     async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Spec: J2w
+    #[test]
+    fn bad_key_is_told_from_a_deep_task() {
+        let new = |key: &str, task: &Task| StartKey::new("a", key, task, None, &BTreeMap::new());
+        let long = "k".repeat(StartKey::MAX_BYTES + 1);
+        for key in ["", &*long] {
+            let refused = new(key, &Task::text("x"));
+            assert!(matches!(refused, Err(InvalidStartKey::Length)), "{refused:?}");
+        }
+        assert!(new(&long[1..], &Task::text("x")).is_ok());
+        let deep = (0..200).fold(Value::Null, |inner, _| json!([inner]));
+        let refused = new("k", &Task::json(deep));
+        assert!(matches!(refused, Err(InvalidStartKey::Task(_))), "{refused:?}");
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::Clock;
-use backstop_event_log::{Bound, StartKey, StartKeys};
+use backstop_event_log::{Bound, InvalidStartKey, StartKey, StartKeys};
 use backstop_orchestrator::new_run_id;
 use backstop_redact::Redactor;
 use layer0::code;
@@ -132,12 +132,17 @@ impl Shared {
         let Some(key) = key else {
             return Ok((self.runs.start(&offer.operator, input, &run), run));
         };
-        let why = format!("`{KEY}` must be text of 1 to {} bytes", StartKey::MAX_BYTES);
         let task = Task::json(input.clone());
-        let key = key
-            .as_str()
-            .and_then(|key| StartKey::new(&*offer.operator, key, &task, None, &BTreeMap::new()));
-        let key = key.ok_or_else(|| refused(code::INPUT_INVALID, &why))?;
+        // A key that is no text is as bad as none.
+        let key = key.as_str().unwrap_or_default();
+        let key = StartKey::new(&*offer.operator, key, &task, None, &BTreeMap::new());
+        let key = key.map_err(|error| {
+            let why = match error {
+                InvalidStartKey::Task(why) => format!("the input cannot be recorded: {why}"),
+                _ => format!("`{KEY}` must be text of 1 to {} bytes", StartKey::MAX_BYTES),
+            };
+            refused(code::INPUT_INVALID, &why)
+        })?;
         let _starting = self.starting.lock().await;
         match self.keys.bind(&key, &run, self.clock.now()).await {
             Ok(Bound::New) => Ok((self.runs.start(&offer.operator, input, &run), run)),
@@ -148,6 +153,10 @@ impl Shared {
                 Ok((found.ok_or_else(|| refused(code::INPUT_INVALID, &why))?, run))
             }
             Ok(Bound::Queued(run)) => Err(Box::new(answer::queued(&run))),
+            Ok(Bound::Removed(run)) => {
+                let why = format!("run `{run}` of this key was removed, and does not begin again");
+                Err(refused(code::INPUT_INVALID, &why))
+            }
             Ok(_) => Err(refused(code::INPUT_KEY_REUSED, "a call with this key had another input")),
             Err(error) => Err(Box::new(answer::not_noted(&error, &self.redactor))),
         }

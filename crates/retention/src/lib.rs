@@ -20,8 +20,10 @@ mod run_row;
 mod upkeep;
 
 pub use life::Life;
-pub use removal::{Removal, RunShelf, delete_run, forget_session, prune_runs, prune_segments};
+pub use removal::{
+    PAGE, Removal, RunShelf, delete_run, forget_session, prune_runs, prune_segments,
+};
 pub use remove_error::RemoveError;
 pub use removed::{Forgotten, Fork, Removed, Tombstone};
-pub use run_row::{RunRow, removable, why_kept};
+pub use run_row::{OldRun, RunRow, removable, why_kept};
 pub use upkeep::{StoreRetention, Upkeep};

@@ -1,5 +1,6 @@
 //! What people ask of the runs of a store: prune, delete, forget.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,7 +9,11 @@ use backstop_event_log::{RunState, Subscription, segment_of};
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
-use crate::{Forgotten, Fork, RemoveError, Removed, RunRow, removable, why_kept};
+use crate::run_row::OVER;
+use crate::{Forgotten, Fork, OldRun, RemoveError, Removed, RunRow, removable, why_kept};
+
+/// How many runs are looked at together when runs are pruned by their age, at most, beside those connected with them.
+pub const PAGE: u16 = 500;
 
 /// How a run goes.
 #[derive(Debug, Clone, Default)]
@@ -34,8 +39,22 @@ pub trait RunShelf: Sync {
     /// Goes on with what a process began and did not end.
     async fn sweep(&self) -> Result<(), StoreError>;
 
-    /// Reads the rows of all runs, the last started first.
-    async fn all_runs(&self) -> Result<Vec<RunRow>, StoreError>;
+    /// Reads runs of these states that started before `until`, in the order in which they started, those of one moment
+    /// by their numbers: the first [`PAGE`] of them, or the next ones behind `after`. An index has them in this order.
+    async fn old_runs(
+        &self,
+        until: Timestamp,
+        states: &[RunState],
+        after: Option<&OldRun>,
+    ) -> Result<Vec<OldRun>, StoreError>;
+
+    /// Reads the rows of runs and of all that are connected with them, the last started first: those that dispatched
+    /// them or were dispatched by them, those that they go on with or that go on with them, and those connected with
+    /// these.
+    async fn connected_runs(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError>;
+
+    /// Reads the rows of the runs of sessions, the last started first.
+    async fn runs_of(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError>;
 
     /// Reads the rows of segments of subscriptions; each ended with its last event.
     async fn segments(&self) -> Result<Vec<RunRow>, StoreError>;
@@ -73,6 +92,9 @@ fn until(now: Timestamp, age: Duration) -> Timestamp {
 /// Takes away runs that ended longer ago than `age`: of all states that are over, or of these. An open run stays,
 /// and one that a kept run goes on with, dispatched or was dispatched by.
 ///
+/// Runs are read in pages, from the first started on, each page with the runs that are connected with those of it:
+/// what is to be kept of these is told by them alone. Of a page, the last started goes first.
+///
 /// # Errors
 ///
 /// Any variant of [`StoreError`].
@@ -84,16 +106,27 @@ pub async fn prune_runs(
 ) -> Result<Removed, StoreError> {
     shelf.sweep().await?;
     let until = until(now, age);
-    let rows = shelf.all_runs().await?;
+    let states: Vec<RunState> =
+        OVER.into_iter().filter(|state| states.is_empty() || states.contains(state)).collect();
     let is_old = |row: &RunRow| {
-        row.ended_at < until
-            && (states.is_empty() || states.iter().any(|state| state.as_str() == row.state))
+        row.ended_at < until && states.iter().any(|state| state.as_str() == row.state)
     };
-    let mut removed = Removed::default();
-    for row in removable(&rows, is_old) {
-        shelf.remove(row, &Removal::default(), &mut removed).await?;
+    let (mut removed, mut seen, mut after) = (Removed::default(), HashSet::new(), None);
+    loop {
+        let page = shelf.old_runs(until, &states, after.as_ref()).await?;
+        let Some(last) = page.last() else { return Ok(removed) };
+        after = Some(last.clone());
+        let new = page.into_iter().filter(|old| !seen.contains(&old.id));
+        let new: Vec<RunId> = new.map(|old| old.run).collect();
+        if new.is_empty() {
+            continue;
+        }
+        let rows = shelf.connected_runs(&new).await?;
+        seen.extend(rows.iter().map(|row| row.id));
+        for row in removable(&rows, is_old) {
+            shelf.remove(row, &Removal::default(), &mut removed).await?;
+        }
     }
-    Ok(removed)
 }
 
 /// Takes away whole segments of subscriptions whose last event is that old, but for the newest of each.
@@ -130,7 +163,7 @@ pub async fn prune_segments(
 /// Any variant of [`RemoveError`] but [`RemoveError::NoSession`].
 pub async fn delete_run(shelf: &impl RunShelf, run: &RunId) -> Result<Removed, RemoveError> {
     shelf.sweep().await?;
-    let rows = shelf.all_runs().await?;
+    let rows = shelf.connected_runs(std::slice::from_ref(run)).await?;
     let Some(row) = rows.iter().find(|row| row.run == *run) else {
         return Err(RemoveError::NoRun(run.clone()));
     };
@@ -161,7 +194,7 @@ pub async fn forget_session(
 ) -> Result<Forgotten, RemoveError> {
     shelf.sweep().await?;
     let copies = shelf.copies_of(session).await?;
-    let rows = shelf.all_runs().await?;
+    let rows = shelf.runs_of(&copies).await?;
     let is_copy = |row: &&RunRow| copies.contains(&row.session) && row.session != *session;
     let forks: Vec<Fork> = match with_forks {
         true => Vec::new(),

@@ -9,7 +9,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Removed {
-    /// The runs, the last started first.
+    /// The runs, the last started first; where [`prune_runs`](crate::prune_runs) removed them, within each page.
     pub runs: Vec<RunId>,
     /// How many errors.
     pub errors: u64,

@@ -33,12 +33,30 @@ pub struct RunRow {
     pub ended_at: Timestamp,
 }
 
+/// The states of runs that are over.
+pub(crate) const OVER: [RunState; 2] = [RunState::Finished, RunState::Failed];
+
 impl RunRow {
     /// Is the run not over?
     #[must_use]
     pub fn is_open(&self) -> bool {
-        ![RunState::Finished, RunState::Failed].iter().any(|state| state.as_str() == self.state)
+        !OVER.iter().any(|state| state.as_str() == self.state)
     }
+}
+
+/// A run that is over, and its place in the order in which runs started.
+#[derive(Debug, Clone)]
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "a store fills every field, and has to learn of a new one"
+)]
+pub struct OldRun {
+    /// The number of the row.
+    pub id: i64,
+    /// The run.
+    pub run: RunId,
+    /// When it started.
+    pub started_at: Timestamp,
 }
 
 /// Returns the runs that can go, of those whose root is wanted: a run is kept while it is open, while

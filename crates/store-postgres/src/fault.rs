@@ -89,10 +89,11 @@ impl From<sqlx::Error> for Fault {
     }
 }
 
-/// Returns what PostgreSQL said, without saying first that it said something.
+/// Returns what PostgreSQL said, without saying first that it said something, and without the line of its source
+/// that sqlx adds.
 pub(crate) fn said(error: sqlx::Error) -> BoxError {
     match error {
-        sqlx::Error::Database(error) => error.into_error(),
+        sqlx::Error::Database(error) => error.message().into(),
         sqlx::Error::Io(error) => error.into(),
         other => other.into(),
     }

@@ -53,6 +53,7 @@ mod queued;
 mod removal;
 mod results;
 mod rows;
+mod run_rows;
 mod runs;
 mod schema;
 mod sent;

@@ -4,6 +4,7 @@ mod enqueue;
 mod entry;
 mod error;
 mod listing;
+mod lookup;
 mod ready;
 mod stranded;
 mod take;
@@ -116,6 +117,19 @@ impl Queue {
     /// Dropping the future changes nothing.
     pub async fn list(&self, filter: &QueueFilter) -> Result<Vec<QueueEntry>, LogError> {
         listing::list(self.0.pool(), filter).await
+    }
+
+    /// Returns runs of the queue whose ids begin with `prefix`, at most so many, in the order of their ids.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::list`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn find(&self, prefix: &str, most: usize) -> Result<Vec<RunId>, LogError> {
+        lookup::find(self.0.pool(), prefix, most).await
     }
 
     /// Takes a run out that no worker has started, and frees its key; says whether there was one. One that has started

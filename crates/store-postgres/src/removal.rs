@@ -5,7 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backstop_error_store::StoreError;
 use backstop_event_log::{RunState, Subscription};
-use backstop_retention::{Forgotten, Removal, RemoveError, Removed, RunRow, RunShelf, Tombstone};
+use backstop_retention::{
+    Forgotten, OldRun, Removal, RemoveError, Removed, RunRow, RunShelf, Tombstone,
+};
 use layer0::Timestamp;
 use layer0::event::Hash;
 use layer0::id::{RunId, SessionId};
@@ -16,9 +18,9 @@ use sqlx::{PgConnection, Row};
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::prune::{Kind, Whose, take_all};
-use crate::text::{column, optional, stored};
+use crate::text::{column, stored};
 use crate::transact::{Work, transact};
-use crate::{state_removal, subscriptions};
+use crate::{run_rows, state_removal, subscriptions};
 
 /// How many events one transaction takes away.
 const BATCH: i64 = 512;
@@ -123,29 +125,25 @@ impl RunShelf for Database {
         Ok(())
     }
 
-    async fn all_runs(&self) -> Result<Vec<RunRow>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT id, run, session, state, earlier, last_seq, coalesce(ended_at, started_at) AS ended, \
-             CASE WHEN EXISTS (SELECT 1 FROM backstop.runs AS caller WHERE caller.run = runs.parent) \
-             THEN parent ELSE coalesce(root, parent) END AS parent \
-             FROM backstop.runs AS runs ORDER BY started_at DESC, id DESC",
-        )
-        .fetch_all(&mut *self.pool().lend().await?)
-        .await
-        .map_err(Fault::from)?;
-        rows.iter().map(row_of).collect()
+    async fn old_runs(
+        &self,
+        until: Timestamp,
+        states: &[RunState],
+        after: Option<&OldRun>,
+    ) -> Result<Vec<OldRun>, StoreError> {
+        run_rows::old(self.pool(), until, states, after).await
+    }
+
+    async fn connected_runs(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        run_rows::connected(self.pool(), runs).await
+    }
+
+    async fn runs_of(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
+        run_rows::of_sessions(self.pool(), sessions).await
     }
 
     async fn segments(&self) -> Result<Vec<RunRow>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT id, run, session, state, last_seq, NULL::text AS parent, NULL::text AS earlier, \
-             (SELECT at FROM backstop.events WHERE run_id = id AND seq = last_seq) AS ended \
-             FROM backstop.runs WHERE run LIKE 'sub\\_%'",
-        )
-        .fetch_all(&mut *self.pool().lend().await?)
-        .await
-        .map_err(Fault::from)?;
-        rows.iter().map(row_of).collect()
+        run_rows::segments(self.pool()).await
     }
 
     async fn subscriptions(&self) -> Result<Vec<Subscription>, StoreError> {
@@ -210,24 +208,6 @@ impl RunShelf for Database {
     }
 }
 
-fn row_of(row: &PgRow) -> Result<RunRow, StoreError> {
-    let read = || {
-        let ended: Option<i64> = row.try_get("ended")?;
-        Ok(RunRow {
-            id: row.try_get("id")?,
-            run: column(row, "run")?.into(),
-            session: column(row, "session")?.into(),
-            state: row.try_get("state")?,
-            parent: optional(row, "parent")?.map(Into::into),
-            follows: optional(row, "earlier")?.map(Into::into),
-            last_seq: row.try_get("last_seq")?,
-            ended_at: Timestamp::from_millis(ended.unwrap_or_default()),
-        })
-    };
-    let row: Result<_, sqlx::Error> = read();
-    Ok(row.map_err(Fault::from)?)
-}
-
 /// Takes the row of a run away if it is as it was; its texts and events come after it.
 struct RemoveRun<'a> {
     row: &'a RunRow,
@@ -260,11 +240,14 @@ impl Work for RemoveRun<'_> {
             return Ok(false);
         }
         if let Some((by, at)) = &removal.forgotten {
-            sqlx::query("DELETE FROM backstop.queue WHERE session = $1")
-                .bind(&*stored(row.session.as_str()))
-                .execute(&mut *connection)
-                .await
-                .map_err(Fault::from)?;
+            sqlx::query(
+                "WITH gone AS (DELETE FROM backstop.queue WHERE session = $1 RETURNING run) \
+                 UPDATE backstop.start_keys SET removed = true FROM gone WHERE start_keys.run = gone.run",
+            )
+            .bind(&*stored(row.session.as_str()))
+            .execute(&mut *connection)
+            .await
+            .map_err(Fault::from)?;
             sqlx::query(
                 "INSERT INTO backstop.tombstones SELECT run, head, $2, $3 FROM backstop.runs \
                  WHERE id = $1 ON CONFLICT DO NOTHING",
@@ -277,6 +260,7 @@ impl Work for RemoveRun<'_> {
             .map_err(Fault::from)?;
         }
         for statement in [
+            "UPDATE backstop.start_keys SET removed = true WHERE run = $1",
             "DELETE FROM backstop.approvals WHERE run = $1",
             "DELETE FROM backstop.expired_approvals WHERE run = $1",
             "DELETE FROM backstop.inbox WHERE run = $1",

@@ -9,6 +9,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/1_store.sql"),
     include_str!("../migrations/2_queue.sql"),
     include_str!("../migrations/3_due_runs.sql"),
+    include_str!("../migrations/4_removed_runs.sql"),
 ];
 
 /// The lock that one process holds while it migrates: "BSTP".

@@ -58,12 +58,12 @@ pub(crate) async fn bind(
     }
 }
 
-/// Says what a key stands for.
+/// Says what a key stands for. Until the transaction ends, the key does not expire, and its run is not removed.
 async fn find(connection: &mut PgConnection, key: &StartKey) -> Result<Option<Bound>, Fault> {
     let row = sqlx::query(
-        "SELECT input, run, EXISTS (SELECT 1 FROM backstop.queue WHERE queue.run = keys.run AND refused IS NULL) \
+        "SELECT input, run, removed, EXISTS (SELECT 1 FROM backstop.queue WHERE queue.run = keys.run AND refused IS NULL) \
          AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE runs.run = keys.run) AS is_queued \
-         FROM backstop.start_keys AS keys WHERE agent = $1 AND key = $2",
+         FROM backstop.start_keys AS keys WHERE agent = $1 AND key = $2 FOR SHARE",
     )
     .bind(&*stored(&key.operator))
     .bind(&*stored(&key.key))
@@ -74,9 +74,11 @@ async fn find(connection: &mut PgConnection, key: &StartKey) -> Result<Option<Bo
         return Ok(Some(Bound::Reused));
     }
     let run = column(&row, "run")?.into();
-    Ok(Some(match row.try_get("is_queued")? {
-        true => Bound::Queued(run),
-        false => Bound::Earlier(run),
+    let (is_removed, is_queued) = (row.try_get("removed")?, row.try_get("is_queued")?);
+    Ok(Some(match (is_removed, is_queued) {
+        (true, _) => Bound::Removed(run),
+        (false, true) => Bound::Queued(run),
+        (false, false) => Bound::Earlier(run),
     }))
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backstop_error_store::StoreError;
 use backstop_event_log::{RunState, Subscription};
-use backstop_retention::{Forgotten, Removal, RemoveError, Removed, RunRow, RunShelf, Tombstone};
+use backstop_retention::{
+    Forgotten, OldRun, Removal, RemoveError, Removed, RunRow, RunShelf, Tombstone,
+};
 use layer0::Timestamp;
 use layer0::event::Hash;
 use layer0::id::{RunId, SessionId};
@@ -15,9 +17,9 @@ use sqlx::Row;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::prune::{Kind, Whose, take_all};
-use crate::removal;
 use crate::state::Clear;
 use crate::subscriptions;
+use crate::{removal, run_rows};
 
 impl Database {
     /// Takes away runs that ended longer ago than `age`, with what they stored; of all states that
@@ -105,12 +107,25 @@ impl RunShelf for Database {
         removal::sweep(self).await
     }
 
-    async fn all_runs(&self) -> Result<Vec<RunRow>, StoreError> {
-        removal::all_runs(self).await
+    async fn old_runs(
+        &self,
+        until: Timestamp,
+        states: &[RunState],
+        after: Option<&OldRun>,
+    ) -> Result<Vec<OldRun>, StoreError> {
+        run_rows::old(self.readers(), until, states, after).await
+    }
+
+    async fn connected_runs(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        run_rows::connected(self.readers(), runs).await
+    }
+
+    async fn runs_of(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
+        run_rows::of_sessions(self.readers(), sessions).await
     }
 
     async fn segments(&self) -> Result<Vec<RunRow>, StoreError> {
-        removal::segments(self).await
+        run_rows::segments(self.readers()).await
     }
 
     async fn subscriptions(&self) -> Result<Vec<Subscription>, StoreError> {

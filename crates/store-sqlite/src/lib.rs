@@ -33,6 +33,7 @@ mod prune;
 mod removal;
 mod results;
 mod rows;
+mod run_rows;
 mod runs;
 mod schema;
 mod sent;

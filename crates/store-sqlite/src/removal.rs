@@ -3,8 +3,7 @@
 use async_trait::async_trait;
 use backstop_error_store::StoreError;
 use backstop_retention::{Removal, Removed, RunRow};
-use layer0::Timestamp;
-use sqlx::{Row, SqliteConnection};
+use sqlx::SqliteConnection;
 
 use crate::chore::Chore;
 use crate::database::Database;
@@ -14,60 +13,6 @@ use crate::prune::{Kind, Whose, take_all};
 
 /// How many events one transaction takes away.
 const BATCH: i64 = 64;
-
-/// Reads the rows of all runs, the last started first.
-pub(crate) async fn all_runs(database: &Database) -> Result<Vec<RunRow>, StoreError> {
-    let rows = sqlx::query(
-        "SELECT id, runs.run, session, state, earlier, last_seq, started_at, \
-         CASE WHEN parent IN (SELECT run FROM runs) THEN parent ELSE coalesce(root, parent) END AS parent, \
-         CASE WHEN json_valid(summary) THEN json_extract(summary, '$.finished_at') END AS ended \
-         FROM runs LEFT JOIN follows ON follows.run = runs.run ORDER BY started_at DESC, id DESC",
-    )
-    .fetch_all(database.readers())
-    .await
-    .map_err(Fault::from)?;
-    let read = |row: &sqlx::sqlite::SqliteRow| {
-        let started = Timestamp::from_millis(row.try_get("started_at")?);
-        let ended: Option<String> = row.try_get("ended")?;
-        Ok(RunRow {
-            id: row.try_get("id")?,
-            run: row.try_get::<String, _>("run")?.into(),
-            session: row.try_get::<String, _>("session")?.into(),
-            state: row.try_get("state")?,
-            parent: row.try_get::<Option<String>, _>("parent")?.map(Into::into),
-            follows: row.try_get::<Option<String>, _>("earlier")?.map(Into::into),
-            last_seq: row.try_get("last_seq")?,
-            ended_at: ended.and_then(|text| text.parse().ok()).unwrap_or(started),
-        })
-    };
-    let rows: Result<_, sqlx::Error> = rows.iter().map(read).collect();
-    Ok(rows.map_err(Fault::from)?)
-}
-
-/// Reads the rows of segments, each with when its last event was.
-pub(crate) async fn segments(database: &Database) -> Result<Vec<RunRow>, StoreError> {
-    let rows = sqlx::query(
-        "SELECT runs.id, runs.run, session, state, last_seq, events.at AS ended FROM runs \
-         JOIN events ON events.id = runs.last_event WHERE runs.run GLOB 'sub_*'",
-    )
-    .fetch_all(database.readers())
-    .await
-    .map_err(Fault::from)?;
-    let read = |row: &sqlx::sqlite::SqliteRow| {
-        Ok(RunRow {
-            id: row.try_get("id")?,
-            run: row.try_get::<String, _>("run")?.into(),
-            session: row.try_get::<String, _>("session")?.into(),
-            state: row.try_get("state")?,
-            parent: None,
-            follows: None,
-            last_seq: row.try_get("last_seq")?,
-            ended_at: Timestamp::from_millis(row.try_get("ended")?),
-        })
-    };
-    let rows: Result<_, sqlx::Error> = rows.iter().map(read).collect();
-    Ok(rows.map_err(Fault::from)?)
-}
 
 /// Takes a run away, with the texts that no other run refers to.
 pub(crate) async fn remove(
@@ -149,6 +94,7 @@ impl Chore for RemoveRun {
             "DELETE FROM inbox WHERE run = $1",
             "DELETE FROM follows WHERE run = $1",
             "DELETE FROM state WHERE scope = 'run:' || $1",
+            "UPDATE start_keys SET removed = TRUE WHERE run = $1",
             "DELETE FROM runs WHERE run = $1",
         ] {
             sqlx::query(statement).bind(run).execute(&mut *connection).await?;

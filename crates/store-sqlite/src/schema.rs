@@ -24,6 +24,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/14_state.sql"),
     include_str!("../migrations/15_subscriptions.sql"),
     include_str!("../migrations/16_start_keys.sql"),
+    include_str!("../migrations/17_removed_runs.sql"),
 ];
 
 /// Marks a file as ours: "BSTP".

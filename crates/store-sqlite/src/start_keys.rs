@@ -55,15 +55,20 @@ impl Bind {
 
     /// Returns what the key stands for already.
     async fn found(&self, connection: &mut SqliteConnection) -> Result<Bound, JobError> {
-        let row = sqlx::query("SELECT input, run FROM start_keys WHERE operator = $1 AND key = $2")
-            .bind(&self.key.operator)
-            .bind(&self.key.key)
-            .fetch_one(connection)
-            .await?;
-        let run: String = row.try_get("run")?;
-        Ok(match row.try_get::<String, _>("input")? == self.key.input {
-            true => Bound::Earlier(run.into()),
-            false => Bound::Reused,
+        let row = sqlx::query(
+            "SELECT input, run, removed FROM start_keys WHERE operator = $1 AND key = $2",
+        )
+        .bind(&self.key.operator)
+        .bind(&self.key.key)
+        .fetch_one(connection)
+        .await?;
+        if row.try_get::<String, _>("input")? != self.key.input {
+            return Ok(Bound::Reused);
+        }
+        let run = row.try_get::<String, _>("run")?.into();
+        Ok(match row.try_get("removed")? {
+            true => Bound::Removed(run),
+            false => Bound::Earlier(run),
         })
     }
 }

@@ -114,17 +114,14 @@ async fn cancel(args: QueueCancelArgs) -> Result<ExitCode, CliError> {
 
 /// Finds a run of the queue by a beginning of its id that no other has.
 async fn queued(queue: &Queue, typed: &str) -> Result<RunId, CliError> {
-    let entries = queue.list(&QueueFilter::new()).await?;
-    let mut found =
-        entries.iter().map(|entry| &entry.run).filter(|run| run.as_str().starts_with(typed));
-    match (found.next(), found.next()) {
-        (Some(run), None) => Ok(run.clone()),
-        (Some(_), Some(_)) => {
-            Err(CliError::usage(format!("several queued runs begin with `{typed}`"))
-                .with_hint("type more of the id; `backstop queue list` shows them"))
-        }
-        (None, _) => Err(CliError::usage(format!("no queued run is called `{typed}`"))
+    let found = queue.find(typed, 2).await?;
+    match &found[..] {
+        [run] => Ok(run.clone()),
+        [run, ..] if run.as_str() == typed => Ok(run.clone()),
+        [] => Err(CliError::usage(format!("no queued run is called `{typed}`"))
             .with_hint("`backstop queue list` shows what is queued")),
+        _ => Err(CliError::usage(format!("several queued runs begin with `{typed}`"))
+            .with_hint("type more of the id; `backstop queue list` shows them")),
     }
 }
 

@@ -12,15 +12,14 @@ const MAX_KEYS: usize = 100_000;
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     by_name: HashMap<(String, String), Binding>,
-    /// Those that have been kept for the shortest time last.
-    by_age: VecDeque<(String, String)>,
+    /// When each was bound or found to be needed, the latest last.
+    by_age: VecDeque<(Timestamp, (String, String))>,
 }
 
 #[derive(Debug)]
 struct Binding {
     input: String,
     run: RunId,
-    at: Timestamp,
 }
 
 impl Keys {
@@ -44,21 +43,55 @@ impl Keys {
             let why = format!("there is room for {MAX_KEYS} keys of starts a day");
             return Err(LogError::Full(why.into()));
         }
-        let kept = Binding { input: key.input.clone(), run: run.clone(), at: now };
-        self.by_age.push_back(name.clone());
+        let kept = Binding { input: key.input.clone(), run: run.clone() };
+        self.by_age.push_back((now, name.clone()));
         self.by_name.insert(name, kept);
         Ok(Bound::New)
     }
 
-    /// Forgets keys that are old enough and whose run is not here.
+    /// Forgets keys that are old enough and whose run is not here. One whose run is here is looked at again a day
+    /// later, so that none is looked at in each call.
     fn expire(&mut self, now: Timestamp, has_record: impl Fn(&RunId) -> bool) {
-        while let Some(oldest) = self.by_age.front() {
-            let Some(kept) = self.by_name.get(oldest) else { break };
-            if kept.at > StartKey::kept_since(now) || has_record(&kept.run) {
-                break;
+        let until = StartKey::kept_since(now);
+        while let Some((_, name)) = self.by_age.pop_front_if(|(at, _)| *at <= until) {
+            match self.by_name.get(&name) {
+                Some(kept) if has_record(&kept.run) => self.by_age.push_back((now, name)),
+                _ => drop(self.by_name.remove(&name)),
             }
-            self.by_name.remove(oldest);
-            self.by_age.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use layer0::operator::Task;
+
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    fn bind(keys: &mut Keys, name: &str, run: &str, at: Timestamp) -> Bound {
+        let key = StartKey::new("a", name, &Task::text("x"), None, &BTreeMap::new());
+        let key = key.expect("a key that is good");
+        let has_record = |run: &RunId| run.as_str() == "run_here";
+        keys.bind(&key, &run.into(), at, has_record).expect("there is room")
+    }
+
+    /// Spec: J2w
+    #[test]
+    fn kept_key_holds_up_no_other() {
+        let (mut keys, start) = (Keys::default(), Timestamp::from_millis(0));
+        bind(&mut keys, "old", "run_here", start);
+        bind(&mut keys, "young", "run_gone", start.after(Duration::from_secs(1)));
+        for days in 2..5 {
+            let later = start.after(days * DAY);
+            let old = bind(&mut keys, "old", "run_2", later);
+            assert_eq!(old, Bound::Earlier("run_here".into()));
+            assert_eq!((keys.by_name.len(), keys.by_age.len()), (1, 1), "it is there once");
+        }
+        assert_eq!(bind(&mut keys, "young", "run_2", start.after(5 * DAY)), Bound::New);
     }
 }

@@ -41,6 +41,11 @@ impl Bench {
 
     /// Serves one agent, `clerk`, that does what its input says.
     pub(crate) fn server(&self) -> Server {
+        self.offering(Offer::new("clerk", "Does what it is told."))
+    }
+
+    /// Serves the agent as an offer says.
+    pub(crate) fn offering(&self, offer: Offer) -> Server {
         let asked = Arc::clone(&self.asked);
         let answer = move |request: &ModelRequest| {
             asked.fetch_add(1, Ordering::SeqCst);
@@ -81,9 +86,7 @@ impl Bench {
             .shared_log(Arc::clone(&self.log) as Arc<dyn EventLog>)
             .build()
             .unwrap();
-        Server::new(orchestrator)
-            .offer(Offer::new("clerk", "Does what it is told."))
-            .answer_within(Duration::from_millis(200))
+        Server::new(orchestrator).offer(offer).answer_within(Duration::from_millis(200))
     }
 
     /// Connects a client to the server over streams.

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{Bound, LogError, MemoryLog, StartKey, StartKeys};
+use backstop_mcp_server::{Offer, Server};
 use layer0::Timestamp;
 use layer0::id::RunId;
 use layer0::operator::Task;
@@ -17,12 +18,36 @@ use crate::bench::{Bench, connect, params, shown};
 
 /// Calls with a key; returns what was said.
 async fn keyed(bench: &Bench, keys: &Arc<impl StartKeys + 'static>) -> (bool, String, Value) {
-    let client = connect(bench.server().start_keys(Arc::clone(keys) as _)).await;
+    let server = bench.server().start_keys(Arc::clone(keys) as _);
+    call_with(server, json!("order-7"), json!("sweep")).await
+}
+
+async fn call_with(server: Server, key: Value, input: Value) -> (bool, String, Value) {
+    let client = connect(server).await;
     let mut meta = RequestMetaObject::default();
-    meta.insert("backstop/idempotency-key".into(), json!("order-7"));
-    let mut params = params(json!({"input": "sweep"}));
+    meta.insert("backstop/idempotency-key".into(), key);
+    let mut params = params(json!({"input": input}));
     params.meta = Some(meta);
     shown(client.call_tool(params).await.unwrap())
+}
+
+/// Spec: Q10. What is wrong with the input is not told of the key.
+#[tokio::test]
+async fn deep_input_is_told_from_a_bad_key() {
+    let bench = Bench::new();
+    let deep = (0..120).fold(Value::Null, |inner, _| json!([inner]));
+    let server = || {
+        let offer = Offer::new("clerk", "Does what it is told.").input_schema(json!({}));
+        bench.offering(offer).start_keys(Arc::new(MemoryLog::new()))
+    };
+    let (is_error, text, said) = call_with(server(), json!("order-7"), deep).await;
+    assert!(is_error && text.contains("the input cannot be recorded: it is nested"), "{text}");
+    assert_eq!(said["error"]["code"], "input.invalid");
+    for key in [json!(7), json!(""), json!("k".repeat(StartKey::MAX_BYTES + 1))] {
+        let (is_error, text, _) = call_with(server(), key, json!("sweep")).await;
+        assert!(is_error && text.contains("must be text of 1 to 256 bytes"), "{text}");
+    }
+    assert_eq!(bench.asked.load(Ordering::SeqCst), 0);
 }
 
 /// Keys in memory, as many as there may be, bound so long ago.
@@ -48,13 +73,13 @@ async fn keys_are_bounded() {
     assert!(!is_error, "{text}");
 }
 
-/// A store in which a run with the key waits for a worker.
-struct Queue;
+/// A store in which each key stands for this.
+struct Fixed(Bound);
 
 #[async_trait]
-impl StartKeys for Queue {
+impl StartKeys for Fixed {
     async fn bind(&self, _: &StartKey, _: &RunId, _: Timestamp) -> Result<Bound, LogError> {
-        Ok(Bound::Queued("run_queued".into()))
+        Ok(self.0.clone())
     }
 }
 
@@ -62,9 +87,21 @@ impl StartKeys for Queue {
 #[tokio::test]
 async fn queued_run_is_left_to_a_worker() {
     let bench = Bench::new();
-    let (is_error, text, said) = keyed(&bench, &Arc::new(Queue)).await;
+    let store = Fixed(Bound::Queued("run_queued".into()));
+    let (is_error, text, said) = keyed(&bench, &Arc::new(store)).await;
     assert!(!is_error && text.contains("waits in the queue"), "{text}");
     assert_eq!((&said["outcome"], &said["run"]), (&json!("queued"), &json!("run_queued")));
+    assert_eq!(bench.asked.load(Ordering::SeqCst), 0);
+}
+
+/// Spec: J2w, Q10. What a key stands for is done once, also when its record was removed.
+#[tokio::test]
+async fn removed_run_of_a_key_is_refused() {
+    let bench = Bench::new();
+    let store = Fixed(Bound::Removed("run_old".into()));
+    let (is_error, text, said) = keyed(&bench, &Arc::new(store)).await;
+    assert!(is_error && text.contains("run `run_old` of this key was removed"), "{text}");
+    assert_eq!(said["error"]["code"], "input.invalid");
     assert_eq!(bench.asked.load(Ordering::SeqCst), 0);
 }
 

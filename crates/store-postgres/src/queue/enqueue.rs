@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use backstop_event_log::{Bound, StartKey};
+use backstop_event_log::{Bound, InvalidStartKey, StartKey};
 use layer0::id::{RunId, SessionId};
 use layer0::name::{check_name, check_session};
 use layer0::operator::Task;
@@ -18,7 +18,7 @@ use super::error::QueueError;
 use super::values::millis;
 use crate::fault::Fault;
 use crate::start_keys;
-use crate::text::stored;
+use crate::text::{column, stored};
 use crate::transact::Work;
 
 /// The queue of those that name none.
@@ -117,14 +117,9 @@ impl Enqueue {
         }
         let key = self.key.as_ref().map(|key| {
             StartKey::new(&*self.agent, key, &self.task, self.session.as_ref(), &self.labels)
-                .ok_or_else(|| {
-                    let most = StartKey::MAX_BYTES;
-                    invalid(
-                        "key",
-                        &format!(
-                            "it has 1 to {most} bytes, for a task that is not nested too deep"
-                        ),
-                    )
+                .map_err(|error| match error {
+                    InvalidStartKey::Task(why) => invalid("task", &why),
+                    error => invalid("key", &error),
                 })
         });
         let key = key.transpose()?;
@@ -166,7 +161,8 @@ pub(super) struct NewEntry {
 pub struct Enqueued {
     /// The run.
     pub run: RunId,
-    /// The queue that was asked for.
+    /// The queue that the run is in, which its first request named; the one that was asked for where the run is in
+    /// none, because it is over, or was started by another way.
     pub queue: String,
     /// The key it is known by.
     pub key: Option<String>,
@@ -192,28 +188,59 @@ pub(super) async fn put(
     connection: &mut PgConnection,
     entry: &NewEntry,
 ) -> Result<Enqueued, QueueError> {
-    let enqueued = |run: RunId, is_new| Enqueued {
-        run,
-        queue: entry.queue.clone(),
-        key: entry.key.as_ref().map(|key| key.key.clone()),
-        is_new,
-    };
-    if let Some(key) = &entry.key {
-        match start_keys::bind(connection, key, &entry.run, entry.at).await? {
-            Bound::New => {}
-            Bound::Earlier(run) | Bound::Queued(run) => return Ok(enqueued(run, false)),
+    let run = match &entry.key {
+        None => entry.run.clone(),
+        Some(key) => match start_keys::bind(connection, key, &entry.run, entry.at).await? {
+            Bound::New => entry.run.clone(),
+            // The process that bound the key may have died before it started the run.
+            Bound::Earlier(run) => run,
+            Bound::Queued(run) | Bound::Removed(run) => {
+                return enqueued(connection, entry, run, false).await;
+            }
             // A store that answers something else than it is known to answer starts nothing.
             _ => {
                 let (agent, key) = (key.operator.clone(), key.key.clone());
                 return Err(QueueError::KeyReused { agent, key });
             }
-        }
-    }
-    sqlx::query(
+        },
+    };
+    let is_new = insert(connection, entry, &run).await?;
+    enqueued(connection, entry, run, is_new).await
+}
+
+/// Says what was put in, or is there.
+async fn enqueued(
+    connection: &mut PgConnection,
+    entry: &NewEntry,
+    run: RunId,
+    is_new: bool,
+) -> Result<Enqueued, QueueError> {
+    let queue = match is_new {
+        true => None,
+        false => sqlx::query("SELECT queue FROM backstop.queue WHERE run = $1")
+            .bind(&*stored(run.as_str()))
+            .fetch_optional(connection)
+            .await
+            .and_then(|row| row.map(|row| column(&row, "queue")).transpose())
+            .map_err(Fault::from)?,
+    };
+    let queue = queue.unwrap_or_else(|| entry.queue.clone());
+    Ok(Enqueued { run, queue, key: entry.key.as_ref().map(|key| key.key.clone()), is_new })
+}
+
+/// Inserts the row of a run that has neither a record nor a row yet, and says whether it did.
+async fn insert(
+    connection: &mut PgConnection,
+    entry: &NewEntry,
+    run: &RunId,
+) -> Result<bool, QueueError> {
+    let inserted = sqlx::query(
         "INSERT INTO backstop.queue (run, queue, agent, session, not_before, queued_at, task) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+         SELECT $1, $2, $3, $4, $5, $6, $7 \
+         WHERE NOT EXISTS (SELECT 1 FROM backstop.runs WHERE run = $1) \
+         AND NOT EXISTS (SELECT 1 FROM backstop.queue WHERE run = $1) ON CONFLICT (run) DO NOTHING",
     )
-    .bind(&*stored(entry.run.as_str()))
+    .bind(&*stored(run.as_str()))
     .bind(&*stored(&entry.queue))
     .bind(&*stored(&entry.agent))
     .bind(&*stored(entry.session.as_str()))
@@ -223,5 +250,5 @@ pub(super) async fn put(
     .execute(connection)
     .await
     .map_err(Fault::from)?;
-    Ok(enqueued(entry.run.clone(), true))
+    Ok(inserted.rows_affected() > 0)
 }

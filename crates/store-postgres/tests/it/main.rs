@@ -1,15 +1,18 @@
 //! Log and stores on a real PostgreSQL server.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod chains;
 mod crashes;
 mod credentials;
 mod fencing;
 mod following;
 mod full_disk;
+mod keys;
 mod limits;
 mod lists;
 mod opening;
 mod pooling;
+mod queue;
 mod removal;
 mod retention;
 mod rows;

@@ -10,6 +10,7 @@ async fn refused(url: &str) -> OpenError {
     let error = Database::connect(url).await.unwrap_err();
     let said = chain(&error).join(": ");
     assert!(!said.contains("hunter22"), "{said}");
+    assert!(!said.contains(" at line "), "a line of the server's source: {said}");
     error
 }
 

@@ -1,11 +1,13 @@
 //! Log and error store on real files.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod chains;
 mod claims;
 #[cfg(target_os = "linux")]
 mod crossings;
 mod disk;
 mod feed;
+mod keys;
 mod lists;
 mod migration;
 mod removal;

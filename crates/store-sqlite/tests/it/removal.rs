@@ -18,10 +18,10 @@ use layer0::id::RunId;
 use crate::retention::finished;
 use crate::{Folder, at, error, error_at, open, started};
 
-const DAY: i64 = 24 * 60 * 60 * 1_000;
-const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+pub(crate) const DAY: i64 = 24 * 60 * 60 * 1_000;
+pub(crate) const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-async fn append(writer: &mut RunWriter, ms: i64, kinds: Vec<EventKind>) {
+pub(crate) async fn append(writer: &mut RunWriter, ms: i64, kinds: Vec<EventKind>) {
     for kind in kinds {
         writer.stage(&Seed::new("test"), at(ms), Actor::Runtime, None, kind);
     }
@@ -29,7 +29,7 @@ async fn append(writer: &mut RunWriter, ms: i64, kinds: Vec<EventKind>) {
 }
 
 /// Begins a run on a day.
-async fn begin(database: &Database, day: i64, run: &str, first: EventKind) -> RunWriter {
+pub(crate) async fn begin(database: &Database, day: i64, run: &str, first: EventKind) -> RunWriter {
     let log: Arc<dyn EventLog> = Arc::new(database.log());
     let mut writer = RunWriter::new(log, run.into());
     append(&mut writer, day * DAY, vec![first]).await;
@@ -37,26 +37,26 @@ async fn begin(database: &Database, day: i64, run: &str, first: EventKind) -> Ru
 }
 
 /// A run that began and ended on a day.
-async fn over(database: &Database, day: i64, run: &str, first: EventKind) {
+pub(crate) async fn over(database: &Database, day: i64, run: &str, first: EventKind) {
     let mut writer = begin(database, day, run, first).await;
     let noise = || Warning::new("secret words ".repeat(20)).into();
     append(&mut writer, day * DAY + 1, (0..200).map(|_| noise()).collect()).await;
     append(&mut writer, day * DAY + 2, vec![finished()]).await;
 }
 
-fn following(session: &str, earlier: &str) -> EventKind {
+pub(crate) fn following(session: &str, earlier: &str) -> EventKind {
     let EventKind::RunStarted(mut first) = started(session) else { unreachable!() };
     first.follows = Some(Box::new(Follows::new(earlier, 1, Hash::default(), 1)));
     first.into()
 }
 
-fn dispatched(session: &str, caller: &str) -> EventKind {
+pub(crate) fn dispatched(session: &str, caller: &str) -> EventKind {
     let EventKind::RunStarted(mut first) = started(session) else { unreachable!() };
     first.parent = Some(caller.into());
     first.into()
 }
 
-async fn names(database: &Database) -> Vec<String> {
+pub(crate) async fn names(database: &Database) -> Vec<String> {
     let runs = database.log().runs(RunFilter::default()).await.unwrap();
     runs.iter().map(|run| run.run.to_string()).collect()
 }

@@ -1,0 +1,5 @@
+//! What is chosen to be removed.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod pages;
+mod shelf;

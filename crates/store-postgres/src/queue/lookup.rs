@@ -1,0 +1,21 @@
+use backstop_event_log::LogError;
+use layer0::id::RunId;
+use sqlx::QueryBuilder;
+
+use super::values::count;
+use crate::fault::Fault;
+use crate::pool::Pool;
+use crate::runs::between;
+use crate::text::{column, stored};
+
+/// Finds runs of the queue that are not over by the beginning of their ids.
+pub(super) async fn find(pool: &Pool, prefix: &str, most: usize) -> Result<Vec<RunId>, LogError> {
+    let mut query = QueryBuilder::new(
+        "SELECT run FROM backstop.queue WHERE NOT EXISTS \
+         (SELECT 1 FROM backstop.runs WHERE runs.run = queue.run AND ended_at IS NOT NULL)",
+    );
+    between(&mut query, "run", &stored(prefix));
+    query.push(" ORDER BY run LIMIT ").push_bind(count(most));
+    let rows = query.build().fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?;
+    rows.iter().map(|row| Ok(column(row, "run").map_err(Fault::from)?.into())).collect()
+}
