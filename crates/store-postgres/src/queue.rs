@@ -66,6 +66,9 @@ impl Database {
 }
 
 impl Queue {
+    /// The queue of runs and workers that name none.
+    pub const DEFAULT: &str = values::DEFAULT;
+
     /// Puts a run in, unless its key stands for one already.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use backstop_store_postgres::Queue;
 use clap::Subcommand;
 use layer0::Timestamp;
 
@@ -57,7 +58,7 @@ pub(crate) struct EnqueueArgs {
     #[arg(long, value_name = "TEXT|-|@FILE", allow_hyphen_values = true)]
     pub(crate) input: Option<String>,
     /// Put it into this queue
-    #[arg(long, value_name = "NAME", default_value = "default", value_parser = not_blank)]
+    #[arg(long, value_name = "NAME", default_value = Queue::DEFAULT, value_parser = not_blank)]
     pub(crate) queue: String,
     /// Make it known by this key: put in again with the same key and input, it is the same run
     #[arg(long, value_name = "KEY", value_parser = not_blank)]
