@@ -37,6 +37,7 @@ mod fault;
 mod feed;
 mod inbox;
 mod lease;
+mod lease_watch;
 mod limits;
 mod listing;
 mod log;
@@ -71,6 +72,7 @@ mod writer;
 
 pub use database::Database;
 pub use errors::PostgresErrorStore;
+pub use lease_watch::{LeaseChange, LeaseWatch};
 pub use log::PostgresLog;
 pub use open_error::OpenError;
 pub use options::Options;
