@@ -13,6 +13,7 @@ use layer0::failure::Failure;
 use layer0::id::RunId;
 use tokio::task::{JoinError, JoinSet};
 
+use crate::health::Health;
 use crate::parts::Parts;
 use crate::pause::Pauses;
 use crate::report::{RunReport, WorkerEnd};
@@ -38,6 +39,7 @@ type Done = (RunId, Result<RunReport, LogError>);
 /// A worker at work.
 pub(crate) struct Rounds<'a> {
     worker: &'a Parts,
+    health: &'a Health<'a>,
     watch: QueueWatch,
     at_work: JoinSet<Done>,
     runs: HashSet<RunId>,
@@ -55,11 +57,12 @@ pub(crate) struct Rounds<'a> {
 }
 
 impl<'a> Rounds<'a> {
-    pub(crate) fn new(worker: &'a Parts) -> Self {
+    pub(crate) fn new(worker: &'a Parts, health: &'a Health<'a>) -> Self {
         let now = SystemClock.now();
         Self {
             watch: worker.queue.watch(),
             worker,
+            health,
             at_work: JoinSet::new(),
             runs: HashSet::new(),
             found: VecDeque::new(),
@@ -78,8 +81,12 @@ impl<'a> Rounds<'a> {
         let mut wait = FIRST_WAIT;
         loop {
             match self.round().await {
-                Ok(()) => wait = FIRST_WAIT,
+                Ok(()) => {
+                    self.health.was_read(SystemClock.now());
+                    wait = FIRST_WAIT;
+                }
                 Err(error) => {
+                    self.health.was_not_read(&error, SystemClock.now());
                     tracing::warn!(code = error.code(), %error, "the database cannot be read just now");
                     SystemClock.sleep(wait).await;
                     wait = LONGEST_WAIT.min(wait * 2);
@@ -191,7 +198,7 @@ impl<'a> Rounds<'a> {
             goes_on: work.is_recorded(),
         };
         // There may be no listener.
-        let _ = reports.send(begun);
+        let _ = reports.send(begun.into());
         self.runs.insert(run.clone());
         let (orchestrator, log, queue) = (orchestrator.clone(), Arc::clone(log), queue.clone());
         self.at_work.spawn(async move {
@@ -215,7 +222,7 @@ impl<'a> Rounds<'a> {
                     }
                     _ => self.pauses.forget(&run),
                 }
-                let _ = self.worker.reports.send(report);
+                let _ = self.worker.reports.send(report.into());
             }
             Err(error) => {
                 tracing::warn!(%run, code = error.code(), %error, "what became of the run is not known yet");

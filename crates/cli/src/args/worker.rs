@@ -33,7 +33,8 @@ pub(crate) struct WorkerArgs {
     pub(crate) adopt: bool,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Print one JSON object for each run that is begun, left, refused or put off
+    /// Print one JSON object for each run that is begun, left, refused or put off, and when the database is away or
+    /// back or the lease was lost
     #[arg(long)]
     pub(crate) json: bool,
 }

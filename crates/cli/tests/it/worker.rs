@@ -42,7 +42,7 @@ impl Drop for Worker {
     }
 }
 
-fn until(is_so: impl Fn() -> bool) {
+pub(crate) fn until(is_so: impl Fn() -> bool) {
     let mut looks = 0;
     while !is_so() {
         looks += 1;

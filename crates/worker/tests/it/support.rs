@@ -10,13 +10,14 @@ use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::Agent;
 use backstop_store_postgres::{Database, Enqueue, Options};
 use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
-use backstop_worker::{Worker, WorkerBuilder, WorkerEnd};
+use backstop_worker::{Worker, WorkerBuilder, WorkerEnd, WorkerReport};
 use layer0::id::RunId;
 use layer0::message::Message;
 use layer0::operator::Task;
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 use tokio::sync::Semaphore;
+use tokio::sync::broadcast::Receiver;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -97,10 +98,17 @@ pub(crate) struct AtWork {
 
 impl AtWork {
     pub(crate) fn start(builder: WorkerBuilder) -> Self {
+        Self::subscribe(builder).0
+    }
+
+    /// Starts one, and hears what it tells from the start on.
+    pub(crate) fn subscribe(builder: WorkerBuilder) -> (Self, Receiver<WorkerReport>) {
         let worker: Worker = builder.build().unwrap();
+        let reports = worker.subscribe();
         let stop = CancellationToken::new();
         let stops = stop.clone();
-        Self { stop, task: tokio::spawn(async move { worker.run(stops).await.unwrap() }) }
+        let task = tokio::spawn(async move { worker.run(stops).await.unwrap() });
+        (Self { stop, task }, reports)
     }
 
     pub(crate) async fn stop(self) -> WorkerEnd {
