@@ -3,6 +3,7 @@
 
 mod drain;
 mod outage;
+mod panics;
 mod place;
 mod queue;
 mod ready;
