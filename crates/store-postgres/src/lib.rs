@@ -78,7 +78,7 @@ pub use open_error::OpenError;
 pub use options::Options;
 pub use queue::{
     Enqueue, Enqueued, Look, Queue, QueueEntry, QueueError, QueueFilter, QueueLimit, QueueState,
-    QueueWatch, Ready, Refusal, StrandedRun, Taken, WorkerRow,
+    QueueWatch, Ready, Refusal, StrandedRun, Taken, UnservedQueue, WorkerRow,
 };
 pub use results::PostgresResultStore;
 pub use server::Server;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_store_postgres::QueueLimit;
+use backstop_store_postgres::{Queue, QueueLimit};
 use backstop_worker::{RunReport, Worker, WorkerReport};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
@@ -16,7 +16,7 @@ use crate::behaviors::Behaviors;
 use crate::exit::CliError;
 use crate::output::{self, alert, note};
 use crate::store::Database;
-use crate::{several, signals, store};
+use crate::{several, signals, store, unworked};
 
 /// How long a worker waits for a server that is away before a run is let go.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -58,7 +58,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     let worker = worker.build().map_err(CliError::usage)?;
     let told = tokio::spawn(tell(worker.subscribe(), args.json));
     note("working; SIGTERM or Ctrl-C stops");
-    let looking = tokio::spawn(tell_stranded(shared.clone()));
+    let looking = tokio::spawn(tell_unworked(shared.queue()));
     let end = worker.run(stop).await;
     looking.abort();
     drop(worker);
@@ -76,15 +76,11 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names the runs that no worker goes on with, once this one has said what it goes on with.
-async fn tell_stranded(database: backstop_store_postgres::Database) {
+/// Names the runs that no worker works on, once this one has said what it goes on with.
+async fn tell_unworked(queue: Queue) {
     SystemClock.sleep(ANNOUNCED_AFTER).await;
-    for stranded in database.queue().stranded().await.unwrap_or_default() {
-        note(&format!(
-            "run {} of `{}` is stranded: no worker has its agent as it was when the run began",
-            stranded.run, stranded.agent
-        ));
-    }
+    // They are told by `queue list` too: a database that is away just now is no reason to stop.
+    let _ = unworked::note_all(&queue).await;
 }
 
 /// Tells what becomes of runs and of the worker, until it is gone.

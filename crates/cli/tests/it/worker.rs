@@ -221,6 +221,47 @@ fn open_run_is_not_stranded_without_workers() {
     workers_in_doctor(&bench, 1);
 }
 
+/// Spec: J2w, W8. A queue whose name is misspelt holds its runs for ever.
+#[test]
+fn queue_without_a_worker_is_noted() {
+    let Some(url) = database() else { return };
+    let bench = Bench::new().with("BACKSTOP_STORE", &url);
+    bench.agent("[[model]]\ntext = \"hello\"\n", "");
+    bench.write("other.toml", &std::fs::read_to_string(bench.path().join("agent.toml")).unwrap());
+    let enqueue = |agent: &str, queue: &str| {
+        bench.run(&["enqueue", agent, "--input", "hi", "--queue", queue]).ok().err
+    };
+    let list = || bench.run(&["queue", "list", "--json"]).ok();
+    let queues = |code: i32| {
+        let found = bench.run(&["doctor", "--json"]).fails(code, "").json();
+        found.into_iter().find(|finding| finding["check"] == "queue").unwrap()
+    };
+    assert_eq!(enqueue("agent.toml", "mial"), "", "the workers may be started later");
+    let unserved = "queue `mial` holds 1 run and no worker takes from it";
+    assert_eq!(list().err.trim(), unserved);
+    assert_eq!(queues(1)["message"], unserved);
+
+    let worker = Worker::start(&bench, &["--queue", "mail"]);
+    let noted = "none of the workers takes from queue `mial`";
+    until(|| enqueue("agent.toml", "mial").trim() == noted);
+    let of_other = "none of the workers that take from queue `mail` has `other`";
+    assert_eq!(enqueue("other.toml", "mail").trim(), of_other);
+    let listed = list();
+    let of_other = "queue `mail` holds 1 run of `other`, which no worker that takes from it has";
+    assert!(
+        listed.err.starts_with(of_other) && listed.err.contains("queue `mial` holds "),
+        "{}",
+        listed.err
+    );
+    assert!(listed.json().iter().all(|entry| entry["run"].is_string()), "{}", listed.out);
+
+    let other = Worker::start(&bench, &["other.toml", "--queue", "mail", "--queue", "mial"]);
+    until(|| list().out.is_empty());
+    assert_eq!(queues(0)["state"], "ok");
+    worker.stop();
+    other.stop();
+}
+
 /// Spec: J2w, C3
 #[test]
 fn worker_says_what_it_lacks() {

@@ -10,6 +10,7 @@ mod limits;
 mod lists;
 mod opening;
 mod pooling;
+mod queue;
 mod removal;
 mod retention;
 mod rows;
