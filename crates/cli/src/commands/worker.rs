@@ -28,6 +28,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     let stop = signals::interrupt();
     let mut files = several::read(&args.agents)?;
     let chosen = several::choose(&args.store, &files)?;
+    store::check_shared(&chosen)?;
     // Before anything is taken: what is missing here would fail every run.
     let mut servers = Vec::new();
     for (path, file) in &mut files {

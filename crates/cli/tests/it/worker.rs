@@ -268,8 +268,17 @@ fn worker_says_what_it_lacks() {
     let bench = Bench::new();
     bench.agent("[[model]]\ntext = \"hello\"\n", "");
     let store = ["--store", "sqlite:a.db"];
-    bench.run(&[&["worker", "agent.toml"], &store[..]].concat()).fails(2, "has no queue");
+    let refused = bench.run(&[&["worker", "agent.toml"], &store[..]].concat());
+    refused.fails(2, "`sqlite:a.db` has no queue: queue and workers need PostgreSQL");
     bench.run(&[&["queue", "list"], &store[..]].concat()).fails(2, "has no queue");
+    let memory = bench.run(&["worker", "agent.toml", "--store", "sqlite::memory:"]);
+    let memory = memory.fails(2, "`sqlite::memory:` has no queue");
+    assert!(memory.err.contains("--store postgres://"), "{}", memory.err);
+    for command in [&["worker"][..], &["enqueue"], &["queue", "list"], &["queue", "cancel"]] {
+        let help = bench.run(&[command, &["--help"]].concat()).ok().out;
+        assert!(help.contains("postgres://USER@HOST/DATABASE"), "{help}");
+        assert!(!help.contains("sqlite:"), "{help}");
+    }
     let asked = ["enqueue", "agent.toml", "--input", "hi"];
     bench.run(&[&asked[..], &store].concat()).fails(2, "--store postgres://");
     let absent = ["--store", "postgres://me@127.0.0.1:1/agents"];
