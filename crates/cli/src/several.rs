@@ -1,5 +1,6 @@
 //! Several agent files that share one store.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use backstop_config::AgentFile;
@@ -7,7 +8,7 @@ use backstop_config::AgentFile;
 use crate::args::StoreArgs;
 use crate::exit::CliError;
 use crate::store::{self, Chosen};
-use crate::agent_file;
+use crate::{agent_file, assemble};
 
 /// Agent files, in the order of the command line.
 pub(crate) type Files<'a> = Vec<(&'a Path, AgentFile)>;
@@ -15,6 +16,22 @@ pub(crate) type Files<'a> = Vec<(&'a Path, AgentFile)>;
 /// Reads agent files.
 pub(crate) fn read(paths: &[PathBuf]) -> Result<Files<'_>, CliError> {
     paths.iter().map(|path| Ok((path.as_path(), agent_file::read(path)?))).collect()
+}
+
+/// Checks that the agents have different names: each is known by its own.
+pub(crate) fn check_names(files: &Files<'_>) -> Result<(), CliError> {
+    let mut named: BTreeMap<String, &Path> = BTreeMap::new();
+    for (path, file) in files {
+        let name = assemble::name(file, path);
+        if let Some(other) = named.get(&name) {
+            let what =
+                format!("{} and {} both hold agent `{name}`", other.display(), path.display());
+            return Err(CliError::usage(what)
+                .with_hint("give one of them another `name` in [agent], or leave one out"));
+        }
+        named.insert(name, path);
+    }
+    Ok(())
 }
 
 /// Chooses the store, which has to be the same for all files.

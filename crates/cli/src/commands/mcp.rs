@@ -31,6 +31,7 @@ const DESCRIPTION_CHARS: usize = 300;
 
 pub(crate) async fn run(args: McpArgs) -> Result<ExitCode, CliError> {
     let mut files = several::read(&args.agents)?;
+    several::check_names(&files)?;
     let chosen = several::choose_kept(&args.store, &files)?;
     let token = token(&args)?;
     if let Some(address) = args.listen {

@@ -27,6 +27,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     // From the first moment on: one that is told to stop while it starts has nothing to wait for.
     let stop = signals::interrupt();
     let mut files = several::read(&args.agents)?;
+    several::check_names(&files)?;
     let chosen = several::choose(&args.store, &files)?;
     store::check_shared(&chosen)?;
     // Before anything is taken: what is missing here would fail every run.

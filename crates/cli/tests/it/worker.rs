@@ -264,6 +264,22 @@ fn queue_without_a_worker_is_noted() {
 
 /// Spec: J2w, C3
 #[test]
+fn agents_of_one_name_are_refused_by_file() {
+    let bench = Bench::new();
+    bench.agent("[[model]]\ntext = \"hello\"\n", "");
+    let named =
+        "[agent]\nname = \"agent\"\n[model]\nprovider = \"script\"\nscript = \"script.toml\"\n";
+    bench.write("other.toml", named);
+    for command in ["worker", "mcp"] {
+        let same = bench.run(&[command, "agent.toml", "agent.toml"]);
+        same.fails(2, "agent.toml and agent.toml both hold agent `agent`");
+        let named = bench.run(&[command, "agent.toml", "other.toml"]);
+        named.fails(2, "agent.toml and other.toml both hold agent `agent`");
+    }
+}
+
+/// Spec: J2w, C3
+#[test]
 fn worker_says_what_it_lacks() {
     let bench = Bench::new();
     bench.agent("[[model]]\ntext = \"hello\"\n", "");
