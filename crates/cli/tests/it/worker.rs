@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
-use crate::postgres::database;
+use crate::postgres::{database, execute_in};
 use crate::running::{ASKS, REFUNDS};
+use crate::serving::Served;
 
 /// A worker in a process of its own.
 struct Worker(Child);
@@ -219,6 +220,33 @@ fn open_run_is_not_stranded_without_workers() {
     worker.stop();
     assert_eq!(bench.run(&["runs", "--stuck", "--json"]).ok().json().len(), 1);
     workers_in_doctor(&bench, 1);
+}
+
+/// Spec: J2w, Q10. Over MCP, a run that workers refused is begun where it is asked for.
+#[test]
+fn refused_run_is_begun_over_mcp() {
+    let Some(url) = database() else { return };
+    let bench = Bench::new().with("BACKSTOP_STORE", &url);
+    bench.agent("[[model]]\ntext = \"hello\"\n", "");
+    let enqueue = ["enqueue", "agent.toml", "--input", "hi", "--key", "k"];
+    let run = bench.run(&enqueue).ok().out.trim().to_owned();
+    let keyed = || {
+        let mut served = Served::start(&bench);
+        let asked = served.call_with_key(json!({"input": "hi"}), "k");
+        served.leave();
+        asked
+    };
+    let queued = keyed();
+    assert_eq!(queued["structuredContent"], json!({"outcome": "queued", "run": run}));
+    execute_in(
+        &url,
+        r#"UPDATE backstop.queue SET refused = '{"code": "input.invalid", "message": "no"}'"#,
+    );
+    assert!(bench.run(&["queue", "list"]).ok().out.contains("refused (input.invalid)"));
+    let begun = keyed();
+    assert_eq!(begun["structuredContent"]["run"], run, "{begun}");
+    assert_eq!(begun["content"][0]["text"], "hello", "{begun}");
+    assert_eq!(bench.run(&["queue", "list"]).ok().out, "", "it left the queue");
 }
 
 /// Spec: J2w, W8. A queue whose name is misspelt holds its runs for ever.

@@ -1,15 +1,89 @@
 //! What the queue holds, and who takes from it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use backstop_event_log::EventLog;
-use backstop_store_postgres::{Database, Enqueue, QueueLimit, Refusal, UnservedQueue, WorkerRow};
+use backstop_store_postgres::{
+    Database, Enqueue, Options, QueueLimit, Refusal, UnservedQueue, WorkerRow,
+};
 use layer0::operator::Task;
+use sqlx::PgConnection;
 
-use crate::support::{begin, open, server};
+use crate::support::{append, begin, connection, finished, open, server, until};
 
 fn asking(agent: &str, queue: &str) -> Enqueue {
     Enqueue::new(agent, Task::text("go")).queue(queue)
+}
+
+/// Spec: J2w. It leaves with the append that ends the run: no worker is there to give it back.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_leaves_with_the_end_of_the_run() {
+    let server = server!();
+    let url = server.database().await;
+    let (database, mut looking) = (open(&url).await, connection(&url).await);
+    let queued = database.queue().enqueue(&asking("demo", "mail")).await.unwrap();
+    let mut rows = async || -> Vec<String> {
+        let rows = sqlx::query_scalar("SELECT task FROM backstop.queue");
+        rows.fetch_all(&mut looking).await.unwrap()
+    };
+    assert!(rows().await[0].contains("go"));
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let mut writer = begin(&log, queued.run.as_str(), "s").await;
+    assert_eq!(rows().await, [""], "what it was asked stands in its record alone");
+    append(&mut writer, finished()).await.unwrap();
+    assert_eq!(rows().await, [""; 0]);
+    database.close().await;
+}
+
+/// Opens a database in which a transaction that is broken off after a deadlock, found in a second, is not tried again.
+async fn opened(url: &str) -> Database {
+    let options = Options::new(url).unwrap().connections(3);
+    let database = Database::connect_with(options.patience(Duration::from_millis(900))).await;
+    let database = database.unwrap();
+    database.queue().take(&[QueueLimit::new("a")], &["demo"], 1, &[]).await.unwrap();
+    database
+}
+
+async fn waiting_for_queues(looking: &mut PgConnection) -> i64 {
+    let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    sqlx::query_scalar(waiting).fetch_one(looking).await.unwrap()
+}
+
+/// Spec: J2w. Each waits for the first queue, and holds no other meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn queues_in_opposite_order_never_deadlock() {
+    let server = server!();
+    let url = server.database().await;
+    let (one, other) = (opened(&url).await, opened(&url).await);
+    let (mut holding, mut looking) = (connection(&url).await, connection(&url).await);
+    for queue in ["a", "b"] {
+        one.queue().enqueue(&asking("demo", queue)).await.unwrap();
+    }
+    let limits = |queues: [&str; 2]| queues.map(|queue| QueueLimit::new(queue).limit(9)).to_vec();
+    let take = |database: &Database, queues| {
+        let (queue, limits) = (database.queue(), limits(queues));
+        tokio::spawn(async move { queue.take(&limits, &["demo"], 9, &[]).await })
+    };
+    sqlx::query("SELECT pg_advisory_lock(hashtextextended('backstop queue a', 0))")
+        .execute(&mut holding)
+        .await
+        .unwrap();
+    let mut taking = Vec::new();
+    for (database, queues) in [(&one, ["a", "b"]), (&other, ["b", "a"])] {
+        taking.push(take(database, queues));
+        let all = i64::try_from(taking.len()).unwrap();
+        until("it waits", async || waiting_for_queues(&mut looking).await == all).await;
+    }
+    sqlx::query("SELECT pg_advisory_unlock_all()").execute(&mut holding).await.unwrap();
+    let mut taken = 0;
+    for taking in taking {
+        taken += taking.await.unwrap().unwrap().len();
+    }
+    assert_eq!(taken, 2);
+    one.close().await;
+    other.close().await;
 }
 
 async fn unserved(database: &Database) -> Vec<(String, Option<String>, u64, u64)> {

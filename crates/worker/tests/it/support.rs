@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{EventLog, RunState, RunSummary};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
-use backstop_react::Agent;
+use backstop_react::{Agent, AgentBuilder};
 use backstop_store_postgres::{Database, Enqueue, Options};
 use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use backstop_worker::{Worker, WorkerBuilder, WorkerEnd, WorkerReport};
@@ -39,6 +39,10 @@ pub(crate) fn answering(database: &Database, name: &str) -> Agent {
 
 /// An agent that calls a tool once, and answers then.
 pub(crate) fn calling(database: &Database, tool: impl Tool + 'static) -> Agent {
+    caller(database, tool).build().unwrap()
+}
+
+pub(crate) fn caller(database: &Database, tool: impl Tool + 'static) -> AgentBuilder {
     let name = Arc::clone(&tool.spec().name);
     let model = ScriptedProvider::from_fn(move |request| {
         match request.messages.messages().last().map(|it| &**it) {
@@ -46,7 +50,7 @@ pub(crate) fn calling(database: &Database, tool: impl Tool + 'static) -> Agent {
             _ => ScriptedAnswer::calling(&*name, json!({})),
         }
     });
-    Agent::builder(model).name("agent").tool(tool).log(database.log()).build().unwrap()
+    Agent::builder(model).name("agent").tool(tool).log(database.log())
 }
 
 /// A tool that says that it began, and ends when it is let.
