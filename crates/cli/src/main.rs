@@ -27,6 +27,7 @@ mod report;
 mod several;
 mod signals;
 mod store;
+mod unworked;
 
 use std::process::ExitCode;
 

@@ -1,13 +1,14 @@
 //! Several agent files that share one store.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use backstop_config::AgentFile;
 
-use crate::agent_file;
 use crate::args::StoreArgs;
 use crate::exit::CliError;
 use crate::store::{self, Chosen};
+use crate::{agent_file, assemble};
 
 /// Agent files, in the order of the command line.
 pub(crate) type Files<'a> = Vec<(&'a Path, AgentFile)>;
@@ -17,7 +18,23 @@ pub(crate) fn read(paths: &[PathBuf]) -> Result<Files<'_>, CliError> {
     paths.iter().map(|path| Ok((path.as_path(), agent_file::read(path)?))).collect()
 }
 
-/// Chooses the store, which has to be the same for all files, and is kept for other processes.
+/// Checks that the agents have different names: each is known by its own.
+pub(crate) fn check_names(files: &Files<'_>) -> Result<(), CliError> {
+    let mut named: BTreeMap<String, &Path> = BTreeMap::new();
+    for (path, file) in files {
+        let name = assemble::name(file, path);
+        if let Some(other) = named.get(&name) {
+            let what =
+                format!("{} and {} both hold agent `{name}`", other.display(), path.display());
+            return Err(CliError::usage(what)
+                .with_hint("give one of them another `name` in [agent], or leave one out"));
+        }
+        named.insert(name, path);
+    }
+    Ok(())
+}
+
+/// Chooses the store, which has to be the same for all files.
 pub(crate) fn choose(args: &StoreArgs, files: &Files<'_>) -> Result<Chosen, CliError> {
     let mut chosen: Option<(Chosen, &Path)> = None;
     for (path, file) in files {
@@ -33,8 +50,17 @@ pub(crate) fn choose(args: &StoreArgs, files: &Files<'_>) -> Result<Chosen, CliE
         }
     }
     match chosen {
-        Some((chosen, _)) if chosen.is_kept() => Ok(chosen),
-        _ => Err(CliError::usage("a store in memory holds no runs of other processes")
-            .with_hint("name a file with --store sqlite:PATH")),
+        Some((chosen, _)) => Ok(chosen),
+        None => store::choose(args, None),
     }
+}
+
+/// Chooses the store as [`choose`] does; it has to be kept for other processes.
+pub(crate) fn choose_kept(args: &StoreArgs, files: &Files<'_>) -> Result<Chosen, CliError> {
+    let chosen = choose(args, files)?;
+    if chosen.is_kept() {
+        return Ok(chosen);
+    }
+    Err(CliError::usage("a store in memory holds no runs of other processes")
+        .with_hint("name a file with --store sqlite:PATH"))
 }

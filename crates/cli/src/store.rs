@@ -143,17 +143,31 @@ pub(crate) async fn open_shared(
     table: &StoreTable,
     patience: Duration,
 ) -> Result<backstop_store_postgres::Database, CliError> {
-    let StoreUrl::Postgres(url) = &chosen.url else {
-        return Err(CliError::usage(format!("`{}` has no queue", chosen.url)).with_hint(
-            "queue and workers need a store that processes share: --store postgres://…",
-        ));
-    };
-    let options = Options::new(url)?.retention(retention(table)).patience(patience);
+    let options = Options::new(shared(chosen)?)?.retention(retention(table)).patience(patience);
     let database = backstop_store_postgres::Database::connect_with(options).await?;
     match postgres(database)? {
         Database::Postgres(database) => Ok(database),
         Database::Sqlite(_) => Err(unknown(&chosen.url)),
     }
+}
+
+/// Returns the URL of a database that processes share.
+fn shared(chosen: &Chosen) -> Result<&str, CliError> {
+    match &chosen.url {
+        StoreUrl::Postgres(url) => Ok(url),
+        url => {
+            Err(CliError::usage(format!("`{url}` has no queue: queue and workers need PostgreSQL"))
+                .with_hint(
+                    "name a database with --store postgres://USER@HOST/DATABASE or BACKSTOP_STORE",
+                ))
+        }
+    }
+}
+
+/// Checks that a store is one that processes share, without opening it.
+pub(crate) fn check_shared(chosen: &Chosen) -> Result<(), CliError> {
+    Options::new(shared(chosen)?)?;
+    Ok(())
 }
 
 /// Says what is wrong with the URL of a store, without opening it.

@@ -48,6 +48,10 @@ impl Lease {
         self.is_cut_off.store(true, Ordering::SeqCst);
     }
 
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.is_cut_off.load(Ordering::SeqCst)
+    }
+
     /// Ends it for good.
     pub(crate) fn end(&self) {
         self.has_ended.send_replace(true);
@@ -70,7 +74,7 @@ impl Lease {
     pub(crate) fn may_start(&self) -> bool {
         let third = i64::try_from(self.renewal().as_millis()).unwrap_or(i64::MAX);
         !self.has_ended()
-            && !self.is_cut_off.load(Ordering::SeqCst)
+            && !self.is_cut_off()
             && boot_millis() < self.until.load(Ordering::SeqCst) - third
     }
 

@@ -37,6 +37,7 @@ mod fault;
 mod feed;
 mod inbox;
 mod lease;
+mod lease_watch;
 mod limits;
 mod listing;
 mod log;
@@ -72,12 +73,13 @@ mod writer;
 
 pub use database::Database;
 pub use errors::PostgresErrorStore;
+pub use lease_watch::{LeaseChange, LeaseWatch};
 pub use log::PostgresLog;
 pub use open_error::OpenError;
 pub use options::Options;
 pub use queue::{
     Enqueue, Enqueued, Look, Queue, QueueEntry, QueueError, QueueFilter, QueueLimit, QueueState,
-    QueueWatch, Ready, Refusal, StrandedRun, Taken, WorkerRow,
+    QueueWatch, Ready, Refusal, StrandedRun, Taken, UnservedQueue, WorkerRow,
 };
 pub use results::PostgresResultStore;
 pub use server::Server;

@@ -8,6 +8,7 @@ mod lookup;
 mod ready;
 mod stranded;
 mod take;
+mod unserved;
 mod values;
 mod worker_row;
 
@@ -33,6 +34,7 @@ pub use self::listing::QueueFilter;
 pub use self::ready::{Look, Ready};
 pub use self::stranded::StrandedRun;
 pub use self::take::{QueueLimit, Taken};
+pub use self::unserved::UnservedQueue;
 pub use self::worker_row::WorkerRow;
 
 /// How long rows are kept that are not needed, in milliseconds.
@@ -67,6 +69,9 @@ impl Database {
 }
 
 impl Queue {
+    /// The queue of runs and workers that name none.
+    pub const DEFAULT: &str = values::DEFAULT;
+
     /// Puts a run in, unless its key stands for one already.
     ///
     /// # Errors
@@ -267,6 +272,51 @@ impl Queue {
     /// Dropping the future changes nothing.
     pub async fn stranded(&self) -> Result<Vec<StrandedRun>, LogError> {
         stranded::stranded(self.0.pool()).await
+    }
+
+    /// Returns the queues in which runs wait that no live worker takes: no worker takes runs from the queue, or none of
+    /// those that do has the agent.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::list`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn unserved(&self) -> Result<Vec<UnservedQueue>, LogError> {
+        unserved::unserved(self.0.pool(), None).await
+    }
+
+    /// Says whether a run of an agent in a queue is one that no live worker takes, as [`Queue::unserved`] does of those
+    /// that wait. No run is counted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::list`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    ///
+    /// ```no_run
+    /// use backstop_store_postgres::Database;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let database = Database::connect("postgres://backstop@localhost/agents").await?;
+    /// if let Some(unserved) = database.queue().unserved_by("mail", "support").await? {
+    ///     println!("none of {} workers takes runs of `support` from `mail`", unserved.workers);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn unserved_by(
+        &self,
+        queue: &str,
+        agent: &str,
+    ) -> Result<Option<UnservedQueue>, LogError> {
+        Ok(unserved::unserved(self.0.pool(), Some((queue, agent))).await?.pop())
     }
 
     /// Says what this process goes on with, so that others know which runs are stranded; for as long as its lease

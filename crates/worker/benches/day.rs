@@ -18,7 +18,7 @@ use backstop_store_postgres::{Database, Enqueue, Options, QueueFilter};
 use backstop_testkit::PostgresServer;
 use backstop_testkit::measure::now;
 use backstop_tool::{ToolError, tool};
-use backstop_worker::{RunReport, Worker};
+use backstop_worker::{RunReport, Worker, WorkerReport};
 use layer0::id::RunId;
 use layer0::message::Message;
 use layer0::operator::Task;
@@ -202,11 +202,13 @@ async fn come_in(database: &Database, rate: f64, lasts: Duration) -> Vec<(RunId,
 }
 
 /// Notes when runs begin, until the worker is gone.
-async fn begins(mut reports: Receiver<RunReport>) -> HashMap<RunId, Instant> {
+async fn begins(mut reports: Receiver<WorkerReport>) -> HashMap<RunId, Instant> {
     let mut began = HashMap::new();
     loop {
         match reports.recv().await {
-            Ok(RunReport::Begun { run, .. }) => drop(began.entry(run).or_insert_with(now)),
+            Ok(WorkerReport::Run(RunReport::Begun { run, .. })) => {
+                began.entry(run).or_insert_with(now);
+            }
             Ok(_) | Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return began,
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backstop_event_log::EventLog;
 use backstop_orchestrator::{LocalOrchestrator, OperatorNameError};
-use backstop_store_postgres::{Database, QueueLimit, WorkerRow};
+use backstop_store_postgres::{Database, Queue, QueueLimit, WorkerRow};
 use layer0::Operator;
 use thiserror::Error;
 use tokio::sync::broadcast;
@@ -13,8 +13,6 @@ use tokio::sync::broadcast;
 use crate::parts::Parts;
 use crate::worker::Worker;
 
-/// The queue of a worker that names none.
-const QUEUE: &str = "default";
 /// How many runs are at work at once, unless told otherwise.
 const CONCURRENCY: usize = 16;
 /// How long a worker that is to stop waits for what is at work, unless told otherwise.
@@ -64,7 +62,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Takes runs from a queue; from the one named `default`, without a limit, where none is given.
+    /// Takes runs from a queue; from [`Queue::DEFAULT`], without a limit, where none is given.
     pub fn queue(mut self, queue: QueueLimit) -> Self {
         self.queues.push(queue);
         self
@@ -112,7 +110,7 @@ impl WorkerBuilder {
             return Err(WorkerBuildError::NoAgent);
         }
         if self.queues.is_empty() {
-            self.queues.push(QueueLimit::new(QUEUE));
+            self.queues.push(QueueLimit::new(Queue::DEFAULT));
         }
         let log: Arc<dyn EventLog> = Arc::new(self.database.log());
         let orchestrator = LocalOrchestrator::builder()

@@ -34,6 +34,7 @@
 //! ```
 
 mod builder;
+mod health;
 mod parts;
 mod pause;
 mod report;
@@ -42,5 +43,5 @@ mod run_work;
 mod worker;
 
 pub use builder::{WorkerBuildError, WorkerBuilder};
-pub use report::{RunReport, RunState, WorkerEnd};
+pub use report::{RunReport, RunState, WorkerEnd, WorkerReport};
 pub use worker::Worker;

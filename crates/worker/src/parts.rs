@@ -6,7 +6,7 @@ use backstop_orchestrator::LocalOrchestrator;
 use backstop_store_postgres::{Database, Queue, QueueLimit, WorkerRow};
 use tokio::sync::broadcast;
 
-use crate::report::RunReport;
+use crate::report::WorkerReport;
 
 /// What a worker is made of.
 pub(crate) struct Parts {
@@ -18,5 +18,5 @@ pub(crate) struct Parts {
     pub(crate) queues: Vec<QueueLimit>,
     pub(crate) concurrency: usize,
     pub(crate) drain: Duration,
-    pub(crate) reports: broadcast::Sender<RunReport>,
+    pub(crate) reports: broadcast::Sender<WorkerReport>,
 }

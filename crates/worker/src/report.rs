@@ -1,7 +1,41 @@
+use std::time::Duration;
+
 use layer0::Code;
 use layer0::id::RunId;
 
 pub use backstop_event_log::RunState;
+
+/// What a worker tells of its runs and of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WorkerReport {
+    /// The database cannot be worked with: the server is away, or refuses what a worker needs. It is tried again and
+    /// again; what goes wrong meanwhile is not reported anew.
+    #[non_exhaustive]
+    DatabaseAway {
+        /// The code of what went wrong first.
+        code: String,
+        /// The same in words.
+        message: String,
+    },
+    /// The database can be worked with again.
+    #[non_exhaustive]
+    DatabaseBack {
+        /// How long it was reported as away.
+        after: Duration,
+    },
+    /// The lease of this process has ended, because it could not be renewed in time: other processes may go on with
+    /// the runs that were at work here. The worker goes on under another lease as soon as the database lets it.
+    LeaseLost,
+    /// Something became of a run.
+    Run(RunReport),
+}
+
+impl From<RunReport> for WorkerReport {
+    fn from(report: RunReport) -> Self {
+        Self::Run(report)
+    }
+}
 
 /// What became of a run at a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The rounds of a worker: looking for runs, starting them, and taking in what became of them.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,12 @@ use std::time::Duration;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::LogError;
 use backstop_store_postgres::{Look, QueueWatch, Ready};
-use layer0::Timestamp;
 use layer0::failure::Failure;
 use layer0::id::RunId;
-use tokio::task::{JoinError, JoinSet};
+use layer0::{Timestamp, code, text};
+use tokio::task::{self, JoinError, JoinSet};
 
+use crate::health::Health;
 use crate::parts::Parts;
 use crate::pause::Pauses;
 use crate::report::{RunReport, WorkerEnd};
@@ -33,13 +34,16 @@ const CLEAN_EVERY: Duration = Duration::from_secs(10 * 60);
 const LETTING_GO: Duration = Duration::from_secs(5);
 
 /// What a run came to, or that the database did not say.
-type Done = (RunId, Result<RunReport, LogError>);
+type Done = Result<RunReport, LogError>;
 
 /// A worker at work.
 pub(crate) struct Rounds<'a> {
     worker: &'a Parts,
+    health: &'a Health<'a>,
     watch: QueueWatch,
     at_work: JoinSet<Done>,
+    /// The run of each task: one that panicked does not say it.
+    tasks: HashMap<task::Id, RunId>,
     runs: HashSet<RunId>,
     /// Runs that can be gone on with, as the last look found them.
     found: VecDeque<Ready>,
@@ -55,12 +59,14 @@ pub(crate) struct Rounds<'a> {
 }
 
 impl<'a> Rounds<'a> {
-    pub(crate) fn new(worker: &'a Parts) -> Self {
+    pub(crate) fn new(worker: &'a Parts, health: &'a Health<'a>) -> Self {
         let now = SystemClock.now();
         Self {
             watch: worker.queue.watch(),
             worker,
+            health,
             at_work: JoinSet::new(),
+            tasks: HashMap::new(),
             runs: HashSet::new(),
             found: VecDeque::new(),
             begins_at: RandomState::new().hash_one(()),
@@ -78,8 +84,12 @@ impl<'a> Rounds<'a> {
         let mut wait = FIRST_WAIT;
         loop {
             match self.round().await {
-                Ok(()) => wait = FIRST_WAIT,
+                Ok(()) => {
+                    self.health.was_read(SystemClock.now());
+                    wait = FIRST_WAIT;
+                }
                 Err(error) => {
+                    self.health.was_not_read(&error, SystemClock.now());
                     tracing::warn!(code = error.code(), %error, "the database cannot be read just now");
                     SystemClock.sleep(wait).await;
                     wait = LONGEST_WAIT.min(wait * 2);
@@ -88,10 +98,10 @@ impl<'a> Rounds<'a> {
             }
             tokio::select! {
                 () = self.watch.changed(LOOK_EVERY), if self.has_room() => {}
-                Some(done) = self.at_work.join_next() => self.took_in(done),
+                Some(done) = self.at_work.join_next_with_id() => self.took_in(done),
                 () = SystemClock.sleep(LOOK_EVERY) => {}
             }
-            while let Some(done) = self.at_work.try_join_next() {
+            while let Some(done) = self.at_work.try_join_next_with_id() {
                 self.took_in(done);
             }
         }
@@ -191,23 +201,23 @@ impl<'a> Rounds<'a> {
             goes_on: work.is_recorded(),
         };
         // There may be no listener.
-        let _ = reports.send(begun);
+        let _ = reports.send(begun.into());
         self.runs.insert(run.clone());
         let (orchestrator, log, queue) = (orchestrator.clone(), Arc::clone(log), queue.clone());
-        self.at_work.spawn(async move {
-            let done = work.perform(orchestrator, &*log, &queue).await;
-            (run, done)
-        });
+        let task =
+            self.at_work.spawn(async move { work.perform(orchestrator, &*log, &queue).await });
+        self.tasks.insert(task.id(), run);
     }
 
-    fn took_in(&mut self, done: Result<Done, JoinError>) {
-        let (run, done) = match done {
-            Ok(done) => done,
-            Err(error) => return tracing::error!(%error, "a task of the worker has ended early"),
+    fn took_in(&mut self, ended: Result<(task::Id, Done), JoinError>) {
+        let (id, done) = match ended {
+            Ok((id, done)) => (id, Ok(done)),
+            Err(error) => (error.id(), Err(error)),
         };
+        let Some(run) = self.tasks.remove(&id) else { return };
         self.runs.remove(&run);
         match done {
-            Ok(report) => {
+            Ok(Ok(report)) => {
                 match &report {
                     RunReport::PutOff { code, message, .. } => {
                         tracing::warn!(%run, code, message, "the run could not be gone on with");
@@ -215,25 +225,41 @@ impl<'a> Rounds<'a> {
                     }
                     _ => self.pauses.forget(&run),
                 }
-                let _ = self.worker.reports.send(report);
+                let _ = self.worker.reports.send(report.into());
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%run, code = error.code(), %error, "what became of the run is not known yet");
+                self.return_later(run);
             }
             Err(error) => {
-                tracing::warn!(%run, code = error.code(), %error, "what became of the run is not known yet");
-                self.pauses.put_off(&run, SystemClock.now());
-                self.untold.push(run);
+                let message = match error.try_into_panic() {
+                    Ok(panic) => text::panicked(panic),
+                    Err(error) => error.to_string(),
+                };
+                tracing::error!(%run, message, "a task of the worker has ended early");
+                let code = code::ORCH_PANICKED.to_owned();
+                let report = RunReport::PutOff { run: run.clone(), code, message };
+                let _ = self.worker.reports.send(report.into());
+                self.return_later(run);
             }
         }
     }
 
+    /// Leaves a run alone for a while that its task did not give back.
+    fn return_later(&mut self, run: RunId) {
+        self.pauses.put_off(&run, SystemClock.now());
+        self.untold.push(run);
+    }
+
     /// Lets all go that is at work.
     pub(crate) async fn leave(mut self) -> WorkerEnd {
-        while let Some(done) = self.at_work.try_join_next() {
+        while let Some(done) = self.at_work.try_join_next_with_id() {
             self.took_in(done);
         }
         let at_rest = self.worker.database.leave(self.worker.drain).await;
         // Their lease has ended, and they end with it.
         let ends = async {
-            while let Some(done) = self.at_work.join_next().await {
+            while let Some(done) = self.at_work.join_next_with_id().await {
                 self.took_in(done);
             }
         };

@@ -4,23 +4,25 @@ use backstop_event_log::LogError;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
+use crate::health::Health;
 use crate::parts::Parts;
-use crate::report::{RunReport, WorkerEnd};
+use crate::report::{WorkerEnd, WorkerReport};
 use crate::rounds::Rounds;
 
 /// Works on the runs of a database, together with other processes.
 pub struct Worker(pub(crate) Parts);
 
 impl Worker {
-    /// Hears what becomes of runs from now on.
+    /// Hears from now on what becomes of runs, and what keeps the worker from working: a database that is away, a lease
+    /// that was lost. A subscriber that is 1024 reports behind loses the oldest.
     #[must_use]
-    pub fn subscribe(&self) -> broadcast::Receiver<RunReport> {
+    pub fn subscribe(&self) -> broadcast::Receiver<WorkerReport> {
         self.0.reports.subscribe()
     }
 
     /// Works until it is told to stop. Then it takes no more runs, waits until those at work have come to rest, at most
     /// as long as [`drain`](crate::WorkerBuilder::drain) says, and lets them go: the database is only good for being
-    /// closed afterwards. A database that is away for a while is waited for.
+    /// closed afterwards. A database that is away for a while is waited for, which [`Worker::subscribe`] tells.
     ///
     /// # Errors
     ///
@@ -31,9 +33,11 @@ impl Worker {
     /// If the future is dropped, runs that are at work are cancelled: stop it by the token.
     pub async fn run(&self, stop: CancellationToken) -> Result<WorkerEnd, LogError> {
         self.0.queue.announce(&self.0.row).await?;
-        let mut rounds = Rounds::new(&self.0);
+        let health = Health::new(&self.0.reports);
+        let mut rounds = Rounds::new(&self.0, &health);
         tokio::select! {
             () = rounds.work() => {}
+            () = health.follow(self.0.database.lease_watch()) => {}
             () = stop.cancelled() => {}
         }
         Ok(rounds.leave().await)

@@ -1,7 +1,9 @@
 //! Which store, and commands about its file.
 
+use std::ops::Deref;
 use std::path::PathBuf;
 
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use layer0::Timestamp;
 
 use super::values::{moment, not_blank};
@@ -13,6 +15,46 @@ pub(crate) struct StoreArgs {
     /// $BACKSTOP_STORE, else the platform's data folder]
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
+}
+
+/// Where the record is kept that processes share. It is chosen as any store is.
+pub(crate) struct SharedStoreArgs(StoreArgs);
+
+impl SharedStoreArgs {
+    const HELP: &str = "Store to use, on a PostgreSQL server: postgres://USER@HOST/DATABASE [default: the agent \
+        file's, else $BACKSTOP_STORE]";
+
+    fn described(command: Command) -> Command {
+        command.mut_arg("store", |store| store.help(Self::HELP))
+    }
+}
+
+impl Deref for SharedStoreArgs {
+    type Target = StoreArgs;
+
+    fn deref(&self) -> &StoreArgs {
+        &self.0
+    }
+}
+
+impl Args for SharedStoreArgs {
+    fn augment_args(command: Command) -> Command {
+        Self::described(StoreArgs::augment_args(command))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::described(StoreArgs::augment_args_for_update(command))
+    }
+}
+
+impl FromArgMatches for SharedStoreArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        StoreArgs::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
 }
 
 #[derive(clap::Args)]

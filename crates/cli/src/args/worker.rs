@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use backstop_store_postgres::Queue;
 use clap::Subcommand;
 use layer0::Timestamp;
 
-use super::store::StoreArgs;
+use super::store::SharedStoreArgs;
 use super::values::{from_now, from_one, label, not_blank, queue_limit, session};
 
 #[derive(clap::Args)]
@@ -31,8 +32,9 @@ pub(crate) struct WorkerArgs {
     #[arg(long)]
     pub(crate) adopt: bool,
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
-    /// Print one JSON object for each run that is begun, left, refused or put off
+    pub(crate) store: SharedStoreArgs,
+    /// Print one JSON object for each run that is begun, left, refused or put off, and when the database is away or
+    /// back or the lease was lost
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -57,7 +59,7 @@ pub(crate) struct EnqueueArgs {
     #[arg(long, value_name = "TEXT|-|@FILE", allow_hyphen_values = true)]
     pub(crate) input: Option<String>,
     /// Put it into this queue
-    #[arg(long, value_name = "NAME", default_value = "default", value_parser = not_blank)]
+    #[arg(long, value_name = "NAME", default_value = Queue::DEFAULT, value_parser = not_blank)]
     pub(crate) queue: String,
     /// Make it known by this key: put in again with the same key and input, it is the same run
     #[arg(long, value_name = "KEY", value_parser = not_blank)]
@@ -72,7 +74,7 @@ pub(crate) struct EnqueueArgs {
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub(crate) labels: Vec<(String, String)>,
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
+    pub(crate) store: SharedStoreArgs,
     /// Print one JSON object: run, queue and key
     #[arg(long)]
     pub(crate) json: bool,
@@ -101,7 +103,7 @@ pub(crate) struct QueueListArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = from_one())]
     pub(crate) limit: u32,
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
+    pub(crate) store: SharedStoreArgs,
     /// Print one JSON object per run
     #[arg(long)]
     pub(crate) json: bool,
@@ -113,7 +115,7 @@ pub(crate) struct QueueCancelArgs {
     #[arg(value_name = "RUN")]
     pub(crate) run: String,
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
+    pub(crate) store: SharedStoreArgs,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

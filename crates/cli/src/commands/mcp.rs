@@ -31,7 +31,8 @@ const DESCRIPTION_CHARS: usize = 300;
 
 pub(crate) async fn run(args: McpArgs) -> Result<ExitCode, CliError> {
     let mut files = several::read(&args.agents)?;
-    let chosen = several::choose(&args.store, &files)?;
+    several::check_names(&files)?;
+    let chosen = several::choose_kept(&args.store, &files)?;
     let token = token(&args)?;
     if let Some(address) = args.listen {
         Server::check_address(address, token.is_some()).map_err(not_served)?;

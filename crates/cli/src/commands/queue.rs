@@ -13,7 +13,7 @@ use crate::args::{EnqueueArgs, QueueArgs, QueueCancelArgs, QueueCommand, QueueLi
 use crate::exit::CliError;
 use crate::output::{self, note};
 use crate::store::{self, Chosen};
-use crate::{agent_file, assemble};
+use crate::{agent_file, assemble, unworked};
 
 /// How long a server that is away is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -30,7 +30,12 @@ pub(crate) async fn enqueue(args: EnqueueArgs) -> Result<ExitCode, CliError> {
     request.not_before = args.not_before;
     request.labels = args.labels.into_iter().collect();
     let database = store::open_shared(&chosen, &file.store, PATIENCE).await?;
-    let put = database.queue().enqueue(&request).await;
+    let queue = database.queue();
+    let put = queue.enqueue(&request).await;
+    if put.as_ref().is_ok_and(|put| put.is_new) {
+        // It is queued whatever becomes of the note.
+        let _ = unworked::note_queued(&queue, &request.queue, &request.agent).await;
+    }
     database.close().await;
     let put = put?;
     match args.json {
@@ -55,16 +60,10 @@ async fn list(args: QueueListArgs) -> Result<ExitCode, CliError> {
     let mut filter = QueueFilter::new().limit(usize::try_from(args.limit).unwrap_or(usize::MAX));
     filter.queue = args.queue;
     let listed = with_queue(&chosen, async |queue| {
-        Ok((queue.list(&filter).await?, queue.stranded().await?))
+        unworked::note_all(&queue).await?;
+        Ok(queue.list(&filter).await?)
     });
-    let (entries, stranded) = listed.await?;
-    for run in &stranded {
-        note(&format!(
-            "run {} of `{}` is stranded: no worker has its agent as it was when the run began; start one \
-             with that definition, or with --adopt",
-            run.run, run.agent
-        ));
-    }
+    let entries = listed.await?;
     if args.json {
         entries.iter().try_for_each(output::json)?;
     } else if entries.is_empty() {

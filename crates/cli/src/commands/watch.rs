@@ -27,7 +27,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(crate) async fn run(args: WatchArgs) -> Result<ExitCode, CliError> {
     let files = several::read(&args.agents)?;
     check(&files)?;
-    let chosen = several::choose(&args.store, &files)?;
+    let chosen = several::choose_kept(&args.store, &files)?;
     let mut behaviors = Vec::new();
     for (path, file) in &files {
         behaviors.extend(of_file(file, path)?);

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_store_postgres::QueueLimit;
-use backstop_worker::{RunReport, Worker};
+use backstop_store_postgres::{Queue, QueueLimit};
+use backstop_worker::{RunReport, Worker, WorkerReport};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -14,9 +14,9 @@ use crate::args::WorkerArgs;
 use crate::assemble::{self, Servers};
 use crate::behaviors::Behaviors;
 use crate::exit::CliError;
-use crate::output::{self, note};
+use crate::output::{self, alert, note};
 use crate::store::Database;
-use crate::{several, signals, store};
+use crate::{several, signals, store, unworked};
 
 /// How long a worker waits for a server that is away before a run is let go.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,7 +27,9 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     // From the first moment on: one that is told to stop while it starts has nothing to wait for.
     let stop = signals::interrupt();
     let mut files = several::read(&args.agents)?;
+    several::check_names(&files)?;
     let chosen = several::choose(&args.store, &files)?;
+    store::check_shared(&chosen)?;
     // Before anything is taken: what is missing here would fail every run.
     let mut servers = Vec::new();
     for (path, file) in &mut files {
@@ -58,7 +60,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     let worker = worker.build().map_err(CliError::usage)?;
     let told = tokio::spawn(tell(worker.subscribe(), args.json));
     note("working; SIGTERM or Ctrl-C stops");
-    let looking = tokio::spawn(tell_stranded(shared.clone()));
+    let looking = tokio::spawn(tell_unworked(shared.queue()));
     let end = worker.run(stop).await;
     looking.abort();
     drop(worker);
@@ -76,51 +78,72 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names the runs that no worker goes on with, once this one has said what it goes on with.
-async fn tell_stranded(database: backstop_store_postgres::Database) {
+/// Names the runs that no worker works on, once this one has said what it goes on with.
+async fn tell_unworked(queue: Queue) {
     SystemClock.sleep(ANNOUNCED_AFTER).await;
-    for stranded in database.queue().stranded().await.unwrap_or_default() {
-        note(&format!(
-            "run {} of `{}` is stranded: no worker has its agent as it was when the run began",
-            stranded.run, stranded.agent
-        ));
-    }
+    // They are told by `queue list` too: a database that is away just now is no reason to stop.
+    let _ = unworked::note_all(&queue).await;
 }
 
-/// Tells what becomes of runs, until the worker is gone.
-async fn tell(mut reports: Receiver<RunReport>, as_json: bool) {
+/// Tells what becomes of runs and of the worker, until it is gone.
+async fn tell(mut reports: Receiver<WorkerReport>, as_json: bool) {
     loop {
         match reports.recv().await {
             Ok(report) if as_json => {
                 // A reader that is gone is no reason to stop.
                 let _ = output::json(&object(&report));
             }
-            Ok(report) => note(&line(&report)),
+            Ok(WorkerReport::Run(report)) => note(&line_of_run(&report)),
+            // What keeps a worker from working is said in any case.
+            Ok(report) => alert(&line(&report)),
             Err(RecvError::Lagged(missed)) => note(&format!("{missed} lines were left out")),
             Err(RecvError::Closed) => return,
         }
     }
 }
 
-fn object(report: &RunReport) -> Value {
+fn object(report: &WorkerReport) -> Value {
     match report {
-        RunReport::Begun { run, agent, goes_on, .. } => {
+        WorkerReport::DatabaseAway { code, message, .. } => {
+            json!({"report": "database_away", "code": code, "message": message})
+        }
+        WorkerReport::DatabaseBack { after, .. } => {
+            let after = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+            json!({"report": "database_back", "after_ms": after})
+        }
+        WorkerReport::LeaseLost => json!({"report": "lease_lost"}),
+        WorkerReport::Run(RunReport::Begun { run, agent, goes_on, .. }) => {
             json!({"report": "begun", "run": run, "agent": agent, "goes_on": goes_on})
         }
-        RunReport::Left { run, state, reason, .. } => {
+        WorkerReport::Run(RunReport::Left { run, state, reason, .. }) => {
             json!({"report": "left", "run": run, "state": state, "reason": reason})
         }
-        RunReport::Refused { run, code, message, .. } => {
+        WorkerReport::Run(RunReport::Refused { run, code, message, .. }) => {
             json!({"report": "refused", "run": run, "code": code, "message": message})
         }
-        RunReport::PutOff { run, code, message, .. } => {
+        WorkerReport::Run(RunReport::PutOff { run, code, message, .. }) => {
             json!({"report": "put_off", "run": run, "code": code, "message": message})
         }
         other => json!({"report": "other", "text": format!("{other:?}")}),
     }
 }
 
-fn line(report: &RunReport) -> String {
+fn line(report: &WorkerReport) -> String {
+    match report {
+        WorkerReport::DatabaseAway { code, message, .. } => {
+            format!("the database is away: {code}: {message}; it is tried again until it is back")
+        }
+        WorkerReport::DatabaseBack { after, .. } => {
+            format!("the database is back after {:.1} s", after.as_secs_f64())
+        }
+        WorkerReport::LeaseLost => {
+            "the lease of this worker has ended: others may go on with its runs".to_owned()
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn line_of_run(report: &RunReport) -> String {
     match report {
         RunReport::Begun { run, agent, goes_on: false, .. } => format!("{run} begun ({agent})"),
         RunReport::Begun { run, agent, .. } => format!("{run} gone on with ({agent})"),

@@ -43,6 +43,7 @@ mod models;
 mod newcomer;
 mod numbers;
 mod objects;
+mod outage;
 mod page;
 mod pages;
 mod postgres;

@@ -14,6 +14,14 @@ pub(crate) fn database() -> Option<String> {
     Some(runtime.block_on(server.database()))
 }
 
+/// Runs statements in such a database.
+pub(crate) fn execute_in(url: &str, statements: &str) {
+    let server = PostgresServer::shared().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let name = url.rsplit('/').next().unwrap();
+    runtime.block_on(server.execute_in(name, statements));
+}
+
 /// Spec: C2, A1, D5, D6, D7, J2
 #[test]
 fn waiting_run_is_served_by_other_processes() {

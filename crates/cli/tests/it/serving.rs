@@ -28,7 +28,7 @@ fn bench_with(command: &str) -> (Bench, ScriptedEndpoint) {
 }
 
 /// A server of ours, spoken to line by line.
-struct Served {
+pub(crate) struct Served {
     child: Child,
     write: ChildStdin,
     read: BufReader<ChildStdout>,
@@ -36,7 +36,7 @@ struct Served {
 }
 
 impl Served {
-    fn start(bench: &Bench) -> Self {
+    pub(crate) fn start(bench: &Bench) -> Self {
         let mut command = bench.command(&["mcp", "agent.toml"]);
         let mut child = command
             .stdin(Stdio::piped())
@@ -79,8 +79,15 @@ impl Served {
         said["result"].clone()
     }
 
+    /// Calls with an idempotency key.
+    pub(crate) fn call_with_key(&mut self, arguments: Value, key: &str) -> Value {
+        let meta = json!({"backstop/idempotency-key": key});
+        let call = json!({"name": "agent", "arguments": arguments, "_meta": meta});
+        self.ask("tools/call", call)["result"].clone()
+    }
+
     /// Closes the connection as a client does that leaves.
-    fn leave(mut self) {
+    pub(crate) fn leave(mut self) {
         drop(self.write);
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut self.read, &mut rest).unwrap();

@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
-use crate::postgres::database;
+use crate::postgres::{database, execute_in};
 use crate::running::{ASKS, REFUNDS};
+use crate::serving::Served;
 
 /// A worker in a process of its own.
 struct Worker(Child);
@@ -42,7 +43,7 @@ impl Drop for Worker {
     }
 }
 
-fn until(is_so: impl Fn() -> bool) {
+pub(crate) fn until(is_so: impl Fn() -> bool) {
     let mut looks = 0;
     while !is_so() {
         looks += 1;
@@ -227,14 +228,107 @@ fn open_run_is_not_stranded_without_workers() {
     workers_in_doctor(&bench, 1);
 }
 
+/// Spec: J2w, Q10. Over MCP, a run that workers refused is begun where it is asked for.
+#[test]
+fn refused_run_is_begun_over_mcp() {
+    let Some(url) = database() else { return };
+    let bench = Bench::new().with("BACKSTOP_STORE", &url);
+    bench.agent("[[model]]\ntext = \"hello\"\n", "");
+    let enqueue = ["enqueue", "agent.toml", "--input", "hi", "--key", "k"];
+    let run = bench.run(&enqueue).ok().out.trim().to_owned();
+    let keyed = || {
+        let mut served = Served::start(&bench);
+        let asked = served.call_with_key(json!({"input": "hi"}), "k");
+        served.leave();
+        asked
+    };
+    let queued = keyed();
+    assert_eq!(queued["structuredContent"], json!({"outcome": "queued", "run": run}));
+    execute_in(
+        &url,
+        r#"UPDATE backstop.queue SET refused = '{"code": "input.invalid", "message": "no"}'"#,
+    );
+    assert!(bench.run(&["queue", "list"]).ok().out.contains("refused (input.invalid)"));
+    let begun = keyed();
+    assert_eq!(begun["structuredContent"]["run"], run, "{begun}");
+    assert_eq!(begun["content"][0]["text"], "hello", "{begun}");
+    assert_eq!(bench.run(&["queue", "list"]).ok().out, "", "it left the queue");
+}
+
+/// Spec: J2w, W8. A queue whose name is misspelt holds its runs for ever.
+#[test]
+fn queue_without_a_worker_is_noted() {
+    let Some(url) = database() else { return };
+    let bench = Bench::new().with("BACKSTOP_STORE", &url);
+    bench.agent("[[model]]\ntext = \"hello\"\n", "");
+    bench.write("other.toml", &std::fs::read_to_string(bench.path().join("agent.toml")).unwrap());
+    let enqueue = |agent: &str, queue: &str| {
+        bench.run(&["enqueue", agent, "--input", "hi", "--queue", queue]).ok().err
+    };
+    let list = || bench.run(&["queue", "list", "--json"]).ok();
+    let queues = |code: i32| {
+        let found = bench.run(&["doctor", "--json"]).fails(code, "").json();
+        found.into_iter().find(|finding| finding["check"] == "queue").unwrap()
+    };
+    assert_eq!(enqueue("agent.toml", "mial"), "", "the workers may be started later");
+    let unserved = "queue `mial` holds 1 run and no worker takes from it";
+    assert_eq!(list().err.trim(), unserved);
+    assert_eq!(queues(1)["message"], unserved);
+
+    let worker = Worker::start(&bench, &["--queue", "mail"]);
+    let noted = "none of the workers takes from queue `mial`";
+    until(|| enqueue("agent.toml", "mial").trim() == noted);
+    let of_other = "none of the workers that take from queue `mail` has `other`";
+    assert_eq!(enqueue("other.toml", "mail").trim(), of_other);
+    let listed = list();
+    let of_other = "queue `mail` holds 1 run of `other`, which no worker that takes from it has";
+    assert!(
+        listed.err.starts_with(of_other) && listed.err.contains("queue `mial` holds "),
+        "{}",
+        listed.err
+    );
+    assert!(listed.json().iter().all(|entry| entry["run"].is_string()), "{}", listed.out);
+
+    let other = Worker::start(&bench, &["other.toml", "--queue", "mail", "--queue", "mial"]);
+    until(|| list().out.is_empty());
+    assert_eq!(queues(0)["state"], "ok");
+    worker.stop();
+    other.stop();
+}
+
+/// Spec: J2w, C3
+#[test]
+fn agents_of_one_name_are_refused_by_file() {
+    let bench = Bench::new();
+    bench.agent("[[model]]\ntext = \"hello\"\n", "");
+    let named =
+        "[agent]\nname = \"agent\"\n[model]\nprovider = \"script\"\nscript = \"script.toml\"\n";
+    bench.write("other.toml", named);
+    for command in ["worker", "mcp"] {
+        let same = bench.run(&[command, "agent.toml", "agent.toml"]);
+        same.fails(2, "agent.toml and agent.toml both hold agent `agent`");
+        let named = bench.run(&[command, "agent.toml", "other.toml"]);
+        named.fails(2, "agent.toml and other.toml both hold agent `agent`");
+    }
+}
+
 /// Spec: J2w, C3
 #[test]
 fn worker_says_what_it_lacks() {
     let bench = Bench::new();
     bench.agent("[[model]]\ntext = \"hello\"\n", "");
     let store = ["--store", "sqlite:a.db"];
-    bench.run(&[&["worker", "agent.toml"], &store[..]].concat()).fails(2, "has no queue");
+    let refused = bench.run(&[&["worker", "agent.toml"], &store[..]].concat());
+    refused.fails(2, "`sqlite:a.db` has no queue: queue and workers need PostgreSQL");
     bench.run(&[&["queue", "list"], &store[..]].concat()).fails(2, "has no queue");
+    let memory = bench.run(&["worker", "agent.toml", "--store", "sqlite::memory:"]);
+    let memory = memory.fails(2, "`sqlite::memory:` has no queue");
+    assert!(memory.err.contains("--store postgres://"), "{}", memory.err);
+    for command in [&["worker"][..], &["enqueue"], &["queue", "list"], &["queue", "cancel"]] {
+        let help = bench.run(&[command, &["--help"]].concat()).ok().out;
+        assert!(help.contains("postgres://USER@HOST/DATABASE"), "{help}");
+        assert!(!help.contains("sqlite:"), "{help}");
+    }
     let asked = ["enqueue", "agent.toml", "--input", "hi"];
     bench.run(&[&asked[..], &store].concat()).fails(2, "--store postgres://");
     let absent = ["--store", "postgres://me@127.0.0.1:1/agents"];

@@ -15,14 +15,12 @@ use uuid::Uuid;
 
 use super::entry::StoredTask;
 use super::error::QueueError;
-use super::values::millis;
+use super::values::{DEFAULT, millis};
 use crate::fault::Fault;
 use crate::start_keys;
 use crate::text::{column, stored};
 use crate::transact::Work;
 
-/// The queue of those that name none.
-const DEFAULT: &str = "default";
 /// The most bytes of a task, as JSON.
 const MAX_TASK_BYTES: usize = 64 * 1024 * 1024;
 
@@ -58,7 +56,7 @@ pub struct Enqueue {
 }
 
 impl Enqueue {
-    /// Asks for a run in the queue `default`, in a session of its own, as soon as a worker is free.
+    /// Asks for a run in [`Queue::DEFAULT`](crate::Queue::DEFAULT), in a session of its own, as soon as a worker is free.
     pub fn new(agent: impl Into<String>, task: Task) -> Self {
         Self {
             agent: agent.into(),

@@ -56,7 +56,7 @@ pub struct QueueEntry {
     pub queue: String,
     /// The agent that is to run.
     pub agent: String,
-    /// Its conversation.
+    /// Its session.
     pub session: SessionId,
     /// What it is doing.
     pub state: QueueState,

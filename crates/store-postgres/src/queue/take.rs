@@ -49,7 +49,7 @@ pub struct Taken {
     pub run: RunId,
     /// The agent.
     pub agent: String,
-    /// Its conversation.
+    /// Its session.
     pub session: SessionId,
     /// What it is asked.
     pub task: Task,

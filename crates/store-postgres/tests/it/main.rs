@@ -4,6 +4,7 @@
 mod chains;
 mod crashes;
 mod credentials;
+mod enqueued;
 mod fencing;
 mod following;
 mod full_disk;

@@ -1,89 +1,134 @@
-//! What the queue says of the runs that are in it.
+//! What the queue holds, and who takes from it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use backstop_event_log::EventLog;
-use backstop_store_postgres::{Database, Enqueue, QueueError};
+use backstop_store_postgres::{
+    Database, Enqueue, Options, QueueLimit, Refusal, UnservedQueue, WorkerRow,
+};
 use layer0::operator::Task;
-use serde_json::{Value, json};
+use sqlx::PgConnection;
 
-use crate::support::{append, begin, finished, fresh, open, over_on, server, started};
+use crate::support::{append, begin, connection, finished, open, server, until};
 
-async fn put(database: &Database, request: &Enqueue) -> (String, String, bool) {
-    let put = database.queue().enqueue(request).await.unwrap();
-    (put.run.to_string(), put.queue, put.is_new)
+fn asking(agent: &str, queue: &str) -> Enqueue {
+    Enqueue::new(agent, Task::text("go")).queue(queue)
 }
 
-fn request() -> Enqueue {
-    Enqueue::new("demo", Task::text("go"))
-}
-
-/// Spec: J2w. A key that stands for a run in another queue is answered with that queue.
+/// Spec: J2w. It leaves with the append that ends the run: no worker is there to give it back.
 #[tokio::test(flavor = "multi_thread")]
-async fn queue_of_the_run_is_answered() {
-    let server = server!();
-    let database = fresh(server).await;
-    let (run, _, _) = put(&database, &request().key("k").queue("slow")).await;
-    let again = request().key("k").queue("fast");
-    assert_eq!(put(&database, &again).await, (run.clone(), "slow".to_owned(), false));
-    // Also once it has begun.
-    let log: Arc<dyn EventLog> = Arc::new(database.log());
-    let mut writer = begin(&log, &run, "s").await;
-    assert_eq!(put(&database, &again).await, (run.clone(), "slow".to_owned(), false));
-    // It is in no queue once that is cleaned.
-    append(&mut writer, finished()).await.unwrap();
-    database.queue().clean().await.unwrap();
-    assert_eq!(put(&database, &again).await, (run, "fast".to_owned(), false));
-    database.close().await;
-}
-
-/// Spec: J2w. Runs that are over, and those that are in no queue, are not found.
-#[tokio::test(flavor = "multi_thread")]
-async fn queued_runs_are_found_by_a_prefix() {
+async fn row_leaves_with_the_end_of_the_run() {
     let server = server!();
     let url = server.database().await;
-    let database = open(&url).await;
-    let mut runs = Vec::new();
-    for _ in 0..3 {
-        runs.push(put(&database, &request()).await.0);
-    }
-    runs.sort();
-    let find = async |prefix: &str, most| {
-        let found = database.queue().find(prefix, most).await.unwrap();
-        found.iter().map(ToString::to_string).collect::<Vec<_>>()
+    let (database, mut looking) = (open(&url).await, connection(&url).await);
+    let queued = database.queue().enqueue(&asking("demo", "mail")).await.unwrap();
+    let mut rows = async || -> Vec<String> {
+        let rows = sqlx::query_scalar("SELECT task FROM backstop.queue");
+        rows.fetch_all(&mut looking).await.unwrap()
     };
-    assert_eq!(find("run_", 9).await, runs);
-    assert_eq!(find("run_", 2).await, runs[..2]);
-    assert_eq!(find(&runs[1], 2).await, runs[1..2]);
-    assert!(find("run%", 9).await.is_empty());
-    over_on(&database, 0, &runs[0], started("s")).await;
-    over_on(&database, 0, "run_other", started("other")).await;
-    // As one that was put in when it ended; it leaves the queue with the next cleaning.
-    let row = "INSERT INTO backstop.queue (run, queue, agent, session, not_before, queued_at, task) \
-        VALUES ('run_other', 'q', 'a', 's', 0, 0, '')";
-    server.execute_in(url.rsplit('/').next().unwrap(), row).await;
-    assert_eq!(find("run_", 9).await, runs[1..]);
+    assert!(rows().await[0].contains("go"));
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let mut writer = begin(&log, queued.run.as_str(), "s").await;
+    assert_eq!(rows().await, [""], "what it was asked stands in its record alone");
+    append(&mut writer, finished()).await.unwrap();
+    assert_eq!(rows().await, [""; 0]);
     database.close().await;
 }
 
-/// Spec: J2w. What is wrong with the task is not told of the key.
+/// Opens a database in which a transaction that is broken off after a deadlock, found in a second, is not tried again.
+async fn opened(url: &str) -> Database {
+    let options = Options::new(url).unwrap().connections(3);
+    let database = Database::connect_with(options.patience(Duration::from_millis(900))).await;
+    let database = database.unwrap();
+    database.queue().take(&[QueueLimit::new("a")], &["demo"], 1, &[]).await.unwrap();
+    database
+}
+
+async fn waiting_for_queues(looking: &mut PgConnection) -> i64 {
+    let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    sqlx::query_scalar(waiting).fetch_one(looking).await.unwrap()
+}
+
+/// Spec: J2w. Each waits for the first queue, and holds no other meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn deep_task_is_told_from_a_bad_key() {
+async fn queues_in_opposite_order_never_deadlock() {
     let server = server!();
-    let database = fresh(server).await;
-    let deep = (0..200).fold(Value::Null, |inner, _| json!([inner]));
-    let deep = Enqueue::new("demo", Task::json(deep));
-    let refused = async |request: Enqueue| {
-        let error = database.queue().enqueue(&request).await.unwrap_err();
-        assert!(matches!(error, QueueError::Invalid(_)), "{error:?}");
-        error.to_string()
-    };
-    let said = "cannot be put into the queue: task: it is nested deeper than";
-    for request in [deep.clone(), deep.key("k")] {
-        let error = refused(request).await;
-        assert!(error.starts_with(said), "{error}");
+    let url = server.database().await;
+    let (one, other) = (opened(&url).await, opened(&url).await);
+    let (mut holding, mut looking) = (connection(&url).await, connection(&url).await);
+    for queue in ["a", "b"] {
+        one.queue().enqueue(&asking("demo", queue)).await.unwrap();
     }
-    let error = refused(request().key("")).await;
-    assert_eq!(error, "cannot be put into the queue: key: a key has 1 to 256 bytes");
+    let limits = |queues: [&str; 2]| queues.map(|queue| QueueLimit::new(queue).limit(9)).to_vec();
+    let take = |database: &Database, queues| {
+        let (queue, limits) = (database.queue(), limits(queues));
+        tokio::spawn(async move { queue.take(&limits, &["demo"], 9, &[]).await })
+    };
+    sqlx::query("SELECT pg_advisory_lock(hashtextextended('backstop queue a', 0))")
+        .execute(&mut holding)
+        .await
+        .unwrap();
+    let mut taking = Vec::new();
+    for (database, queues) in [(&one, ["a", "b"]), (&other, ["b", "a"])] {
+        taking.push(take(database, queues));
+        let all = i64::try_from(taking.len()).unwrap();
+        until("it waits", async || waiting_for_queues(&mut looking).await == all).await;
+    }
+    sqlx::query("SELECT pg_advisory_unlock_all()").execute(&mut holding).await.unwrap();
+    let mut taken = 0;
+    for taking in taking {
+        taken += taking.await.unwrap().unwrap().len();
+    }
+    assert_eq!(taken, 2);
+    one.close().await;
+    other.close().await;
+}
+
+async fn unserved(database: &Database) -> Vec<(String, Option<String>, u64, u64)> {
+    let unserved = database.queue().unserved().await.unwrap();
+    let told = |it: UnservedQueue| (it.queue, it.agent, it.runs, it.workers);
+    unserved.into_iter().map(told).collect()
+}
+
+/// Spec: J2w
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_runs_of_no_worker_are_unserved() {
+    let server = server!();
+    let url = server.database().await;
+    let (database, process) = (open(&url).await, open(&url).await);
+    let queue = database.queue();
+    assert!(unserved(&database).await.is_empty());
+    let mut put = Vec::new();
+    for (agent, name) in [("demo", "mail"), ("demo", "mail"), ("other", "mail"), ("demo", "post")] {
+        put.push(queue.enqueue(&asking(agent, name)).await.unwrap().run);
+    }
+    let of = |name: &str, agent: Option<&str>, runs, workers| {
+        (name.to_owned(), agent.map(ToOwned::to_owned), runs, workers)
+    };
+    assert_eq!(unserved(&database).await, [of("mail", None, 3, 0), of("post", None, 1, 0)]);
+
+    let worker = |agent: &str, queues: &[&str]| {
+        let queues = queues.iter().map(|&queue| queue.to_owned()).collect();
+        WorkerRow::new(vec![(agent.to_owned(), "d".to_owned())], queues)
+    };
+    process.queue().announce(&worker("demo", &["mail", "more"])).await.unwrap();
+    let left = [of("mail", Some("other"), 1, 1), of("post", None, 1, 1)];
+    assert_eq!(unserved(&database).await, left);
+    assert_eq!(queue.unserved_by("mail", "demo").await.unwrap(), None);
+    let by_name = queue.unserved_by("mail", "other").await.unwrap().unwrap();
+    assert_eq!((by_name.agent.as_deref(), by_name.workers), (Some("other"), 1));
+    let by_queue = queue.unserved_by("none", "demo").await.unwrap().unwrap();
+    assert_eq!((by_queue.agent, by_queue.workers), (None, 1));
+
+    // One that has begun, and one that was refused, wait for no worker.
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let _writer = begin(&log, put[3].as_str(), "s").await;
+    queue.take(&[QueueLimit::new("mail")], &["demo"], 1, &[]).await.unwrap();
+    queue.refuse(&put[0], &Refusal::new("input.invalid", "no")).await.unwrap();
+    assert_eq!(unserved(&database).await, left[..1]);
+    process.close().await;
+    assert_eq!(unserved(&database).await, [of("mail", None, 2, 0)], "the worker is gone");
     database.close().await;
 }

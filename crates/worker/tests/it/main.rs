@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod drain;
+mod outage;
+mod panics;
 mod place;
 mod queue;
 mod ready;

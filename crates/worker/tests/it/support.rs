@@ -7,16 +7,17 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{EventLog, RunState, RunSummary};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
-use backstop_react::Agent;
+use backstop_react::{Agent, AgentBuilder};
 use backstop_store_postgres::{Database, Enqueue, Options};
 use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
-use backstop_worker::{Worker, WorkerBuilder, WorkerEnd};
+use backstop_worker::{Worker, WorkerBuilder, WorkerEnd, WorkerReport};
 use layer0::id::RunId;
 use layer0::message::Message;
 use layer0::operator::Task;
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 use tokio::sync::Semaphore;
+use tokio::sync::broadcast::Receiver;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -38,6 +39,10 @@ pub(crate) fn answering(database: &Database, name: &str) -> Agent {
 
 /// An agent that calls a tool once, and answers then.
 pub(crate) fn calling(database: &Database, tool: impl Tool + 'static) -> Agent {
+    caller(database, tool).build().unwrap()
+}
+
+pub(crate) fn caller(database: &Database, tool: impl Tool + 'static) -> AgentBuilder {
     let name = Arc::clone(&tool.spec().name);
     let model = ScriptedProvider::from_fn(move |request| {
         match request.messages.messages().last().map(|it| &**it) {
@@ -45,7 +50,7 @@ pub(crate) fn calling(database: &Database, tool: impl Tool + 'static) -> Agent {
             _ => ScriptedAnswer::calling(&*name, json!({})),
         }
     });
-    Agent::builder(model).name("agent").tool(tool).log(database.log()).build().unwrap()
+    Agent::builder(model).name("agent").tool(tool).log(database.log())
 }
 
 /// A tool that says that it began, and ends when it is let.
@@ -97,10 +102,17 @@ pub(crate) struct AtWork {
 
 impl AtWork {
     pub(crate) fn start(builder: WorkerBuilder) -> Self {
+        Self::subscribe(builder).0
+    }
+
+    /// Starts one, and hears what it tells from the start on.
+    pub(crate) fn subscribe(builder: WorkerBuilder) -> (Self, Receiver<WorkerReport>) {
         let worker: Worker = builder.build().unwrap();
+        let reports = worker.subscribe();
         let stop = CancellationToken::new();
         let stops = stop.clone();
-        Self { stop, task: tokio::spawn(async move { worker.run(stops).await.unwrap() }) }
+        let task = tokio::spawn(async move { worker.run(stops).await.unwrap() });
+        (Self { stop, task }, reports)
     }
 
     pub(crate) async fn stop(self) -> WorkerEnd {

@@ -6,19 +6,21 @@ use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{Decision, EventLog, RunState, agent_of, read_events};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{Agent, decide};
-use backstop_store_postgres::{QueueFilter, QueueLimit, QueueState};
+use backstop_store_postgres::{Database, QueueFilter, QueueLimit, QueueState};
 use backstop_worker::{Worker, WorkerBuildError};
 use layer0::Operator;
 use layer0::message::Message;
-use serde_json::json;
 
 use crate::place::{Place, direct_and_pooled_checks};
-use crate::support::{AtWork, Gate, answering, asking, calling, is_in, open, put, summary, until};
+use crate::support::{
+    AtWork, Gate, answering, asking, caller, calling, is_in, open, put, summary, until,
+};
 
 direct_and_pooled_checks![
     runs_of_a_session_keep_their_order,
     waiting_run_holds_back_its_session,
     limits_of_queue_and_process_hold,
+    limit_holds_for_runs_that_were_approved,
     another_definition_is_adopted_if_asked,
     worker_needs_what_keeps_a_record,
 ];
@@ -59,11 +61,9 @@ async fn waiting_run_holds_back_its_session(place: Place) {
     let behind = put(&database, &asking("plain").session("s")).await;
     let beside = put(&database, &asking("plain")).await;
     let other = open(&url).await;
-    let model = ScriptedProvider::calling("gate", json!({}), "done");
-    let agent = Agent::builder(model).name("agent").tool(gate.again()).require_approval("gate");
-    let agent = agent.log(other.log()).build().unwrap();
-    let builder = || Worker::builder(&other).operator(answering(&other, "plain"));
-    let worker = AtWork::start(builder().operator(agent.clone()).concurrency(1));
+    let builder = Worker::builder(&other).operator(answering(&other, "plain"));
+    let agent = waiting_for_approval(&other, &gate);
+    let worker = AtWork::start(builder.operator(agent).concurrency(1));
     is_in(&database, &waiting, RunState::WaitingApproval).await;
     is_in(&database, &beside, RunState::Finished).await;
     let listed = database.queue().list(&QueueFilter::new()).await.unwrap();
@@ -102,6 +102,46 @@ async fn limits_of_queue_and_process_hold(place: Place) {
         database.queue().list(&QueueFilter::new()).await.unwrap().is_empty().then_some(())
     })
     .await;
+    for worker in workers {
+        worker.stop().await;
+    }
+}
+
+/// An agent that calls its tool once a person has approved of that.
+fn waiting_for_approval(database: &Database, gate: &Gate) -> Agent {
+    caller(database, gate.again()).require_approval("gate").build().unwrap()
+}
+
+/// Spec: J2w. Those that wait for a person are not at work; once they are, they count in all workers together.
+async fn limit_holds_for_runs_that_were_approved(place: Place) {
+    let (database, url) = place.fresh().await;
+    let mut runs = Vec::new();
+    for _ in 0..4 {
+        runs.push(put(&database, &asking("agent")).await);
+    }
+    let gate = Gate::new();
+    let others = [open(&url).await, open(&url).await];
+    let workers: Vec<_> = others
+        .iter()
+        .map(|it| {
+            let builder = Worker::builder(it).operator(waiting_for_approval(it, &gate));
+            AtWork::start(builder.queue(QueueLimit::new("default").limit(1)))
+        })
+        .collect();
+    for run in &runs {
+        is_in(&database, run, RunState::WaitingApproval).await;
+    }
+    for approval in database.log().open_approvals().await.unwrap() {
+        let now = SystemClock.now();
+        decide(&database.log(), &approval.id, Decision::approve("ops"), now).await.unwrap();
+    }
+    gate.has_begun(1).await;
+    SystemClock.sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(gate.begun.available_permits(), 0, "no second one is gone on with");
+    gate.open.add_permits(4);
+    for run in &runs {
+        is_in(&database, run, RunState::Finished).await;
+    }
     for worker in workers {
         worker.stop().await;
     }

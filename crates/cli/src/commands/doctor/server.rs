@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{EventLog, RunFilter};
-use backstop_store_postgres::{Database, OpenError, Options, Server, StrandedRun};
+use backstop_store_postgres::{Database, OpenError, Options, Server, StrandedRun, UnservedQueue};
 
 use super::ahead::ahead_of_the_clock;
 use super::finding::Finding;
 use crate::exit::CliError;
 use crate::output::counted;
+use crate::unworked;
 
 /// Looks at a database. Makes and changes nothing.
 pub(super) async fn look_at(url: &str) -> Vec<Finding> {
@@ -61,7 +62,9 @@ async fn look_into(database: &Database) -> Result<Vec<Finding>, CliError> {
              transaction of its own, in three round trips more; connecting to the server itself has none of that",
         ),
     });
-    findings.push(workers(&database.queue().stranded().await?));
+    let queue = database.queue();
+    findings.push(workers(&queue.stranded().await?));
+    findings.push(queues(&queue.unserved().await?));
     findings.extend(ahead_of_the_clock(&newest, SystemClock.now()));
     Ok(findings)
 }
@@ -86,5 +89,18 @@ fn workers(stranded: &[StrandedRun]) -> Finding {
             of_agents.join(", ")
         ),
         "start a worker with that definition, or one with --adopt; `backstop runs --stuck` lists the runs",
+    )
+}
+
+/// Says which queued runs no worker takes.
+fn queues(unserved: &[UnservedQueue]) -> Finding {
+    if unserved.is_empty() {
+        return Finding::ok("queue", "no queued run waits for a worker that is not there");
+    }
+    let queues: Vec<String> = unserved.iter().map(unworked::unserved).collect();
+    Finding::mend(
+        "queue",
+        queues.join("; "),
+        "start a worker of these agents with `--queue NAME` for each queue; `backstop queue list` lists the runs",
     )
 }

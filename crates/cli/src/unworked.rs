@@ -1,0 +1,53 @@
+//! Runs that no worker works on, in words.
+
+use backstop_event_log::LogError;
+use backstop_store_postgres::{Queue, StrandedRun, UnservedQueue};
+
+use crate::output::{counted, note};
+
+/// Notes the runs of a queue that no live worker goes on with or takes.
+pub(crate) async fn note_all(queue: &Queue) -> Result<(), LogError> {
+    for run in &queue.stranded().await? {
+        note(&stranded(run));
+    }
+    for waiting in &queue.unserved().await? {
+        note(&unserved(waiting));
+    }
+    Ok(())
+}
+
+/// Notes that a run which was put in waits for no worker. Where no worker lives, they may be started later.
+pub(crate) async fn note_queued(queue: &Queue, name: &str, agent: &str) -> Result<(), LogError> {
+    if let Some(waiting) = queue.unserved_by(name, agent).await?
+        && waiting.workers > 0
+    {
+        note(&match &waiting.agent {
+            None => format!("none of the workers takes from queue `{name}`"),
+            Some(agent) => {
+                format!("none of the workers that take from queue `{name}` has `{agent}`")
+            }
+        });
+    }
+    Ok(())
+}
+
+fn stranded(run: &StrandedRun) -> String {
+    format!(
+        "run {} of `{}` is stranded: no worker has its agent as it was when the run began; start one with that \
+         definition, or with --adopt",
+        run.run, run.agent
+    )
+}
+
+/// Says what waits in a queue for no worker.
+pub(crate) fn unserved(waiting: &UnservedQueue) -> String {
+    let (queue, runs) = (&waiting.queue, counted(waiting.runs, "run"));
+    match &waiting.agent {
+        None => format!("queue `{queue}` holds {runs} and no worker takes from it"),
+        Some(agent) => {
+            format!(
+                "queue `{queue}` holds {runs} of `{agent}`, which no worker that takes from it has"
+            )
+        }
+    }
+}

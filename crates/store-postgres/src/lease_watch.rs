@@ -1,0 +1,125 @@
+//! Hearing of what becomes of the lease of this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::LogError;
+use sqlx::Connection;
+
+use crate::database::Database;
+use crate::fault::Fault;
+use crate::lease::Lease;
+
+/// How often the lease is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long a connection that was lost may take to be made again before the server counts as away.
+const RECONNECT: Duration = Duration::from_millis(500);
+/// How long the server may take to let a connection in.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// What became of the lease under which this process has its runs.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LeaseChange {
+    /// The lease cannot be renewed, because the server cannot be reached. Nothing is started until it can be.
+    CutOff(LogError),
+    /// The lease has ended, as after [`Database::leave`]: other processes may go on with the runs of this one. What is
+    /// claimed later is claimed under another lease.
+    Ended,
+    /// The lease is renewed again, or there is another one.
+    Held,
+}
+
+/// Hears of changes of the lease of this process.
+///
+/// ```no_run
+/// use backstop_store_postgres::{Database, LeaseChange};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let database = Database::connect("postgres://backstop@localhost/agents").await?;
+/// let mut watch = database.lease_watch();
+/// while !matches!(watch.changed().await, LeaseChange::Ended) {}
+/// println!("other processes may go on with the runs of this one");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct LeaseWatch {
+    database: Database,
+    lease: Option<Arc<Lease>>,
+    state: State,
+}
+
+/// What was said of the lease last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    CutOff,
+    Ended,
+    Held,
+}
+
+impl Database {
+    /// Returns what hears of the lease of this process from now on. There is one from the first claim on.
+    #[must_use]
+    pub fn lease_watch(&self) -> LeaseWatch {
+        LeaseWatch { database: self.clone(), lease: self.owner().lease(), state: State::Held }
+    }
+}
+
+impl LeaseWatch {
+    /// Waits for the next change. Each is told once, within a second where the server refuses connections. A
+    /// connection that was lost and is made again at once is none.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn changed(&mut self) -> LeaseChange {
+        loop {
+            if let Some(change) = self.look().await {
+                return change;
+            }
+            SystemClock.sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn look(&mut self) -> Option<LeaseChange> {
+        // The one that was seen: another one may have been made since it ended.
+        let has_ended = self.lease.as_ref().is_some_and(|lease| lease.has_ended());
+        if has_ended && self.state != State::Ended {
+            self.state = State::Ended;
+            return Some(LeaseChange::Ended);
+        }
+        let newest = self.database.owner().lease().filter(|lease| !lease.has_ended())?;
+        self.lease = Some(Arc::clone(&newest));
+        match (self.state, newest.is_cut_off()) {
+            (State::Held, true) => {
+                SystemClock.sleep(RECONNECT).await;
+                if !newest.is_cut_off() || newest.has_ended() {
+                    return None;
+                }
+                let error = self.connect().await.err()?;
+                self.state = State::CutOff;
+                Some(LeaseChange::CutOff(error))
+            }
+            (State::CutOff | State::Ended, false) => {
+                self.state = State::Held;
+                Some(LeaseChange::Held)
+            }
+            (State::Held, false) | (State::CutOff | State::Ended, true) => None,
+        }
+    }
+
+    /// Makes a connection of its own, which says why there is none.
+    async fn connect(&self) -> Result<(), LogError> {
+        let connecting = async { self.database.options().connect.connect().await?.close().await };
+        let connected = tokio::select! {
+            connected = connecting => connected,
+            () = SystemClock.sleep(CONNECT) => {
+                Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()))
+            }
+        };
+        Ok(connected.map_err(Fault::from)?)
+    }
+}
