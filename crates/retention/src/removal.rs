@@ -74,8 +74,8 @@ pub trait RunShelf: Sync {
     /// Returns a session, and those that were copied from it or from a copy.
     async fn copies_of(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError>;
 
-    /// Takes away what is left of a session: errors, results and state. With `is_silent`, their ids are forgotten
-    /// too.
+    /// Takes away what is left of a session: errors, results and state, and runs that wait in a queue, which are added to
+    /// what was removed. With `is_silent`, the ids of errors and results are forgotten too.
     async fn take_session(
         &self,
         session: &SessionId,
@@ -221,6 +221,7 @@ pub async fn forget_session(
     for session in &sessions {
         shelf.take_session(session, is_silent, &mut removed).await?;
     }
+    let is_known = is_known || !removed.runs.is_empty();
     if !is_known && removed.errors + removed.results + removed.state == 0 {
         return Err(RemoveError::NoSession(session.clone()));
     }

@@ -195,6 +195,8 @@ impl RunShelf for Database {
         removed.errors += take_all(pool, &Kind::ERRORS, whose, !is_silent).await?;
         removed.results += take_all(pool, &Kind::RESULTS, whose, !is_silent).await?;
         removed.state += state_removal::clear(pool, &Scope::Session(session.clone())).await?;
+        let queued = transact(pool, self.options().patience, &TakeQueuedOf(session)).await?;
+        removed.runs.extend(queued);
         if is_silent {
             let mut lent = pool.lend().await?;
             sqlx::query("DELETE FROM backstop.expired WHERE session = $1")
@@ -241,14 +243,6 @@ impl Work for RemoveRun<'_> {
         }
         if let Some((by, at)) = &removal.forgotten {
             sqlx::query(
-                "WITH gone AS (DELETE FROM backstop.queue WHERE session = $1 RETURNING run) \
-                 UPDATE backstop.start_keys SET removed = true FROM gone WHERE start_keys.run = gone.run",
-            )
-            .bind(&*stored(row.session.as_str()))
-            .execute(&mut *connection)
-            .await
-            .map_err(Fault::from)?;
-            sqlx::query(
                 "INSERT INTO backstop.tombstones SELECT run, head, $2, $3 FROM backstop.runs \
                  WHERE id = $1 ON CONFLICT DO NOTHING",
             )
@@ -286,6 +280,28 @@ impl Work for RemoveRun<'_> {
         .await
         .map_err(Fault::from)?;
         Ok(true)
+    }
+}
+
+/// Takes the runs of a session out of the queue, with what they are asked.
+struct TakeQueuedOf<'a>(&'a SessionId);
+
+#[async_trait]
+impl Work for TakeQueuedOf<'_> {
+    type Done = Vec<RunId>;
+    type Error = StoreError;
+
+    async fn perform(&self, connection: &mut PgConnection) -> Result<Vec<RunId>, StoreError> {
+        let rows = sqlx::query(
+            "WITH gone AS (DELETE FROM backstop.queue WHERE session = $1 RETURNING run), \
+             marked AS (UPDATE backstop.start_keys SET removed = true FROM gone WHERE start_keys.run = gone.run) \
+             SELECT run FROM gone ORDER BY run DESC",
+        )
+        .bind(&*stored(self.0.as_str()))
+        .fetch_all(connection)
+        .await
+        .map_err(Fault::from)?;
+        rows.iter().map(|row| Ok(column(row, "run").map_err(Fault::from)?.into())).collect()
     }
 }
 

@@ -41,7 +41,8 @@ impl QueueFilter {
 /// Lists runs of the queue that are not over.
 pub(super) async fn list(pool: &Pool, filter: &QueueFilter) -> Result<Vec<QueueEntry>, LogError> {
     let rows = sqlx::query(
-        "SELECT queue.*, runs.state FROM backstop.queue LEFT JOIN backstop.runs ON runs.run = queue.run \
+        "SELECT queue.run, queue.queue, queue.agent, queue.session, not_before, queued_at, queue.owner, refused, \
+         runs.state FROM backstop.queue LEFT JOIN backstop.runs ON runs.run = queue.run \
          WHERE runs.ended_at IS NULL AND ($1::text IS NULL OR queue.queue = $1) \
          ORDER BY queue.number LIMIT $2",
     )

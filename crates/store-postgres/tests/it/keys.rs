@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{Bound, EventLog, StartKey, StartKeys};
+use backstop_retention::RemoveError;
 use backstop_store_postgres::{Database, Enqueue, QueueFilter};
 use layer0::operator::Task;
 
@@ -112,5 +113,13 @@ async fn forgotten_queued_run_stays_removed() {
     let again = database.queue().enqueue(&request).await.unwrap();
     assert_eq!((again.run, again.is_new), (put.run, false));
     assert!(queued(&database).await.is_empty());
+
+    // A session of which nothing has begun is one too.
+    let request = self::request().session("s-2").key("k-2");
+    let put = database.queue().enqueue(&request).await.unwrap();
+    let forget = async || database.forget_session(&"s-2".into(), "ann", false, at(9)).await;
+    assert_eq!(forget().await.unwrap().removed.runs, [put.run]);
+    assert!(queued(&database).await.is_empty());
+    assert!(matches!(forget().await, Err(RemoveError::NoSession(_))));
     database.close().await;
 }
