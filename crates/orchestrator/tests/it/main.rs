@@ -11,6 +11,7 @@ mod schemas;
 mod sessions;
 mod signals;
 mod waits;
+mod workflow_adopting;
 mod workflow_ends;
 mod workflows;
 
