@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use backstop_event_log::{Decision, EventLog, MemoryLog, agent_of, read_events};
+use backstop_event_log::{Batch, Decision, EventLog, MemoryLog, RunFilter, agent_of, read_events};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
     Agent, AgentBuilder, Budget, Memory, MemoryEntry, MemoryQuery, Price, ResumeError,
@@ -293,4 +293,42 @@ async fn name_and_price_are_looked_at() {
     assert!(matches!(unpriced, Err(ResumeError::Diverged(_))), "{unpriced:?}");
     let ended = new(&tape, "payer", price()).resume(adopting(&run)).await.unwrap();
     assert_eq!(ended.usage.cost_usd, Some(4.0));
+}
+
+/// Spec: J2w, O3. Runs that it dispatched go on with their agents as those are now, too.
+#[tokio::test]
+async fn runs_below_go_on_likewise() {
+    let bench = Bench::new();
+    let build = |tape: &Arc<Tape>, instructions: &str, answered: usize| {
+        let agent = |name: &str, answers: Vec<ScriptedAnswer>| {
+            let model = ScriptedProvider::new(answers);
+            let agent = Agent::builder(model).clock(Arc::new(bench.clock.clone())).name(name);
+            agent.shared_log(Arc::clone(tape) as Arc<dyn EventLog>).instructions(instructions)
+        };
+        let adds = calls([call("c1", "add", json!({"x": 1, "y": 2}))]);
+        let clerk = agent("clerk", [adds, says("three")][answered..].to_vec()).tool(add);
+        let asks = calls([call("c0", "clerk", json!({"input": "go"}))]);
+        let lead = agent("lead", [asks, says("done")][answered..].to_vec());
+        lead.tool(clerk.build().unwrap().as_tool("Helps.")).build().unwrap()
+    };
+    let tape = Arc::new(Tape::default());
+    let old = build(&tape, "Be kind.", 0);
+    let request = RunRequest::new("go").run("run_lead".into());
+    on(&bench, async move { old.run(request).await }).await.unwrap();
+    let batches = tape.batches();
+    let asked_again = |batch: &&Batch| {
+        let has = |kind| batch.records.iter().any(|record| record.event_type == kind);
+        &*batch.summary.agent == "clerk" && has("tool.responded")
+    };
+    let place = batches.iter().position(|batch| asked_again(&batch)).unwrap();
+    let tape = Tape::after(&batches[..=place]).await;
+    let new = build(&tape, NEW, 1);
+    let request = adopting(&"run_lead".into());
+    let ended = on(&bench, async move { new.resume(request).await }).await.unwrap();
+    assert_eq!(ended.stop, Stop::Completed);
+    for run in tape.runs(RunFilter::new()).await.unwrap() {
+        let (_, events) = read_events(&*tape, &run.run).await.unwrap();
+        assert_eq!(adopted(&events).len(), 1, "{}", run.agent);
+        assert!(replay(&*tape, &run.run).await.unwrap().is_some());
+    }
 }
