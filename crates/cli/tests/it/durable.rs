@@ -118,6 +118,36 @@ fn resume_of_a_finished_run_did_nothing() {
     }
 }
 
+/// Spec: D2. A file that says something else is what the run goes on with, as its record says; without a name of its own
+/// it has the recorded one.
+#[test]
+fn resume_goes_on_with_the_named_file() {
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    bench.agent(REFUNDS, ASKS);
+    let waiting = bench.run(&["run", "agent.toml", "--json"]).fails(4, "");
+    let run = waiting.json()[0]["run"].as_str().unwrap().to_owned();
+    let id = bench.run(&["approvals", "--json"]).ok().json()[0]["id"].as_str().unwrap().to_owned();
+    bench.run(&["approve", &id, "--by", "ada"]).ok();
+    let file = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
+    let file = file.replacen("[agent]\n", "[agent]\ninstructions = \"Be brief.\"\n", 1);
+    assert!(file.contains("Be brief."), "{file}");
+    bench.write("named.toml", &file.replacen("[agent]\n", "[agent]\nname = \"another\"\n", 1));
+    bench.run(&["resume", &run, "--agent", "named.toml"]).fails(6, "not this agent's");
+    bench.write("other.toml", &file);
+    bench.run(&["resume", &run, "--agent", "other.toml"]).ok();
+    let events = bench.run(&["export", &run]).ok().json();
+    let resumed = events.iter().find(|event| event["type"] == "run.resumed").unwrap();
+    let agent = &resumed["data"]["agent"];
+    assert_eq!(agent["name"], "agent", "{agent}");
+    assert_eq!(agent["definition"]["instructions"], "Be brief.", "{agent}");
+    bench.run(&["replay", &run]).ok();
+    // A copy of what was before has the definition of that time.
+    bench.run(&["fork", &run, "--at", "3"]).fails(4, "");
+    let copy = bench.run(&["runs", "--json"]).ok().json().remove(0);
+    let copy = bench.run(&["export", copy["run"].as_str().unwrap()]).ok();
+    assert!(!copy.out.contains("Be brief."), "{}", copy.out);
+}
+
 /// Spec: D2, S9. Whatever holds a key, the record does not.
 #[test]
 fn no_key_reaches_the_record() {
