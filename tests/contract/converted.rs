@@ -23,6 +23,7 @@ fn converted() -> Vec<&'static str> {
         converts::<backstop::HookError>(),
         converts::<backstop::InvalidCursor>(),
         converts::<backstop::InvalidLimitScope>(),
+        converts::<backstop::event_log::InvalidStartKey>(),
         converts::<backstop::InvalidStoreUrl>(),
         converts::<backstop::UnsupportedSetting>(),
         converts::<backstop::OpenError>(),

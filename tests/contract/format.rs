@@ -9,7 +9,7 @@ use crate::support::played::{Played, failing, passing};
 const EVENTS: &[(&str, &[&str])] = &[
     ("run.reopened", &["by", "reason", "budget", "message", "cause"]),
     ("run.parked", &["until", "reason", "message"]),
-    ("run.resumed", &["by"]),
+    ("run.resumed", &["by", "agent"]),
     (
         "run.started",
         &[
@@ -299,6 +299,9 @@ fn events_have_the_documented_envelope_and_data() {
             check_keys(data, &keys, &of);
             match event_type {
                 "run.started" => {
+                    check_keys(&data["agent"], &["name", "digest", "definition"], &of);
+                }
+                "run.resumed" if !data["agent"].is_null() => {
                     check_keys(&data["agent"], &["name", "digest", "definition"], &of);
                 }
                 "run.finished" | "run.failed" => check_usage(&data["usage"], &of),

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use backstop_error_store::StoreError;
-use backstop_event_log::{InvalidCursor, InvalidStoreUrl, LogError};
+use backstop_event_log::{InvalidCursor, InvalidStartKey, InvalidStoreUrl, LogError};
 #[cfg(feature = "mcp")]
 use backstop_mcp::McpError;
 #[cfg(feature = "mcp-server")]
@@ -123,6 +123,9 @@ pub enum ConfigurationError {
     /// Bytes are no image.
     #[error("invalid image")]
     InvalidImage(#[source] ImageError),
+    /// A start cannot be known by a key.
+    #[error("invalid key of a start")]
+    InvalidStartKey(#[source] InvalidStartKey),
     /// A store URL is none.
     #[error("invalid store")]
     InvalidStoreUrl(#[source] InvalidStoreUrl),
@@ -282,6 +285,9 @@ impl Error {
             }
             Self::Configuration(ConfigurationError::InvalidCursor(_)) => {
                 Some("use `start`, `now`, or the text of a cursor that a feed gave".to_owned())
+            }
+            Self::Configuration(ConfigurationError::InvalidStartKey(_)) => {
+                Some("give a key of at most 256 bytes, for a task that can be recorded".to_owned())
             }
             Self::Configuration(ConfigurationError::InvalidStoreUrl(_)) => {
                 Some("use `sqlite:PATH`, `sqlite::memory:` or `postgres://…`".to_owned())

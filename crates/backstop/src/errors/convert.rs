@@ -8,7 +8,7 @@ use backstop_behaviors::{HostError, InvalidDeliveryId, RedeliverError};
 use backstop_config::ConfigError;
 use backstop_error_store::StoreError;
 use backstop_event_log::PatternError as EventPatternError;
-use backstop_event_log::{InvalidCursor, InvalidStoreUrl, LogError};
+use backstop_event_log::{InvalidCursor, InvalidStartKey, InvalidStoreUrl, LogError};
 #[cfg(feature = "mcp")]
 use backstop_mcp::McpError;
 #[cfg(feature = "mcp-server")]
@@ -224,6 +224,7 @@ leaf! {
     HookError => ExecutionError::Hook,
     ImageError => ConfigurationError::InvalidImage,
     InvalidCursor => ConfigurationError::InvalidCursor,
+    InvalidStartKey => ConfigurationError::InvalidStartKey,
     InvalidStoreUrl => ConfigurationError::InvalidStoreUrl,
     LogError => StorageError::Log,
     Misfit => ExecutionError::Misfit,
