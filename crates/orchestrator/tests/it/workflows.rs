@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{
-    Decision, EventLog, MemoryLog, RunFilter, RunState, agent_of, read_events,
-};
+use backstop_event_log::{Decision, EventLog, MemoryLog, RunFilter, RunState, read_events};
 use backstop_orchestrator::{
     LocalOrchestrator, Map, OnFailure, Parallel, Restart, Route, Sequence, Supervise, Workflow,
     replay_workflow,
