@@ -5,15 +5,12 @@ use backstop_store_postgres::{Queue, StrandedRun, UnservedQueue};
 
 use crate::output::{counted, note};
 
-/// Notes the runs of a queue that no live worker goes on with or takes.
-pub(crate) async fn note_all(queue: &Queue) -> Result<(), LogError> {
-    for run in &queue.stranded().await? {
-        note(&stranded(run));
-    }
-    for waiting in &queue.unserved().await? {
-        note(&unserved(waiting));
-    }
-    Ok(())
+/// Says which runs of a queue no live worker goes on with or takes.
+pub(crate) async fn all(queue: &Queue) -> Result<Vec<String>, LogError> {
+    let stranded_runs = queue.stranded().await?;
+    let unserved_queues = queue.unserved().await?;
+    let stranded = stranded_runs.iter().map(stranded);
+    Ok(stranded.chain(unserved_queues.iter().map(unserved)).collect())
 }
 
 /// Notes that a run which was put in waits for no worker. Where no worker lives, they may be started later.

@@ -60,10 +60,10 @@ async fn list(args: QueueListArgs) -> Result<ExitCode, CliError> {
     let mut filter = QueueFilter::new().limit(usize::try_from(args.limit).unwrap_or(usize::MAX));
     filter.queue = args.queue;
     let listed = with_queue(&chosen, async |queue| {
-        unworked::note_all(&queue).await?;
-        Ok(queue.list(&filter).await?)
+        Ok((queue.list(&filter).await?, unworked::all(&queue).await?))
     });
-    let entries = listed.await?;
+    let (entries, unworked) = listed.await?;
+    unworked.iter().for_each(|text| note(text));
     if args.json {
         entries.iter().try_for_each(output::json)?;
     } else if entries.is_empty() {

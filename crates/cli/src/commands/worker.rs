@@ -1,5 +1,6 @@
 //! `backstop worker`
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,8 +21,9 @@ use crate::{several, signals, store, unworked};
 
 /// How long a worker waits for a server that is away before a run is let go.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long after its start a worker has said what it goes on with.
-const ANNOUNCED_AFTER: Duration = Duration::from_secs(2);
+/// How long after its start a worker has said what it goes on with; and how long after that the lease has ended of one
+/// that was killed before.
+const LOOKS_AFTER: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(18)];
 
 pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     // From the first moment on: one that is told to stop while it starts has nothing to wait for.
@@ -78,11 +80,19 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names the runs that no worker works on, once this one has said what it goes on with.
+/// Names the runs that no worker works on, once this one has said what it goes on with, and again once those that it
+/// takes over from are known to be gone.
 async fn tell_unworked(queue: Queue) {
-    SystemClock.sleep(ANNOUNCED_AFTER).await;
-    // They are told by `queue list` too: a database that is away just now is no reason to stop.
-    let _ = unworked::note_all(&queue).await;
+    let mut told = BTreeSet::new();
+    for after in LOOKS_AFTER {
+        SystemClock.sleep(after).await;
+        // `queue list` says it too: a database that is away just now is no reason to stop.
+        for text in unworked::all(&queue).await.unwrap_or_default() {
+            if told.insert(text.clone()) {
+                note(&text);
+            }
+        }
+    }
 }
 
 /// Tells what becomes of runs and of the worker, until it is gone.

@@ -128,6 +128,27 @@ fn stranded_run_is_named_and_adopted() {
     bench.run(&["replay", &run, "--agent", "agent.toml"]).ok();
 }
 
+/// Spec: J2w. What a killed worker left is stranded once its lease has ended, which the next one says.
+#[test]
+fn killed_workers_runs_are_told_as_stranded() {
+    let Some(url) = database() else { return };
+    let bench = Bench::new().with("BACKSTOP_STORE", &url);
+    let agent = |limit: u32| {
+        let asks = ASKS.replace("[store]\nurl = \"sqlite:x.db\"\n", "");
+        bench.agent(REFUNDS, &format!("[agent.limits]\nmax_iterations = {limit}\n{asks}"));
+    };
+    agent(5);
+    let run = bench.run(&["enqueue", "agent.toml", "--input", "hi"]).ok().out.trim().to_owned();
+    let mut worker = Worker::start(&bench, &[]);
+    until(|| bench.run(&["approvals"]).ok().out.contains("apr_"));
+    worker.0.kill().unwrap();
+    agent(6);
+    let worker = Worker::start(&bench, &[]);
+    std::thread::sleep(Duration::from_secs(22));
+    let (_, err) = worker.stop();
+    assert_eq!(err.matches(&format!("run {run} of `agent` is stranded")).count(), 1, "{err}");
+}
+
 /// Returns what `doctor` says of workers.
 fn workers_in_doctor(bench: &Bench, code: i32) -> Value {
     let mut found = bench.run(&["doctor", "--json"]).fails(code, "").json();
