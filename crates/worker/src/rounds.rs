@@ -43,9 +43,8 @@ pub(crate) struct Rounds<'a> {
     watch: QueueWatch,
     at_work: JoinSet<Done>,
     /// The run of each task: one that panicked does not say it.
-    tasks: HashMap<task::Id, RunId>,
-    runs: HashSet<RunId>,
-    /// Runs that can be gone on with, as the last look found them.
+    runs: HashMap<task::Id, RunId>,
+    /// Runs that can be gone on with and are not at work here, as the last look found them.
     found: VecDeque<Ready>,
     /// Where this worker begins with what it found: others look at the same runs.
     begins_at: u64,
@@ -66,8 +65,7 @@ impl<'a> Rounds<'a> {
             worker,
             health,
             at_work: JoinSet::new(),
-            tasks: HashMap::new(),
-            runs: HashSet::new(),
+            runs: HashMap::new(),
             found: VecDeque::new(),
             begins_at: RandomState::new().hash_one(()),
             pauses: Pauses::default(),
@@ -157,7 +155,9 @@ impl<'a> Rounds<'a> {
         }
         let paused = self.pauses.held(now);
         let look = Look::new(most).paused(&paused).parked(with_parked);
-        self.found = self.worker.queue.ready(&self.worker.row, look).await?.into();
+        let ready = self.worker.queue.ready(&self.worker.row, look).await?;
+        let at_work: HashSet<&RunId> = self.runs.values().collect();
+        self.found = ready.into_iter().filter(|it| !at_work.contains(&it.run)).collect();
         if let Some(place) = self.begins_at.checked_rem(self.found.len() as u64) {
             self.found.rotate_left(usize::try_from(place).unwrap_or_default());
         }
@@ -169,7 +169,7 @@ impl<'a> Rounds<'a> {
         while self.has_room()
             && let Some(ready) = self.found.pop_front()
         {
-            if self.runs.contains(&ready.run) || self.pauses.holds(&ready.run, now) {
+            if self.pauses.holds(&ready.run, now) {
                 continue;
             }
             match worker.queue.take_again(&ready.run, &worker.queues).await? {
@@ -202,11 +202,10 @@ impl<'a> Rounds<'a> {
         };
         // There may be no listener.
         let _ = reports.send(begun.into());
-        self.runs.insert(run.clone());
         let (orchestrator, log, queue) = (orchestrator.clone(), Arc::clone(log), queue.clone());
         let task =
             self.at_work.spawn(async move { work.perform(orchestrator, &*log, &queue).await });
-        self.tasks.insert(task.id(), run);
+        self.runs.insert(task.id(), run);
     }
 
     fn took_in(&mut self, ended: Result<(task::Id, Done), JoinError>) {
@@ -214,8 +213,7 @@ impl<'a> Rounds<'a> {
             Ok((id, done)) => (id, Ok(done)),
             Err(error) => (error.id(), Err(error)),
         };
-        let Some(run) = self.tasks.remove(&id) else { return };
-        self.runs.remove(&run);
+        let Some(run) = self.runs.remove(&id) else { return };
         match done {
             Ok(Ok(report)) => {
                 match &report {

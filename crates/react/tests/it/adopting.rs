@@ -123,7 +123,8 @@ async fn model_reads_new_instructions_and_tools() {
     assert!(replay(&*log, &run).await.unwrap().is_some());
 }
 
-/// Spec: J2w. Whoever goes on with the run next needs the definition that it has now, and records nothing more.
+/// Spec: J2w. The agent that resumes the run next has to have the definition that the run has now, and records nothing
+/// more.
 #[tokio::test]
 async fn adopted_definition_is_the_run_s_own() {
     let (log, run, appends) = durable::whole().await;

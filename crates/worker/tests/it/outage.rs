@@ -11,10 +11,26 @@ use tokio::sync::broadcast::Receiver;
 
 use crate::support::{AtWork, answering, asking, is_in, put};
 
-/// A database that fails at once while its server is away.
-async fn opened(url: &str, lease: Duration) -> Database {
-    let options = Options::new(url).unwrap().connections(4).lease(lease);
-    Database::connect_with(options.patience(Duration::from_millis(200))).await.unwrap()
+/// Starts a worker that has ended a run, on a database that fails at once while its server is away.
+async fn at_work(
+    server: &PostgresServer,
+    lease: Duration,
+) -> (Database, AtWork, Receiver<WorkerReport>) {
+    let options = Options::new(&server.database().await).unwrap().connections(4).lease(lease);
+    let options = options.patience(Duration::from_millis(200));
+    let database = Database::connect_with(options).await.unwrap();
+    let worker = Worker::builder(&database).operator(answering(&database, "agent"));
+    let (worker, reports) = AtWork::subscribe(worker);
+    works(&database).await;
+    (database, worker, reports)
+}
+
+/// Stops a worker, which tells nothing more of itself.
+async fn leaves(worker: AtWork, mut reports: Receiver<WorkerReport>) {
+    worker.stop().await;
+    while let Ok(report) = reports.try_recv() {
+        assert!(matches!(report, WorkerReport::Run(_)), "{report:?}");
+    }
 }
 
 /// Waits until the worker has ended a run.
@@ -60,11 +76,7 @@ async fn is_back(reports: &mut Receiver<WorkerReport>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn outage_is_reported_once() {
     let Some(server) = PostgresServer::start() else { return };
-    let url = server.database().await;
-    let database = opened(&url, Duration::from_secs(3_600)).await;
-    let worker = Worker::builder(&database).operator(answering(&database, "agent"));
-    let (worker, mut reports) = AtWork::subscribe(worker);
-    works(&database).await;
+    let (database, worker, mut reports) = at_work(&server, Duration::from_secs(3_600)).await;
     for _ in 0..2 {
         server.kill();
         is_away(&mut reports).await;
@@ -75,42 +87,28 @@ async fn outage_is_reported_once() {
         is_back(&mut reports).await;
         works(&database).await;
     }
-    worker.stop().await;
-    while let Ok(report) = reports.try_recv() {
-        assert!(matches!(report, WorkerReport::Run(_)), "{report:?}");
-    }
+    leaves(worker, reports).await;
 }
 
 /// Spec: J2w, J2
 #[tokio::test(flavor = "multi_thread")]
 async fn lease_that_ends_is_reported() {
     let Some(server) = PostgresServer::start() else { return };
-    let url = server.database().await;
-    let database = opened(&url, Duration::from_secs(3)).await;
-    let worker = Worker::builder(&database).operator(answering(&database, "agent"));
-    let (worker, mut reports) = AtWork::subscribe(worker);
-    works(&database).await;
+    let (database, worker, mut reports) = at_work(&server, Duration::from_secs(3)).await;
     server.kill();
     is_away(&mut reports).await;
     assert_eq!(next(&mut reports).await, WorkerReport::LeaseLost);
     server.start_again();
     is_back(&mut reports).await;
     works(&database).await;
-    worker.stop().await;
-    while let Ok(report) = reports.try_recv() {
-        assert!(matches!(report, WorkerReport::Run(_)), "leaving is no loss: {report:?}");
-    }
+    leaves(worker, reports).await;
 }
 
 /// Spec: J2w, J2. A connection that is lost and made again at once is not told.
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_connections_are_no_outage() {
     let Some(server) = PostgresServer::start() else { return };
-    let url = server.database().await;
-    let database = opened(&url, Duration::from_secs(3_600)).await;
-    let worker = Worker::builder(&database).operator(answering(&database, "agent"));
-    let (worker, mut reports) = AtWork::subscribe(worker);
-    works(&database).await;
+    let (database, worker, reports) = at_work(&server, Duration::from_secs(3_600)).await;
     for _ in 0..3 {
         let lease = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
             JOIN pg_locks USING (pid) WHERE locktype = 'advisory'";
@@ -118,8 +116,5 @@ async fn lost_connections_are_no_outage() {
         SystemClock.sleep(Duration::from_secs(1)).await;
     }
     works(&database).await;
-    worker.stop().await;
-    while let Ok(report) = reports.try_recv() {
-        assert!(matches!(report, WorkerReport::Run(_)), "{report:?}");
-    }
+    leaves(worker, reports).await;
 }
