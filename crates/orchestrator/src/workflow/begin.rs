@@ -182,9 +182,9 @@ impl Recorder {
             return Ok(ended(&summary.run, &events));
         }
         let progress = Progress::of(&events)?;
-        let recorded = progress.started.as_ref().map(|started| started.agent.clone());
-        let is_workflow = recorded.as_ref().is_some_and(|recorded| recorded.is_workflow());
-        let before = recorded.filter(|recorded| recorded.digest != self.record.digest);
+        let recorded = progress.started.as_ref().map(|started| &started.agent);
+        let is_workflow = recorded.is_some_and(|recorded| recorded.is_workflow());
+        let before = recorded.filter(|recorded| recorded.digest != self.record.digest).cloned();
         if !is_workflow || before.is_some() && !context.adopts {
             return Err(self.diverged(&progress).into());
         }
@@ -200,12 +200,11 @@ impl Recorder {
         }
         if before.is_some() {
             ledger.note(RunResumed::new(BY).adopting(self.record.clone()))?;
+        } else if was_waiting && !is_tried_again {
+            ledger.note(RunResumed::new(BY))?;
         }
-        match (is_tried_again, was_waiting) {
-            (true, _) => {}
-            (false, true) if before.is_some() => {}
-            (false, true) => ledger.note(RunResumed::new(BY))?,
-            (false, false) => ledger.note(RunRecovered::new(Vec::new(), Vec::new(), 0))?,
+        if !was_waiting && !is_tried_again {
+            ledger.note(RunRecovered::new(Vec::new(), Vec::new(), 0))?;
         }
         if is_looping && !is_tried_again {
             let chain = vec![CrashLoop.to_string()];
