@@ -202,12 +202,7 @@ fn hash_from(bytes: &[u8]) -> Option<Hash> {
 mod tests {
     use super::*;
     use crate::database::Database;
-
-    async fn plan(database: &Database, statement: &str) -> Vec<String> {
-        let sql = format!("EXPLAIN QUERY PLAN {statement}");
-        let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_all(database.readers()).await;
-        rows.unwrap().iter().map(|row| row.get("detail")).collect()
-    }
+    use crate::plan::plan;
 
     /// Spec: X2. What stands before the cursor costs nothing: events are found by their numbers.
     #[tokio::test]

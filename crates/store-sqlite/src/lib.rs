@@ -29,6 +29,8 @@ mod lookout;
 mod many;
 mod own_files;
 mod owner;
+#[cfg(test)]
+mod plan;
 mod prune;
 mod removal;
 mod results;

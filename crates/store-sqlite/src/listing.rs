@@ -253,14 +253,8 @@ fn known_code(text: &str) -> Code {
 mod tests {
     use super::*;
     use crate::database::Database;
+    use crate::plan::plan;
     use sqlx::Execute;
-
-    async fn plan(database: &Database, query: &str) -> String {
-        let query = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {query}"));
-        let rows = sqlx::query(query).fetch_all(database.readers()).await.unwrap();
-        let lines: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
-        lines.join("; ")
-    }
 
     /// Spec: S14
     #[tokio::test]
@@ -277,17 +271,17 @@ mod tests {
             (all().session("s").tool("sql").to(at), "errors_by_session"),
         ] {
             let mut query = list(&filter);
-            let plan = plan(&database, query.build().sql().as_str()).await;
+            let plan = plan(&database, query.build().sql().as_str()).await.join("; ");
             assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{filter:?}: {plan}");
         }
         let mut query = list(&all().id_prefix("err_2"));
-        let by_id = plan(&database, query.build().sql().as_str()).await;
+        let by_id = plan(&database, query.build().sql().as_str()).await.join("; ");
         assert!(by_id.contains("sqlite_autoindex_errors_1"), "{by_id}");
         let mut of_runs = list(&all().runs(["run_1", "run_2"]).limit(5));
-        let plan_of_runs = plan(&database, of_runs.build().sql().as_str()).await;
+        let plan_of_runs = plan(&database, of_runs.build().sql().as_str()).await.join("; ");
         assert!(plan_of_runs.contains("SEARCH refers USING PRIMARY KEY (run=?)"), "{plan_of_runs}");
         let mut of_run = list(&all().run("run").session("s").tool("sql").from(at));
-        let plan = plan(&database, of_run.build().sql().as_str()).await;
+        let plan = plan(&database, of_run.build().sql().as_str()).await.join("; ");
         assert!(plan.contains("SEARCH refers USING PRIMARY KEY (run=?)"), "{plan}");
         assert!(plan.contains("SEARCH errors USING INTEGER PRIMARY KEY"), "{plan}");
     }
@@ -297,7 +291,7 @@ mod tests {
     async fn counting_reads_no_error() {
         let database = Database::in_memory().await.unwrap();
         let sql = "SELECT tool FROM error_stats ORDER BY chars_kept DESC LIMIT 50";
-        let plan = plan(&database, sql).await;
+        let plan = plan(&database, sql).await.join("; ");
         assert!(!plan.contains("errors"), "{plan}");
     }
 }

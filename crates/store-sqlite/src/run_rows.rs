@@ -147,12 +147,7 @@ pub(crate) async fn segments(readers: &SqlitePool) -> Result<Vec<RunRow>, StoreE
 mod tests {
     use super::*;
     use crate::database::Database;
-
-    async fn plan(database: &Database, statement: &str) -> Vec<String> {
-        let sql = format!("EXPLAIN QUERY PLAN {statement}");
-        let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_all(database.readers()).await;
-        rows.unwrap().iter().map(|row| row.get("detail")).collect()
-    }
+    use crate::plan::plan;
 
     /// Spec: S10
     #[tokio::test]

@@ -209,22 +209,16 @@ fn between(query: &mut QueryBuilder<Sqlite>, column: &str, prefix: &str) {
 mod tests {
     use super::*;
     use crate::database::Database;
+    use crate::plan::plan;
     use backstop_event_log::RunState;
     use sqlx::Execute;
-
-    async fn plan(database: &Database, query: &mut QueryBuilder<Sqlite>) -> String {
-        let sql = format!("EXPLAIN QUERY PLAN {}", query.build().sql().as_str());
-        let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_all(database.readers()).await;
-        let lines: Vec<String> = rows.unwrap().iter().map(|row| row.get("detail")).collect();
-        lines.join("; ")
-    }
 
     #[tokio::test]
     async fn failed_attempts_are_counted_by_an_index() {
         let database = Database::in_memory().await.unwrap();
         let all = AttemptFilter::new;
         for filter in [all(), all().from(Timestamp::from_millis(1)), all().runs(["run_1"])] {
-            let plan = plan(&database, &mut attempts(&filter)).await;
+            let plan = plan(&database, attempts(&filter).build().sql().as_str()).await.join("; ");
             assert!(plan.contains("events_failed"), "{plan}");
         }
     }
@@ -248,7 +242,9 @@ mod tests {
             (all().label("k", "v").label("l", "v"), "labels USING PRIMARY KEY"),
             (all().id_prefix("run_0"), "sqlite_autoindex_runs_1"),
         ] {
-            let plan = plan(&database, &mut query(&filter, OfRow::COLUMNS)).await;
+            let plan = plan(&database, query(&filter, OfRow::COLUMNS).build().sql().as_str())
+                .await
+                .join("; ");
             let sorts = filter.id_prefix.is_some() || filter.family().is_some();
             assert!(plan.contains(index), "{filter:?}: {plan}");
             assert!(sorts || !plan.contains("TEMP B-TREE"), "{filter:?}: {plan}");
