@@ -10,6 +10,7 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, client, server};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use layer0::code;
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -107,7 +108,8 @@ impl Connection {
 
     fn denied(&self, host: &str, why: String) -> Answer {
         self.notes.add(Note::Denied { host: host.to_owned(), what: why.clone() });
-        plain(StatusCode::FORBIDDEN, why)
+        // A program that prints it and ends well hands the code on, too.
+        plain(StatusCode::FORBIDDEN, format!("{}: {why}", code::ENV_NETWORK_DENIED))
     }
 }
 

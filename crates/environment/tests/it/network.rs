@@ -108,7 +108,13 @@ told(ask('CONNECT api.example.com.evil.org:443 HTTP/1.1\\n\\n'))
         let done = python(&walls, &format!("{script}sys.exit(1)")).await;
         let [first, second] = ["example.org", "api.example.com.evil.org"]
             .map(|host| format!("host {host} is not among api.example.com"));
-        assert_eq!(done.out, format!("403 {first}\n403 {first}\n403 {second}\n"), "{done:?}");
+        assert_eq!(
+            done.out,
+            format!(
+                "403 env.network_denied: {first}\n403 env.network_denied: {first}\n403 env.network_denied: {second}\n"
+            ),
+            "{done:?}"
+        );
         // Each once, with the words that the program has read.
         assert_eq!(done.reasons(), [first.clone(), second.clone()]);
         let error = done.explained.unwrap();
@@ -159,7 +165,14 @@ told(ask('GET http://localhost:{port}/ HTTP/1.1\\nHost: example.org\\n\\n'))"
         let done = python(&walls, &script).await;
         let denied = |other: &str| format!("host localhost was asked for as host {other}");
         let denied = [denied("example.org:443"), denied("example.org")];
-        assert_eq!(done.out, format!("403 {}\n403 {}\n", denied[0], denied[1]), "{done:?}");
+        assert_eq!(
+            done.out,
+            format!(
+                "403 env.network_denied: {}\n403 env.network_denied: {}\n",
+                denied[0], denied[1]
+            ),
+            "{done:?}"
+        );
         assert_eq!(done.reasons(), denied);
         assert_eq!(server.came(), 0);
     });
@@ -180,7 +193,10 @@ for target in ['127.0.0.1', '[::1]', '[::ffff:127.0.0.1]', '2130706433', '0x7f.1
         );
         let done = python(&walls(hosts(["localhost"]).private()), &script).await;
         assert_eq!(done.out.lines().count(), 6, "{done:?}");
-        assert!(done.out.lines().all(|line| line.starts_with("403 host ")), "{done:?}");
+        assert!(
+            done.out.lines().all(|line| line.starts_with("403 env.network_denied: host ")),
+            "{done:?}"
+        );
         assert_eq!((done.broken.len(), server.came()), (6, 0), "{done:?}");
         // An address that is listed is granted.
         let listed = walls(hosts(["127.0.0.1"]));
@@ -201,7 +217,10 @@ pub(crate) fn names_do_not_lead_to_private_addresses() {
         let script =
             format!("{ASK}\ntold(ask('CONNECT localhost:{} HTTP/1.1\\n\\n'))", server.port);
         let done = python(&walls(hosts(["localhost"])), &script).await;
-        assert!(done.out.starts_with("403 host localhost leads to "), "{done:?}");
+        assert!(
+            done.out.starts_with("403 env.network_denied: host localhost leads to "),
+            "{done:?}"
+        );
         assert!(done.out.ends_with(", which is private\n"), "{done:?}");
         assert_eq!((done.broken.len(), server.came()), (1, 0));
     });
@@ -437,8 +456,10 @@ told(ask('CONNECT 10.0.0.1:80 HTTP/1.1\\n\\n'))"
         let done = python(&walls(Rules::new().network(Network::Loopback)), &script).await;
         let denied = ["example.org", "10.0.0.1"]
             .map(|host| format!("host {host} is not the loopback of this machine"));
-        let expected =
-            format!("HTTP/1.1 200 OK\nHTTP/1.1 200 OK\n403 {}\n403 {}\n", denied[0], denied[1]);
+        let expected = format!(
+            "HTTP/1.1 200 OK\nHTTP/1.1 200 OK\n403 env.network_denied: {}\n403 env.network_denied: {}\n",
+            denied[0], denied[1]
+        );
         assert_eq!(done.out, expected, "{done:?}");
         assert_eq!(done.reasons(), denied);
     });

@@ -56,7 +56,10 @@ except urllib.error.HTTPError as e:
 "
         );
         let done = python(&walls, &script).await;
-        assert_eq!(done.out, "403 host example.org is not among api.example.com\n", "{done:?}");
+        assert_eq!(
+            done.out, "403 env.network_denied: host example.org is not among api.example.com\n",
+            "{done:?}"
+        );
     });
 }
 
