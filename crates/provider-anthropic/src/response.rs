@@ -70,12 +70,14 @@ pub(crate) struct WireUsage {
 impl WireUsage {
     /// Takes what a later, cumulative count says anew.
     pub(crate) fn update(&mut self, later: &Self) {
-        self.input_tokens = later.input_tokens.or(self.input_tokens);
-        self.output_tokens = later.output_tokens.or(self.output_tokens);
-        self.cache_read_input_tokens =
-            later.cache_read_input_tokens.or(self.cache_read_input_tokens);
-        self.cache_creation_input_tokens =
-            later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+        for (count, later) in [
+            (&mut self.input_tokens, later.input_tokens),
+            (&mut self.output_tokens, later.output_tokens),
+            (&mut self.cache_read_input_tokens, later.cache_read_input_tokens),
+            (&mut self.cache_creation_input_tokens, later.cache_creation_input_tokens),
+        ] {
+            *count = lenient::update_count(*count, later);
+        }
     }
 
     /// Returns what was billed. The protocol's input leaves out what the cache read and wrote.

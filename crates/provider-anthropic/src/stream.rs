@@ -84,6 +84,8 @@ enum BlockDelta {
 /// An answer as its events tell it; its end is `message_stop`.
 #[derive(Default)]
 pub struct MessagesStream {
+    /// The tokens billed so far; the blocks are added at the end.
+    draft: Draft,
     usage: WireUsage,
     blocks: BTreeMap<u64, OpenBlock>,
     stop_reason: Option<String>,
@@ -128,8 +130,7 @@ impl Stream for MessagesStream {
         if !self.has_stopped {
             return Err(ProviderError::stream_truncated("`message_stop`"));
         }
-        let mut draft = Draft::default();
-        draft.usage = self.usage.billed();
+        let mut draft = self.draft;
         for open in self.blocks.into_values() {
             add(&mut draft, open.into_block());
         }
@@ -153,7 +154,7 @@ impl MessagesStream {
     fn bill(&mut self, usage: Option<WireUsage>, reply: &Reply<'_>) {
         let Some(usage) = usage else { return };
         self.usage.update(&usage);
-        reply.tell_usage(self.usage.billed());
+        self.draft.bill(self.usage.billed(), reply);
     }
 
     fn begin(&mut self, index: u64, block: WireBlock, reply: &Reply<'_>) {

@@ -95,6 +95,18 @@ pub(crate) struct WireUsage {
 }
 
 impl WireUsage {
+    /// Takes what a later, cumulative count says anew.
+    pub(crate) fn update(&mut self, later: &Self) {
+        for (count, later) in [
+            (&mut self.input_tokens, later.input_tokens),
+            (&mut self.output_tokens, later.output_tokens),
+            (&mut self.cache_read_input_tokens, later.cache_read_input_tokens),
+            (&mut self.cache_write_input_tokens, later.cache_write_input_tokens),
+        ] {
+            *count = lenient::update_count(*count, later);
+        }
+    }
+
     /// Returns what was billed. The protocol's input leaves out what the cache read and wrote.
     pub(crate) fn billed(&self) -> TokenUsage {
         let cached_tokens = self.cache_read_input_tokens.unwrap_or_default();

@@ -87,7 +87,9 @@ struct Metadata {
 /// An answer as its events tell it; its end is `messageStop`, and what was billed comes behind it.
 #[derive(Default)]
 pub struct ConverseStream {
-    usage: Option<WireUsage>,
+    /// The tokens billed so far; the blocks are added at the end.
+    draft: Draft,
+    usage: WireUsage,
     blocks: BTreeMap<u64, OpenBlock>,
     stop: Option<MessageStop>,
     /// Was said what was billed, be it nothing?
@@ -118,10 +120,10 @@ impl Stream for ConverseStream {
             }
             "metadata" => {
                 let metadata: Metadata = reply.decode(&payload)?;
-                if let Some(usage) = &metadata.usage {
-                    reply.tell_usage(usage.billed());
+                if let Some(usage) = metadata.usage {
+                    self.usage.update(&usage);
+                    self.draft.bill(self.usage.billed(), reply);
                 }
-                self.usage = metadata.usage.or(self.usage.take());
                 self.is_billed = true;
                 true
             }
@@ -139,9 +141,7 @@ impl Stream for ConverseStream {
         let Some(stop) = self.stop else {
             return Err(ProviderError::stream_truncated("`messageStop`"));
         };
-        let usage = self.usage.unwrap_or_default().billed();
-        let mut draft = Draft::default();
-        draft.usage = usage;
+        let mut draft = self.draft;
         for open in self.blocks.into_values() {
             let part = match open {
                 OpenBlock::Text(text) => Part::Text(text),

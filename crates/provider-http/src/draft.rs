@@ -18,8 +18,8 @@ pub struct Draft {
     pub calls: Vec<CallDraft>,
     /// What the provider wants back with the answer, in its order.
     pub kept: Vec<StatePart>,
-    /// What was billed so far.
-    pub usage: TokenUsage,
+    /// The tokens billed so far; `None` until the provider states some.
+    pub usage: Option<TokenUsage>,
 }
 
 impl Draft {
@@ -35,10 +35,13 @@ impl Draft {
         reply.tell_thinking(piece);
     }
 
-    /// Takes what was billed so far, and tells it.
+    /// Takes the tokens billed so far, and tells them. Zeros state nothing: every request has a prompt,
+    /// and some endpoints send them in place of what they did not count.
     pub fn bill(&mut self, usage: TokenUsage, reply: &Reply<'_>) {
-        self.usage = usage;
-        reply.tell_usage(usage);
+        if usage != TokenUsage::default() {
+            self.usage = Some(usage);
+            reply.tell_usage(usage);
+        }
     }
 
     /// Keeps what the provider wants back in this place, behind what was said and called so far.

@@ -14,6 +14,14 @@ pub fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, 
     Ok(count_of(&Value::deserialize(deserializer)?))
 }
 
+/// Returns the count that holds once a later, cumulative one is known. An absent count states nothing,
+/// and neither does a zero behind another number: some endpoints write it in place of what they do not
+/// repeat.
+#[must_use]
+pub fn update_count(earlier: Option<u64>, later: Option<u64>) -> Option<u64> {
+    later.filter(|count| *count > 0).or(earlier).or(later)
+}
+
 /// Reads where something stands, as [`count`] does; at the start where nothing is said.
 ///
 /// # Errors

@@ -143,8 +143,10 @@ pub struct ModelResponse {
     pub tool_calls: Arc<[ToolCall]>,
     /// Why it stopped.
     pub stop_reason: StopReason,
-    /// What it was billed.
-    pub usage: TokenUsage,
+    /// The tokens that were billed; `None` where the provider stated none, which is not the same as an
+    /// answer that is free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<TokenUsage>,
 }
 
 impl ModelResponse {
@@ -156,7 +158,7 @@ impl ModelResponse {
     /// use layer0::message::StopReason;
     /// use layer0::usage::TokenUsage;
     ///
-    /// let usage = TokenUsage::default();
+    /// let usage = Some(TokenUsage::new(12, 1));
     /// let mut answer = ModelResponse::new("42", Arc::default(), StopReason::End, usage);
     /// answer.thinking = Some("Six times seven.".into());
     /// ```
@@ -165,9 +167,15 @@ impl ModelResponse {
         text: impl Into<Arc<str>>,
         tool_calls: Arc<[ToolCall]>,
         stop_reason: StopReason,
-        usage: TokenUsage,
+        usage: Option<TokenUsage>,
     ) -> Self {
-        let (thinking, provider_state) = (None, None);
-        Self { text: text.into(), thinking, provider_state, tool_calls, stop_reason, usage }
+        Self {
+            text: text.into(),
+            thinking: None,
+            provider_state: None,
+            tool_calls,
+            stop_reason,
+            usage,
+        }
     }
 }

@@ -150,7 +150,6 @@ impl ScriptedProvider {
         }));
         let text: Arc<str> =
             answer.text.as_deref().map_or_else(Arc::default, |text| ids.fill(text));
-        let usage = answer.usage.unwrap_or_default();
         if let Some(sink) = &request.sink {
             if let Some(thinking) = &answer.thinking {
                 sink.thinking(thinking);
@@ -181,7 +180,8 @@ impl ScriptedProvider {
             provider_state: None,
             tool_calls,
             stop_reason: answer.stop_reason.clone().unwrap_or(by_content),
-            usage,
+            // A script that states no usage is free: rehearsals count what was scripted.
+            usage: Some(answer.usage.unwrap_or_default()),
         })
     }
 }

@@ -137,7 +137,7 @@ mod tests {
                 "",
                 [call("sql"), call(said)].into(),
                 StopReason::ToolUse,
-                TokenUsage::default(),
+                Some(TokenUsage::default()),
             );
             map_response(&mut response, &tools);
             assert_eq!(

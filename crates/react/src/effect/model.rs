@@ -94,8 +94,9 @@ pub(super) async fn attempt(effects: Arc<Effects>, attempt: Box<Attempt>, stop: 
     let end = match result {
         None => AttemptEnd::Cut(Box::new(record.attempted(record.billed(), None, None))),
         Some(Ok(response)) => {
-            endpoint.rate.used(tokens(&response.usage));
-            let attempted = record.attempted(Some(response.usage), None, None);
+            let usage = response.usage.unwrap_or_default();
+            endpoint.rate.used(tokens(&usage));
+            let attempted = record.attempted(Some(usage), None, None);
             AttemptEnd::Answered(Box::new((attempted, responded(&effects, call, response))))
         }
         Some(Err(error)) => {
@@ -233,8 +234,8 @@ fn responded(effects: &Effects, call: u32, mut response: ModelResponse) -> Model
     recordable_calls(redactor, &mut response.tool_calls);
     let text = redact_shared(redactor, response.text);
     let reason = recordable_reason(redactor, response.stop_reason);
-    let mut responded =
-        ModelResponded::new(call, text, response.tool_calls, reason, response.usage);
+    let usage = response.usage.unwrap_or_default();
+    let mut responded = ModelResponded::new(call, text, response.tool_calls, reason, usage);
     responded.thinking = response.thinking.map(|text| redact_shared(redactor, text));
     responded.provider_state =
         response.provider_state.and_then(|state| recordable_state(redactor, state));

@@ -30,7 +30,8 @@ pub(super) async fn nothing_is_left_of_the_call_before(wire: Wire) {
             let text = answer.text.as_deref().unwrap_or_default();
             assert_eq!(&*said.text, text, "streamed: {streamed}");
             assert_eq!(said.tool_calls.len(), answer.tool_calls.len(), "streamed: {streamed}");
-            assert_eq!(said.usage, answer.usage.unwrap_or_default(), "streamed: {streamed}");
+            let billed = [said.usage, answer.usage].map(Option::unwrap_or_default);
+            assert_eq!(billed[0], billed[1], "streamed: {streamed}");
             if streamed {
                 assert_eq!(heard.text(), text, "what is streamed is of this call");
             }
