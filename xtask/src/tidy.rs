@@ -11,6 +11,7 @@ mod layout;
 mod links;
 mod manifests;
 mod names;
+mod raw_json;
 mod syntax;
 mod tiers;
 mod types;
@@ -43,6 +44,7 @@ pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     }
     findings.extend(circles::check(&workspace.files));
     findings.extend(types::check(&workspace.files));
+    findings.extend(raw_json::check(&workspace.files));
     findings.sort();
 
     for finding in &findings {

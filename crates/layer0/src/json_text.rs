@@ -2,6 +2,7 @@
 
 mod canonical;
 mod tagged;
+mod tree;
 mod whole;
 
 use std::borrow::Cow;
@@ -14,6 +15,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use canonical::canonical;
+use tree::tree;
 
 pub use tagged::{TaggedText, read_tagged};
 
@@ -31,8 +33,9 @@ const MAX_TREE_DEPTH: usize = 1_000;
 ///
 /// The text is compact, its keys are sorted and its numbers are finite, wherever it comes from, so
 /// that two are equal just when they say the same in the same words. It is read from and written with
-/// serde_json; another serializer gets what [`RawValue`] gives it. In what is flattened or untagged it
-/// cannot stand, because serde reads that through values of its own.
+/// serde_json; another serializer gets what [`RawValue`] gives it. It cannot be a flattened field, nor the
+/// content of a newtype variant of an internally tagged enum: serde writes those field by field, and a raw
+/// value then becomes an object with a key of serde_json's own. `cargo xtask tidy` holds that.
 ///
 /// ```
 /// use layer0::JsonText;
@@ -91,11 +94,12 @@ impl JsonText {
         })
     }
 
-    /// Returns it as a tree, whose numbers are what a 64-bit integer or float makes of them.
+    /// Returns the tree of the text. Every key is a key, also one to which serde_json gives a meaning of
+    /// its own; numbers are 64-bit integers or floats.
     #[must_use]
-    #[expect(clippy::missing_panics_doc, reason = "every text that is made can be read")]
+    #[expect(clippy::missing_panics_doc, reason = "a canonical text has a tree")]
     pub fn value(&self) -> Value {
-        self.read().expect("every text that is made is JSON within serde_json's limits")
+        tree(self.get()).expect("a canonical text has a tree")
     }
 
     /// Is it an object?
@@ -160,6 +164,24 @@ impl From<&Value> for JsonText {
         let _ = write!(text, "{value}");
         Self::parse(&text).unwrap_or_else(|_| Self::string(&text))
     }
+}
+
+/// Reads a tree from a text of others, such as the body of an answer, with every key as it stands.
+///
+/// serde_json itself gives some keys a meaning of its own: read by it, `{"$serde_json::private::RawValue": "1"}`
+/// is `1`.
+///
+/// ```
+/// let value = layer0::read_value(r#"{"$serde_json::private::RawValue": "1"}"#)?;
+/// assert_eq!(value["$serde_json::private::RawValue"], "1");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// When it is no JSON, holds a number beyond what 64-bit floats reach, or is nested deeper than 120 levels.
+pub fn read_value(text: &str) -> Result<Value, serde_json::Error> {
+    JsonText::canonical(text, MAX_RECORDED_DEPTH).map(|text| text.value())
 }
 
 /// Drops a value level by level; its own drop goes as deep as it is.

@@ -34,7 +34,7 @@ pub use code::Code;
 pub use environment::Environment;
 pub use failure::{Effect, Failure, Retry};
 pub use hex::push_hex;
-pub use json_text::{JsonText, TaggedText, is_deeper, read_tagged};
+pub use json_text::{JsonText, TaggedText, is_deeper, read_tagged, read_value};
 pub use operator::Operator;
 pub use orchestrator::Orchestrator;
 pub use state::{Scope, StateStore};

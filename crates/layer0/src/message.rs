@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 
 use crate::id::CallId;
 use crate::json_text::JsonText;
@@ -161,44 +160,16 @@ pub struct StatePart {
     pub text_before: usize,
     /// How many of the answer's tool calls stand before it.
     pub calls_before: usize,
-    /// What it is, in the provider's own shape.
-    #[serde(serialize_with = "write_canonical")]
-    pub data: Value,
+    /// The part, in the provider's own shape.
+    pub data: JsonText,
 }
 
 impl StatePart {
     /// Makes a part that stands at the beginning of its answer.
     #[must_use]
-    pub const fn new(data: Value) -> Self {
-        Self { text_before: 0, calls_before: 0, data }
+    pub fn new(data: impl Into<JsonText>) -> Self {
+        Self { text_before: 0, calls_before: 0, data: data.into() }
     }
-
-    /// Returns what it is as it is recorded and sent back: with sorted keys and shortest numbers, so that
-    /// the text and a digest over it are the same whatever some crate has serde_json keep.
-    #[must_use]
-    pub fn text(&self) -> JsonText {
-        canonical(&self.data)
-    }
-}
-
-fn write_canonical<S: Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Error> {
-    canonical(value).serialize(serializer)
-}
-
-fn canonical(value: &Value) -> JsonText {
-    fn shorten(value: &mut Value) {
-        match value {
-            Value::Array(items) => items.iter_mut().for_each(shorten),
-            Value::Object(fields) => fields.values_mut().for_each(shorten),
-            Value::Number(number) if !number.is_i64() && !number.is_u64() => {
-                *value = number.as_f64().into();
-            }
-            _ => {}
-        }
-    }
-    let mut value = value.clone();
-    shorten(&mut value);
-    JsonText::from(value)
 }
 
 /// A conversation that is shared, never copied, from turn to turn.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use backstop_redact::Redactor;
 use backstop_tool::{Given, ToolError};
-use layer0::JsonText;
 use layer0::failure::Effect;
+use layer0::{JsonText, read_value};
 use rmcp::model::{
     DEFAULT_MRTR_MAX_ROUNDS, ElicitRequestParams, ElicitationAction, ListRootsResult, Root,
 };
@@ -146,7 +146,7 @@ pub(crate) async fn elicited(call: &Watched, request: ElicitRequestParams) -> El
 /// and recorded, and so without secrets.
 fn read(asked: &RawValue, redactor: &Redactor) -> Result<Asked, ToolError> {
     let invalid = |why: &str| ToolError::InvalidOutput(why.to_owned()).with_effect(Effect::None);
-    let mut asked: Value = serde_json::from_str(asked.get())
+    let mut asked = read_value(asked.get())
         .map_err(|_| invalid("the input that is asked for cannot be read"))?;
     let state = match asked["requestState"].take() {
         Value::Null => None,

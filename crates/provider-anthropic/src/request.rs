@@ -67,7 +67,29 @@ impl System {
 #[derive(Serialize)]
 struct WireMessage<'a> {
     role: Role,
-    content: Vec<Marked<'a>>,
+    content: Vec<Part<'a>>,
+}
+
+impl WireMessage<'_> {
+    /// Marks the last block that can carry a mark: thinking cannot.
+    fn mark(&mut self) {
+        let marked = self.content.iter_mut().rev().find_map(|part| match part {
+            Part::Made(marked) => Some(marked),
+            Part::Kept(_) => None,
+        });
+        if let Some(marked) = marked {
+            marked.cache_control = Some(CacheControl::Ephemeral);
+        }
+    }
+}
+
+/// One part of a message.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Part<'a> {
+    /// A block that came with an answer, exactly as it came.
+    Kept(JsonText),
+    Made(Marked<'a>),
 }
 
 /// A block, and whether everything up to it is to be kept for the next request.
@@ -79,9 +101,9 @@ struct Marked<'a> {
     cache_control: Option<CacheControl>,
 }
 
-impl<'a> From<Block<'a>> for Marked<'a> {
+impl<'a> From<Block<'a>> for Part<'a> {
     fn from(block: Block<'a>) -> Self {
-        Self { block, cache_control: None }
+        Self::Made(Marked { block, cache_control: None })
     }
 }
 
@@ -119,9 +141,6 @@ enum Block<'a> {
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
-    /// As it came with the answer.
-    #[serde(untagged)]
-    Kept(JsonText),
 }
 
 #[derive(Serialize)]
@@ -187,9 +206,8 @@ impl<'a> MessagesRequest<'a> {
             if let Some(tool) = tools.last_mut() {
                 tool.cache_control = Some(CacheControl::Ephemeral);
             }
-            let last = conversation.messages.last_mut();
-            if let Some(block) = last.and_then(|message| message.content.last_mut()) {
-                block.cache_control = Some(CacheControl::Ephemeral);
+            if let Some(message) = conversation.messages.last_mut() {
+                message.mark();
             }
         }
         let settings = &request.settings;
@@ -233,21 +251,23 @@ impl<'a> Conversation<'a> {
             Message::System { content } => self.system.push(content),
             Message::User { content, images } => {
                 let images = images.iter().map(image);
-                let text = Block::Text { text: content };
-                self.push(Role::User, images.chain([text]).collect());
+                // Empty texts are refused.
+                let text = (!content.is_empty() || images.len() == 0)
+                    .then_some(Block::Text { text: content });
+                self.push(Role::User, images.chain(text).map(Part::from).collect());
             }
             Message::Assistant { content, tool_calls, provider_state } => {
                 let kept = self.endpoint.parts_of(provider_state.as_ref());
                 let pieces = pieces(content, tool_calls.len(), kept).into_iter();
-                let blocks: Vec<_> = pieces
+                let parts: Vec<_> = pieces
                     .map(|piece| match piece {
-                        Piece::Text(text) => Block::Text { text },
-                        Piece::Call(place) => tool_use(&tool_calls[place]),
-                        Piece::Kept(block) => Block::Kept(block),
+                        Piece::Text(text) => Block::Text { text }.into(),
+                        Piece::Call(place) => tool_use(&tool_calls[place]).into(),
+                        Piece::Kept(block) => Part::Kept(block),
                     })
                     .collect();
-                if !blocks.is_empty() {
-                    self.push(Role::Assistant, blocks);
+                if !parts.is_empty() {
+                    self.push(Role::Assistant, parts);
                 }
             }
             Message::Tool { tool_call_id, content, images, is_error } => {
@@ -265,9 +285,8 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    fn push(&mut self, role: Role, content: Vec<Block<'a>>) {
+    fn push(&mut self, role: Role, content: Vec<Part<'a>>) {
         self.collects_results = false;
-        let content = content.into_iter().map(Marked::from).collect();
         self.messages.push(WireMessage { role, content });
     }
 
@@ -276,7 +295,7 @@ impl<'a> Conversation<'a> {
         match self.messages.last_mut() {
             Some(message) if self.collects_results => message.content.push(result.into()),
             Some(_) | None => {
-                self.push(Role::User, vec![result]);
+                self.push(Role::User, vec![result.into()]);
                 self.collects_results = true;
             }
         }

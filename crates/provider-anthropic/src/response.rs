@@ -115,13 +115,13 @@ pub(crate) fn add(draft: &mut Draft, block: WireBlock) {
             draft.thinking.push_str(&thinking);
             // Signed thinking goes back with the calls it led to.
             if !signature.is_empty() {
-                draft.keep(json!({
+                draft.keep(&json!({
                     "type": "thinking", "thinking": thinking, "signature": signature,
                 }));
             }
         }
         WireBlock::RedactedThinking { data } => {
-            draft.keep(json!({ "type": "redacted_thinking", "data": data }));
+            draft.keep(&json!({ "type": "redacted_thinking", "data": data }));
         }
         WireBlock::ToolUse { id, name, input } => {
             let mut call = CallDraft::new(id, name);

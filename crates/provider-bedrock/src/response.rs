@@ -196,7 +196,7 @@ impl Part {
             Self::Thinking(thinking) => {
                 draft.thinking.push_str(&thinking.text);
                 if let Some(data) = thinking.kept() {
-                    draft.keep(data);
+                    draft.keep(&data);
                 }
             }
             Self::Call(call) => draft.calls.push(call),

@@ -114,7 +114,7 @@ enum Part<'a> {
     Call {
         function_call: WireCall<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        thought_signature: Option<&'a str>,
+        thought_signature: Option<Cow<'static, str>>,
     },
     Image {
         inline_data: InlineData<'a>,
@@ -125,7 +125,7 @@ enum Part<'a> {
     Text {
         text: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
-        thought_signature: Option<&'a str>,
+        thought_signature: Option<Cow<'static, str>>,
     },
 }
 
@@ -354,14 +354,19 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    fn call(&self, at: usize, call: &'a ToolCall, signature: Option<&'a str>) -> Part<'a> {
+    fn call(
+        &self,
+        at: usize,
+        call: &'a ToolCall,
+        signature: Option<Cow<'static, str>>,
+    ) -> Part<'a> {
         let id = sendable_id(call.id.as_str());
         let args = sendable_arguments(&call.arguments);
         Part::Call {
             function_call: WireCall { id, name: &call.name, args },
             // Of calls in parallel, the first alone carries one.
             thought_signature: signature
-                .or((!self.settings.is_older && at == 0).then_some(NO_SIGNATURE)),
+                .or((!self.settings.is_older && at == 0).then_some(NO_SIGNATURE.into())),
         }
     }
 
@@ -402,9 +407,9 @@ fn inline(image: &Image) -> InlineData<'_> {
 }
 
 /// Returns the signature that came with the text, or with the call behind so many others.
-fn signature(kept: &[StatePart], of: Signed, calls: usize) -> Option<&str> {
+fn signature(kept: &[StatePart], of: Signed, calls: usize) -> Option<Cow<'static, str>> {
     let mut kept = kept.iter().filter(|part| part.calls_before == calls);
-    kept.find_map(|part| part.data.get(of.as_str())?.as_str())
+    kept.find_map(|part| Some(part.data.value().get(of.as_str())?.as_str()?.to_owned().into()))
 }
 
 /// Returns the id where it is one the model gave. Most models give none, and results find their

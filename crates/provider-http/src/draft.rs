@@ -1,4 +1,5 @@
 use backstop_provider::ModelResponse;
+use layer0::JsonText;
 use layer0::message::{StatePart, StopReason};
 use layer0::usage::TokenUsage;
 use serde_json::Value;
@@ -45,7 +46,9 @@ impl Draft {
     }
 
     /// Keeps what the provider wants back in this place, behind what was said and called so far.
-    pub fn keep(&mut self, data: Value) {
+    /// What is nested too deep to be recorded is not kept.
+    pub fn keep(&mut self, data: &Value) {
+        let Ok(data) = JsonText::parse(&data.to_string()) else { return };
         let mut part = StatePart::new(data);
         (part.text_before, part.calls_before) = (self.text.len(), self.calls.len());
         self.kept.push(part);

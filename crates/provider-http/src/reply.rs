@@ -1,4 +1,5 @@
 use backstop_provider::{ModelResponse, ProviderError, StreamSink};
+use layer0::JsonText;
 use layer0::message::{ProviderState, StatePart, StopReason};
 use layer0::usage::TokenUsage;
 use serde::de::DeserializeOwned;
@@ -66,7 +67,8 @@ impl<'r> Reply<'r> {
         // Failures are rare, so only what names one is read twice.
         let names_one = |name: &str| memchr::memmem::find(json, name.as_bytes()).is_some();
         if (names_one(r#""error""#) || names_one(r#""base_resp""#))
-            && let Ok(body) = from_slice::<Value>(json)
+            && let Ok(body) = from_slice::<JsonText>(json)
+            && let body = body.value()
             && is_failure(&body)
         {
             return Err(self.failure(body));

@@ -25,7 +25,7 @@ pub enum Piece<'a> {
 /// let kept = [thought.clone()];
 /// assert_eq!(
 ///     pieces("ab, c", 1, &kept),
-///     [Piece::Text("ab"), Piece::Kept(thought.text()), Piece::Text(", c"), Piece::Call(0)]
+///     [Piece::Text("ab"), Piece::Kept(thought.data.clone()), Piece::Text(", c"), Piece::Call(0)]
 /// );
 /// ```
 #[must_use]
@@ -41,7 +41,7 @@ pub fn pieces<'a>(text: &'a str, calls: usize, kept: &'a [StatePart]) -> Vec<Pie
         }
         pieces.extend((called..part.calls_before.min(calls)).map(Piece::Call));
         called = called.max(part.calls_before.min(calls));
-        pieces.push(Piece::Kept(part.text()));
+        pieces.push(Piece::Kept(part.data.clone()));
     }
     if said < text.len() {
         pieces.push(Piece::Text(&text[said..]));

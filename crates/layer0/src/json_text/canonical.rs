@@ -280,7 +280,7 @@ fn sorted(members: &str) -> Option<String> {
 }
 
 /// Returns where the string ends that a text begins with.
-fn string_end(text: &str) -> Option<usize> {
+pub(super) fn string_end(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     let end = text.bytes().skip(1).position(|byte| {
         let ends = byte == b'"' && !is_escaped;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use layer0::read_value;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage,
 };
@@ -70,7 +71,7 @@ impl Sent {
         }
         let read = match self.is_list.then(|| readable_tools(written.get())).flatten() {
             Some(tools) => Ok(tools),
-            None => serde_json::from_str::<Value>(written.get()),
+            None => read_value(written.get()),
         };
         let result = read.map_err(|error| {
             self.fault = Some(Fault::Unreadable(error.to_string()));
@@ -238,7 +239,7 @@ pub(crate) fn messages(written: &RawValue) -> Vec<&RawValue> {
 fn readable_tools(written: &str) -> Option<Value> {
     let mut page: BTreeMap<String, &RawValue> = serde_json::from_str(written).ok()?;
     let tools: Vec<&RawValue> = serde_json::from_str(page.remove("tools")?.get()).ok()?;
-    let read = |written: &RawValue| serde_json::from_str::<Value>(written.get()).ok();
+    let read = |written: &RawValue| read_value(written.get()).ok();
     let tools: Vec<Value> = tools.into_iter().filter_map(read).collect();
     let rest = page.into_iter().filter_map(|(name, value)| Some((name, read(value)?)));
     Some(rest.chain([("tools".to_owned(), tools.into())]).collect::<Map<_, _>>().into())

@@ -121,12 +121,19 @@ async fn cache_marks_can_be_turned_off() {
     assert!(!server.requests()[0].body.to_string().contains("cache_control"));
 }
 
-/// Signed thinking is refused in any other place than its own.
+/// Signed thinking is refused in any other place than its own. The body is compared as text: serde_json
+/// reads raw JSON that it wrote under a key of its own as if the key were not there.
 #[tokio::test]
 async fn interleaved_thinking_goes_back_unchanged() {
+    for caches in [false, true] {
+        check_interleaved_thinking(caches).await;
+    }
+}
+
+async fn check_interleaved_thinking(caches: bool) {
     let said = ScriptedAnswer::saying("yes");
     let server = ScriptedEndpoint::anthropic(vec![said]);
-    let provider = to(&server.base_url()).with(|it| it.caches_prompts(false)).build().unwrap();
+    let provider = to(&server.base_url()).with(|it| it.caches_prompts(caches)).build().unwrap();
     let content = json!([
         { "type": "thinking", "thinking": "hm", "signature": "one" },
         { "type": "text", "text": "Grüße. " },
@@ -146,5 +153,15 @@ async fn interleaved_thinking_goes_back_unchanged() {
         provider_state: answer.provider_state,
     });
     send(&provider, &ModelRequest::new(messages), true).await.unwrap();
-    assert_eq!(server.requests()[0].body["messages"][1]["content"], content);
+    let body = String::from_utf8(server.requests()[0].bytes.clone()).unwrap();
+    assert!(!body.contains("$serde_json"), "{body}");
+    for block in [
+        r#"[{"signature":"one","thinking":"hm","type":"thinking"},{"type":"text","text":"Grüße. "}"#,
+        r#",{"data":"two","type":"redacted_thinking"},{"type":"text","text":"I look."}"#,
+        r#",{"signature":"three","thinking":"","type":"thinking"},{"type":"tool_use""#,
+    ] {
+        assert!(body.contains(block), "{block} in {body}");
+    }
+    let marks = if caches { 1 } else { 0 };
+    assert_eq!(body.matches("cache_control").count(), marks, "{body}");
 }

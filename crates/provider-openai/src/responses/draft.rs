@@ -156,7 +156,7 @@ impl ItemsDraft {
                 Body::Thought { parts, data } => {
                     parts.iter().for_each(|(_, text)| add(&mut draft.thinking, text));
                     if let Some(data) = data {
-                        draft.keep(data);
+                        draft.keep(&data);
                     }
                 }
                 Body::Call(call) => draft.calls.push(call),

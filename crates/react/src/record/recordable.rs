@@ -6,13 +6,8 @@ use std::sync::Arc;
 use backstop_event_log::Decision;
 use backstop_react_machine::AgentDefinition;
 use backstop_redact::Redactor;
+use layer0::JsonText;
 use layer0::message::{Message, ProviderState, StopReason, ToolCall, Transcript};
-use layer0::{JsonText, is_deeper};
-use serde_json::Value;
-
-/// What a provider wants back is dropped where it is deeper. serde_json writes any depth and reads 128
-/// levels, of which the record's own wrapping takes a few.
-const MAX_DEPTH: usize = 100;
 
 pub(crate) fn redact_shared(redactor: &Redactor, text: Arc<str>) -> Arc<str> {
     match redactor.redact_held(&text) {
@@ -63,13 +58,9 @@ pub(crate) fn recordable_calls(redactor: &Redactor, calls: &mut Arc<[ToolCall]>)
 
 /// Returns what a provider wants back, unless a secret is in it: changed, it would be refused.
 pub(crate) fn recordable_state(redactor: &Redactor, state: ProviderState) -> Option<ProviderState> {
-    let is_kept = |data: &Value| {
-        let text = JsonText::from(data);
-        redactor.redact_held_json(text.clone()) == text
-    };
-    let mut data = state.parts.iter().map(|part| &part.data);
-    let is_recordable = data
-        .all(|data| !is_deeper(data, MAX_DEPTH) && (!redactor.holds_secrets() || is_kept(data)));
+    let is_kept = |data: &JsonText| redactor.redact_held_json(data.clone()) == *data;
+    let is_recordable =
+        !redactor.holds_secrets() || state.parts.iter().all(|part| is_kept(&part.data));
     is_recordable.then_some(state)
 }
 

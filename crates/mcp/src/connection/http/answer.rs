@@ -7,6 +7,7 @@ use futures_util::StreamExt;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use layer0::failure::Chain;
+use layer0::read_value;
 use reqwest::Response;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage,
@@ -15,7 +16,6 @@ use rmcp::transport::common::http_header::{
     EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE,
 };
 use rmcp::transport::streamable_http_client::StreamableHttpPostResponse;
-use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::events;
@@ -121,7 +121,8 @@ async fn failed(
     }
     let is_json = is(&response, JSON_MIME_TYPE);
     let body = beginning(response).await;
-    let error = serde_json::from_slice::<Value>(&body).ok().filter(|_| is_json);
+    let error =
+        str::from_utf8(&body).ok().and_then(|body| read_value(body).ok()).filter(|_| is_json);
     if let Some(mut error) = error.filter(|error| error["error"].is_object()) {
         // A server that could not read the request does not know its id.
         error["id"] = id.clone().into_json_value();

@@ -111,7 +111,7 @@ fn count(value: &Value, wanted: &Value) -> usize {
         _ if value == wanted => 1,
         Value::Array(items) => items.iter().map(|item| count(item, wanted)).sum(),
         Value::Object(fields) => fields.values().map(|field| count(field, wanted)).sum(),
-        Value::String(text) => match serde_json::from_str::<Value>(text) {
+        Value::String(text) => match layer0::read_value(text) {
             Ok(read) => usize::from(read == *wanted),
             Err(_) => 0,
         },
