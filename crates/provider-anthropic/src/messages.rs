@@ -4,8 +4,8 @@ use backstop_provider::{
     ModelRequest, ModelResponse, OutputSupport, ProviderError, ReasoningEffort, SettingsSupport,
 };
 use backstop_provider_http::{
-    ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row,
-    claude_form,
+    Accepts, CallIds, ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol,
+    Reply, Row, Turns, claude_form,
 };
 use serde::Serialize;
 
@@ -23,6 +23,11 @@ pub const KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
 
 /// The version of the protocol, <https://docs.anthropic.com/en/api/versioning>.
 const VERSION: &str = "2023-06-01";
+
+/// Limits, as the API words them: "tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'" and
+/// "input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'".
+const ACCEPTS: Accepts =
+    Accepts::everything().call_ids(CallIds::up_to(64)).turns(Turns::BeginWithUser).plain_keys();
 
 /// The levels that the protocol has; not every model has all of them:
 /// <https://platform.claude.com/docs/en/build-with-claude/effort>.
@@ -113,6 +118,10 @@ impl Protocol for Messages {
     fn output_support(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutputSupport {
         let form = request.output.as_ref().and_then(|output| claude_form(endpoint.model(), output));
         form.map_or(OutputSupport::Prompt, |_| OutputSupport::Native)
+    }
+
+    fn accepts(&self, _: &Endpoint) -> Accepts {
+        ACCEPTS
     }
 
     fn request<'a>(

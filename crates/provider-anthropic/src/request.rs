@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use backstop_provider::{ModelRequest, ProviderError, ReasoningEffort, ToolChoice};
-use backstop_provider_http::{
-    Endpoint, Piece, claude_form, pieces, sendable_arguments, sendable_id,
-};
+use backstop_provider_http::{Endpoint, Piece, claude_form, pieces, sendable_arguments};
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
@@ -131,12 +129,12 @@ enum Block<'a> {
         source: Source<'a>,
     },
     ToolUse {
-        id: Cow<'a, str>,
+        id: &'a str,
         name: &'a str,
         input: Cow<'a, JsonText>,
     },
     ToolResult {
-        tool_use_id: Cow<'a, str>,
+        tool_use_id: &'a str,
         content: ResultContent<'a>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
@@ -252,7 +250,7 @@ impl<'a> Conversation<'a> {
             Message::User { content, images } => {
                 let images = images.iter().map(image);
                 // Empty texts are refused.
-                let text = (!content.is_empty() || images.len() == 0)
+                let text = (!content.trim().is_empty() || images.len() == 0)
                     .then_some(Block::Text { text: content });
                 self.push(Role::User, images.chain(text).map(Part::from).collect());
             }
@@ -260,6 +258,7 @@ impl<'a> Conversation<'a> {
                 let kept = self.endpoint.parts_of(provider_state.as_ref());
                 let pieces = pieces(content, tool_calls.len(), kept).into_iter();
                 let parts: Vec<_> = pieces
+                    .filter(|piece| !piece.is_blank())
                     .map(|piece| match piece {
                         Piece::Text(text) => Block::Text { text }.into(),
                         Piece::Call(place) => tool_use(&tool_calls[place]).into(),
@@ -272,7 +271,7 @@ impl<'a> Conversation<'a> {
             }
             Message::Tool { tool_call_id, content, images, is_error } => {
                 self.take_result(Block::ToolResult {
-                    tool_use_id: sendable_id(tool_call_id.as_str()),
+                    tool_use_id: tool_call_id.as_str(),
                     content: result_content(content, images),
                     is_error: *is_error,
                 });
@@ -307,7 +306,7 @@ fn result_content<'a>(text: &'a str, images: &'a [Image]) -> ResultContent<'a> {
         return ResultContent::Text(text);
     }
     // Empty texts are refused.
-    let text = (!text.is_empty()).then_some(Block::Text { text });
+    let text = (!text.trim().is_empty()).then_some(Block::Text { text });
     ResultContent::Blocks(text.into_iter().chain(images.iter().map(image)).collect())
 }
 
@@ -317,7 +316,7 @@ fn image(image: &Image) -> Block<'_> {
 
 fn tool_use(call: &ToolCall) -> Block<'_> {
     Block::ToolUse {
-        id: sendable_id(call.id.as_str()),
+        id: call.id.as_str(),
         name: &call.name,
         input: sendable_arguments(&call.arguments),
     }

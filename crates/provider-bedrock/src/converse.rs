@@ -5,7 +5,8 @@ use backstop_provider::{
     ModelRequest, ModelResponse, OutputSupport, ProviderError, ReasoningEffort, SettingsSupport,
 };
 use backstop_provider_http::{
-    ApiKey, ConfigError, Endpoint, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row, Sign,
+    Accepts, ApiKey, CallIds, ConfigError, Endpoint, HttpProvider, HttpProviderBuilder, Protocol,
+    Reply, Row, Sign, Turns,
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
@@ -25,6 +26,15 @@ pub const REGION_VARIABLES: [&str; 2] = ["AWS_REGION", "AWS_DEFAULT_REGION"];
 
 /// The name that Bedrock has in signatures.
 const SERVICE: &str = "bedrock";
+
+/// Limits: ids (<https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolUseBlock.html>), and, as
+/// the API words them, "roles must alternate" and "The toolConfig field must be defined when using toolUse and
+/// toolResult content blocks".
+const ACCEPTS: Accepts = Accepts::everything()
+    .call_ids(CallIds::up_to(64))
+    .turns(Turns::Alternate)
+    .plain_keys()
+    .needs_called_tools();
 
 /// What stays as it is in one segment of a path.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -166,6 +176,10 @@ impl Protocol for Converse {
     fn output_support(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutputSupport {
         let form = request.output.as_ref().and_then(|output| form_of(endpoint.model(), output));
         form.map_or(OutputSupport::Prompt, |_| OutputSupport::Native)
+    }
+
+    fn accepts(&self, _: &Endpoint) -> Accepts {
+        ACCEPTS
     }
 
     fn request<'a>(

@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use backstop_provider::{ModelRequest, OutputSchema, ProviderError, ReasoningEffort, ToolChoice};
-use backstop_provider_http::{
-    Endpoint, Piece, claude_form, pieces, sendable_arguments, sendable_id,
-};
+use backstop_provider_http::{Endpoint, Piece, claude_form, pieces, sendable_arguments};
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
@@ -99,7 +97,7 @@ struct Bytes<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WireCall<'a> {
-    tool_use_id: Cow<'a, str>,
+    tool_use_id: &'a str,
     name: &'a str,
     input: Cow<'a, JsonText>,
 }
@@ -107,7 +105,7 @@ struct WireCall<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WireResult<'a> {
-    tool_use_id: Cow<'a, str>,
+    tool_use_id: &'a str,
     content: Vec<ResultPart<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<&'static str>,
@@ -254,12 +252,16 @@ impl<'a> Conversation<'a> {
             Message::System { content } => self.system.extend(text(content)),
             Message::User { content, images } => {
                 let images = images.iter().map(image);
-                self.push(Role::User, images.chain([Block::Text(content)]).collect());
+                // Blank texts are refused.
+                let text = (!content.trim().is_empty() || images.len() == 0)
+                    .then_some(Block::Text(content));
+                self.push(Role::User, images.chain(text).collect());
             }
             Message::Assistant { content, tool_calls, provider_state } => {
                 let kept = self.endpoint.parts_of(provider_state.as_ref());
                 let pieces = pieces(content, tool_calls.len(), kept).into_iter();
                 let blocks: Vec<_> = pieces
+                    .filter(|piece| !piece.is_blank())
                     .map(|piece| match piece {
                         Piece::Text(text) => Block::Text(text),
                         Piece::Call(place) => tool_use(&tool_calls[place]),
@@ -271,13 +273,13 @@ impl<'a> Conversation<'a> {
                 }
             }
             Message::Tool { tool_call_id, content, images, is_error } => {
-                // Empty texts are refused.
-                let text = (!content.is_empty()).then_some(ResultPart::Text(content));
+                // Blank texts are refused.
+                let text = (!content.trim().is_empty()).then_some(ResultPart::Text(content));
                 // Their text says that there are some.
                 let shown = if shows_images(self.endpoint.model()) { &**images } else { &[] };
                 let images = shown.iter().map(|image| ResultPart::Image(wire_image(image)));
                 self.take_result(Block::ToolResult(WireResult {
-                    tool_use_id: sendable_id(tool_call_id.as_str()),
+                    tool_use_id: tool_call_id.as_str(),
                     content: text.into_iter().chain(images).collect(),
                     status: is_error.then_some("error"),
                 }));
@@ -290,18 +292,9 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Adds a message. Roles must take turns, so one of the same role goes on with the last; results
-    /// and text are refused in one message.
     fn push(&mut self, role: Role, content: Vec<Block<'a>>) {
-        match self.messages.last_mut() {
-            Some(last) if last.role == role && !self.collects_results => {
-                last.content.extend(content.into_iter().map(Marked::Part));
-            }
-            Some(_) | None => {
-                let content = marked(content, false);
-                self.messages.push(WireMessage { role, content });
-            }
-        }
+        let content = marked(content, false);
+        self.messages.push(WireMessage { role, content });
         self.collects_results = false;
     }
 
@@ -336,7 +329,7 @@ fn wire_image(image: &Image) -> WireImage<'_> {
 
 fn tool_use(call: &ToolCall) -> Block<'_> {
     Block::ToolUse(WireCall {
-        tool_use_id: sendable_id(call.id.as_str()),
+        tool_use_id: call.id.as_str(),
         name: &call.name,
         input: sendable_arguments(&call.arguments),
     })

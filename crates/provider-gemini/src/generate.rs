@@ -4,7 +4,8 @@ use backstop_provider::{
     ModelRequest, ModelResponse, OutputSupport, ProviderError, SettingsSupport,
 };
 use backstop_provider_http::{
-    ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row, Stream,
+    Accepts, ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol, Reply,
+    Row, Stream, Turns,
 };
 use serde::Serialize;
 
@@ -100,6 +101,11 @@ impl Protocol for GenerateContent {
             Some(_) => OutputSupport::Constrained,
             None => OutputSupport::Prompt,
         }
+    }
+
+    /// A conversation begins with the user: <https://ai.google.dev/gemini-api/docs/text-generation>.
+    fn accepts(&self, _: &Endpoint) -> Accepts {
+        Accepts::everything().turns(Turns::BeginWithUser)
     }
 
     fn request<'a>(

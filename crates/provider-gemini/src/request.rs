@@ -323,7 +323,9 @@ impl<'a> Conversation<'a> {
             Message::System { content } => self.system.push(Part::text(content)),
             Message::User { content, images } => {
                 let images = images.iter().map(image);
-                self.push(Role::User, images.chain([Part::text(content)]).collect());
+                // Empty parts are refused.
+                let text = (!content.is_empty() || images.len() == 0).then(|| Part::text(content));
+                self.push(Role::User, images.chain(text).collect());
             }
             Message::Assistant { content, tool_calls, provider_state } => {
                 let kept = self.endpoint.parts_of(provider_state.as_ref());

@@ -49,19 +49,3 @@ pub fn sendable_arguments(arguments: &JsonText) -> Cow<'_, JsonText> {
     let wrapped = JsonText::of(&Invalid { invalid_arguments: arguments });
     Cow::Owned(wrapped.unwrap_or_default())
 }
-
-/// Returns the id of a call in letters, digits, `_` and `-`, which is all that Anthropic and Bedrock
-/// allow. Other providers, and ids that were made unique, have more.
-///
-/// ```
-/// assert_eq!(backstop_provider_http::sendable_id("call-1~2"), "_call-1_2");
-/// ```
-#[must_use]
-pub fn sendable_id(id: &str) -> Cow<'_, str> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if id.chars().all(allowed) && !id.is_empty() {
-        return Cow::Borrowed(id);
-    }
-    let replaced = id.chars().map(|c| if allowed(c) { c } else { '_' });
-    Cow::Owned(std::iter::once('_').chain(replaced).collect())
-}

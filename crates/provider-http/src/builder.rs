@@ -81,7 +81,8 @@ impl<P: Protocol> HttpProviderBuilder<P> {
     }
 
     /// Adds these fields to the body of every request, for what this builder has no word for. Objects
-    /// are merged at every depth; another value takes the place of what would be sent.
+    /// are merged at every depth, and `tools` are added to those of the request; another value takes the place
+    /// of what would be sent.
     #[must_use]
     pub fn extra_body(mut self, fields: Map<String, Value>) -> Self {
         self.extra_body = fields;

@@ -15,6 +15,8 @@ pub struct CallDraft {
     pub id: String,
     /// The tool.
     pub name: String,
+    /// What the provider wants back with the call.
+    pub kept: Option<JsonText>,
     /// The arguments as text, which is how most protocols send JSON.
     text: String,
     /// The arguments as the JSON itself, where they came so.

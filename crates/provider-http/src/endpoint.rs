@@ -136,6 +136,12 @@ impl Endpoint {
         &self.model
     }
 
+    /// Returns the name or address of the host that is asked.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.urls[0].host_str().unwrap_or_default()
+    }
+
     /// Is it where the provider itself answers, with no other base URL set?
     #[must_use]
     pub const fn is_own(&self) -> bool {

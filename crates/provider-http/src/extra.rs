@@ -26,12 +26,26 @@ fn merged(body: &RawValue, extra: &Map<String, Value>) -> Result<Box<RawValue>, 
         let inner = fields.get(key).filter(|inner| inner.get().starts_with('{'));
         let merged = match (inner, value) {
             (Some(inner), Value::Object(value)) => merged(inner, value)?,
+            // Tools of the provider's own stand beside those of the agent.
+            (_, Value::Array(further)) if key == "tools" => joined(fields.get(key), further)?,
             // Sorted, whatever order serde_json keeps.
             _ => to_raw_value(&JsonText::from(value))?,
         };
         fields.insert(key.clone(), merged);
     }
     to_raw_value(&fields)
+}
+
+/// Returns a list with further items behind its own.
+fn joined(
+    list: Option<&Box<RawValue>>,
+    further: &[Value],
+) -> Result<Box<RawValue>, serde_json::Error> {
+    let own: Vec<&RawValue> =
+        list.map_or(Ok(Vec::new()), |list| serde_json::from_str(list.get()))?;
+    let further = further.iter().map(|item| to_raw_value(&JsonText::from(item)));
+    let further = further.collect::<Result<Vec<_>, _>>()?;
+    to_raw_value(&own.into_iter().chain(further.iter().map(|item| &**item)).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -50,6 +64,22 @@ mod tests {
             "model": "m", "options": { "num_ctx": 8, "seed": 2 }, "stop": ["b"], "top_p": 0.5,
         });
         assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), expected);
+    }
+
+    #[test]
+    fn further_tools_stand_beside_the_agent_s_own() {
+        let Value::Object(extra) = json!({ "tools": [{ "type": "web_search" }] }) else {
+            panic!("an object")
+        };
+        for (body, expected) in [
+            (
+                json!({ "tools": [{ "name": "a" }] }),
+                r#"{"tools":[{"name":"a"},{"type":"web_search"}]}"#,
+            ),
+            (json!({}), r#"{"tools":[{"type":"web_search"}]}"#),
+        ] {
+            assert_eq!(String::from_utf8(body_with(&body, &extra).unwrap()).unwrap(), expected);
+        }
     }
 
     /// Spec: P12

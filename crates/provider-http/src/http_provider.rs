@@ -6,6 +6,7 @@ use backstop_provider::{
 
 use crate::answer::Answer;
 use crate::endpoint::{Endpoint, Head};
+use crate::fitted::{Fitted, LastTools};
 use crate::framing::Framing;
 use crate::protocol::{Protocol, Stream};
 use crate::reply::Reply;
@@ -17,11 +18,12 @@ use crate::timeouts::Timeouts;
 pub struct HttpProvider<P> {
     endpoint: Endpoint,
     protocol: P,
+    last_tools: LastTools,
 }
 
 impl<P: Protocol> HttpProvider<P> {
-    pub(crate) const fn new(endpoint: Endpoint, protocol: P) -> Self {
-        Self { endpoint, protocol }
+    pub(crate) fn new(endpoint: Endpoint, protocol: P) -> Self {
+        Self { endpoint, protocol, last_tools: LastTools::default() }
     }
 
     /// Returns how long each phase may take. The layer around applies `attempt`.
@@ -62,10 +64,13 @@ impl<P: Protocol> HttpProvider<P> {
         is_streamed: bool,
     ) -> Result<ModelResponse, ProviderError> {
         let sink = request.sink.as_deref();
-        let body = self.body(request, is_streamed)?;
+        let accepts = self.protocol.accepts(&self.endpoint);
+        let fitted = Fitted::new(request, accepts, &self.endpoint, &self.last_tools);
+        let body = self.body(&fitted.request, is_streamed)?;
         let (response, head) = self.endpoint.post(body, is_streamed, sink).await?;
         let answer = Answer::new(&self.endpoint, response);
-        self.decode(answer, &head, is_streamed, sink).await
+        let response = self.decode(answer, &head, is_streamed, sink).await?;
+        Ok(fitted.restore(response))
     }
 
     fn body(&self, request: &ModelRequest, is_streamed: bool) -> Result<Vec<u8>, ProviderError> {

@@ -11,6 +11,7 @@
 //!
 //! Start at [`Protocol`], which has an example, then [`HttpProviderBuilder`] and [`classify`].
 
+mod accepts;
 mod answer;
 mod arguments;
 mod builder;
@@ -25,6 +26,7 @@ mod draft;
 mod endpoint;
 mod events;
 mod extra;
+mod fitted;
 mod framing;
 mod header;
 mod hint;
@@ -44,7 +46,8 @@ mod timeouts;
 mod values;
 mod wording;
 
-pub use arguments::{parse_arguments, sendable_arguments, sendable_id};
+pub use accepts::{Accepts, CallIds, Turns};
+pub use arguments::{parse_arguments, sendable_arguments};
 pub use builder::HttpProviderBuilder;
 pub use calls::CallDraft;
 pub use class::Class;
@@ -64,6 +67,6 @@ pub use protocol::{Protocol, Stream};
 pub use reply::Reply;
 pub use schema::Subset;
 pub use sign::{Sign, Unsigned};
-pub use state::{Piece, pieces};
+pub use state::{Piece, kept_id, pieces};
 pub use timeouts::Timeouts;
 pub use values::Values;

@@ -9,6 +9,7 @@ use backstop_provider::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::accepts::Accepts;
 use crate::classify::Row;
 use crate::config_error::ConfigError;
 use crate::endpoint::Endpoint;
@@ -196,6 +197,12 @@ pub trait Protocol: fmt::Debug + Default + Send + Sync + 'static {
     fn output_support(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutputSupport {
         let _ = (endpoint, request);
         OutputSupport::Prompt
+    }
+
+    /// Returns the endpoint's limits. A request is within them when [`Protocol::request`] writes it.
+    fn accepts(&self, endpoint: &Endpoint) -> Accepts {
+        let _ = endpoint;
+        Accepts::everything()
     }
 
     /// Makes the body of a request.

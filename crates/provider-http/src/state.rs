@@ -1,5 +1,27 @@
 use layer0::JsonText;
 use layer0::message::StatePart;
+use serde::Serialize;
+
+use crate::accepts::CallIds;
+
+/// The part that keeps the id of a call as it came. Some gateways put into it what they want back.
+#[derive(Serialize)]
+struct KeptId<'i> {
+    id: &'i str,
+}
+
+/// Makes the part that keeps the id of a call, where it is one that is not taken everywhere.
+#[must_use]
+pub fn kept_id(id: &str) -> Option<StatePart> {
+    let is_plain = CallIds::up_to(40).accepts(id);
+    if is_plain { None } else { JsonText::of(&KeptId { id }).ok().map(StatePart::new) }
+}
+
+/// Returns whether an answer's parts keep this id.
+pub(crate) fn keeps_id(parts: &[StatePart], id: &str) -> bool {
+    !parts.is_empty()
+        && kept_id(id).is_some_and(|kept| parts.iter().any(|part| part.data == kept.data))
+}
 
 /// A piece of an earlier answer, as it is sent back.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,6 +32,14 @@ pub enum Piece<'a> {
     Call(usize),
     /// What its provider wants back, as it came.
     Kept(JsonText),
+}
+
+impl Piece<'_> {
+    /// Returns whether it is a text of white space alone, which several endpoints refuse.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        matches!(self, Self::Text(text) if text.trim().is_empty())
+    }
 }
 
 /// Takes an answer apart so that what its provider wants back stands where it stood: signed thinking

@@ -4,8 +4,8 @@ use backstop_provider::{
     ModelRequest, ModelResponse, OutputSupport, ProviderError, ReasoningEffort, SettingsSupport,
 };
 use backstop_provider_http::{
-    ApiKey, ConfigError, Endpoint, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row, Stream,
-    Values,
+    Accepts, ApiKey, ConfigError, Endpoint, HttpProvider, HttpProviderBuilder, Protocol, Reply,
+    Row, Stream, Turns, Values,
 };
 use serde::Serialize;
 
@@ -108,6 +108,11 @@ impl Protocol for OllamaChat {
             true => OutputSupport::Constrained,
             false => OutputSupport::Prompt,
         }
+    }
+
+    /// Templates of many models refuse other orders.
+    fn accepts(&self, _: &Endpoint) -> Accepts {
+        Accepts::everything().turns(Turns::Alternate)
     }
 
     fn request<'a>(

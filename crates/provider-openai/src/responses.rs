@@ -12,7 +12,8 @@ use backstop_provider::{
     ModelRequest, ModelResponse, OutputSupport, ProviderError, SettingsSupport,
 };
 use backstop_provider_http::{
-    ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row,
+    Accepts, CallIds, ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol,
+    Reply, Row,
 };
 use serde::Serialize;
 
@@ -119,6 +120,11 @@ impl Protocol for Responses {
 
     fn output_support(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutputSupport {
         output_support(endpoint, request)
+    }
+
+    /// "Invalid 'input[1].call_id': string too long. Expected a string with maximum length 64".
+    fn accepts(&self, _: &Endpoint) -> Accepts {
+        Accepts::everything().call_ids(CallIds::up_to(64))
     }
 
     fn request<'a>(

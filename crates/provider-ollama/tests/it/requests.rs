@@ -58,7 +58,8 @@ async fn what_is_not_set_is_not_sent() {
     insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
-/// A call that no message made, as after a conversation was cut, has no name to send.
+/// A call that no message made, as after a conversation was cut, has no name to send. A line of the user stands
+/// before what begins otherwise.
 #[tokio::test]
 async fn a_result_names_the_tool_of_its_call() {
     let call = |name: &str| ToolCall::new("call-1", name, json!({}));
@@ -69,7 +70,7 @@ async fn a_result_names_the_tool_of_its_call() {
     messages.push(Message::assistant("", Arc::new([call("two")])));
     messages.push(Message::tool("call-1".into(), "of two", false));
     let request = sent(|it| it, &ModelRequest::new(messages), false).await;
-    let names: Vec<_> = [0, 2, 4].map(|at| &request.body["messages"][at]["tool_name"]).into();
+    let names: Vec<_> = [1, 3, 5].map(|at| &request.body["messages"][at]["tool_name"]).into();
     assert_eq!(names, [&json!(null), &json!("one"), &json!("two")]);
 }
 

@@ -1,0 +1,305 @@
+//! Schemas of tools' inputs, as every endpoint takes them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use layer0::{JsonText, ToolSpec};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::schema_draft::modernise;
+
+/// The longest property name that is taken everywhere.
+const MAX_KEY_CHARS: usize = 64;
+/// How many references and unions are followed from the top of a schema.
+const MAX_STEPS: usize = 16;
+/// Keywords that Anthropic and OpenAI refuse at the top of an input:
+/// <https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use>,
+/// <https://platform.openai.com/docs/guides/function-calling>.
+const REFUSED_AT_TOP: [&str; 9] =
+    ["allOf", "anyOf", "const", "else", "enum", "if", "not", "oneOf", "then"];
+
+/// The property names that a model is shown in place of a tool's own, and back.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(crate) struct KeyAliases(BTreeMap<String, String>);
+
+impl KeyAliases {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the arguments of a call with the tool's own names.
+    pub(crate) fn restore(&self, arguments: &JsonText) -> JsonText {
+        self.rename(arguments, |key| self.0.get(key).map(String::as_str))
+    }
+
+    /// Returns the arguments of an earlier call with the names that the model is shown.
+    pub(crate) fn apply(&self, arguments: &JsonText) -> JsonText {
+        let shown =
+            |key: &str| self.0.iter().find(|(_, own)| *own == key).map(|(alias, _)| alias.as_str());
+        self.rename(arguments, shown)
+    }
+
+    fn rename<'k>(
+        &'k self,
+        arguments: &JsonText,
+        name: impl Fn(&str) -> Option<&'k str>,
+    ) -> JsonText {
+        let Ok(members) = arguments.read::<BTreeMap<String, Box<RawValue>>>() else {
+            return arguments.clone();
+        };
+        let renamed: BTreeMap<&str, &RawValue> =
+            members.iter().map(|(key, value)| (name(key).unwrap_or(key), &**value)).collect();
+        JsonText::of(&renamed).unwrap_or_else(|_| arguments.clone())
+    }
+}
+
+/// Returns a tool whose schema every endpoint takes: an object at the top, without a union there, in the words
+/// of JSON Schema 2020-12; with `plain_keys`, also with plain property names. What is left out only allows more:
+/// a call is held against the tool's own schema before it runs.
+pub(crate) fn fit_tool(tool: &ToolSpec, plain_keys: bool) -> (ToolSpec, KeyAliases) {
+    let own = tool.schema.value();
+    let Value::Object(mut schema) = own.clone() else {
+        return (tool.clone(), KeyAliases::default());
+    };
+    modernise(&mut schema);
+    flatten_top(&mut schema);
+    let aliases = if plain_keys { rename_keys(&mut schema) } else { KeyAliases::default() };
+    let fitted = Value::Object(schema);
+    if fitted == own {
+        return (tool.clone(), aliases);
+    }
+    let mut tool = tool.clone();
+    tool.schema = JsonText::from(fitted);
+    (tool, aliases)
+}
+
+/// Makes the top of a schema one object with the properties of all its branches.
+fn flatten_top(schema: &mut Map<String, Value>) {
+    if schema.contains_key("$ref") || REFUSED_AT_TOP.iter().any(|key| schema.contains_key(*key)) {
+        let root = Value::Object(schema.clone());
+        let top = merged(&root, &root, MAX_STEPS);
+        for key in
+            REFUSED_AT_TOP.iter().chain(&["$ref", "additionalProperties", "properties", "required"])
+        {
+            schema.remove(*key);
+        }
+        if let Some(hint) = top.hint() {
+            let told = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+            let told = format!("{told} {hint}").trim().to_owned();
+            schema.insert("description".to_owned(), told.into());
+        }
+        if !top.required.is_empty() {
+            schema.insert("required".to_owned(), top.required.into_iter().collect());
+        }
+        schema.insert("properties".to_owned(), Value::Object(top.properties));
+    }
+    schema.insert("type".to_owned(), "object".into());
+}
+
+/// An object schema with its branches merged.
+#[derive(Default)]
+struct Merged {
+    properties: Map<String, Value>,
+    required: BTreeSet<String>,
+    /// The required properties of each branch of a union, beyond those of all.
+    alternatives: Vec<BTreeSet<String>>,
+}
+
+impl Merged {
+    fn hint(&self) -> Option<String> {
+        let sets: Vec<String> = self
+            .alternatives
+            .iter()
+            .filter(|set| !set.is_empty())
+            .map(|set| set.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(" and "))
+            .collect();
+        (sets.len() > 1).then(|| format!("Give {}.", sets.join(", or ")))
+    }
+
+    fn add_properties(&mut self, properties: Map<String, Value>) {
+        for (key, schema) in properties {
+            match self.properties.get_mut(&key) {
+                None => {
+                    self.properties.insert(key, schema);
+                }
+                Some(known) if *known == schema => {}
+                Some(known) => *known = json!({ "anyOf": [known.take(), schema] }),
+            }
+        }
+    }
+}
+
+fn merged(root: &Value, schema: &Value, steps: usize) -> Merged {
+    let mut merged_here = Merged::default();
+    let (Some(steps), Some(schema)) = (steps.checked_sub(1), schema.as_object()) else {
+        return merged_here;
+    };
+    if let Some(Value::Object(properties)) = schema.get("properties") {
+        merged_here.add_properties(properties.clone());
+    }
+    merged_here.required = texts(schema.get("required"));
+    let referred = schema.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#'));
+    let referred = referred.and_then(|pointer| root.pointer(pointer));
+    let all = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
+    for part in referred.into_iter().chain(all) {
+        let part = merged(root, part, steps);
+        merged_here.add_properties(part.properties);
+        merged_here.required.extend(part.required);
+        merged_here.alternatives.extend(part.alternatives);
+    }
+    let conditional = ["then", "else"].iter().filter_map(|key| schema.get(*key));
+    for part in conditional {
+        merged_here.add_properties(merged(root, part, steps).properties);
+    }
+    for union in ["anyOf", "oneOf"].iter().filter_map(|key| schema.get(*key)?.as_array()) {
+        add_union(
+            &mut merged_here,
+            union.iter().map(|branch| merged(root, branch, steps)).collect(),
+        );
+    }
+    merged_here
+}
+
+/// Adds the branches of a union; what all of them require is required.
+fn add_union(whole: &mut Merged, branches: Vec<Merged>) {
+    let required: Vec<BTreeSet<String>> = branches.iter().map(|it| it.required.clone()).collect();
+    let common = required
+        .iter()
+        .skip(1)
+        .fold(required.first().cloned().unwrap_or_default(), |common, set| {
+            common.intersection(set).cloned().collect()
+        });
+    whole
+        .alternatives
+        .extend(required.iter().map(|set| set.difference(&common).cloned().collect()));
+    whole.required.extend(common);
+    branches.into_iter().for_each(|branch| whole.add_properties(branch.properties));
+}
+
+fn texts(list: Option<&Value>) -> BTreeSet<String> {
+    let list = list.and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(|text| text.as_str().map(str::to_owned)).collect()
+}
+
+/// Gives the properties at the top plain names.
+fn rename_keys(schema: &mut Map<String, Value>) -> KeyAliases {
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else {
+        return KeyAliases::default();
+    };
+    if properties.keys().all(|key| is_plain(key)) {
+        return KeyAliases::default();
+    }
+    let mut aliases = KeyAliases::default();
+    let mut taken: BTreeSet<String> =
+        properties.keys().filter(|key| is_plain(key)).cloned().collect();
+    let mut renamed = Map::new();
+    for (key, schema) in std::mem::take(properties) {
+        let alias = if is_plain(&key) { key.clone() } else { plain_name(&key, &taken) };
+        if alias != key {
+            taken.insert(alias.clone());
+            aliases.0.insert(alias.clone(), key);
+        }
+        renamed.insert(alias, schema);
+    }
+    *properties = renamed;
+    if let Some(Value::Array(required)) = schema.get_mut("required") {
+        for name in required {
+            let alias =
+                aliases.0.iter().find(|(_, own)| *name == **own).map(|(alias, _)| alias.clone());
+            *name = alias.map_or_else(|| name.take(), Value::String);
+        }
+    }
+    aliases
+}
+
+fn is_plain(key: &str) -> bool {
+    (1..=MAX_KEY_CHARS).contains(&key.len()) && key.chars().all(is_plain_char)
+}
+
+const fn is_plain_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
+}
+
+/// Makes a plain name that is not taken.
+fn plain_name(key: &str, taken: &BTreeSet<String>) -> String {
+    let plain: String = key
+        .chars()
+        .take(MAX_KEY_CHARS - 4)
+        .map(|c| if is_plain_char(c) { c } else { '_' })
+        .collect();
+    let numbered = (2_u32..).map(|nth| format!("{plain}_{nth}"));
+    let mut names = std::iter::once(plain.clone()).chain(numbered);
+    names.find(|name| !name.is_empty() && !taken.contains(name)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fit(schema: Value) -> (Value, KeyAliases) {
+        let (tool, aliases) = fit_tool(&ToolSpec::new("t", "d", schema), true);
+        (tool.schema.value(), aliases)
+    }
+
+    fn branch(key: &str) -> Value {
+        json!({ "type": "object", "properties": { key: { "type": "string" } }, "required": [key] })
+    }
+
+    /// Spec: Q4
+    #[test]
+    fn unions_at_the_top_become_one_object() {
+        let both = json!({ "a": { "type": "string" }, "b": { "type": "string" } });
+        for union in ["anyOf", "oneOf"] {
+            let (sent, _) = fit(json!({ "type": "object", union: [branch("a"), branch("b")] }));
+            let expected = json!({
+                "type": "object", "properties": both, "description": "Give `a`, or `b`.",
+            });
+            assert_eq!(sent, expected);
+        }
+        let (sent, _) = fit(
+            json!({ "allOf": [branch("a"), { "$ref": "#/$defs/b" }], "$defs": { "b": branch("b") } }),
+        );
+        assert_eq!(sent["required"], json!(["a", "b"]));
+        assert_eq!(sent["properties"], both);
+        let (sent, _) = fit(json!({ "$ref": "#/$defs/b", "$defs": { "b": branch("b") } }));
+        assert_eq!(sent["required"], json!(["b"]));
+        let (sent, _) = fit(json!({ "$ref": "#", "not": {}, "enum": [1] }));
+        assert_eq!(sent, json!({ "type": "object", "properties": {} }));
+    }
+
+    #[test]
+    fn branches_that_differ_are_both_allowed() {
+        let one = json!({ "properties": { "a": { "type": "string" } } });
+        let other = json!({ "properties": { "a": { "type": "integer" } } });
+        let (sent, _) = fit(json!({ "type": "object", "anyOf": [one, other] }));
+        assert_eq!(
+            sent["properties"]["a"],
+            json!({ "anyOf": [{ "type": "string" }, { "type": "integer" }] })
+        );
+    }
+
+    #[test]
+    fn a_plain_schema_stays_as_it_is() {
+        let schema =
+            json!({ "type": "object", "properties": { "a": { "anyOf": [{}, {}] } }, "x-own": 1 });
+        let tool = ToolSpec::new("t", "d", schema);
+        assert_eq!(fit_tool(&tool, true).0, tool);
+    }
+
+    #[test]
+    fn odd_keys_are_renamed_there_and_back() {
+        let long = "k".repeat(80);
+        let (sent, aliases) = fit(json!({
+            "type": "object", "required": ["user id", "a"],
+            "properties": { "user id": {}, "user_id": {}, "größe": {}, "a": {}, &*long: {}, "": {} },
+        }));
+        let keys: Vec<&String> = sent["properties"].as_object().unwrap().keys().collect();
+        assert!(keys.iter().all(|key| is_plain(key)) && keys.len() == 6, "{keys:?}");
+        assert_eq!(sent["required"], json!(["user_id_2", "a"]));
+        let own = JsonText::parse(r#"{"größe":3.10,"user id":1,"user_id":2}"#).unwrap();
+        let shown = aliases.apply(&own);
+        assert_eq!(shown.get(), r#"{"gr__e":3.10,"user_id":2,"user_id_2":1}"#);
+        assert_eq!(aliases.restore(&shown), own);
+        assert_eq!(aliases.restore(&JsonText::string("no object")), JsonText::string("no object"));
+    }
+}

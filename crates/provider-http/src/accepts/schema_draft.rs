@@ -1,0 +1,176 @@
+//! Words of earlier drafts of JSON Schema, in those of 2020-12, against which Anthropic checks every input.
+
+use serde_json::{Map, Value};
+
+/// Keywords whose value is a schema.
+const ONE: [&str; 11] = [
+    "additionalProperties",
+    "contains",
+    "else",
+    "if",
+    "items",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "contentSchema",
+];
+/// Keywords whose value is a list of schemas.
+const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
+/// Keywords whose value is schemas by name.
+const NAMED: [&str; 5] =
+    ["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"];
+/// Keywords of earlier drafts, or that say where a schema is, which no endpoint reads.
+const DROPPED: [&str; 5] = ["$schema", "additionalItems", "dependencies", "divisibleBy", "extends"];
+/// Keywords whose value is a number.
+const NUMBERS: [&str; 11] = [
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+];
+/// The types there are.
+const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
+
+/// Rewrites a schema, and those inside, in the words of 2020-12. What cannot be said so is left out.
+pub(super) fn modernise(schema: &mut Map<String, Value>) {
+    DROPPED.iter().for_each(|key| drop(schema.remove(*key)));
+    if schema.get("id").is_some_and(Value::is_string) {
+        schema.remove("id");
+    }
+    exclusive(schema, "exclusiveMinimum", "minimum");
+    exclusive(schema, "exclusiveMaximum", "maximum");
+    if schema.get("items").is_some_and(Value::is_array)
+        && let Some(items) = schema.remove("items")
+    {
+        schema.entry("prefixItems").or_insert(items);
+    }
+    schema.retain(|key, value| is_valid(key, value));
+    required(schema);
+    types(schema);
+    inside(schema);
+}
+
+/// Turns the flag of draft 4 into the number that it excludes.
+fn exclusive(schema: &mut Map<String, Value>, flag: &str, bound: &str) {
+    let is_flagged = match schema.get(flag) {
+        Some(Value::Bool(is_flagged)) => *is_flagged,
+        _ => return,
+    };
+    schema.remove(flag);
+    if is_flagged && let Some(value) = schema.remove(bound) {
+        schema.insert(flag.to_owned(), value);
+    }
+}
+
+fn is_valid(key: &str, value: &Value) -> bool {
+    match key {
+        _ if NUMBERS.contains(&key) => value.is_number(),
+        _ if LISTS.contains(&key) => value.as_array().is_some_and(|list| !list.is_empty()),
+        _ if NAMED.contains(&key) => value.is_object(),
+        _ if ONE.contains(&key) => value.is_object() || value.is_boolean(),
+        "required" => value.is_array(),
+        "enum" => value.as_array().is_some_and(|list| !list.is_empty()),
+        "$id" | "$ref" | "description" | "format" | "pattern" | "title" => value.is_string(),
+        _ => true,
+    }
+}
+
+/// Keeps each name of a required property once.
+fn required(schema: &mut Map<String, Value>) {
+    if let Some(Value::Array(names)) = schema.get_mut("required") {
+        let mut seen = std::collections::BTreeSet::new();
+        names.retain(|name| name.as_str().is_some_and(|name| seen.insert(name.to_owned())));
+    }
+}
+
+/// Leaves out types that do not exist, such as `any`.
+fn types(schema: &mut Map<String, Value>) {
+    let is_type = |value: &Value| TYPES.iter().any(|known| value == known);
+    let is_kept = match schema.get_mut("type") {
+        Some(Value::Array(types)) => {
+            types.retain(is_type);
+            !types.is_empty()
+        }
+        Some(one) => is_type(one),
+        None => return,
+    };
+    if !is_kept {
+        schema.remove("type");
+    }
+}
+
+fn inside(schema: &mut Map<String, Value>) {
+    for (key, value) in schema.iter_mut() {
+        match value {
+            Value::Object(inner) if ONE.contains(&key.as_str()) => modernise(inner),
+            Value::Object(named) if NAMED.contains(&key.as_str()) => {
+                // A property that is neither a schema nor a flag says nothing.
+                named.values_mut().for_each(modernise_value);
+            }
+            Value::Array(list) if LISTS.contains(&key.as_str()) => {
+                list.iter_mut().for_each(modernise_value);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn modernise_value(value: &mut Value) {
+    match value {
+        Value::Object(schema) => modernise(schema),
+        Value::Bool(_) => {}
+        other => *other = Value::Bool(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(schema: Value, expected: Value) {
+        let Value::Object(mut schema) = schema else { panic!("an object") };
+        modernise(&mut schema);
+        assert_eq!(Value::Object(schema), expected);
+    }
+
+    #[test]
+    fn words_of_earlier_drafts_are_rewritten() {
+        check(
+            json!({ "$schema": "http://json-schema.org/draft-04/schema#", "id": "x", "type": "object",
+                "properties": {
+                    "id": { "type": "any", "required": true },
+                    "n": { "type": "number", "minimum": 0, "exclusiveMinimum": true },
+                    "m": { "maximum": 9, "exclusiveMaximum": false, "minLength": "2" },
+                    "pair": { "type": "array", "items": [{ "type": ["string", "any"] }, {}], "additionalItems": false },
+                    "odd": "string",
+                }, "required": ["id", "id", 7] }),
+            json!({ "type": "object",
+                "properties": {
+                    "id": {},
+                    "n": { "type": "number", "exclusiveMinimum": 0 },
+                    "m": { "maximum": 9 },
+                    "pair": { "type": "array", "prefixItems": [{ "type": ["string"] }, {}] },
+                    "odd": true,
+                }, "required": ["id"] }),
+        );
+    }
+
+    #[test]
+    fn examples_and_defaults_are_left_alone() {
+        let schema = json!({ "type": "object", "default": { "id": "x", "$schema": 1 },
+            "properties": { "a": { "enum": [{ "id": "y" }], "examples": [{ "required": true }] } } });
+        check(schema.clone(), schema);
+    }
+}

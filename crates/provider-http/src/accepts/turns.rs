@@ -1,0 +1,164 @@
+//! Order of messages.
+
+use std::sync::Arc;
+
+use layer0::message::Message;
+
+/// Text of an assistant message that stands where an answer is missing.
+const NO_ANSWER: &str = "(The run ended here, without an answer.)";
+/// Text of a user message that stands where the assistant continues by itself.
+const CONTINUE: &str = "Continue.";
+
+/// The order of messages that an endpoint takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Turns {
+    /// System first, then `user` and `assistant` by turns, as chat templates want it and Mistral's API does: a
+    /// run that ended without an answer leaves `tool` or `user` before the next `user`, which is refused there,
+    /// and with it every later run of the session.
+    Alternate,
+    /// Any order that begins with `user`.
+    BeginWithUser,
+    /// Any order.
+    Free,
+}
+
+/// Puts a line where a turn is missing, and instructions at the beginning.
+pub(crate) fn fit_turns(messages: Vec<Arc<Message>>, turns: Turns) -> Vec<Arc<Message>> {
+    let mut fitted = Vec::with_capacity(messages.len() + 2);
+    let messages = match turns {
+        Turns::Free => return messages,
+        Turns::BeginWithUser => messages,
+        Turns::Alternate => with_one_system(messages),
+    };
+    let mut before = Role::System;
+    for message in messages {
+        let role = Role::from(&*message);
+        match (before, role) {
+            (Role::System, Role::Assistant | Role::Tool) => {
+                fitted.push(Arc::new(Message::user(CONTINUE)))
+            }
+            (Role::Assistant, Role::Assistant) if turns == Turns::Alternate => {
+                fitted.push(Arc::new(Message::user(CONTINUE)));
+            }
+            (Role::Tool | Role::User, Role::User) if turns == Turns::Alternate => {
+                fitted.push(Arc::new(no_answer()));
+            }
+            _ => {}
+        }
+        before = role;
+        fitted.push(if is_void(&message) && turns == Turns::Alternate {
+            Arc::new(no_answer())
+        } else {
+            message
+        });
+    }
+    fitted
+}
+
+fn no_answer() -> Message {
+    Message::assistant(NO_ANSWER, Arc::default())
+}
+
+/// Returns whether an assistant message has neither text nor calls.
+fn is_void(message: &Message) -> bool {
+    matches!(message, Message::Assistant { content, tool_calls, .. }
+        if content.trim().is_empty() && tool_calls.is_empty())
+}
+
+/// Joins all instructions into one message at the beginning.
+fn with_one_system(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
+    let is_system = |message: &Arc<Message>| matches!(**message, Message::System { .. });
+    let is_fit = messages.iter().skip(1).all(|message| !is_system(message));
+    if is_fit {
+        return messages;
+    }
+    let (systems, rest): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_system);
+    let texts: Vec<&str> = systems
+        .iter()
+        .map(|message| match &**message {
+            Message::System { content } => &**content,
+            _ => "",
+        })
+        .collect();
+    let system = Arc::new(Message::system(texts.join("\n\n")));
+    std::iter::once(system).chain(rest).collect()
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Role {
+    Assistant,
+    System,
+    Tool,
+    User,
+}
+
+impl From<&Message> for Role {
+    fn from(message: &Message) -> Self {
+        match message {
+            Message::Assistant { .. } => Self::Assistant,
+            Message::Tool { .. } => Self::Tool,
+            Message::User { .. } => Self::User,
+            _ => Self::System,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use layer0::message::ToolCall;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Reads `s u a c t`, one message a letter; `c` is an assistant's message with a call, `v` a void one.
+    fn messages(letters: &str) -> Vec<Arc<Message>> {
+        let message = |letter| match letter {
+            's' => Message::system("s"),
+            'u' => Message::user("u"),
+            'a' => Message::assistant("a", Arc::default()),
+            'v' => Message::assistant(" ", Arc::default()),
+            'c' => Message::assistant("", [ToolCall::new("c1", "act", json!({}))].into()),
+            _ => Message::tool("c1".into(), "t", false),
+        };
+        letters.chars().map(|letter| Arc::new(message(letter))).collect()
+    }
+
+    #[track_caller]
+    fn check(turns: Turns, given: &str, expected: &str) {
+        let fitted = fit_turns(messages(given), turns);
+        let letters: String = fitted
+            .iter()
+            .map(|message| match &**message {
+                Message::Assistant { content, .. } if **content == *NO_ANSWER => '-',
+                Message::User { content, .. } if **content == *CONTINUE => '+',
+                Message::Assistant { tool_calls, .. } if !tool_calls.is_empty() => 'c',
+                Message::Assistant { .. } => 'a',
+                Message::Tool { .. } => 't',
+                Message::User { .. } => 'u',
+                _ => 's',
+            })
+            .collect();
+        assert_eq!(letters, expected, "{given}");
+    }
+
+    #[test]
+    fn a_line_stands_where_a_turn_is_missing() {
+        for (given, expected) in [
+            ("suauau", "suauau"),
+            ("sucttau", "sucttau"),
+            ("suctu", "suct-u"),
+            ("uu", "u-u"),
+            ("suaa", "sua+a"),
+            ("uvu", "u-u"),
+            ("ssusa", "sua"),
+            ("sa", "s+a"),
+            ("", ""),
+        ] {
+            check(Turns::Alternate, given, expected);
+            check(Turns::Free, given, &given.replace('v', "a"));
+        }
+        check(Turns::BeginWithUser, "au", "+au");
+        check(Turns::BeginWithUser, "suctu", "suctu");
+    }
+}
