@@ -50,7 +50,7 @@ pub use fault_tables::{LogFaultTable, MemoryTable, StoreFault, StoreFaultTable};
 pub use grant::resolve_capability;
 pub use limit_table::LimitTable;
 pub use mcp_table::{McpPlace, McpTable, OauthTable};
-pub use model_table::{EndpointTable, ModelTable, ProviderName, TimeoutsTable};
+pub use model_table::{DialectName, EndpointTable, ModelTable, ProviderName, TimeoutsTable};
 pub use operator_table::OperatorTable;
 pub use read::{MAX_TEXT_BYTES, read_bytes, read_text, read_text_from};
 pub use redact_table::RedactTable;

@@ -62,6 +62,8 @@ pub struct ModelTable {
     pub stream_options: Option<bool>,
     /// OpenAI: is the schema of a typed answer sent, by `response_format`?
     pub output_schemas: Option<bool>,
+    /// OpenAI: the dialect of an endpoint whose host does not tell.
+    pub dialect: Option<DialectName>,
     /// OpenAI: the version of Azure's interface.
     #[serde(default, deserialize_with = "optional_text")]
     pub api_version: Option<String>,
@@ -98,6 +100,40 @@ pub struct ModelTable {
     header: &'static str,
 }
 
+/// The way in which an endpoint speaks OpenAI's chat protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum DialectName {
+    /// An endpoint that is sent what all of them take.
+    Compatible,
+    /// DeepSeek, and others that want `reasoning_content` back.
+    Deepseek,
+    /// Gemini's compatible endpoint.
+    Gemini,
+    /// Mistral.
+    Mistral,
+    /// OpenAI itself.
+    Openai,
+    /// OpenRouter.
+    Openrouter,
+}
+
+impl DialectName {
+    /// Returns the name, as files have it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Compatible => "compatible",
+            Self::Deepseek => "deepseek",
+            Self::Gemini => "gemini",
+            Self::Mistral => "mistral",
+            Self::Openai => "openai",
+            Self::Openrouter => "openrouter",
+        }
+    }
+}
+
 /// `[[model.pool]]` and `[[model.fallback]]`: another endpoint of the model, or another provider. Limits of
 /// answers are the first one's.
 #[derive(Debug, Clone, Deserialize)]
@@ -125,6 +161,8 @@ pub struct EndpointTable {
     pub stream_options: Option<bool>,
     /// OpenAI: is the schema of a typed answer sent, by `response_format`?
     pub output_schemas: Option<bool>,
+    /// OpenAI: the dialect of an endpoint whose host does not tell.
+    pub dialect: Option<DialectName>,
     /// OpenAI: the version of Azure's interface.
     #[serde(default, deserialize_with = "optional_text")]
     pub api_version: Option<String>,
@@ -202,6 +240,7 @@ impl ModelTable {
             max_completion_tokens: entry.max_completion_tokens,
             stream_options: entry.stream_options,
             output_schemas: entry.output_schemas,
+            dialect: entry.dialect,
             api_version: entry.api_version,
             headers: entry.headers,
             user_agent: entry.user_agent,

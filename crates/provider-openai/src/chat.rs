@@ -1,5 +1,6 @@
 //! Chat Completions.
 
+mod kept;
 mod request;
 mod response;
 mod stream;
@@ -10,7 +11,7 @@ use backstop_provider::{
     ModelRequest, ModelResponse, OutputSupport, ProviderError, SettingsSupport,
 };
 use backstop_provider_http::{
-    ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row,
+    Accepts, ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row,
 };
 use serde::Serialize;
 
@@ -18,6 +19,7 @@ use self::request::{ChatRequest, Dialect, MaxTokens};
 use self::response::ChatResponse;
 use self::stream::ChatStream;
 use crate::classify::ROWS;
+use crate::dialect::ChatDialect;
 use crate::own::{BASE_URL, EFFORTS, KEY_VARIABLE, azure_path, key_header, output_support};
 
 /// Sets up a provider that speaks [`ChatCompletions`].
@@ -55,9 +57,23 @@ pub struct ChatCompletions {
     omits_stream_options: bool,
     omits_output_schemas: bool,
     api_version: Option<String>,
+    dialect: Option<ChatDialect>,
 }
 
 impl ChatCompletions {
+    /// Names the dialect of an endpoint whose host does not tell, such as Mistral behind a gateway. A dialect
+    /// says which ids, which order of messages and which reasoning the endpoint takes back.
+    #[must_use]
+    pub const fn dialect(mut self, dialect: ChatDialect) -> Self {
+        self.dialect = Some(dialect);
+        self
+    }
+
+    fn dialect_at(&self, endpoint: &Endpoint) -> ChatDialect {
+        let azure = self.api_version.as_ref().map(|_| ChatDialect::OpenAi);
+        ChatDialect::at(endpoint, self.dialect.or(azure))
+    }
+
     /// Says whether the output limit is sent as `max_completion_tokens`, as OpenAI and Azure want
     /// it, or as `max_tokens`, which other servers understand. By default the former without a
     /// base URL and the latter with one.
@@ -135,6 +151,10 @@ impl Protocol for ChatCompletions {
         }
     }
 
+    fn accepts(&self, endpoint: &Endpoint) -> Accepts {
+        self.dialect_at(endpoint).accepts()
+    }
+
     fn request<'a>(
         &'a self,
         endpoint: &'a Endpoint,
@@ -146,8 +166,12 @@ impl Protocol for ChatCompletions {
             true => MaxTokens::Completion,
             false => MaxTokens::Classic,
         };
-        let dialect = Dialect { max_tokens, stream_options: !self.omits_stream_options };
-        ChatRequest::new(endpoint.model(), request, dialect, is_streamed)
+        let dialect = Dialect {
+            max_tokens,
+            stream_options: !self.omits_stream_options,
+            reasoning: self.dialect_at(endpoint).reasoning(),
+        };
+        ChatRequest::new(endpoint, request, dialect, is_streamed)
     }
 
     fn response(

@@ -17,9 +17,11 @@
 
 mod chat;
 mod classify;
+mod dialect;
 mod own;
 mod responses;
 
 pub use chat::{ChatCompletions, OpenAi, OpenAiProvider};
+pub use dialect::ChatDialect;
 pub use own::{BASE_URL, KEY_VARIABLE};
 pub use responses::{OpenAiResponses, OpenAiResponsesProvider, Responses};

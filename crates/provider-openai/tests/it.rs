@@ -6,6 +6,7 @@ mod it {
     mod conformance;
     mod dialects;
     mod faults;
+    mod kept;
     mod requests;
     mod responses {
         mod ask;

@@ -12,7 +12,7 @@ use backstop_provider_anthropic::Anthropic;
 use backstop_provider_gemini::Gemini;
 use backstop_provider_http::{ApiKey, HttpProviderBuilder, Protocol, Timeouts};
 use backstop_provider_ollama::Ollama;
-use backstop_provider_openai::{OpenAi, OpenAiResponses};
+use backstop_provider_openai::{ChatDialect, OpenAi, OpenAiResponses};
 use backstop_react::{Price, Upstream, attempt_labels, known_price};
 
 use super::bedrock;
@@ -249,6 +249,9 @@ pub(super) fn provider(
             if let Some(yes) = model.output_schemas {
                 openai = openai.with(|it| it.output_schemas(yes));
             }
+            if let Some(dialect) = model.dialect.and_then(|it| ChatDialect::from_name(it.as_str())) {
+                openai = openai.with(|it| it.dialect(dialect));
+            }
             if let Some(version) = &model.api_version {
                 openai = openai.with(|it| it.api_version(version.as_str()));
             }
@@ -318,6 +321,7 @@ fn check_keys(model: &ModelTable, path: &Path) -> Result<(), CliError> {
         ("max_completion_tokens", model.max_completion_tokens.is_some(), is_openai),
         ("stream_options", model.stream_options.is_some(), is_openai),
         ("output_schemas", model.output_schemas.is_some(), is_openai),
+        ("dialect", model.dialect.is_some(), is_openai),
         (
             "api_version",
             model.api_version.is_some(),

@@ -4,11 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use backstop_provider::{ModelRequest, ProviderError, ReasoningEffort, ToolChoice};
-use backstop_provider_http::sendable_arguments;
+use backstop_provider_http::{Endpoint, sendable_arguments};
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
 
+use super::kept::{call_content, message_fields};
+use crate::dialect::Reasoning;
 use crate::own::{Form, as_text, data_url, tool_choice};
 
 /// The field that carries the output limit.
@@ -24,6 +26,8 @@ pub(crate) struct Dialect {
     pub(crate) max_tokens: MaxTokens,
     /// Is a stream asked for its usage?
     pub(crate) stream_options: bool,
+    /// The reasoning that goes back.
+    pub(crate) reasoning: Reasoning,
 }
 
 #[derive(Serialize)]
@@ -77,6 +81,14 @@ enum WireMessage<'a> {
     },
     Assistant {
         content: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_content: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_details: Option<JsonText>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        extra_content: Option<JsonText>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<WireCall<'a>>,
     },
@@ -111,6 +123,8 @@ struct WireCall<'a> {
     id: &'a str,
     r#type: &'static str,
     function: WireFunction<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<JsonText>,
 }
 
 #[derive(Serialize)]
@@ -148,7 +162,7 @@ struct ChosenTool<'a> {
 
 impl<'a> ChatRequest<'a> {
     pub(crate) fn new(
-        model: &'a str,
+        endpoint: &'a Endpoint,
         request: &'a ModelRequest,
         dialect: Dialect,
         stream: bool,
@@ -160,12 +174,12 @@ impl<'a> ChatRequest<'a> {
             MaxTokens::Completion => (None, limit),
         };
         Ok(Self {
-            model,
+            model: endpoint.model(),
             messages: request
                 .messages
                 .messages()
                 .iter()
-                .map(|message| wire_message(message))
+                .map(|message| wire_message(message, endpoint, dialect.reasoning))
                 .collect::<Result<_, _>>()?,
             tools: request.tools.iter().map(wire_tool).collect(),
             tool_choice: tool_choice(request).map(wire_choice),
@@ -188,17 +202,32 @@ impl<'a> ChatRequest<'a> {
     }
 }
 
-fn wire_message(message: &Message) -> Result<WireMessage<'_>, ProviderError> {
+fn wire_message<'a>(
+    message: &'a Message,
+    endpoint: &Endpoint,
+    reasoning: Reasoning,
+) -> Result<WireMessage<'a>, ProviderError> {
     Ok(match message {
         Message::System { content } => WireMessage::System { content },
         Message::User { content, images } => {
             WireMessage::User { content: user_content(content, images) }
         }
-        Message::Assistant { content, tool_calls, provider_state: _ } => WireMessage::Assistant {
-            // A message that only calls tools has no content, as OpenAI itself writes it.
-            content: (!content.is_empty() || tool_calls.is_empty()).then_some(content),
-            tool_calls: tool_calls.iter().map(wire_call).collect(),
-        },
+        Message::Assistant { content, tool_calls, provider_state } => {
+            let parts = endpoint.parts_of(provider_state.as_ref());
+            let kept = message_fields(parts, reasoning, !tool_calls.is_empty());
+            let calls = tool_calls.iter().enumerate();
+            WireMessage::Assistant {
+                // A message that only calls tools has no content, as OpenAI itself writes it.
+                content: (!content.is_empty() || tool_calls.is_empty()).then_some(content),
+                reasoning_content: kept.reasoning_content,
+                reasoning: kept.reasoning,
+                reasoning_details: kept.reasoning_details,
+                extra_content: kept.extra_content,
+                tool_calls: calls
+                    .map(|(place, call)| wire_call(call, call_content(parts, place, reasoning)))
+                    .collect(),
+            }
+        }
         // The protocol has no mark for a failed call; its text says that it failed.
         // Nor has it images of tools; their text says that there are some.
         Message::Tool { tool_call_id, content, images: _, is_error: _ } => {
@@ -216,12 +245,13 @@ fn user_content<'a>(text: &'a str, images: &'a [Image]) -> UserContent<'a> {
     UserContent::Parts([Part::Text { text }].into_iter().chain(images.iter().map(image)).collect())
 }
 
-fn wire_call(call: &ToolCall) -> WireCall<'_> {
+fn wire_call(call: &ToolCall, extra_content: Option<JsonText>) -> WireCall<'_> {
     let arguments = sendable_arguments(&call.arguments);
     WireCall {
         id: call.id.as_str(),
         r#type: "function",
         function: WireFunction { name: &call.name, arguments },
+        extra_content,
     }
 }
 

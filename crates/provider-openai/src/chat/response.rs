@@ -1,13 +1,16 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
 use backstop_provider::{ModelResponse, ProviderError};
-use backstop_provider_http::{CallDraft, Draft, Reply, lenient};
+use backstop_provider_http::{CallDraft, Draft, Reply, kept_id, lenient};
+use layer0::JsonText;
 use layer0::message::StopReason;
 use layer0::usage::TokenUsage;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+use super::kept::{Kept, call_part};
 
 /// A whole answer.
 #[derive(Deserialize)]
@@ -56,10 +59,21 @@ pub(super) struct AnswerMessage {
     /// As OpenRouter and newer vLLM call it.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(super) reasoning: Option<String>,
+    /// As OpenRouter wants it back.
+    pub(super) reasoning_details: Option<JsonText>,
+    /// As Gemini's compatible endpoint wants it back.
+    pub(super) extra_content: Option<JsonText>,
     pub(super) tool_calls: Option<Vec<CallPiece>>,
 }
 
 impl AnswerMessage {
+    /// Takes the fields that the endpoint wants back.
+    pub(super) fn keep(&mut self, kept: &mut Kept) {
+        kept.push_reasoning(self.reasoning_content.as_deref(), self.reasoning.as_deref());
+        kept.push_details(self.reasoning_details.take());
+        kept.push_extra(self.extra_content.take());
+    }
+
     pub(super) fn thinking(&self) -> Option<&str> {
         self.reasoning_content
             .as_deref()
@@ -100,6 +114,7 @@ pub(super) struct CallPiece {
     #[serde(default, deserialize_with = "lenient::text")]
     pub(super) id: Option<String>,
     pub(super) function: Option<FunctionPiece>,
+    pub(super) extra_content: Option<JsonText>,
 }
 
 #[derive(Deserialize, Default)]
@@ -146,7 +161,9 @@ impl ChatResponse {
         if let Some(error) = choice.error.filter(|error| !error.is_null()) {
             return Err(reply.failure(error));
         }
-        let message = choice.message.unwrap_or_default();
+        let mut message = choice.message.unwrap_or_default();
+        let mut kept = Kept::default();
+        message.keep(&mut kept);
         draft.thinking.extend(message.thinking());
         let is_refused = message.refusal.as_ref().is_some_and(|refusal| !refusal.is_empty());
         draft.text.extend(message.content.map(AnswerContent::into_text));
@@ -156,7 +173,7 @@ impl ChatResponse {
             take_piece(&mut call, piece);
             draft.calls.push(call);
         }
-        finish(draft, is_refused, choice.finish_reason.as_deref(), reply)
+        finish(draft, kept, is_refused, choice.finish_reason.as_deref(), reply)
     }
 }
 
@@ -170,10 +187,12 @@ pub(super) fn take_piece(call: &mut CallDraft, piece: CallPiece) {
         call.name = function.name.unwrap_or_default();
     }
     call.take(function.arguments);
+    call.kept = piece.extra_content.or(call.kept.take());
 }
 
 pub(super) fn finish(
-    draft: Draft,
+    mut draft: Draft,
+    kept: Kept,
     is_refused: bool,
     finish_reason: Option<&str>,
     reply: &Reply<'_>,
@@ -195,5 +214,16 @@ pub(super) fn finish(
         StopReason::End if !draft.calls.is_empty() => StopReason::ToolUse,
         reason => reason,
     };
+    keep(&mut draft, kept);
     Ok(draft.finish(stop_reason, reply))
+}
+
+/// Keeps what the endpoint wants back of the message and of its calls.
+fn keep(draft: &mut Draft, kept: Kept) {
+    draft.kept.extend(kept.into_part(!draft.calls.is_empty()));
+    for (place, call) in draft.calls.iter_mut().enumerate() {
+        draft.kept.extend(call.kept.take().and_then(|extra| call_part(extra, place)));
+        // A gateway may have put into a long id what it wants back.
+        draft.kept.extend(kept_id(&call.id).filter(|_| !call.id.is_empty()));
+    }
 }

@@ -7,6 +7,7 @@ use backstop_provider_http::{CallDraft, Draft, Event, Reply, Stream, lenient};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::kept::Kept;
 use super::response::{
     AnswerContent, AnswerMessage, CallPiece, ChatUsage, asked_for, finish, take_piece,
 };
@@ -34,6 +35,8 @@ pub struct ChatStream {
     draft: Draft,
     /// The protocol's index of each call of the draft.
     indices: Vec<u64>,
+    /// What the endpoint wants back of the message.
+    kept: Kept,
     is_refused: bool,
     finish_reason: Option<String>,
     /// Was `[DONE]` said, or need it not be?
@@ -68,7 +71,7 @@ impl Stream for ChatStream {
         if !self.is_done {
             return Err(ProviderError::stream_truncated("`[DONE]`"));
         }
-        finish(self.draft, self.is_refused, self.finish_reason.as_deref(), reply)
+        finish(self.draft, self.kept, self.is_refused, self.finish_reason.as_deref(), reply)
     }
 }
 
@@ -77,7 +80,8 @@ impl ChatStream {
         Self { is_done: omits_done, ..Self::default() }
     }
 
-    fn add(&mut self, piece: AnswerMessage, reply: &Reply<'_>) {
+    fn add(&mut self, mut piece: AnswerMessage, reply: &Reply<'_>) {
+        piece.keep(&mut self.kept);
         self.draft.think(piece.thinking().unwrap_or_default(), reply);
         let refusal = piece.refusal.filter(|refusal| !refusal.is_empty());
         self.is_refused |= refusal.is_some();

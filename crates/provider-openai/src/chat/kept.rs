@@ -1,0 +1,206 @@
+//! Fields of an answer that its endpoint wants back.
+
+use layer0::JsonText;
+use layer0::message::StatePart;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::dialect::Reasoning;
+
+/// Reasoning of a call that another endpoint made, for an endpoint that refuses calls without any.
+const UNKNOWN_REASONING: &str = "(The reasoning of this step was not recorded.)";
+/// Signature of a call that another endpoint made, which Gemini does not validate:
+/// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// One kept part of an answer: fields of the message, or of the call that it stands before.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct KeptPart {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    message: Option<KeptMessage>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    call: Option<KeptCall>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct KeptMessage {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reasoning_content: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reasoning: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reasoning_details: Option<JsonText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) extra_content: Option<JsonText>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct KeptCall {
+    extra_content: JsonText,
+}
+
+/// The kept fields of an answer that is being read.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    message: KeptMessage,
+    /// The pieces of `reasoning_details` so far.
+    details: Vec<Value>,
+}
+
+impl Kept {
+    pub(super) fn push_reasoning(&mut self, content: Option<&str>, reasoning: Option<&str>) {
+        for (text, piece) in [
+            (&mut self.message.reasoning_content, content),
+            (&mut self.message.reasoning, reasoning),
+        ] {
+            if let Some(piece) = piece.filter(|piece| !piece.is_empty()) {
+                text.get_or_insert_default().push_str(piece);
+            }
+        }
+    }
+
+    pub(super) fn push_extra(&mut self, extra: Option<JsonText>) {
+        self.message.extra_content = extra.or(self.message.extra_content.take());
+    }
+
+    /// Takes details, of which a stream brings each in pieces.
+    pub(super) fn push_details(&mut self, details: Option<JsonText>) {
+        let Some(Value::Array(details)) = details.map(|details| details.value()) else { return };
+        for detail in details {
+            match (self.details.last_mut(), detail) {
+                (Some(Value::Object(last)), Value::Object(piece)) if continues(last, &piece) => {
+                    piece.into_iter().for_each(|(key, value)| extend(last, key, value));
+                }
+                (_, detail) => self.details.push(detail),
+            }
+        }
+    }
+
+    /// Returns the part to keep of the message, if there is one. Reasoning matters with the calls it led to.
+    pub(super) fn into_part(mut self, has_calls: bool) -> Option<StatePart> {
+        if !self.details.is_empty() {
+            self.message.reasoning_details =
+                JsonText::parse(&Value::Array(self.details).to_string()).ok();
+        }
+        let message = &mut self.message;
+        if !has_calls && message.reasoning_details.is_none() {
+            (message.reasoning_content, message.reasoning) = (None, None);
+        }
+        let is_empty = *message == KeptMessage::default();
+        let part = KeptPart { message: Some(self.message), call: None };
+        (!is_empty).then(|| JsonText::of(&part).ok().map(StatePart::new)).flatten()
+    }
+}
+
+/// Returns the part to keep of a call.
+pub(super) fn call_part(extra_content: JsonText, calls_before: usize) -> Option<StatePart> {
+    let part = KeptPart { message: None, call: Some(KeptCall { extra_content }) };
+    let mut part = StatePart::new(JsonText::of(&part).ok()?);
+    part.calls_before = calls_before;
+    Some(part)
+}
+
+/// Returns whether a piece belongs to the same detail as the one before.
+fn continues(last: &Map<String, Value>, piece: &Map<String, Value>) -> bool {
+    let same = |key| last.get(key) == piece.get(key) || piece.get(key).is_none_or(Value::is_null);
+    let is_text = ["text", "summary"].iter().any(|key| last.contains_key(*key));
+    is_text && last.get("type") == piece.get("type") && same("index") && same("id")
+}
+
+fn extend(detail: &mut Map<String, Value>, key: String, value: Value) {
+    match (detail.get_mut(&key), value) {
+        (_, Value::Null) => {}
+        (Some(Value::String(text)), Value::String(piece))
+            if matches!(&*key, "text" | "summary") =>
+        {
+            text.push_str(&piece);
+        }
+        (_, value) => drop(detail.insert(key, value)),
+    }
+}
+
+/// Returns the kept fields of a message, as far as its endpoint is sent them.
+pub(super) fn message_fields(
+    parts: &[StatePart],
+    reasoning: Reasoning,
+    has_calls: bool,
+) -> KeptMessage {
+    let kept = parts.iter().find_map(|part| part.data.read::<KeptPart>().ok()?.message);
+    let mut kept = kept.unwrap_or_default();
+    match reasoning {
+        Reasoning::Required if has_calls => {
+            kept.reasoning_content.get_or_insert_with(|| UNKNOWN_REASONING.to_owned());
+            kept.reasoning = None;
+        }
+        Reasoning::AsItCame | Reasoning::Signed if has_calls => kept.reasoning = None,
+        Reasoning::AsItCame | Reasoning::Required | Reasoning::Signed => {
+            (kept.reasoning, kept.reasoning_content) = (None, None);
+        }
+        // The details hold the text too.
+        Reasoning::Details if kept.reasoning_details.is_some() => {
+            (kept.reasoning, kept.reasoning_content) = (None, None);
+        }
+        Reasoning::Details => {}
+        Reasoning::Nothing => kept = KeptMessage::default(),
+    }
+    kept
+}
+
+/// Returns the kept content of the call at this place. Of calls in parallel, Gemini signs the first alone.
+pub(super) fn call_content(
+    parts: &[StatePart],
+    place: usize,
+    reasoning: Reasoning,
+) -> Option<JsonText> {
+    let mut here = parts.iter().filter(|part| part.calls_before == place);
+    let kept = here.find_map(|part| Some(part.data.read::<KeptPart>().ok()?.call?.extra_content));
+    kept.or_else(|| {
+        let is_unsigned = reasoning == Reasoning::Signed && place == 0;
+        let signature = json!({ "google": { "thought_signature": NO_SIGNATURE } });
+        is_unsigned.then(|| JsonText::from(signature))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn details_are_put_together_from_pieces() {
+        let mut kept = Kept::default();
+        for piece in [
+            json!([{ "type": "reasoning.text", "text": "I ", "index": 0, "format": "x" }]),
+            json!([{ "type": "reasoning.text", "text": "think", "index": 0, "signature": null }]),
+            json!([{ "type": "reasoning.text", "signature": "SIG", "index": 0 }]),
+            json!([{ "type": "reasoning.encrypted", "data": "AA", "index": 1 }]),
+            json!([{ "type": "reasoning.encrypted", "data": "BB", "index": 2 }]),
+        ] {
+            kept.push_details(Some(piece.into()));
+        }
+        let part = kept.into_part(false).unwrap();
+        let sent = message_fields(&[part], Reasoning::Details, false).reasoning_details.unwrap();
+        let whole = json!([
+            { "type": "reasoning.text", "text": "I think", "index": 0, "format": "x", "signature": "SIG" },
+            { "type": "reasoning.encrypted", "data": "AA", "index": 1 },
+            { "type": "reasoning.encrypted", "data": "BB", "index": 2 },
+        ]);
+        assert_eq!(sent, whole);
+    }
+
+    #[test]
+    fn reasoning_goes_back_with_calls_alone() {
+        let kept = || {
+            let mut kept = Kept::default();
+            kept.push_reasoning(Some("I "), None);
+            kept.push_reasoning(Some("think"), None);
+            kept
+        };
+        assert_eq!(kept().into_part(false), None);
+        let parts = [kept().into_part(true).unwrap()];
+        let fields =
+            |reasoning, has_calls| message_fields(&parts, reasoning, has_calls).reasoning_content;
+        assert_eq!(fields(Reasoning::AsItCame, true).as_deref(), Some("I think"));
+        assert_eq!(fields(Reasoning::AsItCame, false), None);
+        assert_eq!(fields(Reasoning::Nothing, true), None);
+    }
+}

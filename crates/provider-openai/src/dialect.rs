@@ -1,0 +1,194 @@
+//! Endpoints that speak Chat Completions, and the limits of each, as data.
+
+use backstop_provider_http::{Accepts, CallIds, Endpoint, Turns};
+
+/// An endpoint that speaks Chat Completions in its own way. The base URL tells the known ones apart; one behind a
+/// gateway is named by [`ChatCompletions::dialect`](crate::ChatCompletions::dialect).
+///
+/// ```
+/// use backstop_provider_openai::ChatDialect;
+///
+/// assert_eq!(ChatDialect::from_name("mistral"), Some(ChatDialect::Mistral));
+/// assert_eq!(ChatDialect::from_host("api.mistral.ai"), ChatDialect::Mistral);
+/// assert_eq!(ChatDialect::from_host("localhost"), ChatDialect::Compatible);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum ChatDialect {
+    /// An endpoint that is not known: it is sent what all of them take.
+    Compatible,
+    /// DeepSeek, and others that want `reasoning_content` back.
+    DeepSeek,
+    /// Gemini behind its compatible endpoint.
+    Gemini,
+    /// Mistral's API.
+    Mistral,
+    /// OpenAI itself, and Azure.
+    OpenAi,
+    /// OpenRouter.
+    OpenRouter,
+}
+
+/// The facts of a dialect.
+struct Row {
+    dialect: ChatDialect,
+    name: &'static str,
+    /// Ends of host names.
+    hosts: &'static [&'static str],
+    accepts: Accepts,
+    reasoning: Reasoning,
+}
+
+/// The reasoning of an earlier answer that its endpoint is sent back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reasoning {
+    /// `reasoning_content` with calls, and details as they came.
+    AsItCame,
+    /// `reasoning` and `reasoning_details`, with calls or without.
+    Details,
+    Nothing,
+    /// As it came, and a placeholder beside calls that another endpoint made.
+    Required,
+    /// As it came, and beside calls of another endpoint the signature that is not validated.
+    Signed,
+}
+
+/// Limits of an endpoint that may be any of them, or a gateway to any provider. Ids it gave itself stay as they are.
+const COMPATIBLE: Accepts =
+    Accepts::everything().call_ids(CallIds::up_to(40)).turns(Turns::Alternate).plain_keys();
+
+const ROWS: [Row; 6] = [
+    // Chat templates of llama.cpp and vLLM raise "Conversation roles must alternate user/assistant".
+    Row {
+        dialect: ChatDialect::Compatible,
+        name: "compatible",
+        hosts: &[],
+        accepts: COMPATIBLE,
+        reasoning: Reasoning::AsItCame,
+    },
+    // "The `reasoning_content` in the thinking mode must be passed back to the API":
+    // <https://api-docs.deepseek.com/guides/thinking_mode>, <https://platform.moonshot.ai/docs>.
+    Row {
+        dialect: ChatDialect::DeepSeek,
+        name: "deepseek",
+        hosts: &["api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn"],
+        accepts: COMPATIBLE,
+        reasoning: Reasoning::Required,
+    },
+    // Signatures of thoughts come in `extra_content`:
+    // <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+    Row {
+        dialect: ChatDialect::Gemini,
+        name: "gemini",
+        hosts: &["generativelanguage.googleapis.com", "aiplatform.googleapis.com"],
+        accepts: COMPATIBLE,
+        reasoning: Reasoning::Signed,
+    },
+    // "Tool call id was … but must be a-z, A-Z, 0-9, with a length of 9" (code 3280) and "Unexpected role 'user'
+    // after role 'tool'" (code 3230).
+    Row {
+        dialect: ChatDialect::Mistral,
+        name: "mistral",
+        hosts: &["api.mistral.ai"],
+        accepts: COMPATIBLE.call_ids(CallIds::exactly(9)),
+        reasoning: Reasoning::Nothing,
+    },
+    // "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40".
+    Row {
+        dialect: ChatDialect::OpenAi,
+        name: "openai",
+        hosts: &["api.openai.com", "openai.azure.com", "cognitiveservices.azure.com"],
+        accepts: Accepts::everything().call_ids(CallIds::up_to(40)),
+        reasoning: Reasoning::Nothing,
+    },
+    // <https://openrouter.ai/docs/use-cases/reasoning-tokens#preserving-reasoning-blocks>
+    Row {
+        dialect: ChatDialect::OpenRouter,
+        name: "openrouter",
+        hosts: &["openrouter.ai"],
+        accepts: COMPATIBLE,
+        reasoning: Reasoning::Details,
+    },
+];
+
+impl ChatDialect {
+    /// The names of all dialects, as agent files have them.
+    pub const NAMES: [&str; ROWS.len()] = {
+        let mut names = [""; ROWS.len()];
+        let mut at = 0;
+        while at < ROWS.len() {
+            names[at] = ROWS[at].name;
+            at += 1;
+        }
+        names
+    };
+
+    /// Returns the dialect of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        ROWS.iter().find(|row| row.name == name).map(|row| row.dialect)
+    }
+
+    /// Returns the dialect that a host speaks; [`ChatDialect::Compatible`] for one that is not known.
+    #[must_use]
+    pub fn from_host(host: &str) -> Self {
+        let is_at = |end: &str| {
+            host.strip_suffix(end).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+                || host.ends_with(&format!("-{end}"))
+        };
+        ROWS.iter()
+            .find(|row| row.hosts.iter().any(|end| is_at(end)))
+            .map_or(Self::Compatible, |row| row.dialect)
+    }
+
+    /// Returns the dialect of an endpoint: the one that is named, else the one of its host.
+    pub(crate) fn at(endpoint: &Endpoint, named: Option<Self>) -> Self {
+        named.unwrap_or_else(|| match endpoint.is_own() {
+            true => Self::OpenAi,
+            false => Self::from_host(endpoint.host()),
+        })
+    }
+
+    pub(crate) fn accepts(self) -> Accepts {
+        self.row().accepts
+    }
+
+    pub(crate) fn reasoning(self) -> Reasoning {
+        self.row().reasoning
+    }
+
+    fn row(self) -> &'static Row {
+        ROWS.iter().find(|row| row.dialect == self).unwrap_or(&ROWS[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_told_apart_by_their_ends() {
+        for (host, expected) in [
+            ("api.mistral.ai", ChatDialect::Mistral),
+            ("eu.api.mistral.ai", ChatDialect::Mistral),
+            ("evil-api.mistral.ai.example.com", ChatDialect::Compatible),
+            ("mine.openai.azure.com", ChatDialect::OpenAi),
+            ("openrouter.ai", ChatDialect::OpenRouter),
+            ("notopenrouter.ai", ChatDialect::Compatible),
+            ("europe-west1-aiplatform.googleapis.com", ChatDialect::Gemini),
+            ("api.moonshot.cn", ChatDialect::DeepSeek),
+            ("127.0.0.1", ChatDialect::Compatible),
+        ] {
+            assert_eq!(ChatDialect::from_host(host), expected, "{host}");
+        }
+    }
+
+    #[test]
+    fn each_dialect_has_one_row() {
+        for name in ChatDialect::NAMES {
+            let dialect = ChatDialect::from_name(name).unwrap();
+            assert_eq!(ROWS.iter().filter(|row| row.dialect == dialect).count(), 1, "{name}");
+        }
+        assert_eq!(ChatDialect::from_name("klingon"), None);
+    }
+}
