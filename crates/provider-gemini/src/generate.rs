@@ -103,9 +103,9 @@ impl Protocol for GenerateContent {
         }
     }
 
-    /// A conversation begins with the user: <https://ai.google.dev/gemini-api/docs/text-generation>.
+    /// "Please ensure that multiturn requests alternate between user and model."
     fn accepts(&self, _: &Endpoint) -> Accepts {
-        Accepts::everything().turns(Turns::BeginWithUser)
+        Accepts::everything().turns(Turns::Alternate)
     }
 
     fn request<'a>(

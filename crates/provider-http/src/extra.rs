@@ -27,7 +27,9 @@ fn merged(body: &RawValue, extra: &Map<String, Value>) -> Result<Box<RawValue>, 
         let merged = match (inner, value) {
             (Some(inner), Value::Object(value)) => merged(inner, value)?,
             // Tools of the provider's own stand beside those of the agent.
-            (_, Value::Array(further)) if key == "tools" => joined(fields.get(key), further)?,
+            (_, Value::Array(further)) if key == "tools" => {
+                joined(fields.get(key).map(|list| &**list), further)?
+            }
             // Sorted, whatever order serde_json keeps.
             _ => to_raw_value(&JsonText::from(value))?,
         };
@@ -37,10 +39,7 @@ fn merged(body: &RawValue, extra: &Map<String, Value>) -> Result<Box<RawValue>, 
 }
 
 /// Returns a list with further items behind its own.
-fn joined(
-    list: Option<&Box<RawValue>>,
-    further: &[Value],
-) -> Result<Box<RawValue>, serde_json::Error> {
+fn joined(list: Option<&RawValue>, further: &[Value]) -> Result<Box<RawValue>, serde_json::Error> {
     let own: Vec<&RawValue> =
         list.map_or(Ok(Vec::new()), |list| serde_json::from_str(list.get()))?;
     let further = further.iter().map(|item| to_raw_value(&JsonText::from(item)));

@@ -19,7 +19,7 @@ use self::request::{ChatRequest, Dialect, MaxTokens};
 use self::response::ChatResponse;
 use self::stream::ChatStream;
 use crate::classify::ROWS;
-use crate::dialect::ChatDialect;
+use crate::dialect::{ChatDialect, Fields};
 use crate::own::{BASE_URL, EFFORTS, KEY_VARIABLE, azure_path, key_header, output_support};
 
 /// Sets up a provider that speaks [`ChatCompletions`].
@@ -166,10 +166,12 @@ impl Protocol for ChatCompletions {
             true => MaxTokens::Completion,
             false => MaxTokens::Classic,
         };
+        let known = self.dialect_at(endpoint);
         let dialect = Dialect {
             max_tokens,
-            stream_options: !self.omits_stream_options,
-            reasoning: self.dialect_at(endpoint).reasoning(),
+            stream_options: !self.omits_stream_options && known.fields() == Fields::Usual,
+            reasoning: known.reasoning(),
+            fields: known.fields(),
         };
         ChatRequest::new(endpoint, request, dialect, is_streamed)
     }

@@ -37,6 +37,16 @@ struct Row {
     hosts: &'static [&'static str],
     accepts: Accepts,
     reasoning: Reasoning,
+    fields: Fields,
+}
+
+/// Names of the fields of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fields {
+    /// Mistral's: unknown fields are refused with status 422, `stream_options` among them; the usage of a stream
+    /// comes unasked.
+    Mistral,
+    Usual,
 }
 
 /// The reasoning of an earlier answer that its endpoint is sent back.
@@ -65,6 +75,7 @@ const ROWS: [Row; 6] = [
         hosts: &[],
         accepts: COMPATIBLE,
         reasoning: Reasoning::AsItCame,
+        fields: Fields::Usual,
     },
     // "The `reasoning_content` in the thinking mode must be passed back to the API":
     // <https://api-docs.deepseek.com/guides/thinking_mode>, <https://platform.moonshot.ai/docs>.
@@ -74,6 +85,7 @@ const ROWS: [Row; 6] = [
         hosts: &["api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn"],
         accepts: COMPATIBLE,
         reasoning: Reasoning::Required,
+        fields: Fields::Usual,
     },
     // Signatures of thoughts come in `extra_content`:
     // <https://ai.google.dev/gemini-api/docs/thought-signatures>.
@@ -83,6 +95,7 @@ const ROWS: [Row; 6] = [
         hosts: &["generativelanguage.googleapis.com", "aiplatform.googleapis.com"],
         accepts: COMPATIBLE,
         reasoning: Reasoning::Signed,
+        fields: Fields::Usual,
     },
     // "Tool call id was … but must be a-z, A-Z, 0-9, with a length of 9" (code 3280) and "Unexpected role 'user'
     // after role 'tool'" (code 3230).
@@ -92,6 +105,7 @@ const ROWS: [Row; 6] = [
         hosts: &["api.mistral.ai"],
         accepts: COMPATIBLE.call_ids(CallIds::exactly(9)),
         reasoning: Reasoning::Nothing,
+        fields: Fields::Mistral,
     },
     // "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40".
     Row {
@@ -100,6 +114,7 @@ const ROWS: [Row; 6] = [
         hosts: &["api.openai.com", "openai.azure.com", "cognitiveservices.azure.com"],
         accepts: Accepts::everything().call_ids(CallIds::up_to(40)),
         reasoning: Reasoning::Nothing,
+        fields: Fields::Usual,
     },
     // <https://openrouter.ai/docs/use-cases/reasoning-tokens#preserving-reasoning-blocks>
     Row {
@@ -108,6 +123,7 @@ const ROWS: [Row; 6] = [
         hosts: &["openrouter.ai"],
         accepts: COMPATIBLE,
         reasoning: Reasoning::Details,
+        fields: Fields::Usual,
     },
 ];
 
@@ -155,6 +171,10 @@ impl ChatDialect {
 
     pub(crate) fn reasoning(self) -> Reasoning {
         self.row().reasoning
+    }
+
+    pub(crate) fn fields(self) -> Fields {
+        self.row().fields
     }
 
     fn row(self) -> &'static Row {

@@ -54,8 +54,8 @@ impl CallIds {
         if self.accepts(id) && !used.contains(id) {
             return id.to_owned();
         }
-        let made = (0_u32..).map(|nth| made_id(id, nth));
-        made.filter(|made| !used.contains(made)).next().unwrap_or_default()
+        let mut made = (0_u32..).map(|nth| made_id(id, nth));
+        made.find(|made| !used.contains(made)).unwrap_or_default()
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
                 assert_eq!(first[0] == id, ids.accepts(id), "{id}: {first:?}");
             }
         }
-        assert_eq!(sent(CallIds::any(), &[&long], "none"), [long.clone()]);
+        assert_eq!(sent(CallIds::any(), &[&long], "none"), std::slice::from_ref(&long));
         assert_eq!(sent(CallIds::up_to(40), &[&long], &long), [long]);
     }
 

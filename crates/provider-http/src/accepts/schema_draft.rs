@@ -1,6 +1,6 @@
 //! Words of earlier drafts of JSON Schema, in those of 2020-12, against which Anthropic checks every input.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Keywords whose value is a schema.
 const ONE: [&str; 11] = [
@@ -57,6 +57,19 @@ pub(super) fn modernise(schema: &mut Map<String, Value>) {
     required(schema);
     types(schema);
     inside(schema);
+    items(schema);
+}
+
+/// Names the items of a list, without which OpenAI refuses it: "array schema missing items".
+fn items(schema: &mut Map<String, Value>) {
+    let is_list = match schema.get("type") {
+        Some(Value::Array(types)) => types.iter().any(|one| one == "array"),
+        Some(one) => one == "array",
+        None => false,
+    };
+    if is_list {
+        schema.entry("items").or_insert_with(|| json!({}));
+    }
 }
 
 /// Turns the flag of draft 4 into the number that it excludes.
@@ -113,14 +126,22 @@ fn inside(schema: &mut Map<String, Value>) {
         match value {
             Value::Object(inner) if ONE.contains(&key.as_str()) => modernise(inner),
             Value::Object(named) if NAMED.contains(&key.as_str()) => {
-                // A property that is neither a schema nor a flag says nothing.
-                named.values_mut().for_each(modernise_value);
+                named.values_mut().for_each(modernise_property);
             }
             Value::Array(list) if LISTS.contains(&key.as_str()) => {
                 list.iter_mut().for_each(modernise_value);
             }
             _ => {}
         }
+    }
+}
+
+/// Rewrites the schema of a property, which some endpoints want to be an object.
+fn modernise_property(value: &mut Value) {
+    match value {
+        Value::Object(schema) => modernise(schema),
+        Value::Bool(false) => *value = json!({ "not": {} }),
+        _ => *value = json!({}),
     }
 }
 
@@ -134,8 +155,6 @@ fn modernise_value(value: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[track_caller]
@@ -154,15 +173,15 @@ mod tests {
                     "n": { "type": "number", "minimum": 0, "exclusiveMinimum": true },
                     "m": { "maximum": 9, "exclusiveMaximum": false, "minLength": "2" },
                     "pair": { "type": "array", "items": [{ "type": ["string", "any"] }, {}], "additionalItems": false },
-                    "odd": "string",
+                    "odd": "string", "any": true, "none": false,
                 }, "required": ["id", "id", 7] }),
             json!({ "type": "object",
                 "properties": {
                     "id": {},
                     "n": { "type": "number", "exclusiveMinimum": 0 },
                     "m": { "maximum": 9 },
-                    "pair": { "type": "array", "prefixItems": [{ "type": ["string"] }, {}] },
-                    "odd": true,
+                    "pair": { "type": "array", "prefixItems": [{ "type": ["string"] }, {}], "items": {} },
+                    "odd": {}, "any": {}, "none": { "not": {} },
                 }, "required": ["id"] }),
         );
     }

@@ -36,7 +36,7 @@ pub(crate) fn fit_turns(messages: Vec<Arc<Message>>, turns: Turns) -> Vec<Arc<Me
         let role = Role::from(&*message);
         match (before, role) {
             (Role::System, Role::Assistant | Role::Tool) => {
-                fitted.push(Arc::new(Message::user(CONTINUE)))
+                fitted.push(Arc::new(Message::user(CONTINUE)));
             }
             (Role::Assistant, Role::Assistant) if turns == Turns::Alternate => {
                 fitted.push(Arc::new(Message::user(CONTINUE)));

@@ -10,7 +10,7 @@ use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
 
 use super::kept::{call_content, message_fields};
-use crate::dialect::Reasoning;
+use crate::dialect::{Fields, Reasoning};
 use crate::own::{Form, as_text, data_url, tool_choice};
 
 /// The field that carries the output limit.
@@ -28,6 +28,8 @@ pub(crate) struct Dialect {
     pub(crate) stream_options: bool,
     /// The reasoning that goes back.
     pub(crate) reasoning: Reasoning,
+    /// The names of fields.
+    pub(crate) fields: Fields,
 }
 
 #[derive(Serialize)]
@@ -46,6 +48,8 @@ pub(crate) struct ChatRequest<'a> {
     stop: &'a [Arc<str>],
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    random_seed: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_effort: Option<ReasoningEffort>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,7 +190,8 @@ impl<'a> ChatRequest<'a> {
             temperature: settings.temperature,
             top_p: settings.top_p,
             stop: &settings.stop,
-            seed: settings.seed,
+            seed: settings.seed.filter(|_| dialect.fields == Fields::Usual),
+            random_seed: settings.seed.filter(|_| dialect.fields == Fields::Mistral),
             reasoning_effort: settings.reasoning_effort,
             max_tokens,
             max_completion_tokens,
