@@ -134,6 +134,9 @@ pub trait StreamSink: Send + Sync {
 pub struct ModelResponse {
     /// What it said; may be empty.
     pub text: Arc<str>,
+    /// The part of the text that is the final answer, where the provider tells it from commentary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Arc<str>>,
     /// What it thought, where the provider tells.
     pub thinking: Option<Arc<str>>,
     /// What the provider wants back with the answer, when it is asked again.
@@ -171,6 +174,7 @@ impl ModelResponse {
     ) -> Self {
         Self {
             text: text.into(),
+            answer: None,
             thinking: None,
             provider_state: None,
             tool_calls,

@@ -94,6 +94,7 @@ impl Run {
         let answer = Answer {
             turn,
             text: Arc::clone(&responded.text),
+            output: responded.answer.clone(),
             calls: Arc::clone(&responded.tool_calls),
             state: responded.provider_state.clone(),
             stop_reason: responded.stop_reason.clone(),
@@ -106,7 +107,7 @@ impl Run {
     pub(super) fn read_answer(&mut self, seq: u64, answer: Answer) -> Phase {
         let said = answer.message();
         let is_empty = answer.is_empty();
-        let Answer { turn, text, calls, state, stop_reason, .. } = answer;
+        let Answer { turn, text, output, calls, state, stop_reason, .. } = answer;
         let text_count = self.guards.count_text(&text);
         match stop_reason {
             StopReason::End | StopReason::ToolUse if !calls.is_empty() => {
@@ -120,9 +121,10 @@ impl Run {
             ),
             StopReason::End | StopReason::ToolUse => {
                 self.conversation.push(said);
-                match self.output_check.as_ref().and_then(|check| check.misfit(&text)) {
+                let output = output.unwrap_or(text);
+                match self.output_check.as_ref().and_then(|check| check.misfit(&output)) {
                     Some(why) => self.answer_misfits(seq, turn, &why),
-                    None => self.finish(seq, Stopped::new(Stop::Completed, text)),
+                    None => self.finish(seq, Stopped::new(Stop::Completed, output)),
                 }
             }
             StopReason::ContextExceeded => {

@@ -31,6 +31,8 @@ pub(crate) enum PausedStep {
 pub(crate) struct Answer {
     pub(crate) turn: Turn,
     pub(crate) text: Arc<str>,
+    /// The final answer, where it is a part of the text.
+    pub(crate) output: Option<Arc<str>>,
     pub(crate) calls: Arc<[ToolCall]>,
     pub(crate) state: Option<ProviderState>,
     pub(crate) stop_reason: StopReason,

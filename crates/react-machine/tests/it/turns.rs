@@ -1,10 +1,12 @@
 //! What becomes of one answer of the model.
 
+use std::sync::Arc;
+
 use backstop_react_machine::*;
-use layer0::event::RunRecovered;
-use layer0::message::Message;
+use layer0::event::{ModelResponded, RunRecovered};
+use layer0::message::{Message, StopReason};
 use layer0::stop::Stop;
-use layer0::usage::Usage;
+use layer0::usage::{TokenUsage, Usage};
 
 use crate::world::{World, patient};
 
@@ -46,6 +48,28 @@ fn pause_is_resent_under_its_call() {
     assert_eq!(&*output, "hm");
     assert_eq!(world.machine.usage().model_calls, 1);
     assert_eq!(world.machine.usage().model_attempts, 6);
+}
+
+/// Spec: P9
+#[test]
+fn commentary_is_no_part_of_the_output() {
+    let mut world = World::new();
+    let call = world.model.take().unwrap();
+    let text = "I have looked.\n\nIt is 42.";
+    let mut responded = ModelResponded::new(
+        call.call,
+        text,
+        Arc::default(),
+        StopReason::End,
+        TokenUsage::default(),
+    );
+    responded.answer = Some("It is 42.".into());
+    let at = world.at();
+    world.accept(Input::answer(at, call.id, responded));
+    let Some(Finish::Stopped { output, .. }) = &world.finish else { panic!("it stopped") };
+    assert_eq!(&**output, "It is 42.");
+    let last = world.machine.transcript().messages().last().cloned();
+    assert_eq!(last.as_deref(), Some(&Message::assistant(text, Arc::default())));
 }
 
 /// Spec: G6

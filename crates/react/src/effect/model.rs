@@ -236,6 +236,7 @@ fn responded(effects: &Effects, call: u32, mut response: ModelResponse) -> Model
     let reason = recordable_reason(redactor, response.stop_reason);
     let usage = response.usage.unwrap_or_default();
     let mut responded = ModelResponded::new(call, text, response.tool_calls, reason, usage);
+    responded.answer = response.answer.map(|text| redact_shared(redactor, text));
     responded.thinking = response.thinking.map(|text| redact_shared(redactor, text));
     responded.provider_state =
         response.provider_state.and_then(|state| recordable_state(redactor, state));

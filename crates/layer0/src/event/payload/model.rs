@@ -104,6 +104,9 @@ payload! {
         call: u32,
         /// What it said.
         text: Arc<str>,
+        /// The part of the text that is the final answer, where the provider tells it from commentary.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answer: Option<Arc<str>>,
         /// What it thought, where the provider tells.
         thinking: Option<Arc<str>>,
         /// What the provider wants back with it.
@@ -134,6 +137,7 @@ impl ModelResponded {
             tool_calls,
             stop_reason,
             usage,
+            answer: None,
             thinking: None,
             provider_state: None,
         }
