@@ -130,32 +130,51 @@ fn is_object(fields: &Map<String, Value>) -> bool {
     }
 }
 
-/// Does a schema refer to itself, or to something outside of it?
+/// Returns whether a schema refers to itself, or to something outside of it. Each definition is followed once,
+/// however often it is referred to.
 fn contains_itself(root: &Value) -> bool {
-    fn walk<'s>(root: &'s Value, at: &'s Value, open: &mut BTreeSet<&'s str>) -> bool {
+    References { root, open: BTreeSet::new(), done: BTreeSet::new() }.has_circle(root)
+}
+
+/// The references of a schema that are being followed, and those that lead nowhere back.
+struct References<'s> {
+    root: &'s Value,
+    open: BTreeSet<&'s str>,
+    done: BTreeSet<&'s str>,
+}
+
+impl<'s> References<'s> {
+    fn has_circle(&mut self, at: &'s Value) -> bool {
         match at {
-            Value::Array(items) => items.iter().any(|item| walk(root, item, open)),
+            Value::Array(items) => items.iter().any(|item| self.has_circle(item)),
             Value::Object(fields) => {
-                if let Some(Value::String(target)) = fields.get("$ref") {
-                    let found = target.strip_prefix('#').filter(|pointer| !pointer.is_empty());
-                    let Some(inner) = found.and_then(|pointer| root.pointer(pointer)) else {
-                        return true;
-                    };
-                    if !open.insert(target) || walk(root, inner, open) {
-                        return true;
-                    }
-                    open.remove(target.as_str());
-                }
-                // Definitions are looked at where they are referred to.
-                let others = fields
-                    .iter()
-                    .filter(|(key, _)| !["$defs", "definitions"].contains(&key.as_str()));
-                others.into_iter().any(|(_, field)| walk(root, field, open))
+                let target = fields.get("$ref").and_then(Value::as_str);
+                target.is_some_and(|target| self.leads_back(target))
+                    || fields
+                        .iter()
+                        // Definitions are looked at where they are referred to.
+                        .filter(|(key, _)| !["$defs", "definitions"].contains(&key.as_str()))
+                        .any(|(_, field)| self.has_circle(field))
             }
             _ => false,
         }
     }
-    walk(root, root, &mut BTreeSet::new())
+
+    fn leads_back(&mut self, target: &'s str) -> bool {
+        if self.done.contains(target) {
+            return false;
+        }
+        let pointer = target.strip_prefix('#').filter(|pointer| !pointer.is_empty());
+        let Some(inner) = pointer.and_then(|pointer| self.root.pointer(pointer)) else {
+            return true;
+        };
+        if !self.open.insert(target) || self.has_circle(inner) {
+            return true;
+        }
+        self.open.remove(target);
+        self.done.insert(target);
+        false
+    }
 }
 
 #[cfg(test)]
@@ -197,6 +216,23 @@ mod tests {
         check(CLOSED, schema.clone(), Some(closed));
         // `d` may be missing.
         check(CLOSED.complete(), schema, None);
+    }
+
+    /// Followed anew at each reference, 60 levels would take longer than there is time.
+    #[test]
+    fn definitions_that_refer_twice_are_followed_once() {
+        let both = |level: usize| {
+            let next = json!({ "$ref": format!("#/$defs/d{}", level + 1) });
+            json!({ "type": "object", "properties": { "a": next, "b": next } })
+        };
+        let mut defs: Map<String, Value> =
+            (0..60).map(|level| (format!("d{level}"), both(level))).collect();
+        defs.insert("d60".to_owned(), json!({ "type": "string" }));
+        let schema = json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/d0" } }, "$defs": defs });
+        assert!(CLOSED.fit(&schema).is_some());
+        let mut circle = schema;
+        circle["$defs"]["d60"] = json!({ "$ref": "#/$defs/d3" });
+        assert!(CLOSED.fit(&circle).is_none());
     }
 
     #[test]

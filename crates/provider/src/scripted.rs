@@ -176,6 +176,7 @@ impl ScriptedProvider {
         let by_content = if tool_calls.is_empty() { StopReason::End } else { StopReason::ToolUse };
         Ok(ModelResponse {
             text,
+            answer: None,
             thinking: answer.thinking.clone(),
             provider_state: None,
             tool_calls,
