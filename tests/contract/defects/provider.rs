@@ -196,7 +196,7 @@ impl Defective {
             }
             D::FailuresCostNothing => {
                 if let Some(sink) = &request.sink {
-                    sink.usage(said.usage);
+                    sink.usage(said.usage.unwrap_or_default());
                 }
             }
             D::ForgetsTheFirstCall => said.tool_calls = calls.skip(1).collect(),
@@ -207,7 +207,7 @@ impl Defective {
                 }
             }
             D::Thoughtless => said.thinking = None,
-            D::TokensFromNowhere => said.usage.cached_tokens = 99,
+            D::TokensFromNowhere => said.usage.get_or_insert_default().cached_tokens = 99,
             _ => {}
         }
         let before = self.said.lock().unwrap().replace(said.clone());
