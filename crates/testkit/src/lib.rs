@@ -25,6 +25,7 @@ pub mod measure;
 #[cfg(all(unix, feature = "postgres"))]
 mod postgres;
 mod server;
+pub mod strict;
 mod wire;
 
 pub use chaos::Chaos;
