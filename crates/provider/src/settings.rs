@@ -306,12 +306,24 @@ impl SettingsSupport {
         settings: &ModelSettings,
     ) -> Result<(), UnsupportedSetting> {
         let refuse = |setting| UnsupportedSetting::new(provider, setting);
-        if let Some(given) = settings.temperature.filter(|given| *given > self.max_temperature) {
+        if settings.max_output_tokens == Some(0) {
+            return Err(refuse("max_output_tokens").of(0, "from 1 on"));
+        }
+        // What is no number is in no range.
+        let temperatures = 0.0..=self.max_temperature;
+        if let Some(given) = settings.temperature.filter(|given| !temperatures.contains(given)) {
             let takes = format!("from 0 to {}", self.max_temperature);
             return Err(refuse("temperature").of(given, takes));
         }
-        if settings.top_p.is_some() && !self.top_p {
-            return Err(refuse("top_p"));
+        match settings.top_p {
+            Some(_) if !self.top_p => return Err(refuse("top_p")),
+            Some(given) if !(0.0..=1.0).contains(&given) => {
+                return Err(refuse("top_p").of(given, "from 0 to 1"));
+            }
+            _ => {}
+        }
+        if self.max_stop > 0 && settings.stop.iter().any(|text| text.is_empty()) {
+            return Err(refuse("stop").of("", "texts that are not empty"));
         }
         match settings.stop.len() {
             0 => {}
@@ -444,6 +456,25 @@ mod tests {
             basic().max_temperature(1.0),
             new().temperature(1.5),
             "`p` does not take `1.5` as `temperature`: it takes from 0 to 1",
+        );
+        for (given, shown) in
+            [(-0.5, "-0.5"), (2.1, "2.1"), (f32::NAN, "NaN"), (f32::INFINITY, "inf")]
+        {
+            let temperature =
+                format!("`p` does not take `{shown}` as `temperature`: it takes from 0 to 2");
+            check(basic(), new().temperature(given), &temperature);
+            let top_p = format!("`p` does not take `{shown}` as `top_p`: it takes from 0 to 1");
+            check(basic().top_p(true), new().top_p(given), &top_p);
+        }
+        check(
+            basic(),
+            new().max_output_tokens(0),
+            "`p` does not take `0` as `max_output_tokens`: it takes from 1 on",
+        );
+        check(
+            basic().stop(1),
+            new().stop([""]),
+            "`p` does not take `` as `stop`: it takes texts that are not empty",
         );
         check(
             basic().stop(1),
