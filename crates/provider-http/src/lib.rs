@@ -36,6 +36,7 @@ mod limits;
 pub mod phrases;
 mod protocol;
 mod http_provider;
+mod json_scan;
 mod rate;
 mod reply;
 mod error_body;

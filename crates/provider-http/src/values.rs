@@ -1,6 +1,7 @@
 use serde::de::IgnoredAny;
 
 use crate::framing::{FrameError, Framing};
+use crate::json_scan::JsonScan;
 use crate::limits::{MAX_ANSWER_BYTES, MAX_STREAM_BYTES};
 
 /// Cuts a body into JSON values, each on a line of its own (NDJSON) or over several, as where an answer
@@ -14,8 +15,46 @@ pub struct Values {
     /// How far no newline is, so that a long line is not searched again with every piece of it.
     searched: usize,
     of_stream: usize,
-    /// The lines of a value that has not ended.
-    begun: String,
+    open: OpenValue,
+}
+
+/// The lines of a value that has not ended.
+#[derive(Debug, Default)]
+struct OpenValue {
+    text: String,
+    scan: JsonScan,
+    /// How long the text was when its grammar was checked last.
+    checked: usize,
+    /// How many bytes all checks were given.
+    #[cfg(test)]
+    checked_in_all: usize,
+}
+
+impl OpenValue {
+    /// Adds a line; returns whether the value ends with it, well-formed or not.
+    fn push(&mut self, line: &str) -> bool {
+        let is_broken = self.scan.is_in_string();
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(line);
+        self.scan.push(line.as_bytes());
+        is_broken || self.is_over()
+    }
+
+    /// Returns whether no further line belongs to it. While a bracket is open, the grammar is checked again
+    /// only once the text is twice as long, so that no byte is read more than a few times.
+    fn is_over(&mut self) -> bool {
+        if self.scan.is_open() && self.text.len() < self.checked.saturating_mul(2) {
+            return false;
+        }
+        self.checked = self.text.len();
+        #[cfg(test)]
+        {
+            self.checked_in_all += self.checked;
+        }
+        self.scan.is_whole() || !is_cut(&self.text)
+    }
 }
 
 impl Values {
@@ -36,21 +75,10 @@ impl Values {
 
     /// Takes a line; returns the value that it ends.
     fn take_line(&mut self, line: String) -> Result<Option<String>, FrameError> {
-        if self.begun.len() + line.len() > MAX_ANSWER_BYTES {
+        if self.open.text.len() + line.len() > MAX_ANSWER_BYTES {
             return Err(FrameError::too_large());
         }
-        let mut value = std::mem::take(&mut self.begun);
-        if value.is_empty() {
-            value = line;
-        } else {
-            value.push('\n');
-            value.push_str(&line);
-        }
-        if serde_json::from_str::<IgnoredAny>(&value).is_err_and(|error| error.is_eof()) {
-            self.begun = value;
-            return Ok(None);
-        }
-        Ok(Some(value))
+        Ok(self.open.push(&line).then(|| std::mem::take(&mut self.open).text))
     }
 }
 
@@ -90,10 +118,15 @@ impl Framing for Values {
         self.searched = self.taken;
         let value = rest.map_or(Ok(None), |line| self.take_line(line))?;
         match value {
-            None if !self.begun.is_empty() => Err(FrameError::Truncated("the end of the JSON")),
+            None if !self.open.text.is_empty() => Err(FrameError::Truncated("the end of the JSON")),
             value => Ok(value),
         }
     }
+}
+
+/// Returns whether a text is JSON but for its end.
+fn is_cut(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_err_and(|error| error.is_eof())
 }
 
 fn text(line: &[u8]) -> Option<String> {
@@ -137,6 +170,12 @@ mod tests {
         check(b"{\n  \"a\": 1\n}\n{}", &["{\n\"a\": 1\n}", "{}"], false);
         check(b"pardon?\n{}\n", &["pardon?", "{}"], false);
         check(b"\"\xff\"\n\"\xf0\x9f\"", &["\"\u{fffd}\"", "\"\u{fffd}\""], false);
+        check(
+            b"{\n\"a\": [\n1,\n\"}\"\n]\n}\n[1]",
+            &["{\n\"a\": [\n1,\n\"}\"\n]\n}", "[1]"],
+            false,
+        );
+        check(b"{\n\"cut\": \"\n{}\n2", &["{\n\"cut\": \"\n{}", "2"], false);
         check(b"", &[], false);
         check(b" \n\t", &[], false);
     }
@@ -170,5 +209,30 @@ mod tests {
         let mut stream = Values { of_stream: MAX_STREAM_BYTES - 1, ..Values::default() };
         assert!(stream.push(b"\n").is_ok());
         assert!(stream.push(b"\n").is_err());
+    }
+
+    /// Spec: P7
+    #[test]
+    fn each_byte_is_checked_a_few_times() {
+        for begin in ["", "{\n", "[\n", "{\"a\": [\n", "\"\n"] {
+            for unit in [
+                "1,\n", "{\n", "[[\n", "\"\n", "\"a\":\n", "{}\n", "tru\n", "-\n", "x\n", "]\n",
+                "\\\n",
+            ] {
+                let body = begin.to_owned() + &unit.repeat(64 * 1024 / unit.len());
+                let mut values = Values::default();
+                let (mut lines, mut checked) = (0, 0);
+                values.push(body.as_bytes()).unwrap();
+                while let Some(line) = values.next_line() {
+                    lines += line.len();
+                    if values.open.push(&line) {
+                        checked += std::mem::take(&mut values.open).checked_in_all;
+                    }
+                }
+                checked += values.open.checked_in_all;
+                // The newlines between them are read too.
+                assert!(checked <= 4 * body.len(), "{begin:?} {unit:?}: {checked} of {lines}");
+            }
+        }
     }
 }
