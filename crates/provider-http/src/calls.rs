@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::arguments::{parse, parse_arguments};
 use crate::decode::from_slice;
+use crate::json_scan::JsonScan;
 
 /// A tool call as it comes over the wire, whole or in pieces. [`Draft::finish`](crate::Draft::finish)
 /// makes a call of it, once it is known why the answer stopped.
@@ -19,7 +20,9 @@ pub struct CallDraft {
     pub kept: Option<JsonText>,
     /// The arguments as text, which is how most protocols send JSON.
     text: String,
-    /// The arguments as the JSON itself, where they came so.
+    /// Follows that text.
+    scan: JsonScan,
+    /// The arguments as the JSON itself, where they came so; the text came behind it.
     json: Option<JsonText>,
 }
 
@@ -32,25 +35,42 @@ impl CallDraft {
     /// Adds a piece of the arguments' text.
     pub fn push(&mut self, piece: &str) {
         self.text.push_str(piece);
+        self.scan.push(piece.as_bytes());
     }
 
-    /// Takes arguments from the wire: a string is a piece of their text, `null` says nothing.
+    /// Takes arguments from the wire: a string is a piece of their text, `null` states nothing. JSON beside
+    /// text, or beside other JSON, is added to it as text: the arguments are malformed then, unless one of
+    /// both is the empty object that stands for what is to come.
     pub fn take(&mut self, arguments: Option<Box<RawValue>>) {
-        match arguments.as_deref().and_then(Told::of) {
-            Some(Told::Text(piece)) => self.push(&piece),
-            Some(Told::Json(json)) => self.json = Some(json),
+        match arguments.as_deref().and_then(Arguments::read) {
+            Some(Arguments::Text(piece)) => self.push(&piece),
+            Some(Arguments::Json(json)) if self.has_no_text() && self.has_no_fields() => {
+                self.json = Some(json);
+            }
+            Some(Arguments::Json(json)) if is_empty(&json) || self.json.as_ref() == Some(&json) => {
+            }
+            Some(Arguments::Json(json)) => self.push(json.get()),
             None => {}
         }
     }
 
-    /// Takes arguments as a whole, in place of the pieces before; an empty text or `null` says
-    /// nothing.
+    /// Takes arguments as a whole, in place of the pieces before. An empty text, `null` and an empty object
+    /// state nothing where there were pieces.
     pub fn settle(&mut self, arguments: Option<Box<RawValue>>) {
-        match arguments.as_deref().and_then(Told::of) {
-            Some(Told::Text(text)) if text.is_empty() => {}
-            Some(Told::Text(text)) => self.text = text,
-            Some(Told::Json(json)) => self.json = Some(json),
-            None => {}
+        let Some(arguments) = arguments.as_deref().and_then(Arguments::read) else { return };
+        if arguments.is_empty() && !(self.has_no_text() && self.has_no_fields()) {
+            return;
+        }
+        match arguments {
+            Arguments::Text(text) if text.is_empty() => {}
+            Arguments::Text(text) => {
+                (self.json, self.text, self.scan) = (None, String::new(), JsonScan::default());
+                self.push(&text);
+            }
+            Arguments::Json(json) => {
+                (self.json, self.text, self.scan) =
+                    (Some(json), String::new(), JsonScan::default());
+            }
         }
     }
 
@@ -62,18 +82,57 @@ impl CallDraft {
         if self.name.is_empty() {
             self.name.clone_from(&other.name);
         }
-        if self.json.is_none() && self.text.is_empty() {
-            self.text.clone_from(&other.text);
-            self.json.clone_from(&other.json);
+        if self.has_no_fields() && (self.has_no_text() || self.text.trim() == "{}") {
+            let Self { text, scan, json, .. } = other.clone();
+            (self.text, self.scan) = (text, scan);
+            self.json = json.or(self.json.take());
+        }
+    }
+
+    /// Returns whether the arguments are an object with its closing bracket, so that no piece can be
+    /// missing.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.scan.is_whole() || (self.has_no_text() && !self.has_no_fields())
+    }
+
+    /// Returns whether another draft has the same arguments.
+    #[must_use]
+    pub fn has_same_arguments(&self, other: &Self) -> bool {
+        self.arguments(true) == other.arguments(true)
+    }
+
+    /// Returns whether nothing was stated of the arguments.
+    #[must_use]
+    pub fn has_no_arguments(&self) -> bool {
+        self.json.is_none() && self.has_no_text()
+    }
+
+    fn has_no_text(&self) -> bool {
+        self.text.trim().is_empty()
+    }
+
+    fn has_no_fields(&self) -> bool {
+        self.json.as_ref().is_none_or(is_empty)
+    }
+
+    fn arguments(&self, is_whole: bool) -> JsonText {
+        match &self.json {
+            Some(json) if self.has_no_text() => json.clone(),
+            Some(json) if !is_empty(json) => {
+                let text = parse(&self.text);
+                text.filter(|text| text == json).unwrap_or_else(|| {
+                    // Stated twice, and not alike.
+                    JsonText::string(&format!("{json}{}", self.text))
+                })
+            }
+            _ if is_whole => parse_arguments(&self.text),
+            _ => cut_arguments(&self.text),
         }
     }
 
     fn finish(self, is_whole: bool) -> ToolCall {
-        let arguments = match self.json {
-            Some(json) => json,
-            None if is_whole => parse_arguments(&self.text),
-            None => cut_arguments(&self.text),
-        };
+        let arguments = self.arguments(is_whole);
         ToolCall::new(self.id, self.name, arguments)
     }
 }
@@ -91,14 +150,19 @@ fn cut_arguments(text: &str) -> JsonText {
     parse(text).filter(JsonText::is_object).unwrap_or_else(|| JsonText::string(text))
 }
 
+/// Returns whether JSON is the empty object.
+fn is_empty(json: &JsonText) -> bool {
+    json.get() == "{}"
+}
+
 /// Arguments as they come over the wire.
-enum Told {
+enum Arguments {
     Text(String),
     Json(JsonText),
 }
 
-impl Told {
-    fn of(json: &RawValue) -> Option<Self> {
+impl Arguments {
+    fn read(json: &RawValue) -> Option<Self> {
         let json = Some(json.get()).filter(|json| *json != "null")?;
         if json.starts_with('"')
             && let Ok(text) = from_slice(json.as_bytes())
@@ -107,6 +171,14 @@ impl Told {
         }
         // What cannot be recorded as JSON is given back as the text it is.
         Some(parse(json).map_or_else(|| Self::Text(json.to_owned()), Self::Json))
+    }
+
+    /// Returns whether these may stand for what came before.
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Text(text) => ["", "{}", "null"].contains(&text.trim()),
+            Self::Json(json) => is_empty(json),
+        }
     }
 }
 
@@ -161,5 +233,39 @@ mod tests {
         bare.fill(&draft);
         assert_eq!(bare.name, "t");
         assert_eq!(finish_calls([bare], &StopReason::End)[0].arguments, json!({"c": 3}));
+    }
+
+    /// Makes the arguments of a call from pieces, each as it stands on the wire.
+    fn arguments(pieces: &[&str]) -> String {
+        let mut draft = CallDraft::new("c", "t");
+        for piece in pieces {
+            draft.take(Some(RawValue::from_string((*piece).to_owned()).unwrap()));
+        }
+        finish_calls([draft], &StopReason::ToolUse)[0].arguments.get().to_owned()
+    }
+
+    /// Spec: P7
+    #[test]
+    fn no_piece_of_arguments_is_lost() {
+        let whole = r#"{"a":3.10}"#;
+        let (head, tail) = (r#""{\"a\":""#, r#""3.10}""#);
+        for placeholder in ["{}", "null", "\"\"", "\" \""] {
+            assert_eq!(arguments(&[placeholder, head, tail]), whole, "{placeholder} before");
+            assert_eq!(arguments(&[placeholder, whole]), whole, "{placeholder} before");
+            assert_eq!(arguments(&[whole, placeholder]), whole, "{placeholder} behind");
+            assert_eq!(arguments(&[head, tail, placeholder]), whole, "{placeholder} behind");
+        }
+        assert_eq!(arguments(&["{}"]), "{}");
+        assert_eq!(arguments(&[whole, whole]), whole, "twice alike");
+        assert_eq!(arguments(&[whole, head, tail]), whole, "twice alike");
+        for (pieces, given_back) in [
+            (&["[]", head, tail][..], r#""[]{\"a\":3.10}""#),
+            (&[whole, r#""{}""#], r#""{\"a\":3.10}{}""#),
+            (&[r#""{}""#, head, tail], r#""{}{\"a\":3.10}""#),
+            (&[whole, r#"{"a":4}"#], r#""{\"a\":3.10}{\"a\":4}""#),
+            (&[head, tail, r#"{"a":4}"#], r#""{\"a\":3.10}{\"a\":4}""#),
+        ] {
+            assert_eq!(arguments(pieces), given_back, "{pieces:?}");
+        }
     }
 }
