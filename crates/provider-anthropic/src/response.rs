@@ -146,7 +146,7 @@ pub(crate) fn finish(
         Some("refusal") => StopReason::Refusal,
         Some("pause_turn") => StopReason::Pause,
         Some("model_context_window_exceeded") => StopReason::ContextExceeded,
-        Some(word) => reply.unknown_stop(word),
+        Some(word) => reply.unknown_stop(word)?,
     };
     Ok(draft.finish(stop_reason, reply))
 }

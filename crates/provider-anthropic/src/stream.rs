@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use backstop_provider::{ModelResponse, ProviderError};
-use backstop_provider_http::{Draft, Event, Reply, Stream, lenient};
+use backstop_provider_http::{CallDraft, Draft, Event, Reply, Stream, lenient};
 use layer0::read_tagged;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 
 use crate::response::{WireBlock, WireUsage, add, finish};
 
@@ -87,15 +87,25 @@ pub struct MessagesStream {
     /// The tokens billed so far; the blocks are added at the end.
     draft: Draft,
     usage: WireUsage,
-    blocks: BTreeMap<u64, OpenBlock>,
+    /// The blocks of each index, in their order. Some endpoints give all blocks the same index.
+    blocks: BTreeMap<u64, Vec<OpenBlock>>,
+    /// How many blocks were begun.
+    begun: usize,
     stop_reason: Option<String>,
     has_stopped: bool,
 }
 
+/// A block that pieces may be added to.
 struct OpenBlock {
-    block: WireBlock,
-    /// The arguments of a tool call, as text.
-    input: String,
+    /// Its place among all blocks, in the order in which they were begun.
+    place: usize,
+    body: OpenBody,
+}
+
+enum OpenBody {
+    /// The arguments come as text.
+    Call(CallDraft),
+    Other(WireBlock),
 }
 
 impl Stream for MessagesStream {
@@ -131,23 +141,24 @@ impl Stream for MessagesStream {
             return Err(ProviderError::stream_truncated("`message_stop`"));
         }
         let mut draft = self.draft;
-        for open in self.blocks.into_values() {
-            add(&mut draft, open.into_block());
+        for open in in_order(self.blocks) {
+            match open {
+                OpenBody::Call(call) => draft.calls.push(call),
+                OpenBody::Other(block) => add(&mut draft, block),
+            }
         }
         finish(draft, self.stop_reason.as_deref(), reply)
     }
 }
 
-impl OpenBlock {
-    fn into_block(self) -> WireBlock {
-        match self.block {
-            WireBlock::ToolUse { id, name, input } => {
-                let input = whole_input(input, &self.input);
-                WireBlock::ToolUse { id, name, input }
-            }
-            block => block,
-        }
+/// Returns the blocks by their indices; by the order in which they were begun, where two have one index.
+fn in_order(blocks: BTreeMap<u64, Vec<OpenBlock>>) -> impl Iterator<Item = OpenBody> {
+    let is_ambiguous = blocks.values().any(|blocks| blocks.len() > 1);
+    let mut blocks: Vec<OpenBlock> = blocks.into_values().flatten().collect();
+    if is_ambiguous {
+        blocks.sort_by_key(|block| block.place);
     }
+    blocks.into_iter().map(|block| block.body)
 }
 
 impl MessagesStream {
@@ -157,64 +168,74 @@ impl MessagesStream {
         self.draft.bill(self.usage.billed(), reply);
     }
 
+    /// Opens a block; behind the one that has its index already.
     fn begin(&mut self, index: u64, block: WireBlock, reply: &Reply<'_>) {
-        match &block {
-            WireBlock::Text { text } => reply.tell_text(text),
-            WireBlock::Thinking { thinking, .. } => reply.tell_thinking(thinking),
-            WireBlock::RedactedThinking { .. } | WireBlock::ToolUse { .. } | WireBlock::Unknown => {
+        let body = match block {
+            WireBlock::ToolUse { id, name, input } => {
+                let mut call = CallDraft::new(id, name);
+                call.take(input.filter(|input| !is_empty(input)));
+                OpenBody::Call(call)
             }
-        }
-        self.blocks.insert(index, OpenBlock { block, input: String::new() });
+            block => {
+                tell(&block, reply);
+                OpenBody::Other(block)
+            }
+        };
+        let place = self.begun;
+        self.begun += 1;
+        self.blocks.entry(index).or_default().push(OpenBlock { place, body });
     }
 
-    /// Adds a piece to its block; says whether the block can take it.
+    /// Adds a piece to the last block of its index; returns whether the block can take it.
     fn add(&mut self, index: u64, delta: &BlockDelta, reply: &Reply<'_>) -> bool {
-        let Some(open) = self.blocks.get_mut(&index) else { return false };
-        match (&mut open.block, delta) {
-            (WireBlock::Text { text }, BlockDelta::TextDelta { text: piece }) => {
-                text.push_str(piece);
-                reply.tell_text(piece);
+        let Some(open) = self.blocks.get_mut(&index).and_then(|blocks| blocks.last_mut()) else {
+            return false;
+        };
+        match (&mut open.body, delta) {
+            (OpenBody::Call(call), BlockDelta::InputJsonDelta { partial_json }) => {
+                call.push(partial_json);
+                true
             }
-            (
-                WireBlock::Thinking { thinking, .. },
-                BlockDelta::ThinkingDelta { thinking: piece },
-            ) => {
-                thinking.push_str(piece);
-                reply.tell_thinking(piece);
-            }
-            (
-                WireBlock::Thinking { signature, .. },
-                BlockDelta::SignatureDelta { signature: piece },
-            ) => {
-                signature.push_str(piece);
-            }
-            (WireBlock::ToolUse { .. }, BlockDelta::InputJsonDelta { partial_json }) => {
-                open.input.push_str(partial_json);
-            }
-            (WireBlock::Unknown, _) | (_, BlockDelta::Unknown) => {}
-            (
-                WireBlock::Text { .. }
-                | WireBlock::Thinking { .. }
-                | WireBlock::RedactedThinking { .. }
-                | WireBlock::ToolUse { .. },
-                _,
-            ) => {
-                return false;
-            }
+            (_, BlockDelta::Unknown) => true,
+            (OpenBody::Call(_), _) => false,
+            (OpenBody::Other(block), delta) => add_piece(block, delta, reply),
         }
-        true
     }
 }
 
-/// Returns the arguments that came in pieces, as text; where none came, those the block began with,
-/// unless they are the empty object that stands for what is to come.
-fn whole_input(at_start: Option<Box<RawValue>>, pieces: &str) -> Option<Box<RawValue>> {
-    let is_told = |input: &RawValue| {
-        let fields: Option<BTreeMap<String, IgnoredAny>> = serde_json::from_str(input.get()).ok();
-        fields.is_some_and(|fields| !fields.is_empty())
-    };
-    match at_start.filter(|input| pieces.is_empty() && is_told(input)) {
-        Some(input) => Some(input),
-        None => to_raw_value(pieces).ok(),
+fn tell(block: &WireBlock, reply: &Reply<'_>) {
+    match block {
+        WireBlock::Text { text } => reply.tell_text(text),
+        WireBlock::Thinking { thinking, .. } => reply.tell_thinking(thinking),
+        WireBlock::RedactedThinking { .. } | WireBlock::ToolUse { .. } | WireBlock::Unknown => {}
     }
+}
+
+/// Adds a piece to a block that is no call; returns whether the block can take it.
+fn add_piece(block: &mut WireBlock, delta: &BlockDelta, reply: &Reply<'_>) -> bool {
+    match (block, delta) {
+        (WireBlock::Text { text }, BlockDelta::TextDelta { text: piece }) => {
+            text.push_str(piece);
+            reply.tell_text(piece);
+        }
+        (WireBlock::Thinking { thinking, .. }, BlockDelta::ThinkingDelta { thinking: piece }) => {
+            thinking.push_str(piece);
+            reply.tell_thinking(piece);
+        }
+        (
+            WireBlock::Thinking { signature, .. },
+            BlockDelta::SignatureDelta { signature: piece },
+        ) => {
+            signature.push_str(piece);
+        }
+        (WireBlock::Unknown, _) => {}
+        _ => return false,
+    }
+    true
+}
+
+/// Returns whether arguments are the empty object that stands for what is to come.
+fn is_empty(input: &RawValue) -> bool {
+    let fields: Option<BTreeMap<String, IgnoredAny>> = serde_json::from_str(input.get()).ok();
+    fields.is_some_and(|fields| fields.is_empty())
 }

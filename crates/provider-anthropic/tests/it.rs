@@ -2,6 +2,7 @@
 //! The Anthropic adapter against servers on loopback.
 
 mod it {
+    mod answers;
     mod ask;
     mod conformance;
     mod faults;

@@ -5,6 +5,7 @@ use backstop_provider_http::{CallDraft, Draft, Reply, lenient};
 use layer0::message::StopReason;
 use layer0::usage::TokenUsage;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -40,6 +41,8 @@ struct WireBlock {
     citations_content: Option<CitationsContent>,
     reasoning_content: Option<WireReasoning>,
     tool_use: Option<AnswerCall>,
+    /// A picture, which is not kept.
+    image: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -79,6 +82,14 @@ struct AnswerCall {
     tool_use_id: String,
     name: String,
     input: Option<Box<RawValue>>,
+    /// `server_tool_use` where Bedrock itself runs the tool.
+    #[serde(rename = "type", default, deserialize_with = "lenient::text")]
+    kind: Option<String>,
+}
+
+/// Returns whether a call is one that the endpoint runs itself.
+pub(crate) fn is_server_tool(kind: Option<&str>) -> bool {
+    kind == Some("server_tool_use")
 }
 
 #[derive(Deserialize, Default)]
@@ -130,8 +141,13 @@ impl WireResponse {
             draft.bill(usage.billed(), reply);
         }
         let content = self.output.message.map(|message| message.content).unwrap_or_default();
-        for part in content.into_iter().filter_map(WireBlock::into_part) {
-            part.add_to(&mut draft);
+        for block in content {
+            if block.image.is_some() {
+                draft.note_media("image");
+            }
+            if let Some(part) = block.into_part() {
+                part.add_to(&mut draft);
+            }
         }
         finish(draft, self.stop_reason.as_deref(), reply)
     }
@@ -139,7 +155,7 @@ impl WireResponse {
 
 impl WireBlock {
     fn into_part(self) -> Option<Part> {
-        let Self { text, citations_content, reasoning_content, tool_use } = self;
+        let Self { text, citations_content, reasoning_content, tool_use, image: _ } = self;
         let cited = || {
             let cited = citations_content?.content.into_iter().map(|cited| cited.text);
             Some(Part::Text(cited.collect()))
@@ -151,7 +167,8 @@ impl WireBlock {
             Some(Part::Thinking(Thinking { text, signature, redacted: redacted_content }))
         };
         let call = || {
-            let AnswerCall { tool_use_id: id, name, input } = tool_use?;
+            let call = tool_use.filter(|call| !is_server_tool(call.kind.as_deref()))?;
+            let AnswerCall { tool_use_id: id, name, input, kind: _ } = call;
             let mut call = CallDraft::new(id, name);
             call.take(input);
             Some(Part::Call(call))
@@ -219,7 +236,8 @@ pub(crate) fn finish(
         // The loop asks again for what was billed and is of no use.
         Some("malformed_model_output" | "malformed_tool_use") => StopReason::Malformed,
         Some("model_context_window_exceeded") => StopReason::ContextExceeded,
-        Some(word) => reply.unknown_stop(word),
+        Some(word) => reply.unknown_stop(word)?,
     };
+    draft.refuse_media_alone(&stop_reason)?;
     Ok(draft.finish(stop_reason, reply))
 }

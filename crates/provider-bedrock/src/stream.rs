@@ -8,7 +8,7 @@ use backstop_provider_http::{CallDraft, Draft, Reply, Stream, lenient};
 use serde::Deserialize;
 
 use crate::frames::Frame;
-use crate::response::{Part, Thinking, WireUsage, finish};
+use crate::response::{Part, Thinking, WireUsage, finish, is_server_tool};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,6 +32,9 @@ struct CallHead {
     #[serde(default, deserialize_with = "lenient::text_or_empty")]
     tool_use_id: String,
     name: String,
+    /// `server_tool_use` where Bedrock itself runs the tool.
+    #[serde(rename = "type", default, deserialize_with = "lenient::text")]
+    kind: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -101,6 +104,8 @@ enum OpenBlock {
     Thinking(Thinking),
     /// The arguments come as text.
     Call(CallDraft),
+    /// A call that the endpoint runs itself.
+    ServerTool,
 }
 
 impl Stream for ConverseStream {
@@ -147,6 +152,7 @@ impl Stream for ConverseStream {
                 OpenBlock::Text(text) => Part::Text(text),
                 OpenBlock::Thinking(thinking) => Part::Thinking(thinking),
                 OpenBlock::Call(call) => Part::Call(call),
+                OpenBlock::ServerTool => continue,
             };
             part.add_to(&mut draft);
         }
@@ -158,8 +164,11 @@ impl ConverseStream {
     /// Opens a block; says whether it was not open yet.
     fn begin(&mut self, event: BlockStart) -> bool {
         let Some(head) = event.start.tool_use else { return true };
-        let call = OpenBlock::Call(CallDraft::new(head.tool_use_id, head.name));
-        self.blocks.insert(event.content_block_index, call).is_none()
+        let block = match is_server_tool(head.kind.as_deref()) {
+            true => OpenBlock::ServerTool,
+            false => OpenBlock::Call(CallDraft::new(head.tool_use_id, head.name)),
+        };
+        self.blocks.insert(event.content_block_index, block).is_none()
     }
 
     /// Adds a piece to its block; says whether the block can take it.
@@ -183,8 +192,11 @@ impl ConverseStream {
             reply.tell_thinking(piece);
         }
         if let Some(CallDelta { input: piece }) = tool_use {
-            let Some(OpenBlock::Call(call)) = self.blocks.get_mut(&index) else { return false };
-            call.push(piece);
+            match self.blocks.get_mut(&index) {
+                Some(OpenBlock::Call(call)) => call.push(piece),
+                Some(OpenBlock::ServerTool) => {}
+                Some(OpenBlock::Text(_) | OpenBlock::Thinking(_)) | None => return false,
+            }
         }
         true
     }

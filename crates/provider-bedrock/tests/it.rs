@@ -5,5 +5,6 @@ mod it {
     mod ask;
     mod conformance;
     mod faults;
+    mod laws;
     mod requests;
 }

@@ -14,6 +14,7 @@
 
 mod classify;
 mod generate;
+mod partial;
 mod request;
 mod response;
 mod stream;

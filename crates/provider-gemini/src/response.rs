@@ -39,8 +39,18 @@ pub(crate) struct AnswerPart {
     #[serde(default, deserialize_with = "lenient::maybe")]
     pub(crate) thought: Option<bool>,
     pub(crate) function_call: Option<AnswerCall>,
+    /// What is no text, such as an image.
+    pub(crate) inline_data: Option<InlineData>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) thought_signature: Option<String>,
+}
+
+/// Data that the model made; it is not kept.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct InlineData {
+    #[serde(default, deserialize_with = "lenient::text_or_empty")]
+    pub(crate) mime_type: String,
 }
 
 /// What a signature of the model's thoughts came with, and goes back with.
@@ -61,12 +71,19 @@ impl Signed {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct AnswerCall {
     /// Left out by most models.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) id: Option<String>,
+    /// Left out behind the first piece of a call whose arguments are streamed.
+    #[serde(default, deserialize_with = "lenient::text_or_empty")]
     pub(crate) name: String,
     pub(crate) args: Option<Box<RawValue>>,
+    /// Pieces of arguments that are streamed.
+    pub(crate) partial_args: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(crate) will_continue: bool,
 }
 
 #[derive(Deserialize)]
@@ -78,37 +95,91 @@ pub(crate) struct PromptFeedback {
     pub(crate) block_reason_message: Option<String>,
 }
 
+/// The counts of the answer so far, each piece of which has its own.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WireUsage {
     #[serde(default, deserialize_with = "lenient::count")]
     prompt_token_count: Option<u64>,
+    /// What the results of Google's own tools added to the prompt.
+    #[serde(default, deserialize_with = "lenient::count")]
+    tool_use_prompt_token_count: Option<u64>,
     #[serde(default, deserialize_with = "lenient::count")]
     candidates_token_count: Option<u64>,
     #[serde(default, deserialize_with = "lenient::count")]
     thoughts_token_count: Option<u64>,
     #[serde(default, deserialize_with = "lenient::count")]
     cached_content_token_count: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
+    total_token_count: Option<u64>,
 }
 
 impl WireUsage {
-    /// Takes what a later, cumulative count says anew.
-    pub(crate) fn update(&mut self, later: &Self) {
-        self.prompt_token_count = later.prompt_token_count.or(self.prompt_token_count);
-        self.candidates_token_count = later.candidates_token_count.or(self.candidates_token_count);
-        self.thoughts_token_count = later.thoughts_token_count.or(self.thoughts_token_count);
-        self.cached_content_token_count =
-            later.cached_content_token_count.or(self.cached_content_token_count);
+    /// Returns the tokens billed. The protocol counts cached tokens in, and thoughts apart. A piece may leave
+    /// out a count that its total has.
+    fn billed(&self) -> TokenUsage {
+        let [prompt, tools, said, thought] = [
+            self.prompt_token_count,
+            self.tool_use_prompt_token_count,
+            self.candidates_token_count,
+            self.thoughts_token_count,
+        ]
+        .map(Option::unwrap_or_default);
+        let input = prompt.saturating_add(tools);
+        let by_total = self.total_token_count.unwrap_or_default().saturating_sub(input);
+        let output = if input > 0 { by_total } else { 0 }.max(said.saturating_add(thought));
+        TokenUsage::new(input, output)
+            .cached_tokens(self.cached_content_token_count.unwrap_or_default())
     }
+}
 
-    /// Returns what was billed. The protocol counts cached tokens in, and thoughts apart.
-    pub(crate) fn billed(&self) -> TokenUsage {
-        TokenUsage::new(
-            self.prompt_token_count.unwrap_or_default(),
-            self.candidates_token_count
-                .unwrap_or_default()
-                .saturating_add(self.thoughts_token_count.unwrap_or_default()),
-        )
-        .cached_tokens(self.cached_content_token_count.unwrap_or_default())
+/// Returns the tokens billed once a later piece states its own; what it leaves out stays.
+pub(crate) fn update_billed(earlier: TokenUsage, later: &WireUsage) -> TokenUsage {
+    let later = later.billed();
+    let newer = |earlier, later| if later > 0 { later } else { earlier };
+    TokenUsage::new(
+        newer(earlier.input_tokens, later.input_tokens),
+        newer(earlier.output_tokens, later.output_tokens),
+    )
+    .cached_tokens(newer(earlier.cached_tokens, later.cached_tokens))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_piece_is_counted_by_itself() {
+        #[track_caller]
+        fn check(pieces: &[&str], input: u64, output: u64) {
+            let billed = pieces.iter().fold(TokenUsage::default(), |billed, piece| {
+                update_billed(billed, &serde_json::from_str(piece).unwrap())
+            });
+            assert_eq!((billed.input_tokens, billed.output_tokens), (input, output), "{pieces:?}");
+        }
+        let begin = r#"{"promptTokenCount":10,"candidatesTokenCount":4,"totalTokenCount":14}"#;
+        check(&[begin], 10, 4);
+        check(&[begin, r#"{"promptTokenCount":10,"totalTokenCount":10}"#], 10, 4);
+        check(
+            &[begin, r#"{"promptTokenCount":10,"thoughtsTokenCount":20,"totalTokenCount":36}"#],
+            10,
+            26,
+        );
+        let thinks = r#"{"promptTokenCount":10,"thoughtsTokenCount":20,"totalTokenCount":30}"#;
+        let ends = r#"{"promptTokenCount":10,"candidatesTokenCount":25,"totalTokenCount":35}"#;
+        check(&[thinks, ends], 10, 25);
+        check(
+            &[r#"{"promptTokenCount":10,"candidatesTokenCount":4,"thoughtsTokenCount":20}"#],
+            10,
+            24,
+        );
+        check(
+            &[
+                r#"{"promptTokenCount":10,"toolUsePromptTokenCount":90,"candidatesTokenCount":4,"totalTokenCount":104}"#,
+            ],
+            100,
+            4,
+        );
+        check(&[begin, "{}", r#"{"totalTokenCount":"n/a"}"#], 10, 4);
     }
 }

@@ -5,16 +5,23 @@ use std::ops::ControlFlow;
 use backstop_provider::{ModelResponse, ProviderError};
 use backstop_provider_http::{CallDraft, Draft, Event, Reply, Stream};
 use layer0::message::{StatePart, StopReason};
+use layer0::usage::TokenUsage;
 use serde_json::json;
+use serde_json::value::RawValue;
 
-use crate::response::{AnswerPart, PromptFeedback, Signed, WireResponse, WireUsage};
+use crate::partial::PartialArguments;
+use crate::response::{
+    AnswerCall, AnswerPart, PromptFeedback, Signed, WireResponse, update_billed,
+};
 
 /// An answer as its pieces tell it. The protocol has no end marker but a finish reason, which some
 /// models give with every piece: the last one counts.
 #[derive(Default)]
 pub struct GenerateStream {
     draft: Draft,
-    usage: WireUsage,
+    usage: TokenUsage,
+    /// The arguments of the last call, while they are streamed.
+    open_arguments: Option<PartialArguments>,
     finish_reason: Option<String>,
 }
 
@@ -26,16 +33,22 @@ impl Stream for GenerateStream {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn finish(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
+    fn finish(mut self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
+        let is_open = self.open_arguments.is_some();
+        self.end_call();
         let reason = match self.finish_reason.as_deref() {
             None | Some("") => return Err(ProviderError::stream_truncated("a finish reason")),
-            Some(reason) => read_finish_reason(reason, reply),
+            Some(reason) => read_finish_reason(reason, reply)?,
         };
         let stop_reason = match reason {
             // The protocol stops for tools as it does at the end.
             StopReason::End if !self.draft.calls.is_empty() => StopReason::ToolUse,
             reason => reason,
         };
+        if is_open && stop_reason.lets_calls_run() {
+            return Err(ProviderError::stream_truncated("the end of a call"));
+        }
+        self.draft.refuse_media_alone(&stop_reason)?;
         Ok(self.draft.finish(stop_reason, reply))
     }
 }
@@ -48,8 +61,8 @@ impl GenerateStream {
         reply: &Reply<'_>,
     ) -> Result<(), ProviderError> {
         if let Some(usage) = response.usage_metadata {
-            self.usage.update(&usage);
-            self.draft.bill(self.usage.billed(), reply);
+            self.usage = update_billed(self.usage, &usage);
+            self.draft.bill(self.usage, reply);
         }
         if let Some(error) = response.prompt_feedback.and_then(|it| blocked(it, reply)) {
             return Err(error);
@@ -59,12 +72,14 @@ impl GenerateStream {
         let candidate = candidates.find(|candidate| candidate.index.unwrap_or_default() == 0);
         let Some(candidate) = candidate else { return Ok(()) };
         let parts = candidate.content.and_then(|content| content.parts).unwrap_or_default();
-        parts.into_iter().for_each(|part| self.push(part, reply));
+        for part in parts {
+            self.push(part, reply)?;
+        }
         self.finish_reason = candidate.finish_reason.or(self.finish_reason.take());
         Ok(())
     }
 
-    fn push(&mut self, part: AnswerPart, reply: &Reply<'_>) {
+    fn push(&mut self, part: AnswerPart, reply: &Reply<'_>) -> Result<(), ProviderError> {
         let draft = &mut self.draft;
         if let Some(signature) = part.thought_signature.filter(|it| !it.is_empty()) {
             // A stream may end with a text that is empty but for its signature.
@@ -81,10 +96,47 @@ impl GenerateStream {
             Some(text) => draft.say(&text, reply),
             None => {}
         }
-        if let Some(call) = part.function_call {
-            let mut whole = CallDraft::new(call.id.unwrap_or_default(), call.name);
-            whole.take(call.args);
-            draft.calls.push(whole);
+        if let Some(data) = part.inline_data.filter(|_| part.thought != Some(true)) {
+            draft.note_media(&data.mime_type);
+        }
+        match part.function_call {
+            Some(call) => self.take_call(call, reply),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a call, or a piece of the last one, which has no name.
+    fn take_call(&mut self, call: AnswerCall, reply: &Reply<'_>) -> Result<(), ProviderError> {
+        let states_nothing = call.args.is_none() && call.partial_args.is_none();
+        if !call.name.is_empty() {
+            self.end_call();
+            let mut draft = CallDraft::new(call.id.unwrap_or_default(), call.name);
+            draft.take(call.args);
+            self.draft.calls.push(draft);
+        } else if self.open_arguments.is_none() {
+            let why = "a call without a name";
+            return if states_nothing { Ok(()) } else { Err(reply.invalid_response(why)) };
+        } else if let (Some(args), Some(last)) = (call.args, self.draft.calls.last_mut()) {
+            last.take(Some(args));
+        }
+        if call.will_continue || call.partial_args.is_some() {
+            let arguments = self.open_arguments.get_or_insert_default();
+            if let Some(pieces) = call.partial_args {
+                arguments.take(&pieces);
+            }
+        }
+        if !call.will_continue {
+            self.end_call();
+        }
+        Ok(())
+    }
+
+    /// Gives the last call the arguments that were streamed.
+    fn end_call(&mut self) {
+        if let (Some(arguments), Some(last)) =
+            (self.open_arguments.take(), self.draft.calls.last_mut())
+        {
+            last.take(RawValue::from_string(arguments.into_text()).ok());
         }
     }
 }
@@ -101,8 +153,8 @@ fn blocked(feedback: PromptFeedback, reply: &Reply<'_>) -> Option<ProviderError>
 }
 
 /// Reads a finish reason; one that is not known is taken for no other.
-fn read_finish_reason(reason: &str, reply: &Reply<'_>) -> StopReason {
-    match reason {
+fn read_finish_reason(reason: &str, reply: &Reply<'_>) -> Result<StopReason, ProviderError> {
+    Ok(match reason {
         "STOP" => StopReason::End,
         "MAX_TOKENS" => StopReason::MaxTokens,
         "SAFETY"
@@ -122,6 +174,6 @@ fn read_finish_reason(reason: &str, reply: &Reply<'_>) -> StopReason {
         | "MALFORMED_RESPONSE"
         | "TOO_MANY_TOOL_CALLS"
         | "MISSING_THOUGHT_SIGNATURE" => StopReason::Malformed,
-        word => reply.unknown_stop(word),
-    }
+        word => reply.unknown_stop(word)?,
+    })
 }

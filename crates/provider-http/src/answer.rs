@@ -14,6 +14,9 @@ use crate::limits::MAX_ANSWER_BYTES;
 /// read for ever.
 const MAX_BLANK_BYTES: usize = 64 * 1024;
 
+/// How many bytes are read before other tasks may run.
+const MAX_PIECE_BYTES: usize = 64 * 1024;
+
 /// How a server-sent event may begin.
 const FIELDS: [&[u8]; 5] = [b"data", b"event", b"id", b"retry", b":"];
 
@@ -24,11 +27,13 @@ pub(crate) struct Answer<'e> {
     response: Response,
     /// What was read of the body to see what it is.
     begun: VecDeque<Bytes>,
+    /// How many bytes were handed out since other tasks could run.
+    since_yield: usize,
 }
 
 impl<'e> Answer<'e> {
     pub(crate) const fn new(endpoint: &'e Endpoint, response: Response) -> Self {
-        Self { endpoint, response, begun: VecDeque::new() }
+        Self { endpoint, response, begun: VecDeque::new(), since_yield: 0 }
     }
 
     /// Makes an answer of bytes that are here already. Its head says success and this content type;
@@ -56,13 +61,19 @@ impl<'e> Answer<'e> {
     pub(crate) async fn is_event_stream(&mut self) -> Result<bool, ProviderError> {
         let is_labelled = !self.has_content_type("application/json") && !self.is_html();
         let mut head = Vec::new();
+        let mut blank_bytes = 0;
         loop {
             match Body::beginning_with(&head) {
                 Body::Whole => return Ok(false),
                 Body::Stream => return Ok(true),
                 Body::Other => return Ok(is_labelled),
-                Body::Undecided if head.len() > MAX_BLANK_BYTES => return Ok(is_labelled),
+                Body::Undecided if blank_bytes > MAX_BLANK_BYTES => return Ok(is_labelled),
                 Body::Undecided => {}
+            }
+            // Looked at once, in however many pieces it comes.
+            if head.iter().all(u8::is_ascii_whitespace) {
+                blank_bytes += head.len();
+                head.clear();
             }
             let Some(chunk) = self.next_chunk().await? else { return Ok(is_labelled) };
             head.extend_from_slice(&chunk);
@@ -70,12 +81,29 @@ impl<'e> Answer<'e> {
         }
     }
 
-    /// Does the head say that the body is a page?
-    pub(crate) fn is_html(&self) -> bool {
+    /// Returns whether the body is a page for people: its head says so, and its first byte does not tell
+    /// that it is JSON.
+    ///
+    /// # Errors
+    ///
+    /// As [`Answer::chunk`].
+    pub(crate) async fn is_page(&mut self) -> Result<bool, ProviderError> {
+        if !self.is_html() {
+            return Ok(false);
+        }
+        let _ = self.is_event_stream().await?;
+        let mut head = self.begun.iter().flat_map(|chunk| chunk.iter().copied());
+        let begin =
+            head.find(|byte| !byte.is_ascii_whitespace() && !BYTE_ORDER_MARK.contains(byte));
+        Ok(!matches!(begin, Some(b'{' | b'[')))
+    }
+
+    fn is_html(&self) -> bool {
         self.has_content_type("text/html")
     }
 
-    /// Reads the whole body, which is no page.
+    /// Reads the whole body, which is no page. Frameworks call JSON a page where nobody says what it is, so
+    /// that the label counts only where the first byte does not tell.
     ///
     /// # Errors
     ///
@@ -93,7 +121,8 @@ impl<'e> Answer<'e> {
         if body.starts_with(BYTE_ORDER_MARK) {
             body.drain(..BYTE_ORDER_MARK.len());
         }
-        if is_html || looks_like_html(&body) {
+        let is_json = matches!(body.trim_ascii_start().first(), Some(b'{' | b'['));
+        if (is_html && !is_json) || looks_like_html(&body) {
             return Err(self.endpoint.invalid_response("an HTML page instead of JSON"));
         }
         Ok(body)
@@ -114,6 +143,25 @@ impl<'e> Answer<'e> {
             Some(chunk) => Ok(Some(chunk)),
             None => self.next_chunk().await,
         }
+    }
+
+    /// Waits for the next piece of the body as [`Answer::chunk`] does, and lets other tasks run between two
+    /// large ones: reading what is here already must not keep a timer from firing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Answer::chunk`].
+    pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, ProviderError> {
+        if self.since_yield >= MAX_PIECE_BYTES {
+            self.since_yield = 0;
+            tokio::task::yield_now().await;
+        }
+        let Some(mut piece) = self.chunk().await? else { return Ok(None) };
+        if piece.len() > MAX_PIECE_BYTES {
+            self.begun.push_front(piece.split_off(MAX_PIECE_BYTES));
+        }
+        self.since_yield += piece.len();
+        Ok(Some(piece))
     }
 
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {

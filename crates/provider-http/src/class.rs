@@ -17,6 +17,9 @@ pub enum Class {
     ContextOverflow,
     /// [`ProviderError::InvalidRequest`]
     InvalidRequest,
+    /// What the model itself wrote cannot be read, which [`HttpProvider`](crate::HttpProvider) answers with
+    /// [`StopReason::Malformed`](layer0::message::StopReason::Malformed)
+    Malformed,
     /// [`ProviderError::NotFound`]
     NotFound,
     /// [`ProviderError::QuotaExhausted`]
@@ -49,6 +52,7 @@ impl Class {
             Self::ContentBlocked => ProviderError::content_blocked(message),
             Self::ContextOverflow => ProviderError::context_overflow(message),
             Self::InvalidRequest => ProviderError::invalid_request(message, status),
+            Self::Malformed => ProviderError::InvalidResponse(message),
             Self::NotFound => ProviderError::not_found(message),
             Self::QuotaExhausted => ProviderError::quota_exhausted(message),
             Self::RateLimited => ProviderError::rate_limited(message, retry_after),

@@ -57,6 +57,13 @@ fn is_version(segment: &str) -> bool {
     (1..=2).contains(&major.len()) && rest.len() <= 2 && number(rest) == rest.len()
 }
 
+/// Returns the version of an interface that a URL's path names twice in a row.
+pub(crate) fn doubled_version(url: &Url) -> Option<&str> {
+    let segments: Vec<&str> = url.path_segments()?.collect();
+    let doubled = segments.windows(2).find(|pair| pair[0] == pair[1] && is_version(pair[0]));
+    doubled.map(|pair| pair[0])
+}
+
 /// Is it this machine?
 pub(crate) fn is_loopback(url: &Url) -> bool {
     url.host_str().is_some_and(backstop_process::is_loopback)

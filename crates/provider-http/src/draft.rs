@@ -1,4 +1,4 @@
-use backstop_provider::ModelResponse;
+use backstop_provider::{ModelResponse, ProviderError};
 use layer0::JsonText;
 use layer0::message::{StatePart, StopReason};
 use layer0::usage::TokenUsage;
@@ -21,6 +21,8 @@ pub struct Draft {
     pub kept: Vec<StatePart>,
     /// The tokens billed so far; `None` until the provider states some.
     pub usage: Option<TokenUsage>,
+    /// The type of data in it that is not kept.
+    media: Option<String>,
 }
 
 impl Draft {
@@ -42,6 +44,30 @@ impl Draft {
         if usage != TokenUsage::default() {
             self.usage = Some(usage);
             reply.tell_usage(usage);
+        }
+    }
+
+    /// Notes data of this type, such as an image, which no answer keeps.
+    pub fn note_media(&mut self, media_type: &str) {
+        self.media.get_or_insert_with(|| media_type.to_owned());
+    }
+
+    /// Refuses an answer that ended and has neither text nor calls, but data. Asked again, the model would
+    /// answer with data again.
+    ///
+    /// # Errors
+    ///
+    /// [`ProviderError::InvalidRequest`]: it asks for what is not read.
+    pub fn refuse_media_alone(&self, stop_reason: &StopReason) -> Result<(), ProviderError> {
+        let is_empty = self.text.trim().is_empty() && self.calls.is_empty();
+        match self.media.as_deref().filter(|_| is_empty && stop_reason.lets_calls_run()) {
+            Some(media) => {
+                let is_type = |c: char| c.is_ascii_alphanumeric() || "/+-.".contains(c);
+                let media: String = media.chars().filter(|c| is_type(*c)).take(64).collect();
+                let why = format!("the model answers with data alone (`{media}`), not with text");
+                Err(ProviderError::invalid_request(why, None))
+            }
+            None => Ok(()),
         }
     }
 

@@ -1,3 +1,5 @@
+mod client;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -5,27 +7,34 @@ use std::time::Duration;
 use backstop_clock::{Clock, SystemClock};
 use backstop_process::check_request;
 use backstop_provider::{ProviderError, StreamSink, TimeoutPhase};
-use layer0::error::BoxError;
 use layer0::message::{ProviderState, StatePart, StopReason};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::class::Class;
 use crate::classify::{Row, classify};
+use crate::coding::{coding, compressed};
 use crate::config_error::ConfigError;
 use crate::error_body::ErrorBody;
 use crate::extra::body_with;
 use crate::header::ExtraHeader;
 use crate::key::ApiKey;
+use crate::malformed::MalformedAnswer;
 use crate::sign::{Sign, Unsigned};
+use crate::stop_words::is_failure_word;
 use crate::timeouts::Timeouts;
 use crate::wording::Wording;
 use crate::{connection, header, hint, rate};
+use client::{open_client, read_url};
 
-/// The most bytes of a failure's body that are read.
-const MAX_FAILURE_BYTES: usize = 64 * 1024;
+/// The most bytes of a failure's body that are read. Some validation errors repeat the whole request before
+/// they name their code.
+const MAX_FAILURE_BYTES: usize = 1024 * 1024;
+
+/// How long the body of a failure may take as a whole. Its status is known before.
+const MAX_FAILURE_TIME: Duration = Duration::from_secs(2);
 
 /// What an [`Endpoint`] is opened with.
 pub(crate) struct EndpointSettings<'a> {
@@ -95,10 +104,12 @@ impl Endpoint {
     pub(crate) fn open(settings: EndpointSettings<'_>) -> Result<Self, ConfigError> {
         let wording = Wording::hiding(settings.secrets);
         let [whole, streamed] = &settings.paths;
-        let url = |path| url_of(settings.base_url, path, &wording);
+        let url = |path| read_url(settings.base_url, path, &wording);
         let urls = [url(whole)?, url(streamed)?];
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        // Without the header, a server may choose any coding.
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         for (name, value) in settings.headers {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
@@ -117,7 +128,7 @@ impl Endpoint {
             is_own: settings.is_own,
             origin: url.origin().ascii_serialization().into(),
             base_url: connection::shown(base),
-            client: client(url, settings.timeouts.connect)?,
+            client: open_client(url, settings.timeouts.connect)?,
             urls,
             headers,
             timeouts: settings.timeouts,
@@ -217,10 +228,13 @@ impl Endpoint {
                 sink.rate(requests, tokens);
             }
         }
-        if response.status().is_success() {
-            return Ok((response, head));
+        if !response.status().is_success() {
+            return Err(self.refused(response, &head).await);
         }
-        Err(self.refused(response, &head).await)
+        match coding(response.headers()) {
+            Some(coding) => Err(self.invalid_response(&compressed("the answer", coding))),
+            None => Ok((response, head)),
+        }
     }
 
     /// Says what a failure inside a 200 is.
@@ -234,9 +248,14 @@ impl Endpoint {
     }
 
     /// Makes [`StopReason::Unknown`] of a provider's word for why it stopped; the reason itself,
-    /// where the word is one of ours.
-    pub(crate) fn unknown_stop(&self, word: &str) -> StopReason {
-        StopReason::named(&self.wording.clean(word))
+    /// where the word is one of ours, and a failure where it says that the provider failed.
+    pub(crate) fn unknown_stop(&self, word: &str) -> Result<StopReason, ProviderError> {
+        let shown = self.wording.clean(word);
+        if is_failure_word(word) {
+            let message = format!("provider broke the answer off: `{shown}`");
+            return Err(ProviderError::transient(message, None));
+        }
+        Ok(StopReason::named(&shown))
     }
 
     /// Waits for `future`, and no longer than `limit`.
@@ -285,30 +304,43 @@ impl Endpoint {
         connection::failed(error, &place, &self.base_url)
     }
 
-    /// Classifies an answer whose status is no success. A body that breaks off or hangs takes
+    /// Classifies an answer whose status is no success. A body that breaks off, hangs or drips takes
     /// nothing from what the status says.
-    async fn refused(&self, mut response: Response, head: &Head) -> ProviderError {
+    async fn refused(&self, response: Response, head: &Head) -> ProviderError {
         let status = response.status().as_u16();
         let kind = self.kind_header.and_then(|name| response.headers().get(name));
         let kind = kind.and_then(|kind| Some(kind.to_str().ok()?.to_owned()));
         let should_retry = hint::should_retry(response.headers());
-        let mut body = Vec::new();
-        while body.len() < MAX_FAILURE_BYTES
-            && let Ok(Ok(Some(chunk))) =
-                self.within(self.timeouts.idle, TimeoutPhase::Idle, response.chunk()).await
-        {
-            body.extend_from_slice(&chunk);
+        let said = match coding(response.headers()) {
+            Some(coding) => ErrorBody::with_message(compressed("what it says", coding)),
+            None => ErrorBody::read(&self.read_failure(response).await),
+        };
+        let mut said = ErrorBody { should_retry, ..said };
+        if let Some(kind) = kind {
+            said.add_kind(&kind);
         }
+        self.classified(Some(status), &said, head)
+    }
+
+    /// Reads the body of a failure, as far as it comes in time.
+    async fn read_failure(&self, mut response: Response) -> Vec<u8> {
+        let mut body = Vec::new();
+        let limit = self.timeouts.idle.min(MAX_FAILURE_TIME);
+        let read = async {
+            while body.len() < MAX_FAILURE_BYTES
+                && let Ok(Some(chunk)) = response.chunk().await
+            {
+                body.extend_from_slice(&chunk);
+            }
+        };
+        // A body that takes longer is read as far as it came.
+        let _ = self.within(limit, TimeoutPhase::Idle, read).await;
         if body.len() >= MAX_FAILURE_BYTES {
             // What was cut may be half a secret, which no search would find.
             let word = body.iter().rposition(u8::is_ascii_whitespace);
             body.truncate(word.unwrap_or(0));
         }
-        let mut said = ErrorBody { should_retry, ..ErrorBody::read(&body) };
-        if let Some(kind) = kind {
-            said.add_kind(&kind);
-        }
-        self.classified(Some(status), &said, head)
+        body
     }
 
     fn classified(&self, status: Option<u16>, said: &ErrorBody, head: &Head) -> ProviderError {
@@ -320,13 +352,25 @@ impl Endpoint {
             let gap = if message.is_empty() { "" } else { " " };
             message.push_str(&format!("{gap}(request `{id}`)"));
         }
+        if class == Class::Malformed {
+            return MalformedAnswer::read(&said.body).into_error();
+        }
         let error = class.into_error(status, &message, retry_after);
         match class {
-            Class::NotFound => error.with_hint(format!(
-                "is there a model `{}`? base_url is `{}`",
-                self.model, self.base_url
-            )),
+            Class::NotFound => error.with_hint(self.not_found_hint()),
             _ => error,
+        }
+    }
+
+    fn not_found_hint(&self) -> String {
+        let base_url = &self.base_url;
+        let [url, _] = &self.urls;
+        match connection::doubled_version(url) {
+            Some(version) => format!(
+                "`/{version}` is twice in the path that was asked: take it from the end of base_url, \
+                 which is `{base_url}`"
+            ),
+            None => format!("is there a model `{}`? base_url is `{base_url}`", self.model),
         }
     }
 }
@@ -339,44 +383,6 @@ impl fmt::Debug for Endpoint {
             .field("timeouts", &self.timeouts)
             .finish_non_exhaustive()
     }
-}
-
-fn url_of(base_url: &str, path: &str, wording: &Wording) -> Result<Url, ConfigError> {
-    let invalid = |reason: &str| ConfigError::InvalidBaseUrl {
-        url: wording.clean(&connection::shown(base_url)),
-        reason: reason.to_owned(),
-    };
-    let base = base_url.trim().trim_end_matches('/');
-    let parsed = Url::parse(base).map_err(|error| invalid(&error.to_string()))?;
-    if !matches!(parsed.scheme(), "http" | "https") {
-        return Err(invalid("the scheme is neither `http` nor `https`"));
-    }
-    if !parsed.username().is_empty() || parsed.password().is_some() {
-        return Err(invalid("it carries a user name or a password"));
-    }
-    if parsed.query().is_some() || parsed.fragment().is_some() {
-        return Err(invalid("a path is appended to it, so it cannot end in `?…` or `#…`"));
-    }
-    Url::parse(&format!("{base}{path}")).map_err(|error| invalid(&error.to_string()))
-}
-
-fn client(url: &Url, connect: Duration) -> Result<Client, ConfigError> {
-    // What other parts of the process have reqwest do is not asked for here: each of these is on
-    // for every client as soon as any crate enables its feature.
-    let builder = Client::builder()
-        .tls_backend_rustls()
-        .no_gzip()
-        .no_brotli()
-        .no_zstd()
-        .no_deflate()
-        .no_hickory_dns()
-        .dns_resolver(connection::SystemResolver)
-        .connect_timeout(connect)
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never());
-    // A proxy is for what leaves the machine.
-    let builder = if connection::is_loopback(url) { builder.no_proxy() } else { builder };
-    builder.build().map_err(|error| ConfigError::Client(BoxError::from(error)))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::decode::from_slice;
+use crate::decode::{BYTE_ORDER_MARK, from_slice};
 use crate::hint;
 
 /// What the body of a failure says, whatever its shape: `{"error": {…}}`, `{"error": "…"}`, the
@@ -35,6 +35,7 @@ impl ErrorBody {
     /// Reads a body.
     #[must_use]
     pub fn read(body: &[u8]) -> Self {
+        let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
         match from_slice(body) {
             Ok(value) => Self::read_json(value),
             Err(_) if looks_like_html(body) => {
@@ -47,6 +48,11 @@ impl ErrorBody {
                 said
             }
         }
+    }
+
+    /// Makes the body of a failure whose words cannot be read.
+    pub(crate) fn with_message(message: String) -> Self {
+        Self { message, ..Self::default() }
     }
 
     /// Reads a body that is JSON already.
@@ -184,12 +190,35 @@ pub(crate) fn looks_like_html(body: &[u8]) -> bool {
     body.trim_ascii_start().starts_with(b"<")
 }
 
-/// Is this the body of a failure that came with status 200?
+/// Returns whether this is the body of a failure that came with status 200. An `error` that states nothing
+/// is none where anything else is beside it.
 pub(crate) fn is_failure(body: &Value) -> bool {
-    body.get("error").is_some_and(|error| !error.is_null())
-        || body.get("object").is_some_and(|object| object == "error")
+    let is_named = |name: &str| body.get(name).is_some_and(|value| value == "error");
+    let is_error = body.get("error").is_some_and(|error| {
+        states_something(error) || (!error.is_null() && (is_named("type") || is_alone(body)))
+    });
+    is_error
+        || is_named("object")
         // MiniMax's.
         || body.pointer("/base_resp/status_code").and_then(Value::as_i64).is_some_and(|it| it != 0)
+}
+
+/// Returns whether the error of a body has nothing beside it that states something.
+fn is_alone(body: &Value) -> bool {
+    let mut fields = body.as_object().into_iter().flatten();
+    fields.all(|(name, value)| name == "error" || !states_something(value))
+}
+
+/// Returns whether JSON states anything. What is false, zero or empty at every depth does not.
+pub(crate) fn states_something(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Bool(true) => true,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.trim().is_empty(),
+        Value::Array(items) => items.iter().any(states_something),
+        Value::Object(fields) => fields.values().any(states_something),
+    }
 }
 
 #[cfg(test)]
@@ -225,6 +254,7 @@ mod tests {
             None,
         );
         check(r#"{"__type":"aws#"}"#, "", &[], "", None);
+        check("\u{feff}{\"error\":\"x\",\"code\":\"c\"}", "", &["c"], "x", None);
         check("upstream connect error", "", &[], "upstream connect error", None);
         check("<html><body>502</body></html>", "", &[], "an HTML page", None);
         check("", "", &[], "", None);
@@ -233,6 +263,25 @@ mod tests {
         check(r#"{"error":"x","error_type":"v","code":"c"}"#, "v", &["c"], "x", None);
         check(r#"{"detail":[{"msg":"m"}]}"#, "", &[], "m", None);
         check(r#"{"base_resp":{"status_code":2013,"status_msg":"m"}}"#, "", &[], "m", None);
+    }
+
+    /// Spec: P4
+    #[test]
+    fn empty_errors_beside_an_answer_say_nothing() {
+        for empty in ["null", "\"\"", "\" \"", "{}", "false", "0", "0.0", "[]"] {
+            for error in [empty.to_owned(), format!(r#"{{"message":{empty},"code":null}}"#)] {
+                let failure = |body: &str| is_failure(&serde_json::from_str(body).unwrap());
+                assert!(!failure(&format!(r#"{{"error":{error},"choices":[1]}}"#)), "{error}");
+                assert!(!failure(&format!(r#"{{"error":{error},"done":true}}"#)), "{error}");
+                assert!(error == "null" || failure(&format!(r#"{{"error":{error}}}"#)), "{error}");
+                let event = format!(r#"{{"type":"error","error":{error}}}"#);
+                assert!(error == "null" || failure(&event), "{error}");
+            }
+        }
+        for error in [r#""x""#, "7", "true", r#"{"code":0,"message":"x"}"#, r#"[{"a":1}]"#] {
+            let body = format!(r#"{{"error":{error},"choices":[1]}}"#);
+            assert!(is_failure(&serde_json::from_str(&body).unwrap()), "{error}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::answer::Answer;
 use crate::endpoint::{Endpoint, Head};
 use crate::fitted::{Fitted, LastTools};
 use crate::framing::Framing;
+use crate::malformed::MalformedAnswer;
 use crate::protocol::{Protocol, Stream};
 use crate::reply::Reply;
 use crate::timeouts::Timeouts;
@@ -55,7 +56,8 @@ impl<P: Protocol> HttpProvider<P> {
         body: impl Into<Vec<u8>>,
     ) -> Result<ModelResponse, ProviderError> {
         let answer = Answer::recorded(&self.endpoint, content_type, body.into());
-        self.decode(answer, &Head::default(), true, None).await
+        let read = self.decode(answer, &Head::default(), true, None).await;
+        read.or_else(MalformedAnswer::answer)
     }
 
     async fn ask(
@@ -67,9 +69,12 @@ impl<P: Protocol> HttpProvider<P> {
         let accepts = self.protocol.accepts(&self.endpoint);
         let fitted = Fitted::new(request, accepts, &self.endpoint, &self.last_tools);
         let body = self.body(&fitted.request, is_streamed)?;
-        let (response, head) = self.endpoint.post(body, is_streamed, sink).await?;
-        let answer = Answer::new(&self.endpoint, response);
-        let response = self.decode(answer, &head, is_streamed, sink).await?;
+        let asked = async {
+            let (response, head) = self.endpoint.post(body, is_streamed, sink).await?;
+            let answer = Answer::new(&self.endpoint, response);
+            self.decode(answer, &head, is_streamed, sink).await
+        };
+        let response = asked.await.or_else(MalformedAnswer::answer)?;
         Ok(fitted.restore(response))
     }
 
@@ -86,7 +91,7 @@ impl<P: Protocol> HttpProvider<P> {
     ) -> Result<ModelResponse, ProviderError> {
         let reply = Reply::new(&self.endpoint, head, sink);
         let comes_in_frames = if P::Framing::IS_JSON {
-            is_streamed && !answer.is_html()
+            is_streamed && !answer.is_page().await?
         } else {
             answer.is_event_stream().await?
         };
@@ -115,7 +120,7 @@ impl<P: Protocol> HttpProvider<P> {
                     return stream.finish(reply);
                 }
             }
-            let Some(chunk) = answer.chunk().await? else { break };
+            let Some(chunk) = answer.piece().await? else { break };
             framing.push(&chunk).map_err(unframed)?;
         }
         if let Some(frame) = framing.rest().map_err(unframed)? {

@@ -9,7 +9,7 @@ use crate::error_body::ErrorBody;
 
 mod lists;
 
-pub use lists::{FILTERED, OVERFLOWS, Phrase, QUOTAS};
+pub use lists::{FILTERED, OVERFLOWS, Phrase, QUOTAS, UNKNOWN_MODELS};
 
 /// Words of a limit that passes, which may speak of tokens too.
 const PASSING: &[&str] = &["rate limit", "rate_limit", "too many requests", "per min", "throttl"];
@@ -25,6 +25,10 @@ pub(crate) fn by_words(status: Option<u16>, said: &ErrorBody) -> Option<Class> {
     }
     if any(FILTERED) {
         return Some(Class::ContentBlocked);
+    }
+    let may_be_unknown = matches!(status.or(said.status), None | Some(400 | 404 | 422));
+    if may_be_unknown && any(UNKNOWN_MODELS) {
+        return Some(Class::NotFound);
     }
     let is_other = matches!(status.or(said.status), Some(401..=404 | 408 | 409 | 429 | 499));
     let passes = PASSING.iter().any(|word| words.contains(word));
@@ -51,6 +55,7 @@ mod tests {
             (OVERFLOWS, Class::ContextOverflow),
             (QUOTAS, Class::QuotaExhausted),
             (FILTERED, Class::ContentBlocked),
+            (UNKNOWN_MODELS, Class::NotFound),
         ] {
             for phrase in phrases {
                 assert!(phrase.words.iter().all(|word| *word == word.to_ascii_lowercase()));

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::decode::from_slice;
 use crate::endpoint::{Endpoint, Head};
-use crate::error_body::is_failure;
+use crate::error_body::{is_failure, states_something};
 use crate::framing::FrameError;
 
 /// An answer that is being read: where it comes from, and who listens.
@@ -101,9 +101,25 @@ impl<'r> Reply<'r> {
 
     /// Makes [`StopReason::Unknown`] of a provider's word for why it stopped; the reason itself,
     /// where the word is one of ours.
-    #[must_use]
-    pub fn unknown_stop(&self, word: &str) -> StopReason {
+    ///
+    /// # Errors
+    ///
+    /// [`ProviderError::TransientError`] where the word says that the provider failed, such as `error` or
+    /// `insufficient_system_resource`: the answer is not whole, and may come if it is asked for again.
+    pub fn unknown_stop(&self, word: &str) -> Result<StopReason, ProviderError> {
         self.endpoint.unknown_stop(word)
+    }
+
+    /// Refuses what is beside an error that states something.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the error is.
+    pub fn refuse_failure(&self, error: Option<Value>) -> Result<(), ProviderError> {
+        match error.filter(states_something) {
+            Some(error) => Err(self.failure(error)),
+            None => Ok(()),
+        }
     }
 
     /// Tells the listener a piece of text, unless it is empty.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::ops::ControlFlow;
@@ -11,7 +12,7 @@ use backstop_provider_http::{
     ConfigError, Draft, Endpoint, Event, Events, HttpProvider, HttpProviderBuilder, Protocol,
     Reply, Row, Stream,
 };
-use backstop_testkit::ClosedPort;
+use backstop_testkit::{ClosedPort, Loopback, Reply as Sent};
 use layer0::Failure;
 use layer0::failure::Chain;
 use layer0::message::{StopReason, Transcript};
@@ -96,6 +97,13 @@ async fn first_bytes_tell_a_stream_from_an_answer() {
         ("text/event-stream", "pardon?", Ok("")),
         ("no header\ncarries this", "pardon?", Ok("")),
         ("text/html", "pardon?", Err("an HTML page instead of JSON")),
+        ("text/html", "<html>", Err("an HTML page instead of JSON")),
+        (
+            "text/html; charset=utf-8",
+            "\u{feff} [1]",
+            Err("invalid type: sequence, expected a string"),
+        ),
+        ("text/html", "data: one\n\n", Ok("one")),
     ] {
         let read = provider.read(content_type, body).await;
         match (read, expected) {
@@ -185,4 +193,51 @@ async fn every_unanswered_request_has_a_hint() {
             assert!(!shown.contains("t0ken"), "{shown}");
         }
     }
+}
+
+/// Spec: E7
+#[tokio::test]
+async fn compressed_answer_is_named() {
+    let body = [0x1f, 0x8b, 8, 0];
+    for (status, code) in [(200, "provider.invalid_response"), (401, "provider.auth_failed")] {
+        let sent = Sent::new(status, "application/json", body).header("content-encoding", "gzip");
+        let server = Loopback::replying([sent]);
+        let request = ModelRequest::new(Transcript::default());
+        let error = open_at(&server.url()).complete(&request).await.unwrap_err();
+        assert_eq!(error.code(), code);
+        assert!(Chain(&error).to_string().contains("is compressed with `gzip`"), "{error}");
+        let asked = server.requests().pop().unwrap();
+        assert_eq!(asked.header("accept-encoding"), Some("identity"));
+    }
+}
+
+/// Spec: E7
+#[tokio::test]
+async fn doubled_version_is_a_matter_of_base_url() {
+    for (path, expected) in [
+        ("/v1/v1", "`/v1` is twice in the path that was asked: take it from the end of base_url"),
+        ("/v1", "is there a model `m`?"),
+    ] {
+        let server = Loopback::replying([Sent::new(404, "text/plain", "Not Found")]);
+        let request = ModelRequest::new(Transcript::default());
+        let provider = open_at(&format!("{}{path}", server.url()));
+        let error = provider.complete(&request).await.unwrap_err();
+        let hint = error.hint().unwrap_or_default();
+        assert!(hint.contains(expected) && hint.contains(path), "{hint}");
+    }
+}
+
+/// Spec: P7
+#[tokio::test]
+async fn reading_lets_other_tasks_run() {
+    let provider = open();
+    let ended = RefCell::new(Vec::new());
+    let read = async {
+        let body = "data: x\n\n".repeat(100_000);
+        let answer = provider.read("text/event-stream", body).await.unwrap();
+        assert_eq!(answer.text.len(), 100_000);
+        ended.borrow_mut().push("the answer");
+    };
+    tokio::join!(read, async { ended.borrow_mut().push("another task") });
+    assert_eq!(*ended.borrow(), ["another task", "the answer"]);
 }

@@ -40,7 +40,7 @@ impl Stream for ChatStream {
                 let why = format!("there was nothing to answer, the model did only `{reason}`");
                 return Err(ProviderError::invalid_request(why, None));
             }
-            Some(word) => reply.unknown_stop(word),
+            Some(word) => reply.unknown_stop(word)?,
         };
         Ok(self.draft.finish(stop_reason, reply))
     }

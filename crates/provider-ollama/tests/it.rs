@@ -6,5 +6,6 @@ mod it {
     mod ask;
     mod conformance;
     mod faults;
+    mod laws;
     mod requests;
 }

@@ -1,5 +1,6 @@
 //! Chat Completions.
 
+mod calls;
 mod kept;
 mod request;
 mod response;
@@ -53,11 +54,18 @@ pub type OpenAiProvider = HttpProvider<ChatCompletions>;
 #[derive(Debug, Clone, Default)]
 pub struct ChatCompletions {
     max_completion_tokens: Option<bool>,
-    omits_done: bool,
+    omits: Omitted,
     omits_stream_options: bool,
     omits_output_schemas: bool,
     api_version: Option<String>,
     dialect: Option<ChatDialect>,
+}
+
+/// The parts of an answer's end that an endpoint leaves out.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Omitted {
+    pub(crate) done: bool,
+    pub(crate) finish_reason: bool,
 }
 
 impl ChatCompletions {
@@ -87,7 +95,16 @@ impl ChatCompletions {
     /// is required all the same.
     #[must_use]
     pub const fn omits_done(mut self, yes: bool) -> Self {
-        self.omits_done = yes;
+        self.omits.done = yes;
+        self
+    }
+
+    /// Declares that the endpoint ends an answer with an empty finish reason, or with none, as Snowflake
+    /// Cortex does. Only the `[DONE]` shows then that a stream was not cut, so it is required, whatever
+    /// [`ChatCompletions::omits_done`] says.
+    #[must_use]
+    pub const fn omits_finish_reason(mut self, yes: bool) -> Self {
+        self.omits.finish_reason = yes;
         self
     }
 
@@ -181,10 +198,10 @@ impl Protocol for ChatCompletions {
         response: ChatResponse,
         reply: &Reply<'_>,
     ) -> Result<ModelResponse, ProviderError> {
-        response.read(reply)
+        response.read(self.omits, reply)
     }
 
     fn stream(&self) -> ChatStream {
-        ChatStream::new(self.omits_done)
+        ChatStream::new(self.omits)
     }
 }

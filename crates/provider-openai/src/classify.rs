@@ -3,8 +3,8 @@
 //! Rows and their sources: `crates/testkit/wire/conformance.json`.
 
 use backstop_provider_http::Class::{
-    AuthFailed, ContentBlocked, ContextOverflow, InvalidRequest, NotFound, QuotaExhausted,
-    RateLimited, Transient,
+    AuthFailed, ContentBlocked, ContextOverflow, InvalidRequest, Malformed, NotFound,
+    QuotaExhausted, RateLimited, Transient,
 };
 use backstop_provider_http::Row;
 use backstop_provider_http::When::{Code, Has, Message, MessageStart, Type};
@@ -35,6 +35,10 @@ pub(crate) const ROWS: &[Row] = &[
         ContentBlocked,
     ),
     Row::new(400, Message(&["violating our usage policy"]), ContentBlocked),
+    // Groq: the model wrote a call, or an answer of a form, that cannot be read.
+    Row::new(400, Code(&["tool_use_failed", "output_parse_failed"]), Malformed),
+    // It comes with 404, 400 and 403.
+    Row::any(Code(&["model_not_found"]), NotFound),
     // A 429 that no wait helps against comes before those that pass.
     Row::new(
         429,
@@ -55,7 +59,6 @@ pub(crate) const ROWS: &[Row] = &[
     Row::new(400, Code(&["conversation_locked"]), Transient),
     Row::new(401, Code(&["invalid_api_key"]), AuthFailed),
     Row::new(401, Type(&["authentication_error"]), AuthFailed),
-    Row::new(404, Code(&["model_not_found"]), NotFound),
     Row::new(503, Code(&["server_is_overloaded"]), Transient),
     Row::new(503, Type(&["service_unavailable_error"]), Transient),
     Row::new(500, Type(&["server_error"]), Transient),

@@ -20,6 +20,7 @@ mod classify;
 mod dialect;
 mod own;
 mod responses;
+mod usage;
 
 pub use chat::{ChatCompletions, OpenAi, OpenAiProvider};
 pub use dialect::ChatDialect;

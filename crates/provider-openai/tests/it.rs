@@ -2,17 +2,21 @@
 //! The OpenAi adapter against servers on loopback.
 
 mod it {
+    mod answers;
     mod ask;
     mod conformance;
     mod dialects;
     mod faults;
     mod kept;
+    mod laws;
     mod requests;
     mod responses {
         mod ask;
         mod conformance;
         mod dialects;
         mod faults;
+        mod laws;
+        mod lost;
         mod requests;
     }
 }

@@ -151,3 +151,32 @@ async fn conflict_and_expired_token_are_not_retried() {
         assert_eq!(error.code(), code, "{kind}: {error:?}");
     }
 }
+
+/// Spec: P7
+#[tokio::test]
+async fn calls_of_the_server_are_none_of_ours() {
+    let call = |id: &str, kind: Option<&str>| json!({ "toolUse": { "toolUseId": id, "name": "find", "type": kind } });
+    let begin = |index: u64, start: serde_json::Value| {
+        event("contentBlockStart", &json!({ "contentBlockIndex": index, "start": start }))
+    };
+    let input = |index: u64| {
+        let delta = json!({ "toolUse": { "input": "{}" } });
+        event("contentBlockDelta", &json!({ "contentBlockIndex": index, "delta": delta }))
+    };
+    let body = [
+        begin(0, call("a", Some("server_tool_use"))),
+        input(0),
+        begin(1, call("b", None)),
+        input(1),
+        event("messageStop", &json!({ "stopReason": "tool_use" })),
+        billed(),
+    ];
+    let content = json!([call("a", Some("server_tool_use")), call("b", None)]);
+    let whole =
+        json!({ "output": { "message": { "content": content } }, "stopReason": "tool_use" });
+    for reply in [stream(body.concat()), Reply::json(200, &whole)] {
+        let answer = ask(reply, true).await.unwrap();
+        let ids: Vec<&str> = answer.tool_calls.iter().map(|call| call.id.as_str()).collect();
+        assert_eq!(ids, ["b"]);
+    }
+}

@@ -1,4 +1,5 @@
 use backstop_testkit::Reply;
+use layer0::failure::Failure;
 use layer0::message::StopReason;
 use serde_json::json;
 
@@ -31,4 +32,58 @@ async fn calls_without_an_id_keep_their_order() {
     assert_eq!(response.tool_calls[0].arguments, json!({ "x": 1 }));
     assert_eq!(response.tool_calls[2].arguments, json!({}));
     assert_eq!(response.stop_reason, StopReason::ToolUse);
+}
+
+fn chunks(chunks: &[serde_json::Value]) -> Reply {
+    Reply::events(chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect::<String>())
+}
+
+/// Spec: P7
+#[tokio::test]
+async fn streamed_arguments_belong_to_the_call_before() {
+    let call = |call: serde_json::Value, reason: Option<&str>| {
+        let content = json!({ "parts": [{ "functionCall": call }] });
+        json!({ "candidates": [{ "content": content, "finishReason": reason }] })
+    };
+    let begin = call(json!({ "name": "pay", "willContinue": true }), None);
+    let to = json!([{ "jsonPath": "$.to", "stringValue": "Bo" }]);
+    let more = json!([{ "jsonPath": "$.to", "stringValue": "nn" }, { "jsonPath": "$.n", "numberValue": 3.5 }]);
+    let pieces = [
+        call(json!({ "partialArgs": to, "willContinue": true }), None),
+        call(json!({ "partialArgs": more, "willContinue": true }), None),
+    ];
+    let ends = [call(json!({}), None), call(json!({ "name": "now", "args": {} }), Some("STOP"))];
+    let all: Vec<_> = [begin].into_iter().chain(pieces.clone()).chain(ends).collect();
+    let answer = ask(chunks(&all), true).await.unwrap();
+    let calls: Vec<_> =
+        answer.tool_calls.iter().map(|it| format!("{}({})", it.name, it.arguments)).collect();
+    assert_eq!(calls, [r#"pay({"n":3.5,"to":"Bonn"})"#, "now({})"]);
+
+    let cut =
+        [all[0].clone(), all[1].clone(), json!({ "candidates": [{ "finishReason": "STOP" }] })];
+    let error = ask(chunks(&cut), true).await.unwrap_err();
+    assert_eq!(error.to_string(), "stream ended before the end of a call");
+    let error = ask(chunks(&pieces), true).await.unwrap_err();
+    assert_eq!(error.to_string(), "invalid response: a call without a name");
+}
+
+#[tokio::test]
+async fn answer_of_images_alone_is_refused() {
+    let image = json!({ "inlineData": { "mimeType": "image/png", "data": "aGk=" } });
+    for (parts, expected) in [
+        (json!([image]), Err("provider.invalid_request")),
+        (json!([{ "text": "here:" }, image]), Ok("here:")),
+    ] {
+        let body =
+            json!({ "candidates": [{ "content": { "parts": parts }, "finishReason": "STOP" }] });
+        let answer = ask(Reply::json(200, &body), true).await;
+        match (answer, expected) {
+            (Ok(answer), Ok(text)) => assert_eq!(&*answer.text, text),
+            (Err(error), Err(code)) => {
+                assert_eq!((error.code(), error.is_retryable()), (code, false));
+                assert!(error.to_string().contains("`image/png`"), "{error}");
+            }
+            (answer, _) => panic!("{answer:?}"),
+        }
+    }
 }

@@ -1,3 +1,9 @@
+use std::sync::Mutex;
+
+use backstop_clock::BoxFuture;
+use backstop_testkit::{Ending, Loopback, Reply};
+use layer0::Timestamp;
+
 use super::*;
 
 fn settings<'a>(base_url: &'a str, key: &'a ApiKey) -> EndpointSettings<'a> {
@@ -117,11 +123,11 @@ fn signature_covers_what_is_sent() {
     let settings = EndpointSettings { signer, ..settings("https://example.com", &key) };
     let endpoint = Endpoint::open(settings).unwrap();
     let headers = endpoint.headers_for(&whole, b"four").unwrap();
-    assert_eq!(headers["x-signature"], "POST https://example.com/chat 3 4");
+    assert_eq!(headers["x-signature"], "POST https://example.com/chat 4 4");
     assert!(headers["x-signature"].is_sensitive());
     assert!(headers.contains_key("authorization"));
     let headers = endpoint.headers_for(&streamed, b"").unwrap();
-    assert_eq!(headers["x-signature"], "POST https://example.com/chat:stream?alt=sse 3 0");
+    assert_eq!(headers["x-signature"], "POST https://example.com/chat:stream?alt=sse 4 0");
 }
 
 #[tokio::test]
@@ -143,4 +149,72 @@ async fn error_type_header_decides_before_the_status() {
     let read = open(Some("x-kind")).refused(refused(), &Head::default()).await;
     assert_eq!(read.status(), Some(403));
     assert!(read.is_retryable(), "{read:?}");
+}
+
+/// Notes for how long it is asked to wait; each wait is over at once, or never.
+#[derive(Debug)]
+struct NotingClock {
+    waits: Arc<Mutex<Vec<Duration>>>,
+    is_over: bool,
+}
+
+impl Clock for NotingClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(0)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn sleep(&self, wait: Duration) -> BoxFuture {
+        self.waits.lock().unwrap().push(wait);
+        if self.is_over {
+            Box::pin(std::future::ready(()))
+        } else {
+            Box::pin(std::future::pending())
+        }
+    }
+}
+
+/// Spec: P8
+#[tokio::test]
+async fn status_outlives_a_body_that_drips() {
+    let mut drips = Reply::new(401, "text/plain", "no key").split(1);
+    drips.piece_delay = Duration::from_millis(2);
+    let hangs = drips.clone().ending(Ending::HangAt(0));
+    for (reply, is_over, idle, limit, said) in [
+        (drips.clone(), false, 60_000, 2_000, "authentication failed: no key"),
+        (hangs.clone(), true, 60_000, 2_000, "authentication failed: status 401 without a message"),
+        (hangs, true, 500, 500, "authentication failed: status 401 without a message"),
+    ] {
+        let key = ApiKey::new("0123456789");
+        let server = Loopback::replying([reply]);
+        let mut endpoint = open(&server.url(), &key).unwrap();
+        endpoint.timeouts = endpoint.timeouts.idle(Duration::from_millis(idle));
+        let waits = Arc::<Mutex<Vec<Duration>>>::default();
+        endpoint.clock = Arc::new(NotingClock { waits: Arc::clone(&waits), is_over });
+        let response = endpoint.client.post(endpoint.urls[0].clone()).send().await.unwrap();
+        let error = endpoint.refused(response, &Head::default()).await;
+        assert_eq!(error.to_string(), said);
+        // One limit for all pieces.
+        assert_eq!(*waits.lock().unwrap(), [Duration::from_millis(limit)]);
+    }
+}
+
+#[tokio::test]
+async fn code_behind_many_words_is_found() {
+    const ROWS: &[Row] = &[Row::any(crate::When::Code(&["spent"]), Class::QuotaExhausted)];
+    let key = ApiKey::new("0123456789");
+    let settings = settings("http://127.0.0.1:9", &key);
+    let endpoint = Endpoint::open(EndpointSettings { rows: ROWS, ..settings }).unwrap();
+    for begin in ["", "\u{feff}"] {
+        let words = "what you sent ".repeat(20_000);
+        let body = format!(r#"{begin}{{"error":{{"message":"{words}","code":"spent"}}}}"#);
+        let mut response = http::Response::new(body.into_bytes());
+        *response.status_mut() = reqwest::StatusCode::BAD_REQUEST;
+        let error = endpoint.refused(response.into(), &Head::default()).await;
+        assert!(matches!(error, ProviderError::QuotaExhausted { .. }), "{error:?}");
+        assert!(error.to_string().len() < 1_000);
+    }
 }

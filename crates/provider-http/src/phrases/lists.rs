@@ -339,4 +339,44 @@ pub const FILTERED: &[Phrase] = &[
         400,
         r#"{"error":{"message":"AnthropicException - Output blocked by content filtering policy","type":null,"param":null,"code":"400"}}"#,
     ),
+    phrase(
+        "Azure",
+        &["triggering", "content management policy"],
+        400,
+        r#"{"error":{"message":"The response was filtered due to the prompt triggering Azure OpenAI's content management policy. Please modify your prompt and retry.","type":null,"param":"prompt","code":null}}"#,
+    ),
+];
+
+/// The model is not known, or not to this key.
+pub const UNKNOWN_MODELS: &[Phrase] = &[
+    phrase(
+        "Bedrock",
+        &["model identifier is invalid"],
+        400,
+        r#"{"message":"The provided model identifier is invalid."}"#,
+    ),
+    phrase(
+        "LiteLLM",
+        &["invalid model name passed"],
+        400,
+        r#"{"error":{"message":"/chat/completions: Invalid model name passed in model=m. Call `/v1/models` to view available models for your key.","type":"invalid_request_error","param":"model","code":"400"}}"#,
+    ),
+    phrase(
+        "OpenAI",
+        &["code:model_not_found"],
+        400,
+        r#"{"error":{"message":"The requested model 'm' does not exist.","type":"invalid_request_error","param":"model","code":"model_not_found"}}"#,
+    ),
+    phrase(
+        "OpenRouter",
+        &["is not a valid model id"],
+        400,
+        r#"{"error":{"message":"m is not a valid model ID","code":400}}"#,
+    ),
+    phrase(
+        "DeepSeek",
+        &["model not exist"],
+        400,
+        r#"{"error":{"message":"Model Not Exist","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}"#,
+    ),
 ];

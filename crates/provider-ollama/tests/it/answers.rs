@@ -65,3 +65,29 @@ async fn what_ollama_cannot_say_a_script_cannot_either() {
         assert!(error.to_string().contains(why), "{error}");
     }
 }
+
+/// Spec: P4
+#[tokio::test]
+async fn lines_labelled_as_a_page_are_read() {
+    let line = |text: &str, end: &str| format!("{{\"message\":{{\"content\":\"{text}\"}}{end}}}\n");
+    let lines = line("4", "") + &line("2", ",\"done\":true,\"done_reason\":\"stop\"");
+    for begin in ["", "\n \n", "{\"error\":\"\",\"model\":\"m\"}\n"] {
+        let body = begin.to_owned() + &lines;
+        let answer = (ADAPTER.read)("text/html; charset=UTF-8", body.into_bytes()).await.unwrap();
+        assert_eq!(&*answer.text, "42");
+    }
+    let error = (ADAPTER.read)("text/html", b"<html>".to_vec()).await.unwrap_err();
+    assert_eq!(error.code(), "provider.invalid_response");
+}
+
+/// Spec: P7
+#[tokio::test]
+async fn value_over_many_lines_is_one_answer() {
+    let numbers = "1,\n".repeat(20_000);
+    let body = format!(
+        "{{\n\"context\": [\n{numbers}1\n],\n\"message\": {{\"content\": \"42\"}},\n\"done\": true,\n\
+         \"done_reason\": \"stop\"\n}}\n"
+    );
+    let answer = (ADAPTER.read)("application/x-ndjson", body.into_bytes()).await.unwrap();
+    assert_eq!(&*answer.text, "42");
+}

@@ -1,16 +1,18 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
 use backstop_provider::{ModelResponse, ProviderError};
-use backstop_provider_http::{CallDraft, Draft, Reply, kept_id, lenient};
+use backstop_provider_http::{Draft, Reply, kept_id, lenient};
 use layer0::JsonText;
 use layer0::message::StopReason;
-use layer0::usage::TokenUsage;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::Omitted;
+use super::calls::whole_call;
 use super::kept::{Kept, call_part};
+use crate::usage::Counts;
 
 /// A whole answer.
 #[derive(Deserialize)]
@@ -18,6 +20,8 @@ pub struct ChatResponse {
     choices: Option<Vec<Choice>>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     usage: Option<ChatUsage>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    x_groq: Option<GroqField>,
 }
 
 #[derive(Deserialize)]
@@ -64,6 +68,9 @@ pub(super) struct AnswerMessage {
     /// As Gemini's compatible endpoint wants it back.
     pub(super) extra_content: Option<JsonText>,
     pub(super) tool_calls: Option<Vec<CallPiece>>,
+    /// OpenRouter's, which are not kept.
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    images: Option<Vec<IgnoredAny>>,
 }
 
 impl AnswerMessage {
@@ -72,6 +79,10 @@ impl AnswerMessage {
         kept.push_reasoning(self.reasoning_content.as_deref(), self.reasoning.as_deref());
         kept.push_details(self.reasoning_details.take());
         kept.push_extra(self.extra_content.take());
+    }
+
+    pub(super) fn has_images(&self) -> bool {
+        self.images.as_ref().is_some_and(|images| !images.is_empty())
     }
 
     pub(super) fn thinking(&self) -> Option<&str> {
@@ -124,70 +135,104 @@ pub(super) struct FunctionPiece {
     pub(super) arguments: Option<Box<RawValue>>,
 }
 
+/// The counts of an answer, as this protocol and the endpoints that speak it call them.
 #[derive(Deserialize, Default)]
 pub(super) struct ChatUsage {
     #[serde(default, deserialize_with = "lenient::count")]
     prompt_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient::count")]
     completion_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
+    total_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     prompt_tokens_details: Option<PromptDetails>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    completion_tokens_details: Option<CompletionDetails>,
+    /// DeepSeek's.
+    #[serde(default, deserialize_with = "lenient::count")]
+    prompt_cache_hit_tokens: Option<u64>,
+    /// Moonshot's.
+    #[serde(default, deserialize_with = "lenient::count")]
+    cached_tokens: Option<u64>,
+    /// Anthropic's, as LiteLLM passes them on.
+    #[serde(default, deserialize_with = "lenient::count")]
+    cache_read_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
+    cache_creation_input_tokens: Option<u64>,
 }
 
 #[derive(Deserialize, Default)]
 struct PromptDetails {
     #[serde(default, deserialize_with = "lenient::count")]
     cached_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
+    cache_write_tokens: Option<u64>,
 }
 
-impl From<ChatUsage> for TokenUsage {
+#[derive(Deserialize, Default)]
+struct CompletionDetails {
+    #[serde(default, deserialize_with = "lenient::count")]
+    reasoning_tokens: Option<u64>,
+}
+
+impl From<ChatUsage> for Counts {
     fn from(usage: ChatUsage) -> Self {
-        let details = usage.prompt_tokens_details.unwrap_or_default();
-        let (input, output) = (usage.prompt_tokens, usage.completion_tokens);
-        Self::new(input.unwrap_or_default(), output.unwrap_or_default())
-            .cached_tokens(details.cached_tokens.unwrap_or_default())
+        let prompt = usage.prompt_tokens_details.unwrap_or_default();
+        let completion = usage.completion_tokens_details.unwrap_or_default();
+        let cached = [
+            prompt.cached_tokens,
+            usage.prompt_cache_hit_tokens,
+            usage.cached_tokens,
+            usage.cache_read_input_tokens,
+        ];
+        Self {
+            input: usage.prompt_tokens,
+            output: usage.completion_tokens,
+            reasoning: completion.reasoning_tokens,
+            total: usage.total_tokens,
+            cached: cached.into_iter().flatten().max(),
+            cache_written: prompt.cache_write_tokens.max(usage.cache_creation_input_tokens),
+        }
     }
 }
 
+/// A field of Groq's, which holds the usage of a stream.
+#[derive(Deserialize)]
+pub(super) struct GroqField {
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    pub(super) usage: Option<ChatUsage>,
+}
+
 impl ChatResponse {
-    pub(super) fn read(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
+    pub(super) fn read(
+        self,
+        omits: Omitted,
+        reply: &Reply<'_>,
+    ) -> Result<ModelResponse, ProviderError> {
         let mut draft = Draft::default();
-        if let Some(usage) = self.usage {
-            draft.bill(usage.into(), reply);
+        if let Some(usage) = self.usage.or(self.x_groq.and_then(|field| field.usage)) {
+            draft.bill(Counts::from(usage).billed(), reply);
         }
         let Some(choice) = asked_for(self.choices, |choice| choice.index, &mut false) else {
             return Err(reply.invalid_response("an answer without choices"));
         };
-        if let Some(error) = choice.error.filter(|error| !error.is_null()) {
-            return Err(reply.failure(error));
-        }
+        reply.refuse_failure(choice.error)?;
         let mut message = choice.message.unwrap_or_default();
         let mut kept = Kept::default();
         message.keep(&mut kept);
         draft.thinking.extend(message.thinking());
+        if message.has_images() {
+            draft.note_media("image");
+        }
         let is_refused = message.refusal.as_ref().is_some_and(|refusal| !refusal.is_empty());
         draft.text.extend(message.content.map(AnswerContent::into_text));
         draft.text.extend(message.refusal);
-        for piece in message.tool_calls.unwrap_or_default() {
-            let mut call = CallDraft::default();
-            take_piece(&mut call, piece);
-            draft.calls.push(call);
-        }
-        finish(draft, kept, is_refused, choice.finish_reason.as_deref(), reply)
+        draft.calls = message.tool_calls.unwrap_or_default().into_iter().map(whole_call).collect();
+        let reason = choice.finish_reason.as_deref().filter(|reason| !reason.is_empty());
+        // The body is whole, or it would be no JSON.
+        let reason = reason.or(omits.finish_reason.then_some("stop"));
+        finish(draft, kept, is_refused, reason, reply)
     }
-}
-
-/// Takes a piece of a call. Id and name are whole where they come; some endpoints repeat them.
-pub(super) fn take_piece(call: &mut CallDraft, piece: CallPiece) {
-    if call.id.is_empty() {
-        call.id = piece.id.unwrap_or_default();
-    }
-    let function = piece.function.unwrap_or_default();
-    if call.name.is_empty() {
-        call.name = function.name.unwrap_or_default();
-    }
-    call.take(function.arguments);
-    call.kept = piece.extra_content.or(call.kept.take());
 }
 
 pub(super) fn finish(
@@ -206,7 +251,7 @@ pub(super) fn finish(
         Some("content_filter") => StopReason::ContentFilter,
         // Mistral's: the context was full.
         Some("model_length") => StopReason::ContextExceeded,
-        Some(word) => reply.unknown_stop(word),
+        Some(word) => reply.unknown_stop(word)?,
     };
     let stop_reason = match reason {
         StopReason::End | StopReason::ToolUse if is_refused => StopReason::Refusal,
@@ -214,6 +259,7 @@ pub(super) fn finish(
         StopReason::End if !draft.calls.is_empty() => StopReason::ToolUse,
         reason => reason,
     };
+    draft.refuse_media_alone(&stop_reason)?;
     keep(&mut draft, kept);
     Ok(draft.finish(stop_reason, reply))
 }

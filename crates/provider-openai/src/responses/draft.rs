@@ -5,8 +5,9 @@ use backstop_provider_http::{Draft, Reply};
 use layer0::message::StopReason;
 use serde_json::value::RawValue;
 
-use super::items::{Body, Items, Kind, Place, Thought};
+use super::items::{Body, Items, Kind, Place, Thought, Untold};
 use super::response::{CallItem, Item, WireResponse};
+use crate::usage::Counts;
 
 /// What stands between two messages, and between two parts of a reasoning summary.
 const BREAK: &str = "\n\n";
@@ -84,13 +85,12 @@ impl ItemsDraft {
     /// Takes an item that is done. As a rule it was heard piece by piece; what it says as a whole
     /// settles it.
     pub(super) fn take_done(&mut self, place: Place<'_>, item: Item, reply: &Reply<'_>) {
-        let heard = self.items.clone();
-        let at = self.items.take_done(place, item);
-        self.tell_more(&heard, at, reply);
+        let untold = self.items.take_done(place, item);
+        self.tell_more(untold, reply);
     }
 
-    /// Takes the whole answer, which settles all that was heard; what it has nothing of stays as it
-    /// was heard, for some endpoints end with an answer that is empty, or with a part of it.
+    /// Takes the whole answer, which settles all that was heard. What it does not repeat stays as it was
+    /// heard: some endpoints end with an answer that is empty, or with a part of it.
     fn settle(&mut self, output: Vec<Item>, reply: &Reply<'_>) {
         let mut whole = Items::default();
         for (at, item) in (0..).zip(output) {
@@ -98,22 +98,18 @@ impl ItemsDraft {
         }
         let heard = std::mem::take(&mut self.items);
         self.items = whole.or(heard.clone());
-        for at in self.items.places() {
-            self.tell_more(&heard, at, reply);
+        for untold in self.items.untold(&heard) {
+            self.tell_more(untold, reply);
         }
     }
 
-    /// Tells the listener what an item says beyond what was heard of it. What was heard differently
-    /// cannot be taken back.
-    fn tell_more(&mut self, heard: &Items, at: u64, reply: &Reply<'_>) {
-        let text = self.items.text_of(at);
-        if let Some(more) = text.strip_prefix(&heard.text_of(at)).filter(|it| !it.is_empty()) {
-            self.tell_text(at, more, reply);
+    /// Tells the listener what an item says beyond what was heard of it.
+    fn tell_more(&mut self, untold: Untold, reply: &Reply<'_>) {
+        if !untold.text.is_empty() {
+            self.tell_text(untold.at, &untold.text, reply);
         }
-        if heard.thoughts_of(at).is_empty() {
-            for (part, text) in self.items.thoughts_of(at) {
-                self.tell_thought(at, part, &text, reply);
-            }
+        for (part, text) in untold.thoughts {
+            self.tell_thought(untold.at, part, &text, reply);
         }
     }
 
@@ -136,12 +132,12 @@ impl ItemsDraft {
     /// Ends the answer with the whole of it, or with what its last event says of it.
     pub(super) fn end(
         mut self,
-        response: WireResponse,
+        mut response: WireResponse,
         reply: &Reply<'_>,
     ) -> Result<ModelResponse, ProviderError> {
         let mut draft = Draft::default();
-        if let Some(usage) = &response.usage {
-            draft.bill(usage.into(), reply);
+        if let Some(usage) = response.usage.take() {
+            draft.bill(Counts::from(usage).billed(), reply);
         }
         let ending = response.ending(reply)?;
         self.settle(response.output.unwrap_or_default(), reply);

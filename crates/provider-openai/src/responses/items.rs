@@ -1,5 +1,9 @@
 //! The items of an answer, as far as they are known.
 
+mod merge;
+
+use std::collections::{BTreeMap, BTreeSet};
+
 use backstop_provider_http::CallDraft;
 use serde_json::{Value, json};
 
@@ -19,9 +23,27 @@ pub(super) struct Thought {
     pub(super) part: u64,
 }
 
-/// The items of an answer, in their order.
+/// The items of an answer, in the order in which they were told.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Items(Vec<ItemDraft>);
+pub(super) struct Items {
+    items: Vec<ItemDraft>,
+    /// Where an item of a kind and a place is.
+    by_place: BTreeMap<(Kind, u64), usize>,
+    /// Where an item of a kind and an id of the endpoint is.
+    by_id: BTreeMap<(Kind, String), usize>,
+    /// Where the call of an id is.
+    by_call_id: BTreeMap<String, usize>,
+    /// Those that are not done.
+    open: BTreeMap<(Kind, u64), usize>,
+}
+
+/// Text and thoughts of an item that was told before as a part, or not at all.
+#[derive(Default)]
+pub(super) struct Untold {
+    pub(super) at: u64,
+    pub(super) text: String,
+    pub(super) thoughts: Vec<(Thought, String)>,
+}
 
 #[derive(Debug, Clone)]
 pub(super) struct ItemDraft {
@@ -74,36 +96,74 @@ impl Body {
     }
 }
 
+impl ItemDraft {
+    fn text(&self) -> Option<&str> {
+        match &self.body {
+            Body::Text { text, .. } if !text.is_empty() => Some(text),
+            Body::Text { .. } | Body::Thought { .. } | Body::Call(_) => None,
+        }
+    }
+}
+
 impl Items {
-    /// Returns the item that stands there and its place; a new one where there is none. Where the
-    /// endpoint leaves the place out, it is the last of its kind that is not done.
-    pub(super) fn at(&mut self, place: Place<'_>, kind: Kind) -> (u64, &mut ItemDraft) {
-        let of_kind = |item: &ItemDraft| item.body.kind() == kind;
+    /// Returns the item of a place; a new one where there is none. Where the endpoint leaves the place out,
+    /// it is the last of its kind that is not done.
+    fn find(&mut self, place: Place<'_>, kind: Kind) -> usize {
         let id = place.item_id.filter(|id| !id.is_empty());
         let known = match (place.index, id) {
-            (Some(index), _) => self.0.iter().position(|it| of_kind(it) && it.at == index),
-            (None, Some(id)) => self.0.iter().position(|it| of_kind(it) && it.id == id),
-            (None, None) => self.0.iter().rposition(|it| of_kind(it) && !it.is_done),
+            (Some(index), _) => self.by_place.get(&(kind, index)),
+            (None, Some(id)) => self.by_id.get(&(kind, id.to_owned())),
+            (None, None) => last(&self.open, kind),
         };
-        let position = known.unwrap_or_else(|| {
-            let next = || self.0.last().map_or(0, |last| last.at.saturating_add(1));
-            let at = place.index.unwrap_or_else(next);
-            let position = self.0.partition_point(|item| item.at <= at);
-            let id = id.unwrap_or_default().to_owned();
-            let (is_done, is_cut, body) = (false, false, Body::of(kind));
-            self.0.insert(position, ItemDraft { at, id, is_done, is_cut, body });
-            position
-        });
-        let item = &mut self.0[position];
+        if let Some(known) = known {
+            return *known;
+        }
+        let at = place.index.unwrap_or_else(|| self.next_place());
+        let position = self.items.len();
+        let id = id.unwrap_or_default().to_owned();
+        self.by_place.insert((kind, at), position);
+        self.open.insert((kind, at), position);
+        if !id.is_empty() {
+            self.by_id.insert((kind, id.clone()), position);
+        }
+        let body = Body::of(kind);
+        self.items.push(ItemDraft { at, id, is_done: false, is_cut: false, body });
+        position
+    }
+
+    /// Returns the item of a place, as [`Items::find`] does, and its place.
+    pub(super) fn at(&mut self, place: Place<'_>, kind: Kind) -> (u64, &mut ItemDraft) {
+        let position = self.find(place, kind);
+        let item = &mut self.items[position];
         (item.at, item)
     }
 
-    /// Returns the call that stands there.
+    /// Returns the place behind all others.
+    fn next_place(&self) -> u64 {
+        let kinds = [Kind::Thought, Kind::Text, Kind::Call].into_iter();
+        let last = kinds.filter_map(|kind| Some(self.items[*last(&self.by_place, kind)?].at));
+        last.max().map_or(0, |last| last.saturating_add(1))
+    }
+
+    /// Returns the item of a place, which is done.
+    fn done(&mut self, place: Place<'_>, kind: Kind) -> (u64, &mut ItemDraft) {
+        let position = self.find(place, kind);
+        self.finish(position);
+        (self.items[position].at, &mut self.items[position])
+    }
+
+    fn finish(&mut self, position: usize) {
+        let item = &mut self.items[position];
+        item.is_done = true;
+        self.open.remove(&(item.body.kind(), item.at));
+    }
+
+    /// Returns the call of a place.
     pub(super) fn call(&mut self, place: Place<'_>) -> Option<&mut CallDraft> {
         // A piece that says nothing of its place is of the last call, be it done.
         let index = place.index.or_else(|| {
-            let last = self.0.iter().rfind(|item| item.body.kind() == Kind::Call)?;
-            place.item_id.is_none_or(str::is_empty).then_some(last.at)
+            let last = last(&self.by_place, Kind::Call)?;
+            place.item_id.is_none_or(str::is_empty).then_some(self.items[*last].at)
         });
         let (_, item) = self.at(Place { index, ..place }, Kind::Call);
         match &mut item.body {
@@ -116,135 +176,111 @@ impl Items {
     /// begins a new call.
     pub(super) fn take_call(&mut self, place: Place<'_>, item: CallItem, is_done: bool) -> u64 {
         let call_id = item.call_id.unwrap_or_default();
-        let known = self.0.iter().find(|known| match &known.body {
-            Body::Call(call) => !call_id.is_empty() && call.id == call_id,
-            _ => false,
-        });
-        let next = self.0.last().map_or(0, |last| last.at.saturating_add(1));
-        let index = place.index.or(known.map(|known| known.at)).unwrap_or(next);
-        let (at, draft) = self.at(Place { index: Some(index), ..place }, Kind::Call);
-        draft.is_done |= is_done;
+        let known = self.by_call_id.get(&call_id).map(|known| self.items[*known].at);
+        let index = place.index.or(known).unwrap_or_else(|| self.next_place());
+        let position = self.find(Place { index: Some(index), ..place }, Kind::Call);
+        if is_done {
+            self.finish(position);
+        }
+        if !call_id.is_empty() {
+            self.by_call_id.insert(call_id.clone(), position);
+        }
+        let draft = &mut self.items[position];
         draft.is_cut = is_incomplete(item.status.as_deref());
-        if let Some(id) = place.item_id.filter(|_| draft.id.is_empty()) {
+        if let Some(id) = place.item_id.filter(|id| draft.id.is_empty() && !id.is_empty()) {
             id.clone_into(&mut draft.id);
+            self.by_id.insert((Kind::Call, id.to_owned()), position);
         }
         if let Body::Call(call) = &mut draft.body {
             settle(&mut call.id, call_id);
             settle(&mut call.name, item.name.unwrap_or_default());
             call.settle(item.arguments);
         }
-        at
+        index
     }
 
-    /// Takes a whole item, and returns its place.
-    pub(super) fn take_done(&mut self, place: Place<'_>, item: Item) -> u64 {
+    /// Takes a whole item, and returns what it tells beyond what was told of it.
+    pub(super) fn take_done(&mut self, place: Place<'_>, item: Item) -> Untold {
+        let mut untold = Untold::default();
         match item {
-            Item::FunctionCall(item) => self.take_call(place, item, true),
+            Item::FunctionCall(item) => {
+                self.take_call(place, item, true);
+            }
             Item::Message { content, status } => {
-                let (at, draft) = self.at(place, Kind::Text);
-                draft.is_done = true;
+                let (at, draft) = self.done(place, Kind::Text);
                 draft.is_cut = is_incomplete(status.as_deref());
+                untold.at = at;
                 if let Body::Text { text, is_refused } = &mut draft.body {
                     let (said, refused) = read(content.unwrap_or_default());
+                    untold.text = said.strip_prefix(text.as_str()).unwrap_or_default().to_owned();
                     settle(text, said);
                     *is_refused |= refused;
                 }
-                at
             }
             Item::Reasoning { summary, content, encrypted_content } => {
                 let wanted = encrypted_content.map(|content| kept(summary.as_deref(), &content));
-                let (at, draft) = self.at(place, Kind::Thought);
-                draft.is_done = true;
+                let (at, draft) = self.done(place, Kind::Thought);
+                untold.at = at;
                 if let Body::Thought { parts, data } = &mut draft.body {
                     *data = wanted.or(data.take());
                     let whole = thoughts(summary, content);
                     if !whole.is_empty() && parts.is_empty() {
+                        untold.thoughts.clone_from(&whole);
                         *parts = whole;
                     }
                 }
-                at
             }
-            Item::Other => place.index.unwrap_or_default(),
+            Item::Other => {}
         }
+        untold
     }
 
-    /// Fills in what these items have nothing of: a kind of item, or a part of one.
-    pub(super) fn or(mut self, heard: Self) -> Self {
-        let (has_text, has_calls, has_thoughts) =
-            (self.has(Kind::Text), self.has(Kind::Call), self.has(Kind::Thought));
-        for item in heard.0 {
-            let known = self.0.iter_mut().find(|known| match (&known.body, &item.body) {
-                (Body::Call(known), Body::Call(call)) if !known.id.is_empty() => {
-                    known.id == call.id
+    /// Returns what these items tell beyond what was told, in order. What was told differently cannot be
+    /// taken back.
+    pub(super) fn untold(&self, told: &Self) -> Vec<Untold> {
+        let mut all = Vec::new();
+        // What comes before an item may be left out at the end, so that its place is another.
+        let texts: BTreeSet<&str> = told.items.iter().filter_map(ItemDraft::text).collect();
+        for item in &self.items {
+            let known = told.by_place.get(&(item.body.kind(), item.at));
+            let known = known.map(|known| &told.items[*known].body);
+            let mut untold = Untold { at: item.at, ..Untold::default() };
+            match (&item.body, known) {
+                (Body::Text { text, .. }, _) if texts.contains(text.as_str()) => {}
+                (Body::Text { text, .. }, Some(Body::Text { text: known, .. })) => {
+                    untold.text = text.strip_prefix(known.as_str()).unwrap_or_default().to_owned();
                 }
-                (known_body, body) => known.at == item.at && known_body.kind() == body.kind(),
-            });
-            match (known.map(|known| &mut known.body), &item.body) {
-                (Some(Body::Call(known)), Body::Call(call)) => known.fill(call),
-                (
-                    Some(Body::Thought { parts, data }),
-                    Body::Thought { parts: more, data: wanted },
-                ) => {
-                    if !has_thoughts {
-                        parts.clone_from(more);
-                    }
-                    if data.is_none() {
-                        data.clone_from(wanted);
-                    }
-                }
-                (None, Body::Call(_)) if !has_calls => self.insert(item),
-                (None, Body::Thought { .. }) if !has_thoughts => self.insert(item),
-                (_, Body::Text { .. }) if !has_text => self.insert(item),
-                _ => {}
+                (Body::Text { text, .. }, _) => untold.text.clone_from(text),
+                (Body::Thought { parts, .. }, known) => match known {
+                    Some(Body::Thought { parts: known, .. }) if !known.is_empty() => {}
+                    _ => untold.thoughts.clone_from(parts),
+                },
+                (Body::Call(_), _) => {}
             }
+            all.push(untold);
         }
-        self
+        all
     }
 
-    fn insert(&mut self, item: ItemDraft) {
-        let position = self.0.partition_point(|known| known.at <= item.at);
-        self.0.insert(position, item);
-    }
-
-    /// Does an item of this kind say anything?
+    /// Returns whether an item of this kind says anything.
     fn has(&self, kind: Kind) -> bool {
-        self.0.iter().any(|item| match &item.body {
+        self.items.iter().any(|item| match &item.body {
             Body::Thought { parts, .. } => kind == Kind::Thought && !parts.is_empty(),
             Body::Text { text, .. } => kind == Kind::Text && !text.is_empty(),
             Body::Call(_) => kind == Kind::Call,
         })
     }
 
-    /// Returns where items stand, in order.
-    pub(super) fn places(&self) -> Vec<u64> {
-        let mut places: Vec<u64> = self.0.iter().map(|item| item.at).collect();
-        places.dedup();
-        places
-    }
-
-    /// Returns what is said at a place.
-    pub(super) fn text_of(&self, at: u64) -> String {
-        let texts = self.0.iter().filter(|item| item.at == at).map(|item| match &item.body {
-            Body::Text { text, .. } => text.as_str(),
-            Body::Thought { .. } | Body::Call(_) => "",
-        });
-        texts.collect()
-    }
-
-    /// Returns what is thought at a place.
-    pub(super) fn thoughts_of(&self, at: u64) -> Vec<(Thought, String)> {
-        let thoughts = self.0.iter().filter(|item| item.at == at).map(|item| match &item.body {
-            Body::Thought { parts, .. } => parts.as_slice(),
-            Body::Text { .. } | Body::Call(_) => &[],
-        });
-        thoughts.flatten().cloned().collect()
-    }
-
     /// Returns the items in order; what was thought comes before what it led to.
     pub(super) fn into_sorted(mut self) -> Vec<ItemDraft> {
-        self.0.sort_by_key(|item| (item.at, item.body.kind()));
-        self.0
+        self.items.sort_by_key(|item| (item.at, item.body.kind()));
+        self.items
     }
+}
+
+/// Returns the last item of a kind.
+fn last(places: &BTreeMap<(Kind, u64), usize>, kind: Kind) -> Option<&usize> {
+    Some(places.range((kind, 0)..=(kind, u64::MAX)).next_back()?.1)
 }
 
 /// Returns what the parts of a message say, and whether that is a refusal.

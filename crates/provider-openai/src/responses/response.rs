@@ -4,10 +4,11 @@ use backstop_provider::ProviderError;
 use backstop_provider_http::{Class, Reply, lenient};
 use layer0::message::StopReason;
 use layer0::read_tagged;
-use layer0::usage::TokenUsage;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+use crate::usage::Counts;
 
 /// The object of the protocol: a whole answer, or what is known of one.
 #[derive(Deserialize, Default)]
@@ -86,28 +87,47 @@ fn parts<'de, D: Deserializer<'de>>(content: D) -> Result<Option<Vec<OutputPart>
     })
 }
 
+/// The counts of an answer, as this protocol calls them.
 #[derive(Deserialize)]
 pub(crate) struct ResponsesUsage {
     #[serde(default, deserialize_with = "lenient::count")]
     input_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient::count")]
     output_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
+    total_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     input_tokens_details: Option<InputDetails>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    output_tokens_details: Option<OutputDetails>,
 }
 
 #[derive(Deserialize, Default)]
 struct InputDetails {
     #[serde(default, deserialize_with = "lenient::count")]
     cached_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
+    cache_write_tokens: Option<u64>,
 }
 
-impl From<&ResponsesUsage> for TokenUsage {
-    fn from(usage: &ResponsesUsage) -> Self {
-        let cached = usage.input_tokens_details.as_ref().and_then(|it| it.cached_tokens);
-        let (input, output) = (usage.input_tokens, usage.output_tokens);
-        Self::new(input.unwrap_or_default(), output.unwrap_or_default())
-            .cached_tokens(cached.unwrap_or_default())
+#[derive(Deserialize, Default)]
+struct OutputDetails {
+    #[serde(default, deserialize_with = "lenient::count")]
+    reasoning_tokens: Option<u64>,
+}
+
+impl From<ResponsesUsage> for Counts {
+    fn from(usage: ResponsesUsage) -> Self {
+        let input = usage.input_tokens_details.unwrap_or_default();
+        let output = usage.output_tokens_details.unwrap_or_default();
+        Self {
+            input: usage.input_tokens,
+            output: usage.output_tokens,
+            reasoning: output.reasoning_tokens,
+            total: usage.total_tokens,
+            cached: input.cached_tokens,
+            cache_written: input.cache_write_tokens,
+        }
     }
 }
 
@@ -122,7 +142,7 @@ impl WireResponse {
                 Some("content_filter") => Ok(StopReason::ContentFilter),
                 // Another's words came between; sent again, the conversation goes on.
                 Some("steered") => Ok(StopReason::Pause),
-                word => Ok(reply.unknown_stop(word.unwrap_or("incomplete"))),
+                word => reply.unknown_stop(word.unwrap_or("incomplete")),
             },
             Some("failed") => Err(reply.failure(json!({ "error": self.error }))),
             Some("cancelled") => {
@@ -131,7 +151,7 @@ impl WireResponse {
             Some("in_progress" | "queued") | None => {
                 Err(ProviderError::stream_truncated("a final status"))
             }
-            Some(word) => Ok(reply.unknown_stop(word)),
+            Some(word) => reply.unknown_stop(word),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What stands between an adapter and a model leaves traces.
 
 use backstop_provider::ModelResponse;
-use backstop_provider_http::phrases::{FILTERED, OVERFLOWS, Phrase, QUOTAS};
+use backstop_provider_http::phrases::{FILTERED, OVERFLOWS, Phrase, QUOTAS, UNKNOWN_MODELS};
 use layer0::failure::{Failure, Retry};
 use serde_json::json;
 
@@ -17,6 +17,7 @@ pub async fn words_of_any_vendor_are_understood(adapter: &Adapter) {
         (OVERFLOWS, "provider.context_overflow"),
         (QUOTAS, "provider.quota_exhausted"),
         (FILTERED, "provider.content_blocked"),
+        (UNKNOWN_MODELS, "provider.not_found"),
     ] {
         for Phrase { from, status, body, .. } in phrases {
             let message = format!("litellm.BadRequestError: XException - {body}. Model Group=m");

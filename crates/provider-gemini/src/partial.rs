@@ -1,0 +1,217 @@
+//! Arguments that are streamed value by value, each with its JSON path.
+
+use backstop_provider_http::lenient;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// How deep a path may go: a record has to hold the arguments.
+const MAX_DEPTH: usize = 100;
+
+/// A piece of a call's arguments.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WirePiece {
+    #[serde(default, deserialize_with = "lenient::text_or_empty")]
+    json_path: String,
+    string_value: Option<String>,
+    number_value: Option<Box<RawValue>>,
+    bool_value: Option<bool>,
+}
+
+/// The arguments so far.
+#[derive(Debug, Default)]
+pub(crate) struct PartialArguments {
+    root: Node,
+    /// What has no place in them, as it came.
+    misfits: String,
+}
+
+#[derive(Debug, Default)]
+enum Node {
+    #[default]
+    Empty,
+    Fields(Vec<(String, Self)>),
+    Items(Vec<Self>),
+    Text(String),
+    /// JSON as it was written.
+    Json(String),
+}
+
+impl PartialArguments {
+    /// Takes a list of pieces.
+    pub(crate) fn take(&mut self, pieces: &RawValue) {
+        let known: Option<Vec<WirePiece>> = serde_json::from_str(pieces.get()).ok();
+        let fits = known.is_some_and(|known| known.into_iter().all(|piece| self.add(piece)));
+        if !fits {
+            self.misfits.push_str(pieces.get());
+        }
+    }
+
+    /// Returns the arguments as a string of JSON that holds their text, as other protocols send it.
+    pub(crate) fn into_text(self) -> String {
+        quoted(&self.into_json())
+    }
+
+    /// Returns the arguments as JSON; what had no place in them behind it, so that it is none.
+    fn into_json(self) -> String {
+        let mut json = String::new();
+        match self.root {
+            Node::Empty => json.push_str("{}"),
+            root => root.write(&mut json),
+        }
+        json + &self.misfits
+    }
+
+    fn add(&mut self, piece: WirePiece) -> bool {
+        let Some(node) = self.root.at(&piece.json_path) else { return false };
+        match (node, piece) {
+            (Node::Text(text), WirePiece { string_value: Some(more), .. }) => text.push_str(&more),
+            (node @ Node::Empty, WirePiece { string_value: Some(text), .. }) => {
+                *node = Node::Text(text);
+            }
+            (node, WirePiece { number_value, bool_value, .. }) => {
+                let value = number_value.map(|number| number.get().to_owned());
+                let value = value.or(bool_value.map(|it| it.to_string()));
+                *node = Node::Json(value.unwrap_or_else(|| "null".to_owned()));
+            }
+        }
+        true
+    }
+}
+
+impl Node {
+    /// Returns the node at a path such as `$.list[0].name`, which is made where there is none; `None` where
+    /// the path is none, or leads through a value.
+    fn at(&mut self, path: &str) -> Option<&mut Self> {
+        let mut rest = path.strip_prefix('$')?;
+        let mut node = self;
+        for _ in 0..MAX_DEPTH {
+            if rest.is_empty() {
+                return Some(node);
+            }
+            let (step, behind) = Step::read(rest)?;
+            node = node.child(step)?;
+            rest = behind;
+        }
+        None
+    }
+
+    fn child(&mut self, step: Step<'_>) -> Option<&mut Self> {
+        match step {
+            Step::Field(name) => {
+                if matches!(self, Self::Empty) {
+                    *self = Self::Fields(Vec::new());
+                }
+                let Self::Fields(fields) = self else { return None };
+                let at = fields.iter().rposition(|(known, _)| known == name);
+                let at = at.unwrap_or_else(|| {
+                    fields.push((name.to_owned(), Self::Empty));
+                    fields.len() - 1
+                });
+                Some(&mut fields[at].1)
+            }
+            Step::Item(at) => {
+                if matches!(self, Self::Empty) {
+                    *self = Self::Items(Vec::new());
+                }
+                let Self::Items(items) = self else { return None };
+                if at == items.len() {
+                    items.push(Self::Empty);
+                }
+                items.get_mut(at)
+            }
+        }
+    }
+
+    fn write(&self, json: &mut String) {
+        match self {
+            Self::Empty => json.push_str("null"),
+            Self::Json(value) => json.push_str(value),
+            Self::Text(text) => json.push_str(&quoted(text)),
+            Self::Fields(fields) => {
+                json.push('{');
+                for (at, (name, node)) in fields.iter().enumerate() {
+                    json.push_str(if at > 0 { "," } else { "" });
+                    json.push_str(&quoted(name));
+                    json.push(':');
+                    node.write(json);
+                }
+                json.push('}');
+            }
+            Self::Items(items) => {
+                json.push('[');
+                for (at, node) in items.iter().enumerate() {
+                    json.push_str(if at > 0 { "," } else { "" });
+                    node.write(json);
+                }
+                json.push(']');
+            }
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// One step of a path.
+enum Step<'a> {
+    Field(&'a str),
+    Item(usize),
+}
+
+impl<'a> Step<'a> {
+    /// Reads the first step of a path; returns what is behind it.
+    fn read(path: &'a str) -> Option<(Self, &'a str)> {
+        if let Some(name) = path.strip_prefix('.') {
+            let end = name.find(['.', '[']).unwrap_or(name.len());
+            return (end > 0).then(|| (Self::Field(&name[..end]), &name[end..]));
+        }
+        let inside = path.strip_prefix('[')?;
+        for quote in ['\'', '"'] {
+            if let Some(name) = inside.strip_prefix(quote) {
+                let (name, behind) = name.split_once(quote)?;
+                return Some((Self::Field(name), behind.strip_prefix(']')?));
+            }
+        }
+        let (index, behind) = inside.split_once(']')?;
+        Some((Self::Item(index.parse().ok()?), behind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_assembled_by_their_paths() {
+        #[track_caller]
+        fn check(lists: &[&str], expected: &str) {
+            let mut arguments = PartialArguments::default();
+            for list in lists {
+                arguments.take(&RawValue::from_string((*list).to_owned()).unwrap());
+            }
+            assert_eq!(arguments.into_json(), expected, "{lists:?}");
+        }
+        check(&[], "{}");
+        check(
+            &[
+                r#"[{"jsonPath":"$.to","stringValue":"Bo","willContinue":true}]"#,
+                r#"[{"jsonPath":"$.to","stringValue":"nn"},{"jsonPath":"$.amount","numberValue":3.10}]"#,
+                r#"[{"jsonPath":"$.tags[0]","stringValue":"\"a"},{"jsonPath":"$.tags[1].x","boolValue":true}]"#,
+                r#"[{"jsonPath":"$['a b']","nullValue":"NULL_VALUE"}]"#,
+            ],
+            r#"{"to":"Bonn","amount":3.10,"tags":["\"a",{"x":true}],"a b":null}"#,
+        );
+        for misfit in [
+            r#"[{"jsonPath":"$.x[7]","stringValue":"a"}]"#,
+            r#"[{"jsonPath":"x","stringValue":"a"}]"#,
+            r#"[{"jsonPath":"$..x","stringValue":"a"}]"#,
+            "{}",
+        ] {
+            let mut arguments = PartialArguments::default();
+            arguments.take(&RawValue::from_string(misfit.to_owned()).unwrap());
+            assert!(arguments.into_json().ends_with(misfit), "{misfit}");
+        }
+    }
+}

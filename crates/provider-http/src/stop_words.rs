@@ -1,0 +1,53 @@
+//! Words among the reasons to stop that say that the provider failed.
+
+/// Pieces of such words, in lower case: `error`, `network_error` (z.ai), `insufficient_system_resource`
+/// (DeepSeek), `abort` (vLLM, SGLang), and what others may call the same.
+const FAILURES: &[&str] = &[
+    "abort",
+    "crash",
+    "disconnect",
+    "error",
+    "exception",
+    "fail",
+    "insufficient",
+    "interrupted",
+    "overload",
+    "preempt",
+    "server_busy",
+    "timed_out",
+    "timed out",
+    "timeout",
+    "unavailable",
+];
+
+/// Returns whether a reason to stop says that the provider failed.
+pub(crate) fn is_failure_word(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    FAILURES.iter().any(|failure| word.contains(failure))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: P9
+    #[test]
+    fn failure_words_are_told_from_reasons() {
+        for word in [
+            "error",
+            "ERROR",
+            "network_error",
+            "insufficient_system_resource",
+            "abort",
+            "aborted",
+            "engine_overloaded",
+            "upstream_failure",
+            "request timeout",
+        ] {
+            assert!(is_failure_word(word), "{word}");
+        }
+        for word in ["stop", "length", "abducted", "OTHER", "safety", "max_turns", "incomplete"] {
+            assert!(!is_failure_word(word), "{word}");
+        }
+    }
+}

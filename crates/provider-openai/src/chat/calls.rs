@@ -1,0 +1,145 @@
+//! The calls of an answer, whole or in pieces.
+
+use backstop_provider_http::CallDraft;
+
+use super::response::CallPiece;
+
+/// The calls of a stream so far.
+#[derive(Default)]
+pub(super) struct Calls {
+    calls: Vec<OpenCall>,
+    /// How many lists of pieces came.
+    lists: u64,
+}
+
+/// A call that pieces may be added to.
+struct OpenCall {
+    /// The protocol's index.
+    index: u64,
+    draft: CallDraft,
+    /// The list that its last piece came in.
+    list: u64,
+    /// Whether it may be the head of the call before, said again: without an id, with the same name and
+    /// without arguments.
+    may_repeat: bool,
+}
+
+/// Returns a call that came in one piece.
+pub(super) fn whole_call(piece: CallPiece) -> CallDraft {
+    let mut draft = CallDraft::default();
+    add_to(&mut draft, piece);
+    draft
+}
+
+/// Adds a piece to a call. Id and name are whole where they come; some endpoints repeat them.
+fn add_to(draft: &mut CallDraft, piece: CallPiece) {
+    if draft.id.is_empty() {
+        draft.id = piece.id.unwrap_or_default();
+    }
+    let function = piece.function.unwrap_or_default();
+    if draft.name.is_empty() {
+        draft.name = function.name.unwrap_or_default();
+    }
+    draft.take(function.arguments);
+    draft.kept = piece.extra_content.or(draft.kept.take());
+}
+
+impl Calls {
+    /// Takes the pieces that came together, each of another call unless the endpoint says otherwise.
+    pub(super) fn take(&mut self, pieces: Vec<CallPiece>) {
+        self.lists += 1;
+        for piece in pieces {
+            self.take_piece(piece);
+        }
+    }
+
+    /// Returns the calls in their order.
+    pub(super) fn into_drafts(self) -> Vec<CallDraft> {
+        let is_call = |call: &OpenCall| !(call.may_repeat && call.draft.has_no_arguments());
+        self.calls.into_iter().filter(is_call).map(|call| call.draft).collect()
+    }
+
+    fn take_piece(&mut self, piece: CallPiece) {
+        let function = piece.function.as_ref();
+        let name = function.and_then(|function| function.name.as_deref());
+        let head = Head {
+            index: piece.index,
+            id: piece.id.as_deref().filter(|id| !id.is_empty()),
+            name: name.filter(|name| !name.is_empty()),
+        };
+        let list = self.lists;
+        let known = self.find(&head);
+        if let Some(at) = known
+            && head.id.is_some()
+            && head.name.is_some()
+            && self.calls[at].draft.is_whole()
+        {
+            // It is said again as a whole, or is contradictory and malformed.
+            let mut again = CallDraft::default();
+            again.take(function.and_then(|function| function.arguments.clone()));
+            if again.has_no_arguments() || again.has_same_arguments(&self.calls[at].draft) {
+                return;
+            }
+        }
+        let at = known.unwrap_or_else(|| self.begin(&head));
+        let call = &mut self.calls[at];
+        call.list = list;
+        add_to(&mut call.draft, piece);
+    }
+
+    /// Begins a call behind those of its index, and returns its position.
+    fn begin(&mut self, head: &Head<'_>) -> usize {
+        let index = head.index.unwrap_or(self.calls.len() as u64);
+        let position = self.calls.partition_point(|known| known.index <= index);
+        let before = position.checked_sub(1).map(|at| &self.calls[at]);
+        let may_repeat = before.is_some_and(|before| {
+            let is_same = before.index == index || head.index.is_none();
+            let is_apart = before.list != self.lists;
+            is_same && is_apart && head.id.is_none() && head.name == Some(&*before.draft.name)
+        });
+        let (draft, list) = (CallDraft::default(), self.lists);
+        self.calls.insert(position, OpenCall { index, draft, list, may_repeat });
+        position
+    }
+
+    /// Returns the call that a piece belongs to; `None` where it begins one. The newest that fits is the
+    /// one: an endpoint may leave out indices and ids, or give the same to all calls.
+    fn find(&self, head: &Head<'_>) -> Option<usize> {
+        let has_index = |call: &OpenCall| head.index.is_none_or(|index| call.index == index);
+        if let Some(id) = head.id {
+            let named = self.calls.iter().rposition(|call| has_index(call) && call.draft.id == id);
+            if let Some(at) = named {
+                return Some(at).filter(|at| !head.has_other_name(&self.calls[*at].draft));
+            }
+        }
+        let at = match head.index {
+            Some(_) => self.calls.iter().rposition(has_index)?,
+            None => self.calls.len().checked_sub(1)?,
+        };
+        Some(at).filter(|at| !self.begins_anew(head, &self.calls[*at]))
+    }
+
+    /// Returns whether a piece cannot belong to this call, the last one that it might be of.
+    fn begins_anew(&self, head: &Head<'_>, call: &OpenCall) -> bool {
+        let has_other_id = head.id.is_some() && !call.draft.id.is_empty();
+        let is_beside = call.list == self.lists && (head.name.is_some() || head.index.is_none());
+        let is_head = head.name.is_some() && !call.draft.name.is_empty();
+        is_beside
+            || head.has_other_name(&call.draft)
+            || (has_other_id && (head.name.is_some() || call.draft.is_whole()))
+            || (is_head && call.draft.is_whole())
+    }
+}
+
+/// What a piece says of the call that it belongs to.
+struct Head<'a> {
+    index: Option<u64>,
+    id: Option<&'a str>,
+    name: Option<&'a str>,
+}
+
+impl Head<'_> {
+    fn has_other_name(&self, call: &CallDraft) -> bool {
+        !call.name.is_empty() && self.name.is_some_and(|name| name != call.name)
+    }
+}
