@@ -56,6 +56,8 @@ pub struct ModelTable {
     pub cache: Option<bool>,
     /// OpenAI: the endpoint leaves out the `[DONE]` at the end of a stream.
     pub omits_done: Option<bool>,
+    /// OpenAI: the endpoint ends an answer without a finish reason.
+    pub omits_finish_reason: Option<bool>,
     /// OpenAI: the endpoint takes the output limit as `max_completion_tokens`.
     pub max_completion_tokens: Option<bool>,
     /// OpenAI: is a stream asked for its usage, by `stream_options`?
@@ -155,6 +157,8 @@ pub struct EndpointTable {
     pub cache: Option<bool>,
     /// OpenAI: the endpoint leaves out the `[DONE]` at the end of a stream.
     pub omits_done: Option<bool>,
+    /// OpenAI: the endpoint ends an answer without a finish reason.
+    pub omits_finish_reason: Option<bool>,
     /// OpenAI: the endpoint takes the output limit as `max_completion_tokens`.
     pub max_completion_tokens: Option<bool>,
     /// OpenAI: is a stream asked for its usage, by `stream_options`?
@@ -237,6 +241,7 @@ impl ModelTable {
             script: entry.script,
             cache: entry.cache,
             omits_done: entry.omits_done,
+            omits_finish_reason: entry.omits_finish_reason,
             max_completion_tokens: entry.max_completion_tokens,
             stream_options: entry.stream_options,
             output_schemas: entry.output_schemas,

@@ -240,6 +240,9 @@ pub(super) fn provider(
             if let Some(omits) = model.omits_done {
                 openai = openai.with(|it| it.omits_done(omits));
             }
+            if let Some(omits) = model.omits_finish_reason {
+                openai = openai.with(|it| it.omits_finish_reason(omits));
+            }
             if let Some(yes) = model.max_completion_tokens {
                 openai = openai.with(|it| it.max_completion_tokens(yes));
             }
@@ -318,6 +321,7 @@ fn check_keys(model: &ModelTable, path: &Path) -> Result<(), CliError> {
     let own = [
         ("cache", model.cache.is_some(), matches!(model.provider, Anthropic | Bedrock)),
         ("omits_done", model.omits_done.is_some(), is_openai),
+        ("omits_finish_reason", model.omits_finish_reason.is_some(), is_openai),
         ("max_completion_tokens", model.max_completion_tokens.is_some(), is_openai),
         ("stream_options", model.stream_options.is_some(), is_openai),
         ("output_schemas", model.output_schemas.is_some(), is_openai),
