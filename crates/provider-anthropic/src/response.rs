@@ -1,10 +1,13 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
+use std::collections::BTreeMap;
+
 use backstop_provider::{ModelResponse, ProviderError};
 use backstop_provider_http::{CallDraft, Draft, Reply, lenient};
 use layer0::message::StopReason;
-use layer0::read_tagged;
 use layer0::usage::TokenUsage;
+use layer0::{JsonText, read_tagged};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -44,14 +47,44 @@ pub(crate) enum WireBlock {
         name: String,
         input: Option<Box<RawValue>>,
     },
-    /// What only servers' tools produce.
+    /// A block of a tool that runs at the provider, exactly as it came.
+    #[serde(skip)]
+    Served(ServedBlock),
+    /// A block without a known type.
     #[serde(other)]
     Unknown,
 }
 
 impl<'de> Deserialize<'de> for WireBlock {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        read_tagged(deserializer, "type", |block| Self::deserialize(block))
+        let text = JsonText::deserialize(deserializer)?;
+        let mut json = serde_json::Deserializer::from_str(text.get());
+        let block = read_tagged(&mut json, "type", |block| Self::deserialize(block));
+        match block.map_err(D::Error::custom)? {
+            Self::Unknown => Ok(Self::Served(ServedBlock { block: text, input: String::new() })),
+            block => Ok(block),
+        }
+    }
+}
+
+/// A block of a tool that runs at the provider, such as a search and its result. The provider wants it back when
+/// the turn is paused, and with the next request.
+#[derive(Default)]
+pub(crate) struct ServedBlock {
+    block: JsonText,
+    /// The input, where a stream brings it in pieces.
+    pub(crate) input: String,
+}
+
+impl ServedBlock {
+    /// Returns the block with its input.
+    fn whole(self) -> JsonText {
+        let Ok(input) = JsonText::parse(&self.input) else { return self.block };
+        let Ok(mut fields) = self.block.read::<BTreeMap<String, JsonText>>() else {
+            return self.block;
+        };
+        fields.insert("input".to_owned(), input);
+        JsonText::of(&fields).unwrap_or(self.block)
     }
 }
 
@@ -128,6 +161,7 @@ pub(crate) fn add(draft: &mut Draft, block: WireBlock) {
             call.take(input);
             draft.calls.push(call);
         }
+        WireBlock::Served(block) => draft.keep_text(block.whole()),
         WireBlock::Unknown => {}
     }
 }

@@ -207,7 +207,10 @@ fn tell(block: &WireBlock, reply: &Reply<'_>) {
     match block {
         WireBlock::Text { text } => reply.tell_text(text),
         WireBlock::Thinking { thinking, .. } => reply.tell_thinking(thinking),
-        WireBlock::RedactedThinking { .. } | WireBlock::ToolUse { .. } | WireBlock::Unknown => {}
+        WireBlock::RedactedThinking { .. }
+        | WireBlock::Served(_)
+        | WireBlock::ToolUse { .. }
+        | WireBlock::Unknown => {}
     }
 }
 
@@ -228,7 +231,10 @@ fn add_piece(block: &mut WireBlock, delta: &BlockDelta, reply: &Reply<'_>) -> bo
         ) => {
             signature.push_str(piece);
         }
-        (WireBlock::Unknown, _) => {}
+        (WireBlock::Served(block), BlockDelta::InputJsonDelta { partial_json }) => {
+            block.input.push_str(partial_json);
+        }
+        (WireBlock::Served(_) | WireBlock::Unknown, _) => {}
         _ => return false,
     }
     true

@@ -71,10 +71,16 @@ impl Draft {
         }
     }
 
-    /// Keeps what the provider wants back in this place, behind what was said and called so far.
-    /// What is nested too deep to be recorded is not kept.
+    /// Keeps a part that the provider wants back in this place, behind what was said and called so far. A part
+    /// that is nested too deep to be recorded is not kept.
     pub fn keep(&mut self, data: &Value) {
-        let Ok(data) = JsonText::parse(&data.to_string()) else { return };
+        if let Ok(data) = JsonText::parse(&data.to_string()) {
+            self.keep_text(data);
+        }
+    }
+
+    /// Keeps a part as it came, in this place.
+    pub fn keep_text(&mut self, data: JsonText) {
         let mut part = StatePart::new(data);
         (part.text_before, part.calls_before) = (self.text.len(), self.calls.len());
         self.kept.push(part);

@@ -2,6 +2,7 @@
 
 mod draft;
 mod items;
+mod phase;
 mod request;
 mod response;
 mod stream;

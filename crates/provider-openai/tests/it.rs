@@ -15,6 +15,7 @@ mod it {
         mod conformance;
         mod dialects;
         mod faults;
+        mod phases;
         mod laws;
         mod lost;
         mod requests;

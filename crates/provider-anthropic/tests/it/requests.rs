@@ -165,3 +165,40 @@ async fn check_interleaved_thinking(caches: bool) {
     let marks = if caches { 1 } else { 0 };
     assert_eq!(body.matches("cache_control").count(), marks, "{body}");
 }
+
+/// A pause is sent again with the blocks of the provider's own tools, as they came.
+#[tokio::test]
+async fn blocks_of_served_tools_go_back_as_they_came() {
+    let start = |index: u64, block: &str| {
+        format!(
+            "data: {{\"type\":\"content_block_start\",\"index\":{index},\"content_block\":{block}}}\n\n"
+        )
+    };
+    let result = r#"{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[{"type":"web_search_result","url":"u","encrypted_content":"E","page_age":1.50}]}"#;
+    let asked = r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}"#;
+    let piece = r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"query\":\"x\"}"}}"#;
+    let body = start(0, asked)
+        + &format!("data: {piece}\n\n")
+        + &start(1, result)
+        + "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"pause_turn\"}}\n\n"
+        + "data: {\"type\":\"message_stop\"}\n\n";
+    let server = ScriptedEndpoint::anthropic(vec![ScriptedAnswer::saying("yes")]);
+    let provider = to(&server.base_url()).build().unwrap();
+    let answer = provider.read("text/event-stream", body).await.unwrap();
+    assert!(answer.tool_calls.is_empty());
+    let mut messages = Transcript::default();
+    messages.push(Message::user("hi"));
+    messages.push(Message::Assistant {
+        content: answer.text,
+        tool_calls: answer.tool_calls,
+        provider_state: answer.provider_state,
+    });
+    send(&provider, &ModelRequest::new(messages), true).await.unwrap();
+    let body = String::from_utf8(server.requests()[0].bytes.clone()).unwrap();
+    for block in [
+        r#"{"id":"srvtoolu_1","input":{"query":"x"},"name":"web_search","type":"server_tool_use"}"#,
+        r#""encrypted_content":"E","page_age":1.50"#,
+    ] {
+        assert!(body.contains(block), "{block} in {body}");
+    }
+}

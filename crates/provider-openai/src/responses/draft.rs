@@ -6,11 +6,12 @@ use layer0::message::StopReason;
 use serde_json::value::RawValue;
 
 use super::items::{Body, Items, Kind, Place, Thought, Untold};
+use super::phase::Phases;
 use super::response::{CallItem, Item, WireResponse};
 use crate::usage::Counts;
 
 /// What stands between two messages, and between two parts of a reasoning summary.
-const BREAK: &str = "\n\n";
+pub(super) const BREAK: &str = "\n\n";
 
 /// An answer that is being put together.
 #[derive(Default)]
@@ -35,7 +36,7 @@ impl ItemsDraft {
             return;
         }
         let (at, item) = self.items.at(place, Kind::Text);
-        if let Body::Text { text, is_refused } = &mut item.body {
+        if let Body::Text { text, is_refused, .. } = &mut item.body {
             text.push_str(piece);
             *is_refused |= is_refusal;
         }
@@ -142,11 +143,13 @@ impl ItemsDraft {
         let ending = response.ending(reply)?;
         self.settle(response.output.unwrap_or_default(), reply);
         let (mut any_refused, mut any_cut) = (false, false);
+        let mut phases = Phases::default();
         for item in self.items.into_sorted() {
             any_cut |= item.is_cut;
             match item.body {
-                Body::Text { text, is_refused } => {
+                Body::Text { text, is_refused, phase } => {
                     any_refused |= is_refused;
+                    phases.add(phase, &text, &mut draft);
                     add(&mut draft.text, &text);
                 }
                 Body::Thought { parts, data } => {
@@ -165,12 +168,14 @@ impl ItemsDraft {
             StopReason::End if !draft.calls.is_empty() => StopReason::ToolUse,
             ending => ending,
         };
-        Ok(draft.finish(stop_reason, reply))
+        let mut response = draft.finish(stop_reason, reply);
+        response.answer = phases.answer();
+        Ok(response)
     }
 }
 
 /// Adds a paragraph.
-fn add(text: &mut String, paragraph: &str) {
+pub(super) fn add(text: &mut String, paragraph: &str) {
     if !text.is_empty() && !paragraph.is_empty() {
         text.push_str(BREAK);
     }

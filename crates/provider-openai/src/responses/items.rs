@@ -67,6 +67,8 @@ pub(super) enum Body {
     Text {
         text: String,
         is_refused: bool,
+        /// Commentary or final answer, where the endpoint tells.
+        phase: Option<String>,
     },
     Call(CallDraft),
 }
@@ -82,7 +84,7 @@ impl Body {
     fn of(kind: Kind) -> Self {
         match kind {
             Kind::Thought => Self::Thought { parts: Vec::new(), data: None },
-            Kind::Text => Self::Text { text: String::new(), is_refused: false },
+            Kind::Text => Self::Text { text: String::new(), is_refused: false, phase: None },
             Kind::Call => Self::Call(CallDraft::default()),
         }
     }
@@ -206,11 +208,12 @@ impl Items {
             Item::FunctionCall(item) => {
                 self.take_call(place, item, true);
             }
-            Item::Message { content, status } => {
+            Item::Message { content, status, phase: told } => {
                 let (at, draft) = self.done(place, Kind::Text);
                 draft.is_cut = is_incomplete(status.as_deref());
                 untold.at = at;
-                if let Body::Text { text, is_refused } = &mut draft.body {
+                if let Body::Text { text, is_refused, phase } = &mut draft.body {
+                    *phase = told.or(phase.take());
                     let (said, refused) = read(content.unwrap_or_default());
                     untold.text = said.strip_prefix(text.as_str()).unwrap_or_default().to_owned();
                     settle(text, said);

@@ -8,6 +8,8 @@ use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
 
+use super::draft::BREAK;
+use super::phase::kept_phase;
 use crate::own::{Form, as_text, data_url, tool_choice};
 
 /// The smallest output limit that the protocol accepts. What is left of a budget may be less; a
@@ -84,6 +86,8 @@ enum InputItem<'a> {
     Message {
         role: &'static str,
         content: InputContent<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        phase: Option<String>,
     },
     FunctionCall {
         call_id: &'a str,
@@ -179,7 +183,7 @@ fn push_items<'a>(
     message: &'a Message,
     endpoint: &Endpoint,
 ) -> Result<(), ProviderError> {
-    let mut say = |role, content| input.push(InputItem::Message { role, content });
+    let mut say = |role, content| input.push(InputItem::Message { role, content, phase: None });
     match message {
         Message::System { content } => say("system", InputContent::Text(content)),
         Message::User { content, images } => say("user", content_of(content, images)),
@@ -189,13 +193,17 @@ fn push_items<'a>(
             if pieces.is_empty() {
                 say("assistant", InputContent::Text(content));
             }
-            input.extend(pieces.into_iter().map(|piece| match piece {
-                Piece::Text(text) => {
-                    InputItem::Message { role: "assistant", content: InputContent::Text(text) }
+            let mut phase = None;
+            for piece in pieces {
+                match piece {
+                    Piece::Text(text) => input.push(said(text, phase.take())),
+                    Piece::Call(place) => input.push(wire_call(&tool_calls[place])),
+                    Piece::Kept(item) => match kept_phase(&item) {
+                        Some(kept) => phase = Some(kept),
+                        None => input.push(InputItem::Kept(item)),
+                    },
                 }
-                Piece::Call(place) => wire_call(&tool_calls[place]),
-                Piece::Kept(item) => InputItem::Kept(item),
-            }));
+            }
         }
         // The protocol has no mark for a failed call; its text says that it failed.
         Message::Tool { tool_call_id, content, images, is_error: _ } => {
@@ -208,6 +216,15 @@ fn push_items<'a>(
         _ => return Err(ProviderError::invalid_request("a kind of message it cannot send", None)),
     }
     Ok(())
+}
+
+/// Makes the message of a text of the assistant. Texts of several phases stand in paragraphs of their own.
+fn said(text: &str, phase: Option<String>) -> InputItem<'_> {
+    let text = match phase {
+        Some(_) => text.strip_prefix(BREAK).unwrap_or(text),
+        None => text,
+    };
+    InputItem::Message { role: "assistant", content: InputContent::Text(text), phase }
 }
 
 /// Does a model take images? Of those that speak this protocol, few do not; what a tool shows is no reason for

@@ -38,6 +38,9 @@ pub(crate) enum Item {
         content: Option<Vec<OutputPart>>,
         #[serde(default, deserialize_with = "lenient::text")]
         status: Option<String>,
+        /// Commentary or final answer; the endpoint wants it back.
+        #[serde(default, deserialize_with = "lenient::text")]
+        phase: Option<String>,
     },
     Reasoning {
         #[serde(default, deserialize_with = "lenient::maybe")]

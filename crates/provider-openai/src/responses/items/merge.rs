@@ -37,7 +37,12 @@ impl Items {
             };
             match (known, &item.body) {
                 // Its place is the one that was told while it came.
-                (Some(known), Body::Text { .. }) => known.at = item.at,
+                (Some(known), Body::Text { phase: heard, .. }) => {
+                    known.at = item.at;
+                    if let Body::Text { phase, .. } = &mut known.body {
+                        *phase = phase.take().or_else(|| heard.clone());
+                    }
+                }
                 (Some(known), Body::Call(call)) => {
                     known.at = item.at;
                     if let Body::Call(known) = &mut known.body {

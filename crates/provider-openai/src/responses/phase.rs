@@ -1,0 +1,54 @@
+//! Phases of an answer: commentary, and the final answer.
+
+use std::sync::Arc;
+
+use backstop_provider_http::Draft;
+use layer0::JsonText;
+use serde::{Deserialize, Serialize};
+
+use super::draft::add;
+
+/// The phase of the final answer.
+const FINAL: &str = "final_answer";
+
+/// The part that is kept before a text, to send the text back in its phase.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptPhase {
+    phase: String,
+}
+
+/// The final answer of an answer that is being read.
+#[derive(Default)]
+pub(super) struct Phases {
+    answer: String,
+    has_commentary: bool,
+}
+
+impl Phases {
+    /// Takes the next text, and keeps its phase where the text will stand.
+    pub(super) fn add(&mut self, phase: Option<String>, text: &str, draft: &mut Draft) {
+        match phase {
+            Some(phase) => {
+                self.has_commentary |= phase != FINAL;
+                if phase == FINAL {
+                    add(&mut self.answer, text);
+                }
+                if let Ok(kept) = JsonText::of(&KeptPhase { phase }) {
+                    draft.keep_text(kept);
+                }
+            }
+            None => add(&mut self.answer, text),
+        }
+    }
+
+    /// Returns the final answer, where there is more than that.
+    pub(super) fn answer(self) -> Option<Arc<str>> {
+        (self.has_commentary && !self.answer.is_empty()).then(|| self.answer.into())
+    }
+}
+
+/// Returns the phase that a kept part names.
+pub(super) fn kept_phase(part: &JsonText) -> Option<String> {
+    part.read::<KeptPhase>().ok().map(|kept| kept.phase)
+}
