@@ -1,12 +1,16 @@
 //! Words that several parts share: what the model reads of a call that has no result, and what is said of a
 //! failure in its record and by its live error.
 
+mod surrogates;
+
 use std::any::Any;
 use std::fmt::Display;
 
 use serde_json::Value;
 
 use crate::json_text::JsonText;
+
+pub use surrogates::{replace_lone_surrogates, replace_lone_surrogates_in};
 
 /// The run ended before the call was done.
 pub const CANCELLED: &str = "Cancelled: the run was stopped";

@@ -1,7 +1,6 @@
 //! JSON from outside, as leniently as JSON can be read without guessing.
 
-use std::borrow::Cow;
-
+use layer0::text::replace_lone_surrogates_in;
 use serde::de::DeserializeOwned;
 
 pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -21,36 +20,9 @@ pub(crate) fn from_slice<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result
 
 /// Returns JSON without what is no text; `None` where there is nothing to mend.
 pub(crate) fn mended(json: &[u8]) -> Option<Vec<u8>> {
-    let text = String::from_utf8_lossy(json);
-    let mut is_mended = matches!(text, Cow::Owned(_));
-    let mut rest = text.as_bytes();
-    let mut mended = Vec::with_capacity(rest.len());
-    while let Some(at) = memchr::memchr(b'\\', rest) {
-        mended.extend_from_slice(&rest[..at]);
-        rest = &rest[at..];
-        let taken = match (unit(rest), rest.get(6..).and_then(unit)) {
-            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
-            (Some(0xd800..=0xdfff), _) => {
-                mended.extend_from_slice(b"\\ufffd");
-                is_mended = true;
-                rest = &rest[6..];
-                continue;
-            }
-            // The character behind it is not the start of another escape.
-            _ => rest.len().min(2),
-        };
-        mended.extend_from_slice(&rest[..taken]);
-        rest = &rest[taken..];
-    }
-    mended.extend_from_slice(rest);
-    is_mended.then_some(mended)
-}
-
-/// Returns the UTF-16 unit that an escape at the start of this stands for.
-fn unit(text: &[u8]) -> Option<u16> {
-    let digits = text.strip_prefix(b"\\u")?.get(..4)?;
-    let digits = str::from_utf8(digits).ok().filter(|it| it.bytes().all(|b| b.is_ascii_hexdigit()));
-    u16::from_str_radix(digits?, 16).ok()
+    let mut mended = String::from_utf8_lossy(json).into_owned().into_bytes();
+    replace_lone_surrogates_in(&mut mended, true);
+    (mended != json).then_some(mended)
 }
 
 #[cfg(test)]
