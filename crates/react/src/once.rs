@@ -157,6 +157,10 @@ impl Tool for Once {
         self.tool.denied(arguments, need)
     }
 
+    fn omits_nulls(&self) -> bool {
+        self.tool.omits_nulls()
+    }
+
     fn checks_arguments(&self) -> bool {
         self.tool.checks_arguments()
     }

@@ -27,6 +27,7 @@ mod capability;
 mod error;
 mod fn_tool;
 mod images;
+mod nulls;
 mod people;
 mod policy;
 mod real_path;

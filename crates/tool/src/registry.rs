@@ -9,9 +9,10 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::capability::check_capability;
+use crate::nulls::without_nulls;
 use crate::policy::Grants;
 use crate::text::{missing_text, nearest};
-use crate::validate::{self, Schema};
+use crate::validate::{self, Misfit, Schema};
 use crate::{Arguments, DispatchSpec, StateType, Tool, ToolError};
 
 /// The tools of an agent, in the order the model sees them. Cloning copies no tool.
@@ -28,8 +29,16 @@ struct Entry {
     output: Option<Schema>,
     /// Are its failures stored? Asked once, when it was added.
     stores_errors: bool,
+    omits_nulls: bool,
     /// The operator that it dispatches by name.
     operator: Option<Box<str>>,
+}
+
+impl Entry {
+    fn check(&self, arguments: &Arguments) -> Result<(), Misfit> {
+        let checked = self.input.as_ref().map(|schema| schema.check_arguments(arguments.value()));
+        checked.unwrap_or(Ok(()))
+    }
 }
 
 /// A call that may run: the tool was found, its arguments fit and its needs are granted.
@@ -68,7 +77,7 @@ impl Toolset {
     /// As [`Toolset::with`]; then the set is unchanged.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistrationError> {
         let described = described(&*tool).map_err(RegistrationError::Panicked)?;
-        let Described { spec, checks_arguments, stores_errors, operator } = described;
+        let Described { spec, checks_arguments, stores_errors, omits_nulls, operator } = described;
         let name = Arc::clone(&spec.name);
         check_name(&name)?;
         if self.contains(&name) {
@@ -108,7 +117,7 @@ impl Toolset {
         spec.approval_schema.as_ref().map(compile).transpose()?;
         // Tools are added once and held for long.
         self.0.reserve_exact(1);
-        let entry = Entry { tool, spec, input, output, stores_errors, operator };
+        let entry = Entry { tool, spec, input, output, stores_errors, omits_nulls, operator };
         self.0.push(Arc::new(entry));
         Ok(())
     }
@@ -232,14 +241,20 @@ impl Toolset {
         let entry = self.find(name).ok_or_else(|| ToolError::NotFound(name.to_owned()))?;
         let text = arguments.into();
         let unparsed = text.as_string().map(|text| validate::unparsed(&text));
-        let arguments = Arc::new(Arguments::new(text));
+        let mut arguments = Arc::new(Arguments::new(text));
         let checked = match unparsed {
             Some(why) => Err(why),
             None => {
-                let input = entry.input.as_ref();
-                let checked = input.map(|schema| schema.check_arguments(arguments.value()));
+                let mut checked = entry.check(&arguments);
+                if checked.is_err()
+                    && entry.omits_nulls
+                    && let Some(text) = without_nulls(arguments.text(), &entry.spec.schema.value())
+                {
+                    arguments = Arc::new(Arguments::new(text));
+                    checked = entry.check(&arguments);
+                }
                 let schema = || format!("the input schema of `{name}`");
-                checked.unwrap_or(Ok(())).map_err(|misfit| misfit.of(schema).to_string())
+                checked.map_err(|misfit| misfit.of(schema).to_string())
             }
         };
         checked.map_err(|why| {
@@ -297,6 +312,7 @@ struct Described {
     spec: ToolSpec,
     checks_arguments: bool,
     stores_errors: bool,
+    omits_nulls: bool,
     operator: Option<Box<str>>,
 }
 
@@ -306,6 +322,7 @@ fn described(tool: &dyn Tool) -> Result<Described, String> {
         spec: tool.spec().clone(),
         checks_arguments: tool.checks_arguments(),
         stores_errors: tool.stores_errors(),
+        omits_nulls: tool.omits_nulls(),
         operator: tool.operator().map(Into::into),
     });
     catch_unwind(ask).map_err(text::panicked)

@@ -52,6 +52,12 @@ pub trait Tool: Send + Sync {
         need.to_owned()
     }
 
+    /// Returns whether an argument that is `null`, and need not be there, counts as left out where the schema lets it not
+    /// be `null`. Models write so what others describe, and their servers may refuse it.
+    fn omits_nulls(&self) -> bool {
+        false
+    }
+
     /// Does the tool check by itself, in [`Tool::call`], that its arguments are what its schema says? One
     /// whose arguments are read into a type does. Without the feature `json-schema` only such tools can
     /// be added: their schemas are shown to the model and not compiled.
