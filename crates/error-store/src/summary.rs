@@ -98,9 +98,19 @@ fn telling_line(text: &str) -> &str {
         return message;
     }
     let mut lines = text.lines();
-    let first = lines.clone().find(|line| says_something(line));
+    let mut telling = lines.clone().filter(|line| says_something(line));
+    let first = telling.clone().find(|line| !is_heading(line)).or_else(|| telling.next());
     // A line of signs alone is better than nothing.
     first.or_else(|| lines.find(|line| !line.trim().is_empty())).unwrap_or("")
+}
+
+/// Returns whether a line says no more than that there is an error, as `### Error` does in Markdown.
+fn is_heading(line: &str) -> bool {
+    let line = clean(line);
+    let word = line.trim_matches(|c: char| !c.is_alphanumeric());
+    ["error", "errors", "exception", "failed", "failure"]
+        .iter()
+        .any(|it| it.eq_ignore_ascii_case(word))
 }
 
 /// Returns the message of a Rust panic: what stands behind `panicked at src/main.rs:2:5:`, on the next
@@ -230,6 +240,9 @@ mod tests {
         );
         check("thread 'main' panicked at 'boom', src/main.rs:2", None, "boom", true);
         check("\u{1b}(B\u{1b}[mError: real", None, "Error: real", false);
+        check("### Error\nError: no element `#go`\n", None, "Error: no element `#go`", true);
+        check("**Error:**\n\nthe disk is full", None, "the disk is full", true);
+        check("Error\n----\n", None, "Error", true);
         check("\u{1b}]0;title\u{1b}\\boom", None, "boom", false);
         check("\u{1b}[31mred\u{1b}[0m", None, "red", false);
         check("???", None, "???", false);
