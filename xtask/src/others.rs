@@ -47,6 +47,7 @@ pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     let path = std::env::join_paths(paths).unwrap_or(path);
     for args in [
         ["test", "-p", "backstop-mcp", "--test", "it", "official"].as_slice(),
+        ["test", "-p", "backstop-mcp-server", "--test", "it", "official"].as_slice(),
         ["test", "-p", "backstop-tests", "--test", "it", "others::"].as_slice(),
     ] {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

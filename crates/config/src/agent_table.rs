@@ -21,6 +21,8 @@ use crate::read::read_text;
 pub struct AgentTable {
     /// The agent's name.
     pub name: Option<String>,
+    /// What the agent does and when to use it, for others that call it; they are shown none of its instructions.
+    pub description: Option<String>,
     /// What the model is told.
     pub instructions: Option<String>,
     /// A file with what the model is told, instead.

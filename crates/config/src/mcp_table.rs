@@ -15,6 +15,8 @@ use crate::{EnvironmentTable, TextOrCredential};
 
 /// How long a call may take where nothing is said, in milliseconds.
 const TIMEOUT_MS: u64 = 30_000;
+/// Longest start of a server where nothing is said, in milliseconds.
+const START_TIMEOUT_MS: u64 = 30_000;
 
 /// A server whose tools the agent is given.
 ///
@@ -33,10 +35,12 @@ const TIMEOUT_MS: u64 = 30_000;
 ///     name = "files"
 ///     command = ["mcp-files", "./data"]
 ///     idempotent = ["read_*"]
+///     start_timeout_ms = 60000
 ///     "#,
 /// )?;
 /// let server = &AgentFile::read(&path)?.mcp[0];
 /// assert_eq!((server.name.as_str(), server.timeout().as_secs()), ("files", 30));
+/// assert_eq!(server.start_timeout().as_secs(), 60);
 /// assert!(matches!(&server.place, McpPlace::Command(command) if command[0] == "mcp-files"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -66,6 +70,8 @@ pub struct McpTable {
     pub approval: Vec<String>,
     /// How long a call may take, in milliseconds; 30 seconds otherwise.
     pub timeout_ms: Option<u64>,
+    /// How long the server may take to start and to answer its initialisation, in milliseconds; 30 seconds otherwise.
+    pub start_timeout_ms: Option<u64>,
     /// The rules of a program, instead of the file's `[environment]`.
     pub environment: Option<EnvironmentTable>,
 }
@@ -102,6 +108,12 @@ impl McpTable {
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms.unwrap_or(TIMEOUT_MS))
     }
+
+    /// Returns how long the server may take to start.
+    #[must_use]
+    pub fn start_timeout(&self) -> Duration {
+        Duration::from_millis(self.start_timeout_ms.unwrap_or(START_TIMEOUT_MS))
+    }
 }
 
 /// A table as it is written.
@@ -124,6 +136,8 @@ struct WrittenServer {
     approval: Vec<String>,
     #[serde(default, deserialize_with = "at_least_one")]
     timeout_ms: Option<u64>,
+    #[serde(default, deserialize_with = "at_least_one")]
+    start_timeout_ms: Option<u64>,
     environment: Option<EnvironmentTable>,
 }
 
@@ -201,6 +215,7 @@ impl TryFrom<WrittenServer> for McpTable {
             read_only: written.read_only,
             approval: written.approval,
             timeout_ms: written.timeout_ms,
+            start_timeout_ms: written.start_timeout_ms,
             environment,
         })
     }

@@ -43,6 +43,15 @@ impl Flight {
         self.end.borrow().as_deref().is_some_and(|ended| ended.standing() != Standing::Final)
     }
 
+    /// Stops a run that was given up once no call waits for it. A call that joins it meanwhile waits for the lock.
+    fn stop_if_given_up(&self, waiting: &Waiting) -> bool {
+        let stops = waiting.is_given_up && waiting.calls == 0;
+        if stops {
+            self.signals.push(Signal::cancel());
+        }
+        stops
+    }
+
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,12 +101,7 @@ impl Call {
             waiting.calls -= 1;
         }
         waiting.is_given_up |= self.is_first;
-        let stops = waiting.is_given_up && waiting.calls == 0;
-        drop(waiting);
-        if stops {
-            self.flight.signals.push(Signal::cancel());
-        }
-        stops
+        self.flight.stop_if_given_up(&waiting)
     }
 
     /// Stops to wait: the client is told that the run goes on, and may ask for it again.
@@ -108,7 +112,9 @@ impl Call {
 
     fn stop_waiting(&mut self) {
         if std::mem::take(&mut self.waits) {
-            self.flight.waiting().calls -= 1;
+            let mut waiting = self.flight.waiting();
+            waiting.calls -= 1;
+            self.flight.stop_if_given_up(&waiting);
         }
     }
 }

@@ -214,15 +214,22 @@ fn asked(offer: &Offer, arguments: Option<&JsonObject>) -> Result<Asked, &'stati
     if arguments.keys().any(|key| !matches!(key.as_str(), "input" | "run")) {
         return Err("the arguments are `input`, or `run`");
     }
-    match (arguments.get("input"), arguments.get("run")) {
+    let given = |name| arguments.get(name).filter(|given| !given.is_null());
+    let is_blank = |given: &Value| given.as_str().is_some_and(|text| text.trim().is_empty());
+    let run = given("run").filter(|run| !is_blank(run));
+    // One of them may be filled in with nothing.
+    let input = given("input").filter(|input| run.is_none() || !is_blank(input));
+    let input = match (input, run) {
+        (None, None) if offer.input_schema.is_some() => arguments.get("input"),
+        _ => input,
+    };
+    match (input, run) {
         // What fits another schema is said by the operator, which declares it.
         (Some(input), None) if offer.input_schema.is_none() && !input.is_string() => {
             Err("input must be a string")
         }
         (Some(input), None) => Ok(Asked::Input(input.clone())),
-        (None, Some(Value::String(run))) if !run.trim().is_empty() => {
-            Ok(Asked::Run(RunId::new(run.as_str())))
-        }
+        (None, Some(Value::String(run))) => Ok(Asked::Run(RunId::new(run.trim()))),
         (None, Some(_)) => Err("run must be the id of a run"),
         (None, None) => Err("input is required, or run"),
         (Some(_), Some(_)) => Err("give `input` to start a run, or `run` to ask for one"),

@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use layer0::text::replace_lone_surrogates_in;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use sha2::{Digest, Sha256};
@@ -24,6 +25,7 @@ use tower::Service;
 
 use crate::error::ServeError;
 use crate::handler::Handler;
+use crate::origin;
 
 /// The most bytes of a message of a client.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
@@ -46,6 +48,7 @@ pub(crate) struct Entrance {
     pub(crate) listener: TcpListener,
     pub(crate) token: Option<String>,
     pub(crate) max_connections: usize,
+    pub(crate) origins: Vec<String>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -63,10 +66,11 @@ pub(crate) async fn serve(
     entrance: Entrance,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
-    let Entrance { listener, token, max_connections, clock } = entrance;
+    let Entrance { listener, token, max_connections, origins, clock } = entrance;
     let address = listener.local_addr().map_err(ServeError::Socket)?;
     check_reach(address, token.is_some())?;
-    let door = door(handler, address, token.is_some(), &stop);
+    let origins = origin::allowed(address.ip(), &origins);
+    let door = door(handler, address, token.is_some(), origins, &stop);
     let token: Option<Arc<[u8]>> = token.map(|token| digest(token.as_bytes()).into());
     let answering = Answering { door, token, clock: Arc::clone(&clock) };
     let permits = Arc::new(Semaphore::new(max_connections));
@@ -110,10 +114,17 @@ pub(crate) const fn check_reach(address: SocketAddr, has_token: bool) -> Result<
     }
 }
 
-fn door(handler: Handler, address: SocketAddr, has_token: bool, stop: &CancellationToken) -> Door {
+fn door(
+    handler: Handler,
+    address: SocketAddr,
+    has_token: bool,
+    origins: Vec<String>,
+    stop: &CancellationToken,
+) -> Door {
     let config = StreamableHttpServerConfig::default()
         .with_cancellation_token(stop.child_token())
         .with_max_request_body_bytes(MAX_MESSAGE_BYTES)
+        .with_allowed_origins(origins)
         .enforce_origin_validation();
     // A page that a browser shows could reach a server of this machine by a name of its own; one that has the
     // token may come by any name.
@@ -145,7 +156,7 @@ impl Answering {
         }
         if let Some(token) = &self.token {
             let given = request.headers().get(header::AUTHORIZATION);
-            let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+            let given = given.and_then(|value| bearer(value.as_bytes()));
             // Digests are compared, so that the time taken says nothing of the token.
             if given.is_none_or(|given| digest(given)[..] != **token) {
                 let mut response = refused(StatusCode::UNAUTHORIZED, "a token is required");
@@ -162,13 +173,23 @@ impl Answering {
             }
         };
         match body {
-            Ok(body) => self.door.call(Request::from_parts(head, Full::new(body.to_bytes()))).await,
+            Ok(body) => {
+                let mut body = Vec::from(body.to_bytes());
+                replace_lone_surrogates_in(&mut body, true);
+                self.door.call(Request::from_parts(head, Full::new(Bytes::from(body)))).await
+            }
             Err(error) if error.is::<LengthLimitError>() => {
                 Ok(refused(StatusCode::PAYLOAD_TOO_LARGE, "the message is too large"))
             }
             Err(_) => Ok(refused(StatusCode::BAD_REQUEST, "the message cannot be read")),
         }
     }
+}
+
+/// Returns the token of a header, whose scheme is written in any case.
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked(b"Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token)
 }
 
 fn digest(bytes: &[u8]) -> [u8; 32] {

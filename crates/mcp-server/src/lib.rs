@@ -36,7 +36,9 @@ mod ended;
 mod error;
 mod handler;
 mod http_door;
+mod mended;
 mod offer;
+mod origin;
 mod runs;
 mod server;
 

@@ -41,19 +41,18 @@ impl Offer {
     /// Returns the tool as clients list it.
     pub(crate) fn tool(&self) -> Tool {
         let text = json!({"type": "string", "description": "What to do, in words."});
+        // Models follow neither `oneOf` nor counts of properties, and fill in what they are shown: what is blank counts
+        // as left out.
         let schema = json!({
             "type": "object",
             "properties": {
                 "input": self.input_schema.clone().unwrap_or(text),
                 "run": {
                     "type": "string",
-                    "description": "Instead of `input`: the id of a run that was answered before its work was \
-                        done, to be told what became of it.",
+                    "description": "Leave this out to start new work. To be told what became of a run that was \
+                        answered before its work was done, give its id here and leave `input` out.",
                 },
             },
-            // One of the two. Providers refuse `anyOf` and `oneOf` at the head of a schema.
-            "minProperties": 1,
-            "maxProperties": 1,
             "additionalProperties": false,
         });
         let schema: JsonObject = schema.as_object().cloned().unwrap_or_default();

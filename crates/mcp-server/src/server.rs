@@ -18,7 +18,9 @@ use tokio_util::sync::CancellationToken;
 use crate::error::ServeError;
 use crate::handler::Handler;
 use crate::http_door::{self, Entrance, MAX_CONNECTIONS, MAX_MESSAGE_BYTES};
+use crate::mended::Mended;
 use crate::offer::Offer;
+use crate::origin;
 use crate::runs::Runs;
 
 /// How long a call is waited for before it is answered with the id of its run: clients give up at 60 seconds.
@@ -30,6 +32,7 @@ pub struct Server {
     offers: Vec<Offer>,
     answer_within: Duration,
     max_connections: usize,
+    origins: Vec<String>,
     keys: Arc<dyn StartKeys>,
     redactor: Redactor,
     clock: Arc<dyn Clock>,
@@ -44,6 +47,7 @@ impl Server {
             offers: Vec::new(),
             answer_within: ANSWER_WITHIN,
             max_connections: MAX_CONNECTIONS,
+            origins: Vec::new(),
             keys: Arc::new(MemoryLog::new()),
             redactor: Redactor::new(),
             clock: Arc::new(SystemClock),
@@ -71,6 +75,20 @@ impl Server {
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections.clamp(1, Semaphore::MAX_PERMITS);
         self
+    }
+
+    /// Lets pages of these origins, such as `https://app.example`, reach the server over HTTP, too. Pages of this machine
+    /// are let in where the listener is on it; others never are by themselves. What is no origin lets nothing in.
+    #[must_use]
+    pub fn allow_origins(mut self, origins: impl IntoIterator<Item = String>) -> Self {
+        self.origins.extend(origins);
+        self
+    }
+
+    /// Returns whether a text is an origin of pages: `http` or `https`, a host, and no path.
+    #[must_use]
+    pub fn check_origin(origin: &str) -> bool {
+        origin::with_port(origin).is_some()
     }
 
     /// Keeps the keys of calls (`_meta` `backstop/idempotency-key`) here, such as in the log that the runs are in, so
@@ -122,8 +140,8 @@ impl Server {
         write: impl AsyncWrite + Send + Unpin + 'static,
         stop: CancellationToken,
     ) -> Result<(), ServeError> {
-        let transport =
-            AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_MESSAGE_BYTES);
+        let transport = AsyncRwTransport::new_server(Mended::new(read), write)
+            .with_max_line_length(MAX_MESSAGE_BYTES);
         let served =
             rmcp::service::serve_server_with_ct(self.handler(), transport, stop.clone()).await;
         match served {
@@ -156,7 +174,8 @@ impl Server {
         stop: CancellationToken,
     ) -> Result<(), ServeError> {
         let (max_connections, clock) = (self.max_connections, Arc::clone(&self.clock));
-        let entrance = Entrance { listener, token, max_connections, clock };
+        let origins = self.origins.clone();
+        let entrance = Entrance { listener, token, max_connections, origins, clock };
         http_door::serve(self.handler(), entrance, stop).await
     }
 

@@ -1,6 +1,5 @@
 //! `backstop mcp`
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use crate::store::Database;
@@ -26,8 +25,6 @@ use crate::{assemble, signals, store};
 const TOKEN: &str = "BACKSTOP_TOKEN";
 /// The most bytes of a file that holds one.
 const MAX_TOKEN_BYTES: usize = 64 * 1024;
-/// How much of the instructions describes an agent, in characters.
-const DESCRIPTION_CHARS: usize = 300;
 
 pub(crate) async fn run(args: McpArgs) -> Result<ExitCode, CliError> {
     let mut files = several::read(&args.agents)?;
@@ -44,6 +41,7 @@ pub(crate) async fn run(args: McpArgs) -> Result<ExitCode, CliError> {
     let mut servers = Vec::new();
     for (path, file) in &files {
         let connected = Servers::connect(file, path).await?;
+        connected.tell_left_out();
         assemble::build(connected.give(assemble::agent(file, path, None)?), path)?;
         servers.push(connected);
     }
@@ -77,7 +75,7 @@ async fn serve(
         let agent = assemble::agent(file, path, Some(database))?.store(database);
         let agent = servers.give(agent);
         let agent = assemble::build(agent, path)?;
-        offers.push(offer(&agent, file, path)?);
+        offers.push(offer(&agent, file));
         orchestrator = orchestrator.operator(agent);
         behaviors.push(Behaviors::serve(file, path, database).await?);
         redactor = assemble::redactor_with(redactor, file, path);
@@ -87,6 +85,7 @@ async fn serve(
     let server = server
         .answer_within(args.answer_within())
         .start_keys(database.start_keys())
+        .allow_origins(args.allow_origins.iter().cloned())
         .redactor(redactor);
     let stop = CancellationToken::new();
     let stops = stop.clone();
@@ -110,21 +109,19 @@ async fn serve(
     served.map(|()| ExitCode::SUCCESS).map_err(not_served)
 }
 
-/// Offers an agent by what its instructions say first.
-fn offer(agent: &Agent, file: &AgentFile, path: &Path) -> Result<Offer, CliError> {
-    let instructions = file.agent.instructions(path, assemble::folder_of(path))?;
-    let about = instructions.lines().map(str::trim).find(|line| !line.is_empty());
-    let about: String = about.unwrap_or_default().chars().take(DESCRIPTION_CHARS).collect();
+/// Offers an agent by its description. Its instructions are not for those that call it.
+fn offer(agent: &Agent, file: &AgentFile) -> Offer {
     let name = Operator::name(agent);
-    let description = match about.as_str() {
-        "" => format!("Runs the agent `{name}` on `input`."),
-        about => format!("Runs the agent `{name}` on `input`. The agent is told: {about}"),
+    let description = file.agent.description.as_deref().map(str::trim);
+    let description = match description.filter(|description| !description.is_empty()) {
+        Some(description) => description.to_owned(),
+        None => format!("Runs the agent `{name}` on `input`."),
     };
     let offer = Offer::new(name, description);
-    Ok(match Operator::input_schema(agent) {
+    match Operator::input_schema(agent) {
         Some(schema) => offer.input_schema(schema.clone()),
         None => offer,
-    })
+    }
 }
 
 /// Reads the token that clients have to bear.

@@ -74,6 +74,12 @@ impl Served {
         said
     }
 
+    /// Returns the description of the only tool.
+    fn description(&mut self) -> String {
+        let said = self.ask("tools/list", json!({}));
+        said["result"]["tools"][0]["description"].as_str().unwrap().to_owned()
+    }
+
     fn call(&mut self, arguments: Value) -> Value {
         let said = self.ask("tools/call", json!({"name": "agent", "arguments": arguments}));
         said["result"].clone()
@@ -93,6 +99,23 @@ impl Served {
         std::io::Read::read_to_string(&mut self.read, &mut rest).unwrap();
         assert_eq!(rest, "", "nothing but the protocol is on standard output");
         assert!(self.child.wait().unwrap().success());
+    }
+}
+
+/// Spec: Q10. Clients are shown what the agent is for, and nothing of what it is told.
+#[test]
+fn clients_are_shown_no_instructions() {
+    let agent = "[agent]\nname = \"agent\"\ninstructions = \"The password is swordfish.\"\n";
+    let model = "[model]\nprovider = \"script\"\nscript = \"script.toml\"\n";
+    for (table, description) in [
+        ("", "Runs the agent `agent` on `input`."),
+        ("description = \" \"\n", "Runs the agent `agent` on `input`."),
+        ("description = \"Sweeps the floor.\"\n", "Sweeps the floor."),
+    ] {
+        let bench = Bench::new().with("BACKSTOP_STORE", STORE);
+        bench.write("script.toml", "[[model]]\ntext = \"done\"\n");
+        bench.write("agent.toml", &format!("{agent}{table}{model}"));
+        assert_eq!(Served::start(&bench).description(), description);
     }
 }
 

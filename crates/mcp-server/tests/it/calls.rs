@@ -8,6 +8,8 @@ use layer0::stop::Outcome;
 use rmcp::model::{CallToolRequest, ClientRequest, RequestMetaObject};
 use rmcp::service::PeerRequestOptions;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio_util::sync::CancellationToken;
 
 use crate::bench::{Bench, call, params, shown};
 
@@ -51,16 +53,52 @@ async fn failures_state_code_retry_and_effect() {
 async fn schema_asks_for_input_or_run() {
     let tool = Bench::new().client().await.list_all_tools().await.unwrap().remove(0);
     let keywords = Value::from((*tool.input_schema).clone());
-    for refused in ["anyOf", "oneOf", "allOf", "not", "enum"] {
+    // Models follow no exclusion of properties, and no count of them.
+    for refused in ["anyOf", "oneOf", "allOf", "not", "enum", "minProperties", "maxProperties"] {
         assert_eq!(keywords.get(refused), None);
     }
     let schema = backstop_tool::Schema::new(&keywords).unwrap();
-    for fits in [json!({"input": "a"}), json!({"run": "run_1"})] {
+    for fits in [json!({"input": "a"}), json!({"run": "run_1"}), json!({"input": "a", "run": ""})] {
         assert_eq!(schema.check_arguments(&fits), Ok(()));
     }
-    for misfit in [json!({}), json!({"input": null}), json!({"input": "a", "run": "run_1"})] {
+    for misfit in [json!({"input": 7}), json!({"inptu": "a"})] {
         assert!(schema.check_arguments(&misfit).is_err(), "{misfit}");
     }
+}
+
+/// Spec: Q10. Models fill in what they are shown.
+#[tokio::test]
+async fn blank_argument_counts_as_left_out() {
+    let client = Bench::new().client().await;
+    for run in [json!(null), json!(""), json!(" ")] {
+        let (is_error, text, said) = call(&client, json!({"input": "sweep", "run": run})).await;
+        assert_eq!((is_error, text.as_str()), (false, "did: sweep"));
+        for input in [json!(null), json!("")] {
+            let again = json!({"input": input, "run": said["run"]});
+            let (_, text, again) = call(&client, again).await;
+            assert_eq!((text.as_str(), &again["run"]), ("did: sweep", &said["run"]));
+        }
+    }
+}
+
+/// Spec: Q10. Half a surrogate pair is no character, and no reason to leave a client without an answer.
+#[tokio::test]
+async fn half_a_surrogate_pair_is_answered() {
+    let (ours, theirs) = tokio::io::duplex(64 * 1024);
+    let (read, write) = tokio::io::split(theirs);
+    tokio::spawn(Bench::new().server().serve_streams(read, write, CancellationToken::new()));
+    let (read, mut write) = tokio::io::split(ours);
+    let mut lines = BufReader::new(read).lines();
+    for line in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"clerk","arguments":{"input":"sweep \ud83d"}}}"#,
+    ] {
+        write.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    }
+    lines.next_line().await.unwrap().unwrap();
+    let answer = lines.next_line().await.unwrap().unwrap();
+    assert!(answer.contains("did: sweep \u{fffd}"), "{answer}");
 }
 
 /// Spec: Q10
@@ -70,7 +108,7 @@ async fn misfit_calls_start_nothing() {
     let client = bench.client().await;
     for (arguments, why) in [
         (json!({}), "input.invalid: input is required, or run"),
-        (json!({"input": null}), "input.invalid: input must be a string"),
+        (json!({"input": null}), "input.invalid: input is required, or run"),
         (json!({"input": {"text": "a"}}), "input.invalid: input must be a string"),
         (json!({"input": "a", "run": "b"}), "input.invalid: give `input` to start a run, or `run`"),
         (json!({"run": 3}), "input.invalid: run must be the id of a run"),

@@ -3,6 +3,7 @@
 
 mod bench;
 mod calls;
+mod conformance;
 mod connections;
 mod keys;
 mod one_run;

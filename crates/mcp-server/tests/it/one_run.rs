@@ -11,7 +11,11 @@ use layer0::id::RunId;
 use layer0::stop::Outcome;
 use rmcp::model::{CallToolRequest, ClientRequest, RequestMetaObject};
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use crate::bench::{Bench, call, connect, params};
 
@@ -86,6 +90,36 @@ async fn cancel_of_one_call_leaves_the_other() {
     first.cancel(None).await.unwrap();
     assert!(shared.is_open().await, "the second call waits for it");
     second.cancel(None).await.unwrap();
+    shared.cancelled().await;
+}
+
+/// Spec: Q10. The connection of the other call is lost once the first was cancelled.
+#[tokio::test]
+async fn lost_connection_stops_what_was_given_up() {
+    let (bench, keys) = (Bench::new(), Arc::new(Counted::default()));
+    let (listener, stop) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), CancellationToken::new());
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let server = bench.server().answer_within(Duration::from_secs(600)).start_keys(keys.clone());
+    tokio::spawn(server.serve_http(listener, None, stop.clone()));
+    let connect = async || {
+        let config = StreamableHttpClientTransportConfig::with_uri(url.clone());
+        rmcp::serve_client((), StreamableHttpClientTransport::from_config(config)).await.unwrap()
+    };
+    let (one, other) = (connect().await, connect().await);
+    let first = keyed(&one).await;
+    while bench.asked.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let second = keyed(&other).await;
+    while keys.found.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    first.cancel(None).await.unwrap();
+    let shared = Shared { bench, client: one };
+    assert!(shared.is_open().await, "the second call waits for it");
+    drop(second);
+    other.cancel().await.unwrap();
     shared.cancelled().await;
 }
 

@@ -13,11 +13,70 @@ use tokio_util::sync::CancellationToken;
 use crate::bench::{Bench, call};
 
 async fn served(bench: &Bench, token: Option<&str>) -> (SocketAddr, CancellationToken) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    served_at("127.0.0.1:0", bench, token).await
+}
+
+async fn served_at(
+    address: &str,
+    bench: &Bench,
+    token: Option<&str>,
+) -> (SocketAddr, CancellationToken) {
+    let listener = TcpListener::bind(address).await.unwrap();
     let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
     let token = token.map(str::to_owned);
-    tokio::spawn(bench.server().serve_http(listener, token, stop.clone()));
+    let server = bench.server().allow_origins(["https://app.example".to_owned()]);
+    tokio::spawn(server.serve_http(listener, token, stop.clone()));
     (address, stop)
+}
+
+const INITIALIZE: &str = r#"{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+    "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}}"#;
+
+/// Spec: Q10. Pages of this machine come by any port, and those of a name that was given.
+#[tokio::test]
+async fn pages_of_this_machine_are_let_in() {
+    let bench = Bench::new();
+    let status = async |listener: &str, origin: &str| {
+        let (address, _stop) = served_at(listener, &bench, Some("s3cret-token")).await;
+        let request = reqwest::Client::new()
+            .post(format!("http://127.0.0.1:{}/mcp", address.port()))
+            .header("accept", "application/json, text/event-stream")
+            .header("content-type", "application/json")
+            // The scheme is written in any case.
+            .header("authorization", "bearer s3cret-token")
+            .header("origin", origin);
+        request.body(INITIALIZE).send().await.unwrap().status()
+    };
+    for origin in [
+        "http://localhost:6274",
+        "http://127.0.0.1:5173",
+        "https://localhost",
+        "http://[::1]:80",
+        "https://app.example",
+    ] {
+        assert_eq!(status("127.0.0.1:0", origin).await, StatusCode::OK, "{origin}");
+    }
+    let strange =
+        ["http://localhost.evil.example", "null", "http://app.example", "https://app.example:444"];
+    for origin in strange {
+        assert_eq!(status("127.0.0.1:0", origin).await, StatusCode::FORBIDDEN, "{origin}");
+    }
+    // From another machine, its own pages are strangers.
+    assert_eq!(status("0.0.0.0:0", "http://localhost:6274").await, StatusCode::FORBIDDEN);
+    assert_eq!(status("0.0.0.0:0", "https://app.example").await, StatusCode::OK);
+}
+
+/// Spec: Q10
+#[tokio::test]
+async fn half_a_surrogate_pair_is_answered_over_http() {
+    let bench = Bench::new();
+    let (address, _stop) = served(&bench, None).await;
+    let said = INITIALIZE.replace("\"x\"", r#""half \ud83d""#);
+    let request = reqwest::Client::new()
+        .post(format!("http://{address}/mcp"))
+        .header("accept", "application/json, text/event-stream")
+        .header("content-type", "application/json");
+    assert_eq!(request.body(said).send().await.unwrap().status(), StatusCode::OK);
 }
 
 /// Spec: Q10

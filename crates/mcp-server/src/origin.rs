@@ -1,0 +1,66 @@
+//! The pages that may reach a server over HTTP.
+
+use std::net::IpAddr;
+
+use http::Uri;
+
+/// Origins of this machine, on any port.
+const LOOPBACK: [&str; 6] = [
+    "http://localhost:*",
+    "http://127.0.0.1:*",
+    "http://[::1]:*",
+    "https://localhost:*",
+    "https://127.0.0.1:*",
+    "https://[::1]:*",
+];
+
+/// Returns the origins that are let in: the ones named, and those of this machine where the listener is on it.
+pub(crate) fn allowed(listener: IpAddr, named: &[String]) -> Vec<String> {
+    let loopback = LOOPBACK.iter().filter(|_| listener.is_loopback()).map(ToString::to_string);
+    loopback.chain(named.iter().filter_map(|named| with_port(named))).collect()
+}
+
+/// Returns an origin with its port, which is left out where it is its scheme's; `None` for what is no origin.
+pub(crate) fn with_port(origin: &str) -> Option<String> {
+    let uri: Uri = origin.parse().ok()?;
+    let (scheme, authority) = (uri.scheme_str()?, uri.authority()?);
+    let port = match scheme {
+        "http" => 80,
+        "https" => 443,
+        _ => return None,
+    };
+    let has_path = origin.ends_with('/') || uri.path() != "/" || uri.query().is_some();
+    if has_path || authority.as_str().contains('@') {
+        return None;
+    }
+    let port = authority.port_u16().unwrap_or(port);
+    Some(format!("{scheme}://{}:{port}", authority.host()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: Q10
+    #[test]
+    fn origins_have_a_port_and_no_path() {
+        #[track_caller]
+        fn check(origin: &str, expected: Option<&str>) {
+            assert_eq!(with_port(origin).as_deref(), expected, "{origin}");
+        }
+        check("https://app.example", Some("https://app.example:443"));
+        check("http://app.example", Some("http://app.example:80"));
+        check("http://[::1]:3000", Some("http://[::1]:3000"));
+        for other in [
+            "app.example",
+            "https://app.example/",
+            "https://a@b",
+            "null",
+            "https://a/b",
+            "ftp://a",
+            "*",
+        ] {
+            check(other, None);
+        }
+    }
+}
