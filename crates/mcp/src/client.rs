@@ -39,6 +39,7 @@ pub struct McpClient {
     server: Arc<Server>,
     tools: Vec<Arc<McpTool>>,
     left_out: Vec<LeftOut>,
+    warnings: Vec<String>,
     listing: ToolListing,
 }
 
@@ -54,10 +55,18 @@ impl McpClient {
             let LeftOut { origin, why, .. } = tool;
             tracing::warn!(server = settings.name, tool = origin, why, "a tool is left out");
         }
+        for warning in listed.warnings() {
+            tracing::warn!(
+                server = settings.name,
+                warning,
+                "the list of tools is not as it should be"
+            );
+        }
+        let warnings = listed.warnings().to_vec();
         let server = Server::new(settings, connection, changed, &listing, &listed);
         let tool = |made| Arc::new(McpTool::new(made, Arc::clone(&server)));
         let tools = tools.into_iter().map(tool).collect();
-        Ok(Arc::new(Self { server, tools, left_out, listing }))
+        Ok(Arc::new(Self { server, tools, left_out, warnings, listing }))
     }
 
     /// Is the server there, as far as is known? One that is not is started again by the next call.
@@ -90,6 +99,10 @@ impl ToolSource for McpClient {
 
     fn left_out(&self) -> &[LeftOut] {
         &self.left_out
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     fn listing(&self) -> &ToolListing {

@@ -3,51 +3,55 @@
 mod handler;
 mod http;
 mod lines;
+mod opening;
 mod program;
 mod request;
 mod said;
 mod stderr;
 pub(crate) mod wire;
 
-use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use backstop_clock::Clock;
 use layer0::error::EnvError;
-use layer0::failure::Chain;
-use rmcp::model::{ProtocolVersion, SubscriptionFilter};
-use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, RoleClient, RunningService,
-    serve_client_with_lifecycle,
-};
-use rmcp::transport::Transport;
-use rmcp::transport::streamable_http_client::StreamableHttpError;
+use rmcp::model::SubscriptionFilter;
+use rmcp::service::{RoleClient, RunningService, ServiceError};
 use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::handler::Handler;
-use self::http::HttpFault;
 use self::lines::Lines;
+pub(crate) use self::opening::Opening;
+use self::opening::{NotOpened, Told, fault_of, initialize};
 use self::program::KeptProgram;
 pub(crate) use self::request::Failed;
 pub(crate) use self::said::Said;
 use self::stderr::Stderr;
 use self::wire::Wire;
 use crate::McpError;
+use crate::backoff::Backoff;
 use crate::fault::Fault;
 use crate::progress::Progressing;
 use crate::server::{Place, Settings};
 use crate::spawn::{Held, ServerCommand, Spawned};
 
-/// How often, and with which wait in between, it is looked whether a program that gave up has ended.
-const LAST_LOOKS: u32 = 50;
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// How long the initialisation may take.
-const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a server may take to show that it is still there.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What became of the session of a request that was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Session {
+    /// The server has forgotten it.
+    Forgotten {
+        /// Whether the request was refused for that, and not run.
+        is_refused_before_run: bool,
+    },
+    /// The server knows it, as far as can be found out, or there is none.
+    Known,
+}
 
 /// A server that is spoken to. Dropping it ends the connection, and kills a program.
 pub(crate) struct Connection {
@@ -75,15 +79,39 @@ fn not_started(command: &ServerCommand, error: io::Error) -> io::Error {
 }
 
 impl Connection {
-    /// Connects, once.
+    /// Connects. A server that refuses the revision it is asked for, and names one that is known, is asked once more.
     pub(crate) async fn open(settings: &Settings, changed: Arc<Notify>) -> Result<Self, McpError> {
+        let opening = settings.opening();
+        let opened = match Self::open_as(settings, &changed, &opening).await {
+            Err(NotOpened { next: Some(next), .. }) => {
+                Self::open_as(settings, &changed, &next).await.map(|opened| (opened, next))
+            }
+            opened => opened.map(|opened| (opened, opening)),
+        };
+        match opened {
+            Ok((opened, opening)) => {
+                settings.remember(opening.after(opened.service.peer_info().as_deref()));
+                Ok(opened)
+            }
+            Err(NotOpened { error, .. }) => Err(error),
+        }
+    }
+
+    async fn open_as(
+        settings: &Settings,
+        changed: &Arc<Notify>,
+        opening: &Opening,
+    ) -> Result<Self, NotOpened> {
         let wire = Arc::new(Wire::new(Arc::clone(&settings.secrets)));
         let progressing = Arc::new(Progressing::default());
         let handler = Handler {
             roots: settings.roots.clone(),
             progressing: Arc::clone(&progressing),
-            changed: Arc::clone(&changed),
+            wire: Arc::clone(&wire),
+            revision: opening.revision(),
+            changed: Arc::clone(changed),
         };
+        let probe_timeout = opening.probe_timeout(settings.start_timeout);
         let mut walls = None;
         let (service, program) = match &settings.place {
             Place::Command { command, spawner } => {
@@ -103,10 +131,13 @@ impl Connection {
                     Arc::clone(&program),
                     Arc::clone(&stderr),
                     Arc::clone(&wire),
-                    Arc::clone(&settings.clock),
+                    (Arc::clone(&settings.clock), probe_timeout),
                 );
-                let service = initialize(settings, handler, lines, &wire, Some(&stderr)).await?;
-                (service, Some((program, stderr)))
+                let told = Told { wire: &wire, stderr: Some(&stderr) };
+                (
+                    initialize(settings, handler, lines, opening, told).await?,
+                    Some((program, stderr)),
+                )
             }
             Place::Url { url, headers, client, login } => {
                 let http = http::Http {
@@ -115,13 +146,16 @@ impl Connection {
                     login: login.clone(),
                     secrets: Arc::clone(&settings.secrets),
                     clock: Arc::clone(&settings.clock),
+                    probe_timeout,
+                    changed: Arc::clone(changed),
                 };
                 let transport = http::transport(url.as_str(), headers.clone(), http);
-                (initialize(settings, handler, transport, &wire, None).await?, None)
+                let told = Told { wire: &wire, stderr: None };
+                (initialize(settings, handler, transport, opening, told).await?, None)
             }
         };
         let listening = CancellationToken::new();
-        listen(&service, changed, listening.clone());
+        listen(&service, Arc::clone(changed), &settings.clock, listening.clone());
         Ok(Self {
             service,
             wire,
@@ -183,6 +217,30 @@ impl Connection {
         }
     }
 
+    /// Finds out whether the session is still known after a request was refused: what else a server refuses too, it
+    /// refuses because of the session.
+    pub(crate) async fn session_after(&self, refusal: &Fault, settings: &Settings) -> Session {
+        if !self.wire.has_session() || !refusal.is_refusal() {
+            return Session::Known;
+        }
+        let is_refused_before_run = refusal.is_refused_by_status();
+        if refusal.status() == Some(404) {
+            return Session::Forgotten { is_refused_before_run };
+        }
+        let timeout = PING_TIMEOUT.min(settings.timeout / 2);
+        match self.ping(&settings.clock, timeout).await {
+            // Not every server knows the request.
+            Err(Fault::Protocol { code: -32601, .. } | Fault::Status { status: 429, .. }) => {
+                Session::Known
+            }
+            Err(other @ (Fault::Status { .. } | Fault::Protocol { .. })) => {
+                let is_alike = matches!(other, Fault::Protocol { .. }) && other == *refusal;
+                Session::Forgotten { is_refused_before_run: is_refused_before_run || is_alike }
+            }
+            _ => Session::Known,
+        }
+    }
+
     /// Returns the revision of the protocol that is spoken.
     pub(crate) fn protocol(&self) -> Option<String> {
         self.service.peer_info().map(|info| info.protocol_version.as_str().to_owned())
@@ -212,112 +270,11 @@ fn listened(spawned: &mut Spawned, settings: &Settings) -> Arc<Stderr> {
     stderr
 }
 
-/// Agrees on a revision: the current one, or the newest that a server of an earlier one knows.
-async fn initialize<T: Transport<RoleClient> + 'static>(
-    settings: &Settings,
-    handler: Handler,
-    transport: T,
-    wire: &Wire,
-    stderr: Option<&Arc<Stderr>>,
-) -> Result<RunningService<RoleClient, Handler>, McpError> {
-    let lifecycle = ClientLifecycleMode::Auto {
-        preferred_versions: vec![ProtocolVersion::LATEST],
-        legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
-    };
-    let served = serve_client_with_lifecycle(handler, transport, lifecycle);
-    let said = |what: &str| stderr.map_or_else(|| what.to_owned(), |stderr| stderr.after(what));
-    let all_said = || stderr.map(|stderr| stderr.text()).unwrap_or_default();
-    let failed = tokio::select! {
-        served = served => match served {
-            Ok(service) => return Ok(service),
-            Err(error) => error,
-        },
-        () = settings.clock.sleep(INITIALIZE_TIMEOUT) => {
-            return Err(McpError::TimedOut {
-                server: settings.name.clone(),
-                what: "its initialisation",
-                after: INITIALIZE_TIMEOUT,
-                was_just_started: stderr.is_some(),
-                said: said(""),
-                stderr: all_said(),
-            });
-        }
-    };
-    // A program that ends breaks the pipe first: how it ended, and what it wrote, is known a moment later.
-    let mut looks = 0..LAST_LOOKS;
-    while stderr.is_some()
-        && !is_answer(&failed)
-        && wire.closed().is_none()
-        && looks.next().is_some()
-    {
-        settings.clock.sleep(LOOK_AGAIN).await;
-    }
-    let fault = fault_within(&failed);
-    if let Some(Fault::AddressDenied { host, address }) = fault {
-        return Err(McpError::AddressDenied {
-            server: settings.name.clone(),
-            host: host.into(),
-            address,
-        });
-    }
-    let (status, why) = match (wire.closed(), fault) {
-        // It says what was written too.
-        (Some(why), _) => (None, why),
-        (None, Some(fault)) => (fault.status(), fault.to_string()),
-        (None, None) => (None, said(&refusal(&failed))),
-    };
-    let why = settings.secrets.redact(&why);
-    let server = settings.name.clone();
-    Err(McpError::Initialize { server, why, status, stderr: all_said() })
-}
-
-/// Did the server answer, and refuse?
-fn is_answer(error: &ClientInitializeError) -> bool {
-    match error {
-        ClientInitializeError::JsonRpcError(_)
-        | ClientInitializeError::NoCompatibleProtocolVersion { .. } => true,
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => is_answer(fallback),
-        _ => false,
-    }
-}
-
-/// Returns why a message of the initialisation was not answered.
-fn fault_within(error: &ClientInitializeError) -> Option<Fault> {
-    match error {
-        ClientInitializeError::TransportError { error, .. } => fault_of(error.error.as_ref()),
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => fault_within(fallback),
-        _ => None,
-    }
-}
-
-/// Returns the fault that an error of a transport holds.
-fn fault_of(error: &(dyn Error + 'static)) -> Option<Fault> {
-    match error.downcast_ref::<StreamableHttpError<HttpFault>>()? {
-        StreamableHttpError::Client(HttpFault(fault)) => Some(fault.clone()),
-        other => Some(Fault::Lost(format!("failed: {}", Chain(other)))),
-    }
-}
-
-/// Says what a server answered to its initialisation, without what it wrote in whole.
-fn refusal(error: &ClientInitializeError) -> String {
-    match error {
-        ClientInitializeError::JsonRpcError(error) => {
-            format!("refused its initialisation: {} ({})", error.message, error.code.0)
-        }
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => refusal(fallback),
-        ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
-            let known: Vec<&str> = server_supported.iter().map(ProtocolVersion::as_str).collect();
-            format!("speaks no known revision of the protocol, but {}", known.join(", "))
-        }
-        ClientInitializeError::ConnectionClosed(_) => "closed the connection".to_owned(),
-        _ => "did not answer its initialisation as the protocol says".to_owned(),
-    }
-}
-
 /// Listens for changes of the tools as the current revision has it; earlier ones tell without being asked.
 fn listen(
     service: &RunningService<RoleClient, Handler>,
     changed: Arc<Notify>,
+    clock: &Arc<dyn Clock>,
     until: CancellationToken,
 ) {
     let Some(info) = service.peer_info() else { return };
@@ -326,10 +283,26 @@ fn listen(
         return;
     }
     let peer = service.peer().clone();
+    let mut backoff = Backoff::new(Arc::clone(clock));
     let listening = async move {
-        let wanted = SubscriptionFilter::builder().tools_list_changed().build();
-        let Ok(mut subscription) = peer.listen(wanted).await else { return };
-        while let Ok(Some(_)) = subscription.next().await {
+        loop {
+            let wanted = SubscriptionFilter::builder().tools_list_changed().build();
+            match peer.listen(wanted).await {
+                Ok(mut subscription) => {
+                    while let Ok(Some(_)) = subscription.next().await {
+                        backoff.reset();
+                        changed.notify_one();
+                    }
+                }
+                // It does not know what is asked for, whatever it said.
+                Err(ServiceError::McpError(_)) => return,
+                Err(_) => {}
+            }
+            if peer.is_transport_closed() {
+                return;
+            }
+            backoff.wait(None).await;
+            // What the server told meanwhile may be lost.
             changed.notify_one();
         }
     };

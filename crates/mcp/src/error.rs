@@ -169,8 +169,8 @@ impl Failure for McpError {
                 Some("Check the path of its URL; it often ends with `/mcp`.".into())
             }
             Self::TimedOut { was_just_started: true, .. } => Some(
-                "Run its command once by hand, where that installs the server at its first start, as `npx` and \
-                 `uvx` do."
+                "Give it a longer `start_timeout_ms` (in Rust `start_timeout`), or run its command once by hand where \
+                 that installs the server at its first start, as `npx` and `uvx` do."
                     .into(),
             ),
             Self::Start { source, program, .. } if source.kind() == io::ErrorKind::NotFound => {

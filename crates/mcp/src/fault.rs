@@ -28,7 +28,12 @@ pub(crate) enum Fault {
         text: String,
     },
     /// An error of JSON-RPC.
-    Protocol { code: i32, message: String },
+    Protocol {
+        code: i32,
+        message: String,
+        /// Status of HTTP that it came with, unless that is success.
+        status: Option<u16>,
+    },
     /// No answer in time.
     TimedOut(Duration),
 }
@@ -46,7 +51,9 @@ impl fmt::Display for Fault {
                 write!(f, "answered HTTP {status}")
             }
             Self::Status { status, text, .. } => write!(f, "answered HTTP {status}: {text}"),
-            Self::Protocol { code, message } => write!(f, "answered with error {code}: {message}"),
+            Self::Protocol { code, message, .. } => {
+                write!(f, "answered with error {code}: {message}")
+            }
             Self::TimedOut(after) => write!(f, "did not answer within {}", Seconds(*after)),
         }
     }
@@ -70,6 +77,25 @@ impl Fault {
             Self::Status { status, .. } => Some(*status),
             _ => None,
         }
+    }
+
+    /// Returns whether the server refused the request, which it may do because it has forgotten the session.
+    pub(crate) const fn is_refusal(&self) -> bool {
+        match self {
+            Self::Status { status, .. } => matches!(status, 400..=428 | 430..=599),
+            Self::Protocol { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Returns whether the request was refused by a status that says that it was not run.
+    pub(crate) const fn is_refused_by_status(&self) -> bool {
+        let status = match self {
+            Self::Status { status, .. } => Some(*status),
+            Self::Protocol { status, .. } => *status,
+            _ => None,
+        };
+        matches!(status, Some(400..=407 | 409..=499))
     }
 
     /// Takes secrets out of what the server said.
@@ -130,10 +156,10 @@ impl Fault {
             Self::Protocol { code: -32601, .. } => {
                 ToolError::NotFound(tool.name.to_string()).with_code("-32601")
             }
-            Self::Protocol { code: -32602, message } => reported(tool, &message)
+            Self::Protocol { code: -32602, message, .. } => reported(tool, &message)
                 .unwrap_or(ToolError::InvalidInput(message))
                 .with_code("-32602"),
-            Self::Protocol { code, message } => ToolError::ExecutionFailed(message)
+            Self::Protocol { code, message, .. } => ToolError::ExecutionFailed(message)
                 .with_code(code.to_string())
                 .with_effect(protocol_effect(code)),
             Self::TimedOut(after) => ToolError::timeout(after).with_effect(effect),
@@ -163,13 +189,13 @@ pub(crate) fn reported(tool: &ToolSpec, text: &str) -> Option<ToolError> {
     None
 }
 
-/// A server that asks to slow down, to log in or to begin a new session did not run the call; one that fails
-/// may have.
+/// A server that asks to slow down, to log in or to begin a new session did not run the call; one that fails, or gave up
+/// waiting for what it passed the call on to, may have.
 const fn status_facts(status: u16, retry_after: Option<Duration>) -> (Retry, Effect) {
     match status {
         404 => (Retry::Backoff, Effect::None),
-        429 => (Retry::hinted(retry_after), Effect::None),
-        500..=599 => (Retry::hinted(retry_after), Effect::Unknown),
+        425 | 429 => (Retry::hinted(retry_after), Effect::None),
+        408 | 500..=599 => (Retry::hinted(retry_after), Effect::Unknown),
         _ => (Retry::Never, Effect::None),
     }
 }

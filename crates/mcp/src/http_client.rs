@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::header::ACCEPT_ENCODING;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use reqwest::Client;
 use reqwest::redirect::{Attempt, Policy};
 
@@ -19,8 +20,11 @@ pub(crate) fn http_client(
 ) -> reqwest::Result<Client> {
     // What other parts of the process have reqwest do is not asked for here: each of these is on
     // for every client as soon as any crate enables its feature.
+    // Some servers compress what does not say that it must not be.
+    let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]);
     let builder = Client::builder()
         .tls_backend_rustls()
+        .default_headers(headers)
         .no_gzip()
         .no_brotli()
         .no_zstd()

@@ -27,6 +27,7 @@
 //! # }
 //! ```
 
+mod backoff;
 mod client;
 mod connection;
 mod content;

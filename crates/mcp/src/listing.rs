@@ -14,7 +14,7 @@ use crate::McpError;
 use crate::connection::Connection;
 use crate::fault::Fault;
 use crate::names::model_name;
-use crate::server::Settings;
+use crate::server::{Settings, shown};
 
 /// How long listing may take.
 pub(crate) const LIST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,8 +31,15 @@ const BAD_HEADERS: &str = "the headers that its schema asks for cannot be sent";
 /// How much longer than its own limit a call may take for the agent: the tool itself gives up first.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// Why a tool is left out that can only be called in a way of which this client knows nothing.
+const ONLY_AS_TASK: &str = "it can only be called as a task, which is not supported";
+
 /// What a server listed, in its order.
-pub(crate) struct Listed(Vec<Entry>);
+pub(crate) struct Listed {
+    entries: Vec<Entry>,
+    /// What is wrong with the list as a whole.
+    warnings: Vec<String>,
+}
 
 /// A tool of a list.
 struct Entry {
@@ -65,7 +72,7 @@ impl Listed {
     ) -> Result<Self, McpError> {
         let stderr = || connection.stderr().map(|stderr| stderr.text()).unwrap_or_default();
         let server = || settings.name.clone();
-        pages(connection, settings).await.map(Self).map_err(|fault| match fault {
+        pages(connection, settings).await.map_err(|fault| match fault {
             Fault::TimedOut(after) => McpError::TimedOut {
                 server: server(),
                 what: "the listing of its tools",
@@ -82,9 +89,14 @@ impl Listed {
         })
     }
 
+    /// Returns what is wrong with the list as a whole.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Returns the names of all tools at the server.
     pub(crate) fn origins(&self) -> BTreeSet<String> {
-        self.0.iter().map(|entry| entry.origin.clone()).filter(|it| !it.is_empty()).collect()
+        self.entries.iter().map(|entry| entry.origin.clone()).filter(|it| !it.is_empty()).collect()
     }
 
     /// Makes tools of what was listed.
@@ -97,7 +109,7 @@ impl Listed {
         listing.implementation = connection.implementation();
         listing.protocol = connection.protocol();
         let mut made = Made { tools: Vec::new(), left_out: Vec::new(), listing };
-        for Entry { origin, said } in &self.0 {
+        for Entry { origin, said } in &self.entries {
             if !settings.wants(origin) {
                 continue;
             }
@@ -127,10 +139,12 @@ impl Listed {
 }
 
 /// Reads page after page.
-async fn pages(connection: &Connection, settings: &Settings) -> Result<Vec<Entry>, Fault> {
+async fn pages(connection: &Connection, settings: &Settings) -> Result<Listed, Fault> {
     let end = settings.clock.monotonic().saturating_add(LIST_TIMEOUT);
     let invalid = |why: String| Err(Fault::Unreadable(why));
-    let (mut tools, mut cursors) = (Vec::new(), BTreeSet::new());
+    let mut list = Listed { entries: Vec::new(), warnings: Vec::new() };
+    let (mut names, mut twice) = (BTreeSet::new(), BTreeSet::new());
+    let mut cursors = BTreeSet::new();
     let mut cursor = None;
     for _ in 0..MAX_PAGES {
         let over = async {
@@ -139,7 +153,9 @@ async fn pages(connection: &Connection, settings: &Settings) -> Result<Vec<Entry
         };
         let page = match connection.list(cursor, over).await {
             // A server without tools need not know the request.
-            Err(Fault::Protocol { code: -32601, .. }) if tools.is_empty() => return Ok(tools),
+            Err(Fault::Protocol { code: -32601, .. }) if list.entries.is_empty() => {
+                return Ok(list);
+            }
             page => page?,
         };
         let fields: BTreeMap<String, &RawValue> =
@@ -148,19 +164,36 @@ async fn pages(connection: &Connection, settings: &Settings) -> Result<Vec<Entry
         let Some(Ok::<Vec<&RawValue>, _>(listed)) = listed else {
             return invalid("a page has no `tools`".to_owned());
         };
-        tools.extend(listed.into_iter().map(|tool| entry(tool, page.accepted.as_ref())));
-        if tools.len() > MAX_TOOLS {
+        let (is_empty, known) = (listed.is_empty(), list.entries.len());
+        for tool in listed {
+            let entry = entry(tool, page.accepted.as_ref());
+            let is_new = entry.origin.is_empty() || names.insert(entry.origin.clone());
+            if is_new {
+                list.entries.push(entry);
+            } else if twice.insert(entry.origin.clone()) {
+                let name = shown(&entry.origin);
+                list.warnings.push(format!("tool `{name}` is listed twice; the first is taken"));
+            }
+        }
+        if list.entries.len() > MAX_TOOLS {
             return invalid(format!("there are more than {MAX_TOOLS}"));
         }
-        // Some servers say with an empty cursor that it was the last page.
         let next = fields.get("nextCursor").map(|next| serde_json::from_str::<String>(next.get()));
-        let next = next.and_then(Result::ok).filter(|next| !next.is_empty());
-        let Some(next) = next else { return Ok(tools) };
+        let Some(next) = next.and_then(Result::ok) else { return Ok(list) };
+        // A server that goes round in a circle has listed what it has.
+        if !is_empty && list.entries.len() == known {
+            list.warnings
+                .push("a page of its tools brings nothing new; no further one is read".to_owned());
+            return Ok(list);
+        }
         if next.len() > MAX_CURSOR_BYTES {
             return invalid(format!("a cursor has more than {MAX_CURSOR_BYTES} bytes"));
         }
         if !cursors.insert(next.clone()) {
-            return invalid("a cursor repeats".to_owned());
+            list.warnings.push(
+                "a page of its tools leads back to itself; no further one is read".to_owned(),
+            );
+            return Ok(list);
         }
         cursor = Some(next);
     }
@@ -195,6 +228,9 @@ fn make(tool: &Value, origin: &str, name: &str, settings: &Settings) -> Result<M
     let kind = schema.entry("type").or_insert_with(|| "object".into());
     if kind != "object" {
         return Err(format!("its schema is of type `{kind}`, not `object`"));
+    }
+    if tool["execution"]["taskSupport"] == "required" {
+        return Err(ONLY_AS_TASK.to_owned());
     }
     let schema = Value::Object(schema);
     Schema::new(&schema).map_err(|error| format!("its schema is not valid: {error}"))?;

@@ -14,7 +14,7 @@ use backstop_redact::Redactor;
 use backstop_tool::Grants;
 
 use self::described::{Described, Reached};
-pub(crate) use self::settings::{Place, Settings};
+pub(crate) use self::settings::{Place, Settings, shown};
 use crate::oauth::ClientCredentials;
 use crate::progress::Progress;
 use crate::spawn::Spawn;
@@ -133,6 +133,13 @@ impl McpServer {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.0.timeout = timeout;
+        self
+    }
+
+    /// Sets how long the server may take to start and to answer its initialisation; 30 seconds where nothing is said.
+    #[must_use]
+    pub const fn start_timeout(mut self, timeout: Duration) -> Self {
+        self.0.start_timeout = timeout;
         self
     }
 

@@ -13,7 +13,7 @@ use rmcp::model::{CallToolRequestParams, MetaObject, RequestMetaObject};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::connection::{Connection, Failed, Said};
+use crate::connection::{Connection, Failed, Said, Session};
 use crate::content::{self, CallResult};
 use crate::fault::{Called, Fault};
 use crate::input::Round;
@@ -52,8 +52,17 @@ impl McpTool {
         let watched = self.watched(&patience, context);
         let (mut may_have_acted, mut is_again) = (false, false);
         let mut round = Round::default();
+        let mut refused = None;
         loop {
-            let connection = self.connected(&patience, may_have_acted).await?;
+            let connection = match (self.connected(&patience, may_have_acted).await, refused.take())
+            {
+                (Ok(connection), _) => connection,
+                // It begins no other session: what it said to the call says more.
+                (Err(_), Some(fault)) => {
+                    return Err(self.failed(fault, true, may_have_acted));
+                }
+                (Err(error), None) => return Err(error),
+            };
             // The server's time begins when it is there.
             patience.renew();
             let mut params = CallToolRequestParams::new(origin.to_string());
@@ -80,8 +89,14 @@ impl McpTool {
                 }
                 Err(failed) => failed,
             };
+            let session = tokio::select! {
+                session = connection.session_after(&fault, settings) => session,
+                _ = patience.over() => Session::Known,
+            };
             match &fault {
-                fault if fault.ends_connection() => connection.close(&fault.to_string()),
+                fault if fault.ends_connection() || session != Session::Known => {
+                    connection.close(&fault.to_string());
+                }
                 // It is there, whatever it says.
                 Fault::Protocol { .. } | Fault::Unreadable(_) => {
                     self.server.has_worked(&connection);
@@ -89,12 +104,20 @@ impl McpTool {
                 _ => {}
             }
             let is_lost = matches!(fault, Fault::Lost(_) | Fault::NotSent(_));
-            let may_repeat = is_lost && (spec.idempotent || !left);
+            let may_repeat = match session {
+                Session::Forgotten { is_refused_before_run } => {
+                    spec.idempotent || is_refused_before_run
+                }
+                Session::Known => is_lost && (spec.idempotent || !left),
+            };
             if is_again || !may_repeat {
                 let held = connection.held().into_iter().nth(held_before);
                 return Err(by_walls(self.failed(fault, left, may_have_acted), held));
             }
-            (may_have_acted, is_again) = (left, true);
+            let is_unrun = session == Session::Forgotten { is_refused_before_run: true };
+            may_have_acted |= left && !is_unrun;
+            is_again = true;
+            refused = (session != Session::Known).then_some(fault);
         }
     }
 
@@ -220,6 +243,10 @@ fn by_walls(error: ToolError, held: Option<EnvError>) -> ToolError {
 impl Tool for McpTool {
     fn spec(&self) -> &ToolSpec {
         &self.made.spec
+    }
+
+    fn omits_nulls(&self) -> bool {
+        true
     }
 
     async fn call(

@@ -21,6 +21,11 @@ pub trait ToolSource: Send + Sync {
     /// Returns the tools that cannot be used, and why; the same at every call.
     fn left_out(&self) -> &[LeftOut];
 
+    /// Returns what else is wrong with the list, as sentences without a full stop; the same at every call.
+    fn warnings(&self) -> &[String] {
+        &[]
+    }
+
     /// Returns what the source listed when the tools were taken; the same at every call. It stands in the
     /// record of each run.
     fn listing(&self) -> &ToolListing;

@@ -1,15 +1,18 @@
 //! From `[[mcp]]` to servers that are connected.
 
+use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use backstop_clock::{Clock, SystemClock};
 use backstop_config::{AgentFile, ConfigError, McpPlace, McpTable, TextOrCredential};
 use backstop_mcp::{ClientCredentials, McpClient, McpError, McpServer, WalledSpawner};
 use backstop_react::AgentBuilder;
 use backstop_redact::Redactor;
 use backstop_tool::{Grants, ToolSource};
 use futures_util::future::join_all;
-use layer0::failure::{Chain, Failure};
+use layer0::failure::{Chain, Failure, Seconds};
 
 use super::credentials::{secret_of, text_of};
 use super::model::Keys;
@@ -17,10 +20,13 @@ use super::tool::named_variables;
 use super::walls::{granted_folders, surroundings};
 use super::{folder_of, redactor};
 use crate::exit::CliError;
-use crate::output::counted;
+use crate::output::{counted, note};
 
 /// Stands for a credential that is not asked for.
 const ELSEWHERE: &str = "held elsewhere";
+
+/// How long a start goes on before people at a terminal are told what is waited for.
+const TOLD_AFTER: Duration = Duration::from_secs(3);
 
 /// How to mend a server that the network of the file does not let through.
 const NETWORK_HINT: &str = "let `network` in [environment] name its host, or give the programs that are to be held an \
@@ -49,13 +55,31 @@ impl Servers {
         let servers = file.mcp.iter().map(|table| server(table, file, path, &redactor));
         let servers = servers.collect::<Result<Vec<_>, _>>()?;
         let (mut there, mut failed) = (Vec::new(), None);
-        for connected in join_all(servers.into_iter().map(McpServer::connect)).await {
+        let connecting = servers.into_iter().zip(&file.mcp);
+        let connecting = connecting.map(|(server, table)| connect(server, table));
+        for connected in join_all(connecting).await {
             match connected {
                 Ok(client) => there.push(client),
                 Err(error) => failed = failed.or_else(|| Some(not_connected(&error, path))),
             }
         }
         Ok((Self(there), failed))
+    }
+
+    /// Tells people which tools the agent is not given, and what else is wrong with the lists.
+    pub(crate) fn tell_left_out(&self) {
+        for client in &self.0 {
+            let server = client.name();
+            for tool in client.left_out() {
+                let (origin, why) = (&tool.origin, &tool.why);
+                note(&format!(
+                    "warning: tool `{origin}` of MCP server `{server}` is left out: {why}"
+                ));
+            }
+            for what in client.warnings() {
+                note(&format!("warning: MCP server `{server}`: {what}"));
+            }
+        }
     }
 
     /// Gives an agent their tools.
@@ -87,6 +111,20 @@ impl Servers {
         let (name, tools) = (client.name(), counted(tools, "tool"));
         format!("`{name}` is {is}, revision {revision}: {tools}{left_out}")
     }
+}
+
+/// Connects to a server; at a terminal, says so where it takes long.
+async fn connect(server: McpServer, table: &McpTable) -> Result<Arc<McpClient>, McpError> {
+    let mut connecting = std::pin::pin!(server.connect());
+    tokio::select! {
+        connected = &mut connecting => return connected,
+        () = SystemClock.sleep(TOLD_AFTER) => {}
+    }
+    if stderr().is_terminal() {
+        let longest = Seconds(table.start_timeout());
+        note(&format!("MCP server `{}` is starting, for {longest} at most", table.name));
+    }
+    connecting.await
 }
 
 /// Describes the server of a table.
@@ -174,6 +212,7 @@ fn described(
         .read_only(table.read_only.clone())
         .approval(table.approval.clone())
         .timeout(table.timeout())
+        .start_timeout(table.start_timeout())
         .roots(granted_folders(file, folder))
         .redactor(redactor.clone()))
 }

@@ -37,6 +37,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     for (path, file) in &mut files {
         assemble::fetch_credentials(file, path).await?;
         let connected = Servers::connect(file, path).await?;
+        connected.tell_left_out();
         assemble::build(connected.give(assemble::agent(file, path, None)?), path)?;
         servers.push(connected);
     }

@@ -59,6 +59,41 @@ fn failure_of_a_served_agent_is_read() {
     assert!(text.contains("input.invalid"), "{text}");
 }
 
+/// A server of which one tool cannot be used, and one is listed twice.
+const ODD: &str = r#"while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"server/discover"'*) answer='"error":{"code":-32601,"message":"no"}' ;;
+    *'"initialize"'*) answer='"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"odd","version":"1"}}' ;;
+    *'"tools/list"'*) answer='"result":{"tools":[{"name":"bad","inputSchema":7},{"name":"good","inputSchema":{"type":"object"}},{"name":"good","inputSchema":{"type":"object"}}]}' ;;
+    *) continue ;;
+  esac
+  echo '{"jsonrpc":"2.0","id":'"$id"','"$answer"'}'
+done
+"#;
+
+/// Spec: Q4. Who runs an agent is told once what it is not given.
+#[test]
+fn tools_left_out_are_told() {
+    let bench = Bench::new().with("BACKSTOP_STORE", STORE);
+    bench.write("odd.sh", ODD);
+    let server = "[[mcp]]\nname = \"odd\"\ncommand = [\"sh\", \"odd.sh\"]\n";
+    bench.agent("[[model]]\ntext = \"done\"\n", &format!("{GRANTS}{server}"));
+    let ran = bench.run(&["run", "agent.toml", "--events"]).ok();
+    for what in [
+        "tool `bad` of MCP server `odd` is left out: its schema is no object",
+        "MCP server `odd`: tool `good` is listed twice; the first is taken",
+    ] {
+        assert_eq!(ran.err.matches(&format!("warning: {what}")).count(), 1, "{}", ran.err);
+        let warned = |event: &serde_json::Value| {
+            event["type"] == "warning" && event["data"]["message"] == what
+        };
+        assert!(ran.json().iter().any(warned), "{what}");
+    }
+    let quiet = bench.run(&["--quiet", "run", "agent.toml"]).ok();
+    assert_eq!(quiet.err, "");
+}
+
 /// Spec: Q1. At the start there is one try; the server is named, with what it said.
 #[test]
 fn absent_server_ends_the_command() {

@@ -7,11 +7,12 @@ use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
     ElicitationCapability, ErrorData, FormElicitationCapability, Implementation, ListRootsResult,
-    ProgressNotificationParam, RootsCapabilities,
+    ProgressNotificationParam, ProtocolVersion, RootsCapabilities,
 };
 use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, RoleClient};
 use tokio::sync::Notify;
 
+use super::wire::Wire;
 use crate::input::{self, Elicited};
 use crate::progress::Progressing;
 
@@ -19,6 +20,9 @@ use crate::progress::Progressing;
 pub(crate) struct Handler {
     pub(super) roots: Vec<String>,
     pub(super) progressing: Arc<Progressing>,
+    pub(super) wire: Arc<Wire>,
+    /// Revision that the server is asked for where it is begun by `initialize`.
+    pub(super) revision: ProtocolVersion,
     /// Is told when the server says that its tools have changed.
     pub(super) changed: Arc<Notify>,
 }
@@ -32,7 +36,9 @@ impl ClientHandler for Handler {
             capabilities.roots = Some(RootsCapabilities::default());
         }
         let this = Implementation::new("backstop", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(capabilities, this)
+        let mut config = ClientConfig::new(capabilities, this);
+        config.protocol_version = self.revision.clone();
+        config
     }
 
     async fn list_roots(
@@ -51,7 +57,9 @@ impl ClientHandler for Handler {
             Some(InboundStreamOrigin::OutboundRequest(id)) => Some(id),
             _ => None,
         };
-        let call = self.progressing.call_of(of).await;
+        // What names no call may be for one that was given up, of another run.
+        let is_ambiguous = of.is_none() && self.wire.has_given_up();
+        let call = if is_ambiguous { None } else { self.progressing.call_of(of).await };
         let elicited = match call {
             Some(call) => input::elicited(&call, request).await,
             None => Elicited::Declined,

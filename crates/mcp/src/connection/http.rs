@@ -1,10 +1,12 @@
 //! Messages over streamable HTTP.
 
 mod answer;
+mod common;
 mod events;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use backstop_clock::Clock;
 use backstop_process::check_request;
@@ -23,9 +25,10 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransportConfig, StreamableHttpError, StreamableHttpPostResponse,
 };
 use sse_stream::Sse;
+use tokio::sync::Notify;
 
 use super::said;
-use super::wire::{self, PROBE_TIMEOUT, Wire};
+use super::wire::{self, Wire};
 use crate::MAX_MESSAGE_BYTES;
 use crate::fault::Fault;
 use crate::oauth::{Login, LoginError};
@@ -50,6 +53,9 @@ pub(super) struct Http {
     pub(super) login: Option<Arc<Login>>,
     pub(super) secrets: Arc<Secrets>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) probe_timeout: Duration,
+    /// Told when what a server says of its tools may have been missed.
+    pub(super) changed: Arc<Notify>,
 }
 
 /// Says what kept a message from being answered.
@@ -140,6 +146,20 @@ impl Http {
         })
     }
 
+    /// Adds what a request for a stream says.
+    fn with_stream_headers(
+        request: RequestBuilder,
+        session: Option<&str>,
+        last_event: Option<&str>,
+        headers: Headers,
+    ) -> RequestBuilder {
+        let request = Self::with_headers(request, session, headers);
+        match last_event {
+            Some(last_event) => request.header(HEADER_LAST_EVENT_ID, last_event),
+            None => request,
+        }
+    }
+
     /// Adds what every request says.
     fn with_headers(
         request: RequestBuilder,
@@ -167,6 +187,9 @@ impl StreamableHttpClient for Http {
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let id = self.wire.begin(&message);
+        if session.is_some() {
+            self.wire.in_session();
+        }
         let body = said::written(&message)?;
         let request = self.client.post(&*uri).header(CONTENT_TYPE, JSON_MIME_TYPE).body(body);
         let request = Self::with_headers(request, session.as_deref(), headers);
@@ -181,7 +204,7 @@ impl StreamableHttpClient for Http {
             (ClientJsonRpcMessage::Request(asked), Some(id)) if wire::is_probe(&asked.request) => {
                 tokio::select! {
                     answered = answered => answered,
-                    () = self.clock.sleep(PROBE_TIMEOUT) => {
+                    () = self.clock.sleep(self.probe_timeout) => {
                         let unknown = self.wire.unknown(id);
                         Ok(StreamableHttpPostResponse::Json(unknown, None))
                     }
@@ -211,11 +234,16 @@ impl StreamableHttpClient for Http {
         _: Option<String>,
         headers: Headers,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
-        let request = Self::with_headers(self.client.get(&*uri), session.as_deref(), headers);
-        let request = match last_event {
-            Some(last_event) => request.header(HEADER_LAST_EVENT_ID, last_event),
-            None => request,
+        // The stream of an answer is taken up behind an event; the common one begins without.
+        let (session, last_event) = match (session, last_event) {
+            (Some(session), None) => {
+                return common::open(self.clone(), uri, session, headers).await;
+            }
+            other => other,
         };
+        let (session, last_event) = (session.as_deref(), last_event.as_deref());
+        let request =
+            Self::with_stream_headers(self.client.get(&*uri), session, last_event, headers);
         let response = self.send(request, None).await?;
         match response.status() {
             StatusCode::METHOD_NOT_ALLOWED => Err(StreamableHttpError::ServerDoesNotSupportSse),

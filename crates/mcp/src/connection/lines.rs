@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{BoxFuture, Clock, SystemClock};
+use layer0::text::replace_lone_surrogates;
 use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -20,7 +21,7 @@ use self::reader::{Line, LineReader};
 use super::program::KeptProgram;
 use super::said;
 use super::stderr::Stderr;
-use super::wire::{self, PROBE_TIMEOUT, Wire};
+use super::wire::{self, Wire};
 use crate::MAX_MESSAGE_BYTES;
 use crate::fault::Fault;
 use crate::spawn::{Input, Output};
@@ -43,6 +44,7 @@ pub(super) struct Lines {
     backlog: VecDeque<ServerJsonRpcMessage>,
     /// The request by which the revision is found out, and how long it is waited for.
     probe: Option<(RequestId, BoxFuture)>,
+    probe_timeout: Duration,
     is_over: bool,
 }
 
@@ -52,7 +54,7 @@ impl Lines {
         program: Arc<KeptProgram>,
         stderr: Arc<Stderr>,
         wire: Arc<Wire>,
-        clock: Arc<dyn Clock>,
+        (clock, probe_timeout): (Arc<dyn Clock>, Duration),
     ) -> Self {
         Self {
             reader: LineReader::new(stdout),
@@ -64,6 +66,7 @@ impl Lines {
             clock,
             backlog: VecDeque::new(),
             probe: None,
+            probe_timeout,
             is_over: false,
         }
     }
@@ -77,7 +80,8 @@ impl Lines {
             }
             return;
         };
-        match serde_json::from_str::<&RawValue>(text) {
+        let text = replace_lone_surrogates(text);
+        match serde_json::from_str::<&RawValue>(&text) {
             Ok(message) => {
                 let messages = wire::messages(message).into_iter();
                 self.backlog.extend(messages.filter_map(|message| self.wire.read(message)));
@@ -133,7 +137,8 @@ impl Transport<RoleClient> for Lines {
         let id = self.wire.begin(&message);
         if let ClientJsonRpcMessage::Request(request) = &message {
             let is_probe = wire::is_probe(&request.request);
-            self.probe = is_probe.then(|| (request.id.clone(), self.clock.sleep(PROBE_TIMEOUT)));
+            self.probe =
+                is_probe.then(|| (request.id.clone(), self.clock.sleep(self.probe_timeout)));
         }
         let line = said::written(&message).map(|mut line| {
             line.push(b'\n');

@@ -125,17 +125,19 @@ impl Connection {
             Ok(answer) => Ok((answer, sent)),
             Err(error) => {
                 let left = sent.left;
-                let fault = sent.fault.take().unwrap_or_else(|| self.fault_of(error, left));
+                let status = sent.status;
+                let fault = sent.fault.take().unwrap_or_else(|| self.fault_of(error, left, status));
                 Err(Failed { fault, left })
             }
         }
     }
 
     /// Returns what an error of `rmcp` means.
-    fn fault_of(&self, error: ServiceError, left: bool) -> Fault {
+    fn fault_of(&self, error: ServiceError, left: bool, status: Option<u16>) -> Fault {
         match error {
             ServiceError::McpError(error) => {
-                Fault::Protocol { code: error.code.0, message: error.message.into_owned() }
+                let message = error.message.into_owned();
+                Fault::Protocol { code: error.code.0, message, status }
             }
             ServiceError::TransportSend(error) => {
                 fault_of(error.error.as_ref()).unwrap_or_else(|| self.gone(left))
@@ -186,7 +188,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         let Some(handle) = self.handle.take() else { return };
         self.progressing.forget(handle.progress_token.clone());
-        self.wire.end(&handle.id);
+        self.wire.give_up(&handle.id);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let reason = Some("nothing waits for the answer any more".to_owned());
             runtime.spawn(async move { drop(handle.cancel(reason).await) });

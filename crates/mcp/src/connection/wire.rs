@@ -1,7 +1,7 @@
 //! What is known of the requests of a connection that `rmcp` does not tell.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,9 +15,13 @@ use serde_json::{Map, Value, json};
 use crate::fault::Fault;
 use crate::secrets::Secrets;
 
-/// How long a server may take to say that it does not know the current revision, half of what its initialisation
-/// may take: some of earlier ones say nothing.
+/// Longest time for a server to answer that it does not know the current revision, at most half of its start's:
+/// some servers of earlier revisions answer nothing.
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most calls given up that are remembered: what a server asks without naming a call may be for one of them.
+const MAX_GIVEN_UP: usize = 1_000;
+/// Most revisions that are read from a refusal.
+const MAX_REVISIONS: usize = 32;
 /// What stands in the place of a result that is kept as it was written; see [`Wire::unread`].
 const KEPT: &str = "backstop/kept";
 
@@ -37,6 +41,11 @@ pub(crate) struct Wire {
 #[derive(Debug, Default)]
 struct WireState {
     requests: HashMap<RequestId, Sent>,
+    /// Calls that nothing waits for, and that the server may still be working on.
+    given_up: HashSet<RequestId>,
+    has_session: bool,
+    /// Whether the current revision was confirmed after the probe for it was given up.
+    is_modern_late: bool,
     /// Why nothing can be sent any more.
     closed: Option<String>,
 }
@@ -51,6 +60,8 @@ pub(crate) struct Sent {
     /// May the server have it?
     pub(crate) left: bool,
     is_answered: bool,
+    /// Status of HTTP with which an error of the protocol came, unless that is success.
+    pub(crate) status: Option<u16>,
     /// Why there is no answer.
     pub(crate) fault: Option<Fault>,
     /// The result of a call or of a list, as the server wrote it.
@@ -111,6 +122,26 @@ impl Wire {
         self.change(id, |sent| sent.left = false);
     }
 
+    /// Notes the status of HTTP with which an error of the protocol came.
+    pub(crate) fn refused(&self, id: &RequestId, status: u16) {
+        self.change(id, |sent| sent.status = Some(status));
+    }
+
+    /// Notes that requests are part of a session.
+    pub(crate) fn in_session(&self) {
+        self.state().has_session = true;
+    }
+
+    /// Returns whether requests are part of a session, which the server may forget.
+    pub(crate) fn has_session(&self) -> bool {
+        self.state().has_session
+    }
+
+    /// Returns whether the server confirmed the current revision too late.
+    pub(crate) fn is_modern_late(&self) -> bool {
+        self.state().is_modern_late
+    }
+
     /// Notes why a request gets no answer; the first reason stays.
     pub(crate) fn fail(&self, id: &RequestId, fault: Fault) {
         self.change(id, |sent| {
@@ -134,6 +165,22 @@ impl Wire {
     /// Forgets a request, and returns what became of it. One that no transport saw never left.
     pub(crate) fn end(&self, id: &RequestId) -> Sent {
         self.state().requests.remove(id).unwrap_or_default()
+    }
+
+    /// Forgets a request that nothing waits for any more. A call that the server may be working on is remembered until
+    /// it is answered.
+    pub(crate) fn give_up(&self, id: &RequestId) {
+        let mut state = self.state();
+        let sent = state.requests.remove(id);
+        let is_open = sent.is_some_and(|sent| sent.is_call && sent.left && !sent.is_answered);
+        if is_open && state.given_up.len() < MAX_GIVEN_UP {
+            state.given_up.insert(id.clone());
+        }
+    }
+
+    /// Returns whether the server may still be working on a call that was given up.
+    pub(crate) fn has_given_up(&self) -> bool {
+        !self.state().given_up.is_empty()
     }
 
     /// May the server have the request?
@@ -181,7 +228,13 @@ impl Wire {
             }
             _ => id,
         };
-        let sent = state.requests.get_mut(&id).filter(|sent| !sent.is_answered)?;
+        state.given_up.remove(&id);
+        let sent = state.requests.get_mut(&id)?;
+        if sent.is_answered {
+            let is_late = sent.is_probe && result.is_some_and(|result| names_revisions(result));
+            state.is_modern_late |= is_late;
+            return None;
+        }
         sent.is_answered = true;
         let error = error.filter(|error| error.get() != "null").map(|error| self.redacted(error));
         let error = error.map(|error| read_error(error.as_ref().map_or("null", |it| it.get())));
@@ -245,13 +298,28 @@ fn readable_tools(written: &str) -> Option<Value> {
     Some(rest.chain([("tools".to_owned(), tools.into())]).collect::<Map<_, _>>().into())
 }
 
-/// Makes an error of JSON-RPC of what stands in its place. What else it says, however deep, is not read.
+fn names_revisions(result: &RawValue) -> bool {
+    let fields: BTreeMap<String, &RawValue> =
+        serde_json::from_str(result.get()).unwrap_or_default();
+    fields.contains_key("supportedVersions")
+}
+
+/// Makes an error of JSON-RPC of what stands in its place. Of its data, only the revisions are read that the server
+/// supports: the rest may be nested however deep.
 fn read_error(written: &str) -> Value {
     let error: BTreeMap<String, &RawValue> = serde_json::from_str(written).unwrap_or_default();
     let code = error.get("code").and_then(|code| serde_json::from_str::<i32>(code.get()).ok());
     let message = error.get("message").map(|message| serde_json::from_str(message.get()));
     let message = message.and_then(Result::ok).unwrap_or_else(|| written.to_owned());
-    json!({ "code": code.unwrap_or(-32603), "message": message })
+    let mut read = json!({ "code": code.unwrap_or(-32603), "message": message });
+    let data = error.get("data").and_then(|data| serde_json::from_str(data.get()).ok());
+    let data: BTreeMap<String, &RawValue> = data.unwrap_or_default();
+    let supported = data.get("supported").map(|it| serde_json::from_str::<Vec<String>>(it.get()));
+    if let Some(Ok(mut supported)) = supported {
+        supported.truncate(MAX_REVISIONS);
+        read["data"] = json!({ "supported": supported });
+    }
+    read
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! What an authorization server answers.
 
+use http::header::CONTENT_ENCODING;
 use layer0::failure::Chain;
+use layer0::text::replace_lone_surrogates_in;
 use reqwest::Response;
 
 use super::error::LoginError;
@@ -10,6 +12,11 @@ const MAX_BYTES: usize = 256 * 1024;
 
 /// Reads an answer of bounded size.
 pub(super) async fn read(mut response: Response) -> Result<Vec<u8>, LoginError> {
+    let coding = response.headers().get(CONTENT_ENCODING).map(|coding| coding.as_bytes());
+    if coding.is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
+        let why = "the authorization server compresses its answer, which was not asked for";
+        return Err(LoginError::Failed(why.to_owned()));
+    }
     let mut body = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(|error| unreachable(&error))? {
         body.extend_from_slice(&piece);
@@ -18,6 +25,7 @@ pub(super) async fn read(mut response: Response) -> Result<Vec<u8>, LoginError> 
             return Err(LoginError::Failed(why.to_owned()));
         }
     }
+    replace_lone_surrogates_in(&mut body, true);
     Ok(body)
 }
 

@@ -15,6 +15,8 @@ use crate::spawn::{LocalSpawner, Spawn};
 
 /// How long a call may take without a sign of progress, where nothing else is said.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest start of a server, where nothing else is said.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What was said of a server, right or wrong.
 #[derive(Clone)]
@@ -31,6 +33,7 @@ pub(super) struct Described {
     pub(super) read_only: Vec<String>,
     pub(super) approval: Vec<String>,
     pub(super) timeout: Duration,
+    pub(super) start_timeout: Duration,
     pub(super) max_timeout: Option<Duration>,
     pub(super) roots: Vec<PathBuf>,
     pub(super) redactor: Redactor,
@@ -61,6 +64,7 @@ impl Described {
             read_only: Vec::new(),
             approval: Vec::new(),
             timeout: TIMEOUT,
+            start_timeout: START_TIMEOUT,
             max_timeout: None,
             roots: Vec::new(),
             redactor: Redactor::new(),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use backstop_clock::Clock;
@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use super::described::{Described, Reached};
 use crate::McpError;
+use crate::connection::Opening;
 use crate::http_client::http_client;
 use crate::oauth::Login;
 use crate::progress::OnProgress;
@@ -35,6 +36,7 @@ pub(crate) struct Settings {
     /// What its tools need to be granted.
     pub(crate) capability: String,
     pub(crate) timeout: Duration,
+    pub(crate) start_timeout: Duration,
     pub(crate) max_timeout: Duration,
     pub(crate) roots: Vec<String>,
     /// Those of its headers and its login among them.
@@ -43,6 +45,7 @@ pub(crate) struct Settings {
     pub(crate) on_progress: Option<OnProgress>,
     /// The tasks that keep its programs.
     pub(crate) programs: TaskTracker,
+    opening: Mutex<Opening>,
     only: Option<Vec<Pattern>>,
     idempotent: Vec<Pattern>,
     read_only: Vec<Pattern>,
@@ -68,6 +71,20 @@ impl Settings {
     pub(super) fn new(server: Described) -> Result<Self, McpError> {
         let name = server.name.clone();
         checked(server).map_err(|why| McpError::Misconfigured { server: name, why })
+    }
+
+    /// Returns how to begin with the server, as far as it was found out.
+    pub(crate) fn opening(&self) -> Opening {
+        self.found_out().clone()
+    }
+
+    /// Remembers how to begin with the server when it is started again.
+    pub(crate) fn remember(&self, opening: Opening) {
+        *self.found_out() = opening;
+    }
+
+    fn found_out(&self) -> MutexGuard<'_, Opening> {
+        self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Is the tool one of those that are wanted?
@@ -127,6 +144,9 @@ fn checked(server: Described) -> Result<Settings, String> {
     if server.timeout.is_zero() {
         return Err("its timeout must not be zero".to_owned());
     }
+    if server.start_timeout.is_zero() {
+        return Err("the timeout of its start must not be zero".to_owned());
+    }
     let secrets = Secrets::new(redactor(&server));
     let max_timeout = server.max_timeout.unwrap_or(server.timeout.saturating_mul(PROGRESS_FACTOR));
     let (place, capability) = match &server.reached {
@@ -138,6 +158,7 @@ fn checked(server: Described) -> Result<Settings, String> {
         capability,
         max_timeout: max_timeout.max(server.timeout),
         timeout: server.timeout,
+        start_timeout: server.start_timeout,
         roots: server.roots.iter().map(|root| root_url(root)).collect::<Result<_, _>>()?,
         secrets,
         only: server.only.as_deref().map(patterns).transpose()?,
@@ -148,6 +169,7 @@ fn checked(server: Described) -> Result<Settings, String> {
         clock: server.clock,
         on_progress: server.on_progress,
         programs: TaskTracker::new(),
+        opening: Mutex::default(),
     })
 }
 
@@ -238,7 +260,7 @@ fn patterns(patterns: &[String]) -> Result<Vec<Pattern>, String> {
 }
 
 /// Returns the beginning of a name, without what a terminal would do.
-fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect()
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_mcp::Progress;
-use backstop_tool::{Arguments, Given, People, ToolContext, ToolError};
+use backstop_tool::{Arguments, Given, People, ToolContext, ToolError, ToolSource};
 use futures_util::future::join_all;
 use layer0::JsonText;
 use layer0::failure::{Effect, Failure, Retry};
@@ -25,6 +25,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         dying_servers_are_left_alone,
         elicitation_asks_the_person,
         elicitation_is_declined,
+        questions_of_a_call_given_up_are_declined,
+        changes_are_heard_of_after_an_outage,
         roots_are_what_was_given
     ]);
     trials
@@ -263,6 +265,44 @@ async fn elicitation_asks_the_person() {
         let asked = person.1.lock().unwrap();
         assert_eq!((asked.len(), asked[0].0.as_str()), (1, "faulty asks: Who?"));
         assert_eq!(asked[0].1["properties"]["name"]["type"], "string");
+    }
+}
+
+/// Spec: Q9. What a program asks names no call: the person of another run is not asked for it.
+async fn questions_of_a_call_given_up_are_declined() {
+    let asks = json!({
+        "jsonrpc": "2.0", "id": "q", "method": "elicitation/create",
+        "params": {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}},
+    });
+    let script = Script { asks: Some(asks), asks_after: 1, ..Script::faulty("hangs") };
+    let (faulty, server) = Faulty::new(Way::ALL[0], script);
+    let client = server.connect().await.unwrap();
+    tokio::select! {
+        result = call(&client, "act") => panic!("{result:?}"),
+        () = until(|| faulty.calls().len() == 1) => {}
+    }
+    let person = Arc::new(Person(Given::Data(json!({}).into()), Mutex::default()));
+    let mut context = context();
+    context.people = Some(Arc::clone(&person) as Arc<dyn People>);
+    tool(&client, "ok").call(&Arguments::from(json!({})), &context).await.unwrap();
+    assert!(person.1.lock().unwrap().is_empty());
+    let answer = faulty.said().into_iter().find(|said| said["id"] == "q").unwrap();
+    assert_eq!(answer["result"]["action"], "decline");
+}
+
+/// Spec: Q6. Calls are answered all the time.
+async fn changes_are_heard_of_after_an_outage() {
+    for first in ["", "503"] {
+        let streams = [first, "503", "503", "503", "503", "changed"].map(str::to_owned).to_vec();
+        let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
+        let later = Some(json!({"tools": [tool("act"), tool("new")]}));
+        let pages = vec![json!({"tools": [tool("act")]})];
+        let script = Script { streams, pages, later, ..Script::faulty("") };
+        let (faulty, server) = Faulty::new(Way::ALL[2], script);
+        let client = server.clock(Arc::new(Hasty(50))).connect().await.unwrap();
+        call(&client, "act").await.unwrap();
+        until(|| client.current().tools.contains_key("faulty__new")).await;
+        assert!(faulty.http().seen.lock().unwrap().streams > 5);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use backstop_mcp::{LocalSpawner, McpServer, ServerCommand, Spawn, Spawned};
 use backstop_tool::{Grants, ToolSource, Toolset};
@@ -14,7 +15,11 @@ use crate::support::{Faulty, Hasty, Way, call, checks, tool, until};
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials =
         checks![over Way::WHOLE: revisions_are_spoken, servers_see_what_they_are_given];
+    trials.extend(checks![over Way::HTTP: answers_are_asked_for_as_they_are]);
+    trials.extend(checks![over Way::JSON: revisions_that_are_named_are_spoken, silent_servers_are_found_out_once]);
     trials.extend(checks![
+        late_servers_are_asked_again,
+        starts_are_bounded,
         silent_servers_are_asked_again,
         a_spawner_starts_the_program,
         secrets_of_a_spawner_stay_out,
@@ -63,6 +68,77 @@ async fn silent_servers_are_asked_again() {
             assert_eq!(client.listing().protocol.as_deref(), Some("2025-11-25"), "{fault}");
         }
     }
+}
+
+/// Spec: Q1
+async fn revisions_that_are_named_are_spoken(way: Way) {
+    for (fault, names) in [
+        ("", "2025-06-18"),
+        ("names_revision_on_discover", "2025-11-25"),
+        ("names_revision_on_discover", "2024-11-05"),
+    ] {
+        let (protocol, names) = (names.to_owned(), names.to_owned());
+        let script = Script { protocol, names, ..Script::faulty(fault) };
+        let named = script.names.clone();
+        let (_faulty, server) = Faulty::new(way, script);
+        let client = server.connect().await.unwrap();
+        assert_eq!(client.listing().protocol, Some(named), "{fault}");
+        assert!(call(&client, "act").await.is_ok());
+    }
+    let names = "2031-01-01".to_owned();
+    let (_faulty, server) =
+        Faulty::new(way, Script { names, ..Script::faulty("names_revision_on_discover") });
+    let error = server.connect().await.unwrap_err().to_string();
+    let why = "MCP server `faulty` speaks no known revision of the protocol, but 2031-01-01";
+    assert!(error.starts_with(why), "{error}");
+}
+
+fn asked(faulty: &Faulty, method: &str) -> usize {
+    faulty.written().iter().filter(|message| message.contains(method)).count()
+}
+
+/// Spec: Q3, Q5. A restart costs no time again that was spent on finding out what the server is.
+async fn silent_servers_are_found_out_once(way: Way) {
+    let (faulty, server) = Faulty::new(way, Script::faulty("silent_on_discover_and_gone"));
+    let client = server.clock(Arc::new(Hasty(10))).connect().await.unwrap();
+    assert_eq!(asked(&faulty, "server/discover"), 1);
+    let _ = call(&client, "repeat").await;
+    assert!(call(&client, "ok").await.is_ok());
+    assert_eq!((asked(&faulty, "server/discover"), faulty.starts()), (1, 2));
+    assert_eq!(client.current().protocol.as_deref(), Some("2025-11-25"));
+}
+
+/// Spec: Q1. A server of the current revision alone, which takes longer to start than the probe for it waits.
+async fn late_servers_are_asked_again() {
+    let before = "test -e starts || sleep 1".to_owned();
+    let script = Script { before, protocol: "2026-07-28".to_owned(), ..Script::default() };
+    let (faulty, server) = Faulty::new(Way::ALL[0], script);
+    let client = server.clock(Arc::new(Hasty(10))).connect().await.unwrap();
+    assert_eq!(client.listing().protocol.as_deref(), Some("2026-07-28"));
+    assert_eq!(faulty.starts(), 2);
+}
+
+/// Spec: Q3
+async fn starts_are_bounded() {
+    let (_faulty, server) = Faulty::new(Way::ALL[0], Script::faulty("hangs_in_initialisation"));
+    let started = server.start_timeout(Duration::from_millis(300)).connect().await;
+    let error = started.unwrap_err();
+    assert_eq!(error.code(), "mcp.timeout");
+    assert!(error.to_string().contains("its initialisation within 300ms"), "{error}");
+    assert!(hint(&error).contains("`start_timeout_ms`"), "{}", hint(&error));
+}
+
+/// Spec: Q2
+async fn answers_are_asked_for_as_they_are(way: Way) {
+    let (faulty, server) = Faulty::new(way, Script::faulty(""));
+    let client = server.connect().await.unwrap();
+    call(&client, "act").await.unwrap();
+    let given = faulty.given();
+    let codings: Vec<_> = given.iter().filter(|it| it.starts_with("accept-encoding")).collect();
+    assert!(
+        codings.len() > 2 && codings.iter().all(|it| *it == "accept-encoding: identity"),
+        "{given:?}"
+    );
 }
 
 /// Starts what is asked for, and keeps what that was.
@@ -146,7 +222,8 @@ async fn impossible_servers_are_refused() {
     check(McpServer::command("a".repeat(33), ["x"]), "its name must be").await;
     check(McpServer::command("a", ["x"]).header("k", "s3cret-s3cret"), "has no headers").await;
     check(McpServer::command("a", ["x"]).only(["[a"]), "pattern `[a`").await;
-    check(McpServer::command("a", ["x"]).timeout(std::time::Duration::ZERO), "timeout").await;
+    check(McpServer::command("a", ["x"]).timeout(Duration::ZERO), "timeout").await;
+    check(McpServer::command("a", ["x"]).start_timeout(Duration::ZERO), "its start").await;
     check(url("nowhere"), "its URL is not valid").await;
     check(url("ftp://a.example/"), "neither `http` nor `https`").await;
     check(url("https://ada:s3cret-s3cret@a.example/"), "a user name or a password").await;
@@ -180,6 +257,10 @@ async fn agents_take_the_tools() {
     assert_eq!(clash.to_string(), "there is already a tool named `faulty__act`");
 
     let arguments = || serde_json::json!({"n": 1});
+    // Models say so that they leave an argument out.
+    let granted = Grants::parse(["process:spawn"]).unwrap();
+    let admitted = tools.admit("faulty__act", serde_json::json!({"n": null}), &granted).unwrap();
+    assert_eq!(admitted.arguments.text().get(), "{}");
     let denied = tools.admit("faulty__act", arguments(), &Grants::none()).err().unwrap();
     assert_eq!(denied.to_string(), "tool `faulty__act` requires `process:spawn`");
     let spec = |origin| tool(&program, origin).spec().clone();

@@ -12,7 +12,7 @@ use crate::server::Script;
 use crate::support::{Faulty, Way, call, checks, until};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = checks![over Way::WHOLE: lists_are_bounded, unusable_tools_are_left_out, unreadable_tools_take_no_other_away, patterns_of_no_tool_are_refused, pages_are_read_in_order];
+    let mut trials = checks![over Way::WHOLE: lists_are_bounded, lists_that_go_round_are_kept, tools_as_tasks_alone_are_left_out, unusable_tools_are_left_out, unreadable_tools_take_no_other_away, patterns_of_no_tool_are_refused, pages_are_read_in_order];
     trials.extend(checks![
         tools_with_bad_headers_are_left_out,
         changes_change_nothing,
@@ -45,20 +45,60 @@ async fn lists_are_bounded(way: Way) {
     let many: Vec<Value> = (0..10_000).map(|n| listed(&format!("t{n}"))).collect();
     check(vec![listing(&many)], "there are more than 1000").await;
     let to = |cursor: usize| json!({"tools": [], "nextCursor": cursor.to_string()});
-    check(vec![to(1), to(1)], "a cursor repeats").await;
     check((1..30).map(to).collect(), "there are more than 20 pages").await;
     check(vec![json!({"tools": [], "nextCursor": "x".repeat(100_000)})], "65536 bytes").await;
     check(vec![json!({"tools": "none"})], "a page has no `tools`").await;
-    let twice = connect(way, vec![listing(&[listed("a"), listed("a")])]).await.err().unwrap();
-    assert_eq!(twice.to_string(), "tools `a` and `a` of MCP server `faulty` are both `faulty__a`");
     let none = connect(way, vec![listing(&[])]).await.unwrap().1;
     assert!(none.tools().is_empty());
+}
+
+/// Spec: Q3
+async fn lists_that_go_round_are_kept(way: Way) {
+    let check = async |pages: Vec<Value>, names: &[&str], warning: &str| {
+        let (_faulty, client) = connect(way, pages).await.unwrap();
+        let tools = client.tools();
+        let found: Vec<&str> = tools.iter().filter_map(|it| it.spec().origin.as_deref()).collect();
+        assert_eq!(found, names);
+        assert_eq!(client.warnings().last().map_or("", |it| &**it), warning);
+    };
+    let to = |cursor: &str, names: &[&str]| {
+        let tools: Vec<Value> = names.iter().map(|name| listed(name)).collect();
+        json!({"tools": tools, "nextCursor": cursor})
+    };
+    let twice = "tool `a` is listed twice; the first is taken";
+    let back = "a page of its tools leads back to itself; no further one is read";
+    let nothing_new = "a page of its tools brings nothing new; no further one is read";
+    check(vec![listing(&[listed("a"), listed("a")])], &["a"], twice).await;
+    check(vec![to("1", &["a"]), to("2", &["a", "b"]), listing(&[])], &["a", "b"], twice).await;
+    check(vec![to("1", &["a"]), to("1", &["b"])], &["a", "b"], back).await;
+    check(vec![to("1", &["a"]), to("0", &["b"])], &["a", "b"], nothing_new).await;
+    check(vec![to("1", &[]), to("1", &[])], &[], back).await;
+    // An empty cursor is one as any other.
+    check(vec![to("", &["a"]), listing(&[listed("b")])], &["a", "b"], "").await;
+}
+
+/// Spec: Q4
+async fn tools_as_tasks_alone_are_left_out(way: Way) {
+    let as_task = |name: &str, support: &str| {
+        let mut tool = listed(name);
+        tool["execution"] = json!({"taskSupport": support});
+        tool
+    };
+    let tools = [as_task("a", "required"), as_task("b", "optional"), as_task("c", "forbidden")];
+    let (_faulty, client) = connect(way, vec![listing(&tools)]).await.unwrap();
+    assert_eq!(client.tools().len(), 2);
+    let left_out = &client.left_out()[0];
+    assert_eq!(left_out.origin, "a");
+    assert_eq!(left_out.why, "it can only be called as a task, which is not supported");
 }
 
 /// Spec: Q4
 async fn unusable_tools_are_left_out(way: Way) {
     let mut unusable = listed("unusable");
     unusable["inputSchema"] = json!({"type": "object", "properties": {"n": {"type": "nonsense"}}});
+    let mut draft_04 = listed("draft_04");
+    draft_04["inputSchema"]["properties"] =
+        json!({"n": {"type": "integer", "minimum": 0, "exclusiveMinimum": true}});
     let mut of_text = listed("of_text");
     of_text["inputSchema"] = json!({"type": "string"});
     let mut no_schema = listed("no_schema");
@@ -73,6 +113,7 @@ async fn unusable_tools_are_left_out(way: Way) {
     let tools = [
         listed("good"),
         unusable,
+        draft_04,
         of_text,
         no_schema,
         large,
@@ -90,6 +131,7 @@ async fn unusable_tools_are_left_out(way: Way) {
         left_out.unwrap_or_else(|| panic!("`{origin}` was not left out")).why.clone()
     };
     assert!(why("unusable").starts_with("its schema is not valid: "), "{}", why("unusable"));
+    assert!(why("draft_04").starts_with("its schema is not valid: "), "{}", why("draft_04"));
     assert_eq!(why("of_text"), "its schema is of type `\"string\"`, not `object`");
     assert_eq!(why("no_schema"), "its schema is no object");
     assert_eq!(why("large"), "what is said of it has more than 1048576 bytes");
@@ -112,10 +154,11 @@ async fn unreadable_tools_take_no_other_away(way: Way) {
         tool("deepest", &deep(100_000)),
         tool("beyond", &deep(110)),
         tool("endless", "1e999"),
-        tool("half", r#""\ud800""#),
-        r#"{"name":"\ud800"}"#.to_owned(),
+        r#"{"name":7}"#.to_owned(),
         "7".to_owned(),
         tool("good", &deep(10)),
+        // Half a surrogate pair is no character, and no reason to lose a tool.
+        tool("half", r#""\ud800""#),
     ];
     let listed = format!(r#"{{"tools":[{}],"_meta":{}}}"#, tools.join(","), deep(200));
     let script = Script { listed, ..Script::faulty("") };
@@ -123,7 +166,7 @@ async fn unreadable_tools_take_no_other_away(way: Way) {
     let client = server.connect().await.unwrap();
     let kept: Vec<String> =
         client.tools().iter().map(|tool| tool.spec().name.to_string()).collect();
-    assert_eq!(kept, ["faulty__good"]);
+    assert_eq!(kept, ["faulty__good", "faulty__half"]);
     let left_out: Vec<(&str, &str)> =
         client.left_out().iter().map(|tool| (&*tool.origin, &*tool.why)).collect();
     for (at, (origin, why)) in [
@@ -131,7 +174,6 @@ async fn unreadable_tools_take_no_other_away(way: Way) {
         ("deepest", "what is said of it cannot be read: it is nested deeper than 100 levels"),
         ("beyond", "what is said of it cannot be read: it is nested deeper than 100 levels"),
         ("endless", "what is said of it cannot be read: number out of range"),
-        ("half", "what is said of it cannot be read: "),
         ("", "it has no name"),
         ("", "it has no name"),
     ]

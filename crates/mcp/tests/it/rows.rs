@@ -85,7 +85,7 @@ async fn check(row: Row, way: Way) {
 async fn check_initialisation(row: &Row, way: Way) {
     let (faulty, server) = Faulty::new(way, Script::faulty(&row.name));
     let hangs = row.name.starts_with("hangs");
-    let server = if hangs { server.clock(Arc::new(Hasty(4))) } else { server };
+    let server = if hangs { server.clock(Arc::new(Hasty(12))) } else { server };
     let error = server.connect().await.unwrap_err();
     same(row, &error.to_string());
     assert_eq!(facts(&error), expected(row), "{error:?}");

@@ -33,12 +33,21 @@ pub(crate) struct Script {
     pub(crate) leads_after: usize,
     /// What it asks of its client in a call before it answers.
     pub(crate) asks: Option<Value>,
+    /// How many calls it answers without asking.
+    pub(crate) asks_after: usize,
+    /// What requests for its stream are answered with: a status, `changed` (that its tools are), or nothing; the last
+    /// stays.
+    pub(crate) streams: Vec<String>,
+    /// The only revision that it names when it refuses another.
+    pub(crate) names: String,
     /// What it answers its first calls with, one after the other.
     pub(crate) results: Vec<Value>,
     /// The result that it answers calls with, as text.
     pub(crate) written: String,
     /// What a shell runs before it becomes the server, in the folder of the server.
     pub(crate) before: String,
+    /// Is it a program?
+    pub(crate) is_program: bool,
     /// Where calls and starts are counted.
     pub(crate) folder: String,
 }
@@ -94,7 +103,19 @@ impl Script {
             "initialize" | "server/discover" if self.fault == "hangs_in_initialisation" => {
                 Reply::Nothing
             }
-            "server/discover" if self.fault == "silent_on_discover" => Reply::Nothing,
+            "server/discover" if self.fault.starts_with("silent_on_discover") => Reply::Nothing,
+            "server/discover" if self.fault == "refuses_revisions" => {
+                one(error(request, -32022, "not that one"))
+            }
+            "server/discover" if self.fault == "names_revision_on_discover" => {
+                one(self.naming(request, -32022))
+            }
+            "initialize"
+                if !self.names.is_empty()
+                    && request["params"]["protocolVersion"] != *self.names =>
+            {
+                one(self.naming(request, -32602))
+            }
             "server/discover" if self.fault == "empty_on_discover" => {
                 one(result(request, json!({})))
             }
@@ -139,6 +160,13 @@ impl Script {
         }
     }
 
+    /// Refuses a revision, and names another one.
+    fn naming(&self, request: &Value, code: i32) -> Value {
+        let mut refused = error(request, code, "Unsupported protocol version");
+        refused["error"]["data"] = json!({"supported": [self.names], "requested": "?"});
+        refused
+    }
+
     fn list(&self, request: &Value, count: usize) -> Reply {
         let cursor = request["params"]["cursor"].as_str();
         if self.fault == "hangs_in_listing" {
@@ -154,7 +182,7 @@ impl Script {
             (_, []) => json!({ "tools": tools() }),
             (_, [page]) => page.clone(),
             (_, pages) => {
-                let at: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
+                let at: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap_or(1));
                 pages[at % pages.len()].clone()
             }
         };
@@ -212,6 +240,20 @@ impl Script {
             "tells_secrets" => one(result(request, text("hunter2-hunter2, s3cret-s3cret"))),
             "tells_token_in_every_call" => one(error(request, -32000, TOKENS)),
             "fails_with_secrets" => failed("hunter2-hunter2, s3cret-s3cret"),
+            "is_error_structured" => one(result(
+                request,
+                json!({
+                    "content": [],
+                    "isError": true,
+                    "structuredContent": {"code": "RATE_LIMITED", "retry_after_s": 30},
+                }),
+            )),
+            "half_a_pair" => Reply::Bytes(half_a_pair(&good)),
+            "is_error_half_a_pair" => {
+                let mut content = text("the disk is done");
+                content["isError"] = true.into();
+                Reply::Bytes(half_a_pair(&result(request, content)))
+            }
             "is_error_silent" => one(result(request, json!({"content": [], "isError": true}))),
             "is_error_unknown_tool" => failed("Unknown tool: act"),
             "is_error_invalid_arguments" => failed(
@@ -229,6 +271,10 @@ impl Script {
             }
             "floods" => Reply::Flood,
             "hangs" => Reply::Nothing,
+            "silent_on_discover_and_gone" => match self.is_program {
+                true => Reply::Die(vec![]),
+                false => Reply::Cut,
+            },
             "hangs_for_good" => Reply::HangForGood,
             "answers_another_id" => {
                 let mut other = good;
@@ -267,6 +313,23 @@ impl Script {
             "status_429_retry_after" => {
                 Reply::Status(429, vec![("retry-after", "7".to_owned())], String::new())
             }
+            "status_408" => status(408, "too slow"),
+            "gateway_503" => Reply::Status(
+                503,
+                vec![
+                    ("retry-after", "7".to_owned()),
+                    ("content-type", "application/json".to_owned()),
+                ],
+                json!({"error": {"code": 503, "message": "upstream connect error"}}).to_string(),
+            ),
+            "compressed" => Reply::Status(
+                200,
+                vec![
+                    ("content-type", "application/json".to_owned()),
+                    ("content-encoding", "gzip".to_owned()),
+                ],
+                "\u{1f}\u{8b}".to_owned(),
+            ),
             "status_500_at_length" => status(500, &format!("{}s3cret-s3cret", "x ".repeat(146))),
             "status_500" => status(500, "oops"),
             "status_503_retry_after" => {
@@ -286,6 +349,11 @@ impl Script {
             _ => one(good),
         }
     }
+}
+
+/// Writes half a surrogate pair at the end of what is done.
+fn half_a_pair(message: &Value) -> Vec<u8> {
+    message.to_string().replace("is done", "is done \\ud83d").into_bytes()
 }
 
 /// The tools that the rows are about.

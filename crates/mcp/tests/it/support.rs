@@ -102,6 +102,9 @@ impl Way {
     /// Those that are not in pieces.
     pub(crate) const WHOLE: [Self; 3] = [Self::ALL[0], Self::ALL[2], Self::ALL[4]];
 
+    /// Those of them that are no stream of events.
+    pub(crate) const JSON: [Self; 2] = [Self::ALL[0], Self::ALL[2]];
+
     /// Those of them over HTTP.
     pub(crate) const HTTP: [Self; 2] = [Self::ALL[2], Self::ALL[4]];
 
@@ -123,7 +126,7 @@ impl Faulty {
         script.folder = folder.path().to_str().unwrap().to_owned();
         let (server, http) = match way {
             Way::Stdio { is_cut } => {
-                script.is_cut = is_cut;
+                (script.is_cut, script.is_program) = (is_cut, true);
                 let this = std::env::current_exe().unwrap();
                 let file = folder.path().join("script");
                 std::fs::write(&file, serde_json::to_string(&script).unwrap()).unwrap();
@@ -181,13 +184,17 @@ impl Faulty {
         }
     }
 
-    /// Returns the last call that it got, as it was written.
-    pub(crate) fn last_written(&self) -> String {
-        let all = match &self.http {
+    /// Returns all messages that it got, as they were written.
+    pub(crate) fn written(&self) -> Vec<String> {
+        match &self.http {
             Some(http) => http.seen.lock().unwrap().written.clone(),
             None => self.lines("written"),
-        };
-        all.into_iter().rfind(|message| message.contains("tools/call")).unwrap()
+        }
+    }
+
+    /// Returns the last call that it got, as it was written.
+    pub(crate) fn last_written(&self) -> String {
+        self.written().into_iter().rfind(|message| message.contains("tools/call")).unwrap()
     }
 
     /// Returns how often it was started, or a session begun.

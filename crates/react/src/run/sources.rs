@@ -22,7 +22,12 @@ impl Run {
                 Arc::from(text)
             })
         });
-        let said = agent.warnings().iter().cloned().chain(left_out);
+        let lists = agent.sources().iter().flat_map(|source| {
+            let server = source.name();
+            let warnings = source.warnings().iter();
+            warnings.map(move |what| Arc::from(format!("MCP server `{server}`: {what}")))
+        });
+        let said = agent.warnings().iter().cloned().chain(left_out).chain(lists);
         let warnings =
             said.map(|text: Arc<str>| EventKind::from(Warning::new(agent.redactor.redact(&text))));
         let facts: Vec<_> = warnings.map(|warning| self.ledger.fact(warning)).collect();

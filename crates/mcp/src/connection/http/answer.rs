@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use http::StatusCode;
-use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use layer0::failure::Chain;
 use layer0::read_value;
+use layer0::text::replace_lone_surrogates;
 use reqwest::Response;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage,
@@ -29,6 +30,8 @@ use crate::secrets::Secrets;
 const MAX_FAILURE_BYTES: usize = 64 * 1024;
 /// How much of it is shown.
 const SHOWN_CHARS: usize = 300;
+/// How much of the name of a content coding is shown.
+const SHOWN_CODING_CHARS: usize = 20;
 
 /// Reads the answer to a message.
 pub(super) async fn read(
@@ -50,6 +53,9 @@ pub(super) async fn read(
         let is_probe = matches!(request.request, ClientRequest::DiscoverRequest(_));
         return failed(response, &request.id, is_probe, has_session, wire, secrets).await;
     }
+    if let Some(fault) = compressed(&response) {
+        return Err(fault);
+    }
     let session = response.headers().get(HEADER_SESSION_ID);
     let session = session.and_then(|session| session.to_str().ok()).map(str::to_owned);
     if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
@@ -67,7 +73,8 @@ pub(super) async fn read(
     let body = whole(response).await?;
     let text = std::str::from_utf8(&body)
         .map_err(|_| Fault::Unreadable("the answer is not UTF-8".to_owned()))?;
-    let written: &RawValue = serde_json::from_str(text)
+    let text = replace_lone_surrogates(text);
+    let written: &RawValue = serde_json::from_str(&text)
         .map_err(|_| Fault::Unreadable("the answer is not JSON".to_owned()))?;
     // A batch holds one answer here.
     let message = match wire::messages(written)[..] {
@@ -86,6 +93,21 @@ pub(super) fn is(response: &Response, kind: &str) -> bool {
     let found = response.headers().get(CONTENT_TYPE).and_then(|found| found.to_str().ok());
     let found = found.and_then(|found| found.split(';').next()).unwrap_or_default();
     found.trim().eq_ignore_ascii_case(kind)
+}
+
+/// Refuses an answer that is compressed: each request says that none may be.
+pub(super) fn compressed(response: &Response) -> Option<Fault> {
+    let coding = coding(response)?;
+    Some(Fault::Unreadable(format!(
+        "the answer is compressed (`{coding}`), which was not asked for"
+    )))
+}
+
+fn coding(response: &Response) -> Option<String> {
+    let coding = response.headers().get(CONTENT_ENCODING)?;
+    let coding = String::from_utf8_lossy(coding.as_bytes()).trim().to_ascii_lowercase();
+    let coding: String = coding.chars().take(SHOWN_CODING_CHARS).collect();
+    (!matches!(&*coding, "" | "identity")).then_some(coding)
 }
 
 /// Returns what an answer means that is not what was asked for.
@@ -121,18 +143,30 @@ async fn failed(
     }
     let is_json = is(&response, JSON_MIME_TYPE);
     let body = beginning(response).await;
-    let error =
-        str::from_utf8(&body).ok().and_then(|body| read_value(body).ok()).filter(|_| is_json);
-    if let Some(mut error) = error.filter(|error| error["error"].is_object()) {
+    let said = String::from_utf8_lossy(&body);
+    let said = read_value(&replace_lone_surrogates(&said)).ok();
+    let said = said.filter(|_| is_json).unwrap_or_default();
+    // Gateways answer with JSON of their own, and where they fail, the status says what became of the request.
+    let is_protocol = said["jsonrpc"] == "2.0" && said["error"].is_object();
+    let is_failure = status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT;
+    if is_protocol && (is_probe || !is_failure) {
+        let mut error = said;
         // A server that could not read the request does not know its id.
         error["id"] = id.clone().into_json_value();
+        wire.refused(id, status.as_u16());
         let error = to_raw_value(&error).ok();
         if let Some(message) = error.and_then(|error| wire.read(&error)) {
             return Ok(StreamableHttpPostResponse::Json(message, None));
         }
+        return Err(Fault::Status { status: status.as_u16(), retry_after, text: String::new() });
     }
-    let text = shown(&body, secrets);
-    if is_probe && status.is_client_error() {
+    let text = match said["error"]["message"].as_str() {
+        Some(message) => shown(message.as_bytes(), secrets),
+        None => shown(&body, secrets),
+    };
+    let is_unknown =
+        matches!(status, StatusCode::INTERNAL_SERVER_ERROR | StatusCode::NOT_IMPLEMENTED);
+    if is_probe && (status.is_client_error() || is_unknown) {
         // A server that does not know the request is one of an earlier revision.
         let error = ErrorData::invalid_request(format!("HTTP {status}: {text}"), None);
         let message = ServerJsonRpcMessage::error(error, Some(id.clone()));
@@ -160,6 +194,9 @@ async fn whole(response: Response) -> Result<Vec<u8>, Fault> {
 
 /// Reads the beginning of an answer, as far as it comes.
 async fn beginning(response: Response) -> Vec<u8> {
+    if let Some(coding) = coding(&response) {
+        return format!("its text is compressed (`{coding}`)").into_bytes();
+    }
     let mut body = Vec::new();
     let mut pieces = response.bytes_stream();
     while let Some(Ok(piece)) = pieces.next().await {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, stream};
+use layer0::text::replace_lone_surrogates;
 use reqwest::Response;
 use rmcp::model::RequestId;
 use rmcp::transport::streamable_http_client::SseError;
@@ -62,12 +63,14 @@ impl Noted {
         if !is_message || data.trim().is_empty() {
             return Some(event);
         }
-        let Ok(message) = serde_json::from_str::<&RawValue>(data) else {
+        let data = replace_lone_surrogates(data);
+        let Ok(message) = serde_json::from_str::<&RawValue>(&data) else {
             self.fail(Fault::Unreadable("the answer is not JSON".to_owned()));
             return None;
         };
         // What answers nothing keeps its place as an event without data.
-        event.data = self.wire.unread(message).map(|message| message.get().to_owned());
+        let read = self.wire.unread(message).map(|message| message.get().to_owned());
+        event.data = read;
         if event.data.is_none() {
             self.is_elsewhere.store(true, Ordering::Relaxed);
         }

@@ -30,6 +30,8 @@ pub(crate) struct Seen {
     pub(crate) written: Vec<String>,
     /// Sessions before this one are over.
     session: usize,
+    /// How often its stream was asked for.
+    pub(crate) streams: usize,
     /// What was asked for tokens.
     pub(crate) grants: Vec<String>,
 }
@@ -110,7 +112,15 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
         out.token = token.trim_start_matches("bearer ").to_owned();
     }
     if head[0].starts_with("get ") {
-        return out.send(405, &[], b"");
+        let number = seen.lock().unwrap().streams;
+        seen.lock().unwrap().streams += 1;
+        let kind = ("content-type", "text/event-stream".to_owned());
+        return match script.streams.get(number).or(script.streams.last()).map(|it| &**it) {
+            None => out.send(405, &[], b""),
+            Some("changed") => out.send(200, &[kind], CHANGED),
+            Some("") => out.send(200, &[kind], b": here\n\n"),
+            Some(status) => out.send(status.parse().unwrap(), &[], b"no back end"),
+        };
     }
     let request: Value = serde_json::from_slice(&body).unwrap();
     let method = request["method"].as_str().unwrap_or_default().to_owned();
@@ -128,10 +138,13 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
     } else if method == "tools/call" {
         all.calls.push(request.clone());
     }
+    if method == "tools/call" && before == 0 && script.fault.starts_with("forgets_session") {
+        all.session += 1;
+    }
     let session = format!("s{}", all.session);
     let is_known = header("mcp-session-id").is_none_or(|named| named == session);
     if !is_known {
-        return out.send(404, &[], b"no such session");
+        return out.forgotten(&script.fault, &request);
     }
     let reply = script.reply(&request, before);
     if matches!(reply, Reply::Status(404, ..)) {
@@ -167,6 +180,10 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
         }
     }
 }
+
+/// Says that the tools have changed.
+const CHANGED: &[u8] =
+    b"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
 
 type Answered = (u16, Vec<(&'static str, String)>, String);
 
@@ -244,6 +261,18 @@ impl Out {
         let events =
             messages.iter().flat_map(|message| [b"data: ", &message[..], b"\n\n"].concat());
         self.send(200, &headers, &events.collect::<Vec<u8>>())
+    }
+
+    /// Refuses a request of a session that is forgotten, as the fault says.
+    fn forgotten(&mut self, fault: &str, request: &Value) -> std::io::Result<()> {
+        let json = [("content-type", "application/json".to_owned())];
+        let refusal = super::error(request, -32001, "Session not found").to_string();
+        let how = fault.rsplit('_').find(|it| *it != "idempotent").unwrap_or_default();
+        match how {
+            "error" => self.send(200, &json, refusal.as_bytes()),
+            "400" => self.send(400, &json, refusal.as_bytes()),
+            other => self.send(other.parse().unwrap_or(404), &[], b"no such session"),
+        }
     }
 
     fn send(

@@ -52,6 +52,7 @@ pub(crate) fn serve() {
             continue;
         }
         if method == "tools/call"
+            && before >= script.asks_after
             && let Some(asked) = &script.asks
         {
             let mut asked = asked.clone();

@@ -1,0 +1,107 @@
+//! The stream on which a server tells what it was not asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, stream};
+use http::StatusCode;
+use rmcp::transport::common::http_header::EVENT_STREAM_MIME_TYPE;
+use rmcp::transport::streamable_http_client::{SseError, StreamableHttpError};
+use sse_stream::Sse;
+
+use super::{Headers, Http, HttpError, answer, events, fault};
+use crate::backoff::Backoff;
+
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+/// A stream that is asked for again after each end, for as long as the connection lasts.
+struct Common {
+    http: Http,
+    uri: Arc<str>,
+    session: Arc<str>,
+    headers: Headers,
+    events: Option<Events>,
+    /// Id of the last event, behind which the server goes on.
+    last_event: Option<String>,
+    /// Wait that the server asked for.
+    retry: Option<Duration>,
+    backoff: Backoff,
+}
+
+/// Opens the stream.
+///
+/// # Errors
+///
+/// [`StreamableHttpError::ServerDoesNotSupportSse`] where the server has none. One that fails for now is tried again by
+/// the stream itself.
+pub(super) async fn open(
+    http: Http,
+    uri: Arc<str>,
+    session: Arc<str>,
+    headers: Headers,
+) -> Result<Events, HttpError> {
+    let backoff = Backoff::new(Arc::clone(&http.clock));
+    let (events, last_event, retry) = (None, None, None);
+    let mut common = Common { http, uri, session, headers, events, last_event, retry, backoff };
+    match common.ask().await {
+        Ok(events) => common.events = Some(events),
+        Err(NotOpened::Refused) => return Err(StreamableHttpError::ServerDoesNotSupportSse),
+        Err(NotOpened::Failed(error)) => tracing::debug!(%error, "the common stream is not open"),
+    }
+    Ok(stream::unfold(common, Common::next).boxed())
+}
+
+enum NotOpened {
+    Refused,
+    Failed(HttpError),
+}
+
+impl Common {
+    async fn next(mut self) -> Option<(Result<Sse, SseError>, Self)> {
+        loop {
+            if let Some(events) = &mut self.events {
+                if let Some(Ok(event)) = events.next().await {
+                    self.backoff.reset();
+                    self.last_event = event.id.clone().or(self.last_event);
+                    self.retry = event.retry.map(Duration::from_millis).or(self.retry);
+                    return Some((Ok(event), self));
+                }
+                self.events = None;
+            }
+            self.backoff.wait(self.retry).await;
+            if let Ok(events) = self.ask().await {
+                self.events = Some(events);
+                // What the server told meanwhile may be lost.
+                self.http.changed.notify_one();
+            }
+        }
+    }
+
+    /// Asks for the stream, behind the last event.
+    fn ask(&self) -> impl Future<Output = Result<Events, NotOpened>> + Send + use<> {
+        let http = self.http.clone();
+        let (session, last_event) = (Some(&*self.session), self.last_event.as_deref());
+        let request = http.client.get(&*self.uri);
+        let request = Http::with_stream_headers(request, session, last_event, self.headers.clone());
+        async move {
+            let response = http.send(request, None).await.map_err(NotOpened::Failed)?;
+            let status = response.status();
+            let is_stream = answer::is(&response, EVENT_STREAM_MIME_TYPE)
+                && answer::compressed(&response).is_none();
+            if status.is_success() && is_stream {
+                return Ok(events::read(response, None, Arc::clone(&http.wire)));
+            }
+            let is_for_now = [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT];
+            // What is no stream has nothing to say that was not asked for.
+            let is_refused = status.is_success() || status.is_client_error();
+            match is_refused && !is_for_now.contains(&status) {
+                true => Err(NotOpened::Refused),
+                false => {
+                    let refused = answer::refused(response, &http.secrets).await;
+                    Err(NotOpened::Failed(fault(refused)))
+                }
+            }
+        }
+    }
+}

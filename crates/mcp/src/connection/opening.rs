@@ -1,0 +1,241 @@
+//! How a server is begun with: which revision it is asked for, and what its refusal means.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use layer0::failure::Chain;
+use rmcp::model::{ProtocolVersion, ServerPeerInfo};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, RoleClient, RunningService,
+    serve_client_with_lifecycle,
+};
+use rmcp::transport::Transport;
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+
+use super::handler::Handler;
+use super::http::HttpFault;
+use super::stderr::Stderr;
+use super::wire::{PROBE_TIMEOUT, Wire};
+use crate::McpError;
+use crate::fault::Fault;
+use crate::server::Settings;
+
+/// How often, and with which wait in between, it is looked whether a program that gave up has ended.
+const LAST_LOOKS: u32 = 50;
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The first request to a server.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) enum Opening {
+    /// `server/discover`: it speaks the current revision.
+    Discover,
+    /// `initialize` in this revision.
+    Initialize(ProtocolVersion),
+    /// `server/discover`, then `initialize` where that is not known.
+    #[default]
+    Probe,
+}
+
+/// What a server told while it was begun with.
+#[derive(Clone, Copy)]
+pub(super) struct Told<'a> {
+    pub(super) wire: &'a Wire,
+    /// The program's standard error.
+    pub(super) stderr: Option<&'a Arc<Stderr>>,
+}
+
+/// A connection that was not made, and how to begin with the server once more, if another way may work.
+pub(super) struct NotOpened {
+    pub(super) error: McpError,
+    pub(super) next: Option<Opening>,
+}
+
+impl From<McpError> for NotOpened {
+    fn from(error: McpError) -> Self {
+        Self { error, next: None }
+    }
+}
+
+impl Opening {
+    /// Returns the revision that `initialize` asks for.
+    pub(super) fn revision(&self) -> ProtocolVersion {
+        match self {
+            Self::Initialize(revision) => revision.clone(),
+            Self::Discover | Self::Probe => ProtocolVersion::LATEST_WITH_INITIALIZE,
+        }
+    }
+
+    /// Returns how long `server/discover` may take.
+    pub(super) fn probe_timeout(&self, start_timeout: Duration) -> Duration {
+        match self {
+            Self::Discover => start_timeout,
+            Self::Initialize(_) | Self::Probe => PROBE_TIMEOUT.min(start_timeout / 2),
+        }
+    }
+
+    /// Returns the way to begin with the same server again, which need not be found out once more.
+    pub(super) fn after(self, peer: Option<&ServerPeerInfo>) -> Self {
+        match (self, peer) {
+            (Self::Probe, Some(peer)) if peer.protocol_version.has_initialize() => {
+                Self::Initialize(ProtocolVersion::LATEST_WITH_INITIALIZE)
+            }
+            (Self::Probe, Some(_)) => Self::Discover,
+            (known, _) => known,
+        }
+    }
+
+    fn lifecycle(&self) -> ClientLifecycleMode {
+        let preferred_versions = vec![ProtocolVersion::LATEST];
+        match self {
+            Self::Discover => ClientLifecycleMode::Discover { preferred_versions },
+            Self::Initialize(_) => ClientLifecycleMode::Initialize,
+            Self::Probe => ClientLifecycleMode::Auto {
+                preferred_versions,
+                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            },
+        }
+    }
+
+    /// Returns another way to begin, after a refusal: in a revision that the server names, or, where it is not what it
+    /// was, by finding out what it is.
+    fn next(&self, refusal: &ClientInitializeError, wire: &Wire) -> Option<Self> {
+        if !is_answer(refusal) {
+            return None;
+        }
+        if wire.is_modern_late() {
+            return Some(Self::Discover);
+        }
+        let known = ProtocolVersion::KNOWN_VERSIONS.iter().rev();
+        let mut known = known.filter(|known| known.has_initialize());
+        let supported = supported(refusal);
+        let named = known.find(|known| supported.contains(&known.as_str()));
+        match named.map(|named| Self::Initialize(named.clone())) {
+            Some(named) if named != *self => Some(named),
+            _ if *self != Self::Probe => Some(Self::Probe),
+            _ => None,
+        }
+    }
+}
+
+/// Agrees on a revision: the current one, or the newest that a server of an earlier one knows.
+pub(super) async fn initialize<T: Transport<RoleClient> + 'static>(
+    settings: &Settings,
+    handler: Handler,
+    transport: T,
+    opening: &Opening,
+    told: Told<'_>,
+) -> Result<RunningService<RoleClient, Handler>, NotOpened> {
+    let Told { wire, stderr } = told;
+    let served = serve_client_with_lifecycle(handler, transport, opening.lifecycle());
+    let said = |what: &str| stderr.map_or_else(|| what.to_owned(), |stderr| stderr.after(what));
+    let all_said = || stderr.map(|stderr| stderr.text()).unwrap_or_default();
+    let failed = tokio::select! {
+        served = served => match served {
+            Ok(service) => return Ok(service),
+            Err(error) => error,
+        },
+        () = settings.clock.sleep(settings.start_timeout) => {
+            let error = McpError::TimedOut {
+                server: settings.name.clone(),
+                what: "its initialisation",
+                after: settings.start_timeout,
+                was_just_started: stderr.is_some(),
+                said: said(""),
+                stderr: all_said(),
+            };
+            return Err(error.into());
+        }
+    };
+    // A program that ends breaks the pipe first: how it ended, and what it wrote, is known a moment later.
+    let mut looks = 0..LAST_LOOKS;
+    while stderr.is_some()
+        && !is_answer(&failed)
+        && wire.closed().is_none()
+        && looks.next().is_some()
+    {
+        settings.clock.sleep(LOOK_AGAIN).await;
+    }
+    let fault = fault_within(&failed);
+    if let Some(Fault::AddressDenied { host, address }) = fault {
+        let (server, host) = (settings.name.clone(), host.into());
+        return Err(McpError::AddressDenied { server, host, address }.into());
+    }
+    let (status, why) = match (wire.closed(), fault) {
+        // It says what was written too.
+        (Some(why), _) => (None, why),
+        (None, Some(fault)) => (fault.status(), fault.to_string()),
+        (None, None) => (None, said(&refusal(&failed))),
+    };
+    let why = settings.secrets.redact(&why);
+    let server = settings.name.clone();
+    let error = McpError::Initialize { server, why, status, stderr: all_said() };
+    Err(NotOpened { error, next: opening.next(&failed, wire) })
+}
+
+/// Did the server answer, and refuse?
+fn is_answer(error: &ClientInitializeError) -> bool {
+    match error {
+        ClientInitializeError::JsonRpcError(_)
+        | ClientInitializeError::NoCompatibleProtocolVersion { .. } => true,
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => is_answer(fallback),
+        _ => false,
+    }
+}
+
+/// Returns the revisions that a server names when it refuses another one.
+fn supported(error: &ClientInitializeError) -> Vec<&str> {
+    match error {
+        ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
+            server_supported.iter().map(ProtocolVersion::as_str).collect()
+        }
+        ClientInitializeError::JsonRpcError(error) => {
+            let data = error.data.as_ref().and_then(|data| data["supported"].as_array());
+            data.into_iter().flatten().filter_map(|it| it.as_str()).collect()
+        }
+        ClientInitializeError::LegacyFallbackFailed { discover, fallback } => {
+            [supported(fallback), supported(discover)].concat()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Returns why a message of the initialisation was not answered.
+fn fault_within(error: &ClientInitializeError) -> Option<Fault> {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => fault_of(error.error.as_ref()),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => fault_within(fallback),
+        _ => None,
+    }
+}
+
+/// Returns the fault that an error of a transport holds.
+pub(super) fn fault_of(error: &(dyn Error + 'static)) -> Option<Fault> {
+    match error.downcast_ref::<StreamableHttpError<HttpFault>>()? {
+        StreamableHttpError::Client(HttpFault(fault)) => Some(fault.clone()),
+        other => Some(Fault::Lost(format!("failed: {}", Chain(other)))),
+    }
+}
+
+/// Says what a server answered to its initialisation, without what it wrote in whole.
+fn refusal(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::JsonRpcError(error) => {
+            format!("refused its initialisation: {} ({})", error.message, error.code.0)
+        }
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => refusal(fallback),
+        ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
+            let named: Vec<&str> = server_supported.iter().map(ProtocolVersion::as_str).collect();
+            match named.is_empty() {
+                true => {
+                    "refused the revision of the protocol, and names none that it speaks".to_owned()
+                }
+                false => {
+                    format!("speaks no known revision of the protocol, but {}", named.join(", "))
+                }
+            }
+        }
+        ClientInitializeError::ConnectionClosed(_) => "closed the connection".to_owned(),
+        _ => "did not answer its initialisation as the protocol says".to_owned(),
+    }
+}
