@@ -79,6 +79,11 @@ pub(crate) fn shows_results() -> bool {
     io::stdout().is_terminal()
 }
 
+/// Is standard error a terminal?
+pub(crate) fn shows_notes() -> bool {
+    io::stderr().is_terminal()
+}
+
 /// Writes a value as one line of JSON.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), CliError> {
     let text =

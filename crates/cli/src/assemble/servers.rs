@@ -1,6 +1,5 @@
 //! From `[[mcp]]` to servers that are connected.
 
-use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +19,7 @@ use super::tool::named_variables;
 use super::walls::{granted_folders, surroundings};
 use super::{folder_of, redactor};
 use crate::exit::CliError;
-use crate::output::{counted, note};
+use crate::output::{counted, note, shows_notes};
 
 /// Stands for a credential that is not asked for.
 const ELSEWHERE: &str = "held elsewhere";
@@ -120,7 +119,7 @@ async fn connect(server: McpServer, table: &McpTable) -> Result<Arc<McpClient>, 
         connected = &mut connecting => return connected,
         () = SystemClock.sleep(TOLD_AFTER) => {}
     }
-    if stderr().is_terminal() {
+    if shows_notes() {
         let longest = Seconds(table.start_timeout());
         note(&format!("MCP server `{}` is starting, for {longest} at most", table.name));
     }

@@ -1,5 +1,7 @@
 //! What is known of the requests of a connection that `rmcp` does not tell.
 
+mod written;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,8 +12,10 @@ use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage,
 };
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+pub(crate) use self::written::messages;
+use self::written::{names_revisions, read_error, readable_tools};
 use crate::fault::Fault;
 use crate::secrets::Secrets;
 
@@ -20,8 +24,6 @@ use crate::secrets::Secrets;
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most calls given up that are remembered: what a server asks without naming a call may be for one of them.
 const MAX_GIVEN_UP: usize = 1_000;
-/// Most revisions that are read from a refusal.
-const MAX_REVISIONS: usize = 32;
 /// What stands in the place of a result that is kept as it was written; see [`Wire::unread`].
 const KEPT: &str = "backstop/kept";
 
@@ -282,46 +284,6 @@ pub(crate) const fn is_probe(request: &ClientRequest) -> bool {
     matches!(request, ClientRequest::DiscoverRequest(_))
 }
 
-/// Returns the messages of what a server wrote at once: revision 2025-03-26 has batches.
-pub(crate) fn messages(written: &RawValue) -> Vec<&RawValue> {
-    let batch = written.get().starts_with('[').then(|| serde_json::from_str(written.get()).ok());
-    batch.flatten().unwrap_or_else(|| vec![written])
-}
-
-/// Returns a page of tools for `rmcp`, which makes headers of some arguments, without the tools that cannot be read.
-fn readable_tools(written: &str) -> Option<Value> {
-    let mut page: BTreeMap<String, &RawValue> = serde_json::from_str(written).ok()?;
-    let tools: Vec<&RawValue> = serde_json::from_str(page.remove("tools")?.get()).ok()?;
-    let read = |written: &RawValue| read_value(written.get()).ok();
-    let tools: Vec<Value> = tools.into_iter().filter_map(read).collect();
-    let rest = page.into_iter().filter_map(|(name, value)| Some((name, read(value)?)));
-    Some(rest.chain([("tools".to_owned(), tools.into())]).collect::<Map<_, _>>().into())
-}
-
-fn names_revisions(result: &RawValue) -> bool {
-    let fields: BTreeMap<String, &RawValue> =
-        serde_json::from_str(result.get()).unwrap_or_default();
-    fields.contains_key("supportedVersions")
-}
-
-/// Makes an error of JSON-RPC of what stands in its place. Of its data, only the revisions are read that the server
-/// supports: the rest may be nested however deep.
-fn read_error(written: &str) -> Value {
-    let error: BTreeMap<String, &RawValue> = serde_json::from_str(written).unwrap_or_default();
-    let code = error.get("code").and_then(|code| serde_json::from_str::<i32>(code.get()).ok());
-    let message = error.get("message").map(|message| serde_json::from_str(message.get()));
-    let message = message.and_then(Result::ok).unwrap_or_else(|| written.to_owned());
-    let mut read = json!({ "code": code.unwrap_or(-32603), "message": message });
-    let data = error.get("data").and_then(|data| serde_json::from_str(data.get()).ok());
-    let data: BTreeMap<String, &RawValue> = data.unwrap_or_default();
-    let supported = data.get("supported").map(|it| serde_json::from_str::<Vec<String>>(it.get()));
-    if let Some(Ok(mut supported)) = supported {
-        supported.truncate(MAX_REVISIONS);
-        read["data"] = json!({ "supported": supported });
-    }
-    read
-}
-
 #[cfg(test)]
 mod tests {
     use backstop_redact::Redactor;
@@ -380,6 +342,20 @@ mod tests {
             let read = wire.unread(&message).unwrap().into_owned();
             assert!(read.get().contains("it is [redacted]"), "{read}");
         }
+    }
+
+    /// Spec: Q9
+    #[test]
+    fn calls_given_up_are_open_until_answered() {
+        let wire = waiting();
+        wire.give_up(&RequestId::Number(7));
+        assert!(!wire.has_given_up(), "the server never had it");
+        let wire = waiting();
+        wire.left(&RequestId::Number(7));
+        wire.give_up(&RequestId::Number(7));
+        assert!(wire.has_given_up());
+        assert!(read(&wire, &json!({"jsonrpc": "2.0", "id": 7, "result": {}})).is_none());
+        assert!(!wire.has_given_up());
     }
 
     /// Spec: Q2

@@ -1,0 +1,51 @@
+//! What servers write, taken apart as far as it has to be.
+
+use std::collections::BTreeMap;
+
+use layer0::read_value;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+/// Most revisions that are read from a refusal.
+const MAX_REVISIONS: usize = 32;
+
+/// Returns the messages of what a server wrote at once: revision 2025-03-26 has batches.
+pub(crate) fn messages(written: &RawValue) -> Vec<&RawValue> {
+    let batch = written.get().starts_with('[').then(|| serde_json::from_str(written.get()).ok());
+    batch.flatten().unwrap_or_else(|| vec![written])
+}
+
+/// Returns a page of tools for `rmcp`, which makes headers of some arguments, without the tools that cannot be read.
+pub(super) fn readable_tools(written: &str) -> Option<Value> {
+    let mut page: BTreeMap<String, &RawValue> = serde_json::from_str(written).ok()?;
+    let tools: Vec<&RawValue> = serde_json::from_str(page.remove("tools")?.get()).ok()?;
+    let read = |written: &RawValue| read_value(written.get()).ok();
+    let tools: Vec<Value> = tools.into_iter().filter_map(read).collect();
+    let rest = page.into_iter().filter_map(|(name, value)| Some((name, read(value)?)));
+    Some(rest.chain([("tools".to_owned(), tools.into())]).collect::<Map<_, _>>().into())
+}
+
+/// Returns whether a result is one of the current revision to the probe for it.
+pub(super) fn names_revisions(result: &RawValue) -> bool {
+    let fields: BTreeMap<String, &RawValue> =
+        serde_json::from_str(result.get()).unwrap_or_default();
+    fields.contains_key("supportedVersions")
+}
+
+/// Makes an error of JSON-RPC of what stands in its place. Of its data, only the revisions are read that the server
+/// supports: the rest may be nested however deep.
+pub(super) fn read_error(written: &str) -> Value {
+    let error: BTreeMap<String, &RawValue> = serde_json::from_str(written).unwrap_or_default();
+    let code = error.get("code").and_then(|code| serde_json::from_str::<i32>(code.get()).ok());
+    let message = error.get("message").map(|message| serde_json::from_str(message.get()));
+    let message = message.and_then(Result::ok).unwrap_or_else(|| written.to_owned());
+    let mut read = json!({ "code": code.unwrap_or(-32603), "message": message });
+    let data = error.get("data").and_then(|data| serde_json::from_str(data.get()).ok());
+    let data: BTreeMap<String, &RawValue> = data.unwrap_or_default();
+    let supported = data.get("supported").map(|it| serde_json::from_str::<Vec<String>>(it.get()));
+    if let Some(Ok(mut supported)) = supported {
+        supported.truncate(MAX_REVISIONS);
+        read["data"] = json!({ "supported": supported });
+    }
+    read
+}
