@@ -285,10 +285,15 @@ fn listen(
     let peer = service.peer().clone();
     let mut backoff = Backoff::new(Arc::clone(clock));
     let listening = async move {
+        let mut has_gap = false;
         loop {
             let wanted = SubscriptionFilter::builder().tools_list_changed().build();
             match peer.listen(wanted).await {
                 Ok(mut subscription) => {
+                    // What the server told meanwhile may be lost.
+                    if std::mem::replace(&mut has_gap, true) {
+                        changed.notify_one();
+                    }
                     while let Ok(Some(_)) = subscription.next().await {
                         backoff.reset();
                         changed.notify_one();
@@ -302,8 +307,6 @@ fn listen(
                 return;
             }
             backoff.wait(None).await;
-            // What the server told meanwhile may be lost.
-            changed.notify_one();
         }
     };
     tokio::spawn(async move {
