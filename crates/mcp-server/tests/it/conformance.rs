@@ -1,6 +1,5 @@
 //! The server scenarios of the official conformance suite, where it is installed: `cargo xtask others` does that. It
 //! wants Node 22.
-#![expect(clippy::print_stderr, reason = "a test that is not run says so")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -74,7 +73,7 @@ fn known(line: &str) -> Option<(&str, Vec<&str>)> {
 /// Reads which checks of a scenario failed.
 fn failed_checks(text: &str) -> impl Iterator<Item = &str> {
     let failed = text.lines().filter(|line| line.contains("FAILURE"));
-    failed.filter_map(|line| Some(line.split_once(" [")?.1.split([' ', ']']).next()?))
+    failed.filter_map(|line| line.split_once(" [")?.1.split([' ', ']']).next())
 }
 
 /// Reads which scenarios of servers there are, each with a revision that it is of.
