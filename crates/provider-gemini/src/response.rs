@@ -40,7 +40,7 @@ pub(crate) struct AnswerPart {
     pub(crate) thought: Option<bool>,
     pub(crate) function_call: Option<AnswerCall>,
     /// What is no text, such as an image.
-    pub(crate) inline_data: Option<InlineData>,
+    pub(crate) inline_data: Option<AnswerData>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) thought_signature: Option<String>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct AnswerPart {
 /// Data that the model made; it is not kept.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct InlineData {
+pub(crate) struct AnswerData {
     #[serde(default, deserialize_with = "lenient::text_or_empty")]
     pub(crate) mime_type: String,
 }

@@ -2,6 +2,7 @@
 
 mod calls;
 mod kept;
+mod omitted;
 mod request;
 mod response;
 mod stream;
@@ -16,6 +17,7 @@ use backstop_provider_http::{
 };
 use serde::Serialize;
 
+use self::omitted::Omitted;
 use self::request::{ChatRequest, Dialect, MaxTokens};
 use self::response::ChatResponse;
 use self::stream::ChatStream;
@@ -59,13 +61,6 @@ pub struct ChatCompletions {
     omits_output_schemas: bool,
     api_version: Option<String>,
     dialect: Option<ChatDialect>,
-}
-
-/// The parts of an answer's end that an endpoint leaves out.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Omitted {
-    pub(crate) done: bool,
-    pub(crate) finish_reason: bool,
 }
 
 impl ChatCompletions {

@@ -36,7 +36,7 @@ struct Row {
     /// Ends of host names.
     hosts: &'static [&'static str],
     accepts: Accepts,
-    reasoning: Reasoning,
+    reasoning: KeptReasoning,
     fields: Fields,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum Fields {
 
 /// The reasoning of an earlier answer that its endpoint is sent back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reasoning {
+pub(crate) enum KeptReasoning {
     /// `reasoning_content` with calls, and details as they came.
     AsItCame,
     /// `reasoning` and `reasoning_details`, with calls or without.
@@ -74,7 +74,7 @@ const ROWS: [Row; 6] = [
         name: "compatible",
         hosts: &[],
         accepts: COMPATIBLE,
-        reasoning: Reasoning::AsItCame,
+        reasoning: KeptReasoning::AsItCame,
         fields: Fields::Usual,
     },
     // "The `reasoning_content` in the thinking mode must be passed back to the API":
@@ -84,7 +84,7 @@ const ROWS: [Row; 6] = [
         name: "deepseek",
         hosts: &["api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn"],
         accepts: COMPATIBLE,
-        reasoning: Reasoning::Required,
+        reasoning: KeptReasoning::Required,
         fields: Fields::Usual,
     },
     // Signatures of thoughts come in `extra_content`:
@@ -94,7 +94,7 @@ const ROWS: [Row; 6] = [
         name: "gemini",
         hosts: &["generativelanguage.googleapis.com", "aiplatform.googleapis.com"],
         accepts: COMPATIBLE,
-        reasoning: Reasoning::Signed,
+        reasoning: KeptReasoning::Signed,
         fields: Fields::Usual,
     },
     // "Tool call id was … but must be a-z, A-Z, 0-9, with a length of 9" (code 3280) and "Unexpected role 'user'
@@ -104,7 +104,7 @@ const ROWS: [Row; 6] = [
         name: "mistral",
         hosts: &["api.mistral.ai"],
         accepts: COMPATIBLE.call_ids(CallIds::exactly(9)),
-        reasoning: Reasoning::Nothing,
+        reasoning: KeptReasoning::Nothing,
         fields: Fields::Mistral,
     },
     // "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40".
@@ -113,7 +113,7 @@ const ROWS: [Row; 6] = [
         name: "openai",
         hosts: &["api.openai.com", "openai.azure.com", "cognitiveservices.azure.com"],
         accepts: Accepts::everything().call_ids(CallIds::up_to(40)),
-        reasoning: Reasoning::Nothing,
+        reasoning: KeptReasoning::Nothing,
         fields: Fields::Usual,
     },
     // <https://openrouter.ai/docs/use-cases/reasoning-tokens#preserving-reasoning-blocks>
@@ -122,7 +122,7 @@ const ROWS: [Row; 6] = [
         name: "openrouter",
         hosts: &["openrouter.ai"],
         accepts: COMPATIBLE,
-        reasoning: Reasoning::Details,
+        reasoning: KeptReasoning::Details,
         fields: Fields::Usual,
     },
 ];
@@ -169,7 +169,7 @@ impl ChatDialect {
         self.row().accepts
     }
 
-    pub(crate) fn reasoning(self) -> Reasoning {
+    pub(crate) fn reasoning(self) -> KeptReasoning {
         self.row().reasoning
     }
 

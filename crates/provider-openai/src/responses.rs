@@ -2,6 +2,7 @@
 
 mod draft;
 mod items;
+mod paragraph;
 mod phase;
 mod request;
 mod response;

@@ -168,7 +168,7 @@ async fn check_interleaved_thinking(caches: bool) {
 
 /// A pause is sent again with the blocks of the provider's own tools, as they came.
 #[tokio::test]
-async fn blocks_of_served_tools_go_back_as_they_came() {
+async fn blocks_of_served_tools_go_back() {
     let start = |index: u64, block: &str| {
         format!(
             "data: {{\"type\":\"content_block_start\",\"index\":{index},\"content_block\":{block}}}\n\n"

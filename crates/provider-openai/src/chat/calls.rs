@@ -1,8 +1,27 @@
 //! The calls of an answer, whole or in pieces.
 
-use backstop_provider_http::CallDraft;
+use backstop_provider_http::{CallDraft, lenient};
+use layer0::JsonText;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
-use super::response::CallPiece;
+/// A call, or a piece of one.
+#[derive(Deserialize)]
+pub(super) struct CallPiece {
+    #[serde(default, deserialize_with = "lenient::count")]
+    pub(super) index: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::text")]
+    pub(super) id: Option<String>,
+    pub(super) function: Option<FunctionPiece>,
+    pub(super) extra_content: Option<JsonText>,
+}
+
+#[derive(Deserialize, Default)]
+pub(super) struct FunctionPiece {
+    pub(super) name: Option<String>,
+    /// JSON in a string; a few endpoints send the JSON itself.
+    pub(super) arguments: Option<Box<RawValue>>,
+}
 
 /// The calls of a stream so far.
 #[derive(Default)]

@@ -5,9 +5,9 @@ use layer0::message::StatePart;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::dialect::Reasoning;
+use crate::dialect::KeptReasoning;
 
-/// Reasoning of a call that another endpoint made, for an endpoint that refuses calls without any.
+/// KeptReasoning of a call that another endpoint made, for an endpoint that refuses calls without any.
 const UNKNOWN_REASONING: &str = "(The reasoning of this step was not recorded.)";
 /// Signature of a call that another endpoint made, which Gemini does not validate:
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
@@ -76,7 +76,7 @@ impl Kept {
         }
     }
 
-    /// Returns the part to keep of the message, if there is one. Reasoning matters with the calls it led to.
+    /// Returns the part to keep of the message, if there is one. KeptReasoning matters with the calls it led to.
     pub(super) fn into_part(mut self, has_calls: bool) -> Option<StatePart> {
         if !self.details.is_empty() {
             self.message.reasoning_details =
@@ -122,26 +122,26 @@ fn extend(detail: &mut Map<String, Value>, key: String, value: Value) {
 /// Returns the kept fields of a message, as far as its endpoint is sent them.
 pub(super) fn message_fields(
     parts: &[StatePart],
-    reasoning: Reasoning,
+    reasoning: KeptReasoning,
     has_calls: bool,
 ) -> KeptMessage {
     let kept = parts.iter().find_map(|part| part.data.read::<KeptPart>().ok()?.message);
     let mut kept = kept.unwrap_or_default();
     match reasoning {
-        Reasoning::Required if has_calls => {
+        KeptReasoning::Required if has_calls => {
             kept.reasoning_content.get_or_insert_with(|| UNKNOWN_REASONING.to_owned());
             kept.reasoning = None;
         }
-        Reasoning::AsItCame | Reasoning::Signed if has_calls => kept.reasoning = None,
-        Reasoning::AsItCame | Reasoning::Required | Reasoning::Signed => {
+        KeptReasoning::AsItCame | KeptReasoning::Signed if has_calls => kept.reasoning = None,
+        KeptReasoning::AsItCame | KeptReasoning::Required | KeptReasoning::Signed => {
             (kept.reasoning, kept.reasoning_content) = (None, None);
         }
         // The details hold the text too.
-        Reasoning::Details if kept.reasoning_details.is_some() => {
+        KeptReasoning::Details if kept.reasoning_details.is_some() => {
             (kept.reasoning, kept.reasoning_content) = (None, None);
         }
-        Reasoning::Details => {}
-        Reasoning::Nothing => kept = KeptMessage::default(),
+        KeptReasoning::Details => {}
+        KeptReasoning::Nothing => kept = KeptMessage::default(),
     }
     kept
 }
@@ -150,12 +150,12 @@ pub(super) fn message_fields(
 pub(super) fn call_content(
     parts: &[StatePart],
     place: usize,
-    reasoning: Reasoning,
+    reasoning: KeptReasoning,
 ) -> Option<JsonText> {
     let mut here = parts.iter().filter(|part| part.calls_before == place);
     let kept = here.find_map(|part| Some(part.data.read::<KeptPart>().ok()?.call?.extra_content));
     kept.or_else(|| {
-        let is_unsigned = reasoning == Reasoning::Signed && place == 0;
+        let is_unsigned = reasoning == KeptReasoning::Signed && place == 0;
         let signature = json!({ "google": { "thought_signature": NO_SIGNATURE } });
         is_unsigned.then(|| JsonText::from(signature))
     })
@@ -178,7 +178,8 @@ mod tests {
             kept.push_details(Some(piece.into()));
         }
         let part = kept.into_part(false).unwrap();
-        let sent = message_fields(&[part], Reasoning::Details, false).reasoning_details.unwrap();
+        let sent =
+            message_fields(&[part], KeptReasoning::Details, false).reasoning_details.unwrap();
         let whole = json!([
             { "type": "reasoning.text", "text": "I think", "index": 0, "format": "x", "signature": "SIG" },
             { "type": "reasoning.encrypted", "data": "AA", "index": 1 },
@@ -199,8 +200,8 @@ mod tests {
         let parts = [kept().into_part(true).unwrap()];
         let fields =
             |reasoning, has_calls| message_fields(&parts, reasoning, has_calls).reasoning_content;
-        assert_eq!(fields(Reasoning::AsItCame, true).as_deref(), Some("I think"));
-        assert_eq!(fields(Reasoning::AsItCame, false), None);
-        assert_eq!(fields(Reasoning::Nothing, true), None);
+        assert_eq!(fields(KeptReasoning::AsItCame, true).as_deref(), Some("I think"));
+        assert_eq!(fields(KeptReasoning::AsItCame, false), None);
+        assert_eq!(fields(KeptReasoning::Nothing, true), None);
     }
 }

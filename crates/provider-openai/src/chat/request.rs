@@ -10,7 +10,7 @@ use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
 
 use super::kept::{call_content, message_fields};
-use crate::dialect::{Fields, Reasoning};
+use crate::dialect::{Fields, KeptReasoning};
 use crate::own::{Form, as_text, data_url, tool_choice};
 
 /// The field that carries the output limit.
@@ -27,7 +27,7 @@ pub(crate) struct Dialect {
     /// Is a stream asked for its usage?
     pub(crate) stream_options: bool,
     /// The reasoning that goes back.
-    pub(crate) reasoning: Reasoning,
+    pub(crate) reasoning: KeptReasoning,
     /// The names of fields.
     pub(crate) fields: Fields,
 }
@@ -210,7 +210,7 @@ impl<'a> ChatRequest<'a> {
 fn wire_message<'a>(
     message: &'a Message,
     endpoint: &Endpoint,
-    reasoning: Reasoning,
+    reasoning: KeptReasoning,
 ) -> Result<WireMessage<'a>, ProviderError> {
     Ok(match message {
         Message::System { content } => WireMessage::System { content },

@@ -7,11 +7,10 @@ use layer0::message::StopReason;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
-use super::Omitted;
-use super::calls::whole_call;
+use super::calls::{CallPiece, whole_call};
 use super::kept::{Kept, call_part};
+use super::omitted::Omitted;
 use crate::usage::Counts;
 
 /// A whole answer.
@@ -116,23 +115,6 @@ impl AnswerContent {
             Self::Other(_) => String::new(),
         }
     }
-}
-
-#[derive(Deserialize)]
-pub(super) struct CallPiece {
-    #[serde(default, deserialize_with = "lenient::count")]
-    pub(super) index: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::text")]
-    pub(super) id: Option<String>,
-    pub(super) function: Option<FunctionPiece>,
-    pub(super) extra_content: Option<JsonText>,
-}
-
-#[derive(Deserialize, Default)]
-pub(super) struct FunctionPiece {
-    pub(super) name: Option<String>,
-    /// JSON in a string; a few endpoints send the JSON itself.
-    pub(super) arguments: Option<Box<RawValue>>,
 }
 
 /// The counts of an answer, as this protocol and the endpoints that speak it call them.

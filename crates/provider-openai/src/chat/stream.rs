@@ -7,9 +7,9 @@ use backstop_provider_http::{Draft, Event, Reply, Stream, lenient};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Omitted;
 use super::calls::Calls;
 use super::kept::Kept;
+use super::omitted::Omitted;
 use super::response::{AnswerContent, AnswerMessage, ChatUsage, GroqField, asked_for, finish};
 use crate::usage::Counts;
 

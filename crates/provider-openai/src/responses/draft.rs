@@ -6,12 +6,10 @@ use layer0::message::StopReason;
 use serde_json::value::RawValue;
 
 use super::items::{Body, Items, Kind, Place, Thought, Untold};
+use super::paragraph::{BREAK, add};
 use super::phase::Phases;
 use super::response::{CallItem, Item, WireResponse};
 use crate::usage::Counts;
-
-/// What stands between two messages, and between two parts of a reasoning summary.
-pub(super) const BREAK: &str = "\n\n";
 
 /// An answer that is being put together.
 #[derive(Default)]
@@ -172,12 +170,4 @@ impl ItemsDraft {
         response.answer = phases.answer();
         Ok(response)
     }
-}
-
-/// Adds a paragraph.
-pub(super) fn add(text: &mut String, paragraph: &str) {
-    if !text.is_empty() && !paragraph.is_empty() {
-        text.push_str(BREAK);
-    }
-    text.push_str(paragraph);
 }

@@ -6,7 +6,7 @@ use backstop_provider_http::Draft;
 use layer0::JsonText;
 use serde::{Deserialize, Serialize};
 
-use super::draft::add;
+use super::paragraph::add;
 
 /// The phase of the final answer.
 const FINAL: &str = "final_answer";

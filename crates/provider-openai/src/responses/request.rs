@@ -8,7 +8,7 @@ use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
 
-use super::draft::BREAK;
+use super::paragraph::BREAK;
 use super::phase::kept_phase;
 use crate::own::{Form, as_text, data_url, tool_choice};
 

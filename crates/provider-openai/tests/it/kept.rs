@@ -115,7 +115,7 @@ async fn reasoning_goes_back_as_the_endpoint_wants_it() {
 }
 
 #[tokio::test]
-async fn a_long_id_goes_back_to_its_gateway_alone() {
+async fn a_long_id_goes_to_its_gateway_alone() {
     let long = "call_1__thought__".to_owned() + &"A+/=".repeat(30);
     let message = json!({ "tool_calls": [call(&long)] });
     for streamed in [false, true] {

@@ -51,7 +51,7 @@ async fn done_items_stay_whatever_the_end_repeats() {
 
 /// Spec: P7
 #[tokio::test]
-async fn call_with_a_new_id_at_the_end_is_one() {
+async fn call_with_a_late_new_id_is_one() {
     for (told, repeated) in [
         (call("a", "one", 1), call("z", "one", 1)),
         (call("", "one", 1), call("z", "one", 1)),
