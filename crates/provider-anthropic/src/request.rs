@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use backstop_provider::{ModelRequest, ProviderError, ReasoningEffort, ToolChoice};
-use backstop_provider_http::{Endpoint, Piece, claude_form, pieces, sendable_arguments};
+use backstop_provider_http::{
+    Endpoint, Piece, claude_form, kept_field, pieces, sendable_arguments,
+};
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
@@ -132,6 +134,8 @@ enum Block<'a> {
         id: &'a str,
         name: &'a str,
         input: Cow<'a, JsonText>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        caller: Option<JsonText>,
     },
     ToolResult {
         tool_use_id: &'a str,
@@ -257,14 +261,20 @@ impl<'a> Conversation<'a> {
             Message::Assistant { content, tool_calls, provider_state } => {
                 let kept = self.endpoint.parts_of(provider_state.as_ref());
                 let pieces = pieces(content, tool_calls.len(), kept).into_iter();
-                let parts: Vec<_> = pieces
-                    .filter(|piece| !piece.is_blank())
-                    .map(|piece| match piece {
-                        Piece::Text(text) => Block::Text { text }.into(),
-                        Piece::Call(place) => tool_use(&tool_calls[place]).into(),
-                        Piece::Kept(block) => Part::Kept(block),
-                    })
-                    .collect();
+                let mut caller = None;
+                let mut parts = Vec::with_capacity(pieces.len());
+                for piece in pieces.filter(|piece| !piece.is_blank()) {
+                    match piece {
+                        Piece::Text(text) => parts.push(Block::Text { text }.into()),
+                        Piece::Call(place) => {
+                            parts.push(tool_use(&tool_calls[place], caller.take()).into());
+                        }
+                        Piece::Kept(block) => match kept_field(&block, "caller") {
+                            Some(told) => caller = Some(told),
+                            None => parts.push(Part::Kept(block)),
+                        },
+                    }
+                }
                 if !parts.is_empty() {
                     self.push(Role::Assistant, parts);
                 }
@@ -314,11 +324,12 @@ fn image(image: &Image) -> Block<'_> {
     Block::Image { source: Source::Base64 { media_type: &image.media_type, data: &image.data } }
 }
 
-fn tool_use(call: &ToolCall) -> Block<'_> {
+fn tool_use(call: &ToolCall, caller: Option<JsonText>) -> Block<'_> {
     Block::ToolUse {
         id: call.id.as_str(),
         name: &call.name,
         input: sendable_arguments(&call.arguments),
+        caller,
     }
 }
 

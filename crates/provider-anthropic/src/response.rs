@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use backstop_provider::{ModelResponse, ProviderError};
-use backstop_provider_http::{CallDraft, Draft, Reply, lenient};
+use backstop_provider_http::{CallDraft, Draft, Reply, keep_field, lenient};
 use layer0::message::StopReason;
 use layer0::usage::TokenUsage;
 use layer0::{JsonText, read_tagged};
@@ -46,6 +46,8 @@ pub(crate) enum WireBlock {
         id: String,
         name: String,
         input: Option<Box<RawValue>>,
+        /// The served tool that calls, where it is not the model; the provider wants it back.
+        caller: Option<JsonText>,
     },
     /// A block of a tool that runs at the provider, exactly as it came.
     #[serde(skip)]
@@ -156,14 +158,23 @@ pub(crate) fn add(draft: &mut Draft, block: WireBlock) {
         WireBlock::RedactedThinking { data } => {
             draft.keep(&json!({ "type": "redacted_thinking", "data": data }));
         }
-        WireBlock::ToolUse { id, name, input } => {
+        WireBlock::ToolUse { id, name, input, caller } => {
             let mut call = CallDraft::new(id, name);
             call.take(input);
-            draft.calls.push(call);
+            call.kept = caller;
+            add_call(draft, call);
         }
         WireBlock::Served(block) => draft.keep_text(block.whole()),
         WireBlock::Unknown => {}
     }
+}
+
+/// Adds a call, behind its caller.
+pub(crate) fn add_call(draft: &mut Draft, mut call: CallDraft) {
+    if let Some(caller) = call.kept.take().and_then(|caller| keep_field("caller", &caller)) {
+        draft.keep_text(caller);
+    }
+    draft.calls.push(call);
 }
 
 pub(crate) fn finish(

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::response::{WireBlock, WireUsage, add, finish};
+use crate::response::{WireBlock, WireUsage, add, add_call, finish};
 
 #[derive(Deserialize)]
 #[serde(remote = "Self", rename_all = "snake_case")]
@@ -143,7 +143,7 @@ impl Stream for MessagesStream {
         let mut draft = self.draft;
         for open in in_order(self.blocks) {
             match open {
-                OpenBody::Call(call) => draft.calls.push(call),
+                OpenBody::Call(call) => add_call(&mut draft, call),
                 OpenBody::Other(block) => add(&mut draft, block),
             }
         }
@@ -171,8 +171,9 @@ impl MessagesStream {
     /// Opens a block; behind the one that has its index already.
     fn begin(&mut self, index: u64, block: WireBlock, reply: &Reply<'_>) {
         let body = match block {
-            WireBlock::ToolUse { id, name, input } => {
+            WireBlock::ToolUse { id, name, input, caller } => {
                 let mut call = CallDraft::new(id, name);
+                call.kept = caller;
                 call.take(input.filter(|input| !is_empty(input)));
                 OpenBody::Call(call)
             }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_provider::{ModelRequest, ProviderError, ReasoningEffort, ToolChoice};
-use backstop_provider_http::{Endpoint, Subset, sendable_arguments};
+use backstop_provider_http::{Endpoint, Piece, Subset, pieces, sendable_arguments};
 use layer0::message::{Image, Message, StatePart, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
 
-use crate::response::Signed;
+use crate::response::{Signed, is_served};
 
 /// Stands for the signature of a call that another model made: since Gemini 3 a call without one is
 /// refused, and Google documents this value for calls whose signature is not known,
@@ -122,6 +122,8 @@ enum Part<'a> {
     Result {
         function_response: WireResult<'a>,
     },
+    /// A part of a tool that runs at Google, as it came.
+    Kept(JsonText),
     Text {
         text: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -329,16 +331,22 @@ impl<'a> Conversation<'a> {
             }
             Message::Assistant { content, tool_calls, provider_state } => {
                 let kept = self.endpoint.parts_of(provider_state.as_ref());
-                // Empty texts are refused.
-                let text = (!content.is_empty()).then(|| Part::Text {
-                    text: content,
-                    thought_signature: signature(kept, Signed::Text, 0),
-                });
-                let calls = tool_calls.iter().enumerate();
-                let calls =
-                    calls.map(|(at, call)| self.call(at, call, signature(kept, Signed::Call, at)));
-                let calls: Vec<_> = calls.collect();
-                let parts: Vec<_> = text.into_iter().chain(calls).collect();
+                let mut text_signature = signature(kept, Signed::Text, 0);
+                let mut parts = Vec::with_capacity(tool_calls.len() + 1);
+                for piece in pieces(content, tool_calls.len(), kept) {
+                    match piece {
+                        Piece::Text(text) => {
+                            let thought_signature = text_signature.take();
+                            parts.push(Part::Text { text, thought_signature });
+                        }
+                        Piece::Call(at) => {
+                            let signature = signature(kept, Signed::Call, at);
+                            parts.push(self.call(at, &tool_calls[at], signature));
+                        }
+                        Piece::Kept(part) if is_served(&part) => parts.push(Part::Kept(part)),
+                        Piece::Kept(_) => {}
+                    }
+                }
                 if !parts.is_empty() {
                     self.push(Role::Model, parts);
                 }

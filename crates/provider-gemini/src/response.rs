@@ -1,9 +1,17 @@
 //! What comes back, in one piece or in many of the same shape.
 
+use std::collections::BTreeMap;
+
 use backstop_provider_http::lenient;
+use layer0::JsonText;
 use layer0::usage::TokenUsage;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
+
+/// Code that Google ran, and its result.
+const EXECUTABLE_CODE: &str = "executableCode";
+const CODE_EXECUTION_RESULT: &str = "codeExecutionResult";
 
 /// An answer, or a piece of one: a stream has the same shape.
 #[derive(Deserialize)]
@@ -43,6 +51,32 @@ pub(crate) struct AnswerPart {
     pub(crate) inline_data: Option<AnswerData>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) thought_signature: Option<String>,
+    executable_code: Option<JsonText>,
+    code_execution_result: Option<JsonText>,
+}
+
+impl AnswerPart {
+    /// Returns a part of a tool that runs at Google, as it goes back; `None` for any other part.
+    pub(crate) fn served(&self) -> Option<JsonText> {
+        let signature = self.thought_signature.as_deref().map(JsonText::string);
+        let fields = [
+            (EXECUTABLE_CODE, self.executable_code.clone()),
+            (CODE_EXECUTION_RESULT, self.code_execution_result.clone()),
+        ];
+        let mut fields: BTreeMap<_, _> =
+            fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        if fields.is_empty() {
+            return None;
+        }
+        fields.extend(signature.map(|signature| ("thoughtSignature", signature)));
+        JsonText::of(&fields).ok()
+    }
+}
+
+/// Returns whether a kept part is one of a tool that runs at Google.
+pub(crate) fn is_served(part: &JsonText) -> bool {
+    let fields = part.read::<BTreeMap<String, IgnoredAny>>().unwrap_or_default();
+    fields.contains_key(EXECUTABLE_CODE) || fields.contains_key(CODE_EXECUTION_RESULT)
 }
 
 /// Data that the model made; it is not kept.

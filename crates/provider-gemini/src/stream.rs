@@ -81,6 +81,10 @@ impl GenerateStream {
 
     fn push(&mut self, part: AnswerPart, reply: &Reply<'_>) -> Result<(), ProviderError> {
         let draft = &mut self.draft;
+        if let Some(served) = part.served() {
+            draft.keep_text(served);
+            return Ok(());
+        }
         if let Some(signature) = part.thought_signature.filter(|it| !it.is_empty()) {
             // A stream may end with a text that is empty but for its signature.
             let (of, calls_before) = match &part.function_call {

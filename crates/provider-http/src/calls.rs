@@ -82,6 +82,9 @@ impl CallDraft {
         if self.name.is_empty() {
             self.name.clone_from(&other.name);
         }
+        if self.kept.is_none() {
+            self.kept.clone_from(&other.kept);
+        }
         if self.has_no_fields() && (self.has_no_text() || self.text.trim() == "{}") {
             let Self { text, scan, json, .. } = other.clone();
             (self.text, self.scan) = (text, scan);

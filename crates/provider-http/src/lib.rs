@@ -71,6 +71,6 @@ pub use protocol::{Protocol, Stream};
 pub use reply::Reply;
 pub use schema::Subset;
 pub use sign::{Sign, Unsigned};
-pub use state::{Piece, kept_id, pieces};
+pub use state::{Piece, keep_field, kept_field, kept_id, pieces};
 pub use timeouts::Timeouts;
 pub use values::Values;

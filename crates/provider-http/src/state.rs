@@ -1,20 +1,39 @@
+use std::collections::BTreeMap;
+
 use layer0::JsonText;
 use layer0::message::StatePart;
-use serde::Serialize;
 
 use crate::accepts::CallIds;
 
-/// The part that keeps the id of a call as it came. Some gateways put into it what they want back.
-#[derive(Serialize)]
-struct KeptId<'i> {
-    id: &'i str,
+/// Makes a kept part of one field, which goes back with what stands behind it.
+#[must_use]
+pub fn keep_field(name: &str, value: &JsonText) -> Option<JsonText> {
+    JsonText::of(&BTreeMap::from([(name, value)])).ok()
+}
+
+/// Returns the value of a kept part that has this field alone.
+///
+/// ```
+/// use backstop_provider_http::{keep_field, kept_field};
+/// use layer0::JsonText;
+///
+/// let part = keep_field("phase", &JsonText::string("commentary")).unwrap();
+/// assert_eq!(kept_field(&part, "phase").unwrap().shown(), "commentary");
+/// assert_eq!(kept_field(&part, "caller"), None);
+/// ```
+#[must_use]
+pub fn kept_field(part: &JsonText, name: &str) -> Option<JsonText> {
+    let mut fields: BTreeMap<String, JsonText> = part.read().ok()?;
+    let value = fields.remove(name)?;
+    fields.is_empty().then_some(value)
 }
 
 /// Makes the part that keeps the id of a call, where it is one that is not taken everywhere.
 #[must_use]
 pub fn kept_id(id: &str) -> Option<StatePart> {
     let is_plain = CallIds::up_to(40).accepts(id);
-    if is_plain { None } else { JsonText::of(&KeptId { id }).ok().map(StatePart::new) }
+    let part = || keep_field("id", &JsonText::string(id)).map(StatePart::new);
+    if is_plain { None } else { part() }
 }
 
 /// Returns whether an answer's parts keep this id.

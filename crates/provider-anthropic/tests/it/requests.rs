@@ -202,3 +202,28 @@ async fn blocks_of_served_tools_go_back() {
         assert!(body.contains(block), "{block} in {body}");
     }
 }
+
+/// A call of served code goes back with its caller.
+#[tokio::test]
+async fn a_call_goes_back_with_its_caller() {
+    let server = ScriptedEndpoint::anthropic(vec![ScriptedAnswer::saying("yes")]);
+    let provider = to(&server.base_url()).build().unwrap();
+    let caller = json!({ "type": "code_execution_20250825", "tool_id": "srvtoolu_1" });
+    let call =
+        json!({ "type": "tool_use", "id": "c1", "name": "now", "input": {}, "caller": caller });
+    let text = json!({ "type": "text", "text": "I run it." });
+    let body = json!({ "content": [text, call], "stop_reason": "tool_use" }).to_string();
+    let answer = provider.read("application/json", body).await.unwrap();
+    let mut messages = Transcript::default();
+    messages.push(Message::user("hi"));
+    messages.push(Message::Assistant {
+        content: answer.text,
+        tool_calls: answer.tool_calls,
+        provider_state: answer.provider_state,
+    });
+    messages.push(Message::tool("c1".into(), "noon", false));
+    send(&provider, &ModelRequest::new(messages), true).await.unwrap();
+    let body = String::from_utf8(server.requests()[0].bytes.clone()).unwrap();
+    let back = r#""name":"now","input":{},"caller":{"tool_id":"srvtoolu_1","type":"code_execution_20250825"}}"#;
+    assert!(body.contains(back), "{body}");
+}

@@ -173,3 +173,34 @@ fn without_a_key_gemini_itself_cannot_be_asked() {
     assert!(matches!(error, ConfigError::MissingKey { .. }), "{error:?}");
     assert!(error.to_string().contains("`GEMINI_API_KEY`"));
 }
+
+/// Code that Google ran goes back between the texts it stood between.
+#[tokio::test]
+async fn served_parts_go_back_in_place() {
+    let said = ScriptedAnswer::saying("ok");
+    let server = ScriptedEndpoint::gemini(vec![said]);
+    let provider = to("gemini-3-pro", &server.base_url()).build().unwrap();
+    let parts = json!([
+        { "text": "I compute." },
+        { "executableCode": { "language": "PYTHON", "code": "6*7" }, "thoughtSignature": "SIG" },
+        { "codeExecutionResult": { "outcome": "OUTCOME_OK", "output": "42" } },
+        { "text": "It is 42." },
+    ]);
+    let candidate =
+        json!({ "content": { "role": "model", "parts": parts }, "finishReason": "STOP" });
+    let body = json!({ "candidates": [candidate] }).to_string();
+    let answer = provider.read("application/json", body).await.unwrap();
+    assert_eq!(&*answer.text, "I compute.It is 42.");
+    let mut messages = Transcript::default();
+    messages.push(Message::user("hi"));
+    messages.push(Message::Assistant {
+        content: answer.text,
+        tool_calls: answer.tool_calls,
+        provider_state: answer.provider_state,
+    });
+    messages.push(Message::user("sure?"));
+    send(&provider, &ModelRequest::new(messages), false).await.unwrap();
+    let body = String::from_utf8(server.requests()[0].bytes.clone()).unwrap();
+    let back = r#"{"text":"I compute."},{"executableCode":{"code":"6*7","language":"PYTHON"},"thoughtSignature":"SIG"},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"42"}},{"text":"It is 42."}"#;
+    assert!(body.contains(back), "{body}");
+}

@@ -1,7 +1,7 @@
 //! An answer that is being put together, from items or from pieces of them.
 
 use backstop_provider::{ModelResponse, ProviderError};
-use backstop_provider_http::{Draft, Reply};
+use backstop_provider_http::{Draft, Reply, keep_field};
 use layer0::message::StopReason;
 use serde_json::value::RawValue;
 
@@ -156,7 +156,13 @@ impl ItemsDraft {
                         draft.keep(&data);
                     }
                 }
-                Body::Call(call) => draft.calls.push(call),
+                Body::Call(mut call) => {
+                    let namespace = call.kept.take().and_then(|it| keep_field("namespace", &it));
+                    if let Some(namespace) = namespace {
+                        draft.keep_text(namespace);
+                    }
+                    draft.calls.push(call);
+                }
             }
         }
         let stop_reason = match ending {

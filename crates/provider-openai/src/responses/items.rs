@@ -5,6 +5,7 @@ mod merge;
 use std::collections::{BTreeMap, BTreeSet};
 
 use backstop_provider_http::CallDraft;
+use layer0::JsonText;
 use serde_json::{Value, json};
 
 use super::response::{CallItem, Item, OutputPart};
@@ -196,6 +197,7 @@ impl Items {
         if let Body::Call(call) = &mut draft.body {
             settle(&mut call.id, call_id);
             settle(&mut call.name, item.name.unwrap_or_default());
+            call.kept = item.namespace.as_deref().map(JsonText::string).or(call.kept.take());
             call.settle(item.arguments);
         }
         index

@@ -2,21 +2,13 @@
 
 use std::sync::Arc;
 
-use backstop_provider_http::Draft;
+use backstop_provider_http::{Draft, keep_field};
 use layer0::JsonText;
-use serde::{Deserialize, Serialize};
 
 use super::paragraph::add;
 
 /// The phase of the final answer.
 const FINAL: &str = "final_answer";
-
-/// The part that is kept before a text, to send the text back in its phase.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct KeptPhase {
-    phase: String,
-}
 
 /// The final answer of an answer that is being read.
 #[derive(Default)]
@@ -34,7 +26,7 @@ impl Phases {
                 if phase == FINAL {
                     add(&mut self.answer, text);
                 }
-                if let Ok(kept) = JsonText::of(&KeptPhase { phase }) {
+                if let Some(kept) = keep_field("phase", &JsonText::string(&phase)) {
                     draft.keep_text(kept);
                 }
             }
@@ -46,9 +38,4 @@ impl Phases {
     pub(super) fn answer(self) -> Option<Arc<str>> {
         (self.has_commentary && !self.answer.is_empty()).then(|| self.answer.into())
     }
-}
-
-/// Returns the phase that a kept part names.
-pub(super) fn kept_phase(part: &JsonText) -> Option<String> {
-    part.read::<KeptPhase>().ok().map(|kept| kept.phase)
 }

@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 
 use backstop_provider::{ModelRequest, ProviderError, ReasoningEffort, ToolChoice};
-use backstop_provider_http::{Endpoint, Piece, pieces, sendable_arguments};
+use backstop_provider_http::{Endpoint, Piece, kept_field, pieces, sendable_arguments};
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
 
 use super::paragraph::BREAK;
-use super::phase::kept_phase;
 use crate::own::{Form, as_text, data_url, tool_choice};
 
 /// The smallest output limit that the protocol accepts. What is left of a budget may be less; a
@@ -87,7 +86,7 @@ enum InputItem<'a> {
         role: &'static str,
         content: InputContent<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        phase: Option<String>,
+        phase: Option<JsonText>,
     },
     FunctionCall {
         call_id: &'a str,
@@ -95,6 +94,8 @@ enum InputItem<'a> {
         /// JSON in a string, as the protocol wants it.
         #[serde(serialize_with = "as_text")]
         arguments: Cow<'a, JsonText>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        namespace: Option<JsonText>,
     },
     FunctionCallOutput {
         call_id: &'a str,
@@ -193,15 +194,22 @@ fn push_items<'a>(
             if pieces.is_empty() {
                 say("assistant", InputContent::Text(content));
             }
-            let mut phase = None;
+            let (mut phase, mut namespace) = (None, None);
             for piece in pieces {
                 match piece {
                     Piece::Text(text) => input.push(said(text, phase.take())),
-                    Piece::Call(place) => input.push(wire_call(&tool_calls[place])),
-                    Piece::Kept(item) => match kept_phase(&item) {
-                        Some(kept) => phase = Some(kept),
-                        None => input.push(InputItem::Kept(item)),
-                    },
+                    Piece::Call(place) => {
+                        input.push(wire_call(&tool_calls[place], namespace.take()));
+                    }
+                    Piece::Kept(item) => {
+                        match (kept_field(&item, "phase"), kept_field(&item, "namespace")) {
+                            (None, None) => input.push(InputItem::Kept(item)),
+                            (told_phase, told_namespace) => {
+                                phase = told_phase.or(phase);
+                                namespace = told_namespace.or(namespace);
+                            }
+                        }
+                    }
                 }
             }
         }
@@ -219,7 +227,7 @@ fn push_items<'a>(
 }
 
 /// Makes the message of a text of the assistant. Texts of several phases stand in paragraphs of their own.
-fn said(text: &str, phase: Option<String>) -> InputItem<'_> {
+fn said(text: &str, phase: Option<JsonText>) -> InputItem<'_> {
     let text = match phase {
         Some(_) => text.strip_prefix(BREAK).unwrap_or(text),
         None => text,
@@ -244,11 +252,12 @@ fn content_of<'a>(text: &'a str, images: &'a [Image]) -> InputContent<'a> {
     )
 }
 
-fn wire_call(call: &ToolCall) -> InputItem<'_> {
+fn wire_call(call: &ToolCall, namespace: Option<JsonText>) -> InputItem<'_> {
     InputItem::FunctionCall {
         call_id: call.id.as_str(),
         name: &call.name,
         arguments: sendable_arguments(&call.arguments),
+        namespace,
     }
 }
 

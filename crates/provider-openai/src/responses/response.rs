@@ -70,6 +70,9 @@ pub(crate) struct CallItem {
     pub(crate) name: Option<String>,
     /// JSON in a string; some endpoints leave out the string.
     pub(crate) arguments: Option<Box<RawValue>>,
+    /// The group of tools that the call is of; the endpoint wants it back.
+    #[serde(default, deserialize_with = "lenient::text")]
+    pub(crate) namespace: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) status: Option<String>,
 }

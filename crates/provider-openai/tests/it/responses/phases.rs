@@ -70,3 +70,31 @@ async fn an_answer_without_commentary_is_the_text() {
         assert_eq!((&*said.text, said.answer), ("42", None));
     }
 }
+
+#[tokio::test]
+async fn a_call_goes_back_in_its_namespace() {
+    let call = json!({
+        "type": "function_call", "id": "fc", "call_id": "c1", "name": "act", "namespace": "crm",
+        "arguments": "{}", "status": "completed",
+    });
+    for streamed in [false, true] {
+        let server = Loopback::replying([
+            reply(std::slice::from_ref(&call), streamed),
+            reply(&[message(None, "ok")], streamed),
+        ]);
+        let provider = to(&server.url()).build().unwrap();
+        let mut messages = Transcript::default();
+        messages.push(Message::user("hi"));
+        let said = send(&provider, &ModelRequest::new(messages.clone()), streamed).await.unwrap();
+        messages.push(Message::Assistant {
+            content: said.text,
+            tool_calls: said.tool_calls,
+            provider_state: said.provider_state,
+        });
+        messages.push(Message::tool("c1".into(), "done", false));
+        send(&provider, &ModelRequest::new(messages), streamed).await.unwrap();
+        let body = String::from_utf8(server.requests()[1].bytes.clone()).unwrap();
+        let back = r#""name":"act","arguments":"{}","namespace":"crm"}"#;
+        assert!(body.contains(back), "{body}");
+    }
+}
