@@ -24,10 +24,14 @@ pub const KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
 /// The version of the protocol, <https://docs.anthropic.com/en/api/versioning>.
 const VERSION: &str = "2023-06-01";
 
-/// Limits, as the API words them: "tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'" and
-/// "input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'".
-const ACCEPTS: Accepts =
-    Accepts::everything().call_ids(CallIds::up_to(64)).turns(Turns::BeginWithUser).plain_keys();
+/// Limits, as the API words them: "tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
+/// "input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'" and "Requests which
+/// include `tool_use` or `tool_result` blocks must define tools".
+const ACCEPTS: Accepts = Accepts::everything()
+    .call_ids(CallIds::up_to(64))
+    .turns(Turns::BeginWithUser)
+    .plain_keys()
+    .needs_called_tools();
 
 /// The levels that the protocol has; not every model has all of them:
 /// <https://platform.claude.com/docs/en/build-with-claude/effort>.

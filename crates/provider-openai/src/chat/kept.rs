@@ -119,21 +119,27 @@ fn extend(detail: &mut Map<String, Value>, key: String, value: Value) {
     }
 }
 
-/// Returns the kept fields of a message, as far as its endpoint is sent them.
+/// Returns the kept fields of a message, as far as its endpoint is sent them. `any_calls` says of the whole
+/// conversation whether a tool was called in it.
 pub(super) fn message_fields(
     parts: &[StatePart],
     reasoning: KeptReasoning,
     has_calls: bool,
+    any_calls: bool,
 ) -> KeptMessage {
     let kept = parts.iter().find_map(|part| part.data.read::<KeptPart>().ok()?.message);
     let mut kept = kept.unwrap_or_default();
     match reasoning {
-        KeptReasoning::Required if has_calls => {
-            kept.reasoning_content.get_or_insert_with(|| UNKNOWN_REASONING.to_owned());
+        KeptReasoning::Required => {
+            if any_calls {
+                kept.reasoning_content.get_or_insert_with(|| UNKNOWN_REASONING.to_owned());
+            } else {
+                kept.reasoning_content = None;
+            }
             kept.reasoning = None;
         }
         KeptReasoning::AsItCame | KeptReasoning::Signed if has_calls => kept.reasoning = None,
-        KeptReasoning::AsItCame | KeptReasoning::Required | KeptReasoning::Signed => {
+        KeptReasoning::AsItCame | KeptReasoning::Signed => {
             (kept.reasoning, kept.reasoning_content) = (None, None);
         }
         // The details hold the text too.
@@ -178,8 +184,9 @@ mod tests {
             kept.push_details(Some(piece.into()));
         }
         let part = kept.into_part(false).unwrap();
-        let sent =
-            message_fields(&[part], KeptReasoning::Details, false).reasoning_details.unwrap();
+        let sent = message_fields(&[part], KeptReasoning::Details, false, false)
+            .reasoning_details
+            .unwrap();
         let whole = json!([
             { "type": "reasoning.text", "text": "I think", "index": 0, "format": "x", "signature": "SIG" },
             { "type": "reasoning.encrypted", "data": "AA", "index": 1 },
@@ -198,10 +205,16 @@ mod tests {
         };
         assert_eq!(kept().into_part(false), None);
         let parts = [kept().into_part(true).unwrap()];
-        let fields =
-            |reasoning, has_calls| message_fields(&parts, reasoning, has_calls).reasoning_content;
+        let fields = |reasoning, has_calls| {
+            message_fields(&parts, reasoning, has_calls, true).reasoning_content
+        };
         assert_eq!(fields(KeptReasoning::AsItCame, true).as_deref(), Some("I think"));
         assert_eq!(fields(KeptReasoning::AsItCame, false), None);
         assert_eq!(fields(KeptReasoning::Nothing, true), None);
+        let required = |any_calls| {
+            message_fields(&[], KeptReasoning::Required, false, any_calls).reasoning_content
+        };
+        assert_eq!(required(true).as_deref(), Some(UNKNOWN_REASONING));
+        assert_eq!(required(false), None);
     }
 }

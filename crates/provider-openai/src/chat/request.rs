@@ -177,13 +177,16 @@ impl<'a> ChatRequest<'a> {
             MaxTokens::Classic => (limit, None),
             MaxTokens::Completion => (None, limit),
         };
+        let any_calls = request.messages.messages().iter().any(|message| {
+            matches!(&**message, Message::Assistant { tool_calls, .. } if !tool_calls.is_empty())
+        });
         Ok(Self {
             model: endpoint.model(),
             messages: request
                 .messages
                 .messages()
                 .iter()
-                .map(|message| wire_message(message, endpoint, dialect.reasoning))
+                .map(|message| wire_message(message, endpoint, dialect.reasoning, any_calls))
                 .collect::<Result<_, _>>()?,
             tools: request.tools.iter().map(wire_tool).collect(),
             tool_choice: tool_choice(request).map(wire_choice),
@@ -211,6 +214,7 @@ fn wire_message<'a>(
     message: &'a Message,
     endpoint: &Endpoint,
     reasoning: KeptReasoning,
+    any_calls: bool,
 ) -> Result<WireMessage<'a>, ProviderError> {
     Ok(match message {
         Message::System { content } => WireMessage::System { content },
@@ -219,7 +223,7 @@ fn wire_message<'a>(
         }
         Message::Assistant { content, tool_calls, provider_state } => {
             let parts = endpoint.parts_of(provider_state.as_ref());
-            let kept = message_fields(parts, reasoning, !tool_calls.is_empty());
+            let kept = message_fields(parts, reasoning, !tool_calls.is_empty(), any_calls);
             let calls = tool_calls.iter().enumerate();
             WireMessage::Assistant {
                 // A message that only calls tools has no content, as OpenAI itself writes it.
