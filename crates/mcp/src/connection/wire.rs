@@ -363,7 +363,7 @@ mod tests {
     fn deep_answers_are_named_for_what_they_are() {
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
         for (answer, why) in [
-            (format!(r#""result":{{"x":{deep}}}"#), "recursion limit exceeded"),
+            (format!(r#""result":{{"x":{deep}}}"#), "nested deeper than 120 levels"),
             (format!(r#""error":{{"code":-32000,"message":"no","data":{deep}}}"#), "-32000: no"),
         ] {
             let wire = Wire::new(Secrets::new(Redactor::new()));
