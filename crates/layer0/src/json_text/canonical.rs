@@ -1,6 +1,7 @@
 //! The one text of a JSON value: compact, keys sorted, numbers as they were written.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::de::Error as _;
 use serde_json::Error;
@@ -160,7 +161,9 @@ impl<'t> Writer<'t, '_> {
             }
         }
         if !is_sorted {
-            let sorted = sorted(&self.out[begin..]).ok_or(Unfit::Malformed)?;
+            // A canonical text has each key once; the map made two of them one.
+            let equal = if self.map.is_some() { Equal::Numbered } else { Equal::LastOne };
+            let sorted = sorted(&self.out[begin..], equal).ok_or(Unfit::Malformed)?;
             self.out.truncate(begin);
             self.out.push_str(&sorted);
         }
@@ -251,9 +254,17 @@ impl<'t> Writer<'t, '_> {
     }
 }
 
+/// Which members of those with the same key are kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Equal {
+    LastOne,
+    /// All, under numbered keys.
+    Numbered,
+}
+
 /// Returns compact members in the order of their keys. Most objects are written in that order; only of others
 /// the members are looked up.
-fn sorted(members: &str) -> Option<String> {
+fn sorted(members: &str, equal: Equal) -> Option<String> {
     let mut found: Vec<(Cow<'_, str>, &str)> = Vec::new();
     let mut rest = members;
     while !rest.is_empty() {
@@ -266,6 +277,9 @@ fn sorted(members: &str) -> Option<String> {
         rest = rest.get(end + 1..).unwrap_or_default();
     }
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    if equal == Equal::Numbered && found.windows(2).any(|two| two[0].0 == two[1].0) {
+        return numbered(found);
+    }
     let mut sorted = String::with_capacity(members.len());
     for (index, (key, member)) in found.iter().enumerate() {
         if found.get(index + 1).is_some_and(|(next, _)| next == key) {
@@ -277,6 +291,32 @@ fn sorted(members: &str) -> Option<String> {
         sorted.push_str(member);
     }
     Some(sorted)
+}
+
+/// Writes members of which several have the same key: the second one of `key` becomes `key 2`.
+fn numbered(members: Vec<(Cow<'_, str>, &str)>) -> Option<String> {
+    let mut taken: BTreeSet<String> = members.iter().map(|(key, _)| key.to_string()).collect();
+    let mut written = BTreeMap::new();
+    let mut number = 1_u64;
+    for (key, member) in members {
+        let value = member.get(string_end(member)?..)?;
+        if !written.contains_key(&*key) {
+            number = 1;
+            written.insert(key.into_owned(), value);
+            continue;
+        }
+        let next = loop {
+            number += 1;
+            let next = format!("{key} {number}");
+            if taken.insert(next.clone()) {
+                break next;
+            }
+        };
+        written.insert(next, value);
+    }
+    let members: Option<Vec<String>> =
+        written.iter().map(|(key, value)| Some(serde_json::to_string(key).ok()? + value)).collect();
+    Some(members?.join(","))
 }
 
 /// Returns where the string ends that a text begins with.
