@@ -82,16 +82,14 @@ impl JsonText {
     }
 
     /// Reads it, or as much of it as `T` asks for. A number without a fraction, such as `5.0`, is that
-    /// integer where `T` asks for one, as JSON Schema has it.
+    /// integer where `T` asks for one, as JSON Schema has it; other numbers keep their text.
     ///
     /// # Errors
     ///
     /// When it is no `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        serde_json::from_str(self.get()).or_else(|error| {
-            let whole = whole::with_whole_numbers(self.get());
-            serde_json::from_str(&whole).map_err(|_| error)
-        })
+        serde_json::from_str(self.get())
+            .or_else(|error| whole::read_whole(self.get()).map_err(|_| error))
     }
 
     /// Returns the tree of the text. Every key is a key, also one to which serde_json gives a meaning of
