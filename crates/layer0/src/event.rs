@@ -136,6 +136,14 @@ pub enum DecodeError {
     },
 }
 
+impl DecodeError {
+    /// Makes [`DecodeError::Payload`].
+    #[must_use]
+    pub const fn payload(event_type: &'static str, source: serde_json::Error) -> Self {
+        Self::Payload { event_type, source }
+    }
+}
+
 macro_rules! event_kinds {
     ($($name:ident $event_type:literal)*) => {
         /// The type of an event, with its payload.

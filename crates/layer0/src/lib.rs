@@ -19,6 +19,7 @@ mod hex;
 pub mod id;
 mod json_text;
 pub mod message;
+mod millis;
 pub mod name;
 pub mod operator;
 pub mod orchestrator;

@@ -108,33 +108,17 @@ pub struct Task {
     pub allowance: Option<Allowance>,
     /// How long an endpoint may ask to be left alone without the work failing: it is parked, and goes on
     /// then. As the orchestrator says where it is `None`.
-    #[serde(default, rename = "max_park_ms", skip_serializing_if = "is_default", with = "millis")]
+    #[serde(
+        default,
+        rename = "max_park_ms",
+        skip_serializing_if = "is_default",
+        with = "crate::millis::optional"
+    )]
     pub max_park: Option<Duration>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
-}
-
-/// Durations as whole milliseconds.
-mod millis {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(
-        time: &Option<Duration>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        time.map(millis).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        Ok(Option::deserialize(deserializer)?.map(Duration::from_millis))
-    }
 }
 
 impl Task {

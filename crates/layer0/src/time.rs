@@ -25,7 +25,10 @@ impl Timestamp {
     /// (years -9999 to 9999).
     #[must_use]
     pub fn from_millis(ms: i64) -> Self {
-        Self(ms.clamp(jiff::Timestamp::MIN.as_millisecond(), jiff::Timestamp::MAX.as_millisecond()))
+        // jiff makes a moment of milliseconds up to the last whole second only.
+        let [first, last] =
+            [jiff::Timestamp::MIN, jiff::Timestamp::MAX].map(|at| at.as_second() * 1_000);
+        Self(ms.clamp(first, last))
     }
 
     /// Returns milliseconds since 1970-01-01T00:00:00Z.
@@ -89,7 +92,7 @@ impl FromStr for Timestamp {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         text.parse::<jiff::Timestamp>()
-            .map(|at| Self(at.as_millisecond()))
+            .map(|at| Self::from_millis(at.as_millisecond()))
             .map_err(|_| ParseTimestampError(text.to_owned()))
     }
 }

@@ -54,7 +54,7 @@ pub struct ToolFacts {
     #[serde(default)]
     pub approval: bool,
     /// How long a person has to decide about a call; for ever where it says nothing.
-    #[serde(default, rename = "expires_after_ms", with = "optional_ms")]
+    #[serde(default, rename = "expires_after_ms", with = "crate::millis::optional")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_after: Option<Duration>,
     /// JSON Schema of the data that is given with each approval, where it needs some.
@@ -64,7 +64,7 @@ pub struct ToolFacts {
     #[serde(default, skip_serializing_if = "Approvers::is_empty")]
     pub approvers: Approvers,
     /// How long one execution may take; the agent's limit where it says nothing.
-    #[serde(default, rename = "timeout_ms", with = "optional_ms")]
+    #[serde(default, rename = "timeout_ms", with = "crate::millis::optional")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
     /// Does a call do nothing but dispatch an operator? It is gone on with where its process died.
@@ -248,23 +248,4 @@ impl DerefMut for ToolSpec {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_false(value: &bool) -> bool {
     !*value
-}
-
-mod optional_ms {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(
-        value: &Option<Duration>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        value.map(|value| value.as_millis()).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
-    }
 }

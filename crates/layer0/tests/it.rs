@@ -1,6 +1,9 @@
 //! The contract, held: codes, facts, event formats.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[path = "it/written.rs"]
+mod written;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

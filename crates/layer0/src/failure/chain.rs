@@ -72,11 +72,13 @@ impl ErrorText {
         Self::from_chain(chain(error)).unwrap_or_default()
     }
 
-    /// Makes a chain of texts, the outermost first; `None` of no texts.
+    /// Makes a chain of texts, the outermost first, 64 at most; `None` of no texts.
     #[must_use]
     pub fn from_chain(
         texts: impl IntoIterator<Item = String, IntoIter: DoubleEndedIterator>,
     ) -> Option<Self> {
+        // A longer one would be dropped text by text, down to the end of the stack.
+        let texts: Vec<String> = texts.into_iter().take(MAX_SOURCES).collect();
         let around = |source: Option<Self>, text: String| {
             Some(Self { text: text.into(), source: source.map(Arc::new) })
         };

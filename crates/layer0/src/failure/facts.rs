@@ -142,7 +142,7 @@ pub enum Retry {
     /// Trying again can help after a wait the caller chooses.
     Backoff,
     /// Trying again can help, and not earlier than this.
-    #[serde(rename = "after_ms", with = "millis")]
+    #[serde(rename = "after_ms", with = "crate::millis")]
     After(Duration),
 }
 
@@ -194,24 +194,5 @@ impl Elsewhere {
     #[must_use]
     pub const fn is_possible(self) -> bool {
         !matches!(self, Self::Never)
-    }
-}
-
-mod millis {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(
-        duration: &Duration,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Duration, D::Error> {
-        u64::deserialize(deserializer).map(Duration::from_millis)
     }
 }

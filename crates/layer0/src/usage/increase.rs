@@ -99,7 +99,7 @@ impl BudgetIncrease {
     /// Adds time, to the millisecond.
     #[must_use]
     pub fn wall(mut self, more: Duration) -> Self {
-        self.max_wall_ms = Some(u64::try_from(more.as_millis()).unwrap_or(u64::MAX));
+        self.max_wall_ms = Some(crate::millis::whole(more));
         self
     }
 
