@@ -7,7 +7,7 @@ use backstop_event_log::{EventLog, LogError, RunSummary, agent_of, read_events, 
 use backstop_react_machine::{
     AgentDefinition, CheckedDefinition, Divergence, Entry, Replay, Replayed, Setup,
 };
-use layer0::event::{AgentRecord, Event, EventKind, RunStarted};
+use layer0::event::{AgentRecord, DecodeError, Event, EventKind, RunStarted};
 use layer0::id::{RunId, SessionId};
 use layer0::{JsonText, ToolSpec};
 use serde::Deserialize;
@@ -106,7 +106,8 @@ fn adopted_definition(
     let of_its_own = own.tools.iter().filter(|tool| !is_listed_elsewhere(tool)).cloned();
     let mut tools: Vec<ToolSpec> = of_its_own.collect();
     // It keeps to the tools of others that it was given, unless it has one of that name itself by now.
-    for kept in tools_of(agent).iter().filter(|tool| is_listed_elsewhere(tool)) {
+    for kept in tools_of(agent).map_err(unreadable)?.iter().filter(|tool| is_listed_elsewhere(tool))
+    {
         if !tools.iter().any(|tool| tool.name == kept.name) {
             tools.push(kept.clone());
         }
@@ -124,9 +125,6 @@ pub(crate) fn started(events: &[Event]) -> Result<&RunStarted, LogError> {
 
 /// Returns the definition that a run was started with; one that was changed has another digest.
 fn recorded_definition(started: &RunStarted) -> Result<AgentDefinition, ResumeError> {
-    let unreadable = |error: serde_json::Error| {
-        ResumeError::other_agent(&started.agent.digest, &error.to_string())
-    };
     let actual = digest(&started.agent.definition);
     // The first layout had one digest.
     let sealed = started.definition_digest.as_ref().unwrap_or(&started.agent.digest);
@@ -148,9 +146,13 @@ struct OfRun {
     tools: Arc<[ToolSpec]>,
 }
 
-/// Returns the tools that an agent's record has; none where it cannot be read.
-pub(crate) fn tools_of(agent: &AgentRecord) -> Arc<[ToolSpec]> {
-    agent.definition.read().map(|OfRun { tools, .. }| tools).unwrap_or_default()
+/// Returns the tools that an agent's record has.
+///
+/// # Errors
+///
+/// When its definition cannot be read.
+pub(crate) fn tools_of(agent: &AgentRecord) -> Result<Arc<[ToolSpec]>, serde_json::Error> {
+    agent.definition.read().map(|OfRun { tools, .. }| tools)
 }
 
 /// Returns the agent's own definition for a run, if the run is its.
@@ -191,10 +193,8 @@ fn own_definition(
         return Err(ResumeError::other_agent(&started.agent.digest, &digest));
     }
     // A run keeps to the tools that it was given; those of its own the agent has as they were.
-    let recorded = || started.agent.definition.read().map_err(unreadable);
     if started.mcp.is_some() || own.tools.iter().any(is_listed_elsewhere) {
-        let OfRun { tools, .. } = recorded()?;
-        own.tools = tools;
+        own.tools = tools_of(&started.agent).map_err(unreadable)?;
     }
     Ok(own)
 }
@@ -227,6 +227,11 @@ pub(crate) fn replay_events(
         replay.next(&entry)?;
     }
     Ok(replay.finish())
+}
+
+/// Says that the definition in `run.started` cannot be read.
+fn unreadable(error: serde_json::Error) -> LogError {
+    LogError::unreadable(1, DecodeError::payload("run.started", error))
 }
 
 /// Says that the recorded agent cannot be run.

@@ -327,8 +327,10 @@ fn place_of(events: &[Event], run: &RunId) -> (u32, RunId) {
     }
 }
 
-/// Did a tool run that is not safe to repeat, by the definition under which it ran?
+/// Returns whether a tool ran that is not safe to repeat, by the definition under which it ran. A tool of a
+/// definition that cannot be read is not known to be safe.
 pub(super) fn has_acted(events: &[Event]) -> bool {
+    let tools_of = |agent| tools_of(agent).unwrap_or_else(|_| Arc::default());
     let mut tools: Arc<[ToolSpec]> = Arc::default();
     events.iter().any(|event| match &event.kind {
         EventKind::RunStarted(started) => {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use backstop_clock::Clock;
 use backstop_event_log::{
     Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, MemoryLog,
@@ -10,10 +12,10 @@ use backstop_event_log::{
 };
 use backstop_provider::ErrorKind;
 use backstop_react::{AgentError, Live};
-use backstop_tool::{ToolError, tool};
-use layer0::Timestamp;
+use backstop_tool::{Arguments, Tool, ToolContext, ToolError, tool};
 use layer0::event::EventKind;
 use layer0::id::{RunId, SessionId};
+use layer0::{JsonText, Timestamp, ToolSpec};
 use serde_json::json;
 
 use crate::bench::*;
@@ -55,6 +57,37 @@ async fn deeply_nested_json_is_recorded_as_text() {
     assert!(text.output.to_string().contains("nested deeper than 100 levels"), "{text:?}");
     let output = answers.iter().find(|answer| answer.call_id.as_str() == "c2").unwrap();
     assert!(output.ok && output.output.as_string().is_some(), "{output:?}");
+}
+
+/// A tool with a specification of its own.
+struct Specified(ToolSpec);
+
+#[async_trait]
+impl Tool for Specified {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: &Arguments, _: &ToolContext) -> Result<JsonText, ToolError> {
+        Ok(json!("done").into())
+    }
+}
+
+/// Spec: T7, E11
+#[tokio::test]
+async fn run_with_an_unlimited_tool_is_read_again() {
+    let bench = Bench::new();
+    let spec = ToolSpec::new("t", "", json!({"type": "object"})).timeout(Duration::MAX);
+    let answers = vec![calls([call("c1", "t", json!({}))]), says("done"), says("forked")];
+    let agent = bench.agent(answers).tool(Specified(spec)).shared_log(bench.log.clone());
+    let agent = agent.build().unwrap();
+    let run = agent.clone();
+    let outcome = on(&bench, async move { run.run("input").await }).await.unwrap();
+    let replayed = backstop_react::replay(&*bench.log, &outcome.run_id).await.unwrap();
+    assert!(replayed.is_some());
+    let fork = backstop_react::ForkRequest::new(outcome.run_id, 3);
+    let forked = on(&bench, async move { agent.fork(fork).await }).await.unwrap();
+    assert_eq!(&*forked.output, "forked");
 }
 
 /// Spec: T2, D2

@@ -74,7 +74,9 @@ async fn an_unknown_definition_is_no_default() {
     let bench = Bench::new();
     let begun = async |run: &str, definition: serde_json::Value| {
         let log = Arc::clone(&bench.log) as Arc<dyn EventLog>;
-        let started = RunStarted::new("go", run.into(), AgentRecord::new("a", "d", definition));
+        let definition = JsonText::from(definition);
+        let digest = backstop_event_log::text_digest(definition.get());
+        let started = RunStarted::new("go", run.into(), AgentRecord::new("a", digest, definition));
         let mut writer = RunWriter::new(log, run.into());
         writer.stage(&Seed::new("s"), Timestamp::default(), Actor::Runtime, None, started.into());
         writer.commit().await.unwrap();
@@ -88,4 +90,7 @@ async fn an_unknown_definition_is_no_default() {
         panic!("it is another agent")
     };
     assert!(diverged.actual.to_string().contains("invalid type"), "{diverged:?}");
+    // Without an agent to compare, it is a record that cannot be read.
+    let unread = backstop_react::replay(&*bench.log, &RunId::from("run_2")).await;
+    assert!(matches!(unread, Err(ResumeError::Log(LogError::Unreadable { .. }))), "{unread:?}");
 }
