@@ -79,8 +79,12 @@ impl Rows {
         self.by_fingerprint.entry(key).or_insert(number);
     }
 
-    fn forget(by_fingerprint: &mut HashMap<(SessionId, String), u64>, row: Row) {
-        by_fingerprint.remove(&(row.record.session().clone(), row.fingerprint));
+    /// Removes a row's fingerprint, unless another row of the same error is counted under it.
+    fn forget(by_fingerprint: &mut HashMap<(SessionId, String), u64>, number: u64, row: Row) {
+        let key = (row.record.session().clone(), row.fingerprint);
+        if by_fingerprint.get(&key) == Some(&number) {
+            by_fingerprint.remove(&key);
+        }
     }
 }
 
@@ -108,7 +112,7 @@ impl MemoryErrorStore {
     fn make_room(&self, rows: &mut Rows, text: &str) -> Result<(), StoreError> {
         let Rows { shelf, by_fingerprint } = rows;
         let is_held = |session: &SessionId| self.kept().holds.is_held(session);
-        let gone = |row| Rows::forget(by_fingerprint, row);
+        let gone = |number, row| Rows::forget(by_fingerprint, number, row);
         if shelf.make_room(self.capacity, size_of_text(text), is_held, gone) {
             Ok(())
         } else {
@@ -202,7 +206,8 @@ impl ErrorStore for MemoryErrorStore {
         let mut rows = self.rows();
         let Rows { shelf, by_fingerprint } = &mut *rows;
         let is_held = |session: &SessionId| self.kept().holds.is_held(session);
-        Ok(shelf.prune(retention, now, is_held, |row| Rows::forget(by_fingerprint, row)))
+        let gone = |number, row| Rows::forget(by_fingerprint, number, row);
+        Ok(shelf.prune(retention, now, is_held, gone))
     }
 
     async fn stats(&self, limit_to: Option<u32>) -> Result<Vec<ErrorStats>, StoreError> {

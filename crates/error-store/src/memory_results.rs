@@ -47,7 +47,7 @@ impl MemoryResultStore {
 
     fn add(&self, rows: &mut Shelf<ResultRecord>, record: ResultRecord) -> Result<(), StoreError> {
         let is_held = |session: &SessionId| self.kept().holds.is_held(session);
-        if !rows.make_room(self.capacity, record.bytes(), is_held, drop) {
+        if !rows.make_room(self.capacity, record.bytes(), is_held, |_, row| drop(row)) {
             return Err(no_room(self.capacity));
         }
         rows.add(record);
@@ -133,7 +133,12 @@ impl ResultStore for MemoryResultStore {
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
         let mut rows = self.rows();
-        Ok(rows.prune(retention, now, |session| self.kept().holds.is_held(session), drop))
+        Ok(rows.prune(
+            retention,
+            now,
+            |session| self.kept().holds.is_held(session),
+            |_, row| drop(row),
+        ))
     }
 
     fn hold(&self, session: &SessionId) -> Hold {

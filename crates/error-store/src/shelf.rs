@@ -98,13 +98,13 @@ impl<I: Item> Shelf<I> {
         }
     }
 
-    /// Takes away what is not kept, and hands it to `gone`.
+    /// Takes away what is not kept, and hands it to `gone` with its number.
     pub(crate) fn prune(
         &mut self,
         retention: Retention,
         now: Timestamp,
         is_held: impl Fn(&SessionId) -> bool,
-        gone: impl FnMut(I),
+        gone: impl FnMut(u64, I),
     ) -> Pruned {
         let oldest = retention.oldest(now);
         let exceeds = |shelf: &Self| retention.is_exceeded(shelf.count(), shelf.bytes);
@@ -117,7 +117,7 @@ impl<I: Item> Shelf<I> {
         capacity: u64,
         bytes: u64,
         is_held: impl Fn(&SessionId) -> bool,
-        gone: impl FnMut(I),
+        gone: impl FnMut(u64, I),
     ) -> bool {
         let exceeds = |shelf: &Self| {
             let rows = (shelf.count() + 1).saturating_mul(ROW_BYTES);
@@ -136,7 +136,7 @@ impl<I: Item> Shelf<I> {
         oldest: Option<Timestamp>,
         exceeds: impl Fn(&Self) -> bool,
         is_held: impl Fn(&SessionId) -> bool,
-        mut gone: impl FnMut(I),
+        mut gone: impl FnMut(u64, I),
     ) -> Pruned {
         let mut pruned = Pruned::default();
         let mut from = Bound::Unbounded;
@@ -157,7 +157,7 @@ impl<I: Item> Shelf<I> {
             self.expired.add(row.session().clone(), row.id().to_owned());
             pruned.rows += 1;
             pruned.bytes += row.bytes();
-            gone(row);
+            gone(number, row);
         }
         pruned
     }

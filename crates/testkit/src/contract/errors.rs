@@ -268,6 +268,9 @@ async fn keeps_copies(store: Errors) {
     assert_eq!((found.occurrences(), found.last_at()), (7, at(4)));
     assert_eq!(put(&store, "s", 5, "boom").await.id, here.id, "the one that was here is counted");
     assert_eq!(store.list(ErrorFilter::new()).await.expect("they are listed").len(), 2);
+    prune(&store, Retention::NONE.max_rows(1), 6).await;
+    assert_eq!(get(&store, "s", copy.id()).await, Lookup::Expired);
+    assert_eq!(put(&store, "s", 7, "boom").await.id, here.id, "the copy took nothing with it");
 }
 
 async fn keeps_what_expired(store: Errors) {
