@@ -10,6 +10,10 @@ pub const MAX_SUMMARY_CHARS: usize = 100;
 
 const ELLIPSIS: &str = "...";
 
+/// Where more bytes of escape sequences are left out in one place, there is a space: redaction does not
+/// look for a secret over a longer gap.
+const MAX_HIDDEN: usize = 256;
+
 /// The one line of an error that says most.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -144,14 +148,23 @@ fn clean(line: &str) -> String {
 fn visible(line: &str) -> impl Iterator<Item = char> {
     let mut chars = line.chars();
     let mut budget = 8 * MAX_SUMMARY_CHARS;
+    let mut hidden = 0;
     std::iter::from_fn(move || {
         while budget > 0 {
             budget -= 1;
+            let before = chars.as_str().len();
             match chars.next()? {
                 '\u{1b}' => skip_escape(&mut chars),
                 '\u{9b}' => skip_parameters(&mut chars),
-                c if c.is_control() => return Some(' '),
-                c => return Some(c),
+                c => {
+                    hidden = 0;
+                    return Some(if c.is_control() { ' ' } else { c });
+                }
+            }
+            hidden += before - chars.as_str().len();
+            if hidden > MAX_HIDDEN {
+                hidden = 0;
+                return Some(' ');
             }
         }
         None
@@ -249,6 +262,21 @@ mod tests {
         check("", None, "", false);
         check(&"é".repeat(100), None, &"é".repeat(100), false);
         check(&"é".repeat(101), None, &format!("{}...", "é".repeat(97)), true);
+    }
+
+    /// Redaction finds no secret over such a gap, so that a summary must not join what is around it.
+    ///
+    /// Spec: S4, S9
+    #[test]
+    fn long_hidden_runs_are_a_gap() {
+        for (hidden, text) in [
+            ("\u{1b}[0m".repeat(64), "ab"),
+            ("\u{1b}[0m".repeat(65), "a b"),
+            (format!("\u{1b}]0;{}\u{7}", "t".repeat(2_000)), "a b"),
+            (format!("\u{9b}{}m", "0".repeat(300)), "a b"),
+        ] {
+            assert_eq!(Summary::of(&format!("a{hidden}b"), None).text, text);
+        }
     }
 
     proptest! {

@@ -3,8 +3,11 @@
 
 use std::ops::Range;
 
-/// A longer sequence is taken for text. No summary reads as far.
-const MAX_SEQUENCE: usize = 1024;
+use crate::layer::MAX_HIDDEN;
+use crate::steps;
+
+/// A longer sequence is taken for text, because so much is never left out between two bytes.
+const MAX_SEQUENCE: usize = MAX_HIDDEN;
 
 /// What an escape stands for.
 pub(crate) enum Escape {
@@ -27,17 +30,28 @@ pub(crate) fn sequence(text: &[u8]) -> Escape {
     let head = &text[..text.len().min(MAX_SEQUENCE)];
     let length = match head {
         [0x1b] => None,
-        [0x1b, b'[', ..] => last(head, 2, |byte| matches!(byte, 0x40..=0x7e)),
-        [0xc2, 0x9b, ..] => last(head, 2, |byte| matches!(byte, 0x40..=0x7e)),
+        [0x1b, b'[', ..] | [0xc2, 0x9b, ..] => parameters(head),
         [0x1b, b']' | b'P' | b'X' | b'^' | b'_', ..] => string(head),
         [0x1b, b' '..=b'/', ..] => last(head, 2, |byte| !matches!(byte, b' '..=b'/')),
         [0x1b, 0..=0x7f, ..] => Some(2),
         _ => return Escape::None,
     };
+    steps::count(length.unwrap_or(head.len()));
     match length {
         Some(length) => Escape::Unseen(length),
         None if text.len() < MAX_SEQUENCE => Escape::Cut,
         None => Escape::None,
+    }
+}
+
+/// Returns the length of a control sequence, which another one that begins with the single character
+/// breaks off.
+fn parameters(head: &[u8]) -> Option<usize> {
+    let is_last = |byte: u8| matches!(byte, 0x40..=0x7e);
+    let next = head[2..].windows(2).position(|two| is_last(two[0]) || two == [0xc2, 0x9b]);
+    match next.map(|next| next + 2) {
+        Some(next) if head[next] == 0xc2 => Some(next),
+        _ => last(head, 2, is_last),
     }
 }
 

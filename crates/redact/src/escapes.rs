@@ -35,11 +35,6 @@ pub(crate) const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Is this the letter of an escape that stands for white space?
-pub(crate) const fn ends_escape(byte: u8) -> bool {
-    matches!(byte, b'n' | b'r' | b't')
-}
-
 /// Reads the escape that a text begins with.
 pub(crate) fn escape(text: &[u8]) -> Escape {
     match text[0] {

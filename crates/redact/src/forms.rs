@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
 use crate::layer::{Layer, MAX_LAYERS};
+use crate::steps;
 
 /// A shorter form would match by accident.
 const MIN_FORM_BYTES: usize = 8;
@@ -23,9 +24,6 @@ pub(crate) struct Forms {
     filter: AhoCorasick,
     /// Does a form begin with this byte?
     begins: [bool; 256],
-    /// Does a form have this byte?
-    has: [bool; 256],
-    shortest: usize,
     longest: usize,
 }
 
@@ -38,36 +36,19 @@ impl Forms {
         let filter =
             AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(&forms).ok()?;
         let mut begins = [false; 256];
-        let mut has = [false; 256];
         for form in &forms {
             begins[usize::from(form[0])] = true;
-            form.iter().for_each(|byte| has[usize::from(*byte)] = true);
         }
-        let shortest = forms.iter().map(Vec::len).min()?;
         let longest = forms.iter().map(Vec::len).max()?;
-        Some(Self { forms, finder, filter, begins, has, shortest, longest })
+        Some(Self { forms, finder, filter, begins, longest })
     }
 
     /// Returns where forms stand.
     pub(crate) fn matches(&self, bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
+        steps::count(bytes.len());
         let is_match = self.filter.is_match(bytes);
         let bytes = if is_match { bytes } else { &[] };
         self.finder.find_overlapping_iter(bytes).map(|found| found.range())
-    }
-
-    /// Does any form have this byte?
-    pub(crate) const fn have(&self, byte: u8) -> bool {
-        self.has[byte as usize]
-    }
-
-    /// Returns how long the shortest form is.
-    pub(crate) const fn shortest(&self) -> usize {
-        self.shortest
-    }
-
-    /// Returns how long the longest form is.
-    pub(crate) const fn longest(&self) -> usize {
-        self.longest
     }
 
     /// Returns where a form begins that goes on behind the end.

@@ -4,14 +4,17 @@ use std::ops::Range;
 
 use crate::colour::Escape;
 use crate::escapes::{escape, is_blank, is_special};
+use crate::steps;
 
 /// How many encodings around each other are taken off.
 pub(crate) const MAX_LAYERS: usize = 5;
 
-/// A longer run of white space is no fold of a line; so that what a fold may hide is bounded.
-const MAX_FOLD: usize = 256;
+/// The most bytes of source, folds and unseen sequences together, that may be left out between two bytes.
+/// A longer run is no fold of a line, and a stream would hold back everything before it. Summaries leave out
+/// no more either.
+pub(crate) const MAX_HIDDEN: usize = 256;
 
-/// What stands for longer white space: a separator that no key has in it.
+/// What stands for a longer run: a separator that no key has in it.
 const GAP: u8 = 0x1e;
 
 /// What a text says once escapes of JSON and program text, percent-encoding and HTML entities are
@@ -20,8 +23,19 @@ const GAP: u8 = 0x1e;
 pub(crate) struct Layer {
     pub(crate) bytes: Vec<u8>,
     pieces: Vec<Piece>,
+    /// What was left out last.
+    hidden: Option<Hidden>,
     /// Where in the source a sequence begins whose end is still to come.
     pub(crate) tail: Option<usize>,
+}
+
+/// A run of source that is left out between two bytes of a layer.
+#[derive(Debug, Clone, Copy)]
+struct Hidden {
+    /// Where it stands in the layer.
+    out: usize,
+    /// Where it begins in the source.
+    begin: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -37,10 +51,12 @@ struct Piece {
 impl Layer {
     /// Takes a layer of encoding off; `None` where there is none. `ends` says that nothing follows.
     pub(crate) fn of(source: &[u8], ends: bool) -> Option<Self> {
+        steps::count(source.len());
         let first = source.iter().position(|byte| is_special(*byte))?;
         let mut layer = Self {
             bytes: Vec::with_capacity(source.len()),
             pieces: vec![Piece { out: 0, source: 0, escape: 0 }],
+            hidden: None,
             tail: None,
         };
         layer.bytes.extend_from_slice(&source[..first]);
@@ -93,9 +109,10 @@ impl Layer {
         let copied = copied.map_or(self.bytes.len(), |piece| piece.out);
         let copied = self.bytes[copied..].iter().rev();
         let before = copied.take_while(|byte| is_blank(**byte)).count();
+        steps::count(before);
         let kept = self.bytes.len() - before;
+        let hidden = self.hidden_at(kept, begin);
         // Each escape is a piece of its own, so that a range is widened by those it cuts only.
-        let pieces = self.pieces.len();
         self.pieces.push(Piece { out: kept, source: begin, escape: end - begin });
         let mut at = end;
         while let Some(byte) = source.get(at) {
@@ -108,20 +125,37 @@ impl Layer {
             self.pieces.push(Piece { out: kept, source: at, escape: length });
             at += length;
         }
-        if at - begin > MAX_FOLD {
-            self.pieces.truncate(pieces);
-            self.escape(begin, at - begin, &[GAP]);
-            return at;
-        }
         self.bytes.truncate(kept);
-        self.pieces.push(Piece { out: kept, source: at, escape: 0 });
+        self.separate(hidden, at);
+        self.pieces.push(Piece { out: self.bytes.len(), source: at, escape: 0 });
         at + self.plain(source, at)
     }
 
     /// Leaves out a part of the source; what follows is a piece of its own.
     fn leave_out(&mut self, begin: usize, end: usize) {
+        let hidden = self.hidden_at(self.bytes.len(), begin);
         self.escape(begin, end - begin, b"");
+        self.separate(hidden, end);
         self.pieces.push(Piece { out: self.bytes.len(), source: end, escape: 0 });
+    }
+
+    /// Returns the run that a part of the source to leave out belongs to: the last one, if no byte came
+    /// between.
+    fn hidden_at(&mut self, out: usize, begin: usize) -> Hidden {
+        let last = self.hidden.filter(|hidden| hidden.out == out);
+        let hidden = last.unwrap_or(Hidden { out, begin });
+        self.hidden = Some(hidden);
+        hidden
+    }
+
+    /// Puts a separator behind a run that is too long. Its pieces stay, so that a range is widened by no
+    /// more than one of them.
+    fn separate(&mut self, hidden: Hidden, end: usize) {
+        if end - hidden.begin > MAX_HIDDEN {
+            self.bytes.truncate(hidden.out);
+            self.bytes.push(GAP);
+            self.hidden = None;
+        }
     }
 
     fn plain(&mut self, source: &[u8], at: usize) -> usize {
@@ -145,17 +179,6 @@ impl Layer {
     /// Returns where in the source this byte begins.
     pub(crate) fn source_at(&self, out: usize) -> usize {
         self.source_of(&(out..out + 1)).start
-    }
-
-    /// Returns where in the layer what stands before this place of the source ends.
-    pub(crate) fn out_of(&self, source: usize) -> usize {
-        let after = self.pieces.partition_point(|piece| piece.source < source);
-        let next = self.pieces.get(after).map_or(self.bytes.len(), |piece| piece.out);
-        match self.pieces[..after].last() {
-            Some(piece) if piece.escape == 0 => next.min(piece.out + (source - piece.source)),
-            Some(_) => next,
-            None => 0,
-        }
     }
 
     fn piece_at(&self, out: usize) -> Piece {

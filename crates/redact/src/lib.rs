@@ -6,24 +6,25 @@
 //! [`Redactor::with_pattern`].
 //!
 //! What is found is replaced by `[redacted]`; text around it stays byte for byte, and valid JSON
-//! stays valid JSON. [`StreamRedactor`] does the same for a text that comes in pieces.
+//! stays valid JSON, unless a held secret is more than one of its strings or numbers. [`StreamRedactor`] does the same for a text that comes in pieces.
 //!
-//! It knows no secret in an encoding that it has no name for, such as one that was encrypted or
-//! compressed, and no secret below [`MIN_SECRET_CHARS`].
+//! It does not find a secret that is printed byte by byte as numbers, in a list (`[104, 101, …]`) or a
+//! dump; one that was encrypted, compressed or encoded in another way than [`Redactor`] lists; and
+//! none below [`MIN_SECRET_CHARS`].
 
-mod byte_lists;
 mod colour;
-mod context;
 mod escapes;
 mod forms;
 mod held;
 mod json;
+mod json_tokens;
 mod layer;
 mod patterns;
 mod quoted;
 mod ranges;
 mod redactor;
 mod settings;
+mod steps;
 mod stream;
 mod tokens;
 mod values;

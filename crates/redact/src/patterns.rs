@@ -11,7 +11,7 @@ use regex::{Captures, Regex};
 use crate::ranges::{Found, REDACTED};
 use crate::tokens::{TOKENS, begins_word};
 use crate::values::is_placeholder;
-use crate::{quoted, settings};
+use crate::{quoted, settings, steps};
 
 /// A form of credentials.
 struct Form {
@@ -182,6 +182,7 @@ static WORDS: LazyLock<(AhoCorasick, Vec<Search>)> = LazyLock::new(|| {
 
 /// Finds what looks like a secret.
 pub(crate) fn find(text: &str, found: &mut Vec<Found>) {
+    steps::count(text.len());
     let (finder, searches) = &*WORDS;
     let mut seen = vec![false; searches.len()];
     for word in finder.find_overlapping_iter(text) {
@@ -229,12 +230,14 @@ fn private_keys(text: &str, found: &mut Vec<Found>) {
         if text[from..].starts_with(REDACTED) {
             continue;
         }
+        steps::count(begin.len());
         while ends.next_if(|end| end.start() < begin.end()).is_some() {}
         let end = match ends.peek() {
             Some(end) => end.end(),
             None => {
                 let rest = &text[begin.end()..];
                 let quote = rest.find('"').unwrap_or(rest.len());
+                steps::count(quote);
                 begin.end() + rest[..quote].trim_end_matches('\\').len()
             }
         };
@@ -250,6 +253,7 @@ fn lines_of_key(text: &str, key: Range<usize>, found: &mut Vec<Found>) {
     let escapes = |quote: usize| {
         let before = text[key.start..quote].bytes().rev();
         let backslashes = before.take_while(|byte| *byte == b'\\').count();
+        steps::count(backslashes);
         (1 << backslashes.trailing_ones()) - 1
     };
     let quotes = text[key.clone()].match_indices('"').map(|(at, _)| key.start + at);
@@ -309,7 +313,9 @@ fn parameters(text: &str, line: Range<usize>) -> Option<Range<usize>> {
 fn opens_value(line: &[u8], quote: usize) -> bool {
     let Some(before) = line[..quote].strip_suffix(b"=") else { return false };
     let ends = |byte: &u8| matches!(byte, b',' | b' ' | b'=');
-    let is_named = before.iter().rev().find(|byte| ends(byte)).is_none_or(|byte| *byte != b'=');
+    let begin = before.iter().rposition(ends);
+    steps::count(quote - begin.unwrap_or(0));
+    let is_named = begin.is_none_or(|at| before[at] != b'=');
     let mut behind = line[quote + 1..].iter();
     let next = behind.find(|byte| !byte.is_ascii_whitespace());
     is_named && next.is_some_and(|byte| !matches!(byte, b',' | b']' | b'}' | b':'))

@@ -2,48 +2,94 @@
 
 use std::ops::Range;
 
+use crate::steps;
+
 /// Returns where the value stands whose opening quote is at `open`. One without a closing quote ends
 /// with its line, or with the string around it.
 ///
 /// A quote that is escaped belongs to the value. In a text that was itself escaped, quotes have
 /// backslashes before them: 1 where that was once, 3 where twice.
 pub(crate) fn value(text: &str, open: usize) -> Range<usize> {
-    let bytes = text.as_bytes();
-    let (quote, begin) = (bytes[open], open + 1);
-    let depth = backslashes_before(bytes, open, 0);
-    // JSON does not escape this one, so that what stands before it says little.
-    let is_single = quote == b'\'';
-    let mut bare = None;
-    let mut closing = None;
-    let mut at = begin;
-    while let Some(found) = next(bytes, at, quote) {
-        at = found + 1;
-        let before = backslashes_before(bytes, found, begin);
-        match bytes[found] {
-            b'\n' | b'\r' => {
-                return begin..closing.or(bare).unwrap_or(found);
-            }
-            // The string around ends.
-            b'"' if is_single && before.is_multiple_of(2) && ends_string(&bytes[at..]) => {
-                return begin..found;
-            }
-            b'"' if is_single => {
-                bare = bare.or((before.is_multiple_of(2)).then_some(found));
-            }
-            _ if is_single => {
-                if before == 0 {
-                    return begin..found;
-                }
-                closing = closing.or((before.is_multiple_of(2)).then_some(found));
-            }
-            _ => {
-                if let Some(level) = closed_level(before, depth) {
-                    return begin..found - level;
-                }
-            }
+    Quotes::default().value(text, open)
+}
+
+/// A reader of several values of one text. It remembers how far it has searched: single quotes may all
+/// be escaped, so that each of many values has its end at the same place.
+#[derive(Debug, Default)]
+pub(crate) struct Quotes {
+    end: Next,
+    single: Next,
+    double: Next,
+}
+
+impl Quotes {
+    /// As [`value`].
+    pub(crate) fn value(&mut self, text: &str, open: usize) -> Range<usize> {
+        let bytes = text.as_bytes();
+        match bytes[open] {
+            b'\'' => open + 1..self.single_quoted(bytes, open + 1),
+            quote => open + 1..double_quoted(bytes, open, quote),
         }
     }
-    begin..closing.or(bare).unwrap_or(bytes.len())
+
+    /// Returns where a value in single quotes ends. JSON does not escape these, so that the backslashes
+    /// before the opening quote say little.
+    fn single_quoted(&mut self, bytes: &[u8], begin: usize) -> usize {
+        let is_even = |at: usize| backslashes_before(bytes, at).is_multiple_of(2);
+        let ends = |at: usize| match bytes[at] {
+            b'\n' | b'\r' => true,
+            b'\'' => backslashes_before(bytes, at) == 0,
+            // The string around ends.
+            b'"' => is_even(at) && ends_string(&bytes[at + 1..]),
+            _ => false,
+        };
+        let end = self.end.at_or_behind(begin, bytes.len(), ends);
+        if let Some(b'\'' | b'"') = bytes.get(end) {
+            return end;
+        }
+        let closing = |at: usize| bytes[at] == b'\'' && is_even(at);
+        let single = self.single.at_or_behind(begin, end, closing);
+        let double = self.double.at_or_behind(begin, end, |at| bytes[at] == b'"' && is_even(at));
+        [single, double].into_iter().find(|at| *at < end).unwrap_or(end)
+    }
+}
+
+/// The next place of a kind, or where the search for it ended, and from where on that is so.
+#[derive(Debug, Default)]
+struct Next(Option<Range<usize>>);
+
+impl Next {
+    /// Returns the first place from `from` on that is of the kind, or `last`, which is the same for every
+    /// place before it.
+    fn at_or_behind(&mut self, from: usize, last: usize, is: impl Fn(usize) -> bool) -> usize {
+        let known = self.0.clone().filter(|known| from <= known.end && known.start <= last);
+        let (until, behind) = known.map_or((last, last), |known| (known.start, known.end));
+        if until <= from {
+            return behind;
+        }
+        let next = (from..until).find(|at| is(*at));
+        steps::count(next.unwrap_or(until) - from);
+        let next = next.unwrap_or(behind);
+        self.0 = Some(from..next);
+        next
+    }
+}
+
+/// Returns where a value in double quotes or backticks ends.
+fn double_quoted(bytes: &[u8], open: usize, quote: u8) -> usize {
+    let depth = backslashes_before(bytes, open);
+    let mut at = open + 1;
+    while let Some(found) = next(bytes, at, quote) {
+        steps::count(found - at);
+        at = found + 1;
+        if matches!(bytes[found], b'\n' | b'\r') {
+            return found;
+        }
+        if let Some(level) = closed_level(backslashes_before(bytes, found), depth) {
+            return found - level;
+        }
+    }
+    bytes.len()
 }
 
 /// Returns how many backslashes belong to a closing quote: of this string, or of one around it. At
@@ -55,7 +101,7 @@ fn closed_level(before: usize, depth: usize) -> Option<usize> {
     })
 }
 
-/// Does what follows a quote follow the end of a string in JSON?
+/// Returns whether the text behind a quote is that behind the end of a string in JSON.
 fn ends_string(rest: &[u8]) -> bool {
     matches!(rest, [] | [b',' | b'}' | b']' | b':' | b' ' | b'\n' | b'\r', ..])
 }
@@ -66,6 +112,30 @@ fn next(bytes: &[u8], at: usize, quote: u8) -> Option<usize> {
     rest.iter().position(is_next).map(|index| at + index)
 }
 
-fn backslashes_before(bytes: &[u8], at: usize, from: usize) -> usize {
-    bytes[from..at].iter().rev().take_while(|byte| **byte == b'\\').count()
+/// Counts the backslashes before a quote. Those of a value end at its opening quote by themselves.
+fn backslashes_before(bytes: &[u8], at: usize) -> usize {
+    bytes[..at].iter().rev().take_while(|byte| **byte == b'\\').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Quotes, value};
+
+    proptest! {
+        /// Spec: P7, S9
+        #[test]
+        fn remembered_ends_are_the_ends(text in "[\\\\'\"`\n, a]{0,40}", back in 0..4_usize) {
+            let opens: Vec<usize> =
+                text.match_indices(['\'', '"', '`']).map(|(at, _)| at).collect();
+            let mut quotes = Quotes::default();
+            for (index, open) in opens.iter().enumerate() {
+                // A type between name and value makes the next value begin before this one.
+                for open in [*open, opens[index.saturating_sub(back)]] {
+                    prop_assert_eq!(quotes.value(&text, open), value(&text, open), "{} at {}", text, open);
+                }
+            }
+        }
+    }
 }

@@ -12,13 +12,11 @@ pub(crate) struct Found {
     pub(crate) range: Range<usize>,
     /// What keeps valid JSON valid on both sides of the mark, where a bare number stood.
     pub(crate) quote: &'static str,
-    /// Where what shows that it goes begins; never behind the part itself.
-    pub(crate) kept_from: usize,
 }
 
 impl Found {
     pub(crate) const fn at(range: Range<usize>) -> Self {
-        Self { kept_from: range.start, range, quote: "" }
+        Self { range, quote: "" }
     }
 }
 

@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 use regex::Regex;
 
 use crate::colour::Plain;
-use crate::context::Context;
 use crate::held::Held;
+use crate::json_tokens;
 use crate::patterns;
-use crate::ranges::{Found, replaced};
+use crate::ranges::{Found, REDACTED, merged, replaced};
 use crate::stream::StreamRedactor;
 
 /// Secrets shorter than this are not searched for: they would match by accident.
@@ -20,8 +20,7 @@ pub const MIN_SECRET_CHARS: usize = 8;
 ///
 /// A secret that the process holds is found as it stands; escaped as in JSON or program text,
 /// percent-encoded or as HTML entities, in whole or in part, also twice; folded over lines; and in
-/// Base64 (standard and URL-safe, at any place in what was encoded), hexadecimal and UTF-16; and byte
-/// by byte as numbers: hexadecimal, decimal, octal or binary, in a list or a dump.
+/// Base64 (standard and URL-safe, at any place in the encoded text), hexadecimal and UTF-16.
 ///
 /// Clones are cheap, and search together.
 #[derive(Clone, Default)]
@@ -79,16 +78,7 @@ impl Redactor {
     /// ```
     #[must_use]
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let mut found = self.find_held(text);
-        self.find_patterns(text, &mut found);
-        // Colours may stand within a token, and are left out where it is shown.
-        if let Some(plain) = Plain::of(text) {
-            let mut within = Vec::new();
-            self.find_patterns(&plain.text, &mut within);
-            let in_source = |found: Found| Found { range: plain.source_of(&found.range), ..found };
-            found.extend(within.into_iter().map(in_source));
-        }
-        replaced(text, found)
+        replaced(text, self.find(text))
     }
 
     /// Are there secrets the process holds?
@@ -97,7 +87,8 @@ impl Redactor {
         self.0.as_ref().is_some_and(|inner| !inner.secrets.is_empty())
     }
 
-    /// Replaces only what the process holds; for text that is the model's own matter.
+    /// Replaces only the secrets that the process holds, for text that a model reads or writes. A secret
+    /// number is replaced like text; [`Redactor::redact_held_json`] keeps JSON valid.
     #[must_use]
     pub fn redact_held<'t>(&self, text: &'t str) -> Cow<'t, str> {
         replaced(text, self.find_held(text))
@@ -125,17 +116,33 @@ impl Redactor {
                 Cow::Owned(text) => Cow::Owned(text.into_bytes()),
             };
         }
-        // A byte that is no text is searched as a character that no text uses, so that what stands
-        // around it is seen together.
+        // A byte that is no text is searched as a character, so that the text around it is searched as one.
         let mut text = String::with_capacity(bytes.len());
+        let mut stand_ins = Vec::new();
         for chunk in bytes.utf8_chunks() {
             text.push_str(chunk.valid());
-            text.extend(chunk.invalid().iter().map(|byte| stand_in(*byte)));
+            for _ in chunk.invalid() {
+                stand_ins.push(text.len());
+                text.push(STAND_IN);
+            }
         }
-        match self.redact(&text) {
-            Cow::Borrowed(_) => Cow::Borrowed(bytes),
-            Cow::Owned(text) => Cow::Owned(without_stand_ins(&text)),
+        let in_bytes = |place: usize| {
+            let before = stand_ins.partition_point(|stand_in| *stand_in < place);
+            place - before * (STAND_IN.len_utf8() - 1)
+        };
+        let found = merged(self.find(&text));
+        if found.is_empty() {
+            return Cow::Borrowed(bytes);
         }
+        let mut redacted = Vec::with_capacity(bytes.len());
+        let mut at = 0;
+        for Found { range, quote, .. } in found {
+            redacted.extend_from_slice(&bytes[at..in_bytes(range.start)]);
+            redacted.extend([quote, REDACTED, quote].into_iter().flat_map(str::bytes));
+            at = in_bytes(range.end);
+        }
+        redacted.extend_from_slice(&bytes[at..]);
+        Cow::Owned(redacted)
     }
 
     fn inner_mut(&mut self) -> &mut Inner {
@@ -147,8 +154,29 @@ impl Redactor {
         inner.held.get_or_init(|| Held::new(&inner.secrets).map(Arc::new)).as_ref()
     }
 
-    fn find_patterns(&self, text: &str, found: &mut Vec<Found>) {
-        patterns::find(text, found);
+    fn find(&self, text: &str) -> Vec<Found> {
+        let (mut secrets, mut shapes) = (self.find_held(text), Vec::new());
+        patterns::find(text, &mut shapes);
+        self.find_extra(text, &mut secrets);
+        // Colours may stand within a token, and are left out where it is shown.
+        if let Some(plain) = Plain::of(text) {
+            let (mut own, mut within) = (Vec::new(), Vec::new());
+            patterns::find(&plain.text, &mut within);
+            self.find_extra(&plain.text, &mut own);
+            let in_source = |found: Found| Found { range: plain.source_of(&found.range), ..found };
+            shapes.extend(within.into_iter().map(in_source));
+            secrets.extend(own.into_iter().map(in_source));
+        }
+        if !(secrets.is_empty() && shapes.is_empty()) && json_tokens::is_json(text) {
+            json_tokens::fit_secrets(text, &mut secrets);
+            json_tokens::fit_shapes(text, &mut shapes);
+        }
+        secrets.append(&mut shapes);
+        secrets
+    }
+
+    /// Finds the shapes that were added.
+    fn find_extra(&self, text: &str, found: &mut Vec<Found>) {
         for pattern in self.0.iter().flat_map(|inner| &inner.extra) {
             for captures in pattern.captures_iter(text) {
                 let whole = captures.get_match().range();
@@ -159,28 +187,12 @@ impl Redactor {
     }
 
     fn find_held(&self, text: &str) -> Vec<Found> {
-        self.held().map_or_else(Vec::new, |held| held.scan(text, Context::default(), true).found)
+        self.held().map_or_else(Vec::new, |held| held.scan(text, true).found)
     }
 }
 
-/// The last 128 characters of the last private plane stand for bytes 0x80 to 0xff.
-const FIRST_STAND_IN: u32 = 0x10_ff00;
-
-fn stand_in(byte: u8) -> char {
-    char::from_u32(FIRST_STAND_IN + u32::from(byte) - 0x80).unwrap_or(char::REPLACEMENT_CHARACTER)
-}
-
-fn without_stand_ins(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    for char in text.chars() {
-        match u32::from(char).checked_sub(FIRST_STAND_IN).map(|offset| u8::try_from(offset + 0x80))
-        {
-            Some(Ok(byte)) => bytes.push(byte),
-            _ => bytes.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
-        }
-    }
-    bytes
-}
+/// Stands for a byte that is no text. It is private to applications, so that no pattern has it.
+const STAND_IN: char = '\u{10ff00}';
 
 /// Prints how many secrets there are, never one of them.
 impl fmt::Debug for Redactor {

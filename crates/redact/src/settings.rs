@@ -6,8 +6,9 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-use crate::quoted;
+use crate::quoted::Quotes;
 use crate::ranges::Found;
+use crate::steps;
 use crate::values::{Hint, Name, is_placeholder, is_secret_bare, is_secret_quoted};
 
 /// How names of secrets end, lower case.
@@ -55,6 +56,9 @@ const KEYS: [&str; 21] = [
 const ENDINGS: [&str; 8] =
     ["_base64", "_b64", "_value", "_text", "_plain", "_raw", "-value", "value"];
 
+/// How many bytes of a value are read to tell a secret from prose and from program text.
+const MAX_JUDGED: usize = 256;
+
 /// The longest type between a name and its value, in bytes.
 const MAX_TYPE: usize = 60;
 
@@ -92,8 +96,7 @@ pub(crate) fn is_secret_option(argument: &str) -> bool {
 
 /// Finds the values of secret settings.
 pub(crate) fn find(text: &str, found: &mut Vec<Found>) {
-    // Names may follow names without a blank: their value ends at one place, which is looked for once.
-    let mut bare = 0..0;
+    let mut reader = Reader { text, run: Run::default(), quotes: Quotes::default() };
     let mut behind = 0;
     for word in FINDER.find_iter(text) {
         if word.start() < behind {
@@ -101,7 +104,7 @@ pub(crate) fn find(text: &str, found: &mut Vec<Found>) {
         }
         let Some(name) = name_at(text, word.range()) else { continue };
         let after = ending(text, word.end());
-        if let Some(value) = value(text, word.range(), after, name, &mut bare) {
+        if let Some(value) = reader.value(word.range(), after, name) {
             behind = value.range.end;
             found.push(value);
         }
@@ -158,80 +161,121 @@ fn ending(text: &str, at: usize) -> usize {
     if digits > 0 { at + underscore + digits } else { at }
 }
 
-/// Reads on from the end of a name.
-fn value(
-    text: &str,
-    word: Range<usize>,
-    after: usize,
-    name: Name,
-    bare: &mut Range<usize>,
-) -> Option<Found> {
-    let bytes = text.as_bytes();
-    let quoted_name =
-        after + count(&bytes[after..], |byte| matches!(byte, b'\\' | b'"' | b'\'' | b'`'));
-    let closed = quoted_name + count(&bytes[quoted_name..], |byte| byte == b']');
-    let gap = count(&bytes[closed..], is_blank);
-    let at = closed + gap;
-    let is_option = is_option(bytes, word.start);
-    let rest = &bytes[at..];
-    let (name, width, is_tight) = match rest {
-        [b'=', b'=', ..] | [b':', b':', ..] => return None,
-        [b'=' | b':', b'>' | b'=', ..] => (name, 2, false),
-        [b'=', ..] => (name, 1, gap == 0),
-        [b'%', b'3', b'd' | b'D', ..] => (name, 3, true),
-        [b':', ..] => (name, 1, false),
-        // Arguments in a list: "--api-key", "…"
-        [b',', ..] if is_option && quoted_name > after => (Name::Sure, 1, false),
-        // Arguments in a line: --api-key …
-        [_, ..] if is_option && gap > 0 && closed == after => (Name::Sure, 0, false),
-        // SQL: PASSWORD '…'
-        [b'\'', ..] if gap > 0 && text[word.clone()].eq_ignore_ascii_case("password") => {
-            (name, 0, false)
+/// A reader of the values of one text. Many names may have values that end at one place, which is
+/// searched for once.
+struct Reader<'t> {
+    text: &'t str,
+    run: Run,
+    quotes: Quotes,
+}
+
+impl Reader<'_> {
+    /// Reads on from the end of a name.
+    fn value(&mut self, word: Range<usize>, after: usize, name: Name) -> Option<Found> {
+        let text = self.text;
+        let bytes = text.as_bytes();
+        let quoted_name =
+            after + count(&bytes[after..], |byte| matches!(byte, b'\\' | b'"' | b'\'' | b'`'));
+        let closed = quoted_name + count(&bytes[quoted_name..], |byte| byte == b']');
+        let gap = count(&bytes[closed..], is_blank);
+        let at = closed + gap;
+        let is_option = is_option(bytes, word.start);
+        let rest = &bytes[at..];
+        let (name, width, is_tight) = match rest {
+            [b'=', b'=', ..] | [b':', b':', ..] => return None,
+            [b'=' | b':', b'>' | b'=', ..] => (name, 2, false),
+            [b'=', ..] => (name, 1, gap == 0),
+            [b'%', b'3', b'd' | b'D', ..] => (name, 3, true),
+            [b':', ..] => (name, 1, false),
+            // Arguments in a list: "--api-key", "…"
+            [b',', ..] if is_option && quoted_name > after => (Name::Sure, 1, false),
+            // Arguments in a line: --api-key …
+            [_, ..] if is_option && gap > 0 && closed == after => (Name::Sure, 0, false),
+            // SQL: PASSWORD '…'
+            [b'\'', ..] if gap > 0 && text[word.clone()].eq_ignore_ascii_case("password") => {
+                (name, 0, false)
+            }
+            _ => return None,
+        };
+        let blanks = count(&bytes[at + width..], is_blank);
+        let begin = at + width + blanks;
+        let hint = Hint {
+            name,
+            is_tight: is_tight && blanks == 0,
+            is_json: quoted_name > after,
+            is_folder: text[word].eq_ignore_ascii_case("pwd"),
+        };
+        let prefix = match &bytes[begin..] {
+            [b'b' | b'B' | b'f' | b'F' | b'r' | b'R' | b'u' | b'U', b'"' | b'\'', ..] => 1,
+            _ => 0,
+        };
+        let escapes = count(&bytes[begin + prefix..], |byte| byte == b'\\');
+        let open = begin + prefix + escapes;
+        if let Some(b'"' | b'\'' | b'`') = bytes.get(open) {
+            return self.quoted(open, hint);
         }
-        _ => return None,
-    };
-    let blanks = count(&bytes[at + width..], is_blank);
-    let begin = at + width + blanks;
-    let hint = Hint {
-        name,
-        is_tight: is_tight && blanks == 0,
-        is_json: quoted_name > after,
-        is_folder: text[word].eq_ignore_ascii_case("pwd"),
-    };
-    let prefix = match &bytes[begin..] {
-        [b'b' | b'B' | b'f' | b'F' | b'r' | b'R' | b'u' | b'U', b'"' | b'\'', ..] => 1,
-        _ => 0,
-    };
-    let escapes = count(&bytes[begin + prefix..], |byte| byte == b'\\');
-    let open = begin + prefix + escapes;
-    if let Some(b'"' | b'\'' | b'`') = bytes.get(open) {
-        let range = quoted::value(text, open);
-        return is_secret_quoted(&text[range.clone()], hint).then(|| Found::at(range));
-    }
-    if !bare.contains(&begin) {
-        *bare = begin..bare_end(bytes, begin);
-    }
-    let mut range = begin..bare.end;
-    if !text[range.clone()].contains('(') {
-        range.end = begin + text[range.clone()].trim_end_matches(')').len();
-    }
-    let is_last = is_line_end(bytes, range.end);
-    if is_secret_bare(&text[range.clone()], hint, is_last) {
-        let quote = if hint.is_json { quote_behind(&text[after..quoted_name]) } else { "" };
-        return Some(Found { quote, ..Found::at(range) });
-    }
-    // A type between name and value: `password: &str = "…"`.
-    let is_type =
-        |byte: u8| !matches!(byte, b'=' | b'"' | b'\'' | b'\n' | b',' | b';' | b')' | b'}');
-    let next = begin + count(&bytes[begin..bytes.len().min(begin + MAX_TYPE)], is_type);
-    if rest[0] == b':' && width == 1 && bytes.get(next) == Some(&b'=') {
-        let begin = next + 1 + count(&bytes[next + 1..], is_blank);
-        if let Some(b'"' | b'\'') = bytes.get(begin) {
-            let range = quoted::value(text, begin);
-            return is_secret_quoted(&text[range.clone()], hint).then(|| Found::at(range));
+        if !self.run.range.contains(&begin) {
+            self.run = Run::at(bytes, begin);
         }
+        let (range, is_last) = self.run.value_from(begin);
+        if is_secret_bare(head(&text[range.clone()]), hint, is_last) {
+            let quote = if hint.is_json { quote_behind(&text[after..quoted_name]) } else { "" };
+            return Some(Found { quote, ..Found::at(range) });
+        }
+        // A type between name and value: `password: &str = "…"`.
+        let is_type =
+            |byte: u8| !matches!(byte, b'=' | b'"' | b'\'' | b'\n' | b',' | b';' | b')' | b'}');
+        let next = begin + count(&bytes[begin..bytes.len().min(begin + MAX_TYPE)], is_type);
+        if rest[0] == b':' && width == 1 && bytes.get(next) == Some(&b'=') {
+            let begin = next + 1 + count(&bytes[next + 1..], is_blank);
+            if let Some(b'"' | b'\'') = bytes.get(begin) {
+                return self.quoted(begin, hint);
+            }
+        }
+        None
     }
-    None
+
+    /// Reads the value whose opening quote is at `open`.
+    fn quoted(&mut self, open: usize, hint: Hint) -> Option<Found> {
+        let range = self.quotes.value(self.text, open);
+        is_secret_quoted(head(&self.text[range.clone()]), hint).then(|| Found::at(range))
+    }
+}
+
+/// Returns the part of a value that says whether it is a secret.
+fn head(value: &str) -> &str {
+    let head = &value[..value.floor_char_boundary(MAX_JUDGED)];
+    steps::count(head.len());
+    head
+}
+
+/// A run of text up to where a bare value ends.
+#[derive(Debug, Default)]
+struct Run {
+    range: Range<usize>,
+    /// Its end without closing parentheses.
+    trimmed: usize,
+    last_parenthesis: Option<usize>,
+    ends_line: bool,
+}
+
+impl Run {
+    fn at(bytes: &[u8], begin: usize) -> Self {
+        let range = begin..bare_end(bytes, begin);
+        steps::count(range.len());
+        let run = &bytes[range.clone()];
+        let closing = run.iter().rev().take_while(|byte| **byte == b')').count();
+        let last_parenthesis = run.iter().rposition(|byte| *byte == b'(').map(|at| begin + at);
+        let ends_line = is_line_end(bytes, range.end);
+        Self { trimmed: range.end - closing, range, last_parenthesis, ends_line }
+    }
+
+    /// Returns the value that begins within the run, and whether it ends its line.
+    fn value_from(&self, begin: usize) -> (Range<usize>, bool) {
+        let has_parenthesis = self.last_parenthesis.is_some_and(|at| at >= begin);
+        let end = if has_parenthesis { self.range.end } else { self.trimmed.max(begin) };
+        (begin..end, self.ends_line && end == self.range.end)
+    }
 }
 
 /// Returns the quotes that keep valid JSON valid where a bare number stood behind the name of a
@@ -249,7 +293,9 @@ fn is_blank(byte: u8) -> bool {
 }
 
 fn count(bytes: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
-    bytes.iter().take_while(|byte| belongs(**byte)).count()
+    let count = bytes.iter().take_while(|byte| belongs(**byte)).count();
+    steps::count(count);
+    count
 }
 
 /// Says whether the word's name begins with dashes.

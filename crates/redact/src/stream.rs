@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::context::Context;
 use crate::held::Held;
 use crate::ranges::{Found, REDACTED, merged};
+use crate::steps;
 
 /// Takes the secrets a process holds out of a text that comes in pieces, wherever a secret is cut.
 ///
@@ -28,13 +28,11 @@ pub struct StreamRedactor {
     pending: String,
     /// How much of it belongs to a secret whose mark was given out.
     covered: usize,
-    /// What was given out.
-    context: Context,
 }
 
 impl StreamRedactor {
     pub(crate) fn new(held: Option<Arc<Held>>) -> Self {
-        Self { held, pending: String::new(), covered: 0, context: Context::default() }
+        Self { held, pending: String::new(), covered: 0 }
     }
 
     /// Takes in a piece; returns what can be shown by now, which may be nothing.
@@ -42,9 +40,9 @@ impl StreamRedactor {
     pub fn push(&mut self, piece: &str) -> String {
         let Some(held) = self.held.clone() else { return piece.to_owned() };
         self.pending.push_str(piece);
-        let scan = held.scan(&self.pending, self.context, false);
+        steps::count(self.pending.len());
+        let scan = held.scan(&self.pending, false);
         let cut = scan.open.unwrap_or(self.pending.len());
-        self.context = scan.context;
         self.release(scan.found, cut)
     }
 
@@ -52,7 +50,7 @@ impl StreamRedactor {
     #[must_use]
     pub fn finish(&mut self) -> String {
         let Some(held) = self.held.clone() else { return String::new() };
-        let found = held.scan(&self.pending, self.context, true).found;
+        let found = held.scan(&self.pending, true).found;
         let rest = self.release(found, self.pending.len());
         self.discard();
         rest
@@ -62,7 +60,6 @@ impl StreamRedactor {
     pub fn discard(&mut self) {
         self.pending.clear();
         self.covered = 0;
-        self.context = Context::default();
     }
 
     /// Gives out what stands before `cut`.

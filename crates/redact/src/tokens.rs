@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use regex::Regex;
 
 use crate::ranges::Found;
+use crate::steps;
 
 /// One format of tokens.
 pub(crate) struct Token {
@@ -156,6 +157,7 @@ impl Token {
         let mut from = 0;
         while let Some(shortest) = regex.captures_at(text, from) {
             let whole = shortest.get_match().range();
+            steps::count(whole.end - from);
             if !begins_word(text, whole.start) {
                 from = end_of_word(text, whole.start);
                 continue;
@@ -174,7 +176,9 @@ impl Token {
     fn end_of(&self, text: &str, from: usize) -> usize {
         let belongs =
             |byte: &u8| byte.is_ascii_alphanumeric() || self.more.as_bytes().contains(byte);
-        from + text.as_bytes()[from..].iter().take_while(|byte| belongs(byte)).count()
+        let length = text.as_bytes()[from..].iter().take_while(|byte| belongs(byte)).count();
+        steps::count(length);
+        from + length
     }
 }
 
@@ -189,6 +193,7 @@ fn end_of_word(text: &str, at: usize) -> usize {
 fn with_its_escape(text: &str, start: usize) -> usize {
     let before = text.as_bytes()[..start].iter().rev();
     let backslashes = before.take_while(|byte| **byte == b'\\').count();
+    steps::count(backslashes);
     start - backslashes % 2
 }
 

@@ -220,6 +220,22 @@ fn colours_within_secrets_hide_none() {
     assert_eq!(Redactor::new().with_secret("held-secret-key").redact(plain), plain);
 }
 
+/// Text has every character there is, those of private planes too.
+///
+/// Spec: S9
+#[test]
+fn bytes_around_secrets_stay_as_they_are() {
+    let redactor = Redactor::new().with_secret("held-secret-key");
+    let private = "\u{10ff00}\u{10ff7f}\u{10ffff}";
+    for (before, behind) in [(&b"\xff"[..], &b"\x80\xfe"[..]), (b"", b"\xc3"), (b"\xe4\xb8", b"")] {
+        let with = |secret: &str| {
+            [before, private.as_bytes(), secret.as_bytes(), private.as_bytes(), behind].concat()
+        };
+        assert_eq!(&*redactor.redact_bytes(&with("held-secret-key")), with("[redacted]"));
+        assert_eq!(&*redactor.redact_bytes(&with("no secret")), with("no secret"));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

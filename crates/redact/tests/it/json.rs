@@ -1,6 +1,7 @@
 //! Valid JSON stays valid.
 
 use backstop_redact::Redactor;
+use layer0::JsonText;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -38,7 +39,6 @@ const FRAGMENTS: &[&str] = &[
     "-secret",
     "-key",
     "%2D",
-    "[104, 101, 108, 100, 45, 115, 101, 99, 114, 101, 116, 45, 107, 101, 121]",
     "\u{7}",
     "é",
     "123456789",
@@ -59,7 +59,7 @@ proptest! {
         depth in 0..3,
     ) {
         let text = fragments.concat();
-        let mut value = json!({ "message": text, "password": 5, "list": ["--api-key", text] });
+        let mut value = json!({ "message": text, "password": 5, "list": ["--api-key", text, 12345678, [text, true], 1.5] });
         for _ in 0..depth {
             value = json!({ "inner": value.to_string(), "n": 1 });
         }
@@ -67,6 +67,9 @@ proptest! {
         let json = value.to_string();
         let once = redactor.redact(&json);
         prop_assert!(serde_json::from_str::<Value>(&once).is_ok(), "{json}\nbecame\n{once}");
+        let own = regex::Regex::new("[2-4]{2,3}").unwrap();
+        let own = Redactor::new().with_pattern(own).redact(&json).into_owned();
+        prop_assert!(serde_json::from_str::<Value>(&own).is_ok(), "{json}\nbecame\n{own}");
         let held = redactor.redact_held(&json);
         prop_assert!(serde_json::from_str::<Value>(&held).is_ok(), "{json}\nbecame\n{held}");
     }
@@ -74,11 +77,49 @@ proptest! {
 
 /// Spec: S9
 #[test]
-fn numeric_settings_that_spell_a_secret_go() {
-    let redactor = Redactor::new().with_secret("held-secret-key");
-    let mut settings = json!({ "bytes": "held-secret-key".as_bytes(), "ports": [80, 443] });
-    assert!(redactor.redact_settings(&mut settings));
-    assert_eq!(settings, json!({ "bytes": ["[redacted]"], "ports": [80, 443] }));
+fn members_with_secret_names_are_all_kept() {
+    let redactor =
+        Redactor::new().with_secret("first-holder-1234").with_secret("second-holder-1234");
+    let mut value = json!({
+        "first-holder-1234": { "calls": 1 }, "second-holder-1234": { "calls": 2 },
+        "[redacted] 2": 3, "n": 12345678,
+    });
+    let expected = json!({
+        "[redacted]": { "calls": 1 }, "[redacted] 3": { "calls": 2 }, "[redacted] 2": 3, "n": 12345678,
+    });
+    let text = JsonText::from(&value);
+    assert_eq!(redactor.redact_held_json(text), expected);
+    assert!(redactor.redact_settings(&mut value));
+    assert_eq!(value, expected);
+}
+
+/// A setting at the end of a string has no value behind it.
+///
+/// Spec: S3, S9
+#[test]
+fn values_end_with_their_string() {
+    let redactor = Redactor::new().with_secret("12345678");
+    for (text, expected) in [
+        (r#"["x password=",1500.0,true,null]"#, r#"["x password=",1500.0,true,null]"#),
+        (r#"["sshpass -p ",555555,{"x":1}]"#, r#"["sshpass -p ","[redacted]",{"x":1}]"#),
+        (r#"[["password='",7],"it's"]"#, r#"[["password='",7],"it's"]"#),
+        (r#"{"pin":12345678,"a":[-12345678.5]}"#, r#"{"pin":"[redacted]","a":["[redacted]"]}"#),
+    ] {
+        assert_eq!(redactor.redact(text), expected);
+    }
+}
+
+/// Spec: S9
+#[test]
+fn held_numbers_become_text() {
+    let redactor = Redactor::new().with_secret("12345678");
+    let mut value = json!({ "pin": 12345678, "n": [1.5] });
+    assert_eq!(
+        redactor.redact_held_json(JsonText::from(&value)),
+        json!({ "pin": "[redacted]", "n": [1.5] })
+    );
+    assert!(redactor.redact_settings(&mut value));
+    assert_eq!(value, json!({ "pin": "[redacted]", "n": [1.5] }));
 }
 
 /// Spec: S3, S9

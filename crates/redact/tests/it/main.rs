@@ -4,7 +4,6 @@
 mod forms;
 mod harmless;
 mod json;
-mod lists;
 mod patterns;
 mod settings;
 mod stream;

@@ -76,6 +76,20 @@ fn quoted_values_go_with_their_escapes() {
     check(r#"{:password=>"hunter22"}"#, r#"{:password=>"[redacted]"}"#);
 }
 
+/// Spec: S9. A value is judged by its first 256 bytes.
+#[test]
+fn long_values_of_settings_go() {
+    let long = "aB3-".repeat(300);
+    check(&format!("token={long} x"), "token=[redacted] x");
+    check(&format!("password='{long} must be'"), "password='[redacted]'");
+    check(
+        &format!("password='{} must be {long}'", "a ".repeat(20)),
+        &format!("password='{} must be {long}'", "a ".repeat(20)),
+    );
+    check(r"token=\'token=\'token=\'hunter22", r"token=\'[redacted]");
+    check("token=\\'a b\\' password=\\'hunter22\\' x", "token=\\'a b\\' password=\\'[redacted]");
+}
+
 /// Spec: S9. A bare number becomes a text.
 #[test]
 fn numbers_in_json_become_text() {

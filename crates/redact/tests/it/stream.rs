@@ -53,13 +53,41 @@ fn the_end_releases_what_was_held_back() {
     assert!(!format!("{stream:?}").contains("secret/key"));
 }
 
-/// Spec: S9. White space without end is no fold of a line, and is not kept.
+/// White space without end is no fold of a line, and is not kept; nor are colours, or both.
+///
+/// Spec: P7, S9
 #[test]
-fn what_is_held_back_is_bounded() {
-    let mut stream = redactor().stream();
-    let _ = stream.push("held");
-    let shown: usize = (0..1_000).map(|_| stream.push("\n\n\n\n").len()).sum();
-    assert!(shown > 3_000, "{shown}");
+fn held_back_text_is_bounded() {
+    for unit in
+        ["\n\n\n\n", "\u{1b}[0m", "\u{1b}]0;t", "\u{9b}1m", "\n\u{1b}[K", "\\n%0A", "\u{9b}"]
+    {
+        for head in ["held", "5", "a", ""] {
+            let mut stream = redactor().stream();
+            let mut held_back = head.len() - stream.push(head).len();
+            for _ in 0..1_000 {
+                held_back += unit.len();
+                held_back -= stream.push(unit).len();
+                assert!(held_back < 600, "{held_back} bytes of {head:?} and {unit:?}");
+            }
+        }
+    }
+}
+
+/// Spec: S9
+#[test]
+fn colours_within_secrets_are_counted_together() {
+    let (first, second) = KEY.split_at(4);
+    let redactor = Redactor::new().with_secret(KEY);
+    for (count, is_found) in [(1, true), (64, true), (65, false)] {
+        let text = format!("{first}{}{second}", "\u{1b}[0m".repeat(count));
+        let whole = redactor.redact_held(&text).into_owned();
+        assert_eq!(whole == "[redacted]", is_found, "{count}");
+        let mut stream = redactor.stream();
+        let mut shown: String =
+            text.chars().map(|char| stream.push(char.encode_utf8(&mut [0; 4]))).collect();
+        shown += &stream.finish();
+        assert_eq!(shown, whole);
+    }
 }
 
 proptest! {
@@ -69,7 +97,7 @@ proptest! {
     #[test]
     fn pieces_say_what_the_whole_says(
         words in prop::collection::vec(prop::sample::select(vec![
-            KEY, "held+secret", "/key=", "0123", "456789", "held", "\n", " ", "\\", "\\n", "%2", "B",
+            KEY, "held+secret", "/key=", "0123", "456789", "held", "\n", " ", "\\", "\\n", "%2", "B", "\u{1b}[0m", "\u{9b}", "\u{1b}]0;t",
             "%2B", "\\u002b", "secret", "aGVsZCtzZWNyZXQ", "hlbGQrc2VjcmV0", "é", "&#43;", "\\\\", "u002f",
         ]), 0..24),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),

@@ -1,0 +1,95 @@
+//! Strings and scalars of a JSON text, which parts to redact are fitted to, so that it stays valid.
+
+use std::ops::Range;
+
+use serde_json::value::RawValue;
+
+use crate::ranges::Found;
+use crate::steps;
+
+/// Returns whether a text is one JSON value that has strings.
+pub(crate) fn is_json(text: &str) -> bool {
+    let begins = text.trim_start().starts_with(['{', '[', '"']);
+    steps::count(text.len());
+    begins && serde_json::from_str::<&RawValue>(text).is_ok()
+}
+
+/// Fits what looks like a secret to a text that is JSON: a part ends with its string or scalar, and one that
+/// begins in neither is none.
+pub(crate) fn fit_shapes(text: &str, found: &mut Vec<Found>) {
+    fit(text, found, |found, token| match token {
+        Some(Token { range, is_string: true }) => {
+            found.range.end = found.range.end.min(range.end);
+        }
+        Some(Token { range, is_string: false }) => found.take_scalar(range),
+        None => found.range.end = found.range.start,
+    });
+}
+
+/// Fits what has to go, whatever it is: a scalar goes as a whole, and its mark is a string. A part that
+/// is more than one token goes too, and leaves no JSON.
+pub(crate) fn fit_secrets(text: &str, found: &mut Vec<Found>) {
+    fit(text, found, |found, token| match token {
+        Some(Token { range, is_string: false }) if found.range.end <= range.end => {
+            found.take_scalar(range);
+        }
+        _ => {}
+    });
+}
+
+impl Found {
+    fn take_scalar(&mut self, scalar: Range<usize>) {
+        (self.range, self.quote) = (scalar, "\"");
+    }
+}
+
+/// A part of a JSON text: what is between the quotes of a string, or a number or a word.
+#[derive(Clone)]
+struct Token {
+    range: Range<usize>,
+    is_string: bool,
+}
+
+/// Hands each part to `fit`, with the token in which it begins.
+fn fit(text: &str, found: &mut Vec<Found>, mut fit: impl FnMut(&mut Found, Option<Token>)) {
+    found.sort_by_key(|found| found.range.start);
+    let mut tokens = Tokens { bytes: text.as_bytes(), at: 0 }.peekable();
+    for found in &mut *found {
+        let start = found.range.start;
+        while tokens.next_if(|token| token.range.end <= start).is_some() {}
+        let token = tokens.peek().filter(|token| token.range.start <= start);
+        fit(found, token.cloned());
+    }
+    found.retain(|found| !found.range.is_empty());
+}
+
+struct Tokens<'t> {
+    bytes: &'t [u8],
+    at: usize,
+}
+
+impl Iterator for Tokens<'_> {
+    type Item = Token;
+
+    fn next(&mut self) -> Option<Token> {
+        let is_between = |byte: u8| {
+            byte.is_ascii_whitespace() || matches!(byte, b'{' | b'}' | b'[' | b']' | b',' | b':')
+        };
+        let start = self.at + self.bytes[self.at..].iter().position(|byte| !is_between(*byte))?;
+        let is_string = self.bytes[start] == b'"';
+        let begin = start + usize::from(is_string);
+        let mut end = begin;
+        while let Some(byte) = self.bytes.get(end) {
+            match byte {
+                b'"' if is_string => break,
+                b'\\' => end += 1,
+                byte if !is_string && is_between(*byte) => break,
+                _ => {}
+            }
+            end += 1;
+        }
+        steps::count(end - self.at);
+        self.at = end + usize::from(is_string);
+        Some(Token { range: begin..end, is_string })
+    }
+}
