@@ -217,7 +217,7 @@ fn summary(report: &RunReport) -> String {
     let usage = &report.usage;
     let reason = report.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     format!(
-        "run {} {}{reason} in {}: {}, {}, {}",
+        "run {} {}{reason} in {}: {}, {}, {}{}",
         report.run,
         report.outcome.as_str(),
         // What a copy took over from another run, and waiting for people, is no time of its own.
@@ -225,6 +225,7 @@ fn summary(report: &RunReport) -> String {
         counted(usage.model_calls.into(), "model call"),
         counted(usage.tool_calls.into(), "tool call"),
         counted(usage.total_tokens, "token"),
+        if usage.estimated { " (estimated)" } else { "" },
     )
 }
 

@@ -165,6 +165,7 @@ impl ProgressView {
             EventKind::ErrorStoreDegraded(_) => {
                 self.line(ODD, "! ", &format!("error store: {what}"));
             }
+            EventKind::Warning(e) => self.line(ODD, "! ", &format!("warning: {}", e.message)),
             EventKind::GuardTripped(_) => self.line(ODD, "! ", &format!("guard {what}")),
             _ => {}
         }

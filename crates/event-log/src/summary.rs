@@ -342,6 +342,7 @@ impl RunSummary {
             EventKind::ModelAttempted(attempted) => {
                 self.usage.model_attempts = self.usage.model_attempts.saturating_add(1);
                 self.usage.add_tokens(attempted.usage.unwrap_or_default());
+                self.usage.estimated |= attempted.usage_estimated;
                 if let Some(cost) = attempted.cost_nanousd {
                     self.usage.add_cost(cost);
                 }

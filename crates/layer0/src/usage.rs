@@ -113,6 +113,10 @@ pub struct Usage {
     pub cost_usd: Option<f64>,
     /// Milliseconds from the first to the last event.
     pub wall_ms: u64,
+    /// Whether a count of tokens was estimated because an endpoint did not report it; the cost is then an
+    /// estimate too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
 }
 
 /// Returns US dollars in billionths, rounded; none of an amount that is negative or no number.
@@ -150,6 +154,7 @@ impl Usage {
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.total_tokens = self.total_tokens.saturating_add(other.total_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+        self.estimated |= other.estimated;
         self.cost_usd = match (self.cost_usd, other.cost_usd) {
             (own, None) if other.model_attempts == 0 => own,
             (Some(own), Some(other)) => Some(dollars(nanousd(own).saturating_add(nanousd(other)))),

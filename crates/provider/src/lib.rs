@@ -60,6 +60,12 @@ pub trait Provider: Send + Sync {
         OutputSupport::Prompt
     }
 
+    /// Returns whether a count of zero in a usage that the provider states is a fact. Of a provider that may leave
+    /// out the prompt's or the answer's, as by default, an agent estimates it from the texts.
+    fn reports_all_usage(&self) -> bool {
+        false
+    }
+
     /// Asks, and waits for the whole answer.
     ///
     /// # Errors

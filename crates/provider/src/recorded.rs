@@ -288,6 +288,13 @@ impl Provider for RecordedProvider {
         }
     }
 
+    fn reports_all_usage(&self) -> bool {
+        match &self.tape {
+            Tape::Records { inner, .. } => inner.reports_all_usage(),
+            Tape::Replays { .. } => false,
+        }
+    }
+
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         self.exchange(request, false).await
     }

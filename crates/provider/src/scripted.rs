@@ -208,6 +208,11 @@ impl Provider for ScriptedProvider {
         Ok(())
     }
 
+    /// Returns `true`: a script states all that its model uses.
+    fn reports_all_usage(&self) -> bool {
+        true
+    }
+
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         self.answer(request).await
     }

@@ -212,6 +212,12 @@ impl Machine {
         self.run.usage()
     }
 
+    /// Returns whether tokens of the run's own model attempts were estimated; those of child runs do not count.
+    #[must_use]
+    pub const fn has_estimates(&self) -> bool {
+        self.run.meter.has_estimates()
+    }
+
     /// Returns when the last input happened.
     #[must_use]
     pub const fn now(&self) -> Timestamp {

@@ -267,6 +267,11 @@ impl Meter {
         usage
     }
 
+    /// Returns whether tokens of the run's own attempts were estimated.
+    pub(crate) const fn has_estimates(&self) -> bool {
+        self.own.estimated
+    }
+
     /// Returns the number of the model call that was made last.
     pub(crate) const fn model_calls(&self) -> u32 {
         self.own.model_calls
@@ -282,6 +287,7 @@ impl Meter {
         self.count_lost_attempts(1);
         let billed = attempted.usage.unwrap_or_default();
         self.own.add_tokens(billed);
+        self.own.estimated |= attempted.usage_estimated;
         let own_cost = || self.price.map(|price| price.of_attempt(&billed));
         if let Some(cost) = attempted.cost_nanousd.or_else(own_cost) {
             self.own.add_cost(cost);

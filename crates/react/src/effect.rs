@@ -19,6 +19,7 @@ mod probe;
 mod proposal;
 mod spending;
 mod stop;
+mod token_count;
 mod tool;
 
 use std::pin::Pin;

@@ -2,7 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub(crate) struct Endpoint {
     /// What its tokens cost.
     pub(crate) price: Option<Price>,
     pub(crate) rate: RateLimit,
+    /// Whether a count of zero tokens is a fact; it is estimated otherwise.
+    pub(crate) reports_all_usage: bool,
     pub(crate) service: AttemptService,
 }
 
@@ -60,12 +62,14 @@ impl Endpoint {
         let Upstream { provider, budget, breaker, places, attempt_timeout: own, price, rate } =
             upstream;
         let timeout = own.unwrap_or(attempt_timeout);
+        let reports_all_usage = provider.reports_all_usage();
         let service = ServiceBuilder::new()
             .layer(breaker.layer())
             .option_layer(places.map(GlobalConcurrencyLimitLayer::with_semaphore))
             .layer(AttemptTimeoutLayer::new(timeout, Arc::clone(clock)))
             .service(Transport { provider, stream });
-        Self { retry: retry.clone().budget(budget), label, price, rate, service }
+        let retry = retry.clone().budget(budget);
+        Self { retry, label, price, rate, reports_all_usage, service }
     }
 }
 
@@ -73,6 +77,20 @@ impl Endpoint {
 pub(crate) struct AttemptRequest {
     pub(crate) request: ModelRequest,
     pub(crate) record: Arc<AttemptRecord>,
+}
+
+/// Tokens of an attempt, and whether a count among them is an estimate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct CountedUsage {
+    pub(crate) usage: TokenUsage,
+    pub(crate) is_estimated: bool,
+}
+
+/// As the provider reported them.
+impl From<TokenUsage> for CountedUsage {
+    fn from(usage: TokenUsage) -> Self {
+        Self { usage, is_estimated: false }
+    }
 }
 
 /// What is known of an attempt before it ends, and what listeners are shown of it.
@@ -91,6 +109,8 @@ pub(crate) struct AttemptRecord {
     first_piece: OnceLock<Duration>,
     request_id: OnceLock<Arc<str>>,
     billed: Mutex<Option<TokenUsage>>,
+    /// How many bytes of text and thinking have come.
+    piece_bytes: AtomicUsize,
     /// The HTTP status; 0 while there is none.
     status: AtomicU16,
     listeners: Listeners,
@@ -133,6 +153,7 @@ impl AttemptRecord {
             first_piece: OnceLock::new(),
             request_id: OnceLock::new(),
             billed: Mutex::new(None),
+            piece_bytes: AtomicUsize::new(0),
             status: AtomicU16::new(0),
             listeners,
             shown: Mutex::new(shown),
@@ -144,7 +165,8 @@ impl AttemptRecord {
         self.clock.monotonic().saturating_sub(self.began)
     }
 
-    fn piece_came(&self) {
+    fn piece_came(&self, piece: &str) {
+        self.piece_bytes.fetch_add(piece.len(), Ordering::Relaxed);
         if self.listeners.is_streamed && self.first_piece.get().is_none() {
             let _ = self.first_piece.set(self.elapsed());
         }
@@ -155,20 +177,27 @@ impl AttemptRecord {
         *self.billed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns how many bytes of text and thinking have come.
+    pub(crate) fn piece_bytes(&self) -> usize {
+        self.piece_bytes.load(Ordering::Relaxed)
+    }
+
     /// Describes the attempt, which ended with `error` or with an answer.
     pub(crate) fn attempted(
         &self,
-        usage: Option<TokenUsage>,
+        billed: Option<CountedUsage>,
         error: Option<&ProviderError>,
         delay: Option<Duration>,
     ) -> ModelAttempted {
         let status = Some(self.status.load(Ordering::Relaxed)).filter(|status| *status > 0);
-        let price = self.price.map(|price| price.of_attempt(&usage.unwrap_or_default()));
+        let CountedUsage { usage, is_estimated } = billed.unwrap_or_default();
+        let price = self.price.map(|price| price.of_attempt(&usage));
         let mut ended = ModelAttempted::new(self.call, self.number, Arc::clone(&self.label));
         ended.code = error.map(|error| Code::new(error.code()));
         ended.status = status.or_else(|| error.filter(|_| self.is_sent)?.status());
         ended.delay_ms = delay.map(millis);
-        (ended.usage, ended.cost_nanousd) = (usage, price);
+        (ended.usage, ended.cost_nanousd) = (billed.map(|billed| billed.usage), price);
+        ended.usage_estimated = is_estimated;
         ended.duration_ms = millis(self.elapsed());
         ended.first_token_ms = self.first_piece.get().copied().map(millis);
         ended.request_id = self.request_id.get().cloned();
@@ -202,12 +231,12 @@ impl AttemptRecord {
 /// Passes pieces of the answer to listeners, marked with call and attempt.
 impl StreamSink for AttemptRecord {
     fn text(&self, piece: &str) {
-        self.piece_came();
+        self.piece_came(piece);
         self.show(|shown| shown.text(piece));
     }
 
     fn thinking(&self, piece: &str) {
-        self.piece_came();
+        self.piece_came(piece);
         self.show(|shown| shown.thinking(piece));
     }
 

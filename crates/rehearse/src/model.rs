@@ -64,6 +64,10 @@ impl Provider for NotingProvider {
         self.script.check_settings(settings)
     }
 
+    fn reports_all_usage(&self) -> bool {
+        self.script.reports_all_usage()
+    }
+
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let sent = SentRequest {
             messages: request.messages.messages().to_vec(),

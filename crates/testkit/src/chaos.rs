@@ -113,6 +113,10 @@ impl Provider for Chaos {
         self.inner.check_settings(settings)
     }
 
+    fn reports_all_usage(&self) -> bool {
+        self.inner.reports_all_usage()
+    }
+
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         self.fail()?;
         self.inner.complete(request).await

@@ -77,7 +77,7 @@ function header(run) {
       fact("model calls", number(usage.model_calls), attempts > usage.model_calls ? `${number(attempts)} attempts` : ""),
       fact("tool calls", number(usage.tool_calls), bad.filter(Boolean).join(", ")),
       fact("tokens", number(usage.total_tokens),
-        `${number(usage.input_tokens)} in${usage.cached_tokens ? ` (${number(usage.cached_tokens)} cached)` : ""}, ${number(usage.output_tokens)} out`),
+        `${number(usage.input_tokens)} in${usage.cached_tokens ? ` (${number(usage.cached_tokens)} cached)` : ""}, ${number(usage.output_tokens)} out${usage.estimated ? " (estimated)" : ""}`),
       usage.cost_usd !== null && fact("cost", `$${+usage.cost_usd.toFixed(4)}`),
       fact("started", summary.started_at.slice(0, 10), `${summary.started_at.slice(11, 19)} UTC`)),
     element("p", { class: "ids" }, "run ", code(summary.run), " session ", code(summary.session)));

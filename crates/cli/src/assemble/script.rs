@@ -92,6 +92,11 @@ impl Provider for RunScript {
         Ok(())
     }
 
+    /// Returns `true`, as [`ScriptedProvider`] does.
+    fn reports_all_usage(&self) -> bool {
+        true
+    }
+
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let place = match &request.run {
             Some(run) => {

@@ -18,7 +18,8 @@ use tracing::Instrument;
 use super::effects::Effects;
 use super::spending;
 use super::stop::Stop;
-use crate::endpoint::{AttemptRecord, AttemptRequest, Endpoint, Listeners};
+use super::token_count::{count_answer, count_lost};
+use crate::endpoint::{AttemptRecord, AttemptRequest, CountedUsage, Endpoint, Listeners};
 use crate::journal::{Attempt, AttemptEnd, End, Parking};
 use crate::pool::{Picked, Pool};
 use crate::record::recordable::{
@@ -92,15 +93,20 @@ pub(super) async fn attempt(effects: Arc<Effects>, attempt: Box<Attempt>, stop: 
     };
     let took = record.elapsed();
     let end = match result {
-        None => AttemptEnd::Cut(Box::new(record.attempted(record.billed(), None, None))),
+        None => {
+            let billed = count_lost(endpoint, &attempt, &record);
+            AttemptEnd::Cut(Box::new(record.attempted(billed, None, None)))
+        }
         Some(Ok(response)) => {
-            let usage = response.usage.unwrap_or_default();
-            endpoint.rate.used(tokens(&usage));
-            let attempted = record.attempted(Some(usage), None, None);
-            AttemptEnd::Answered(Box::new((attempted, responded(&effects, call, response))))
+            let billed = count_answer(endpoint, &attempt, &response);
+            endpoint.rate.used(tokens(&billed.usage));
+            let attempted = record.attempted(Some(billed), None, None);
+            let responded = responded(&effects, call, response, billed);
+            AttemptEnd::Answered(Box::new((attempted, responded)))
         }
         Some(Err(error)) => {
-            endpoint.rate.used(record.billed().as_ref().map_or(0, tokens));
+            let billed = count_lost(endpoint, &attempt, &record);
+            endpoint.rate.used(billed.map_or(0, |billed| tokens(&billed.usage)));
             failed(&effects, at, attempt, error, took)
         }
     };
@@ -138,8 +144,8 @@ fn failed(
     error: ProviderError,
     took: Duration,
 ) -> AttemptEnd {
-    attempt.count(endpoint, record, took);
-    let billed = record.billed();
+    let billed = count_lost(endpoint, &attempt, record);
+    attempt.count(endpoint, billed, took);
     let mut tried = attempt.tried(effects);
     let facts = error.facts();
     if facts.beside && record.is_sent {
@@ -172,22 +178,29 @@ fn failed(
     }
     if let Decision::Park(wait) = decision {
         tracing::warn!(code = error.code(), ?wait, "the run is parked");
-        return parked(effects, record, &error, wait);
+        return parked(effects, record, billed, &error, wait);
     }
-    given_up(effects, record, error, matches!(decision, Decision::Stop { is_limited: true, .. }))
+    given_up(
+        effects,
+        record,
+        billed,
+        error,
+        matches!(decision, Decision::Stop { is_limited: true, .. }),
+    )
 }
 
 /// Puts the run aside.
 fn parked(
     effects: &Effects,
     record: &AttemptRecord,
+    billed: Option<CountedUsage>,
     error: &ProviderError,
     wait: Duration,
 ) -> AttemptEnd {
     let text = Chain(error).to_string();
     let message = effects.agent.redactor.redact(&text).into_owned();
     let parked = Parking { wait, reason: Code::new(error.code()), message };
-    let attempted = record.attempted(record.billed(), Some(error), Some(wait));
+    let attempted = record.attempted(billed, Some(error), Some(wait));
     AttemptEnd::Parked(Box::new((attempted, parked)))
 }
 
@@ -204,10 +217,11 @@ fn no_provider(effects: &Effects, attempt: &Attempt) -> AttemptEnd {
 fn given_up(
     effects: &Effects,
     record: &AttemptRecord,
+    billed: Option<CountedUsage>,
     error: ProviderError,
     is_limited: bool,
 ) -> AttemptEnd {
-    let attempted = record.attempted(record.billed(), Some(&error), None);
+    let attempted = record.attempted(billed, Some(&error), None);
     gave_up(effects, attempted, error, is_limited)
 }
 
@@ -229,13 +243,18 @@ fn gave_up(
 }
 
 /// Returns an answer as the record may hold it.
-fn responded(effects: &Effects, call: u32, mut response: ModelResponse) -> ModelResponded {
+fn responded(
+    effects: &Effects,
+    call: u32,
+    mut response: ModelResponse,
+    billed: CountedUsage,
+) -> ModelResponded {
     let redactor = &effects.agent.redactor;
     recordable_calls(redactor, &mut response.tool_calls);
     let text = redact_shared(redactor, response.text);
     let reason = recordable_reason(redactor, response.stop_reason);
-    let usage = response.usage.unwrap_or_default();
-    let mut responded = ModelResponded::new(call, text, response.tool_calls, reason, usage);
+    let mut responded = ModelResponded::new(call, text, response.tool_calls, reason, billed.usage);
+    responded.usage_estimated = billed.is_estimated;
     responded.answer = response.answer.map(|text| redact_shared(redactor, text));
     responded.thinking = response.thinking.map(|text| redact_shared(redactor, text));
     responded.provider_state =
@@ -257,11 +276,11 @@ impl Effects {
 
 impl Attempt {
     /// Counts this attempt among those that were made.
-    fn count(&mut self, endpoint: &Endpoint, record: &AttemptRecord, took: Duration) {
+    fn count(&mut self, endpoint: &Endpoint, billed: Option<CountedUsage>, took: Duration) {
         self.made = self.made.saturating_add(1);
         self.made_here = self.made_here.saturating_add(1);
         self.elapsed = self.elapsed.saturating_add(took);
-        let billed = record.billed().unwrap_or_default();
+        let billed = billed.unwrap_or_default().usage;
         self.spent.add_tokens(billed);
         if let Some(price) = endpoint.price {
             self.spent.add_cost(price.of_attempt(&billed));

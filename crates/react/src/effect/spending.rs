@@ -1,19 +1,15 @@
 //! What an attempt may cost, and what is reserved for it under the spend limits of its agent.
 
-use std::sync::Arc;
-
 use backstop_react_machine::Price;
 use layer0::event::ModelFailed;
 use layer0::failure::{Failure, chain};
-use layer0::message::Message;
 use layer0::usage::TokenUsage;
 
 use super::effects::Effects;
+use super::token_count::prompt_tokens;
 use crate::journal::{Attempt, AttemptEnd};
 use crate::spend_limits::{NotReserved, Reserved};
 
-/// About how many bytes of text are a token.
-const BYTES_PER_TOKEN: usize = 4;
 /// How many tokens an answer is taken to have where the agent sets no bound.
 const ANSWER_TOKENS: u64 = 1_000;
 
@@ -50,23 +46,7 @@ pub(super) async fn settle(effects: &Effects, reserved: Option<Reserved>, end: &
 
 /// Returns about how many tokens an attempt may have.
 fn expected(effects: &Effects, attempt: &Attempt) -> TokenUsage {
-    let said: usize = attempt.messages.iter().map(bytes_of).sum();
-    let tools = attempt.tools.iter().map(|tool| tool.description.len() + tool.schema.get().len());
-    let sent = (said + tools.sum::<usize>()) / BYTES_PER_TOKEN;
     let answer = effects.agent.settings.max_output_tokens.map_or(ANSWER_TOKENS, u64::from);
     let answer = attempt.output_left().map_or(answer, |left| left.min(answer));
-    TokenUsage::new(u64::try_from(sent).unwrap_or(u64::MAX), answer)
-}
-
-/// Returns how many bytes of text a message has. Images are not counted.
-fn bytes_of(message: &Arc<Message>) -> usize {
-    match &**message {
-        Message::System { content } | Message::User { content, .. } => content.len(),
-        Message::Tool { content, .. } => content.len(),
-        Message::Assistant { content, tool_calls, .. } => {
-            let calls = tool_calls.iter().map(|call| call.name.len() + call.arguments.get().len());
-            content.len() + calls.sum::<usize>()
-        }
-        _ => 0,
-    }
+    TokenUsage::new(prompt_tokens(attempt), answer)
 }

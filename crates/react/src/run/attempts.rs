@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use backstop_react_machine::{AgentDefinition as Definition, ModelCall};
-use layer0::event::{ModelAttempted, RunParked};
+use backstop_react_machine::{AgentDefinition as Definition, EffectId, Input, ModelCall};
+use layer0::event::{ModelAttempted, RunParked, Warning};
 
 use super::{InFlight, Run};
 use crate::error::AgentError;
@@ -35,7 +35,8 @@ impl Run {
             AttemptEnd::Cut(attempted) => self.record_attempt(*attempted).await,
             AttemptEnd::Answered(answered) => {
                 let (attempted, responded) = *answered;
-                let facts = [self.ledger.answer(id, attempted), self.ledger.answer(id, responded)];
+                let mut facts = self.attempt_facts(id, attempted);
+                facts.push(self.ledger.answer(id, responded));
                 self.ledger.step(facts).await
             }
             AttemptEnd::Again(attempted, delay, attempt) => {
@@ -50,7 +51,8 @@ impl Run {
             AttemptEnd::Parked(parked) => {
                 let (attempted, Parking { wait, reason, message }) = *parked;
                 let parked = RunParked::new(self.ledger.at().after(wait), reason, message);
-                let facts = [self.ledger.answer(id, attempted), self.ledger.answer(id, parked)];
+                let mut facts = self.attempt_facts(id, attempted);
+                facts.push(self.ledger.answer(id, parked));
                 self.ledger.step(facts).await
             }
             AttemptEnd::Failed { attempted, is_limited } => {
@@ -65,7 +67,8 @@ impl Run {
                     let failed = self.ledger.answer(id, failed);
                     return self.ledger.step([failed]).await;
                 }
-                let facts = [self.ledger.answer(id, attempted), self.ledger.answer(id, failed)];
+                let mut facts = self.attempt_facts(id, attempted);
+                facts.push(self.ledger.answer(id, failed));
                 self.ledger.step(facts).await
             }
         }
@@ -76,7 +79,22 @@ impl Run {
         attempted: ModelAttempted,
     ) -> Result<(), AgentError> {
         let Some(id) = self.asking.effect() else { return Ok(()) };
-        let attempted = self.ledger.answer(id, attempted);
-        self.ledger.step([attempted]).await
+        let facts = self.attempt_facts(id, attempted);
+        self.ledger.step(facts).await
+    }
+
+    /// Returns an attempt as the record takes it, with a warning where it is the first of the run whose tokens
+    /// were estimated.
+    fn attempt_facts(&self, id: EffectId, attempted: ModelAttempted) -> Vec<Input> {
+        let is_first = attempted.usage_estimated && !self.ledger.machine().has_estimates();
+        let warning = is_first.then(|| {
+            let message = format!(
+                "`{}` does not report all tokens it uses: budgets, limits and cost go by an estimate",
+                attempted.provider
+            );
+            tracing::warn!(run = %self.context.run, "{message}");
+            self.ledger.fact(Warning::new(message))
+        });
+        std::iter::once(self.ledger.answer(id, attempted)).chain(warning).collect()
     }
 }

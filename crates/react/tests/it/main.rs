@@ -13,6 +13,7 @@ mod cancelling;
 mod context;
 mod durable;
 mod episodes;
+mod estimates;
 mod errors;
 mod expiry;
 mod histories;

@@ -58,6 +58,10 @@ payload! {
         delay_ms: Option<u64>,
         /// What it was billed.
         usage: Option<TokenUsage>,
+        /// Whether `usage` holds a count that the provider did not report, and that was estimated from
+        /// the length of the texts.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        usage_estimated: bool,
         /// What that costs, in billionths of a US dollar; null without a price.
         #[serde(default)]
         cost_nanousd: Option<u64>,
@@ -88,6 +92,7 @@ impl ModelAttempted {
             status: None,
             delay_ms: None,
             usage: None,
+            usage_estimated: false,
             cost_nanousd: None,
             next_provider: None,
             duration_ms: 0,
@@ -118,6 +123,9 @@ payload! {
         stop_reason: StopReason,
         /// What the answer was billed.
         usage: TokenUsage,
+        /// Whether `usage` holds an estimated count, as in [`ModelAttempted`].
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        usage_estimated: bool,
     }
 }
 
@@ -138,6 +146,7 @@ impl ModelResponded {
             stop_reason,
             usage,
             answer: None,
+            usage_estimated: false,
             thinking: None,
             provider_state: None,
         }

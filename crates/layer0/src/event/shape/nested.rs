@@ -71,6 +71,7 @@ nested! {
         cached_tokens: u64,
         cost_usd: Option<f64>,
         wall_ms: u64,
+        estimated: bool,
     }
 }
 

@@ -1,0 +1,86 @@
+//! Token counts that an endpoint did not report, estimated from the length of the texts.
+
+use std::sync::Arc;
+
+use backstop_provider::ModelResponse;
+use layer0::message::{Message, ToolCall};
+use layer0::usage::TokenUsage;
+
+use crate::endpoint::{AttemptRecord, CountedUsage, Endpoint};
+use crate::journal::Attempt;
+
+/// Bytes of text that are taken as one token.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// Counts the tokens of an answer.
+pub(super) fn count_answer(
+    endpoint: &Endpoint,
+    attempt: &Attempt,
+    response: &ModelResponse,
+) -> CountedUsage {
+    match response.usage {
+        // An answer out of a cache, say.
+        Some(free) if free == TokenUsage::default() => free.into(),
+        Some(reported) if endpoint.reports_all_usage => reported.into(),
+        reported => {
+            let thinking = response.thinking.as_deref().unwrap_or_default();
+            let bytes = response.text.len() + thinking.len() + call_bytes(&response.tool_calls);
+            fill_in(reported.unwrap_or_default(), attempt, bytes)
+        }
+    }
+}
+
+/// Counts the tokens of an attempt without an answer: what the endpoint reported, and of an answer that broke
+/// off, what came of it. `None` where neither is known.
+pub(super) fn count_lost(
+    endpoint: &Endpoint,
+    attempt: &Attempt,
+    record: &AttemptRecord,
+) -> Option<CountedUsage> {
+    let reported = record.billed();
+    match record.piece_bytes() {
+        bytes if bytes > 0 && !endpoint.reports_all_usage => {
+            Some(fill_in(reported.unwrap_or_default(), attempt, bytes))
+        }
+        _ => reported.map(CountedUsage::from),
+    }
+}
+
+/// Estimates what is zero and cannot be: the prompt, and the answer where there is one.
+fn fill_in(reported: TokenUsage, attempt: &Attempt, answer_bytes: usize) -> CountedUsage {
+    let mut counted = CountedUsage::from(reported);
+    if reported.input_tokens == 0 {
+        counted.usage.input_tokens = prompt_tokens(attempt).max(1);
+        counted.is_estimated = true;
+    }
+    if reported.output_tokens == 0 && answer_bytes > 0 {
+        counted.usage.output_tokens = tokens(answer_bytes).max(1);
+        counted.is_estimated = true;
+    }
+    counted
+}
+
+/// Returns about how many tokens the prompt of an attempt has.
+pub(super) fn prompt_tokens(attempt: &Attempt) -> u64 {
+    let messages: usize = attempt.messages.iter().map(message_bytes).sum();
+    let tools = attempt.tools.iter().map(|tool| tool.description.len() + tool.schema.get().len());
+    tokens(messages + tools.sum::<usize>())
+}
+
+fn tokens(bytes: usize) -> u64 {
+    u64::try_from(bytes / BYTES_PER_TOKEN).unwrap_or(u64::MAX)
+}
+
+/// Returns how many bytes of text a message has. Images are not counted.
+fn message_bytes(message: &Arc<Message>) -> usize {
+    match &**message {
+        Message::System { content } | Message::User { content, .. } => content.len(),
+        Message::Tool { content, .. } => content.len(),
+        Message::Assistant { content, tool_calls, .. } => content.len() + call_bytes(tool_calls),
+        _ => 0,
+    }
+}
+
+fn call_bytes(calls: &[ToolCall]) -> usize {
+    calls.iter().map(|call| call.name.len() + call.arguments.get().len()).sum()
+}
