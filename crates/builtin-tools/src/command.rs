@@ -17,9 +17,9 @@ const APPROVAL_DATA: &str = "BACKSTOP_APPROVAL_DATA";
 ///
 /// The arguments arrive as one line of compact JSON on standard input, their numbers as the model wrote
 /// them. Exit status 0 makes standard output the tool's output (as JSON if it is an object or an array,
-/// its numbers kept as written; else as text); anything else makes the call fail with the
-/// whole of standard error, or of standard output if that is empty, and code `exit_<status>` or
-/// `signal_<n>`. Of an output of more than 8 MiB, the head and the tail are kept, 4 MiB each, with the
+/// its numbers kept as written; else as text), and the model reads standard error after it, under that
+/// name. Anything else makes the call fail with code `exit_<status>` or `signal_<n>`: the whole of standard
+/// error is its message, or of standard output if that is empty, and standard output is stored with it. Of an output of more than 8 MiB, the head and the tail are kept, 4 MiB each, with the
 /// count of the bytes between them that are left out; it is text, even if it was JSON.
 ///
 /// The program runs in a process group of its own and, on Linux, gets no privileges that this process has

@@ -11,7 +11,7 @@ use crate::command::program::Program;
 /// to it.
 ///
 /// Standard input is empty. Outputs, exit status and processes are as those of a
-/// [`CommandTool`](crate::CommandTool); standard output is kept beside an error, too.
+/// [`CommandTool`](crate::CommandTool).
 ///
 /// ```
 /// use backstop_builtin_tools::{Program, Shell};
@@ -44,10 +44,10 @@ impl Shell {
             "additionalProperties": false,
         });
         let description = "Run a command line with sh -c, without standard input. Returns what it writes to \
-            standard output; where it fails, its exit status and standard error.";
+            standard output, then standard error; where it fails, its exit status too.";
         let spec =
             ToolSpec::new("shell", description, schema).capability("process:spawn").approval();
-        Self { spec, program: Program { keeps_output: true, ..shell } }
+        Self { spec, program: shell }
     }
 
     /// Lets calls run without a person who agrees to them.

@@ -194,6 +194,16 @@ async fn exit_status_follows_a_long_output() {
     }
 }
 
+/// Spec: N4. Test runners and compilers report on standard output.
+#[tokio::test]
+async fn failed_command_keeps_its_standard_output() {
+    let error =
+        run("echo 'FAILED test_totals'; echo 'cache is cold' >&2; exit 1").await.unwrap_err();
+    assert_eq!(error.kind().to_string(), "cache is cold\n");
+    let output = error.output().map(|output| &**output);
+    assert_eq!(output, Some("standard output:\nFAILED test_totals\n"));
+}
+
 /// Spec: T7
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_written_is_known_before_the_end() {

@@ -45,10 +45,31 @@ async fn a_line_runs_in_its_folder() {
 
 /// Spec: N4
 #[tokio::test]
+async fn a_success_keeps_standard_error() {
+    let folder = tempfile::tempdir().unwrap();
+    for (line, output, stderr) in [
+        (
+            "echo out; echo 'warning: 3 files skipped' >&2",
+            "out\n",
+            Some("warning: 3 files skipped\n"),
+        ),
+        ("echo err >&2", "", Some("err\n")),
+        ("echo out; printf ' \\n' >&2", "out\n", None),
+        ("printf '\\377' >&2", "", Some("\u{fffd}")),
+    ] {
+        let context = context();
+        let answer = shell(folder.path()).call(&json!({ "command": line }).into(), &context).await;
+        assert_eq!(answer.unwrap().value(), output, "{line}");
+        assert_eq!(context.stderr.so_far().as_deref(), stderr, "{line}");
+    }
+}
+
+/// Spec: N4
+#[tokio::test]
 async fn a_failure_keeps_both_outputs() {
     let folder = tempfile::tempdir().unwrap();
     for (line, code, text, output) in [
-        ("echo out; echo err >&2; exit 3", "exit_3", "err\n", Some("out\n")),
+        ("echo out; echo err >&2; exit 3", "exit_3", "err\n", Some("standard output:\nout\n")),
         ("echo out; exit 4", "exit_4", "out\n", None),
         ("echo err >&2; kill -9 $$", "signal_9", "err\n", None),
         ("exit 5", "exit_5", "`sh` ended with exit status: 5 and said nothing", None),

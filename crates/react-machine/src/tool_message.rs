@@ -7,7 +7,8 @@ use layer0::event::ToolResponded;
 use layer0::message::Message;
 use serde::Deserialize;
 
-/// Makes the message the model reads: the text itself, or the compact JSON of what is no text.
+/// Makes the message the model reads: the text itself, or the compact JSON of what is no text. What a command
+/// wrote to standard error follows under that name.
 pub(crate) fn tool_message(responded: &ToolResponded) -> Message {
     #[derive(Deserialize)]
     struct Failed {
@@ -15,11 +16,15 @@ pub(crate) fn tool_message(responded: &ToolResponded) -> Message {
     }
     let failed = if responded.ok { None } else { responded.output.read::<Failed>().ok() };
     let shown = failed.as_ref().map_or(&responded.output, |failed| &failed.error);
-    Message::Tool {
+    let message = Message::Tool {
         tool_call_id: responded.call_id.clone(),
         content: shown.shown().into(),
         images: Arc::clone(&responded.images),
         is_error: !responded.ok,
+    };
+    match &responded.stderr {
+        Some(stderr) => with_note(message, &format!("standard error:\n{stderr}")),
+        None => message,
     }
 }
 

@@ -114,6 +114,9 @@ impl Tool for RecordedTool {
                     // They were within the bounds when they were recorded.
                     let _ = context.show_image(image.clone());
                 }
+                if let Some(stderr) = answer.stderr {
+                    context.stderr.keep(stderr);
+                }
                 Ok(answer.output)
             }
             Some(failure) => {

@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Arguments, Given, Grants, NotShown, People, ShownImages, StateType, ToolError, Written,
+    Arguments, Given, Grants, NotShown, People, ShownImages, StateType, Stderr, ToolError, Written,
 };
 
 /// Does one thing in the world for the model.
@@ -281,6 +281,8 @@ pub struct ToolContext {
     pub app_state: Option<Arc<dyn Any + Send + Sync>>,
     /// What the tool shows beside its output; see [`ToolContext::show_image`].
     pub images: ShownImages,
+    /// What the tool wrote to standard error; the model reads it after the output of a call that succeeds.
+    pub stderr: Stderr,
     /// What the tool dispatches other operators through; see [`ToolContext::dispatch`].
     pub operators: Option<Arc<dyn Orchestrator>>,
     /// Whom the tool asks; see [`ToolContext::ask_person`]. `None` outside of a run.
@@ -325,6 +327,7 @@ impl ToolContext {
             approval_data: None,
             app_state: None,
             images: ShownImages::default(),
+            stderr: Stderr::default(),
             operators: None,
             people: None,
             runtime: None,

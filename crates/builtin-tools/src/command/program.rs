@@ -55,8 +55,6 @@ pub struct Program {
     pub(crate) folder: PathBuf,
     /// All that it sees of the environment, but for the mark of its call.
     pub(crate) variables: BTreeMap<String, String>,
-    /// Is what it wrote to standard output kept beside an error from standard error?
-    pub(crate) keeps_output: bool,
     /// What holds it back; nothing where `None`.
     pub(crate) walls: Option<Walls>,
     /// Variables whose values are fetched when it starts.
@@ -98,7 +96,6 @@ impl Program {
             arguments: arguments.into_iter().collect(),
             folder: folder.into(),
             variables,
-            keeps_output: false,
             walls: None,
             credentials: Vec::new(),
         }
@@ -179,6 +176,10 @@ impl Program {
         let Ended { status, out, err, walls } =
             ended.map_err(|error| failed("waiting for", error))?;
         if status.success() {
+            let warned = err.text(&redactor);
+            if !warned.is_blank() {
+                context.stderr.keep(&*redactor.redact_held(&warned.readable()));
+            }
             return Ok(self.without_credentials(out.text(&redactor).into_output(), &redactor));
         }
         let said = err.text(&redactor);
@@ -191,19 +192,23 @@ impl Program {
             let wrote = said.into_error(&redactor) + &out.text(&redactor).into_error(&redactor);
             return Err(error.with_output(redactor.redact_held(&wrote)));
         }
-        let beside = (self.keeps_output && !said.is_blank()).then(|| out.text(&redactor));
-        let said = if said.is_blank() { out.text(&redactor) } else { said };
+        let output = out.text(&redactor);
+        let (said, output) = match said.is_blank() {
+            true => (output, None),
+            false => (said, Some(output).filter(|output| !output.is_blank())),
+        };
         let text = if said.is_blank() {
             format!("`{}` ended with {status} and said nothing", self.name)
         } else {
             redactor.redact_held(&said.into_error(&redactor)).into_owned()
         };
         let error = ToolError::ExecutionFailed(text).with_code(code_of(status));
-        Err(match beside {
-            Some(output) if !output.is_blank() => {
-                error.with_output(redactor.redact_held(&output.into_error(&redactor)))
+        Err(match output {
+            Some(output) => {
+                let output = format!("standard output:\n{}", output.into_error(&redactor));
+                error.with_output(redactor.redact_held(&output))
             }
-            _ => error,
+            None => error,
         })
     }
 

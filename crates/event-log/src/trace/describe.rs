@@ -115,7 +115,10 @@ fn details(kind: &EventKind) -> String {
                 None => {
                     let images = with_images(e.images.len());
                     let shown = brief(&e.output.shown());
-                    format!("{} ok in {took}: {shown}{images}", brief(&e.tool))
+                    let stderr = e.stderr.as_deref().map(brief);
+                    let stderr = stderr.map(|text| format!(" (standard error: {text})"));
+                    let stderr = stderr.unwrap_or_default();
+                    format!("{} ok in {took}: {shown}{images}{stderr}", brief(&e.tool))
                 }
                 Some(error) => {
                     format!(

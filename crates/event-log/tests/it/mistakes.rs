@@ -156,7 +156,7 @@ fn unknown_names_come_with_the_nearest() {
             "tool.*[xyz=x]",
             8,
             "`tool.*` has no field `xyz`",
-            "known here: call_id, tool, arguments, execution, reason, message, delay_ms, ok, output, images, \
+            "known here: call_id, tool, arguments, execution, reason, message, delay_ms, ok, output, images, stderr, \
              duration_ms, error, verdict, by",
         ),
         (

@@ -15,6 +15,7 @@ use super::effects::Effects;
 use super::failure::{Failing, is_stored};
 use super::hooks::{Hooks, Kind};
 use super::large_result::ShownResult;
+use crate::agent::inner::Inner;
 use crate::hook::Moment;
 use crate::journal::{Execution, StopFact};
 
@@ -23,12 +24,14 @@ pub(super) struct Output {
     pub(super) text: JsonText,
     /// What it shows beside it.
     pub(super) images: Arc<[Image]>,
+    /// What it wrote to standard error.
+    pub(super) stderr: Option<Arc<str>>,
 }
 
-/// Without images.
+/// The output alone.
 impl From<JsonText> for Output {
     fn from(text: JsonText) -> Self {
-        Self { text, images: Arc::default() }
+        Self { text, images: Arc::default(), stderr: None }
     }
 }
 
@@ -60,16 +63,17 @@ pub(super) async fn answer(
     let failing = Failing::new(agent, context, &run.call_id, &run.tool, duration_ms);
     let stores = admitted.stores_errors();
     let mut facts = match result {
-        Ok(Output { text: output, images }) => {
+        Ok(Output { text: output, images, stderr }) => {
             let output = agent.redactor.redact_held_json(output);
             // What the detail tools give out is bounded by itself.
             let shown =
                 if stores { ShownResult::of(output, agent) } else { ShownResult::Whole(output) };
             let (note, output) = shown.keep(agent, &failing).await;
+            let (stderr_note, stderr) = keep_stderr(stderr, agent, &failing).await;
             let (call_id, tool) = (run.call_id.clone(), Arc::clone(&run.tool));
             let responded = ToolResponded::succeeded(call_id, tool, output, duration_ms);
-            let responded = responded.images(images);
-            note.into_iter().chain([responded.into()]).collect()
+            let responded = responded.images(images).stderr(stderr);
+            note.into_iter().chain(stderr_note).chain([responded.into()]).collect()
         }
         Err(error) if stores && is_stored(&error) => {
             failing.store_and_respond(&error, agent.stores.errors.as_deref()).await
@@ -88,6 +92,18 @@ pub(super) async fn answer(
     };
     call_hooks(effects, &mut facts).await;
     facts
+}
+
+/// Keeps standard error whole; what is large is stored, and shown in part.
+async fn keep_stderr(
+    stderr: Option<Arc<str>>,
+    agent: &Inner,
+    failing: &Failing<'_>,
+) -> (Option<EventKind>, Option<Arc<str>>) {
+    let Some(stderr) = stderr else { return (None, None) };
+    let text = JsonText::string(&agent.redactor.redact_held(&stderr));
+    let (note, shown) = ShownResult::of(text, agent).keep(agent, failing).await;
+    (note, Some(shown.shown().trim_end().into()))
 }
 
 /// Calls the hooks of a tool that ran. What they leave in the record stands before the answer.

@@ -147,8 +147,8 @@ async fn call(
     context.depth = *depth;
     context.operators = Some(Arc::clone(&dispatcher) as _);
     context.runtime = Some(Arc::clone(&dispatcher) as _);
-    let images = context.images.clone();
-    let shown = |text| Output { text, images: images.so_far() };
+    let (images, stderr) = (context.images.clone(), context.stderr.clone());
+    let shown = |text| Output { text, images: images.so_far(), stderr: stderr.so_far() };
     if admitted.spec().dispatches {
         return forward(admitted.clone(), context).await.map(shown);
     }

@@ -37,6 +37,7 @@ mod settling;
 mod sources;
 mod spend_limits;
 mod status;
+mod stderr;
 mod stores;
 mod stream;
 mod taken_up;

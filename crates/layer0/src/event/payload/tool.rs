@@ -114,6 +114,9 @@ payload! {
         /// The images that the tool shows beside its output.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         images: Arc<[Image]>,
+        /// What a command that succeeded wrote to standard error; the model reads it after the output.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stderr: Option<Arc<str>>,
         /// How long it ran; zero when it did not.
         duration_ms: u64,
         /// Why it failed.
@@ -131,8 +134,15 @@ impl ToolResponded {
         duration_ms: u64,
     ) -> Self {
         let (call_id, tool, output) = (call_id.into(), tool.into(), output.into());
-        let images = Arc::default();
-        Self { call_id, tool, ok: true, output, images, duration_ms, error: None }
+        let (images, stderr) = (Arc::default(), None);
+        Self { call_id, tool, ok: true, output, images, stderr, duration_ms, error: None }
+    }
+
+    /// Shows standard error after the output.
+    #[must_use]
+    pub fn stderr(mut self, stderr: Option<Arc<str>>) -> Self {
+        self.stderr = stderr;
+        self
     }
 
     /// Shows these images beside the output.
@@ -177,8 +187,8 @@ impl ToolResponded {
         error: ToolFailure,
     ) -> Self {
         let output = json!({ "error": text }).into();
-        let images = Arc::default();
-        Self { call_id, tool, ok: false, output, images, duration_ms, error: Some(error) }
+        let (images, stderr, error) = (Arc::default(), None, Some(error));
+        Self { call_id, tool, ok: false, output, images, stderr, duration_ms, error }
     }
 }
 
