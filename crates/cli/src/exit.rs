@@ -234,6 +234,10 @@ impl From<OpenError> for CliError {
             }
             OpenError::SchemaNewer { .. } => Some("use the version that wrote it, or a later one"),
             OpenError::Foreign(_) => Some("name another file with --store sqlite:PATH"),
+            OpenError::NetworkFileSystem { .. } => Some(
+                "move the file to a local disk; where one machine alone uses it and the file system has \
+                 working locks and shared memory, put `?network_fs=1` at the end of the store's URL",
+            ),
             OpenError::Unreadable { .. } => Some(
                 "it has to be a file that Backstop made and that you may read; to write to it, you \
                  have to be allowed to write to its folder too",

@@ -10,7 +10,7 @@ use backstop_error_store::Retention;
 use backstop_event_log::{LogKey, StoreUrl};
 use backstop_retention::StoreRetention;
 use backstop_store_postgres::Options;
-use backstop_store_sqlite::{Database as SqliteDatabase, Durability};
+use backstop_store_sqlite::{Database as SqliteDatabase, Durability, OpenOptions};
 use etcetera::BaseStrategy;
 
 use crate::args::StoreArgs;
@@ -123,10 +123,9 @@ pub(crate) async fn open(chosen: &Chosen, table: &StoreTable) -> Result<Database
         _ => Durability::Normal,
     };
     match &chosen.url {
-        StoreUrl::Sqlite(path) => {
-            let retention = retention(table);
-            let opened = SqliteDatabase::open_keeping(path, durability, retention).await?;
-            keyed(Database::Sqlite(opened))
+        url @ (StoreUrl::Sqlite(path) | StoreUrl::SqliteOnNetwork(path)) => {
+            let options = open_options(url).durability(durability).retention(retention(table));
+            keyed(Database::Sqlite(SqliteDatabase::open_with(path, options).await?))
         }
         StoreUrl::Postgres(url) => {
             let options = Options::new(url)?.retention(retention(table));
@@ -210,8 +209,8 @@ pub(crate) async fn open_existing(chosen: &Chosen) -> Result<Option<Database>, C
     let Some(database) = open_read_only(chosen).await? else { return Ok(None) };
     database.close().await;
     match &chosen.url {
-        StoreUrl::Sqlite(path) => {
-            let opened = SqliteDatabase::open(path, Durability::Normal).await?;
+        url @ (StoreUrl::Sqlite(path) | StoreUrl::SqliteOnNetwork(path)) => {
+            let opened = SqliteDatabase::open_with(path, open_options(url)).await?;
             keyed(Database::Sqlite(opened)).map(Some)
         }
         StoreUrl::Postgres(url) => {
@@ -230,8 +229,8 @@ pub(crate) fn named(url: &str, flag: &'static str) -> Result<Chosen, CliError> {
 pub(crate) async fn open_read_only(chosen: &Chosen) -> Result<Option<Database>, CliError> {
     match &chosen.url {
         StoreUrl::Sqlite(path) if !chosen.named && !path.exists() => Ok(None),
-        StoreUrl::Sqlite(path) => {
-            let opened = SqliteDatabase::open_read_only(path).await?;
+        url @ (StoreUrl::Sqlite(path) | StoreUrl::SqliteOnNetwork(path)) => {
+            let opened = SqliteDatabase::open_read_only_with(path, open_options(url)).await?;
             keyed(Database::Sqlite(opened)).map(Some)
         }
         StoreUrl::Postgres(url) => {
@@ -251,6 +250,11 @@ fn keyed(database: Database) -> Result<Database, CliError> {
             Some(key) => Ok(database.with_log_key(key)),
             None => Err(CliError::usage(format!("{KEY_VARIABLE} is empty"))
                 .with_hint("give it 32 random bytes in hex, or leave it out")),
+/// Returns how a file is opened; the user may vouch for a network file system.
+pub(crate) fn open_options(url: &StoreUrl) -> OpenOptions {
+    OpenOptions::new().network_fs(matches!(url, StoreUrl::SqliteOnNetwork(_)))
+}
+
         },
     }
 }

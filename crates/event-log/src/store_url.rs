@@ -4,12 +4,17 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+/// The end of the URL of a file that may be on a network file system.
+const ON_NETWORK: &str = "?network_fs=1";
+
 /// Where records are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreUrl {
     /// An SQLite file.
     Sqlite(PathBuf),
+    /// An SQLite file on a network file system, for which the user vouches: `?network_fs=1`.
+    SqliteOnNetwork(PathBuf),
     /// SQLite in memory.
     SqliteMemory,
     /// A PostgreSQL database; the whole URL.
@@ -27,6 +32,7 @@ impl StoreUrl {
     pub fn below(self, folder: &Path) -> Self {
         match self {
             Self::Sqlite(path) => Self::Sqlite(folder.join(path)),
+            Self::SqliteOnNetwork(path) => Self::SqliteOnNetwork(folder.join(path)),
             other => other,
         }
     }
@@ -44,7 +50,10 @@ impl FromStr for StoreUrl {
         }
         match url.strip_prefix("sqlite:") {
             Some(path) if !path.is_empty() && !path.starts_with("//") && !path.starts_with(':') => {
-                Ok(Self::Sqlite(PathBuf::from(path)))
+                Ok(match path.strip_suffix(ON_NETWORK) {
+                    Some(path) => Self::SqliteOnNetwork(PathBuf::from(path)),
+                    None => Self::Sqlite(PathBuf::from(path)),
+                })
             }
             // A password in what was meant as a URL must not be shown.
             _ => Err(InvalidStoreUrl(url.split('@').next_back().unwrap_or_default().to_owned())),
@@ -56,6 +65,7 @@ impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::SqliteOnNetwork(path) => write!(f, "sqlite:{}{ON_NETWORK}", path.display()),
             Self::SqliteMemory => f.write_str("sqlite::memory:"),
             Self::Postgres(url) => f.write_str(&without_password(url)),
         }
@@ -84,6 +94,12 @@ mod tests {
     fn the_accepted_forms_are_accepted_and_named() {
         assert_eq!("sqlite::memory:".parse(), Ok(StoreUrl::SqliteMemory));
         assert_eq!("sqlite:a/b.db".parse(), Ok(StoreUrl::Sqlite("a/b.db".into())));
+        let vouched = "sqlite:a/b.db?network_fs=1";
+        assert_eq!(vouched.parse(), Ok(StoreUrl::SqliteOnNetwork("a/b.db".into())));
+        assert_eq!(
+            vouched.parse::<StoreUrl>().unwrap().below(Path::new("/x")).to_string(),
+            "sqlite:/x/a/b.db?network_fs=1"
+        );
         assert_eq!(
             "sqlite:b.db".parse::<StoreUrl>().unwrap().below(Path::new("/x")).to_string(),
             "sqlite:/x/b.db"

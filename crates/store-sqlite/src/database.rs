@@ -14,6 +14,7 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use crate::fault::{Fault, OpenError, opening};
 use crate::file;
 use crate::lookout::Lookout;
+use crate::open_options::OpenOptions;
 use crate::own_files;
 use crate::owner::Owner;
 use crate::schema;
@@ -68,13 +69,13 @@ impl Database {
     /// # Errors
     ///
     /// [`OpenError::Foreign`], [`OpenError::SchemaNewer`], [`OpenError::SeveralNames`],
-    /// [`OpenError::Locked`], [`OpenError::Unreadable`].
+    /// [`OpenError::NetworkFileSystem`], [`OpenError::Locked`], [`OpenError::Unreadable`].
     ///
     /// # Cancel safety
     ///
     /// Dropping the future may leave an empty database behind.
     pub async fn open(path: impl AsRef<Path>, durability: Durability) -> Result<Self, OpenError> {
-        Self::open_keeping(path, durability, StoreRetention::default()).await
+        Self::open_with(path, OpenOptions::new().durability(durability)).await
     }
 
     /// Opens as [`Database::open`] does, and keeps what is in it as `retention` says.
@@ -91,14 +92,34 @@ impl Database {
         durability: Durability,
         retention: impl Into<StoreRetention>,
     ) -> Result<Self, OpenError> {
+        let options = OpenOptions::new().durability(durability).retention(retention);
+        Self::open_with(path, options).await
+    }
+
+    /// Opens as [`Database::open`] does, as the options say.
+    ///
+    /// # Errors
+    ///
+    /// As [`Database::open`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Database::open`].
+    pub async fn open_with(
+        path: impl AsRef<Path>,
+        options: OpenOptions,
+    ) -> Result<Self, OpenError> {
         let path = path.as_ref();
+        options.check_place(path)?;
         let file = file::prepare(path)?;
-        let options =
-            options().filename(&file).create_if_missing(true).synchronous(match durability {
+        let retention = options.retention;
+        let options = sqlite_options().filename(&file).create_if_missing(true).synchronous(
+            match options.durability {
                 Durability::Normal => SqliteSynchronous::Normal,
                 Durability::Full => SqliteSynchronous::Full,
-            });
-        Self::start(path, Owner::of_file(file), options, retention.into()).await
+            },
+        );
+        Self::start(path, Owner::of_file(file), options, retention).await
     }
 
     /// Opens a database that lives in memory.
@@ -119,16 +140,29 @@ impl Database {
     /// # Errors
     ///
     /// [`OpenError::Missing`], [`OpenError::Foreign`], [`OpenError::SchemaNewer`],
-    /// [`OpenError::Unreadable`].
+    /// [`OpenError::NetworkFileSystem`], [`OpenError::Unreadable`].
     pub async fn open_read_only(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::open_read_only_with(path, OpenOptions::new()).await
+    }
+
+    /// Opens as [`Database::open_read_only`] does, as the options say; durability and retention do not count.
+    ///
+    /// # Errors
+    ///
+    /// As [`Database::open_read_only`].
+    pub async fn open_read_only_with(
+        path: impl AsRef<Path>,
+        options: OpenOptions,
+    ) -> Result<Self, OpenError> {
         let path = path.as_ref();
+        options.check_place(path)?;
         if !path.exists() {
             return Err(OpenError::Missing(path.to_owned()));
         }
         let file = file::check(path)?;
         // Read-write without writing: the last connection to close then removes the WAL files,
         // which a read-only connection would leave behind.
-        let options = options().filename(&file).pragma("query_only", "on");
+        let options = sqlite_options().filename(&file).pragma("query_only", "on");
         let (version, options) = match version(path, &options).await {
             // A folder that cannot be written to: without a write-ahead log no process writes there, and
             // the file does not change.
@@ -282,7 +316,7 @@ impl fmt::Debug for Database {
     }
 }
 
-fn options() -> SqliteConnectOptions {
+fn sqlite_options() -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .page_size(PAGE_SIZE)
         .busy_timeout(BUSY_TIMEOUT)

@@ -34,6 +34,18 @@ pub enum OpenError {
     /// Retry: never. Effect: none.
     #[error("no database at `{}`", .0.display())]
     Missing(PathBuf),
+    /// It is on a network file system, where SQLite's write-ahead log corrupts;
+    /// [`OpenOptions::network_fs`](crate::OpenOptions::network_fs) opens it all the same.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("database `{}` is on a network file system ({file_system})", path.display())]
+    #[non_exhaustive]
+    NetworkFileSystem {
+        /// The file.
+        path: PathBuf,
+        /// The type of the file system, such as `nfs4`.
+        file_system: String,
+    },
     /// It was written by a newer version.
     ///
     /// Retry: never. Effect: none.
@@ -90,6 +102,10 @@ impl OpenError {
         Self::Unreadable { path: path.to_owned(), source: source.into() }
     }
 
+    pub(crate) fn network(path: &Path, file_system: String) -> Self {
+        Self::NetworkFileSystem { path: path.to_owned(), file_system }
+    }
+
     pub(crate) fn several_names(path: &Path, why: &'static str) -> Self {
         Self::SeveralNames { path: path.to_owned(), why }
     }
@@ -110,6 +126,7 @@ impl Failure for OpenError {
         match self {
             Self::Foreign(_)
             | Self::Missing(_)
+            | Self::NetworkFileSystem { .. }
             | Self::SeveralNames { .. }
             | Self::Unreadable { .. } => Facts::never(code::STORE_FAILED, Effect::None),
             Self::Locked { .. } => Facts::backoff(code::STORE_LOCKED, Effect::None),

@@ -27,6 +27,8 @@ mod listing;
 mod log;
 mod lookout;
 mod many;
+mod network_fs;
+mod open_options;
 mod own_files;
 mod owner;
 #[cfg(test)]
@@ -51,5 +53,6 @@ pub use errors::SqliteErrorStore;
 pub use fault::{OlderSchema, OpenError};
 pub use file_work::{BackupError, Vacuumed};
 pub use log::SqliteLog;
+pub use open_options::OpenOptions;
 pub use results::SqliteResultStore;
 pub use state::SqliteStateStore;

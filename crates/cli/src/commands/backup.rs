@@ -14,7 +14,9 @@ pub(crate) async fn run(args: BackupArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
     let Some(database) = store::open_read_only(&chosen).await? else {
         return Err(match chosen.url {
-            StoreUrl::Sqlite(path) => OpenError::Missing(path).into(),
+            StoreUrl::Sqlite(path) | StoreUrl::SqliteOnNetwork(path) => {
+                OpenError::Missing(path).into()
+            }
             url => CliError::usage(format!("store `{url}` has nothing to copy"))
                 .with_hint("name another store with --store URL"),
         });

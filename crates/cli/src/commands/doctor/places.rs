@@ -19,17 +19,16 @@ const LITTLE: u64 = 256 * 1024 * 1024;
 /// Looks at a store and the disk it is on. Creates nothing.
 pub(super) async fn look_at(chosen: &Chosen) -> Vec<Finding> {
     let path = match &chosen.url {
-        StoreUrl::Sqlite(path) => path.clone(),
+        StoreUrl::Sqlite(path) | StoreUrl::SqliteOnNetwork(path) => path.clone(),
         StoreUrl::Postgres(url) => return server::look_at(url).await,
         url => return vec![Finding::ok("store", format!("{url} is kept nowhere"))],
     };
-    let mut findings = match path.exists() {
-        true => match look_into(chosen, &path).await {
-            Ok(findings) => findings,
-            Err(error) => vec![Finding::of("store", &error)],
-        },
-        false => vec![absent(&path)],
+    let looked = match store::open_options(&chosen.url).check_place(&path) {
+        Err(error) => Err(error.into()),
+        Ok(()) if path.exists() => look_into(chosen, &path).await,
+        Ok(()) => Ok(vec![absent(&path)]),
     };
+    let mut findings = looked.unwrap_or_else(|error| vec![Finding::of("store", &error)]);
     findings.extend(disk(&path));
     findings
 }
