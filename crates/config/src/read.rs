@@ -3,13 +3,14 @@
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
+use std::string::FromUtf8Error;
 
 use crate::ConfigError;
 
 /// The most bytes of a text that is read: a TOML file, an input, instructions. 16 MiB.
 pub const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
 
-/// Reads a file as text, of at most [`MAX_TEXT_BYTES`].
+/// Reads a file as text, of at most [`MAX_TEXT_BYTES`]. A byte order mark at its beginning is left out.
 ///
 /// # Errors
 ///
@@ -17,7 +18,7 @@ pub const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
 /// be read.
 pub fn read_text(path: &Path) -> Result<String, ConfigError> {
     let bytes = read_bytes(path, MAX_TEXT_BYTES)?;
-    String::from_utf8(bytes).map_err(|error| {
+    decode(bytes).map_err(|error| {
         ConfigError::new(path, "is not UTF-8 text").with_source(error.utf8_error())
     })
 }
@@ -45,7 +46,7 @@ pub fn read_bytes(path: &Path, max_bytes: usize) -> Result<Vec<u8>, ConfigError>
     })
 }
 
-/// Reads text to its end, of at most [`MAX_TEXT_BYTES`].
+/// Reads text to its end, of at most [`MAX_TEXT_BYTES`]. A byte order mark at its beginning is left out.
 ///
 /// # Errors
 ///
@@ -56,8 +57,16 @@ pub fn read_text_from(source: impl Read) -> io::Result<String> {
         let what = format!("there is more than {} MiB of it", MAX_TEXT_BYTES / (1024 * 1024));
         io::Error::new(io::ErrorKind::FileTooLarge, what)
     })?;
-    String::from_utf8(bytes)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+    decode(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+}
+
+/// Decodes UTF-8, without the byte order mark that some editors and shells write first.
+fn decode(bytes: Vec<u8>) -> Result<String, FromUtf8Error> {
+    let text = String::from_utf8(bytes)?;
+    Ok(match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    })
 }
 
 /// Reads to the end; `None` when there is more than allowed.
@@ -66,4 +75,27 @@ fn read_all(source: impl Read, max_bytes: usize) -> io::Result<Option<Vec<u8>>> 
     let limit = u64::try_from(max_bytes).unwrap_or(u64::MAX).saturating_add(1);
     source.take(limit).read_to_end(&mut bytes)?;
     Ok((bytes.len() <= max_bytes).then_some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: C1
+    #[test]
+    fn byte_order_mark_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        for (written, expected) in [
+            ("\u{feff}hello", "hello"),
+            ("hello", "hello"),
+            ("\u{feff}", ""),
+            ("\u{feff}\u{feff}x", "\u{feff}x"),
+            ("x\u{feff}", "x\u{feff}"),
+        ] {
+            assert_eq!(read_text_from(written.as_bytes()).unwrap(), expected);
+            std::fs::write(&path, written).unwrap();
+            assert_eq!(read_text(&path).unwrap(), expected);
+        }
+    }
 }

@@ -12,6 +12,7 @@ mod bedrock;
 mod below;
 mod bench;
 mod builtins;
+mod byte_order;
 mod carrying;
 #[cfg(unix)]
 mod chatting;
