@@ -6,7 +6,9 @@ use std::process::{Command, Stdio};
 use clap::builder::PossibleValuesParser;
 
 use crate::error::XtaskError;
-use crate::{api, bench, browser, errors_page, events_page, others, rules_page, tidy, weight};
+use crate::{
+    api, bench, browser, errors_page, events_page, others, prices, rules_page, tidy, weight,
+};
 
 /// One thing a change must pass.
 struct Step {
@@ -60,6 +62,8 @@ const STEPS: &[Step] = &[
     Step { name: "page", work: Work::Optional { is_here: || answers(&["node", "--version"]) && answers(&["npm", "--version"]), work: &Work::Optional { is_here: browser::has_chromium, work: &Work::Here(browser::run), install: "there is no chromium: apt-get install chromium" }, install: "there is no Node.js with npm: apt-get install nodejs npm" } },
     // MCP, with servers and the conformance suite of others.
     Step { name: "others", work: Work::Optional { is_here: others::is_here, work: &Work::Here(others::run), install: "npm and python3 with venv, and a way to their registries" } },
+    // Known prices beside those that another project keeps.
+    Step { name: "prices", work: Work::Optional { is_here: prices::is_here, work: &Work::Here(prices::run), install: "python3 with pip, and a way to PyPI" } },
     Step { name: "doc", work: Work::Cargo { args: &["doc", "--workspace", "--no-deps"], env: &[("RUSTDOCFLAGS", "-D warnings")] } },
     // Crates that perform no effect build where there is no system.
     Step { name: "wasm", work: Work::Optional { is_here: || has_target(WASM), work: &Work::Cargo { args: &["check", "--target", WASM, "--lib", "-p", "backstop-layer0", "-p", "backstop-redact", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-clock", "-p", "backstop-provider"], env: &[] }, install: "rustup target add wasm32-unknown-unknown" } },

@@ -65,6 +65,15 @@ pub(crate) enum XtaskError {
         /// The first line that differs, from 1.
         line: usize,
     },
+    /// A table of prices cannot be read.
+    #[error("cannot read a table of prices")]
+    Prices(#[source] serde_json::Error),
+    /// Prices are not those of the table that they are compared with.
+    #[error("prices differ: {}", models.join("; "))]
+    PricesDiffer {
+        /// The models, each with both prices.
+        models: Vec<String>,
+    },
     /// `Spec:` lines stand where they are about no test.
     #[error("no test is named by the `Spec:` lines of {places}")]
     RulesMisplaced {
@@ -135,6 +144,10 @@ impl XtaskError {
                     .to_owned(),
             ),
             Self::PageStale { command, .. } => Some(format!("run `{command}` and commit the page")),
+            Self::Prices(_) => Some("`python3 -m pip download litellm` may say why".to_owned()),
+            Self::PricesDiffer { .. } => Some(
+                "look at the provider's page, and mend crates/react/src/prices.json".to_owned(),
+            ),
             Self::RulesMisplaced { .. } => {
                 Some("move them to a test, a trial of a suite or a scenario".to_owned())
             }

@@ -1,7 +1,7 @@
 //! The chores of this workspace, as `cargo xtask …`.
 //!
 //! Each task is a module: [`api`] lists what crates offer, [`mod@bench`] measures, [`browser`] opens the page
-//! of a run, [`ci`] runs everything a change must pass, [`tidy`] holds the house rules that no compiler
+//! of a run, [`ci`] runs everything a change must pass, [`prices`] compares known prices, [`tidy`] holds the house rules that no compiler
 //! knows, [`errors_page`] writes the table of codes, [`events_page`] that of events, [`rules_page`] what
 //! holds which rule. It never changes a file other than these pages.
 
@@ -17,6 +17,7 @@ mod events_page;
 mod facts;
 mod others;
 mod page;
+mod prices;
 mod rules_page;
 mod tidy;
 mod weight;
@@ -73,6 +74,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Compare the table of known prices with that of the PyPI package litellm
+    Prices,
     /// Write docs/rules.md from the `Spec:` lines of scenarios and tests
     Rules {
         /// Change nothing; fail if the page differs
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Task::Errors { check: false } => errors_page::write(root),
         Task::Events { check: true } => events_page::check(root),
         Task::Events { check: false } => events_page::write(root),
+        Task::Prices => prices::check(root),
         Task::Rules { check: true } => rules_page::check(root),
         Task::Rules { check: false } => rules_page::write(root),
         Task::Test => ci::test(root),

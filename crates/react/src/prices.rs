@@ -1,4 +1,5 @@
-//! What known models cost, as data: `prices.json`, with its day and its sources.
+//! Prices of known models, as data: `prices.json`, with its day and its sources. `cargo xtask prices` compares it
+//! with the table of another project.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -107,9 +108,9 @@ mod tests {
         for (provider, listed) in &TABLE.providers {
             for (model, price) in &listed.models {
                 assert!(price.check().is_ok(), "{provider} {model}");
-                let cached = price.cached_input_per_mtok.unwrap();
+                let cached = price.cached_input_per_mtok.unwrap_or_default();
                 assert!(cached < price.input_per_mtok, "{provider} {model}");
-                assert!(price.input_per_mtok < price.output_per_mtok, "{provider} {model}");
+                assert!(price.input_per_mtok <= price.output_per_mtok, "{provider} {model}");
             }
         }
         assert_eq!(prices_as_of().len(), 10);
@@ -142,5 +143,23 @@ mod tests {
             check("openai", unknown, None);
         }
         check("gemini", "gpt-4o", None);
+    }
+
+    /// Spec: B1
+    #[test]
+    fn table_knows_the_models_of_each_provider() {
+        for (provider, model) in [
+            ("anthropic", "claude-opus-5-5"),
+            ("anthropic", "claude-sonnet-5"),
+            ("bedrock", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"),
+            ("bedrock", "amazon.nova-pro-v1:0"),
+            ("gemini", "gemini-2.5-pro"),
+            ("gemini", "gemini-3.5-flash"),
+            ("openai", "gpt-5.4-mini"),
+            ("openai-responses", "gpt-6-sol"),
+        ] {
+            assert!(known_price(provider, model).is_some(), "{provider} {model}");
+        }
+        assert!(include_str!("prices.json").len() < 60_000, "it is part of every program");
     }
 }
