@@ -7,6 +7,8 @@
 //! The page never asks a network for anything, and nothing that a model or a tool wrote is ever read
 //! as markup.
 
+#[cfg(test)]
+mod contrast;
 mod page;
 
 pub use page::{Recorded, page};
