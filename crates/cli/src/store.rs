@@ -163,6 +163,14 @@ fn shared(chosen: &Chosen) -> Result<&str, CliError> {
     }
 }
 
+/// Says how many connections of a server one process uses.
+pub(crate) fn connections(most: u32) -> String {
+    format!(
+        "each worker, and each other process, uses up to {most} connections; a pooler in session mode holds \
+         them for as long as the process lives, so its pool needs {most} for each"
+    )
+}
+
 /// Checks that a store is one that processes share, without opening it.
 pub(crate) fn check_shared(chosen: &Chosen) -> Result<(), CliError> {
     Options::new(shared(chosen)?)?;
@@ -242,6 +250,11 @@ pub(crate) async fn open_read_only(chosen: &Chosen) -> Result<Option<Database>, 
     }
 }
 
+/// Returns how a file is opened; the user may vouch for a network file system.
+pub(crate) fn open_options(url: &StoreUrl) -> OpenOptions {
+    OpenOptions::new().network_fs(matches!(url, StoreUrl::SqliteOnNetwork(_)))
+}
+
 /// Gives a store the key of its log, where there is one.
 fn keyed(database: Database) -> Result<Database, CliError> {
     match log_key() {
@@ -250,11 +263,6 @@ fn keyed(database: Database) -> Result<Database, CliError> {
             Some(key) => Ok(database.with_log_key(key)),
             None => Err(CliError::usage(format!("{KEY_VARIABLE} is empty"))
                 .with_hint("give it 32 random bytes in hex, or leave it out")),
-/// Returns how a file is opened; the user may vouch for a network file system.
-pub(crate) fn open_options(url: &StoreUrl) -> OpenOptions {
-    OpenOptions::new().network_fs(matches!(url, StoreUrl::SqliteOnNetwork(_)))
-}
-
         },
     }
 }

@@ -115,6 +115,12 @@ impl Database {
         self.key.as_ref()
     }
 
+    /// Returns how many connections this process uses at most, as [`Options::most_connections`] says.
+    #[must_use]
+    pub fn most_connections(&self) -> u32 {
+        self.options().most_connections()
+    }
+
     /// Returns how many commits of appends were made since the database was opened; 0 when it was opened for
     /// reading. Appends that wait together share one.
     #[must_use]

@@ -43,6 +43,10 @@ impl Options {
     /// background, unless told otherwise.
     pub const CONNECTIONS: u32 = 8;
 
+    /// How many connections a process has beside those that read and write: two for appends, one for its lease
+    /// and, while it prunes, one for that.
+    const OWN_CONNECTIONS: u32 = 4;
+
     /// Reads a URL.
     ///
     /// # Errors
@@ -78,6 +82,23 @@ impl Options {
     pub const fn connections(mut self, connections: u32) -> Self {
         self.connections = if connections == 0 { 1 } else { connections };
         self
+    }
+
+    /// Returns how many connections of the server one process uses at most, while the server is there. A pooler
+    /// in session mode holds each for as long as the process has it.
+    ///
+    /// ```
+    /// use backstop_store_postgres::Options;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let options = Options::new("postgres://db/agents")?;
+    /// assert_eq!((options.most_connections(), options.connections(16).most_connections()), (12, 20));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn most_connections(&self) -> u32 {
+        self.connections.saturating_add(Self::OWN_CONNECTIONS)
     }
 
     /// Lets the lease of this process last so long, at least a second: others wait for its end before they take

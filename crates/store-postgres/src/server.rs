@@ -2,6 +2,8 @@ use backstop_error_store::StoreError;
 
 use crate::database::Database;
 use crate::fault::Fault;
+use crate::open_error::OpenError;
+use crate::options::Options;
 
 /// What is known of the server of a database: how it keeps what is acknowledged, and how it is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +21,18 @@ pub struct Server {
 }
 
 impl Database {
+    /// Looks whether each connection has a process of the server to itself, as [`Server::is_direct`] says it. There
+    /// need be no schema, and none is made.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`OpenError`] that says why there is no connection.
+    pub async fn is_direct(mut options: Options) -> Result<bool, OpenError> {
+        let place = options.place();
+        options.connect.look().await.map_err(|error| place.refused(error))?;
+        Ok(!options.connect.is_shared())
+    }
+
     /// Asks the server how it keeps what is acknowledged, and looks how it is reached.
     ///
     /// # Errors

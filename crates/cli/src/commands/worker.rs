@@ -63,6 +63,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     let worker = worker.build().map_err(CliError::usage)?;
     let told = tokio::spawn(tell(worker.subscribe(), args.json));
     note("working; SIGTERM or Ctrl-C stops");
+    note(&store::connections(shared.most_connections()));
     let looking = tokio::spawn(tell_unworked(shared.queue()));
     let end = worker.run(stop).await;
     looking.abort();

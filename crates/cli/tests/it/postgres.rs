@@ -188,10 +188,13 @@ fn doctor_says_what_the_server_keeps() {
     bench.agent("[[model]]\ntext = \"hello\"\n", "");
     let before = bench.run(&["doctor"]).ok();
     assert!(before.out.contains("is made by the first run"), "{}", before.out);
+    assert!(before.out.contains("each connection has a process of the server"), "{}", before.out);
+    assert!(before.out.contains("uses up to 12 connections"), "{}", before.out);
     bench.run(&["run", "agent.toml"]).ok();
     let after = bench.run(&["doctor"]).ok().out;
     assert!(after.contains("synchronous_commit is on"), "{after}");
     assert!(after.contains("each connection has a process of the server"), "{after}");
+    assert!(after.contains("a pooler in session mode holds them"), "{after}");
 }
 
 /// Spec: W8, J2. Behind a proxy that pools transactions runs work, and `doctor` says what is lost.
@@ -202,6 +205,8 @@ fn doctor_says_what_a_proxy_costs() {
     let Some(url) = database() else { return };
     let bench = Bench::new().with("BACKSTOP_STORE", &pooler.through(&url));
     bench.agent("[[model]]\ntext = \"hello\"\n", "");
+    let before = bench.run(&["doctor"]).ok().out;
+    assert!(before.contains("known by its lease alone"), "also without a schema: {before}");
     bench.run(&["run", "agent.toml"]).ok();
     let said = bench.run(&["doctor"]).ok().out;
     assert!(said.contains("known by its lease alone, after 15 s"), "{said}");

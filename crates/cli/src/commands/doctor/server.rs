@@ -10,6 +10,7 @@ use super::ahead::ahead_of_the_clock;
 use super::finding::Finding;
 use crate::exit::CliError;
 use crate::output::counted;
+use crate::store::connections;
 use crate::unworked;
 
 /// Looks at a database. Makes and changes nothing.
@@ -18,19 +19,37 @@ pub(super) async fn look_at(url: &str) -> Vec<Finding> {
         Ok(options) => options,
         Err(error) => return vec![Finding::of("store", &error.into())],
     };
-    let database = match Database::connect_read_only(options).await {
+    let takes = Finding::ok("store", connections(options.most_connections()));
+    let database = match Database::connect_read_only(options.clone()).await {
         Ok(database) => database,
         Err(error @ OpenError::Missing(_)) => {
-            return vec![Finding::ok("store", format!("{error}: it is made by the first run"))];
+            let absent = format!("{error}: it is made by the first run");
+            return match Database::is_direct(options).await {
+                Ok(is_direct) => vec![Finding::ok("store", absent), pooling(is_direct), takes],
+                Err(error) => vec![Finding::of("store", &error.into())],
+            };
         }
         Err(error) => return vec![Finding::of("store", &error.into())],
     };
-    let looked = look_into(&database).await;
+    let looked = look_into(&database, takes).await;
     database.close().await;
     looked.unwrap_or_else(|error| vec![Finding::of("store", &error)])
 }
 
-async fn look_into(database: &Database) -> Result<Vec<Finding>, CliError> {
+/// Says whether a proxy pools transactions, and what that costs.
+fn pooling(is_direct: bool) -> Finding {
+    let what = match is_direct {
+        true => "each connection has a process of the server",
+        false => {
+            "connections are shared by a proxy that pools transactions: a process that dies is known by its \
+             lease alone, after 15 s, what others write is seen within half a second, and each statement is a \
+             transaction of its own, in three round trips more; connecting to the server itself has none of that"
+        }
+    };
+    Finding::ok("store", what)
+}
+
+async fn look_into(database: &Database, takes: Finding) -> Result<Vec<Finding>, CliError> {
     let log = database.log();
     let newest = log.runs(RunFilter::new().limit(1)).await?;
     let waiting = u64::try_from(log.open_approvals().await?.len()).unwrap_or(u64::MAX);
@@ -53,15 +72,7 @@ async fn look_into(database: &Database) -> Result<Vec<Finding>, CliError> {
             ),
         ),
     });
-    findings.push(match is_direct {
-        true => Finding::ok("store", "each connection has a process of the server"),
-        false => Finding::ok(
-            "store",
-            "connections are shared by a proxy that pools transactions: a process that dies is known by its \
-             lease alone, after 15 s, what others write is seen within half a second, and each statement is a \
-             transaction of its own, in three round trips more; connecting to the server itself has none of that",
-        ),
-    });
+    findings.extend([pooling(is_direct), takes]);
     let queue = database.queue();
     findings.push(workers(&queue.stranded().await?));
     findings.push(queues(&queue.unserved().await?));
