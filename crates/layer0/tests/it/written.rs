@@ -30,7 +30,7 @@ fn read_again<T: Serialize + DeserializeOwned>(written: &T) -> T {
 fn durations_are_read_again() {
     for time in DURATIONS {
         let kept = time.min(Duration::from_millis(u64::MAX));
-        let kept = kept - Duration::from_nanos(u64::from(kept.subsec_nanos() % 1_000_000).into());
+        let kept = kept - Duration::from_nanos(u64::from(kept.subsec_nanos() % 1_000_000));
         let tool = ToolSpec::new("t", "", json!({"type": "object"})).timeout(time);
         let tool = read_again(&tool.expires_after(time));
         assert_eq!((tool.timeout, tool.expires_after), (Some(kept), Some(kept)));
