@@ -14,5 +14,6 @@ mod outputs;
 mod rules;
 mod settings;
 mod stores;
+mod strict;
 mod unified;
 mod wire_page;
