@@ -57,7 +57,7 @@ mod tests {
 
     /// Spec: Q10
     #[tokio::test]
-    async fn half_a_pair_is_mended_wherever_it_is_cut() {
+    async fn half_a_pair_is_mended_at_any_cut() {
         let written = b"{\"a\":\"\\ud83d\"}\n{\"b\":\"\\ud83d\\ude00\"}\n\\";
         let expected = b"{\"a\":\"\\ufffd\"}\n{\"b\":\"\\ud83d\\ude00\"}\n\\";
         let (ours, mut theirs) = tokio::io::duplex(1);

@@ -1,5 +1,6 @@
 //! One connection to a server, from its initialisation to its end.
 
+mod first_request;
 mod handler;
 mod http;
 mod lines;
@@ -22,9 +23,9 @@ use rmcp::service::{RoleClient, RunningService, ServiceError};
 use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub(crate) use self::first_request::Opening;
 use self::handler::Handler;
 use self::lines::Lines;
-pub(crate) use self::opening::Opening;
 use self::opening::{NotOpened, Told, fault_of, initialize};
 use self::program::KeptProgram;
 pub(crate) use self::request::Failed;

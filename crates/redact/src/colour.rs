@@ -3,8 +3,12 @@
 
 use std::ops::Range;
 
-use crate::layer::MAX_HIDDEN;
 use crate::steps;
+
+/// The most bytes of source, folds and unseen sequences together, that may be left out between two bytes.
+/// A longer run is no fold of a line, and a stream would hold back everything before it. Summaries leave out
+/// no more either.
+pub(crate) const MAX_HIDDEN: usize = 256;
 
 /// A longer sequence is taken for text, because so much is never left out between two bytes.
 const MAX_SEQUENCE: usize = MAX_HIDDEN;

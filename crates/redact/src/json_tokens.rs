@@ -18,10 +18,10 @@ pub(crate) fn is_json(text: &str) -> bool {
 /// begins in neither is none.
 pub(crate) fn fit_shapes(text: &str, found: &mut Vec<Found>) {
     fit(text, found, |found, token| match token {
-        Some(Token { range, is_string: true }) => {
+        Some(JsonToken { range, is_string: true }) => {
             found.range.end = found.range.end.min(range.end);
         }
-        Some(Token { range, is_string: false }) => found.take_scalar(range),
+        Some(JsonToken { range, is_string: false }) => found.take_scalar(range),
         None => found.range.end = found.range.start,
     });
 }
@@ -30,7 +30,7 @@ pub(crate) fn fit_shapes(text: &str, found: &mut Vec<Found>) {
 /// is more than one token goes too, and leaves no JSON.
 pub(crate) fn fit_secrets(text: &str, found: &mut Vec<Found>) {
     fit(text, found, |found, token| match token {
-        Some(Token { range, is_string: false }) if found.range.end <= range.end => {
+        Some(JsonToken { range, is_string: false }) if found.range.end <= range.end => {
             found.take_scalar(range);
         }
         _ => {}
@@ -45,13 +45,13 @@ impl Found {
 
 /// A part of a JSON text: what is between the quotes of a string, or a number or a word.
 #[derive(Clone)]
-struct Token {
+struct JsonToken {
     range: Range<usize>,
     is_string: bool,
 }
 
 /// Hands each part to `fit`, with the token in which it begins.
-fn fit(text: &str, found: &mut Vec<Found>, mut fit: impl FnMut(&mut Found, Option<Token>)) {
+fn fit(text: &str, found: &mut Vec<Found>, mut fit: impl FnMut(&mut Found, Option<JsonToken>)) {
     found.sort_by_key(|found| found.range.start);
     let mut tokens = Tokens { bytes: text.as_bytes(), at: 0 }.peekable();
     for found in &mut *found {
@@ -69,9 +69,9 @@ struct Tokens<'t> {
 }
 
 impl Iterator for Tokens<'_> {
-    type Item = Token;
+    type Item = JsonToken;
 
-    fn next(&mut self) -> Option<Token> {
+    fn next(&mut self) -> Option<JsonToken> {
         let is_between = |byte: u8| {
             byte.is_ascii_whitespace() || matches!(byte, b'{' | b'}' | b'[' | b']' | b',' | b':')
         };
@@ -90,6 +90,6 @@ impl Iterator for Tokens<'_> {
         }
         steps::count(end - self.at);
         self.at = end + usize::from(is_string);
-        Some(Token { range: begin..end, is_string })
+        Some(JsonToken { range: begin..end, is_string })
     }
 }

@@ -2,17 +2,12 @@
 
 use std::ops::Range;
 
-use crate::colour::Escape;
+use crate::colour::{Escape, MAX_HIDDEN};
 use crate::escapes::{escape, is_blank, is_special};
 use crate::steps;
 
 /// How many encodings around each other are taken off.
 pub(crate) const MAX_LAYERS: usize = 5;
-
-/// The most bytes of source, folds and unseen sequences together, that may be left out between two bytes.
-/// A longer run is no fold of a line, and a stream would hold back everything before it. Summaries leave out
-/// no more either.
-pub(crate) const MAX_HIDDEN: usize = 256;
 
 /// What stands for a longer run: a separator that no key has in it.
 const GAP: u8 = 0x1e;

@@ -14,7 +14,7 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use crate::fault::{Fault, OpenError, opening};
 use crate::file;
 use crate::lookout::Lookout;
-use crate::open_options::OpenOptions;
+use crate::open_options::{Durability, OpenOptions};
 use crate::own_files;
 use crate::owner::Owner;
 use crate::schema;
@@ -32,17 +32,6 @@ const PAGE_SIZE: u32 = 8_192;
 const READERS: u32 = 4 + 1;
 /// What stands for the path of a database in memory.
 const IN_MEMORY: &str = ":memory:";
-
-/// What survives when something dies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Durability {
-    /// Survives the death of the process (WAL, `synchronous = NORMAL`).
-    #[default]
-    Normal,
-    /// Survives the loss of power: every commit is synced (`synchronous = FULL`).
-    Full,
-}
 
 /// An open database. Clones share it.
 #[derive(Clone)]

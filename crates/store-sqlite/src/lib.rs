@@ -48,11 +48,11 @@ mod stores;
 mod subscriptions;
 mod writer;
 
-pub use database::{Database, Durability};
+pub use database::Database;
 pub use errors::SqliteErrorStore;
 pub use fault::{OlderSchema, OpenError};
 pub use file_work::{BackupError, Vacuumed};
 pub use log::SqliteLog;
-pub use open_options::OpenOptions;
+pub use open_options::{Durability, OpenOptions};
 pub use results::SqliteResultStore;
 pub use state::SqliteStateStore;

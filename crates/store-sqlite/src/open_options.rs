@@ -2,9 +2,19 @@ use std::path::Path;
 
 use backstop_retention::StoreRetention;
 
-use crate::database::Durability;
 use crate::fault::OpenError;
 use crate::network_fs::{Probe, file_system_type, network_type};
+
+/// What survives when something dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Survives the death of the process (WAL, `synchronous = NORMAL`).
+    #[default]
+    Normal,
+    /// Survives the loss of power: every commit is synced (`synchronous = FULL`).
+    Full,
+}
 
 /// How a file is opened.
 ///

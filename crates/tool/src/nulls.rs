@@ -57,7 +57,7 @@ mod tests {
 
     /// Spec: Q2
     #[test]
-    fn nulls_that_need_not_be_there_are_left_out() {
+    fn unneeded_nulls_are_left_out() {
         let schema = json!({
             "type": "object",
             "$defs": {"name": {"type": "string"}, "maybe": {"type": ["string", "null"]}},

@@ -237,7 +237,7 @@ impl StreamableHttpClient for Http {
         // The stream of an answer is taken up behind an event; the common one begins without.
         let (session, last_event) = match (session, last_event) {
             (Some(session), None) => {
-                return common::open(self.clone(), uri, session, headers).await;
+                return self.clone().open_common(uri, session, headers).await;
             }
             other => other,
         };

@@ -13,6 +13,7 @@ use rmcp::service::{
 use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
+use super::first_request::Opening;
 use super::handler::Handler;
 use super::http::HttpFault;
 use super::stderr::Stderr;
@@ -24,18 +25,6 @@ use crate::server::Settings;
 /// How often, and with which wait in between, it is looked whether a program that gave up has ended.
 const LAST_LOOKS: u32 = 50;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-
-/// The first request to a server.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) enum Opening {
-    /// `server/discover`: it speaks the current revision.
-    Discover,
-    /// `initialize` in this revision.
-    Initialize(ProtocolVersion),
-    /// `server/discover`, then `initialize` where that is not known.
-    #[default]
-    Probe,
-}
 
 /// What a server told while it was begun with.
 #[derive(Clone, Copy)]

@@ -29,30 +29,35 @@ struct Common {
     backoff: Backoff,
 }
 
-/// Opens the stream.
-///
-/// # Errors
-///
-/// [`StreamableHttpError::ServerDoesNotSupportSse`] where the server has none. One that fails for now is tried again by
-/// the stream itself.
-pub(super) async fn open(
-    http: Http,
-    uri: Arc<str>,
-    session: Arc<str>,
-    headers: Headers,
-) -> Result<Events, HttpError> {
-    let backoff = Backoff::new(Arc::clone(&http.clock));
-    let (events, last_event, retry) = (None, None, None);
-    let mut common = Common { http, uri, session, headers, events, last_event, retry, backoff };
-    match common.ask().await {
-        Ok(events) => common.events = Some(events),
-        Err(NotOpened::Refused) => return Err(StreamableHttpError::ServerDoesNotSupportSse),
-        Err(NotOpened::Failed(error)) => tracing::debug!(%error, "the common stream is not open"),
+impl Http {
+    /// Opens the common stream.
+    ///
+    /// # Errors
+    ///
+    /// [`StreamableHttpError::ServerDoesNotSupportSse`] where the server has none. One that fails for now is tried again by
+    /// the stream itself.
+    pub(super) async fn open_common(
+        self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        headers: Headers,
+    ) -> Result<Events, HttpError> {
+        let backoff = Backoff::new(Arc::clone(&self.clock));
+        let (events, last_event, retry) = (None, None, None);
+        let mut common =
+            Common { http: self, uri, session, headers, events, last_event, retry, backoff };
+        match common.ask().await {
+            Ok(events) => common.events = Some(events),
+            Err(Unopened::Refused) => return Err(StreamableHttpError::ServerDoesNotSupportSse),
+            Err(Unopened::Failed(error)) => {
+                tracing::debug!(%error, "the common stream is not open");
+            }
+        }
+        Ok(stream::unfold(common, Common::next).boxed())
     }
-    Ok(stream::unfold(common, Common::next).boxed())
 }
 
-enum NotOpened {
+enum Unopened {
     Refused,
     Failed(HttpError),
 }
@@ -79,13 +84,13 @@ impl Common {
     }
 
     /// Asks for the stream, behind the last event.
-    fn ask(&self) -> impl Future<Output = Result<Events, NotOpened>> + Send + use<> {
+    fn ask(&self) -> impl Future<Output = Result<Events, Unopened>> + Send + use<> {
         let http = self.http.clone();
         let (session, last_event) = (Some(&*self.session), self.last_event.as_deref());
         let request = http.client.get(&*self.uri);
         let request = Http::with_stream_headers(request, session, last_event, self.headers.clone());
         async move {
-            let response = http.send(request, None).await.map_err(NotOpened::Failed)?;
+            let response = http.send(request, None).await.map_err(Unopened::Failed)?;
             let status = response.status();
             let is_stream = answer::is(&response, EVENT_STREAM_MIME_TYPE)
                 && answer::compressed(&response).is_none();
@@ -96,10 +101,10 @@ impl Common {
             // What is no stream has nothing to say that was not asked for.
             let is_refused = status.is_success() || status.is_client_error();
             match is_refused && !is_for_now.contains(&status) {
-                true => Err(NotOpened::Refused),
+                true => Err(Unopened::Refused),
                 false => {
                     let refused = answer::refused(response, &http.secrets).await;
-                    Err(NotOpened::Failed(fault(refused)))
+                    Err(Unopened::Failed(fault(refused)))
                 }
             }
         }
