@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Dialect;
+use super::dialect::Dialect;
 use crate::server::Reply;
 
 /// Adds what the endpoint gives with an answer and wants back, and makes its marks those of this turn.
@@ -41,7 +41,7 @@ fn mark(dialect: Dialect, turn: usize, text: &str) -> String {
 /// Changes the messages of a whole answer, or the deltas of a streamed one.
 fn dress_chat(dialect: Dialect, turn: usize, text: &str) -> String {
     let dressed = |text: &str| {
-        let mut value: Value = serde_json::from_str(text).ok()?;
+        let mut value = layer0::read_value(text).ok()?;
         for part in ["message", "delta"] {
             if let Some(message) = value.pointer_mut(&format!("/choices/0/{part}")) {
                 dress_message(dialect, turn, message);

@@ -1,7 +1,8 @@
 use serde_json::{Value, json};
 
+use super::dialect::Dialect;
 use super::json::Node;
-use super::{Dialect, Said};
+use super::said::Said;
 
 /// A rule of an endpoint: a request that breaks it is refused.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use super::Dialect;
+use super::dialect::Dialect;
 
 /// Answers that an endpoint gave, as far as it wants them back.
 #[derive(Debug, Clone, Default)]

@@ -24,11 +24,11 @@ use crate::wire::{anthropic, bedrock, gemini, ollama, openai, responses};
 pub struct StrictServer {
     server: Loopback,
     dialect: Dialect,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ServerState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ServerState {
     said: Said,
     answered: usize,
     refusals: Vec<Refusal>,
@@ -43,7 +43,7 @@ impl StrictServer {
     #[must_use]
     pub fn start(dialect: Dialect, answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
         let answers = answers.into();
-        let state = Arc::new(Mutex::new(State::default()));
+        let state = Arc::new(Mutex::new(ServerState::default()));
         let shared = Arc::clone(&state);
         let server =
             Loopback::serving(move |request| lock(&shared).answer(dialect, &answers, request));
@@ -81,7 +81,7 @@ impl StrictServer {
     }
 }
 
-impl State {
+impl ServerState {
     fn answer(&mut self, dialect: Dialect, answers: &[ScriptedAnswer], request: &Request) -> Reply {
         if let Err(refusal) = check(dialect, &self.said, &request.path, &request.bytes) {
             let reply = Reply::json(refusal.status, &refusal.body);
@@ -98,7 +98,7 @@ impl State {
         let turn = self.answered;
         self.answered += 1;
         let whole = dress(dialect, turn, encode(dialect, answer, &request.body, false));
-        if let Ok(whole) = serde_json::from_slice::<Value>(&whole.body) {
+        if let Ok(whole) = layer0::read_value(&String::from_utf8_lossy(&whole.body)) {
             self.said.remember(dialect, &whole);
         }
         let is_streamed = dialect.is_streamed(&request.path, &request.bytes) == Some(true);

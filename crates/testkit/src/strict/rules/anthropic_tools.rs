@@ -1,8 +1,10 @@
 //! Tools, calls and results of Anthropic Messages.
 
 use super::anthropic::{blocks, each_block};
-use super::{Asked, Found, Node, Rule, find_first, found, is_word, repeated};
-use crate::strict::Dialect;
+use crate::strict::dialect::Dialect;
+use crate::strict::json::Node;
+use crate::strict::look::{find_first, is_word, repeated};
+use crate::strict::rule::{Asked, Found, Rule, found};
 use crate::strict::schema::{is_draft_2020_12, top_level_combinator};
 
 const HERE: &[Dialect] = &[Dialect::Anthropic];

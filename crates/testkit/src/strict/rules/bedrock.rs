@@ -1,7 +1,9 @@
 //! Amazon Bedrock Converse.
 
-use super::{Asked, Found, Node, Rule, find_first, found, is_blank, is_word, repeated};
-use crate::strict::Dialect;
+use crate::strict::dialect::Dialect;
+use crate::strict::json::Node;
+use crate::strict::look::{find_first, is_blank, is_word, repeated};
+use crate::strict::rule::{Asked, Found, Rule, found};
 use crate::strict::schema::top_level_combinator;
 
 const HERE: &[Dialect] = &[Dialect::Bedrock];

@@ -1,8 +1,10 @@
 //! Parts of an answer that chat completions want back.
 
 use super::chat::messages;
-use super::{Asked, Found, Node, Rule, find_first, found};
-use crate::strict::Dialect;
+use crate::strict::dialect::Dialect;
+use crate::strict::json::Node;
+use crate::strict::look::find_first;
+use crate::strict::rule::{Asked, Found, Rule, found};
 
 /// Stands for the signature of a call that Gemini did not make, by its documentation.
 pub(super) const UNSIGNED: [&str; 2] =

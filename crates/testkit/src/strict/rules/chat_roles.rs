@@ -1,8 +1,10 @@
 //! Order of messages in chat completions.
 
 use super::chat::{CHAT, messages};
-use super::{Asked, Found, Node, Rule, find_first, found};
-use crate::strict::Dialect;
+use crate::strict::dialect::Dialect;
+use crate::strict::json::Node;
+use crate::strict::look::find_first;
+use crate::strict::rule::{Asked, Found, Rule, found};
 
 pub(super) const RULES: &[Rule] = &[
     Rule::new(

@@ -1,8 +1,10 @@
 //! Tools and forms of answers in chat completions.
 
 use super::chat::CHAT;
-use super::{Asked, Found, Node, Rule, find_first, found, is_word, repeated};
-use crate::strict::Dialect;
+use crate::strict::dialect::Dialect;
+use crate::strict::json::Node;
+use crate::strict::look::{find_first, is_word, repeated};
+use crate::strict::rule::{Asked, Found, Rule, found};
 use crate::strict::schema::{allows, find_place, top_level_combinator};
 
 const OPENAI: &[Dialect] = &[Dialect::OpenAiChat];

@@ -1,7 +1,7 @@
 //! Rules of all endpoints.
 
-use super::{Asked, Found, Rule, found};
-use crate::strict::Dialect;
+use crate::strict::dialect::Dialect;
+use crate::strict::rule::{Asked, Found, Rule, found};
 
 /// Answer to a path that the endpoint does not have.
 pub(in crate::strict) const PATH: Rule = Rule::new(

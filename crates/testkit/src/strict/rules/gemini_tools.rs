@@ -1,8 +1,10 @@
 //! Tools of Gemini `generateContent`.
 
 use super::gemini::is_function_name;
-use super::{Asked, Found, Node, Rule, find_first, found, repeated, unknown_field};
-use crate::strict::Dialect;
+use crate::strict::dialect::Dialect;
+use crate::strict::json::Node;
+use crate::strict::look::{find_first, repeated, unknown_field};
+use crate::strict::rule::{Asked, Found, Rule, found};
 use crate::strict::schema::{find_place, subschemas};
 
 const HERE: &[Dialect] = &[Dialect::Gemini];

@@ -1,7 +1,9 @@
 //! Ollama chat, whose body is read into Go's types.
 
-use super::{Asked, Found, Node, Rule, find_first, found};
-use crate::strict::Dialect;
+use crate::strict::dialect::Dialect;
+use crate::strict::json::Node;
+use crate::strict::look::find_first;
+use crate::strict::rule::{Asked, Found, Rule, found};
 
 const HERE: &[Dialect] = &[Dialect::Ollama];
 

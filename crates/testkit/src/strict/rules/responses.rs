@@ -1,8 +1,10 @@
 //! Parameters and tools of OpenAI Responses.
 
 use super::chat_tools::{TOP, is_open, lacks_items, schema_object};
-use super::{Asked, Found, Node, Rule, find_first, found, is_word, unknown_field};
-use crate::strict::Dialect;
+use crate::strict::dialect::Dialect;
+use crate::strict::json::Node;
+use crate::strict::look::{find_first, is_word, unknown_field};
+use crate::strict::rule::{Asked, Found, Rule, found};
 use crate::strict::schema::{find_place, top_level_combinator};
 
 const HERE: &[Dialect] = &[Dialect::OpenAiResponses];

@@ -1,7 +1,9 @@
 //! Items of the input of OpenAI Responses.
 
-use super::{Asked, Found, Node, Rule, find_first, found, is_word, unknown_field};
-use crate::strict::Dialect;
+use crate::strict::dialect::Dialect;
+use crate::strict::json::Node;
+use crate::strict::look::{find_first, is_word, unknown_field};
+use crate::strict::rule::{Asked, Found, Rule, found};
 
 const HERE: &[Dialect] = &[Dialect::OpenAiResponses];
 
