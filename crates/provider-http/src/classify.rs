@@ -120,7 +120,8 @@ fn by_rows(rows: &[Row], status: Option<u16>, said: &ErrorBody) -> (Class, Optio
 
 /// Says what a failure is when only its status is known.
 ///
-/// Official SDKs retry 408, 409, 429 and everything from 500, and so do we.
+/// Official SDKs retry 408, 409, 429 and everything from 500, and so do we. A request that came too early
+/// (425) is to be sent again, as RFC 8470 says.
 #[must_use]
 pub const fn by_status(status: u16) -> Class {
     match status {
@@ -128,7 +129,7 @@ pub const fn by_status(status: u16) -> Class {
         402 => Class::QuotaExhausted,
         404 => Class::NotFound,
         408 | 504 => Class::Timeout,
-        409 => Class::Transient,
+        409 | 425 => Class::Transient,
         429 => Class::RateLimited,
         499 => Class::Cancelled,
         // Redirects are not followed: a key would travel to where it was not meant to.
@@ -193,7 +194,7 @@ mod tests {
         let retried: Vec<u16> = (300..=599)
             .filter(|status| by_status(*status).into_error(None, "x", None).is_retryable())
             .collect();
-        let expected: Vec<u16> = [408, 409, 429].into_iter().chain(500..=599).collect();
+        let expected: Vec<u16> = [408, 409, 425, 429].into_iter().chain(500..=599).collect();
         assert_eq!(retried, expected);
     }
 }
