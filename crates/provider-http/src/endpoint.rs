@@ -26,7 +26,7 @@ use crate::sign::{Sign, Unsigned};
 use crate::stop_words::is_failure_word;
 use crate::timeouts::Timeouts;
 use crate::wording::Wording;
-use crate::{connection, header, hint, rate};
+use crate::{connection, header, hint, rate, span};
 use client::{open_client, read_url};
 
 /// The most bytes of a failure's body that are read. Some validation errors repeat the whole request before
@@ -345,7 +345,8 @@ impl Endpoint {
 
     fn classified(&self, status: Option<u16>, said: &ErrorBody, head: &Head) -> ProviderError {
         let (class, status) = classify(self.rows, status, said);
-        let retry_after = head.retry_after.or(said.retry_after);
+        let in_words = || span::wait_in_words(&said.message);
+        let retry_after = head.retry_after.or(said.retry_after).or_else(in_words);
         let mut message = self.wording.clean(&said.message);
         // It is what the provider's support asks for.
         if let Some(id) = &head.request_id {

@@ -1,7 +1,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use layer0::Timestamp;
-use reqwest::header::HeaderMap;
+use reqwest::header::{DATE, HeaderMap};
 
 /// The headers in which providers name a request.
 const REQUEST_IDS: [&str; 4] =
@@ -15,15 +15,23 @@ pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Reads how long the provider asks to wait: `retry-after-ms`, then `x-amz-retry-after`, which is in
-/// milliseconds too, then `retry-after` as seconds, then as an HTTP date, then what LiteLLM passes on of
-/// the provider behind it. Zero, negative, NaN, garbage and numbers from 2^64 on are no hint.
+/// milliseconds too, then `retry-after` as seconds, then as a date, then what LiteLLM passes on of
+/// the provider behind it. Zero, negative, NaN, garbage and numbers from 2^64 on are no hint. A number that
+/// can only be a time since 1970 is one. Dates are held against the answer's own `date` header, and against
+/// `now` where it has none.
 #[must_use]
 pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let now = answered_at(headers, now);
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let wait = |text: &str, unit| match text.parse().ok().and_then(epoch) {
+        Some(at) => since(at, now),
+        None => read_wait(text, unit),
+    };
     let millis = |name: &str| wait(text(name)?, Duration::from_millis(1));
     let plain = |name: &str| {
         let text = text(name)?;
-        wait(text, Duration::from_secs(1)).or_else(|| until(text, now))
+        let number = wait(text, Duration::from_secs(1)).or_else(|| seconds(text));
+        number.or_else(|| since(date(text)?, now))
     };
     millis("retry-after-ms")
         .or_else(|| millis("x-amz-retry-after"))
@@ -43,11 +51,11 @@ pub(crate) fn should_retry(headers: &HeaderMap) -> Option<bool> {
 
 /// Reads a wait as the JSON of a protobuf duration, `14s` or `0.5s`.
 pub(crate) fn seconds(text: &str) -> Option<Duration> {
-    wait(text.trim().strip_suffix('s')?, Duration::from_secs(1))
+    read_wait(text.trim().strip_suffix('s')?, Duration::from_secs(1))
 }
 
 /// Reads a number of units. Every hint that is a number comes through here.
-fn wait(number: &str, unit: Duration) -> Option<Duration> {
+fn read_wait(number: &str, unit: Duration) -> Option<Duration> {
     /// 2^64: a number from there on is no count of anything.
     const TOO_LARGE: f64 = 18_446_744_073_709_551_616.0;
     let wait = match number.parse::<u64>() {
@@ -61,9 +69,38 @@ fn wait(number: &str, unit: Duration) -> Option<Duration> {
     (!wait.is_zero()).then_some(wait)
 }
 
-fn until(date: &str, now: Timestamp) -> Option<Duration> {
-    let at = httpdate::parse_http_date(date).ok()?.duration_since(UNIX_EPOCH).ok()?;
-    let wait = Timestamp::from_millis(i64::try_from(at.as_millis()).ok()?).since(now);
+/// Returns when the answer was sent by its own clock, by which its times of day are meant; `now` where it does
+/// not say.
+pub(crate) fn answered_at(headers: &HeaderMap, now: Timestamp) -> Timestamp {
+    let sent = headers.get(DATE).and_then(|sent| date(sent.to_str().ok()?.trim()));
+    sent.unwrap_or(now)
+}
+
+/// Reads a number that can only be a time since 1970, in seconds or in milliseconds: as a wait it would be
+/// decades.
+pub(crate) fn epoch(number: f64) -> Option<Timestamp> {
+    let since_1970 = match number {
+        1e9..1e10 => Duration::try_from_secs_f64(number),
+        1e12..1e13 => Duration::try_from_secs_f64(number / 1e3),
+        _ => return None,
+    };
+    Some(Timestamp::from_millis(i64::try_from(since_1970.ok()?.as_millis()).ok()?))
+}
+
+/// Reads a date as HTTP writes it, or with the zone as mail does.
+fn date(text: &str) -> Option<Timestamp> {
+    let in_utc = ["-0000", "+0000", "UTC"].iter().find_map(|zone| text.strip_suffix(zone));
+    let date = match in_utc {
+        Some(date) => httpdate::parse_http_date(&format!("{date}GMT")),
+        None => httpdate::parse_http_date(text),
+    };
+    let since_1970 = date.ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Some(Timestamp::from_millis(i64::try_from(since_1970.as_millis()).ok()?))
+}
+
+/// Returns the wait until a time; none where that has passed.
+fn since(at: Timestamp, now: Timestamp) -> Option<Duration> {
+    let wait = at.since(now);
     (!wait.is_zero()).then_some(wait)
 }
 
@@ -103,6 +140,20 @@ mod tests {
         check(&[("retry-after", "Thu, 01 Jan 2026 00:00:30 GMT")], Some(30_000));
         check(&[("retry-after", "Wed, 31 Dec 2025 23:59:30 GMT")], None);
         check(&[("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")], None);
+        check(&[("retry-after", "1s")], Some(1_000));
+        check(&[("retry-after", "0.5s")], Some(500));
+        for zone in ["GMT", "-0000", "+0000", "UTC"] {
+            let date = format!("Thu, 01 Jan 2026 00:00:30 {zone}");
+            check(&[("retry-after", &date)], Some(30_000));
+        }
+        check(&[("retry-after", "1767225630")], Some(30_000));
+        check(&[("retry-after", "1764172800")], None);
+        check(&[("retry-after-ms", "1767225630000")], Some(30_000));
+        for date in ["Thu, 01 Jan 2026 00:10:00 GMT", "Wed, 31 Dec 2025 23:50:00 GMT"] {
+            // By the clock of the endpoint; that of this machine is wrong.
+            let wait = if date.contains("2026") { Some(30_000) } else { Some(1_230_000) };
+            check(&[("date", date), ("retry-after", "Thu, 01 Jan 2026 00:10:30 GMT")], wait);
+        }
         for garbage in ["0", "-3", "NaN", "inf", "1e300", "-0", "", "tomorrow", "6m0s"] {
             check(&[("retry-after", garbage)], None);
             check(&[("retry-after-ms", garbage)], None);

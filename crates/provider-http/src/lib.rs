@@ -44,6 +44,7 @@ mod reply;
 mod error_body;
 mod schema;
 mod sign;
+mod span;
 mod state;
 mod stop_words;
 mod timeouts;

@@ -6,6 +6,9 @@ use layer0::Timestamp;
 use layer0::usage::RateLevel;
 use reqwest::header::HeaderMap;
 
+use crate::hint::{answered_at, epoch};
+use crate::span::read_span;
+
 /// The headers of limits of requests: limit, remaining, reset.
 const REQUESTS: [[&str; 3]; 2] = [
     ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"],
@@ -30,8 +33,12 @@ const TOKENS: [[&str; 3]; 3] = [
     ],
 ];
 
-/// Reads what is left of requests and of tokens.
+/// The longest time in which a limit can be full again: what is longer is no such time.
+const MAX_RESET: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Reads what is left of requests and of tokens. Times of day are held against the answer's own `Date`.
 pub(crate) fn levels(headers: &HeaderMap, now: Timestamp) -> [Option<RateLevel>; 2] {
+    let now = answered_at(headers, now);
     let first = |names: &[[&str; 3]]| names.iter().find_map(|names| level(headers, *names, now));
     [first(&REQUESTS), first(&TOKENS)]
 }
@@ -40,34 +47,17 @@ fn level(headers: &HeaderMap, names: [&str; 3], now: Timestamp) -> Option<RateLe
     let [limit, remaining, reset] =
         names.map(|name| headers.get(name)?.to_str().ok().map(str::trim));
     let count = |text: Option<&str>| text?.parse::<u64>().ok();
-    let full_in = reset.and_then(|text| span(text).or_else(|| until(text, now)));
+    let full_in = reset.and_then(|text| reset_in(text, now)).filter(|time| *time <= MAX_RESET);
     Some(RateLevel::new(count(remaining)?).of(count(limit)).full_in(full_in))
 }
 
-fn until(time: &str, now: Timestamp) -> Option<Duration> {
-    Some(time.parse::<Timestamp>().ok()?.since(now))
-}
-
-/// Reads a span such as `6m0s`, `1.5s` or `20ms`; a number alone is seconds.
-fn span(text: &str) -> Option<Duration> {
-    let mut rest = text;
-    let mut seconds = 0.0;
-    while !rest.is_empty() {
-        let is_number = |sign: char| sign.is_ascii_digit() || sign == '.';
-        let (number, after) =
-            rest.split_at(rest.find(|sign| !is_number(sign)).unwrap_or(rest.len()));
-        let (unit, after) = after.split_at(after.find(is_number).unwrap_or(after.len()));
-        let unit = match unit {
-            "h" => 3_600.0,
-            "m" => 60.0,
-            "s" | "" => 1.0,
-            "ms" => 0.001,
-            _ => return None,
-        };
-        seconds += number.parse::<f64>().ok()? * unit;
-        rest = after;
+/// Reads a reset: a span, a time of day, or a number of seconds, which some count from 1970.
+fn reset_in(text: &str, now: Timestamp) -> Option<Duration> {
+    if let Some(at) = text.parse().ok().and_then(epoch) {
+        return Some(at.since(now));
     }
-    (!text.is_empty()).then(|| Duration::try_from_secs_f64(seconds).ok())?
+    let time = || text.parse::<Timestamp>().ok();
+    read_span(text).or_else(|| Some(time()?.since(now)))
 }
 
 #[cfg(test)]
@@ -115,6 +105,40 @@ mod tests {
         assert_eq!(requests, Some(RateLevel::new(0).of(Some(50)).full_in(seconds(30.0))));
         let past = RateLevel::new(1_000).of(Some(40_000)).full_in(Some(Duration::ZERO));
         assert_eq!(tokens, Some(past));
+    }
+
+    /// Spec: R7
+    #[test]
+    fn reset_as_the_epoch_is_a_time_of_day() {
+        for (reset, full_in) in [
+            ("1767225630", Some(30.0)),
+            ("1767225630.5", Some(30.5)),
+            ("1767225630000", Some(30.0)),
+            ("1764172800", Some(0.0)),
+            ("1798761600", None),
+            ("90000", None),
+            ("86400", Some(86_400.0)),
+            ("2027-01-01T00:00:00Z", None),
+        ] {
+            let [requests, _] = read(&[
+                ("x-ratelimit-remaining-requests", "0"),
+                ("x-ratelimit-reset-requests", reset),
+            ]);
+            let full_in = full_in.map(Duration::from_secs_f64);
+            assert_eq!(requests, Some(RateLevel::new(0).full_in(full_in)), "{reset}");
+        }
+    }
+
+    /// Spec: R7. The clock of this machine is an hour behind.
+    #[test]
+    fn reset_is_held_against_the_date_of_the_answer() {
+        let [requests, _] = read(&[
+            ("date", "Thu, 01 Jan 2026 01:00:00 GMT"),
+            ("anthropic-ratelimit-requests-limit", "50"),
+            ("anthropic-ratelimit-requests-remaining", "0"),
+            ("anthropic-ratelimit-requests-reset", "2026-01-01T01:00:30Z"),
+        ]);
+        assert_eq!(requests, Some(RateLevel::new(0).of(Some(50)).full_in(seconds(30.0))));
     }
 
     #[test]

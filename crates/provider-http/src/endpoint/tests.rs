@@ -218,3 +218,24 @@ async fn code_behind_many_words_is_found() {
         assert!(error.to_string().len() < 1_000);
     }
 }
+
+/// Spec: R3
+#[tokio::test]
+async fn wait_in_words_counts_where_no_header_has_one() {
+    let key = ApiKey::new("0123456789");
+    let endpoint = open("http://127.0.0.1:9", &key).unwrap();
+    let words = "Rate limit reached. Please try again in 1.5s.";
+    let body = serde_json::json!({ "error": { "code": 429, "message": words } });
+    let refused = || {
+        let mut response = http::Response::new(body.to_string().into_bytes());
+        *response.status_mut() = reqwest::StatusCode::TOO_MANY_REQUESTS;
+        Response::from(response)
+    };
+    let seconds = |seconds: f64| layer0::failure::Retry::After(Duration::from_secs_f64(seconds));
+    let retry = |error: ProviderError| layer0::failure::Failure::retry(&error);
+    let (silent, told) =
+        (Head::default(), Head { retry_after: Some(Duration::from_secs(7)), ..Head::default() });
+    assert_eq!(retry(endpoint.refused(refused(), &silent).await), seconds(1.5));
+    assert_eq!(retry(endpoint.refused(refused(), &told).await), seconds(7.0));
+    assert_eq!(retry(endpoint.failure(body.clone(), &silent)), seconds(1.5), "in a stream");
+}
