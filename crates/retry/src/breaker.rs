@@ -1,15 +1,18 @@
 //! A circuit breaker: an endpoint that fails again and again is left alone for a while.
 
+mod service;
+
 use std::fmt;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use backstop_clock::Clock;
 use layer0::failure::{CircuitOpen, ErrorText, Failure};
-use tower::util::Oneshot;
-use tower::{Layer, Service, ServiceExt};
+
+pub use service::{BreakerLayer, CircuitBreaker};
+
+/// The shortest wait for a probe that is on its way.
+const MIN_PROBE_WAIT: Duration = Duration::from_secs(1);
 
 /// How patient a [`Breaker`] is: by default it bears 5 failures, and stays open for 30 s.
 ///
@@ -61,7 +64,8 @@ impl Default for BreakerConfig {
 /// Counts the failures of one endpoint; clones share the count.
 ///
 /// It opens after several transient failures in a row, and then refuses calls without making them.
-/// After a while one call is let through as a probe: it closes the breaker, or opens it again. What
+/// After a while one call is let through as a probe: it closes the breaker, or opens it again. Until then
+/// others are told to wait as long again as the probe has taken, between a second and `open_for`. What
 /// is the caller's mistake, or asks to slow down, shows that the endpoint is alive and closes it too;
 /// a call that was dropped says nothing.
 ///
@@ -89,8 +93,8 @@ enum Phase {
     Closed { failures: u32 },
     /// Until then, in monotonic time, no call is let through.
     Open { until: Duration },
-    /// A probe is on its way.
-    HalfOpen,
+    /// A probe is on its way since then, in monotonic time.
+    HalfOpen { since: Duration },
 }
 
 impl BreakerState {
@@ -120,25 +124,40 @@ impl Breaker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a call through, or says how long to wait and why.
+    /// Checks whether a call may be made now. The call is admitted by [`Breaker::admit`] once it is made.
+    fn check(&self) -> Result<(), CircuitOpen> {
+        let state = self.state();
+        match self.refused_for(&state) {
+            Some(wait) => Err(CircuitOpen::new(wait, state.last_failure.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Admits a call that is made now, as the probe where the circuit was open; or returns how long to wait
+    /// and why.
     fn admit(&self) -> Result<Permit, CircuitOpen> {
         let mut state = self.state();
-        let refused_for = match state.phase {
+        if let Some(wait) = self.refused_for(&state) {
+            return Err(CircuitOpen::new(wait, state.last_failure.clone()));
+        }
+        if let Phase::Open { .. } = state.phase {
+            state.enter(Phase::HalfOpen { since: self.clock.monotonic() });
+        }
+        let generation = state.generation;
+        drop(state);
+        Ok(Permit { breaker: self.clone(), generation, recorded: false })
+    }
+
+    /// Returns how long no call is let through; `None` where one is now.
+    fn refused_for(&self, state: &BreakerState) -> Option<Duration> {
+        let now = self.clock.monotonic();
+        match state.phase {
             Phase::Closed { .. } => None,
-            Phase::Open { until } => {
-                let wait = until.saturating_sub(self.clock.monotonic());
-                if wait.is_zero() {
-                    state.enter(Phase::HalfOpen);
-                }
-                Some(wait).filter(|wait| !wait.is_zero())
-            }
-            Phase::HalfOpen => Some(self.config.open_for),
-        };
-        match refused_for {
-            Some(wait) => Err(CircuitOpen::new(wait, state.last_failure.clone())),
-            None => {
-                let generation = state.generation;
-                Ok(Permit { breaker: self.clone(), generation, recorded: false })
+            Phase::Open { until } => Some(until.saturating_sub(now)).filter(|wait| !wait.is_zero()),
+            Phase::HalfOpen { since } => {
+                // The end of the probe is unknown: as long again as it has taken until now.
+                let taken = now.saturating_sub(since);
+                Some(taken.max(MIN_PROBE_WAIT).min(self.config.open_for))
             }
         }
     }
@@ -179,7 +198,7 @@ impl Permit {
                 let limit = self.breaker.config.failures;
                 let failures = match phase {
                     Phase::Closed { failures } => failures + 1,
-                    Phase::HalfOpen | Phase::Open { .. } => limit,
+                    Phase::HalfOpen { .. } | Phase::Open { .. } => limit,
                 };
                 if failures < limit {
                     state.phase = Phase::Closed { failures };
@@ -200,92 +219,10 @@ impl Drop for Permit {
             return;
         }
         let mut state = self.breaker.state();
-        if state.phase == Phase::HalfOpen && state.generation == self.generation {
+        if matches!(state.phase, Phase::HalfOpen { .. }) && state.generation == self.generation {
             // The next call is the probe.
             state.enter(Phase::Open { until: Duration::ZERO });
         }
-    }
-}
-
-/// Wraps a service with a [`Breaker`]. Stands inside retry, around one attempt.
-#[derive(Debug, Clone)]
-pub struct BreakerLayer(Breaker);
-
-impl<S> Layer<S> for BreakerLayer {
-    type Service = CircuitBreaker<S>;
-
-    fn layer(&self, inner: S) -> CircuitBreaker<S> {
-        CircuitBreaker { inner, breaker: self.0.clone() }
-    }
-}
-
-/// The service [`BreakerLayer`] makes.
-#[derive(Debug, Clone)]
-pub struct CircuitBreaker<S> {
-    inner: S,
-    breaker: Breaker,
-}
-
-impl<S, Req> Service<Req> for CircuitBreaker<S>
-where
-    S: Service<Req> + Clone,
-    S::Error: Failure + From<CircuitOpen> + 'static,
-    S::Future: Unpin,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Guarded<Oneshot<S, Req>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        // What stands inside is waited for once a call is admitted: one that is refused takes no
-        // permit from others.
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Req) -> Self::Future {
-        Guarded(match self.breaker.admit() {
-            Ok(permit) => Call::Made(self.inner.clone().oneshot(request), Some(permit)),
-            Err(open) => Call::Refused(Some(open)),
-        })
-    }
-}
-
-/// The future of a [`CircuitBreaker`].
-pub struct Guarded<F>(Call<F>);
-
-enum Call<F> {
-    Made(F, Option<Permit>),
-    Refused(Option<CircuitOpen>),
-}
-
-impl<F, T, E> Future for Guarded<F>
-where
-    F: Future<Output = Result<T, E>> + Unpin,
-    E: Failure + From<CircuitOpen> + 'static,
-{
-    type Output = Result<T, E>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            Call::Refused(open) => match open.take() {
-                Some(open) => Poll::Ready(Err(open.into())),
-                None => Poll::Pending,
-            },
-            Call::Made(attempt, permit) => {
-                let result = std::task::ready!(Pin::new(attempt).poll(cx));
-                if let Some(permit) = permit.take() {
-                    permit.record(&result);
-                }
-                Poll::Ready(result)
-            }
-        }
-    }
-}
-
-impl<F> fmt::Debug for Guarded<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let admitted = matches!(self.0, Call::Made(..));
-        f.debug_struct("Guarded").field("admitted", &admitted).finish_non_exhaustive()
     }
 }
 

@@ -4,6 +4,8 @@ use backstop_clock::VirtualClock;
 use layer0::Timestamp;
 use layer0::error::{OperatorError, OrchError};
 use layer0::failure::Chain;
+use std::sync::Mutex;
+use tower::{Layer, Service, ServiceExt};
 
 fn breaker() -> (Breaker, VirtualClock) {
     let clock = VirtualClock::starting_at(Timestamp::default());
@@ -99,7 +101,7 @@ async fn stragglers_neither_close_nor_open_it() {
         pass(&clock, 10).await;
         let probe = breaker.admit().unwrap();
         second.record(&straggler);
-        assert_eq!(refused_for(&breaker), Some(10), "one probe is on its way");
+        assert_eq!(refused_for(&breaker), Some(1), "one probe is on its way");
         probe.record(&transient());
         assert_eq!(refused_for(&breaker), Some(10), "the probe failed");
         pass(&clock, 10).await;
@@ -138,7 +140,117 @@ async fn a_refusal_names_the_last_real_failure() {
     assert_eq!(refusal(&breaker), "circuit is open for 10s: operator failed: busy");
     pass(&clock, 10).await;
     let probe = breaker.admit().unwrap();
-    assert_eq!(refusal(&breaker), "circuit is open for 10s: operator failed: busy");
+    assert_eq!(refusal(&breaker), "circuit is open for 1s: operator failed: busy");
     probe.record(&Err::<(), OrchError>(OperatorError::Retryable("still busy".into()).into()));
     assert_eq!(refusal(&breaker), "circuit is open for 10s: operator failed: still busy");
+}
+
+/// A failure of the slow endpoint, or of its breaker.
+#[derive(Debug, thiserror::Error)]
+enum Slow {
+    #[error("down")]
+    Down,
+    #[error("refused")]
+    Refused(#[from] CircuitOpen),
+}
+
+impl Failure for Slow {
+    fn facts(&self) -> layer0::failure::Facts {
+        let facts = layer0::failure::Facts::backoff("test.slow", layer0::failure::Effect::None);
+        facts.with_counts_against(matches!(self, Self::Down))
+    }
+}
+
+type Answer = std::pin::Pin<Box<dyn Future<Output = Result<(), Slow>> + Send>>;
+
+/// Returns a service behind the breaker that takes one call at a time, each for ten seconds, after which it
+/// fails; and how often it was asked.
+fn slow_endpoint(
+    breaker: &Breaker,
+    clock: &VirtualClock,
+) -> (impl Service<(), Response = (), Error = Slow, Future: Send> + Clone + use<>, Arc<Mutex<u32>>)
+{
+    let asked = Arc::new(Mutex::new(0));
+    let (counted, clock) = (Arc::clone(&asked), clock.clone());
+    let endpoint = tower::service_fn(move |()| -> Answer {
+        *counted.lock().unwrap() += 1;
+        let clock = clock.clone();
+        Box::pin(async move {
+            clock.sleep(Duration::from_secs(10)).await;
+            Err(Slow::Down)
+        })
+    });
+    let limited = tower::limit::GlobalConcurrencyLimitLayer::new(1).layer(endpoint);
+    (breaker.clone().layer().layer(limited), asked)
+}
+
+async fn call(
+    clock: &VirtualClock,
+    service: impl Service<(), Response = (), Error = Slow, Future: Send> + Send + 'static,
+) -> tokio::sync::oneshot::Receiver<&'static str> {
+    let (done, result) = tokio::sync::oneshot::channel();
+    tokio::spawn(clock.track(Box::pin(async move {
+        let error = service.oneshot(()).await.unwrap_err();
+        let _ = done.send(error.code());
+    })));
+    result
+}
+
+/// Spec: R7
+#[tokio::test]
+async fn queued_call_asks_the_circuit_again() {
+    let clock = VirtualClock::starting_at(Timestamp::default());
+    let config = BreakerConfig::new().failures(2).open_for(Duration::from_secs(3_600));
+    let breaker = Breaker::new(config, Arc::new(clock.clone()));
+    let (service, asked) = slow_endpoint(&breaker, &clock);
+    let mut calls = Vec::new();
+    for _ in 0..20 {
+        calls.push(call(&clock, service.clone()).await);
+    }
+    for call in calls {
+        call.await.unwrap();
+    }
+    assert_eq!(*asked.lock().unwrap(), 2, "those behind them were refused");
+    assert_eq!(clock.monotonic(), Duration::from_secs(20));
+}
+
+/// Spec: R7
+#[tokio::test]
+async fn call_that_waits_for_a_place_is_no_probe() {
+    let clock = VirtualClock::starting_at(Timestamp::default());
+    let config = BreakerConfig::new().failures(1).open_for(Duration::from_secs(5));
+    let breaker = Breaker::new(config, Arc::new(clock.clone()));
+    let (service, asked) = slow_endpoint(&breaker, &clock);
+    let (time, done) = (clock.clone(), tokio::sync::oneshot::channel());
+    tokio::spawn(clock.track(Box::pin(async move {
+        // The first takes the place, and another's failure opens the circuit.
+        let first = call(&time, service.clone()).await;
+        time.sleep(Duration::from_secs(1)).await;
+        record(&breaker, transient()).unwrap();
+        time.sleep(Duration::from_secs(6)).await;
+        let waiting = call(&time, service.clone()).await;
+        time.sleep(Duration::from_secs(1)).await;
+        let probe = breaker.admit().expect("nobody is on the way");
+        probe.record(&Ok::<_, OrchError>(()));
+        first.await.unwrap();
+        waiting.await.unwrap();
+        let _ = done.0.send(());
+    })));
+    done.1.await.unwrap();
+    assert_eq!(*asked.lock().unwrap(), 2);
+}
+
+/// Spec: R7
+#[tokio::test]
+async fn probe_is_waited_for_as_long_as_it_took() {
+    let (breaker, clock) = breaker();
+    open(&breaker);
+    pass(&clock, 10).await;
+    let probe = breaker.admit().unwrap();
+    assert_eq!(refused_for(&breaker), Some(1));
+    pass(&clock, 4).await;
+    assert_eq!(refused_for(&breaker), Some(4));
+    pass(&clock, 40).await;
+    assert_eq!(refused_for(&breaker), Some(10), "no longer than it stays open");
+    drop(probe);
 }

@@ -1,0 +1,122 @@
+//! The service of a circuit breaker.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use layer0::failure::{CircuitOpen, Failure};
+use tower::{Layer, Service};
+
+use super::{Breaker, Permit};
+
+/// Wraps a service with a [`Breaker`]. Stands inside retry, around one attempt.
+#[derive(Debug, Clone)]
+pub struct BreakerLayer(pub(super) Breaker);
+
+impl<S> Layer<S> for BreakerLayer {
+    type Service = CircuitBreaker<S>;
+
+    fn layer(&self, inner: S) -> CircuitBreaker<S> {
+        CircuitBreaker { inner, breaker: self.0.clone() }
+    }
+}
+
+/// The service [`BreakerLayer`] makes.
+///
+/// A call that is refused takes no permit from what is inside. A call that waits for a permit asks the
+/// breaker again once it has one: the circuit may have opened in between, and a call that waits is no
+/// probe yet.
+#[derive(Debug, Clone)]
+pub struct CircuitBreaker<S> {
+    inner: S,
+    breaker: Breaker,
+}
+
+impl<S, Req> Service<Req> for CircuitBreaker<S>
+where
+    S: Service<Req> + Clone,
+    S::Error: Failure + From<CircuitOpen> + 'static,
+    S::Future: Unpin,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Guarded<S, Req>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        // The inner service is waited for in the call, behind the first look at the circuit.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Req) -> Self::Future {
+        Guarded(match self.breaker.check() {
+            Ok(()) => Call::Waiting {
+                service: self.inner.clone(),
+                request: Some(request),
+                breaker: self.breaker.clone(),
+            },
+            Err(open) => Call::Refused(Some(open)),
+        })
+    }
+}
+
+/// The future of a [`CircuitBreaker`].
+pub struct Guarded<S: Service<Req>, Req>(Call<S, Req>);
+
+enum Call<S: Service<Req>, Req> {
+    /// Waits until the inner service is ready.
+    Waiting {
+        service: S,
+        request: Option<Req>,
+        breaker: Breaker,
+    },
+    Made(S::Future, Option<Permit>),
+    Refused(Option<CircuitOpen>),
+}
+
+// The service and the request are never pinned.
+impl<S: Service<Req>, Req> Unpin for Guarded<S, Req> where S::Future: Unpin {}
+
+impl<S, Req> Future for Guarded<S, Req>
+where
+    S: Service<Req>,
+    S::Error: Failure + From<CircuitOpen> + 'static,
+    S::Future: Unpin,
+{
+    type Output = Result<S::Response, S::Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            match &mut self.0 {
+                Call::Refused(open) => {
+                    return match open.take() {
+                        Some(open) => Poll::Ready(Err(open.into())),
+                        None => Poll::Pending,
+                    };
+                }
+                Call::Waiting { service, request, breaker } => {
+                    std::task::ready!(service.poll_ready(cx))?;
+                    let Some(request) = request.take() else { return Poll::Pending };
+                    self.0 = match breaker.admit() {
+                        Ok(permit) => Call::Made(service.call(request), Some(permit)),
+                        // The permit of the inner service goes with it.
+                        Err(open) => Call::Refused(Some(open)),
+                    };
+                }
+                Call::Made(attempt, permit) => {
+                    let result = std::task::ready!(Pin::new(attempt).poll(cx));
+                    if let Some(permit) = permit.take() {
+                        permit.record(&result);
+                    }
+                    return Poll::Ready(result);
+                }
+            }
+        }
+    }
+}
+
+impl<S: Service<Req>, Req> fmt::Debug for Guarded<S, Req> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let admitted = matches!(self.0, Call::Made(..));
+        f.debug_struct("Guarded").field("admitted", &admitted).finish_non_exhaustive()
+    }
+}
