@@ -11,8 +11,11 @@ use layer0::usage::RateLevel;
 const COOLDOWN: Duration = Duration::from_secs(30);
 /// The shortest rest: "at once" is no answer of an endpoint that refuses.
 const MIN_REST: Duration = Duration::from_secs(1);
-/// The longest time that is kept, so that sums of times stay in range.
-const MAX_WAIT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+/// The longest rest, and the longest time in which an endpoint can say that a limit is full again: what
+/// is longer is no statement about a limit.
+const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long a statement of an endpoint counts at least.
+const MIN_TOLD: Duration = Duration::from_secs(60);
 /// What a bucket holds when a request may go. Sums of fractions may come out a little below one.
 const ENOUGH: f64 = 1.0 - 1e-9;
 
@@ -22,6 +25,11 @@ const ENOUGH: f64 = 1.0 - 1e-9;
 /// Each limit is a bucket that fills evenly and holds what a minute brings. A request takes one of the
 /// requests, and is let through while there are tokens; what its answer used is taken afterwards, so that
 /// no text has to be counted before.
+///
+/// A statement of the endpoint expires when its limit would be full again, after a minute at least, and one
+/// that is odd is left out: a limit of nothing, one that is full again in more than a day. Where a
+/// statement would keep requests away for long, one of them goes as a probe
+/// ([`RateLimit::try_probe`]).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -62,8 +70,8 @@ struct Limits {
 #[derive(Debug, Default)]
 struct Buckets {
     configured: Option<Bucket>,
-    /// What the endpoint said last.
-    told: Option<Bucket>,
+    /// What the endpoint said last, and until when that counts, in monotonic time.
+    told: Option<(Bucket, Duration)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -128,6 +136,30 @@ impl RateLimit {
         }
     }
 
+    /// Lets a request through against what the endpoint said of its limits, and against a rest: its answer
+    /// shows what they are now. It is the only one in flight, and keeps to the configured limits.
+    ///
+    /// # Errors
+    ///
+    /// The time until it makes sense to ask again.
+    pub fn try_probe(&self) -> Result<Taken, Duration> {
+        let now = self.clock.monotonic();
+        let mut state = self.state();
+        if state.in_flight > 0 {
+            return Err(MIN_REST);
+        }
+        match state.limits.as_mut().map_or(Duration::ZERO, |limits| limits.configured_wait(now)) {
+            Duration::ZERO => {
+                if let Some(limits) = &mut state.limits {
+                    limits.requests.take(1.0);
+                }
+                state.in_flight += 1;
+                Ok(Taken(self.clone()))
+            }
+            wait => Err(wait),
+        }
+    }
+
     /// Returns how long it takes until a request can be let through.
     #[must_use]
     pub fn wait(&self) -> Duration {
@@ -159,17 +191,20 @@ impl RateLimit {
         // It may not know yet of the others that are on their way.
         let others = u64::try_from(self.in_flight().saturating_sub(1)).unwrap_or(u64::MAX);
         self.limits(|limits| {
-            if let Some(bucket) = requests {
+            let now = limits.filled;
+            let expires_at =
+                |(bucket, counts_for): (Bucket, Duration)| (bucket, now.saturating_add(counts_for));
+            if let Some((bucket, until)) = requests.map(expires_at) {
                 let level = bucket.level - float(others);
-                limits.requests.told = Some(Bucket { level, ..bucket });
+                limits.requests.told = Some((Bucket { level, ..bucket }, until));
             }
-            if tokens.is_some() {
-                limits.tokens.told = tokens;
+            if let Some(told) = tokens.map(expires_at) {
+                limits.tokens.told = Some(told);
             }
         });
     }
 
-    /// Leaves the endpoint alone: as long as it asked for, at least a second, or for its cooldown.
+    /// Leaves the endpoint alone: as long as it asked for, from a second to a day, or for its cooldown.
     pub fn rest(&self, hint: Option<Duration>) {
         let rest = hint.map_or(self.cooldown, |hint| hint.max(MIN_REST)).min(MAX_WAIT);
         let until = self.clock.monotonic().saturating_add(rest);
@@ -215,8 +250,16 @@ impl Limits {
     fn fill(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.filled).as_secs_f64();
         self.filled = now;
-        self.requests.fill(passed);
-        self.tokens.fill(passed);
+        for buckets in [&mut self.requests, &mut self.tokens] {
+            buckets.told.take_if(|(_, until)| *until <= now);
+            buckets.fill(passed);
+        }
+    }
+
+    fn configured_wait(&mut self, now: Duration) -> Duration {
+        self.fill(now);
+        let wait = |buckets: &Buckets| buckets.configured.map(|bucket| bucket.wait());
+        wait(&self.requests).max(wait(&self.tokens)).unwrap_or_default()
     }
 
     fn wait(&mut self, now: Duration) -> Duration {
@@ -227,7 +270,7 @@ impl Limits {
 
 impl Buckets {
     fn each(&mut self) -> impl Iterator<Item = &mut Bucket> {
-        self.configured.iter_mut().chain(&mut self.told)
+        self.configured.iter_mut().chain(self.told.iter_mut().map(|(bucket, _)| bucket))
     }
 
     fn fill(&mut self, seconds: f64) {
@@ -251,20 +294,19 @@ impl Bucket {
         Self { size, per_second: size / 60.0, level: size }
     }
 
-    /// Makes one of what an endpoint says. It fills evenly: what is missing now comes in the time until it
-    /// is full.
-    fn told(level: RateLevel) -> Option<Self> {
+    /// Makes one of a statement of an endpoint, and returns for how long it counts. It fills evenly: what is
+    /// missing now comes in the time until it is full.
+    fn told(level: RateLevel) -> Option<(Self, Duration)> {
         let RateLevel { limit, remaining, full_in, .. } = level;
         let (size, level) = (float(limit?), float(remaining));
         let missing = size - level;
-        let seconds = full_in.map_or(0.0, |time| time.as_secs_f64());
+        let full_in = full_in.filter(|time| *time <= MAX_WAIT).unwrap_or_default();
+        let seconds = full_in.as_secs_f64();
         let told = missing / seconds;
         let is_usable = told.is_finite() && told > 0.0;
-        (size >= 1.0).then_some(Self {
-            size,
-            per_second: if is_usable { told } else { size / 60.0 },
-            level: level.min(size),
-        })
+        let per_second = if is_usable { told } else { size / 60.0 };
+        let bucket = Self { size, per_second, level: level.min(size) };
+        (size >= 1.0).then_some((bucket, full_in.max(MIN_TOLD)))
     }
 
     fn wait(&self) -> Duration {
@@ -365,6 +407,42 @@ mod tests {
         assert_eq!(rate.wait(), seconds(2), "what it does not say stands");
         rate.told(Some(level(Some(10), 10, None)), None);
         assert_eq!(rate.wait(), Duration::from_millis(100), "tokens come at 10 a second");
+    }
+
+    /// Spec: R7. `x-ratelimit-reset-requests` as the epoch, of an endpoint that answers everything.
+    #[test]
+    fn odd_statement_closes_no_endpoint() {
+        let (_, rate) = limit();
+        rate.told(Some(level(Some(500), 0, Some(seconds(1_764_172_800)))), None);
+        assert!(rate.wait() < seconds(1), "what a minute brings counts: {:?}", rate.wait());
+    }
+
+    /// Spec: R7
+    #[tokio::test]
+    async fn statement_expires_when_the_limit_is_full() {
+        let (clock, rate) = limit();
+        rate.told(Some(level(Some(2), 0, Some(seconds(600)))), None);
+        assert_eq!(rate.wait(), seconds(300));
+        pass(&clock, seconds(600)).await;
+        let taken: Vec<_> = (0..9).map(|_| rate.try_take()).collect();
+        assert!(taken.iter().all(Result::is_ok), "nothing is known any more");
+    }
+
+    /// Spec: R7
+    #[test]
+    fn probe_is_alone_and_within_configured_limits() {
+        let (_, rate) = limit();
+        rate.rest(Some(seconds(3_600)));
+        rate.told(Some(level(Some(2), 0, Some(seconds(600)))), None);
+        assert!(rate.try_take().is_err());
+        let probe = rate.try_probe().unwrap();
+        assert_eq!(rate.try_probe().unwrap_err(), MIN_REST, "one at a time");
+        drop(probe);
+        assert!(rate.try_probe().is_ok());
+        let rate = limit().1.requests_per_minute(1);
+        rate.rest(Some(seconds(3_600)));
+        drop(rate.try_probe().unwrap());
+        assert_eq!(rate.try_probe().unwrap_err(), seconds(60));
     }
 
     #[test]
