@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use layer0::error::BoxError;
-use layer0::failure::{ErrorText, Failure, Inner, Seconds};
+use layer0::failure::{ErrorText, Failure, Inner, Seconds, chain};
 use layer0::text;
 use thiserror::Error;
 
@@ -120,6 +120,18 @@ pub enum ProviderError {
         message: String,
         /// How long it asked to wait.
         retry_after: Option<Duration>,
+    },
+    /// Several endpoints or providers failed. The failure that passes first stands for all of them.
+    ///
+    /// Retry: as the failure says. Effect: as the failure says.
+    #[error("{}", **failure)]
+    #[non_exhaustive]
+    Several {
+        /// The failure that passes first, or the last one where none passes.
+        failure: Inner<ProviderError>,
+        /// The causes of that failure, then the other failures with theirs.
+        #[source]
+        others: ErrorText,
     },
     /// The connection broke inside the answer.
     ///
@@ -270,6 +282,10 @@ impl ProviderError {
                 *retry_after_ms =
                     hint.map(|hint| u32::try_from(hint.as_millis()).unwrap_or(u32::MAX));
             }
+            Self::Several { failure, .. } => {
+                let inner = std::mem::replace(&mut **failure, Self::InvalidResponse(String::new()));
+                **failure = inner.with_retry_after(hint);
+            }
             Self::AuthFailed(_)
             | Self::ContentBlocked { .. }
             | Self::ContextOverflow { .. }
@@ -299,19 +315,35 @@ impl ProviderError {
         self
     }
 
-    /// Keeps what another provider failed with before in the chain of an error that says that this
-    /// one was not asked. Other errors are left as they are.
+    /// Adds the failure of another provider to the end of the chain.
     pub fn keep_earlier(&mut self, earlier: &ErrorText) {
+        self.keep_other("another provider failed before", earlier);
+    }
+
+    /// Adds the failure of another endpoint of the same model to the end of the chain.
+    pub fn keep_beside(&mut self, other: &ErrorText) {
+        self.keep_other("another endpoint failed", other);
+    }
+
+    fn keep_other(&mut self, link: &str, other: &ErrorText) {
+        let added = || std::iter::once(link.to_owned()).chain(chain(other));
         match self {
+            Self::CircuitOpen { last, .. } if last.is_none() => *last = Some(other.clone()),
             Self::CircuitOpen { last, .. } => {
-                let link = ErrorText::from_chain(["another provider failed before".to_owned()]);
-                *last = match (&*last, link) {
-                    (Some(last), Some(link)) => Some(last.caused_by(&link.caused_by(earlier))),
-                    _ => Some(earlier.clone()),
-                };
+                let texts = last.iter().flat_map(|last| chain(last)).chain(added());
+                *last = ErrorText::from_chain(texts.collect::<Vec<_>>());
             }
-            Self::Exhausted { last, .. } => last.keep_earlier(earlier),
-            _ => {}
+            Self::Exhausted { last, .. } => last.keep_other(link, other),
+            _ => {
+                let texts: Vec<String> =
+                    chain(self).split_off(1).into_iter().chain(added()).collect();
+                let others = ErrorText::from_chain(texts).unwrap_or_default();
+                let failure = match std::mem::replace(self, Self::InvalidResponse(String::new())) {
+                    Self::Several { failure, .. } => failure,
+                    failure => failure.into(),
+                };
+                *self = Self::Several { failure, others };
+            }
         }
     }
 
@@ -321,6 +353,7 @@ impl ProviderError {
         match self {
             Self::InvalidRequest { status, .. } | Self::TransientError { status, .. } => *status,
             Self::Exhausted { last, .. } => last.status(),
+            Self::Several { failure, .. } => failure.status(),
             Self::RateLimited { .. } => Some(429),
             Self::AuthFailed(_)
             | Self::CircuitOpen { .. }

@@ -3,9 +3,17 @@
 
 use std::time::Duration;
 
+use backstop_provider::recorded::RecordedFailure;
 use backstop_provider::{ProviderError, TimeoutPhase};
 use layer0::code;
-use layer0::failure::{Exhausted, Failure};
+use layer0::failure::{Chain, ErrorText, Exhausted, Failure, chain};
+
+/// A rate limit of one endpoint, and the refused key of another.
+fn several() -> ProviderError {
+    let mut error = ProviderError::rate_limited("slow down", Some(Duration::from_secs(7)));
+    error.keep_beside(&ErrorText::of(&ProviderError::AuthFailed("bad key".into())));
+    error
+}
 
 fn samples() -> Vec<ProviderError> {
     let hint = Some(Duration::from_secs(7));
@@ -24,6 +32,7 @@ fn samples() -> Vec<ProviderError> {
         ProviderError::quota_exhausted("no credit"),
         ProviderError::rate_limited("slow down", hint),
         ProviderError::rate_limited("slow down", None),
+        several(),
         ProviderError::stream_interrupted("connection reset"),
         ProviderError::stream_truncated("`[DONE]`"),
         ProviderError::timeout(TimeoutPhase::Connect, hint),
@@ -50,4 +59,28 @@ fn every_variant_states_its_facts() {
         .collect();
     insta::assert_snapshot!(rows.join("\n"));
     assert!(size_of::<ProviderError>() <= 64, "{}", size_of::<ProviderError>());
+}
+
+/// Spec: R7, E7, E8
+#[test]
+fn every_variant_keeps_the_failures_of_others() {
+    let texts = ["down", "reset"].map(str::to_owned);
+    let earlier = ErrorText::from_chain(texts).unwrap();
+    for (mut error, before) in samples().into_iter().zip(samples()) {
+        let (facts, own) = (before.facts(), chain(&before));
+        error.keep_earlier(&earlier);
+        error.keep_earlier(&earlier);
+        assert_eq!((error.facts(), error.status()), (facts, before.status()), "{before}");
+        let mut expected = own;
+        let is_refusal = matches!(before, ProviderError::CircuitOpen { .. });
+        let link = || ["another provider failed before", "down", "reset"].map(str::to_owned);
+        // A refusal without a cause of its own has the failure before as its cause.
+        expected.extend(link().into_iter().skip(usize::from(is_refusal)));
+        expected.extend(link());
+        assert_eq!(chain(&error), expected);
+        let recorded = RecordedFailure::from(&error);
+        let again = ProviderError::from(&recorded);
+        assert_eq!(Chain(&again).to_string(), Chain(&error).to_string());
+        assert_eq!(RecordedFailure::from(&again), recorded);
+    }
 }

@@ -1,16 +1,20 @@
 //! Endpoints of one model: whose turn it is.
 
+mod failures;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backstop_clock::Clock;
 use backstop_provider::Provider;
-use backstop_retry::{RetryPolicy, Taken};
-use layer0::failure::Retry;
+use backstop_retry::{RetryConfig, RetryPolicy, Taken};
+use layer0::failure::{Elsewhere, Retry};
 
 use crate::endpoint::Endpoint;
 use crate::upstream::{Upstream, attempt_labels};
+
+pub(crate) use failures::{LeftProvider, PoolFailures};
 
 /// The endpoints of one model; mostly there is one.
 pub(crate) struct Pool {
@@ -45,8 +49,45 @@ pub(crate) fn stack(
 /// The endpoint whose turn it is.
 pub(crate) struct Picked<'a> {
     pub(crate) endpoint: &'a Endpoint,
+    /// Its place in the pool.
+    pub(crate) place: usize,
     /// The request, or how long no endpoint takes one.
     pub(crate) taken: Result<Taken, Duration>,
+    /// How long it was waited for.
+    pub(crate) waited: Duration,
+}
+
+/// What a call knows when it picks an endpoint.
+pub(crate) struct Picking<'a> {
+    pub(crate) config: &'a RetryConfig,
+    pub(crate) clock: &'a dyn Clock,
+    /// What endpoints failed with in this call.
+    pub(crate) failures: &'a PoolFailures,
+    /// The time of the call, and of its first attempt at this pool.
+    pub(crate) elapsed: Duration,
+    pub(crate) began: Duration,
+}
+
+/// When other endpoints of a pool can be asked.
+#[derive(Default)]
+pub(crate) struct Others {
+    /// Is one free that the call has not asked yet?
+    pub(crate) is_free: bool,
+    /// How long it takes until one can be asked.
+    pub(crate) wait: Option<Duration>,
+}
+
+impl Picking<'_> {
+    /// Returns how long the call may wait: as long as for a hint, and never past the deadline.
+    fn patience(&self) -> Duration {
+        let deadline = Duration::from_millis(self.config.deadline_ms);
+        let left = deadline.saturating_sub(self.elapsed.saturating_sub(self.began));
+        self.longest_wait().min(left)
+    }
+
+    const fn longest_wait(&self) -> Duration {
+        Duration::from_millis(self.config.max_retry_after_ms)
+    }
 }
 
 impl Pool {
@@ -59,31 +100,66 @@ impl Pool {
         self.endpoints.first()
     }
 
-    /// Waits for an endpoint that takes a request, if that is not longer than `patience`. Of those that do
-    /// at once, the one with the fewest requests in flight is picked, and among equals they take turns.
+    pub(crate) fn get(&self, place: usize) -> Option<&Endpoint> {
+        self.endpoints.get(place)
+    }
+
+    /// Waits for an endpoint that takes a request, as long as the call may wait. Of those that take it at
+    /// once, the call picks one that it asked least, among those the one with the fewest requests in flight, and
+    /// among equals they take turns. Where each keeps requests away for longer than a hint is waited for, one
+    /// request goes as a probe.
     ///
     /// # Cancel safety
     ///
     /// Nothing is taken when the future is dropped.
-    pub(crate) async fn pick(
-        &self,
-        clock: &dyn Clock,
-        mut patience: Duration,
-    ) -> Option<Picked<'_>> {
+    pub(crate) async fn pick(&self, picking: Picking<'_>) -> Option<Picked<'_>> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let mut waited = Duration::ZERO;
         loop {
-            let in_turn = (0..self.endpoints.len())
-                .map(|place| &self.endpoints[turn.wrapping_add(place) % self.endpoints.len()]);
-            let endpoint = in_turn.min_by_key(|it| (it.rate.wait(), it.rate.in_flight()))?;
-            match endpoint.rate.try_take() {
-                Err(wait) if wait <= patience => {
-                    tracing::info!(endpoint = %endpoint.label, ?wait, "waiting for the rate limit");
-                    patience = patience.saturating_sub(wait);
-                    clock.sleep(wait).await;
-                }
-                taken => return Some(Picked { endpoint, taken }),
+            let now = picking.elapsed.saturating_add(waited);
+            let (place, endpoint) = self.choose(turn, &picking, now)?;
+            let wait = match picking.failures.wait(place, now) {
+                Duration::ZERO => match Self::take(endpoint, &picking) {
+                    Ok(taken) => return Some(Picked { endpoint, place, taken: Ok(taken), waited }),
+                    Err(wait) => wait,
+                },
+                asked => asked,
+            };
+            if waited.saturating_add(wait) > picking.patience() {
+                let taken = Err(endpoint.rate.wait().max(wait));
+                return Some(Picked { endpoint, place, taken, waited });
             }
+            tracing::info!(endpoint = %endpoint.label, ?wait, "waiting for the rate limit");
+            waited = waited.saturating_add(wait);
+            picking.clock.sleep(wait).await;
         }
+    }
+
+    /// Takes a request of an endpoint, as a probe where that would take too long.
+    fn take(endpoint: &Endpoint, picking: &Picking<'_>) -> Result<Taken, Duration> {
+        match endpoint.rate.try_take() {
+            Err(wait) if wait > picking.longest_wait() => endpoint.rate.try_probe(),
+            taken => taken,
+        }
+    }
+
+    fn choose(
+        &self,
+        turn: usize,
+        picking: &Picking<'_>,
+        now: Duration,
+    ) -> Option<(usize, &Endpoint)> {
+        let count = self.endpoints.len();
+        let in_turn = (0..count).map(|place| turn.wrapping_add(place) % count);
+        let key = |place: &usize| {
+            let (endpoint, failures) = (&self.endpoints[*place], picking.failures);
+            let wait = endpoint.rate.wait().max(failures.wait(*place, now));
+            let (sent, refused) = failures.counts(*place);
+            let is_ruled_out = failures.is_ruled_out(*place, picking.config);
+            (is_ruled_out, wait, sent.saturating_add(refused), endpoint.rate.in_flight())
+        };
+        let place = in_turn.min_by_key(key)?;
+        Some((place, self.endpoints.get(place)?))
     }
 
     /// Leaves an endpoint alone that refused, if there are others.
@@ -96,13 +172,23 @@ impl Pool {
         }
     }
 
-    /// Returns how many others there are, where one of them is free.
-    pub(crate) fn beside(&self, endpoint: &Endpoint) -> u32 {
-        let mut others = self.endpoints.iter().filter(|other| !std::ptr::eq(*other, endpoint));
-        if others.any(|other| other.rate.wait().is_zero()) {
-            u32::try_from(self.endpoints.len() - 1).unwrap_or(u32::MAX)
-        } else {
-            0
+    /// Returns when endpoints other than the one at `place` can be asked. With another provider behind the
+    /// pool, an endpoint is not waited for whose failure says that another provider is the better choice.
+    pub(crate) fn others(&self, place: usize, picking: &Picking<'_>, has_next: bool) -> Others {
+        let mut others = Others::default();
+        for (other, endpoint) in self.endpoints.iter().enumerate() {
+            if other == place || picking.failures.is_ruled_out(other, picking.config) {
+                continue;
+            }
+            let asked = picking.failures.wait(other, picking.elapsed);
+            let wait = endpoint.rate.wait().max(asked);
+            let failure = picking.failures.find(other).map(|known| known.facts(picking.elapsed));
+            others.is_free |= failure.is_none() && wait.is_zero();
+            if has_next && failure.is_some_and(|facts| facts.elsewhere == Elsewhere::AtOnce) {
+                continue;
+            }
+            others.wait = Some(others.wait.map_or(wait, |known| known.min(wait)));
         }
+        others
     }
 }

@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 #[non_exhaustive]
 pub struct RetryConfig {
-    /// How many attempts are made, the first included; at least 1.
+    /// How many attempts are made at an endpoint, the first included; at least 1. A request that is refused
+    /// before it is sent, because a circuit is open, is none.
     pub attempts: u32,
     /// The upper bound of the first wait, in milliseconds; it doubles with each attempt.
     pub base_ms: u64,
@@ -24,8 +25,9 @@ pub struct RetryConfig {
     pub cap_ms: u64,
     /// The largest hint that is waited for, in milliseconds. Above it the error is returned at once.
     pub max_retry_after_ms: u64,
-    /// How long attempts and waits may take together, in milliseconds. No wait goes past it; an
-    /// attempt in flight is not cut, that is the attempt timeout's.
+    /// How long attempts and waits may take together, in milliseconds, those for an endpoint's own limit
+    /// included. No wait goes past it; an attempt in flight is not cut, that is the attempt timeout's. It is the
+    /// time of one provider: a fallback has its own.
     pub deadline_ms: u64,
 }
 
@@ -91,6 +93,15 @@ impl RetryConfig {
     pub fn deadline(mut self, time: Duration) -> Self {
         self.deadline_ms = milliseconds(time);
         self
+    }
+
+    /// Returns whether an endpoint has no attempt left that was sent so many requests, and refused so many
+    /// before they were sent. A refusal is no attempt; where a single attempt is allowed, nothing is waited
+    /// for.
+    #[must_use]
+    pub const fn is_spent(&self, sent: u32, refused: u32) -> bool {
+        let used = if self.attempts > 1 { sent } else { sent.saturating_add(refused) };
+        used >= self.attempts
     }
 
     /// Makes a configuration that never retries.

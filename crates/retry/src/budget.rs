@@ -66,6 +66,12 @@ impl RetryBudget {
             false
         }
     }
+
+    /// Returns a retry that was taken and not made.
+    pub(crate) fn give_back(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.credit = (state.credit + 1.0).min(MAX_CREDIT);
+    }
 }
 
 impl fmt::Debug for RetryBudget {

@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use layer0::failure::{Exhausted, Failure};
 use tower::Service;
 
-use crate::service::{Retry, RetryRequest, ask};
+use crate::ask::ask;
+use crate::service::{Retry, RetryRequest};
 
 /// Asks services in turn, each as often as its policy says and when the policy of the one before it says
 /// that another is asked: its circuit is open, its quota is used up, the conversation is too long for it,
@@ -55,7 +56,10 @@ where
 
     fn call(&mut self, request: Req) -> Self::Future {
         let Self { first, others } = self.clone();
-        Box::pin(async move { ask(&first, &others, request).await })
+        Box::pin(async move {
+            let endpoints: Vec<&Retry<S>> = std::iter::once(&first).chain(&*others).collect();
+            ask(&endpoints, request).await
+        })
     }
 }
 

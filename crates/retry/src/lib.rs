@@ -11,6 +11,7 @@
 //! A timeout outside retry would kill the retry with the attempt; a breaker outside would count calls
 //! and not attempts.
 
+mod ask;
 mod backoff;
 mod breaker;
 mod budget;
@@ -24,7 +25,7 @@ pub use backoff::{Jitter, RetryConfig};
 pub use breaker::{Breaker, BreakerConfig, BreakerLayer, CircuitBreaker};
 pub use budget::RetryBudget;
 pub use fallback::Fallback;
-pub use policy::{Decision, RetryPolicy, Tried};
+pub use policy::{Decision, RetryPolicy, Tried, first_to_pass, first_to_retry};
 pub use rate::{RateLimit, Taken};
 pub use service::{FailedAttempt, Retry, RetryLayer, RetryRequest};
 pub use timeout::{AttemptTimeout, AttemptTimeoutLayer};

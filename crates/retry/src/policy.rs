@@ -12,7 +12,7 @@ use crate::budget::RetryBudget;
 /// Decides, after each failed attempt, whether there is another one, in this order: is the failure
 /// retryable; may it have acted, and is the request idempotent; is there time; are there attempts;
 /// is there budget. Where there is none, and another endpoint stands behind this one and may do better,
-/// that one is asked.
+/// that one is asked. Another endpoint of the same model comes before all of that, where one is free.
 ///
 /// When time, attempts or budget are used up, the last error is wrapped in [`Exhausted`]. It is
 /// returned as it is when it is not retryable, may not be repeated, or asks for a longer wait than
@@ -71,8 +71,7 @@ impl Decision {
     pub fn settle<E: Failure + From<Exhausted<E>> + 'static>(self, error: E, tried: Tried) -> E {
         match self {
             Self::Next { is_exhausted: true } | Self::Stop { is_exhausted: true, .. } => {
-                let Tried { attempts, elapsed, .. } = tried;
-                Exhausted::new(attempts, elapsed, error).into()
+                Exhausted::new(tried.total, tried.elapsed, error).into()
             }
             Self::Again(_)
             | Self::Beside
@@ -87,8 +86,14 @@ impl Decision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tried {
-    /// Attempts made at this endpoint, the failed one included.
+    /// Requests sent to this endpoint, the failed one included.
     pub attempts: u32,
+    /// Requests for this endpoint that were refused before they were sent. They are no attempts of the
+    /// configuration, but for one that allows a single attempt: that one waits for nothing.
+    pub refused: u32,
+    /// All requests of the model, sent or refused, those to its other endpoints included: what
+    /// [`Tried::max_attempts`] limits.
+    pub total: u32,
     /// Time since the first of them began, waits included.
     pub elapsed: Duration,
     /// May the request be repeated even if an attempt acted?
@@ -99,25 +104,31 @@ pub struct Tried {
     pub time_left: Option<Duration>,
     /// Does another endpoint stand behind this one?
     pub has_next: bool,
-    /// How many other endpoints of the same model there are, where one of them is free; 0 otherwise. Each
-    /// is another attempt beyond those of the configuration.
-    pub beside: u32,
+    /// Is another endpoint of the same model free that this request has not asked yet? It is asked at
+    /// once, and that is no attempt of the configuration.
+    pub is_another_free: bool,
+    /// How long it takes until another endpoint of the same model can be asked; `None` where none can.
+    pub another_in: Option<Duration>,
     /// For how long the work may be put aside where an endpoint asks for that; not at all where zero.
     pub max_park: Duration,
 }
 
 impl Tried {
-    /// Describes what was tried of a request that only its policy limits, at the only endpoint.
+    /// Describes what was tried of a request that only its policy limits, at the only endpoint, where each
+    /// request was sent.
     #[must_use]
     pub const fn new(attempts: u32, elapsed: Duration, is_idempotent: bool) -> Self {
         Self {
             attempts,
+            refused: 0,
+            total: attempts,
             elapsed,
             is_idempotent,
             max_attempts: None,
             time_left: None,
             has_next: false,
-            beside: 0,
+            is_another_free: false,
+            another_in: None,
             max_park: Duration::ZERO,
         }
     }
@@ -131,6 +142,16 @@ enum Here {
     UsedUp,
     /// Another attempt, after this wait.
     Wait(Duration),
+}
+
+impl Here {
+    /// Adds the wait for another endpoint: the shorter one counts.
+    fn or_wait(self, other: Duration) -> Self {
+        match self {
+            Self::Wait(delay) => Self::Wait(delay.min(other)),
+            Self::Nothing | Self::UsedUp => Self::Wait(other),
+        }
+    }
 }
 
 impl RetryPolicy {
@@ -164,17 +185,26 @@ impl RetryPolicy {
     /// Decides what follows a failed attempt. The layers ask this too; a caller with a loop of its own
     /// calls [`RetryPolicy::begin`] before the first attempt at an endpoint and does as it is told.
     ///
-    /// A retry that is allowed is taken from the budget.
+    /// A retry that is allowed is taken from the budget; a caller that does not make it says so with
+    /// [`RetryPolicy::give_back`].
     pub fn decide(&self, error: &impl Failure, tried: Tried) -> Decision {
-        let facts = error.facts();
+        self.decide_by(error.facts(), tried)
+    }
+
+    /// As [`RetryPolicy::decide`], for a failure of which the facts are known.
+    pub fn decide_by(&self, facts: Facts, tried: Tried) -> Decision {
         let may_repeat = facts.effect == Effect::None || tried.is_idempotent;
         let goes_on = tried.has_next && may_repeat && facts.elsewhere.is_possible();
-        let is_full = tried.max_attempts.is_some_and(|max| tried.attempts >= max);
-        let goes_beside = facts.beside && may_repeat && self.goes_beside(tried);
+        let is_full = tried.max_attempts.is_some_and(|max| tried.total >= max);
+        let here = if may_repeat { self.here(facts, tried) } else { Here::Nothing };
+        let goes_beside = may_repeat && self.goes_beside(facts, tried, &here);
         if goes_beside && !is_full {
             return Decision::Beside;
         }
-        let here = if may_repeat { self.here(facts, tried) } else { Here::Nothing };
+        let here = match self.another(facts, tried).filter(|_| may_repeat) {
+            Some(wait) => here.or_wait(wait),
+            None => here,
+        };
         let (is_exhausted, is_limited) = match here {
             Here::Nothing => (false, (goes_on || goes_beside) && is_full),
             Here::UsedUp => (true, (goes_on || goes_beside) && is_full),
@@ -198,33 +228,61 @@ impl RetryPolicy {
         (is_long && hint <= tried.max_park).then(|| RetryConfig::hinted(hint, &self.jitter))
     }
 
-    fn goes_beside(&self, tried: Tried) -> bool {
-        tried.beside > 0
+    /// Returns whether another endpoint of the same model is asked at once: where this one refuses, or
+    /// has nothing left to try.
+    fn goes_beside(&self, facts: Facts, tried: Tried, here: &Here) -> bool {
+        let is_spent = facts.retry.is_retryable() && !matches!(here, Here::Wait(_));
+        tried.is_another_free
+            && (facts.beside || is_spent)
             && tried.elapsed <= Duration::from_millis(self.config.deadline_ms)
-            && tried.attempts < self.config.attempts.saturating_add(tried.beside)
+    }
+
+    /// Returns the wait for another endpoint of the same model, where it is worth waiting for.
+    fn another(&self, facts: Facts, tried: Tried) -> Option<Duration> {
+        let may_differ = facts.beside || facts.retry.is_retryable();
+        let wait = tried.another_in.filter(|_| may_differ)?;
+        let is_short = wait <= Duration::from_millis(self.config.max_retry_after_ms);
+        let delay = self.at_least_backoff(wait, tried);
+        (is_short && !self.is_late(delay, tried)).then_some(delay)
     }
 
     fn here(&self, facts: Facts, tried: Tried) -> Here {
         if tried.has_next && facts.elsewhere == Elsewhere::AtOnce {
             return Here::Nothing;
         }
-        let backoff = || self.config.backoff(tried.attempts, &self.jitter);
         let delay = match facts.retry {
             Retry::Never => return Here::Nothing,
-            Retry::Backoff => backoff(),
+            Retry::Backoff => self.config.backoff(tried.total, &self.jitter),
             Retry::After(hint) if hint > Duration::from_millis(self.config.max_retry_after_ms) => {
                 return Here::Nothing;
             }
-            // "At once" and "in a millisecond" are answered as slowly as no hint is.
-            Retry::After(hint) => RetryConfig::hinted(hint, &self.jitter).max(backoff()),
+            Retry::After(hint) => self.at_least_backoff(hint, tried),
         };
-        let deadline = Duration::from_millis(self.config.deadline_ms);
-        let is_late = tried.elapsed.saturating_add(delay) > deadline
-            || tried.time_left.is_some_and(|left| delay > left);
-        if is_late || tried.attempts >= self.config.attempts {
+        if self.is_late(delay, tried) || self.config.is_spent(tried.attempts, tried.refused) {
             return Here::UsedUp;
         }
         Here::Wait(delay)
+    }
+
+    /// Returns the wait for a hint: "at once" and "in a millisecond" are answered as slowly as no hint is.
+    fn at_least_backoff(&self, hint: Duration, tried: Tried) -> Duration {
+        let hinted = RetryConfig::hinted(hint, &self.jitter);
+        hinted.max(self.config.backoff(tried.total, &self.jitter))
+    }
+
+    /// Returns whether a wait would go past the deadline, or past what the request has left.
+    fn is_late(&self, delay: Duration, tried: Tried) -> bool {
+        let deadline = Duration::from_millis(self.config.deadline_ms);
+        tried.elapsed.saturating_add(delay) > deadline
+            || tried.time_left.is_some_and(|left| delay > left)
+    }
+
+    /// Gives back the retry that [`Decision::Again`] took from the budget: the wait ended, and no attempt
+    /// followed.
+    pub fn give_back(&self) {
+        if let Some(budget) = &self.budget {
+            budget.give_back();
+        }
     }
 
     fn withdraw(&self) -> bool {
@@ -234,6 +292,29 @@ impl RetryPolicy {
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
+}
+
+/// Returns which of several failures stands for all of them: the first of those that pass soonest by
+/// [`Facts::later`], the last one where none passes. A failure without a hint passes before one with it.
+pub fn first_to_pass(failures: impl IntoIterator<Item = Facts>) -> Option<usize> {
+    let later: Vec<Retry> = failures.into_iter().map(|facts| facts.later).collect();
+    soonest(later.iter().copied()).or(later.len().checked_sub(1))
+}
+
+/// Returns which of several failures can be tried again first; `None` where none can. One without a hint comes
+/// before one with it.
+pub fn first_to_retry(failures: impl IntoIterator<Item = Facts>) -> Option<usize> {
+    soonest(failures.into_iter().map(|facts| facts.retry))
+}
+
+fn soonest(answers: impl IntoIterator<Item = Retry>) -> Option<usize> {
+    let wait = |(place, retry)| match retry {
+        Retry::Never => None,
+        Retry::Backoff => Some((place, Duration::ZERO)),
+        Retry::After(hint) => Some((place, hint)),
+    };
+    let waits = answers.into_iter().enumerate().filter_map(wait);
+    waits.min_by_key(|(_, wait)| *wait).map(|(place, _)| place)
 }
 
 #[cfg(test)]

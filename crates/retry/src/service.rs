@@ -4,11 +4,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
 use layer0::failure::{ErrorText, Exhausted, Failure};
-use tower::{Layer, Service, ServiceExt};
+use tower::{Layer, Service};
 
-use crate::policy::{Decision, RetryPolicy, Tried};
+use crate::ask::ask;
+use crate::policy::RetryPolicy;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
@@ -41,8 +41,8 @@ pub trait RetryRequest<E>: Clone {
         Box::pin(std::future::pending())
     }
 
-    /// Hears what an endpoint failed with after another one had failed with `earlier`. Where `error`
-    /// says that the endpoint was not even asked, `earlier` belongs into its chain.
+    /// Receives what the endpoints failed with together, and once for each of the others what that one failed
+    /// with: `earlier` belongs into the chain of `error`.
     fn keep_earlier(&self, error: &mut E, earlier: &ErrorText) {
         let _ = (error, earlier);
     }
@@ -112,79 +112,16 @@ where
 
     fn call(&mut self, request: Req) -> Self::Future {
         let endpoint = self.clone();
-        Box::pin(async move { ask(&endpoint, &[], request).await })
-    }
-}
-
-/// Asks endpoints in turn, each as often as its policy says.
-pub(crate) async fn ask<S, Req>(
-    first: &Retry<S>,
-    others: &[Retry<S>],
-    request: Req,
-) -> Result<S::Response, S::Error>
-where
-    S: Service<Req> + Clone,
-    S::Error: Failure + From<Exhausted<S::Error>> + 'static,
-    Req: RetryRequest<S::Error>,
-{
-    let (mut endpoint, mut others) = (first, others.iter());
-    let (mut made, mut made_before) = (0_u32, 0);
-    let mut earlier: Option<ErrorText> = None;
-    let mut began = endpoint.begin();
-    loop {
-        let result = endpoint.inner.clone().oneshot(request.clone()).await;
-        let mut error = match result {
-            Ok(response) => return Ok(response),
-            Err(error) => error,
-        };
-        made = made.saturating_add(1);
-        let elapsed = endpoint.policy.clock().monotonic().saturating_sub(began);
-        let mut tried =
-            Tried::new(made.saturating_sub(made_before), elapsed, request.is_idempotent());
-        tried.max_attempts = request.max_attempts().map(|max| max.saturating_sub(made_before));
-        tried.has_next = others.len() > 0;
-        tried.time_left = request.time_left();
-        let decision = endpoint.policy.decide(&error, tried);
-        error = decision.settle(error, tried);
-        let delay = match decision {
-            Decision::Again(delay) => delay,
-            // Which endpoint that is, the service knows.
-            Decision::Beside => Duration::ZERO,
-            // What a service is asked for is waited for: it cannot be put aside.
-            Decision::Next { .. } | Decision::Park(_) | Decision::Stop { .. } => {
-                if let Some(earlier) = &earlier {
-                    request.keep_earlier(&mut error, earlier);
-                }
-                match others.next() {
-                    Some(next) if matches!(decision, Decision::Next { .. }) => endpoint = next,
-                    _ => return Err(error),
-                }
-                Duration::ZERO
-            }
-        };
-        tracing::debug!(attempt = made, code = error.code(), ?delay, "another attempt follows");
-        if let Some(recorded) =
-            request.attempted(FailedAttempt { number: made, error: &error, delay })
-        {
-            recorded.await?;
-        }
-        if let Decision::Next { .. } = decision {
-            earlier = Some(ErrorText::of(&error));
-            made_before = made;
-            began = endpoint.begin();
-        } else {
-            let wait = endpoint.policy.clock().sleep(delay);
-            if let Either::Right(_) = select(wait, request.given_up()).await {
-                return Err(Exhausted::new(tried.attempts, tried.elapsed, error).into());
-            }
-        }
+        Box::pin(async move { ask(&[&endpoint], request).await })
     }
 }
 
 impl<S> Retry<S> {
-    /// Counts the beginning of a request; returns when that was, in monotonic time.
-    fn begin(&self) -> Duration {
-        self.policy.begin();
-        self.policy.clock().monotonic()
+    pub(crate) const fn policy(&self) -> &RetryPolicy {
+        &self.policy
+    }
+
+    pub(crate) const fn inner(&self) -> &S {
+        &self.inner
     }
 }

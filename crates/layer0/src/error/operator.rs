@@ -140,7 +140,7 @@ impl OperatorError {
     /// Wraps a provider error, keeping its facts.
     pub fn model<E: Failure + Send + Sync + 'static>(error: E) -> Self {
         // Beside an operator there is none of the same model.
-        let Facts { code, retry, later, effect, elsewhere, counts_against, beside: _ } =
+        let Facts { code, retry, later, effect, elsewhere, counts_against, beside: _, sent: _ } =
             error.facts();
         Self::Model {
             code,
@@ -185,7 +185,7 @@ impl OperatorError {
     /// Wraps any other error of the operator, keeping its facts.
     pub fn failed<E: Failure + Send + Sync + 'static>(error: E) -> Self {
         // Beside an operator there is none of the same model.
-        let Facts { code, retry, later, effect, elsewhere, counts_against, beside: _ } =
+        let Facts { code, retry, later, effect, elsewhere, counts_against, beside: _, sent: _ } =
             error.facts();
         Self::Failed {
             code,

@@ -35,6 +35,8 @@ pub struct Facts {
     /// May another endpoint of the same model, or another key, do better at once? So it is where this one
     /// asks to slow down, and where its key is refused.
     pub beside: bool,
+    /// Was the request sent? `false` where it was refused before, by an open circuit: that is no attempt.
+    pub sent: bool,
 }
 
 impl Facts {
@@ -45,7 +47,16 @@ impl Facts {
             Retry::Never => (Elsewhere::Never, false),
             Retry::Backoff | Retry::After(_) => (Elsewhere::AfterRetries, true),
         };
-        Self { code, retry, later: retry, effect, elsewhere, counts_against, beside: false }
+        Self {
+            code,
+            retry,
+            later: retry,
+            effect,
+            elsewhere,
+            counts_against,
+            beside: false,
+            sent: true,
+        }
     }
 
     /// States a failure that trying again gives once more.
@@ -84,6 +95,18 @@ impl Facts {
         Self { retry, later, ..self }
     }
 
+    /// Replaces the hints by what is left of them after this time; a hint that has passed is zero.
+    #[must_use]
+    pub const fn after(self, passed: Duration) -> Self {
+        const fn left(retry: Retry, passed: Duration) -> Retry {
+            match retry {
+                Retry::After(hint) => Retry::After(hint.saturating_sub(passed)),
+                Retry::Never | Retry::Backoff => retry,
+            }
+        }
+        Self { retry: left(self.retry, passed), later: left(self.later, passed), ..self }
+    }
+
     /// Returns what is said of trying again.
     #[must_use]
     pub const fn retry_facts(&self) -> RetryFacts {
@@ -118,6 +141,12 @@ impl Facts {
     #[must_use]
     pub const fn with_beside(self, beside: bool) -> Self {
         Self { beside, ..self }
+    }
+
+    /// Sets whether the request was sent.
+    #[must_use]
+    pub const fn with_sent(self, sent: bool) -> Self {
+        Self { sent, ..self }
     }
 }
 

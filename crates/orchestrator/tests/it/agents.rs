@@ -116,8 +116,8 @@ async fn an_agent_that_keeps_failing_is_given_up() {
         orchestrator.dispatch("payer", Task::text("pay it"), Context::root()).await
     });
     let error = error.await.unwrap_err();
-    // Five failures in a row open the breaker of its model.
-    assert_eq!(layer0::failure::Failure::code(&error), "provider.circuit_open");
+    // Five failures in a row open the breaker of its model, and the probe fails too.
+    assert_eq!(layer0::failure::Failure::code(&error), "provider.transient");
     let chain = layer0::failure::chain(&error);
     assert!(chain.contains(&"gave up after 2 attempts".to_owned()), "{chain:?}");
     let run = log.runs(RunFilter::default()).await.unwrap().remove(0);

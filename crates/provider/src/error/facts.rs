@@ -21,6 +21,7 @@ impl Failure for ProviderError {
                     .with_elsewhere(Elsewhere::AtOnce)
                     .with_counts_against(false)
                     .with_beside(true)
+                    .with_sent(false)
             }
             Self::ContentBlocked { .. } => {
                 Facts::never(code::PROVIDER_CONTENT_BLOCKED, Effect::None)
@@ -50,6 +51,7 @@ impl Failure for ProviderError {
                     .with_counts_against(false)
                     .with_beside(true)
             }
+            Self::Several { failure, .. } => failure.facts(),
             Self::StreamInterrupted { .. } => {
                 Facts::backoff(code::PROVIDER_STREAM_INTERRUPTED, Effect::Unknown)
             }
@@ -74,6 +76,7 @@ impl Failure for ProviderError {
     fn hint(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Exhausted { last, .. } => last.hint(),
+            Self::Several { failure, .. } => failure.hint(),
             Self::NotFound { hint, .. }
             | Self::Timeout { hint, .. }
             | Self::TransientError { hint, .. } => hint.as_deref().map(Into::into),

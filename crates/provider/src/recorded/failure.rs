@@ -44,6 +44,8 @@ pub enum RecordedFailure {
     QuotaExhausted { message: String },
     /// [`ProviderError::RateLimited`]
     RateLimited { message: String, retry_after: Option<Duration> },
+    /// [`ProviderError::Several`]
+    Several { failure: Box<RecordedFailure>, causes: Vec<String> },
     /// [`ProviderError::StreamInterrupted`]
     StreamInterrupted { causes: Vec<String> },
     /// [`ProviderError::StreamTruncated`]
@@ -108,6 +110,9 @@ impl From<&ProviderError> for RecordedFailure {
             ProviderError::RateLimited { message, .. } => {
                 Self::RateLimited { message: message.clone(), retry_after }
             }
+            ProviderError::Several { failure, .. } => {
+                Self::Several { failure: Box::new(Self::from(&**failure)), causes: causes() }
+            }
             ProviderError::StreamInterrupted { .. } => Self::StreamInterrupted { causes: causes() },
             ProviderError::StreamTruncated { expected } => {
                 Self::StreamTruncated { expected: (*expected).to_owned() }
@@ -149,6 +154,9 @@ impl From<&RecordedFailure> for ProviderError {
             RecordedFailure::QuotaExhausted { message } => Self::quota_exhausted(message),
             RecordedFailure::RateLimited { message, retry_after } => {
                 Self::rate_limited(message, retry_after)
+            }
+            RecordedFailure::Several { failure, causes } => {
+                Self::Several { failure: Self::from(&*failure).into(), others: text(causes) }
             }
             RecordedFailure::StreamInterrupted { causes } => Self::stream_interrupted(text(causes)),
             RecordedFailure::StreamTruncated { expected } => {

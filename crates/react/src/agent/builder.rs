@@ -295,7 +295,8 @@ impl AgentBuilder {
     /// another key. Calls go to the one with the fewest of them in flight, among equals in turn. One that
     /// asks to slow down, whose quota is used up, whose key is refused or that does not know the model is
     /// left alone as long as it says, or for its [cooldown](Upstream::cooldown), and another is asked at
-    /// once.
+    /// once. The call waits for the first endpoint that can be asked again in time; the attempts of
+    /// [`RetryConfig`] are those of each endpoint.
     ///
     /// ```
     /// use backstop_provider::ScriptedProvider;

@@ -1,5 +1,7 @@
 //! One attempt of a model call. At its end it says whether another follows.
 
+mod verdict;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,11 +9,10 @@ use backstop_provider::{
     ModelRequest, ModelResponse, ModelSettings, OutputSchema, ProviderError, ToolChoice,
     facts_by_code,
 };
-use backstop_retry::{Decision, Tried};
 use layer0::Code;
 use layer0::event::{ModelAttempted, ModelFailed, ModelResponded};
-use layer0::failure::{Chain, ErrorText, Failure, chain};
-use layer0::usage::{TokenUsage, Usage, nanousd};
+use layer0::failure::{Failure, chain};
+use layer0::usage::TokenUsage;
 use tower::ServiceExt;
 use tracing::Instrument;
 
@@ -19,35 +20,42 @@ use super::effects::Effects;
 use super::spending;
 use super::stop::Stop;
 use super::token_count::{count_answer, count_lost};
-use crate::endpoint::{AttemptRecord, AttemptRequest, CountedUsage, Endpoint, Listeners};
-use crate::journal::{Attempt, AttemptEnd, End, Parking};
-use crate::pool::{Picked, Pool};
+use crate::endpoint::{AttemptRecord, AttemptRequest, CountedUsage, Listeners};
+use crate::journal::{Attempt, AttemptEnd, End};
+use crate::pool::Picked;
 use crate::record::recordable::{
     recordable_calls, recordable_reason, recordable_state, redact_shared,
 };
 use crate::shown::Shown;
 
+use verdict::{At, failed};
+
 /// Asks one provider once.
-pub(super) async fn attempt(effects: Arc<Effects>, attempt: Box<Attempt>, stop: Stop) -> End {
+pub(super) async fn attempt(effects: Arc<Effects>, mut attempt: Box<Attempt>, stop: Stop) -> End {
     if stop.is_stopped() {
+        attempt.give_back(&effects.agent.models);
         return End::Attempt(AttemptEnd::NotBegun);
     }
     let (call, number) = (attempt.call.call, attempt.number());
     let agent = &effects.agent;
-    let patience = Duration::from_millis(agent.retry.max_retry_after_ms);
     let picked = async {
         let pool = agent.models.get(attempt.provider)?;
-        Some((pool, pool.pick(&*agent.clock, patience).await?))
+        Some((pool, pool.pick(attempt.picking(&effects)).await?))
     };
     let picked = tokio::select! {
         biased;
-        () = stop.stopped() => return End::Attempt(AttemptEnd::NotBegun),
-        picked = picked => picked,
+        () = stop.stopped() => None,
+        picked = picked => Some(picked),
     };
-    let Some((pool, Picked { endpoint, taken })) = picked else {
+    let Some(picked) = picked else {
+        attempt.give_back(&effects.agent.models);
+        return End::Attempt(AttemptEnd::NotBegun);
+    };
+    let Some((pool, Picked { endpoint, place, taken, waited })) = picked else {
         // The step is data, and may be that of an agent with more providers.
         return End::Attempt(no_provider(&effects, &attempt));
     };
+    attempt.elapsed = attempt.elapsed.saturating_add(waited);
     // What is not sent costs nothing.
     let reserved = match taken {
         Ok(_) => spending::reserve(&effects, &attempt, endpoint.price).await,
@@ -63,7 +71,7 @@ pub(super) async fn attempt(effects: Arc<Effects>, attempt: Box<Attempt>, stop: 
     let mut record = AttemptRecord::new(call, number, endpoint, listeners, shown, clock, redactor);
     record.is_sent = taken.is_ok();
     let record = Arc::new(record);
-    let at = At { pool, endpoint, record: &record };
+    let at = At { pool, endpoint, place, record: &record, billed: None };
     if attempt.made_here == 0 {
         endpoint.retry.begin();
     }
@@ -72,7 +80,7 @@ pub(super) async fn attempt(effects: Arc<Effects>, attempt: Box<Attempt>, stop: 
         // What was not sent takes no time.
         Err(wait) => {
             let error = ProviderError::rate_limited("no request is left of its limit", Some(wait));
-            return End::Attempt(failed(&effects, at, attempt, error, Duration::ZERO));
+            return End::Attempt(failed(&effects, &at, attempt, error, Duration::ZERO));
         }
     };
     let settings = settings_of(&effects.agent.settings, call).capped(attempt.output_left());
@@ -95,6 +103,7 @@ pub(super) async fn attempt(effects: Arc<Effects>, attempt: Box<Attempt>, stop: 
     let end = match result {
         None => {
             let billed = count_lost(endpoint, &attempt, &record);
+            endpoint.rate.used(billed.map_or(0, |billed| tokens(&billed.usage)));
             AttemptEnd::Cut(Box::new(record.attempted(billed, None, None)))
         }
         Some(Ok(response)) => {
@@ -107,7 +116,7 @@ pub(super) async fn attempt(effects: Arc<Effects>, attempt: Box<Attempt>, stop: 
         Some(Err(error)) => {
             let billed = count_lost(endpoint, &attempt, &record);
             endpoint.rate.used(billed.map_or(0, |billed| tokens(&billed.usage)));
-            failed(&effects, at, attempt, error, took)
+            failed(&effects, &At { billed, ..at }, attempt, error, took)
         }
     };
     spending::settle(&effects, reserved, &end).await;
@@ -127,81 +136,6 @@ fn settings_of(settings: &ModelSettings, call: u32) -> ModelSettings {
         settings.tool_choice = Some(ToolChoice::Auto);
     }
     settings
-}
-
-/// Where an attempt was made.
-struct At<'a> {
-    pool: &'a Pool,
-    endpoint: &'a Endpoint,
-    record: &'a AttemptRecord,
-}
-
-/// Decides what follows a failed attempt.
-fn failed(
-    effects: &Effects,
-    At { pool, endpoint, record }: At<'_>,
-    mut attempt: Box<Attempt>,
-    error: ProviderError,
-    took: Duration,
-) -> AttemptEnd {
-    let billed = count_lost(endpoint, &attempt, record);
-    attempt.count(endpoint, billed, took);
-    let mut tried = attempt.tried(effects);
-    let facts = error.facts();
-    if facts.beside && record.is_sent {
-        pool.let_rest(endpoint, facts.retry);
-    }
-    tried.beside = pool.beside(endpoint);
-    let decision = endpoint.retry.decide(&error, tried);
-    let mut error = decision.settle(error, tried);
-    if let Decision::Again(delay) = decision {
-        tracing::debug!(attempt = attempt.made_here, code = error.code(), ?delay, "retrying");
-        let attempted = record.attempted(billed, Some(&error), Some(delay));
-        attempt.elapsed = attempt.elapsed.saturating_add(delay);
-        return AttemptEnd::Again(Box::new(attempted), delay, attempt);
-    }
-    if decision == Decision::Beside {
-        tracing::debug!(code = error.code(), "asking another endpoint of the model");
-        let attempted = record.attempted(billed, Some(&error), Some(Duration::ZERO));
-        return AttemptEnd::Again(Box::new(attempted), Duration::ZERO, attempt);
-    }
-    if let Some(earlier) = &attempt.earlier {
-        error.keep_earlier(earlier);
-    }
-    if let Decision::Next { .. } = decision {
-        tracing::warn!(code = error.code(), "asking another provider");
-        let mut attempted = record.attempted(billed, Some(&error), Some(Duration::ZERO));
-        attempt.go_to_next_provider(&error);
-        let next = effects.agent.models.get(attempt.provider);
-        attempted.next_provider = next.and_then(Pool::first).map(|next| Arc::clone(&next.label));
-        return AttemptEnd::Again(Box::new(attempted), Duration::ZERO, attempt);
-    }
-    if let Decision::Park(wait) = decision {
-        tracing::warn!(code = error.code(), ?wait, "the run is parked");
-        return parked(effects, record, billed, &error, wait);
-    }
-    given_up(
-        effects,
-        record,
-        billed,
-        error,
-        matches!(decision, Decision::Stop { is_limited: true, .. }),
-    )
-}
-
-/// Puts the run aside.
-fn parked(
-    effects: &Effects,
-    record: &AttemptRecord,
-    billed: Option<CountedUsage>,
-    error: &ProviderError,
-    wait: Duration,
-) -> AttemptEnd {
-    let text = Chain(error).to_string();
-    let message = effects.agent.redactor.redact(&text).into_owned();
-    let parked = Parking { wait, reason: Code::new(error.code()), message };
-    let attempted = record.attempted(billed, Some(error), Some(wait));
-    AttemptEnd::Parked(Box::new((attempted, parked)))
 }
 
 /// Says that there is no provider to ask.
@@ -271,58 +205,5 @@ impl Effects {
             is_streamed: self.agent.stream,
             holds_secrets: self.agent.redactor.holds_secrets(),
         }
-    }
-}
-
-impl Attempt {
-    /// Counts this attempt among those that were made.
-    fn count(&mut self, endpoint: &Endpoint, billed: Option<CountedUsage>, took: Duration) {
-        self.made = self.made.saturating_add(1);
-        self.made_here = self.made_here.saturating_add(1);
-        self.elapsed = self.elapsed.saturating_add(took);
-        let billed = billed.unwrap_or_default().usage;
-        self.spent.add_tokens(billed);
-        if let Some(price) = endpoint.price {
-            self.spent.add_cost(price.of_attempt(&billed));
-        }
-    }
-
-    /// Describes what was tried at this provider. Asking a model again does nothing to the world.
-    fn tried(&self, effects: &Effects) -> Tried {
-        let mut tried = Tried::new(self.made_here, self.elapsed, true);
-        let made_before = self.made.saturating_sub(self.made_here);
-        // Tokens and cost are looked at before every attempt, retries and other providers included.
-        tried.max_attempts = match self.is_used_up() {
-            true => Some(0),
-            false => self.call.left.model_calls.map(|max| max.saturating_sub(made_before)),
-        };
-        tried.has_next = self.provider + 1 < effects.agent.models.len();
-        tried.max_park = effects.place.max_park.unwrap_or_default();
-        tried
-    }
-
-    fn go_to_next_provider(&mut self, error: &ProviderError) {
-        self.provider += 1;
-        self.made_here = 0;
-        self.elapsed = Duration::ZERO;
-        self.earlier = Some(ErrorText::of(error));
-    }
-
-    /// Do tokens or money leave no room for another attempt?
-    fn is_used_up(&self) -> bool {
-        let (left, spent) = (&self.call.left, &self.spent);
-        let reached = |left: Option<u64>, spent: u64| left.is_some_and(|left| spent >= left);
-        reached(left.input_tokens, spent.input_tokens)
-            || reached(left.output_tokens, spent.output_tokens)
-            || reached(left.total_tokens, spent.total_tokens)
-            || reached(left.cost_nanousd, nanousd(spent.cost_usd.unwrap_or_default()))
-    }
-
-    /// Returns how many tokens the answer may have.
-    pub(super) fn output_left(&self) -> Option<u64> {
-        let (left, spent): (_, &Usage) = (&self.call.left, &self.spent);
-        let output = left.output_tokens.map(|left| left.saturating_sub(spent.output_tokens));
-        let total = left.total_tokens.map(|left| left.saturating_sub(spent.total_tokens));
-        output.into_iter().chain(total).min()
     }
 }

@@ -10,7 +10,6 @@ use backstop_tool::Admitted;
 use layer0::event::{
     BudgetExhausted, ModelAttempted, ModelFailed, ModelResponded, OperatorReturned, SignalReceived,
 };
-use layer0::failure::ErrorText;
 use layer0::id::{RunId, SessionId};
 use layer0::message::{ToolCall, Transcript};
 use layer0::operator::Waiting;
@@ -19,6 +18,7 @@ use layer0::{Code, JsonText, ToolSpec, code};
 use serde::{Deserialize, Serialize};
 
 use super::note::{Note, Notes};
+use crate::pool::{LeftProvider, PoolFailures};
 
 /// Something to do in the world.
 #[derive(Clone, Serialize, Deserialize)]
@@ -143,13 +143,24 @@ pub(crate) struct Attempt {
     pub(crate) provider: usize,
     /// Attempts of the call that this process made, at all providers.
     pub(crate) made: u32,
-    /// Those of them at this provider, and the time since they began.
+    /// Those of them at this provider.
     pub(crate) made_here: u32,
+    /// The time of the call: attempts, and waits between and before them.
     pub(crate) elapsed: Duration,
-    /// What they were billed.
+    /// The time of the call at which the first attempt at this provider began.
+    #[serde(default)]
+    pub(crate) began: Duration,
+    /// What attempts were billed.
     pub(crate) spent: Usage,
-    /// What the provider before this one failed with.
-    pub(crate) earlier: Option<ErrorText>,
+    /// The attempts at each endpoint of this provider.
+    #[serde(default)]
+    pub(crate) endpoints: PoolFailures,
+    /// The providers that failed, and were left for another.
+    #[serde(default)]
+    pub(crate) left: Vec<LeftProvider>,
+    /// Provider and endpoint whose retry budget paid for this attempt.
+    #[serde(default)]
+    pub(crate) paid_by: Option<(usize, usize)>,
 }
 
 impl Attempt {
@@ -170,8 +181,11 @@ impl Attempt {
             made: 0,
             made_here: 0,
             elapsed: Duration::ZERO,
+            began: Duration::ZERO,
             spent: Usage::default(),
-            earlier: None,
+            endpoints: PoolFailures::default(),
+            left: Vec::new(),
+            paid_by: None,
         }
     }
 

@@ -43,8 +43,8 @@ impl Asking {
         self.waiting.take_if(|(at, _)| *at <= now).map(|(_, attempt)| attempt)
     }
 
-    /// Forgets an attempt that was not begun.
-    pub(super) fn forget(&mut self) {
-        self.waiting = None;
+    /// Takes the attempt that waits, which is not begun.
+    pub(super) fn take_waiting(&mut self) -> Option<Box<Attempt>> {
+        self.waiting.take().map(|(_, attempt)| attempt)
     }
 }

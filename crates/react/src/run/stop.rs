@@ -61,7 +61,9 @@ impl Run {
     /// Tells every step to end, and records what those that began came to until then.
     pub(super) async fn stop_steps(&mut self, why: &'static str) -> Result<(), AgentError> {
         self.ledger.forget_effects();
-        self.asking.forget();
+        if let Some(mut attempt) = self.asking.take_waiting() {
+            attempt.give_back(&self.agent.models);
+        }
         self.tools.forget();
         self.approvals.forget();
         for (id, _) in &self.in_flight {
@@ -102,7 +104,8 @@ impl Run {
                 self.record_attempt(*attempted).await
             }
             End::Attempt(AttemptEnd::Answered(answered)) => self.record_attempt(answered.0).await,
-            End::Attempt(AttemptEnd::Again(mut attempted, ..)) => {
+            End::Attempt(AttemptEnd::Again(mut attempted, _, mut attempt)) => {
+                attempt.give_back(&self.agent.models);
                 attempted.delay_ms = None;
                 self.record_attempt(*attempted).await
             }

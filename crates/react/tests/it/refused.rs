@@ -42,14 +42,22 @@ async fn last_event(bench: &Bench, failure: &RunFailure) -> EventKind {
 async fn a_refused_attempt_keeps_the_last_failure() {
     let bench = Bench::new();
     let upstream = failing(&bench, ErrorKind::Transient);
-    let failure = fail(&bench, AgentBuilder::on(upstream.clone()), 3).await;
-    let causes = ["gave up after 3 attempts", "circuit is open", "scripted transient error"];
-    check(&failure, &last_event(&bench, &failure).await, "provider.circuit_open", &causes);
-
-    // A run whose every attempt is refused learns of it too.
+    fail(&bench, AgentBuilder::on(upstream.clone()), 2).await;
+    // A run whose only attempt is refused learns of it too.
     let failure = fail(&bench, AgentBuilder::on(upstream), 1).await;
     let causes = ["gave up after 1 attempts", "circuit is open", "scripted transient error"];
     check(&failure, &last_event(&bench, &failure).await, "provider.circuit_open", &causes);
+}
+
+/// Spec: R7. An open circuit is waited for, and the refusal is no attempt.
+#[tokio::test]
+async fn refused_request_is_no_attempt() {
+    let bench = Bench::new();
+    let failure = fail(&bench, AgentBuilder::on(failing(&bench, ErrorKind::Transient)), 3).await;
+    let causes = ["gave up after 4 attempts", "scripted transient error"];
+    check(&failure, &last_event(&bench, &failure).await, "provider.transient", &causes);
+    let waited = bench.elapsed();
+    assert!((30..36).contains(&waited.as_secs()), "until the probe: {waited:?}");
 }
 
 /// Spec: R7, E8
@@ -80,12 +88,12 @@ async fn two_refused_providers_keep_their_failures() {
     fail(&bench, agent(), 2).await;
     let failure = fail(&bench, agent(), 1).await;
     let causes = [
+        "circuit is open",
+        "scripted transient error",
+        "another provider failed before",
         "gave up after 1 attempts",
         "circuit is open",
         "stream ended before the scripted end marker",
-        "another provider failed before",
-        "circuit is open",
-        "scripted transient error",
     ];
     check(&failure, &last_event(&bench, &failure).await, "provider.circuit_open", &causes);
 }

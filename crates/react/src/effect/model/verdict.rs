@@ -1,0 +1,309 @@
+//! What follows a failed attempt: another one, another provider, or the end of the call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_provider::ProviderError;
+use backstop_retry::{Decision, RetryPolicy, Tried, first_to_pass, first_to_retry};
+use layer0::Code;
+use layer0::failure::{Chain, ErrorText, Failure};
+use layer0::usage::{Usage, nanousd};
+
+use super::given_up;
+use crate::effect::effects::Effects;
+use crate::endpoint::{AttemptRecord, CountedUsage, Endpoint};
+use crate::journal::{Attempt, AttemptEnd, Parking};
+use crate::pool::{LeftProvider, ModelStack, Picking, Pool};
+
+/// Where an attempt was made, and what it used.
+#[derive(Clone, Copy)]
+pub(super) struct At<'a> {
+    pub(super) pool: &'a Pool,
+    pub(super) endpoint: &'a Endpoint,
+    pub(super) place: usize,
+    pub(super) record: &'a AttemptRecord,
+    /// The tokens of the attempt, where they are known.
+    pub(super) billed: Option<CountedUsage>,
+}
+
+/// The decision on the failure that stands for the endpoints of a pool.
+struct Verdict {
+    error: ProviderError,
+    decision: Decision,
+    /// The endpoint of that failure.
+    place: usize,
+}
+
+/// Decides what follows a failed attempt.
+pub(super) fn failed(
+    effects: &Effects,
+    at: &At<'_>,
+    mut attempt: Box<Attempt>,
+    error: ProviderError,
+    took: Duration,
+) -> AttemptEnd {
+    let At { pool, endpoint, record, billed, .. } = *at;
+    attempt.count(endpoint, billed, took);
+    let facts = error.facts();
+    let is_sent = record.is_sent && facts.sent;
+    attempt.endpoints.note(at.place, &error, is_sent, attempt.elapsed);
+    if facts.beside && record.is_sent {
+        pool.let_rest(endpoint, facts.retry);
+    }
+    let Verdict { error, decision, place } = decide(effects, at, &attempt, error);
+    let attempted = |error: &ProviderError, delay| {
+        Box::new(record.attempted(billed, Some(error), Some(delay)))
+    };
+    match decision {
+        Decision::Again(delay) => {
+            tracing::debug!(attempt = attempt.made_here, code = error.code(), ?delay, "retrying");
+            let attempted = attempted(&error, delay);
+            attempt.elapsed = attempt.elapsed.saturating_add(delay);
+            attempt.paid_by = Some((attempt.provider, place));
+            AttemptEnd::Again(attempted, delay, attempt)
+        }
+        Decision::Beside => {
+            tracing::debug!(code = error.code(), "asking another endpoint of the model");
+            AttemptEnd::Again(attempted(&error, Duration::ZERO), Duration::ZERO, attempt)
+        }
+        Decision::Next { .. } => {
+            tracing::warn!(code = error.code(), "asking another provider");
+            let mut attempted = attempted(&error, Duration::ZERO);
+            let next = attempt.next_provider();
+            attempt.leave(place, &error);
+            attempt.begin(next);
+            attempted.next_provider = label(effects, next);
+            AttemptEnd::Again(attempted, Duration::ZERO, attempt)
+        }
+        _ => ended(effects, at, attempt, Verdict { error, decision, place }),
+    }
+}
+
+/// Decides by the failure of the endpoint that was asked, or, where no other endpoint of the pool is left to
+/// ask, by the one that stands for all of them.
+fn decide(effects: &Effects, at: &At<'_>, attempt: &Attempt, error: ProviderError) -> Verdict {
+    let At { pool, endpoint, place, .. } = *at;
+    let facts = error.facts();
+    let mut tried = attempt.tried(effects, place);
+    let others = pool.others(place, &attempt.picking(effects), tried.has_next);
+    (tried.is_another_free, tried.another_in) = (others.is_free, others.wait);
+    let decision = endpoint.retry.decide(&error, tried);
+    if matches!(decision, Decision::Again(_) | Decision::Beside) {
+        return Verdict { error, decision, place };
+    }
+    // What the whole model would refuse is its failure, whatever the other endpoints said.
+    let may_differ = facts.beside || facts.retry.is_retryable();
+    let lead =
+        attempt.endpoints.lead(attempt.elapsed).filter(|lead| may_differ && lead.place != place);
+    let lead = lead.and_then(|lead| Some((lead, pool.get(lead.place)?)));
+    let (mut error, decision, place) = match lead {
+        None => (decision.settle(error, tried), decision, place),
+        Some((lead, endpoint)) => {
+            let tried = attempt.tried(effects, lead.place);
+            let error = lead.error(attempt.elapsed);
+            let decision = endpoint.retry.decide(&error, tried);
+            (decision.settle(error, tried), decision, lead.place)
+        }
+    };
+    attempt.endpoints.keep_others(place, &mut error);
+    Verdict { error, decision, place }
+}
+
+/// Ends the call, or returns to a provider that was left with attempts to spare and is back soon.
+fn ended(
+    effects: &Effects,
+    At { record, billed, .. }: &At<'_>,
+    mut attempt: Box<Attempt>,
+    Verdict { mut error, decision, place }: Verdict,
+) -> AttemptEnd {
+    let now = attempt.elapsed;
+    let left = first_to_retry(attempt.left.iter().map(|left| left.facts(now)));
+    let returned = left.and_then(|left| Some((left, attempt.decide_on(effects, left)?)));
+    if let Some((left, Decision::Again(delay))) = returned {
+        tracing::warn!(code = error.code(), ?delay, "asking a provider again that was left");
+        let mut attempted = Box::new(record.attempted(*billed, Some(&error), Some(delay)));
+        let back = attempt.left.remove(left);
+        attempted.next_provider = label(effects, back.provider);
+        attempt.leave(place, &error);
+        attempt.elapsed = attempt.elapsed.saturating_add(delay);
+        attempt.return_to(back);
+        return AttemptEnd::Again(attempted, delay, attempt);
+    }
+    let of_left = match returned {
+        Some((left, Decision::Park(wait))) => Some((left, wait)),
+        _ => None,
+    };
+    let parked = match (decision, of_left) {
+        (Decision::Park(wait), Some((left, sooner))) if sooner < wait => Some((Some(left), sooner)),
+        (Decision::Park(wait), _) => Some((None, wait)),
+        (_, Some((left, wait))) => Some((Some(left), wait)),
+        _ => None,
+    };
+    let lead = match parked {
+        Some((lead, _)) => lead,
+        None => {
+            let facts = attempt.left.iter().map(|left| left.facts(now)).chain([error.facts()]);
+            first_to_pass(facts).filter(|place| *place < attempt.left.len())
+        }
+    };
+    error = joined(&attempt.left, lead, error);
+    if let Some((_, wait)) = parked {
+        tracing::warn!(code = error.code(), ?wait, "the run is parked");
+        return put_aside(effects, record, *billed, &error, wait);
+    }
+    let is_limited = matches!(decision, Decision::Stop { is_limited: true, .. });
+    given_up(effects, record, *billed, error, is_limited)
+}
+
+/// Returns the failure of the provider that stands for all, with the others in its chain.
+fn joined(left: &[LeftProvider], lead: Option<usize>, last: ProviderError) -> ProviderError {
+    let mut failures: Vec<ProviderError> =
+        left.iter().map(|left| ProviderError::from(&left.failure)).chain([last]).collect();
+    let mut error = failures.remove(lead.unwrap_or(left.len()));
+    for other in failures.iter().rev() {
+        error.keep_earlier(&ErrorText::of(other));
+    }
+    error
+}
+
+/// Puts the run aside.
+fn put_aside(
+    effects: &Effects,
+    record: &AttemptRecord,
+    billed: Option<CountedUsage>,
+    error: &ProviderError,
+    wait: Duration,
+) -> AttemptEnd {
+    let text = Chain(error).to_string();
+    let message = effects.agent.redactor.redact(&text).into_owned();
+    let parked = Parking { wait, reason: Code::new(error.code()), message };
+    let attempted = record.attempted(billed, Some(error), Some(wait));
+    AttemptEnd::Parked(Box::new((attempted, parked)))
+}
+
+/// Returns how events name a provider.
+fn label(effects: &Effects, provider: usize) -> Option<Arc<str>> {
+    let first = effects.agent.models.get(provider).and_then(Pool::first);
+    first.map(|first| Arc::clone(&first.label))
+}
+
+impl Attempt {
+    /// Counts this attempt among those that were made.
+    fn count(&mut self, endpoint: &Endpoint, billed: Option<CountedUsage>, took: Duration) {
+        self.made = self.made.saturating_add(1);
+        self.made_here = self.made_here.saturating_add(1);
+        self.elapsed = self.elapsed.saturating_add(took);
+        self.paid_by = None;
+        let billed = billed.unwrap_or_default().usage;
+        self.spent.add_tokens(billed);
+        if let Some(price) = endpoint.price {
+            self.spent.add_cost(price.of_attempt(&billed));
+        }
+    }
+
+    /// Describes what was tried at an endpoint of this provider. Asking a model again does nothing to the
+    /// world.
+    fn tried(&self, effects: &Effects, place: usize) -> Tried {
+        let (sent, refused) = self.endpoints.counts(place);
+        let elapsed = self.elapsed.saturating_sub(self.began);
+        let mut tried = Tried::new(sent, elapsed, true);
+        (tried.total, tried.refused) = (self.made_here, refused);
+        tried.max_attempts = self.max_attempts(self.made_here);
+        tried.has_next = self.next_provider() < effects.agent.models.len();
+        tried.max_park = effects.place.max_park.unwrap_or_default();
+        tried
+    }
+
+    /// Returns how many attempts the run's budget allows at a provider at which so many were made. Tokens and
+    /// cost are looked at before every attempt, retries and other providers included.
+    fn max_attempts(&self, made_there: u32) -> Option<u32> {
+        let made_elsewhere = self.made.saturating_sub(made_there);
+        match self.is_used_up() {
+            true => Some(0),
+            false => self.call.left.model_calls.map(|max| max.saturating_sub(made_elsewhere)),
+        }
+    }
+
+    /// Decides whether the call returns to a provider that was left, which is the last one then.
+    fn decide_on(&self, effects: &Effects, left: usize) -> Option<Decision> {
+        let left = self.left.get(left)?;
+        let policy = policy(&effects.agent.models, left.provider, left.place)?;
+        let (sent, refused) = left.endpoints.counts(left.place);
+        let mut tried = Tried::new(sent, self.elapsed.saturating_sub(left.began), true);
+        (tried.total, tried.refused) = (left.made, refused);
+        tried.max_attempts = self.max_attempts(left.made);
+        tried.max_park = effects.place.max_park.unwrap_or_default();
+        Some(policy.decide_by(left.facts(self.elapsed), tried))
+    }
+
+    /// Returns what the call knows when an endpoint is picked.
+    pub(super) fn picking<'a>(&'a self, effects: &'a Effects) -> Picking<'a> {
+        Picking {
+            config: &effects.agent.retry,
+            clock: &*effects.agent.clock,
+            failures: &self.endpoints,
+            elapsed: self.elapsed,
+            began: self.began,
+        }
+    }
+
+    /// Returns which provider comes after all that were asked.
+    fn next_provider(&self) -> usize {
+        let asked = self.left.iter().map(|left| left.provider).chain([self.provider]);
+        asked.max().unwrap_or_default() + 1
+    }
+
+    /// Notes that this provider is left for another, and why.
+    fn leave(&mut self, place: usize, error: &ProviderError) {
+        self.left.push(LeftProvider {
+            provider: self.provider,
+            made: self.made_here,
+            began: self.began,
+            endpoints: std::mem::take(&mut self.endpoints),
+            place,
+            failure: error.into(),
+            at: self.elapsed,
+        });
+    }
+
+    const fn begin(&mut self, provider: usize) {
+        (self.provider, self.made_here, self.began) = (provider, 0, self.elapsed);
+    }
+
+    fn return_to(&mut self, back: LeftProvider) {
+        self.paid_by = Some((back.provider, back.place));
+        (self.provider, self.made_here, self.began) = (back.provider, back.made, back.began);
+        self.endpoints = back.endpoints;
+    }
+
+    /// Gives back the retry that was taken from a budget for this attempt, which is not made.
+    pub(crate) fn give_back(&mut self, models: &ModelStack) {
+        let paid_by = self.paid_by.take();
+        if let Some(policy) = paid_by.and_then(|(provider, place)| policy(models, provider, place))
+        {
+            policy.give_back();
+        }
+    }
+
+    /// Returns whether tokens or money leave no room for another attempt.
+    fn is_used_up(&self) -> bool {
+        let (left, spent) = (&self.call.left, &self.spent);
+        let reached = |left: Option<u64>, spent: u64| left.is_some_and(|left| spent >= left);
+        reached(left.input_tokens, spent.input_tokens)
+            || reached(left.output_tokens, spent.output_tokens)
+            || reached(left.total_tokens, spent.total_tokens)
+            || reached(left.cost_nanousd, nanousd(spent.cost_usd.unwrap_or_default()))
+    }
+
+    /// Returns how many tokens the answer may have.
+    pub(in crate::effect) fn output_left(&self) -> Option<u64> {
+        let (left, spent): (_, &Usage) = (&self.call.left, &self.spent);
+        let output = left.output_tokens.map(|left| left.saturating_sub(spent.output_tokens));
+        let total = left.total_tokens.map(|left| left.saturating_sub(spent.total_tokens));
+        output.into_iter().chain(total).min()
+    }
+}
+
+fn policy(models: &ModelStack, provider: usize, place: usize) -> Option<&RetryPolicy> {
+    Some(&models.get(provider)?.get(place)?.retry)
+}

@@ -1,0 +1,136 @@
+//! What endpoints failed with in one model call.
+
+use std::time::Duration;
+
+use backstop_provider::ProviderError;
+use backstop_provider::recorded::RecordedFailure;
+use backstop_retry::{RetryConfig, first_to_pass};
+use layer0::failure::{ErrorText, Facts, Failure, Retry};
+use serde::{Deserialize, Serialize};
+
+/// The attempts of one call at each endpoint of a pool that was asked.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(crate) struct PoolFailures(Vec<EndpointFailure>);
+
+/// The attempts at one endpoint, and the failure of the last one.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct EndpointFailure {
+    pub(crate) place: usize,
+    /// Requests that were sent, and requests that were refused before.
+    sent: u32,
+    refused: u32,
+    /// The time of the call at which it failed.
+    at: Duration,
+    failure: RecordedFailure,
+}
+
+/// A provider that failed, and was left for another.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct LeftProvider {
+    pub(crate) provider: usize,
+    /// The attempts there, and the time of the call at which the first began.
+    pub(crate) made: u32,
+    pub(crate) began: Duration,
+    pub(crate) endpoints: PoolFailures,
+    /// The endpoint whose failure stands for the pool, and that failure as it left the retry policy.
+    pub(crate) place: usize,
+    pub(crate) failure: RecordedFailure,
+    /// The time of the call at which it failed.
+    pub(crate) at: Duration,
+}
+
+impl PoolFailures {
+    /// Notes the failure of an attempt at this time of the call. It becomes the last of the list.
+    pub(crate) fn note(
+        &mut self,
+        place: usize,
+        error: &ProviderError,
+        is_sent: bool,
+        at: Duration,
+    ) {
+        let (sent, refused) = self.counts(place);
+        self.0.retain(|known| known.place != place);
+        self.0.push(EndpointFailure {
+            place,
+            sent: sent.saturating_add(u32::from(is_sent)),
+            refused: refused.saturating_add(u32::from(!is_sent)),
+            at,
+            failure: error.into(),
+        });
+    }
+
+    /// Returns how many requests an endpoint was sent, and how many were refused before.
+    pub(crate) fn counts(&self, place: usize) -> (u32, u32) {
+        self.find(place).map_or((0, 0), |known| (known.sent, known.refused))
+    }
+
+    /// Returns the failure of an endpoint, where it was asked.
+    pub(crate) fn find(&self, place: usize) -> Option<&EndpointFailure> {
+        self.0.iter().find(|known| known.place == place)
+    }
+
+    /// Returns whether an endpoint is not asked again in this call: it failed for good, or has no attempt
+    /// left.
+    pub(crate) fn is_ruled_out(&self, place: usize, config: &RetryConfig) -> bool {
+        self.find(place).is_some_and(|known| {
+            config.is_spent(known.sent, known.refused)
+                || known.facts(known.at).retry == Retry::Never
+        })
+    }
+
+    /// Returns how long an endpoint asked to be left alone from this time of the call on.
+    pub(crate) fn wait(&self, place: usize, now: Duration) -> Duration {
+        match self.find(place).map(|known| known.facts(now).retry) {
+            Some(Retry::After(hint)) => hint,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Returns the failure that stands for all: the one that passes first, else the last one after which
+    /// another provider may do better, else the last one.
+    pub(crate) fn lead(&self, now: Duration) -> Option<&EndpointFailure> {
+        let facts: Vec<Facts> = self.0.iter().map(|known| known.facts(now)).collect();
+        let passes = |facts: &Facts| facts.later != Retry::Never;
+        let place = match facts.iter().any(passes) {
+            true => first_to_pass(facts),
+            false => facts.iter().rposition(|facts| facts.elsewhere.is_possible()),
+        };
+        place.map_or(self.0.last(), |place| self.0.get(place))
+    }
+
+    /// Adds the failures of the other endpoints to the chain of the one at `place`, each text once.
+    pub(crate) fn keep_others(&self, place: usize, error: &mut ProviderError) {
+        let mut kept = vec![ErrorText::of(error)];
+        kept.extend(self.find(place).map(|known| ErrorText::of(&known.error(known.at))));
+        for other in self.0.iter().rev().filter(|other| other.place != place) {
+            let text = ErrorText::of(&other.error(other.at));
+            if !kept.contains(&text) {
+                error.keep_beside(&text);
+                kept.push(text);
+            }
+        }
+    }
+}
+
+impl EndpointFailure {
+    /// Returns the facts of the failure at this time of the call.
+    pub(crate) fn facts(&self, now: Duration) -> Facts {
+        ProviderError::from(&self.failure).facts().after(now.saturating_sub(self.at))
+    }
+
+    /// Returns the failure, with what is left of its hint at this time of the call.
+    pub(crate) fn error(&self, now: Duration) -> ProviderError {
+        let error = ProviderError::from(&self.failure);
+        match self.facts(now).retry {
+            Retry::After(hint) => error.with_retry_after(Some(hint)),
+            Retry::Backoff | Retry::Never => error,
+        }
+    }
+}
+
+impl LeftProvider {
+    /// Returns the facts of the failure at this time of the call.
+    pub(crate) fn facts(&self, now: Duration) -> Facts {
+        ProviderError::from(&self.failure).facts().after(now.saturating_sub(self.at))
+    }
+}

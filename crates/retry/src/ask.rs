@@ -1,0 +1,186 @@
+//! The loop of the layers: one request, and the endpoints that may answer it.
+
+use std::time::Duration;
+
+use futures_util::future::{Either, FutureExt, select};
+use layer0::failure::{ErrorText, Exhausted, Facts, Failure};
+use tower::{Service, ServiceExt};
+
+use crate::policy::{Decision, RetryPolicy, Tried, first_to_pass, first_to_retry};
+use crate::service::{FailedAttempt, Retry, RetryRequest};
+
+/// Asks endpoints in turn, each as often as its policy says. When the last one fails too, the call returns
+/// to one that was left for another with attempts to spare, and that is back soon.
+pub(crate) async fn ask<S, Req>(
+    endpoints: &[&Retry<S>],
+    request: Req,
+) -> Result<S::Response, S::Error>
+where
+    S: Service<Req> + Clone,
+    S::Error: Failure + From<Exhausted<S::Error>> + 'static,
+    Req: RetryRequest<S::Error>,
+{
+    let mut in_turn = endpoints.iter().map(|endpoint| endpoint.policy()).enumerate();
+    let Some((place, policy)) = in_turn.next() else { return std::future::pending().await };
+    let mut here = Visit::begin(place, policy);
+    let mut left: Vec<Left<S::Error>> = Vec::new();
+    let mut made: u32 = 0;
+    loop {
+        let endpoint = endpoints[here.place];
+        let result = endpoint.inner().clone().oneshot(request.clone()).await;
+        let error = match result {
+            Ok(response) => return Ok(response),
+            Err(error) => error,
+        };
+        made = made.saturating_add(1);
+        here.count(error.facts().sent);
+        let now = endpoint.policy().clock().monotonic();
+        let mut tried = here.tried(&request, made, now);
+        tried.has_next = in_turn.len() > 0;
+        let decision = endpoint.policy().decide(&error, tried);
+        let error = decision.settle(error, tried);
+        let step = match decision {
+            Decision::Again(delay) => Step { delay, payer: Some(endpoint.policy()), goes_to: None },
+            // Which endpoint that is, the service knows.
+            Decision::Beside => Step { delay: Duration::ZERO, payer: None, goes_to: None },
+            Decision::Next { .. } => {
+                let Some((place, policy)) = in_turn.next() else { return Err(error) };
+                let next = Visit::begin(place, policy);
+                Step { delay: Duration::ZERO, payer: None, goes_to: Some(next) }
+            }
+            // What a service is asked for is waited for: it cannot be put aside.
+            Decision::Park(_) | Decision::Stop { .. } => {
+                let back = find_return(endpoints, &left, &request, made, now);
+                let Some((place, delay)) = back else {
+                    return Err(join_failures(&request, left, error, now));
+                };
+                let back = left.remove(place).visit;
+                let payer = Some(endpoints[back.place].policy());
+                Step { delay, payer, goes_to: Some(back) }
+            }
+        };
+        let Step { delay, payer, goes_to } = step;
+        tracing::debug!(attempt = made, code = error.code(), ?delay, "another attempt follows");
+        if let Some(recorded) =
+            request.attempted(FailedAttempt { number: made, error: &error, delay })
+        {
+            recorded.await?;
+        }
+        let is_given_up = if delay.is_zero() {
+            request.given_up().now_or_never().is_some()
+        } else {
+            let wait = endpoint.policy().clock().sleep(delay);
+            matches!(select(request.given_up(), wait).await, Either::Left(_))
+        };
+        if is_given_up {
+            if let Some(policy) = payer {
+                policy.give_back();
+            }
+            let error = match goes_to {
+                Some(_) => error,
+                None => Exhausted::new(tried.total, tried.elapsed, error).into(),
+            };
+            return Err(join_failures(&request, left, error, now));
+        }
+        if let Some(next) = goes_to {
+            left.push(Left { visit: here, error, at: now });
+            here = next;
+        }
+    }
+}
+
+/// The next attempt.
+struct Step<'a> {
+    delay: Duration,
+    /// The policy whose budget paid for it.
+    payer: Option<&'a RetryPolicy>,
+    /// The endpoint that is asked, where it is another one.
+    goes_to: Option<Visit>,
+}
+
+/// The attempts at one endpoint.
+struct Visit {
+    place: usize,
+    /// All requests, and those of them that were refused before they were sent.
+    total: u32,
+    refused: u32,
+    /// When the first began, in monotonic time.
+    began: Duration,
+}
+
+/// An endpoint that failed, and was left for another.
+struct Left<E> {
+    visit: Visit,
+    error: E,
+    /// When it failed, in monotonic time.
+    at: Duration,
+}
+
+impl Visit {
+    fn begin(place: usize, policy: &RetryPolicy) -> Self {
+        policy.begin();
+        Self { place, total: 0, refused: 0, began: policy.clock().monotonic() }
+    }
+
+    fn count(&mut self, sent: bool) {
+        self.total = self.total.saturating_add(1);
+        self.refused = self.refused.saturating_add(u32::from(!sent));
+    }
+
+    /// Describes the attempts, of `made` at all endpoints.
+    fn tried<E>(&self, request: &impl RetryRequest<E>, made: u32, now: Duration) -> Tried {
+        let sent = self.total.saturating_sub(self.refused);
+        let elapsed = now.saturating_sub(self.began);
+        let mut tried = Tried::new(sent, elapsed, request.is_idempotent());
+        (tried.total, tried.refused) = (self.total, self.refused);
+        let elsewhere = made.saturating_sub(self.total);
+        tried.max_attempts = request.max_attempts().map(|max| max.saturating_sub(elsewhere));
+        tried.time_left = request.time_left();
+        tried
+    }
+}
+
+impl<E: Failure> Left<E> {
+    /// Returns the facts of the failure, with what is left of its hint.
+    fn facts(&self, now: Duration) -> Facts {
+        self.error.facts().after(now.saturating_sub(self.at))
+    }
+}
+
+/// Returns which endpoint the call returns to, and after which wait: the first that can be tried again,
+/// where it has attempts left.
+fn find_return<S, E: Failure>(
+    endpoints: &[&Retry<S>],
+    left: &[Left<E>],
+    request: &impl RetryRequest<E>,
+    made: u32,
+    now: Duration,
+) -> Option<(usize, Duration)> {
+    let place = first_to_retry(left.iter().map(|left| left.facts(now)))?;
+    let lead = left.get(place)?;
+    let policy = endpoints[lead.visit.place].policy();
+    match policy.decide_by(lead.facts(now), lead.visit.tried(request, made, now)) {
+        Decision::Again(delay) => Some((place, delay)),
+        _ => None,
+    }
+}
+
+/// Returns what endpoints failed with together: the failure that passes first, with the others in its chain.
+fn join_failures<E: Failure + 'static>(
+    request: &impl RetryRequest<E>,
+    left: Vec<Left<E>>,
+    last: E,
+    now: Duration,
+) -> E {
+    let facts = left.iter().map(|left| left.facts(now)).chain([last.facts()]);
+    let lead = first_to_pass(facts).unwrap_or_default();
+    let mut failures: Vec<E> = left.into_iter().map(|left| left.error).chain([last]).collect();
+    let mut error = failures.remove(lead);
+    for other in failures.iter().rev() {
+        request.keep_earlier(&mut error, &ErrorText::of(other));
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests;
