@@ -73,6 +73,9 @@ pub(crate) struct Picking<'a> {
 pub(crate) struct Others {
     /// Is one free that the call has not asked yet?
     pub(crate) is_free: bool,
+    /// Is there one that the call has not asked, and that rests for longer than is waited for? It can be
+    /// asked as a probe.
+    pub(crate) can_probe: bool,
     /// How long it takes until one can be asked.
     pub(crate) wait: Option<Duration>,
 }
@@ -184,6 +187,7 @@ impl Pool {
             let wait = endpoint.rate.wait().max(asked);
             let failure = picking.failures.find(other).map(|known| known.facts(picking.elapsed));
             others.is_free |= failure.is_none() && wait.is_zero();
+            others.can_probe |= failure.is_none() && wait > picking.longest_wait();
             if has_next && failure.is_some_and(|facts| facts.elsewhere == Elsewhere::AtOnce) {
                 continue;
             }

@@ -73,7 +73,7 @@ impl Provider for Slow {
         if !self.was_asked.swap(true, Ordering::SeqCst) {
             self.clock.sleep(Duration::from_secs(100)).await;
         }
-        Ok(ModelResponse::new("done", Arc::default(), StopReason::End, usage))
+        Ok(ModelResponse::new("done", Arc::default(), StopReason::End, Some(usage)))
     }
 }
 

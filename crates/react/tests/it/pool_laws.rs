@@ -214,7 +214,8 @@ impl Provider for Odd {
         if let Some(sink) = &request.sink {
             sink.rate(Some(self.level), None);
         }
-        Ok(ModelResponse::new("done", Arc::default(), StopReason::End, TokenUsage::new(1, 1)))
+        let usage = Some(TokenUsage::new(1, 1));
+        Ok(ModelResponse::new("done", Arc::default(), StopReason::End, usage))
     }
 }
 
@@ -245,6 +246,21 @@ async fn pool_that_rests_for_long_is_probed() {
     run(&bench, &agent).await.unwrap_err();
     run(&bench, &agent).await.unwrap();
     assert_eq!(bench.elapsed(), Duration::ZERO);
+}
+
+/// Spec: R7. In the second run, the refused key has rested, and the limited one rests for long.
+#[tokio::test]
+async fn resting_endpoint_keeps_no_fallback_away() {
+    let bench = Bench::new();
+    let pool = vec![
+        failing(&bench, ErrorKind::AuthFailed, None, ALWAYS),
+        failing(&bench, ErrorKind::RateLimited, Some(3_600_000), ALWAYS),
+    ];
+    let fallback = vec![failing(&bench, ErrorKind::Transient, None, 0)];
+    let agent = agent(&bench, vec![pool, fallback], RetryConfig::new(), 7);
+    for _ in 0..3 {
+        run(&bench, &agent).await.unwrap();
+    }
 }
 
 /// Fails after a minute.

@@ -87,8 +87,13 @@ fn decide(effects: &Effects, at: &At<'_>, attempt: &Attempt, error: ProviderErro
     let mut tried = attempt.tried(effects, place);
     let others = pool.others(place, &attempt.picking(effects), tried.has_next);
     (tried.is_another_free, tried.another_in) = (others.is_free, others.wait);
-    let decision = endpoint.retry.decide(&error, tried);
-    if matches!(decision, Decision::Again(_) | Decision::Beside) {
+    let is_going_on = |decision| matches!(decision, Decision::Again(_) | Decision::Beside);
+    let mut decision = endpoint.retry.decide(&error, tried);
+    if !is_going_on(decision) && others.can_probe {
+        tried.is_another_free = true;
+        decision = endpoint.retry.decide(&error, tried);
+    }
+    if is_going_on(decision) {
         return Verdict { error, decision, place };
     }
     // What the whole model would refuse is its failure, whatever the other endpoints said.
