@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt, select};
-use layer0::failure::{ErrorText, Exhausted, Facts, Failure};
+use layer0::failure::{ErrorText, Exhausted, Facts, Failure, Retry as Answer};
 use tower::{Service, ServiceExt};
 
 use crate::policy::{Decision, RetryPolicy, Tried, first_to_pass, first_to_retry};
@@ -156,7 +156,15 @@ fn find_return<S, E: Failure>(
     made: u32,
     now: Duration,
 ) -> Option<(usize, Duration)> {
-    let place = first_to_retry(left.iter().map(|left| left.facts(now)))?;
+    let open = left.iter().map(|left| {
+        let sent = left.visit.total.saturating_sub(left.visit.refused);
+        let config = endpoints[left.visit.place].policy().config();
+        match config.is_spent(sent, left.visit.refused) {
+            true => left.facts(now).with_retry(Answer::Never),
+            false => left.facts(now),
+        }
+    });
+    let place = first_to_retry(open)?;
     let lead = left.get(place)?;
     let policy = endpoints[lead.visit.place].policy();
     match policy.decide_by(lead.facts(now), lead.visit.tried(request, made, now)) {

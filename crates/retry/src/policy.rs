@@ -289,6 +289,10 @@ impl RetryPolicy {
         self.budget.as_ref().is_none_or(RetryBudget::withdraw)
     }
 
+    pub(crate) const fn config(&self) -> &RetryConfig {
+        &self.config
+    }
+
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }

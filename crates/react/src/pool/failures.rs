@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backstop_provider::ProviderError;
 use backstop_provider::recorded::RecordedFailure;
-use backstop_retry::{RetryConfig, first_to_pass};
+use backstop_retry::{RetryConfig, first_to_pass, first_to_retry};
 use layer0::failure::{ErrorText, Facts, Failure, Retry};
 use serde::{Deserialize, Serialize};
 
@@ -132,5 +132,24 @@ impl LeftProvider {
     /// Returns the facts of the failure at this time of the call.
     pub(crate) fn facts(&self, now: Duration) -> Facts {
         ProviderError::from(&self.failure).facts().after(now.saturating_sub(self.at))
+    }
+
+    /// Returns the endpoint that can be asked again first, and the facts of its failure at this time of the
+    /// call; `None` where none has an attempt left that may help.
+    pub(crate) fn returns_to(&self, now: Duration, config: &RetryConfig) -> Option<(usize, Facts)> {
+        // Attempts, time or budget of the endpoint that stands for the pool may be used up.
+        let is_given_up = self.facts(now).retry == Retry::Never;
+        let can_return = |known: &&EndpointFailure| {
+            let is_lead = known.place == self.place;
+            !(is_lead && is_given_up || self.endpoints.is_ruled_out(known.place, config))
+        };
+        let open: Vec<(usize, Facts)> = self
+            .endpoints
+            .0
+            .iter()
+            .filter(can_return)
+            .map(|known| (known.place, known.facts(now)))
+            .collect();
+        open.get(first_to_retry(open.iter().map(|(_, facts)| *facts))?).copied()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use backstop_clock::{Clock, VirtualClock};
 use layer0::Timestamp;
-use layer0::failure::{Chain, CircuitOpen, Effect, Elsewhere, Retry as RetryAnswer};
+use layer0::failure::{Chain, CircuitOpen, Effect, Elsewhere};
 use proptest::prelude::*;
 use tower::{Layer, service_fn};
 
@@ -35,7 +35,7 @@ impl Failure for Odd {
 
 impl From<Exhausted<Odd>> for Odd {
     fn from(exhausted: Exhausted<Odd>) -> Self {
-        Self { facts: exhausted.last.facts.with_retry(RetryAnswer::Never), ..exhausted.last }
+        Self { facts: exhausted.last.facts.with_retry(Answer::Never), ..exhausted.last }
     }
 }
 
@@ -170,7 +170,7 @@ async fn failures_together_are_the_first_that_passes() {
     }
     let scripts = vec![vec![limited(90)], vec![limited(70)], vec![limited(80)]];
     let error = run(scripts, Call::default()).await.result.unwrap_err();
-    assert_eq!(error.facts.later, RetryAnswer::After(Duration::from_secs(70)));
+    assert_eq!(error.facts.later, Answer::After(Duration::from_secs(70)));
 }
 
 /// Spec: R7

@@ -34,6 +34,16 @@ struct Verdict {
     place: usize,
 }
 
+/// The decision whether a call returns to a provider that was left.
+#[derive(Clone, Copy)]
+struct Return {
+    /// Its place in the list of those that were left.
+    left: usize,
+    /// The endpoint that is asked first.
+    place: usize,
+    decision: Decision,
+}
+
 /// Decides what follows a failed attempt.
 pub(super) fn failed(
     effects: &Effects,
@@ -51,9 +61,8 @@ pub(super) fn failed(
         pool.let_rest(endpoint, facts.retry);
     }
     let Verdict { error, decision, place } = decide(effects, at, &attempt, error);
-    let attempted = |error: &ProviderError, delay| {
-        Box::new(record.attempted(billed, Some(error), Some(delay)))
-    };
+    let attempted =
+        |error: &ProviderError, delay| Box::new(record.attempted(billed, Some(error), Some(delay)));
     match decision {
         Decision::Again(delay) => {
             tracing::debug!(attempt = attempt.made_here, code = error.code(), ?delay, "retrying");
@@ -122,20 +131,19 @@ fn ended(
     Verdict { mut error, decision, place }: Verdict,
 ) -> AttemptEnd {
     let now = attempt.elapsed;
-    let left = first_to_retry(attempt.left.iter().map(|left| left.facts(now)));
-    let returned = left.and_then(|left| Some((left, attempt.decide_on(effects, left)?)));
-    if let Some((left, Decision::Again(delay))) = returned {
+    let returned = attempt.find_return(effects);
+    if let Some(Return { left, place: returns_to, decision: Decision::Again(delay) }) = returned {
         tracing::warn!(code = error.code(), ?delay, "asking a provider again that was left");
         let mut attempted = Box::new(record.attempted(*billed, Some(&error), Some(delay)));
         let back = attempt.left.remove(left);
         attempted.next_provider = label(effects, back.provider);
         attempt.leave(place, &error);
         attempt.elapsed = attempt.elapsed.saturating_add(delay);
-        attempt.return_to(back);
+        attempt.return_to(back, returns_to);
         return AttemptEnd::Again(attempted, delay, attempt);
     }
     let of_left = match returned {
-        Some((left, Decision::Park(wait))) => Some((left, wait)),
+        Some(Return { left, decision: Decision::Park(wait), .. }) => Some((left, wait)),
         _ => None,
     };
     let parked = match (decision, of_left) {
@@ -229,16 +237,25 @@ impl Attempt {
         }
     }
 
-    /// Decides whether the call returns to a provider that was left, which is the last one then.
-    fn decide_on(&self, effects: &Effects, left: usize) -> Option<Decision> {
-        let left = self.left.get(left)?;
-        let policy = policy(&effects.agent.models, left.provider, left.place)?;
-        let (sent, refused) = left.endpoints.counts(left.place);
-        let mut tried = Tried::new(sent, self.elapsed.saturating_sub(left.began), true);
-        (tried.total, tried.refused) = (left.made, refused);
-        tried.max_attempts = self.max_attempts(left.made);
+    /// Finds the provider that was left and can be asked again first, which is the last one then, and decides
+    /// whether the call returns to it.
+    fn find_return(&self, effects: &Effects) -> Option<Return> {
+        let (now, config) = (self.elapsed, &effects.agent.retry);
+        let returns_to = |(place, left): (usize, &LeftProvider)| {
+            let (endpoint, facts) = left.returns_to(now, config)?;
+            Some((place, endpoint, facts))
+        };
+        let open: Vec<_> = self.left.iter().enumerate().filter_map(returns_to).collect();
+        let (left, place, facts) =
+            *open.get(first_to_retry(open.iter().map(|(_, _, facts)| *facts))?)?;
+        let provider = self.left.get(left)?;
+        let policy = policy(&effects.agent.models, provider.provider, place)?;
+        let (sent, refused) = provider.endpoints.counts(place);
+        let mut tried = Tried::new(sent, now.saturating_sub(provider.began), true);
+        (tried.total, tried.refused) = (provider.made, refused);
+        tried.max_attempts = self.max_attempts(provider.made);
         tried.max_park = effects.place.max_park.unwrap_or_default();
-        Some(policy.decide_by(left.facts(self.elapsed), tried))
+        Some(Return { left, place, decision: policy.decide_by(facts, tried) })
     }
 
     /// Returns what the call knows when an endpoint is picked.
@@ -275,8 +292,8 @@ impl Attempt {
         (self.provider, self.made_here, self.began) = (provider, 0, self.elapsed);
     }
 
-    fn return_to(&mut self, back: LeftProvider) {
-        self.paid_by = Some((back.provider, back.place));
+    fn return_to(&mut self, back: LeftProvider, place: usize) {
+        self.paid_by = Some((back.provider, place));
         (self.provider, self.made_here, self.began) = (back.provider, back.made, back.began);
         self.endpoints = back.endpoints;
     }
