@@ -2,6 +2,7 @@
 
 mod call_ids;
 mod input_schema;
+mod references;
 mod schema_draft;
 mod turns;
 

@@ -6,12 +6,16 @@ use layer0::{JsonText, ToolSpec};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::references::{find_referred, mend_references};
 use super::schema_draft::modernise;
 
 /// The longest property name that is taken everywhere.
 const MAX_KEY_CHARS: usize = 64;
-/// How many references and unions are followed from the top of a schema.
+/// How deep references and unions are followed from the top of a schema.
 const MAX_STEPS: usize = 16;
+/// How many schemas are merged at the top of one. A schema that refers to itself twice would be followed
+/// 2^16 times.
+const MAX_MERGED: usize = 1_000;
 /// Keywords that Anthropic and OpenAI refuse at the top of an input:
 /// <https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use>,
 /// <https://platform.openai.com/docs/guides/function-calling>.
@@ -34,9 +38,12 @@ impl KeyAliases {
 
     /// Returns the arguments of an earlier call with the names that the model is shown.
     pub(crate) fn apply(&self, arguments: &JsonText) -> JsonText {
-        let shown =
-            |key: &str| self.0.iter().find(|(_, own)| *own == key).map(|(alias, _)| alias.as_str());
-        self.rename(arguments, shown)
+        self.rename(arguments, |key| self.shown(key))
+    }
+
+    /// Returns the name that the model is shown for one of the tool's own.
+    fn shown(&self, own: &str) -> Option<&str> {
+        self.0.iter().find(|(_, known)| *known == own).map(|(alias, _)| alias.as_str())
     }
 
     fn rename<'k>(
@@ -62,38 +69,60 @@ pub(crate) fn fit_tool(tool: &ToolSpec, plain_keys: bool) -> (ToolSpec, KeyAlias
         return (tool.clone(), KeyAliases::default());
     };
     modernise(&mut schema);
-    flatten_top(&mut schema);
+    let alternatives = flatten_top(&mut schema);
     let aliases = if plain_keys { rename_keys(&mut schema) } else { KeyAliases::default() };
+    tell_alternatives(&mut schema, &alternatives, &aliases);
+    mend_references(&mut schema, &own);
     let fitted = Value::Object(schema);
     if fitted == own {
         return (tool.clone(), aliases);
     }
+    // What cannot be written is sent as it was: a tree that is too deep would become a string.
+    let Ok(schema) = JsonText::of(&fitted) else { return (tool.clone(), KeyAliases::default()) };
     let mut tool = tool.clone();
-    tool.schema = JsonText::from(fitted);
+    tool.schema = schema;
     (tool, aliases)
 }
 
-/// Makes the top of a schema one object with the properties of all its branches.
-fn flatten_top(schema: &mut Map<String, Value>) {
+/// Makes the top of a schema one object with the properties of all its branches; returns the required properties
+/// of each.
+fn flatten_top(schema: &mut Map<String, Value>) -> Vec<BTreeSet<String>> {
+    let mut alternatives = Vec::new();
     if schema.contains_key("$ref") || REFUSED_AT_TOP.iter().any(|key| schema.contains_key(*key)) {
         let root = Value::Object(schema.clone());
-        let top = merged(&root, &root, MAX_STEPS);
+        let top = Merger { root: &root, left: MAX_MERGED }.merged(&root, MAX_STEPS);
         for key in
             REFUSED_AT_TOP.iter().chain(&["$ref", "additionalProperties", "properties", "required"])
         {
             schema.remove(*key);
         }
-        if let Some(hint) = top.hint() {
-            let told = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-            let told = format!("{told} {hint}").trim().to_owned();
-            schema.insert("description".to_owned(), told.into());
-        }
         if !top.required.is_empty() {
             schema.insert("required".to_owned(), top.required.into_iter().collect());
         }
         schema.insert("properties".to_owned(), Value::Object(top.properties));
+        alternatives = top.alternatives;
     }
     schema.insert("type".to_owned(), "object".into());
+    alternatives
+}
+
+/// Says in the description which properties belong together, by the names that the model is shown.
+fn tell_alternatives(
+    schema: &mut Map<String, Value>,
+    alternatives: &[BTreeSet<String>],
+    aliases: &KeyAliases,
+) {
+    let shown = |key: &String| format!("`{}`", aliases.shown(key).unwrap_or(key));
+    let sets: Vec<String> = alternatives
+        .iter()
+        .filter(|set| !set.is_empty())
+        .map(|set| set.iter().map(shown).collect::<Vec<_>>().join(" and "))
+        .collect();
+    if sets.len() > 1 {
+        let told = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        let told = format!("{told} Give {}.", sets.join(", or ")).trim().to_owned();
+        schema.insert("description".to_owned(), told.into());
+    }
 }
 
 /// An object schema with its branches merged.
@@ -106,58 +135,70 @@ struct Merged {
 }
 
 impl Merged {
-    fn hint(&self) -> Option<String> {
-        let sets: Vec<String> = self
-            .alternatives
-            .iter()
-            .filter(|set| !set.is_empty())
-            .map(|set| set.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(" and "))
-            .collect();
-        (sets.len() > 1).then(|| format!("Give {}.", sets.join(", or ")))
-    }
-
     fn add_properties(&mut self, properties: Map<String, Value>) {
         for (key, schema) in properties {
             match self.properties.get_mut(&key) {
                 None => {
                     self.properties.insert(key, schema);
                 }
-                Some(known) if *known == schema => {}
-                Some(known) => *known = json!({ "anyOf": [known.take(), schema] }),
+                Some(known) => add_alternative(known, schema),
             }
         }
     }
 }
 
-fn merged(root: &Value, schema: &Value, steps: usize) -> Merged {
-    let mut merged_here = Merged::default();
-    let (Some(steps), Some(schema)) = (steps.checked_sub(1), schema.as_object()) else {
-        return merged_here;
-    };
-    if let Some(Value::Object(properties)) = schema.get("properties") {
-        merged_here.add_properties(properties.clone());
+/// Allows what either of two schemas allows. Alternatives stand beside each other: nested, those of a union of
+/// many kinds would be deeper than any endpoint reads.
+fn add_alternative(known: &mut Value, schema: Value) {
+    if *known == schema {
+        return;
     }
-    merged_here.required = texts(schema.get("required"));
-    let referred = schema.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#'));
-    let referred = referred.and_then(|pointer| root.pointer(pointer));
-    let all = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
-    for part in referred.into_iter().chain(all) {
-        let part = merged(root, part, steps);
-        merged_here.add_properties(part.properties);
-        merged_here.required.extend(part.required);
-        merged_here.alternatives.extend(part.alternatives);
+    let alternatives = known.as_object_mut().filter(|fields| fields.len() == 1);
+    match alternatives.and_then(|fields| fields.get_mut("anyOf")?.as_array_mut()) {
+        Some(alternatives) if alternatives.contains(&schema) => {}
+        Some(alternatives) => alternatives.push(schema),
+        None => *known = json!({ "anyOf": [known.take(), schema] }),
     }
-    let conditional = ["then", "else"].iter().filter_map(|key| schema.get(*key));
-    for part in conditional {
-        merged_here.add_properties(merged(root, part, steps).properties);
+}
+
+/// Follows the references and unions at the top of a schema.
+struct Merger<'s> {
+    root: &'s Value,
+    /// How many schemas may be merged yet. What is left out only allows more.
+    left: usize,
+}
+
+impl Merger<'_> {
+    fn merged(&mut self, schema: &Value, steps: usize) -> Merged {
+        let mut merged_here = Merged::default();
+        let (Some(steps), Some(left), Some(schema)) =
+            (steps.checked_sub(1), self.left.checked_sub(1), schema.as_object())
+        else {
+            return merged_here;
+        };
+        self.left = left;
+        if let Some(Value::Object(properties)) = schema.get("properties") {
+            merged_here.add_properties(properties.clone());
+        }
+        merged_here.required = texts(schema.get("required"));
+        let referred = schema.get("$ref").and_then(Value::as_str);
+        let referred = referred.and_then(|reference| find_referred(self.root, reference));
+        let all = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
+        for part in referred.into_iter().chain(all) {
+            let part = self.merged(part, steps);
+            merged_here.add_properties(part.properties);
+            merged_here.required.extend(part.required);
+            merged_here.alternatives.extend(part.alternatives);
+        }
+        for part in ["then", "else"].iter().filter_map(|key| schema.get(*key)) {
+            merged_here.add_properties(self.merged(part, steps).properties);
+        }
+        for union in ["anyOf", "oneOf"].iter().filter_map(|key| schema.get(*key)?.as_array()) {
+            let branches = union.iter().map(|branch| self.merged(branch, steps)).collect();
+            add_union(&mut merged_here, branches);
+        }
+        merged_here
     }
-    for union in ["anyOf", "oneOf"].iter().filter_map(|key| schema.get(*key)?.as_array()) {
-        add_union(
-            &mut merged_here,
-            union.iter().map(|branch| merged(root, branch, steps)).collect(),
-        );
-    }
-    merged_here
 }
 
 /// Adds the branches of a union; what all of them require is required.
@@ -204,10 +245,13 @@ fn rename_keys(schema: &mut Map<String, Value>) -> KeyAliases {
     *properties = renamed;
     if let Some(Value::Array(required)) = schema.get_mut("required") {
         for name in required {
-            let alias =
-                aliases.0.iter().find(|(_, own)| *name == **own).map(|(alias, _)| alias.clone());
+            let alias = name.as_str().and_then(|own| aliases.shown(own)).map(str::to_owned);
             *name = alias.map_or_else(|| name.take(), Value::String);
         }
+    }
+    // These speak of the names that the model is not shown.
+    for key in ["dependentRequired", "dependentSchemas", "propertyNames"] {
+        schema.remove(key);
     }
     aliases
 }
@@ -276,6 +320,72 @@ mod tests {
             sent["properties"]["a"],
             json!({ "anyOf": [{ "type": "string" }, { "type": "integer" }] })
         );
+    }
+
+    /// Nested, the alternatives of 50 kinds would be deeper than what can be written.
+    #[test]
+    fn alternatives_of_many_kinds_are_one_list() {
+        let branch = |kind: u32| {
+            json!({ "type": "object", "properties": { "kind": { "const": format!("k{kind}") },
+                "x": { "type": "string" } }, "required": ["kind"] })
+        };
+        let branches: Vec<Value> = (0..200).map(branch).collect();
+        let (sent, _) = fit(json!({ "oneOf": branches }));
+        assert_eq!(sent["properties"]["kind"]["anyOf"].as_array().unwrap().len(), 200);
+        assert_eq!(sent["properties"]["x"], json!({ "type": "string" }));
+        assert_eq!(sent["required"], json!(["kind"]));
+    }
+
+    /// Followed at each place, the references of this one would be more than there is time for.
+    #[test]
+    fn a_schema_that_holds_itself_ends() {
+        let itself = vec![json!({ "$ref": "#" }); 8];
+        let schema = json!({ "allOf": itself, "anyOf": itself, "properties": { "a": {} } });
+        let mut merger = Merger { root: &schema, left: MAX_MERGED };
+        assert!(merger.merged(&schema, MAX_STEPS).properties.contains_key("a"));
+        assert_eq!(merger.left, 0);
+        assert_eq!(fit(schema.clone()).0["properties"], json!({ "a": {} }));
+    }
+
+    #[test]
+    fn renamed_keys_are_named_everywhere() {
+        let (sent, _) = fit(json!({ "type": "object",
+            "propertyNames": { "enum": ["user id", "größe"] },
+            "dependentRequired": { "user id": ["größe"] },
+            "anyOf": [branch("user id"), branch("größe")] }));
+        assert_eq!(sent["description"], "Give `user_id`, or `gr__e`.");
+        assert_eq!((sent.get("propertyNames"), sent.get("dependentRequired")), (None, None));
+    }
+
+    /// Spec: Q4
+    #[test]
+    fn references_lead_to_what_they_led_to() {
+        let text = json!({ "type": "string" });
+        let (sent, _) = fit(json!({ "type": "object", "properties": {
+            "user id": text,
+            "pair": { "type": "array", "items": [text] },
+            "a": { "$ref": "#/properties/user%20id" },
+            "b": { "$ref": "#/properties/pair/items/0", "description": "b" },
+            "c": { "$ref": "#/$defs/no" },
+            "d": { "$ref": "https://example.com/x.json" },
+            "e": { "$ref": "#/$defs/yes" },
+        }, "$defs": { "yes": { "items": { "$ref": "#/properties/user%20id" } } } }));
+        for (key, expected) in [
+            ("a", json!({ "$ref": "#/$defs/ref_2" })),
+            ("b", json!({ "$ref": "#/$defs/ref_1", "description": "b" })),
+            ("c", json!({})),
+            ("d", json!({})),
+            ("e", json!({ "$ref": "#/$defs/yes" })),
+        ] {
+            assert_eq!(sent["properties"][key], expected, "{key}");
+        }
+        let defs = json!({ "yes": { "items": { "$ref": "#/$defs/ref_2" } }, "ref_1": text, "ref_2": text });
+        assert_eq!(sent["$defs"], defs);
+        // Schemas that zod writes: a branch refers to a property of another.
+        let (sent, _) = fit(json!({ "anyOf": [branch("a"), { "type": "object", "properties": {
+            "b": { "$ref": "#/anyOf/0/properties/a" } } }] }));
+        assert_eq!(sent["properties"]["b"], json!({ "$ref": "#/$defs/ref_1" }));
+        assert_eq!(sent["$defs"]["ref_1"], text);
     }
 
     #[test]
