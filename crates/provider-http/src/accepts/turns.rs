@@ -13,7 +13,7 @@ const CONTINUE: &str = "Continue.";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Turns {
-    /// System first, then `user` and `assistant` by turns, as chat templates want it and Mistral's API does: a
+    /// System first, then `user` and `assistant` by turns, the assistant never last, as chat templates want it and Mistral's API does: a
     /// run that ended without an answer leaves `tool` or `user` before the next `user`, which is refused there,
     /// and with it every later run of the session.
     Alternate,
@@ -34,6 +34,11 @@ pub(crate) fn fit_turns(messages: Vec<Arc<Message>>, turns: Turns) -> Vec<Arc<Me
     let mut before = Role::System;
     for message in messages {
         let role = Role::from(&*message);
+        if role == Role::System && before != Role::System {
+            // Instructions further on are no turn.
+            fitted.push(message);
+            continue;
+        }
         match (before, role) {
             (Role::System, Role::Assistant | Role::Tool) => {
                 fitted.push(Arc::new(Message::user(CONTINUE)));
@@ -52,6 +57,10 @@ pub(crate) fn fit_turns(messages: Vec<Arc<Message>>, turns: Turns) -> Vec<Arc<Me
         } else {
             message
         });
+    }
+    // An answer that was paused by another endpoint is continued by itself.
+    if before == Role::Assistant && turns == Turns::Alternate {
+        fitted.push(Arc::new(Message::user(CONTINUE)));
     }
     fitted
 }
@@ -146,13 +155,15 @@ mod tests {
     fn a_line_stands_where_a_turn_is_missing() {
         for (given, expected) in [
             ("suauau", "suauau"),
+            ("sua", "sua+"),
+            ("suctsct", "suctct"),
             ("sucttau", "sucttau"),
             ("suctu", "suct-u"),
             ("uu", "u-u"),
-            ("suaa", "sua+a"),
+            ("suaa", "sua+a+"),
             ("uvu", "u-u"),
-            ("ssusa", "sua"),
-            ("sa", "s+a"),
+            ("ssusau", "suau"),
+            ("sa", "s+a+"),
             ("", ""),
         ] {
             check(Turns::Alternate, given, expected);
@@ -160,5 +171,6 @@ mod tests {
         }
         check(Turns::BeginWithUser, "au", "+au");
         check(Turns::BeginWithUser, "suctu", "suctu");
+        check(Turns::BeginWithUser, "sucstasa", "sucstasa");
     }
 }
