@@ -333,7 +333,10 @@ impl<'a> Conversation<'a> {
                 let kept = self.endpoint.parts_of(provider_state.as_ref());
                 let mut text_signature = signature(kept, Signed::Text, 0);
                 let mut parts = Vec::with_capacity(tool_calls.len() + 1);
-                for piece in pieces(content, tool_calls.len(), kept) {
+                // Signatures go back with what they came with, and have no place of their own.
+                let served = kept.iter().filter(|part| is_served(&part.data)).cloned();
+                let served: Vec<StatePart> = served.collect();
+                for piece in pieces(content, tool_calls.len(), &served) {
                     match piece {
                         Piece::Text(text) => {
                             let thought_signature = text_signature.take();
@@ -343,8 +346,7 @@ impl<'a> Conversation<'a> {
                             let signature = signature(kept, Signed::Call, at);
                             parts.push(self.call(at, &tool_calls[at], signature));
                         }
-                        Piece::Kept(part) if is_served(&part) => parts.push(Part::Kept(part)),
-                        Piece::Kept(_) => {}
+                        Piece::Kept(part) => parts.push(Part::Kept(part)),
                     }
                 }
                 if !parts.is_empty() {

@@ -78,7 +78,7 @@ impl Piece<'_> {
 /// );
 /// ```
 #[must_use]
-pub fn pieces<'a>(text: &'a str, calls: usize, kept: &'a [StatePart]) -> Vec<Piece<'a>> {
+pub fn pieces<'a>(text: &'a str, calls: usize, kept: &[StatePart]) -> Vec<Piece<'a>> {
     let mut pieces = Vec::with_capacity(calls + 2 * kept.len() + 1);
     let (mut said, mut called) = (0, 0);
     for part in kept {

@@ -204,3 +204,29 @@ async fn served_parts_go_back_in_place() {
     let back = r#"{"text":"I compute."},{"executableCode":{"code":"6*7","language":"PYTHON"},"thoughtSignature":"SIG"},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"42"}},{"text":"It is 42."}"#;
     assert!(body.contains(back), "{body}");
 }
+
+/// A text stays before the calls behind it, whichever of them are signed.
+#[tokio::test]
+async fn signed_calls_go_back_behind_their_text() {
+    let server = ScriptedEndpoint::gemini(vec![ScriptedAnswer::saying("ok")]);
+    let provider = to("gemini-3-pro", &server.base_url()).build().unwrap();
+    let call = |id: &str, signature: &str| json!({ "functionCall": { "id": id, "name": "now", "args": {} }, "thoughtSignature": signature });
+    let parts = json!([{ "text": "I look." }, call("c1", "SIG-1"), call("c2", "SIG-2")]);
+    let candidate =
+        json!({ "content": { "role": "model", "parts": parts }, "finishReason": "STOP" });
+    let body = json!({ "candidates": [candidate] }).to_string();
+    let answer = provider.read("application/json", body).await.unwrap();
+    let mut messages = Transcript::default();
+    messages.push(Message::user("hi"));
+    messages.push(Message::Assistant {
+        content: answer.text,
+        tool_calls: answer.tool_calls,
+        provider_state: answer.provider_state,
+    });
+    messages.push(Message::tool("c1".into(), "noon", false));
+    messages.push(Message::tool("c2".into(), "noon", false));
+    send(&provider, &ModelRequest::new(messages), false).await.unwrap();
+    let body = String::from_utf8(server.requests()[0].bytes.clone()).unwrap();
+    let places = ["I look.", "SIG-1", "SIG-2"].map(|part| body.find(part).unwrap());
+    assert!(places.is_sorted(), "{body}");
+}
