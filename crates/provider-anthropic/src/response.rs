@@ -47,6 +47,7 @@ pub(crate) enum WireBlock {
         name: String,
         input: Option<Box<RawValue>>,
         /// The served tool that calls, where it is not the model; the provider wants it back.
+        #[serde(default, deserialize_with = "lenient::json")]
         caller: Option<JsonText>,
     },
     /// A block of a tool that runs at the provider, exactly as it came.
@@ -59,13 +60,16 @@ pub(crate) enum WireBlock {
 
 impl<'de> Deserialize<'de> for WireBlock {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = JsonText::deserialize(deserializer)?;
+        let text = Box::<RawValue>::deserialize(deserializer)?;
         let mut json = serde_json::Deserializer::from_str(text.get());
         let block = read_tagged(&mut json, "type", |block| Self::deserialize(block));
-        match block.map_err(D::Error::custom)? {
-            Self::Unknown => Ok(Self::Served(ServedBlock { block: text, input: String::new() })),
-            block => Ok(block),
-        }
+        Ok(match block.map_err(D::Error::custom)? {
+            // One that cannot be recorded is not kept.
+            Self::Unknown => JsonText::parse(text.get()).map_or(Self::Unknown, |block| {
+                Self::Served(ServedBlock { block, input: String::new() })
+            }),
+            block => block,
+        })
     }
 }
 

@@ -51,7 +51,9 @@ pub(crate) struct AnswerPart {
     pub(crate) inline_data: Option<AnswerData>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) thought_signature: Option<String>,
+    #[serde(default, deserialize_with = "lenient::json")]
     executable_code: Option<JsonText>,
+    #[serde(default, deserialize_with = "lenient::json")]
     code_execution_result: Option<JsonText>,
 }
 

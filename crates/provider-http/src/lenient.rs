@@ -1,9 +1,11 @@
 //! Fields that stand beside what a model says: where one is not as the protocol has it, it is left
 //! out or read as what it means, and the answer is kept. What is run is read strictly.
 
+use layer0::JsonText;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Reads a count: a whole number, however it is written; `None` of what is none.
 ///
@@ -83,6 +85,16 @@ pub fn maybe<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
 }
 
+/// Reads JSON as its text; `None` of `null`, and of what cannot be recorded, such as a number beyond every float.
+///
+/// # Errors
+///
+/// Where the JSON itself is malformed.
+pub fn json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<JsonText>, D::Error> {
+    let json = Box::<RawValue>::deserialize(deserializer)?;
+    Ok(JsonText::parse(json.get()).ok().filter(|json| json.get() != "null"))
+}
+
 /// Reads a value, the default where it is `null`.
 ///
 /// # Errors
@@ -106,6 +118,8 @@ mod tests {
         text: Option<String>,
         #[serde(default, deserialize_with = "maybe")]
         list: Option<Vec<u64>>,
+        #[serde(default, deserialize_with = "json")]
+        json: Option<JsonText>,
     }
 
     #[test]
@@ -113,8 +127,13 @@ mod tests {
         #[track_caller]
         fn check(json: &str, count: Option<u64>, text: Option<&str>, list: Option<Vec<u64>>) {
             let read: Beside = serde_json::from_str(json).unwrap();
-            assert_eq!(read, Beside { count, text: text.map(str::to_owned), list }, "{json}");
+            let expected = Beside { count, text: text.map(str::to_owned), list, json: None };
+            assert_eq!(read, expected, "{json}");
         }
+        check(r#"{"json":null}"#, None, None, None);
+        check(r#"{"json":{"n":1e999}}"#, None, None, None);
+        let told: Beside = serde_json::from_str(r#"{"json":{"n":3.10}}"#).unwrap();
+        assert_eq!(told.json.unwrap().get(), r#"{"n":3.10}"#);
         check("{}", None, None, None);
         check(r#"{"count":11,"text":"a","list":[1]}"#, Some(11), Some("a"), Some(vec![1]));
         check(r#"{"count":11.0,"text":7,"list":"n/a"}"#, Some(11), Some("7"), None);

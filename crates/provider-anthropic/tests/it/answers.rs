@@ -148,3 +148,20 @@ proptest! {
         prop_assert_eq!(answer.usage, Some(TokenUsage::new(0, 7)));
     }
 }
+
+/// Spec: P7
+#[tokio::test]
+async fn arguments_beyond_a_record_are_given_back() {
+    let deep = format!("{}{}", "[".repeat(130), "]".repeat(130));
+    for input in [r#"{"n":1e999}"#.to_owned(), format!("{{\"n\":{deep}}}")] {
+        let body = format!(
+            r#"{{"content":[{{"type":"text","text":"I pay."}},
+                {{"type":"odd_tool_result","x":{input}}},
+                {{"type":"tool_use","id":"c1","name":"pay","input":{input},"caller":{input}}}],
+                "stop_reason":"tool_use"}}"#
+        );
+        let answer = (ADAPTER.read)("application/json", body.into_bytes()).await.unwrap();
+        assert_eq!(&*answer.text, "I pay.");
+        assert_eq!(answer.tool_calls[0].arguments.as_string().as_deref(), Some(&*input));
+    }
+}

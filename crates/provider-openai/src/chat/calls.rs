@@ -13,6 +13,7 @@ pub(super) struct CallPiece {
     #[serde(default, deserialize_with = "lenient::text")]
     pub(super) id: Option<String>,
     pub(super) function: Option<FunctionPiece>,
+    #[serde(default, deserialize_with = "lenient::json")]
     pub(super) extra_content: Option<JsonText>,
 }
 

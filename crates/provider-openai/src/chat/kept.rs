@@ -63,12 +63,14 @@ impl Kept {
         self.message.extra_content = extra.or(self.message.extra_content.take());
     }
 
-    /// Takes details, of which a stream brings each in pieces.
-    pub(super) fn push_details(&mut self, details: Option<JsonText>) {
+    /// Takes details, of which a stream brings each in pieces; those of a whole message stand as they are.
+    pub(super) fn push_details(&mut self, details: Option<JsonText>, are_pieces: bool) {
         let Some(Value::Array(details)) = details.map(|details| details.value()) else { return };
         for detail in details {
             match (self.details.last_mut(), detail) {
-                (Some(Value::Object(last)), Value::Object(piece)) if continues(last, &piece) => {
+                (Some(Value::Object(last)), Value::Object(piece))
+                    if are_pieces && continues(last, &piece) =>
+                {
                     piece.into_iter().for_each(|(key, value)| extend(last, key, value));
                 }
                 (_, detail) => self.details.push(detail),
@@ -103,8 +105,16 @@ pub(super) fn call_part(extra_content: JsonText, calls_before: usize) -> Option<
 /// Returns whether a piece belongs to the same detail as the one before.
 fn continues(last: &Map<String, Value>, piece: &Map<String, Value>) -> bool {
     let same = |key| last.get(key) == piece.get(key) || piece.get(key).is_none_or(Value::is_null);
-    let is_text = ["text", "summary"].iter().any(|key| last.contains_key(*key));
-    is_text && last.get("type") == piece.get("type") && same("index") && same("id")
+    let has_text = |detail: &Map<String, Value>| {
+        ["text", "summary"].iter().any(|key| detail.get(*key).is_some_and(Value::is_string))
+    };
+    // A signature ends what it signs.
+    let is_signed = last.get("signature").is_some_and(Value::is_string);
+    has_text(last)
+        && !(is_signed && has_text(piece))
+        && last.get("type") == piece.get("type")
+        && same("index")
+        && same("id")
 }
 
 fn extend(detail: &mut Map<String, Value>, key: String, value: Value) {
@@ -181,7 +191,7 @@ mod tests {
             json!([{ "type": "reasoning.encrypted", "data": "AA", "index": 1 }]),
             json!([{ "type": "reasoning.encrypted", "data": "BB", "index": 2 }]),
         ] {
-            kept.push_details(Some(piece.into()));
+            kept.push_details(Some(piece.into()), true);
         }
         let part = kept.into_part(false).unwrap();
         let sent = message_fields(&[part], KeptReasoning::Details, false, false)
@@ -193,6 +203,27 @@ mod tests {
             { "type": "reasoning.encrypted", "data": "BB", "index": 2 },
         ]);
         assert_eq!(sent, whole);
+    }
+
+    #[test]
+    fn signed_details_stay_apart() {
+        let detail = |text: &str, signature: &str| json!({ "type": "reasoning.text", "text": text, "signature": signature });
+        let (one, two) = (detail("a", "SIG-A"), detail("b", "SIG-B"));
+        let unsigned = json!({ "type": "reasoning.summary", "summary": "c" });
+        for (lists, are_pieces) in [
+            (vec![json!([one, two, unsigned, unsigned])], false),
+            (vec![json!([one]), json!([two]), json!([unsigned])], true),
+        ] {
+            let mut kept = Kept::default();
+            for list in &lists {
+                kept.push_details(Some(list.into()), are_pieces);
+            }
+            let part = kept.into_part(true).unwrap();
+            let sent = message_fields(&[part], KeptReasoning::Details, true, true);
+            let told: Vec<Value> =
+                lists.iter().flat_map(|it| it.as_array().cloned().unwrap()).collect();
+            assert_eq!(sent.reasoning_details.unwrap(), Value::from(told));
+        }
     }
 
     #[test]

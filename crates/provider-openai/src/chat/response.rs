@@ -63,8 +63,10 @@ pub(super) struct AnswerMessage {
     #[serde(default, deserialize_with = "lenient::text")]
     pub(super) reasoning: Option<String>,
     /// As OpenRouter wants it back.
+    #[serde(default, deserialize_with = "lenient::json")]
     pub(super) reasoning_details: Option<JsonText>,
     /// As Gemini's compatible endpoint wants it back.
+    #[serde(default, deserialize_with = "lenient::json")]
     pub(super) extra_content: Option<JsonText>,
     pub(super) tool_calls: Option<Vec<CallPiece>>,
     /// OpenRouter's, which are not kept.
@@ -73,10 +75,10 @@ pub(super) struct AnswerMessage {
 }
 
 impl AnswerMessage {
-    /// Takes the fields that the endpoint wants back.
-    pub(super) fn keep(&mut self, kept: &mut Kept) {
+    /// Takes the fields that the endpoint wants back, of a whole message or of a piece of one.
+    pub(super) fn keep(&mut self, kept: &mut Kept, is_piece: bool) {
         kept.push_reasoning(self.reasoning_content.as_deref(), self.reasoning.as_deref());
-        kept.push_details(self.reasoning_details.take());
+        kept.push_details(self.reasoning_details.take(), is_piece);
         kept.push_extra(self.extra_content.take());
     }
 
@@ -201,7 +203,7 @@ impl ChatResponse {
         reply.refuse_failure(choice.error)?;
         let mut message = choice.message.unwrap_or_default();
         let mut kept = Kept::default();
-        message.keep(&mut kept);
+        message.keep(&mut kept, false);
         draft.thinking.extend(message.thinking());
         if message.has_images() {
             draft.note_media("image");

@@ -97,7 +97,7 @@ impl ChatStream {
     }
 
     fn add(&mut self, mut piece: AnswerMessage, reply: &Reply<'_>) {
-        piece.keep(&mut self.kept);
+        piece.keep(&mut self.kept, true);
         self.draft.think(piece.thinking().unwrap_or_default(), reply);
         if piece.has_images() {
             self.draft.note_media("image");
