@@ -1,5 +1,7 @@
 //! What is sent.
 
+mod served;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -10,6 +12,8 @@ use backstop_provider_http::{
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
+
+use self::served::drop_unanswered;
 
 /// The output limit where the request names none; the protocol requires one.
 pub const DEFAULT_MAX_TOKENS: u32 = 4_096;
@@ -201,6 +205,8 @@ impl<'a> MessagesRequest<'a> {
         for message in request.messages.messages() {
             conversation.take(message)?;
         }
+        drop_unanswered(&mut conversation.messages);
+        conversation.messages.retain(|message| !message.content.is_empty());
         let mut tools: Vec<WireTool<'_>> = request.tools.iter().map(wire_tool).collect();
         if caches {
             // The tools are the same in every run, and the instructions in most; the conversation is sent

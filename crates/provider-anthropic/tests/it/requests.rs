@@ -228,3 +228,59 @@ async fn a_call_goes_back_with_its_caller() {
     let back = r#""name":"now","input":{},"caller":{"tool_id":"srvtoolu_1","type":"code_execution_20250825"}}"#;
     assert!(body.contains(back), "{body}");
 }
+
+/// Returns what is sent of an answer that stopped within a search, with what stands behind it.
+async fn sent_behind_search(behind: &[Message]) -> String {
+    let server = ScriptedEndpoint::anthropic(vec![ScriptedAnswer::saying("yes")]);
+    let provider = to(&server.base_url()).build().unwrap();
+    let search = json!({ "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": { "query": "x" } });
+    let caller = json!({ "type": "code_execution_20250825", "tool_id": "srvtoolu_1" });
+    let call =
+        json!({ "type": "tool_use", "id": "c1", "name": "now", "input": {}, "caller": caller });
+    let body = json!({ "content": [search, call], "stop_reason": "tool_use" }).to_string();
+    let answer = provider.read("application/json", body).await.unwrap();
+    let mut messages = Transcript::default();
+    messages.push(Message::user("hi"));
+    messages.push(Message::Assistant {
+        content: answer.text,
+        tool_calls: answer.tool_calls,
+        provider_state: answer.provider_state,
+    });
+    messages.push(Message::tool("c1".into(), "noon", false));
+    behind.iter().for_each(|message| messages.push(message.clone()));
+    send(&provider, &ModelRequest::new(messages), false).await.unwrap();
+    String::from_utf8(server.requests()[0].bytes.clone()).unwrap()
+}
+
+/// A run that was stopped within a search leaves a call without its result, which is refused.
+#[tokio::test]
+async fn searches_without_result_end_with_their_turn() {
+    let body = sent_behind_search(&[]).await;
+    assert_eq!(body.matches("srvtoolu_1").count(), 2, "{body}");
+    let body = sent_behind_search(&[Message::user("go on")]).await;
+    assert!(!body.contains("srvtoolu_1") && body.contains(r#""id":"c1""#), "{body}");
+}
+
+#[tokio::test]
+async fn searches_with_result_stay() {
+    let server = ScriptedEndpoint::anthropic(vec![ScriptedAnswer::saying("yes")]);
+    let provider = to(&server.base_url()).build().unwrap();
+    let search =
+        json!({ "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {} });
+    let result =
+        json!({ "type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [] });
+    let text = json!({ "type": "text", "text": "It is so." });
+    let body = json!({ "content": [search, result, text], "stop_reason": "end_turn" }).to_string();
+    let answer = provider.read("application/json", body).await.unwrap();
+    let mut messages = Transcript::default();
+    messages.push(Message::user("hi"));
+    messages.push(Message::Assistant {
+        content: answer.text,
+        tool_calls: answer.tool_calls,
+        provider_state: answer.provider_state,
+    });
+    messages.push(Message::user("sure?"));
+    send(&provider, &ModelRequest::new(messages), false).await.unwrap();
+    let body = String::from_utf8(server.requests()[0].bytes.clone()).unwrap();
+    assert_eq!(body.matches("srvtoolu_1").count(), 2, "{body}");
+}

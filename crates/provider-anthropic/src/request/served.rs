@@ -1,0 +1,77 @@
+//! Calls of tools that run at the provider, and their results.
+
+use std::collections::BTreeSet;
+
+use layer0::JsonText;
+use serde::Deserialize;
+
+use super::{Block, Marked, Part, Role, WireMessage};
+
+/// The fields of a kept block that tell calls and results.
+#[derive(Deserialize)]
+struct ServedFields {
+    r#type: String,
+    id: Option<String>,
+    tool_use_id: Option<String>,
+}
+
+/// The field of a call's caller that names the call it is part of.
+#[derive(Deserialize)]
+struct Caller {
+    tool_id: String,
+}
+
+/// Leaves out calls of the provider's tools whose results never came, since a turn was paused or cut and the
+/// conversation went on otherwise: "tool use with id … was found without a corresponding … block" refuses every
+/// later request. Calls of the last answer stay while nothing but results stands behind it.
+pub(super) fn drop_unanswered(messages: &mut [WireMessage<'_>]) {
+    let is_open =
+        |message: &WireMessage<'_>| message.role == Role::Assistant || has_results(message);
+    let closed = messages.iter().rposition(|message| !is_open(message)).unwrap_or_default();
+    let mut unanswered: BTreeSet<String> =
+        kept(&messages[..closed]).filter_map(|block| block.id).collect();
+    if unanswered.is_empty() {
+        return;
+    }
+    for answered in kept(messages).filter_map(|block| block.tool_use_id) {
+        unanswered.remove(&answered);
+    }
+    for message in messages.iter_mut().filter(|_| !unanswered.is_empty()) {
+        message.content.retain(|part| {
+            let call = read(part).and_then(|block| block.id);
+            call.is_none_or(|id| !unanswered.contains(&id))
+        });
+        message.content.iter_mut().for_each(|part| forget_caller(part, &unanswered));
+    }
+}
+
+/// Returns the calls and results of the provider's tools.
+fn kept<'m>(messages: &'m [WireMessage<'_>]) -> impl Iterator<Item = ServedFields> + 'm {
+    messages.iter().flat_map(|message| message.content.iter().filter_map(read))
+}
+
+fn read(part: &Part<'_>) -> Option<ServedFields> {
+    let Part::Kept(block) = part else { return None };
+    let block: ServedFields = block.read().ok()?;
+    let is_served = block.r#type == "server_tool_use" || block.r#type.ends_with("_tool_result");
+    is_served.then_some(block)
+}
+
+fn has_results(message: &WireMessage<'_>) -> bool {
+    let is_result = |part: &Part<'_>| {
+        matches!(part, Part::Made(Marked { block: Block::ToolResult { .. }, .. }))
+    };
+    message.content.iter().all(is_result)
+}
+
+/// Leaves out who called, where that call was left out.
+fn forget_caller(part: &mut Part<'_>, left_out: &BTreeSet<String>) {
+    if let Part::Made(Marked { block: Block::ToolUse { caller, .. }, .. }) = part {
+        let is_left_out = |caller: &JsonText| {
+            caller.read::<Caller>().is_ok_and(|caller| left_out.contains(&caller.tool_id))
+        };
+        if caller.as_ref().is_some_and(is_left_out) {
+            *caller = None;
+        }
+    }
+}
