@@ -121,7 +121,7 @@ impl Protocol for OllamaChat {
         request: &'a ModelRequest,
         is_streamed: bool,
     ) -> Result<impl Serialize + 'a, ProviderError> {
-        ChatRequest::new(endpoint.model(), request, self.context_tokens, is_streamed)
+        ChatRequest::new(endpoint, request, self.context_tokens, is_streamed)
     }
 
     fn response(&self, chunk: Chunk, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {

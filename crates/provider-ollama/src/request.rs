@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_provider::{ModelRequest, ProviderError, ReasoningEffort};
-use backstop_provider_http::sendable_arguments;
+use backstop_provider_http::{Endpoint, kept_field, sendable_arguments};
 use layer0::message::{Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
+
+/// The field of thinking, of an answer and of what is kept of it.
+pub(crate) const THINKING: &str = "thinking";
 
 #[derive(Serialize)]
 pub(crate) struct ChatRequest<'a> {
@@ -79,6 +82,9 @@ enum WireMessage<'a> {
     },
     Assistant {
         content: &'a str,
+        /// The thinking that led to the calls, which templates of models that think repeat.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        thinking: Option<JsonText>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<WireCall<'a>>,
     },
@@ -115,7 +121,7 @@ struct WireToolFunction<'a> {
 
 impl<'a> ChatRequest<'a> {
     pub(crate) fn new(
-        model: &'a str,
+        endpoint: &'a Endpoint,
         request: &'a ModelRequest,
         context_tokens: Option<u32>,
         stream: bool,
@@ -125,12 +131,12 @@ impl<'a> ChatRequest<'a> {
         let settings = &request.settings;
         let output = request.output.as_ref().filter(|_| request.tools.is_empty());
         Ok(Self {
-            model,
+            model: endpoint.model(),
             messages: request
                 .messages
                 .messages()
                 .iter()
-                .map(|message| wire_message(message, &mut names))
+                .map(|message| wire_message(message, endpoint, &mut names))
                 .collect::<Result<_, _>>()?,
             tools: request.tools.iter().map(wire_tool).collect(),
             options: Options {
@@ -153,6 +159,7 @@ impl<'a> ChatRequest<'a> {
 /// `names` are the tools of the calls so far, by the calls' ids.
 fn wire_message<'a>(
     message: &'a Message,
+    endpoint: &Endpoint,
     names: &mut BTreeMap<&'a str, &'a str>,
 ) -> Result<WireMessage<'a>, ProviderError> {
     Ok(match message {
@@ -160,10 +167,12 @@ fn wire_message<'a>(
         Message::User { content, images } => {
             WireMessage::User { content, images: images.iter().map(|image| &*image.data).collect() }
         }
-        Message::Assistant { content, tool_calls, provider_state: _ } => {
+        Message::Assistant { content, tool_calls, provider_state } => {
+            let kept = endpoint.parts_of(provider_state.as_ref());
             names.extend(tool_calls.iter().map(|call| (call.id.as_str(), &*call.name)));
             WireMessage::Assistant {
                 content,
+                thinking: kept.iter().find_map(|part| kept_field(&part.data, THINKING)),
                 tool_calls: tool_calls.iter().map(wire_call).collect(),
             }
         }

@@ -3,9 +3,11 @@
 use std::ops::ControlFlow;
 
 use backstop_provider::{ModelResponse, ProviderError};
-use backstop_provider_http::{CallDraft, Draft, Reply, Stream};
-use layer0::message::StopReason;
+use backstop_provider_http::{CallDraft, Draft, Reply, Stream, keep_field};
+use layer0::JsonText;
+use layer0::message::{StatePart, StopReason};
 
+use crate::request::THINKING;
 use crate::response::Chunk;
 
 /// An answer as its lines tell it; its end is a line that says `done: true`.
@@ -42,7 +44,14 @@ impl Stream for ChatStream {
             }
             Some(word) => reply.unknown_stop(word)?,
         };
-        Ok(self.draft.finish(stop_reason, reply))
+        let mut draft = self.draft;
+        // Thinking matters with the calls it led to.
+        if !draft.calls.is_empty() && !draft.thinking.is_empty() {
+            draft.kept.extend(
+                keep_field(THINKING, &JsonText::string(&draft.thinking)).map(StatePart::new),
+            );
+        }
+        Ok(draft.finish(stop_reason, reply))
     }
 }
 

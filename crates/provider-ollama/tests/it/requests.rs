@@ -111,3 +111,30 @@ fn the_hosted_service_needs_a_key() {
     assert!(matches!(error, ConfigError::MissingKey { .. }), "{error:?}");
     assert!(error.to_string().contains("`OLLAMA_API_KEY`"));
 }
+
+/// Thinking goes back with the calls it led to, and with these alone.
+#[tokio::test]
+async fn thinking_goes_back_with_its_calls() {
+    let call = json!([{ "function": { "name": "now", "arguments": {} } }]);
+    for (calls, count) in [(call, 1), (json!([]), 0)] {
+        let server = ScriptedEndpoint::ollama(vec![ScriptedAnswer::saying("ok")]);
+        let provider = to(&server.base_url()).build().unwrap();
+        let message = json!({ "content": "x", "thinking": "I \"look\".", "tool_calls": calls });
+        let body = json!({ "message": message, "done": true, "done_reason": "stop" }).to_string();
+        let answer = provider.read("application/x-ndjson", body).await.unwrap();
+        let results = answer.tool_calls.len();
+        let mut messages = Transcript::default();
+        messages.push(Message::user("hi"));
+        messages.push(Message::Assistant {
+            content: answer.text,
+            tool_calls: answer.tool_calls,
+            provider_state: answer.provider_state,
+        });
+        (0..results).for_each(|_| messages.push(Message::tool("".into(), "noon", false)));
+        send(&provider, &ModelRequest::new(messages), false).await.unwrap();
+        let body = String::from_utf8(server.requests()[0].bytes.clone()).unwrap();
+        let back = r#""content":"x","thinking":"I \"look\".","tool_calls":["#;
+        assert_eq!(body.matches(back).count(), count, "{body}");
+        assert_eq!(body.contains("thinking"), count > 0, "{body}");
+    }
+}
