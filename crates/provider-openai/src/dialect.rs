@@ -82,7 +82,7 @@ const ROWS: [Row; 6] = [
     Row {
         dialect: ChatDialect::DeepSeek,
         name: "deepseek",
-        hosts: &["api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn"],
+        hosts: &["api.deepseek.com", "api.kimi.com", "api.moonshot.ai", "api.moonshot.cn"],
         accepts: COMPATIBLE,
         reasoning: KeptReasoning::Required,
         fields: Fields::Usual,
@@ -102,7 +102,7 @@ const ROWS: [Row; 6] = [
     Row {
         dialect: ChatDialect::Mistral,
         name: "mistral",
-        hosts: &["api.mistral.ai"],
+        hosts: &["api.mistral.ai", "codestral.mistral.ai"],
         accepts: COMPATIBLE.call_ids(CallIds::exactly(9)),
         reasoning: KeptReasoning::Nothing,
         fields: Fields::Mistral,
@@ -197,6 +197,8 @@ mod tests {
             ("notopenrouter.ai", ChatDialect::Compatible),
             ("europe-west1-aiplatform.googleapis.com", ChatDialect::Gemini),
             ("api.moonshot.cn", ChatDialect::DeepSeek),
+            ("codestral.mistral.ai", ChatDialect::Mistral),
+            ("api.kimi.com", ChatDialect::DeepSeek),
             ("127.0.0.1", ChatDialect::Compatible),
         ] {
             assert_eq!(ChatDialect::from_host(host), expected, "{host}");

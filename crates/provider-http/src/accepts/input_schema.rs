@@ -54,8 +54,10 @@ impl KeyAliases {
         let Ok(members) = arguments.read::<BTreeMap<String, Box<RawValue>>>() else {
             return arguments.clone();
         };
+        // An argument that is there under both names keeps both, and the tool's own schema judges them.
+        let other = |key: &str| name(key).filter(|other| !members.contains_key(*other));
         let renamed: BTreeMap<&str, &RawValue> =
-            members.iter().map(|(key, value)| (name(key).unwrap_or(key), &**value)).collect();
+            members.iter().map(|(key, value)| (other(key).unwrap_or(key), &**value)).collect();
         JsonText::of(&renamed).unwrap_or_else(|_| arguments.clone())
     }
 }
@@ -410,6 +412,8 @@ mod tests {
         let shown = aliases.apply(&own);
         assert_eq!(shown.get(), r#"{"gr__e":3.10,"user_id":2,"user_id_2":1}"#);
         assert_eq!(aliases.restore(&shown), own);
+        let both = JsonText::parse(r#"{"user id":1,"user_id_2":3}"#).unwrap();
+        assert_eq!(aliases.restore(&both), both);
         assert_eq!(aliases.restore(&JsonText::string("no object")), JsonText::string("no object"));
     }
 }

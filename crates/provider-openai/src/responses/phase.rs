@@ -20,7 +20,7 @@ pub(super) struct Phases {
 impl Phases {
     /// Takes the next text, and keeps its phase where the text will stand.
     pub(super) fn add(&mut self, phase: Option<String>, text: &str, draft: &mut Draft) {
-        match phase {
+        match phase.filter(|_| !text.is_empty()) {
             Some(phase) => {
                 self.has_commentary |= phase != FINAL;
                 if phase == FINAL {
