@@ -128,6 +128,14 @@ impl McpError {
         }
     }
 
+    /// Returns the status with which the server did not let this client in.
+    pub(crate) const fn refusal(&self) -> Option<u16> {
+        match self {
+            Self::Initialize { status: Some(status @ (401 | 403)), .. } => Some(*status),
+            _ => None,
+        }
+    }
+
     /// Returns the last of what the server wrote on standard error, at most 8 KiB, without secrets.
     #[must_use]
     pub fn stderr(&self) -> &str {

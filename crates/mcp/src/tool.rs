@@ -188,7 +188,11 @@ impl McpTool {
         connection.map_err(|down| {
             let effect = if may_have_acted { Effect::Unknown } else { Effect::None };
             let why = self.server.settings.secrets.redact(&down.why);
-            ToolError::Unavailable(why).with_effect(effect).with_retry(down.retry)
+            let error = ToolError::Unavailable(why).with_effect(effect).with_retry(down.retry);
+            match down.status {
+                Some(status) => error.with_code(status.to_string()),
+                None => error,
+            }
         })
     }
 

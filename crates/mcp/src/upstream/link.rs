@@ -57,6 +57,8 @@ pub(crate) struct Down {
     /// What to tell of it.
     pub(crate) why: String,
     pub(crate) retry: Retry,
+    /// The status with which the server refused to let this client in.
+    pub(crate) status: Option<u16>,
 }
 
 impl Link {
@@ -152,7 +154,7 @@ impl Shared {
                 "MCP server `{name}` is left alone for {after}, as it fails again and again; \
                  the last time it {last}"
             );
-            return Err(Down { why, retry: Retry::After(open_for) });
+            return Err(Down { why, retry: Retry::After(open_for), status: None });
         }
         let (ended, started) = watch::channel(None);
         self.state().start = Some(started.clone());
@@ -192,15 +194,20 @@ impl Shared {
                 // The name stands before it already.
                 let server = format!("MCP server `{}` ", self.settings.name);
                 let short = why.strip_prefix(&server).unwrap_or(&why);
+                // Who is not let in has reached the server, which needs no rest.
+                let refusal = error.refusal();
+                if refusal.is_some() {
+                    return Err(Down { why, retry: Retry::Never, status: refusal });
+                }
                 self.count(self.settings.clock.monotonic(), short);
-                Err(Down { why, retry: error.retry() })
+                Err(Down { why, retry: error.retry(), status: None })
             }
         }
     }
 
     fn closed(&self) -> Down {
         let why = format!("MCP server `{}` was closed", self.settings.name);
-        Down { why, retry: Retry::Never }
+        Down { why, retry: Retry::Never, status: None }
     }
 
     /// Counts the end of a connection, once, and returns how long to wait before the next is made: nothing after
