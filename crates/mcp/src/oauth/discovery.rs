@@ -10,9 +10,14 @@ use super::body::read;
 use super::error::LoginError;
 use super::reach::Reach;
 
+/// How much of the URL of another resource is shown.
+const MAX_SHOWN_CHARS: usize = 200;
+
 /// RFC 9728.
 #[derive(Deserialize)]
 struct Resource {
+    /// The server that the document is about.
+    resource: String,
     #[serde(default)]
     authorization_servers: Vec<String>,
 }
@@ -36,8 +41,12 @@ pub(super) async fn token_endpoint(
     let mut documents = named.into_iter().chain(known);
     let mut issuer = None;
     while let (Some(url), None) = (documents.next(), &issuer) {
-        let document: Option<Resource> = document(reach, url).await?;
-        issuer = document.and_then(|document| document.authorization_servers.into_iter().next());
+        let Some(document) = document::<Resource>(reach, url).await? else { continue };
+        if !is_about(&document.resource, resource) {
+            let about: String = document.resource.chars().take(MAX_SHOWN_CHARS).collect();
+            return failed(format!("its protected resource metadata is about another, `{about}`"));
+        }
+        issuer = document.authorization_servers.into_iter().next();
     }
     // Revision 2025-03-26 has the server itself give tokens.
     let issuer = issuer.unwrap_or_else(|| resource.origin().ascii_serialization());
@@ -56,6 +65,16 @@ pub(super) async fn token_endpoint(
         }
     }
     failed(format!("`{issuer}` does not say where tokens are given"))
+}
+
+/// Returns whether metadata about this resource is about a server: one URL may stand for all paths below it.
+fn is_about(resource: &str, server: &Url) -> bool {
+    let Ok(resource) = Url::parse(resource) else { return false };
+    let path = resource.path().trim_end_matches('/');
+    let below = server.path().strip_prefix(path);
+    resource.origin() == server.origin()
+        && resource.query().is_none_or(|query| server.query() == Some(query))
+        && below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
 /// May a secret be sent there?
@@ -123,6 +142,28 @@ mod tests {
         let challenge = "Bearer error=\"x\", resource_metadata=\"https://a.example/r\", scope=y";
         assert_eq!(resource_metadata(challenge).as_deref(), Some("https://a.example/r"));
         assert_eq!(resource_metadata("Bearer"), None);
+    }
+
+    /// Spec: Q9
+    #[test]
+    fn metadata_is_about_the_server_or_above() {
+        for (resource, is_same) in [
+            ("https://a.example/v1/mcp", true),
+            ("https://a.example:443/v1/mcp/", true),
+            ("https://a.example/v1", true),
+            ("https://a.example", true),
+            ("https://a.example/v1/mcp?tenant=1", false),
+            ("https://a.example/v1/mc", false),
+            ("https://a.example/v1/mcp/other", false),
+            ("http://a.example/v1/mcp", false),
+            ("https://a.example:8443/v1/mcp", false),
+            ("https://a.example.evil/v1/mcp", false),
+            ("urn:a", false),
+            ("", false),
+        ] {
+            let server = Url::parse("https://a.example/v1/mcp").unwrap();
+            assert_eq!(is_about(resource, &server), is_same, "{resource}");
+        }
     }
 
     /// Spec: Q9

@@ -2,7 +2,7 @@
 
 use backstop_mcp::{ClientCredentials, McpError};
 use backstop_tool::{Arguments, Grants, ToolSource};
-use layer0::failure::{Effect, Failure, hint};
+use layer0::failure::{Effect, Failure, Retry, hint};
 use libtest_mimic::Trial;
 use serde_json::json;
 
@@ -17,6 +17,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(checks![
         refused_logins_show_no_secret,
         logins_are_led_to_no_private_address,
+        metadata_about_another_server_is_refused,
+        revoked_tokens_open_no_breaker,
         private_addresses_of_logins_are_granted,
         running_calls_are_led_to_no_private_address
     ]);
@@ -158,4 +160,32 @@ async fn running_calls_are_led_to_no_private_address() {
     let error = ended.unwrap_err();
     assert_eq!((error.code(), error.effect()), ("tool.permission_denied", Effect::None));
     assert!(format!("{error:?}").contains("network:private:10.0.0.1"), "{error:?}");
+}
+
+/// Spec: Q9
+async fn metadata_about_another_server_is_refused() {
+    for other in
+        ["https://bank.example/mcp", "http://127.0.0.1:9/mcp", "http://127.0.0.1:PORT/other"]
+    {
+        let (faulty, server) = Faulty::new(Way::ALL[2], leading("identity", other));
+        let credentials = ClientCredentials::new("agent", "hunter2-hunter2");
+        let error = server.oauth(credentials).connect().await.unwrap_err();
+        assert_eq!(error.code(), "mcp.initialize_failed", "{error}");
+        assert!(error.to_string().contains("metadata is about another, `http"), "{error}");
+        assert_eq!(faulty.http().seen.lock().unwrap().grants.len(), 0);
+    }
+}
+
+/// Spec: Q3, Q9
+async fn revoked_tokens_open_no_breaker() {
+    let (_faulty, server) = Faulty::new(Way::ALL[2], Script::faulty("revokes_the_token"));
+    let client = server.connect().await.unwrap();
+    call(&client, "act").await.unwrap();
+    for _ in 0..8 {
+        let error = call(&client, "act").await.unwrap_err();
+        let why = "not available: MCP server `faulty` answered HTTP 401: who are you?";
+        assert_eq!(error.kind().to_string(), why);
+        let facts = (error.code(), error.retry(), error.effect());
+        assert_eq!(facts, ("tool.unavailable", Retry::Never, Effect::None));
+    }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Script {
     pub(crate) is_stream: bool,
     /// Has its client to log in?
     pub(crate) needs_login: bool,
-    /// Which step of the login leads elsewhere (`resource`, `issuer` or `token`), and to which URL.
+    /// Which step of the login leads elsewhere (`resource`, `identity`, `issuer` or `token`), and to which URL.
     pub(crate) leads: (String, String),
     /// How many tokens it gives before that.
     pub(crate) leads_after: usize,
@@ -70,6 +70,8 @@ pub(crate) enum Reply {
     Status(u16, Vec<(&'static str, String)>, String),
     /// With a part of the answer.
     Cut,
+    /// With a status, and a text that never ends.
+    Endless(u16),
 }
 
 pub(crate) fn result(request: &Value, result: Value) -> Value {
@@ -122,6 +124,10 @@ impl Script {
             _ if self.fault == "status_401_at_once" => {
                 Reply::Status(401, vec![], "who are you?".to_owned())
             }
+            _ if self.fault == "revokes_the_token" && count > 0 => {
+                Reply::Status(401, vec![], "who are you?".to_owned())
+            }
+            "ping" if self.fault.starts_with("fails_alike") => one(self.alike(request)),
             "initialize" | "server/discover" if self.fault == "dies_for_good" && count > 0 => {
                 Reply::Die(vec![])
             }
@@ -157,6 +163,14 @@ impl Script {
             "tools/list" => self.list(request, count),
             "tools/call" => self.call(request, count),
             _ => one(error(request, -32601, "Method not found")),
+        }
+    }
+
+    /// Answers with an error that says nothing of what was asked.
+    fn alike(&self, request: &Value) -> Value {
+        match self.fault.as_str() {
+            "fails_alike_by_server" => error(request, -32000, "Server error"),
+            _ => error(request, -32603, "Internal error"),
         }
     }
 
@@ -264,6 +278,7 @@ impl Script {
             "error_unknown_tool" => one(error(request, -32602, "Unknown tool: act")),
             "error_invalid_request" => one(error(request, -32600, "not now")),
             "error_internal" => one(error(request, -32603, "boom")),
+            "fails_alike" | "fails_alike_by_server" => one(self.alike(request)),
             "error_of_server" => one(error(request, -32000, "the lamp is broken")),
             "dies_before_call" | "dies_after_call" => Reply::Die(vec![good]),
             "dies_in_call" | "dies_in_call_idempotent" | "dies_in_every_call" | "dies_for_good" => {
@@ -308,6 +323,8 @@ impl Script {
             }
             "status_401" => status(401, "who are you?"),
             "status_403" => status(403, "not you"),
+            "endless_401_in_every_call" => Reply::Endless(401),
+            "endless_503_in_every_call" => Reply::Endless(503),
             "status_404_session" => status(404, "no such session"),
             "status_429" => status(429, "slow down"),
             "status_429_retry_after" => {

@@ -173,6 +173,11 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
         Reply::Cut => out.raw(
             b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n{\"jsonrpc\"",
         ),
+        Reply::Endless(status) => {
+            let head = format!("HTTP/1.1 {status} x\r\ncontent-length: 500\r\n\r\nnot you");
+            out.raw(head.as_bytes())?;
+            reader.read_to_end(&mut Vec::new()).map(drop)
+        }
         Reply::Die(_) | Reply::Flood | Reply::HangForGood | Reply::Nothing => {
             // Until the client lets go.
             let mut rest = Vec::new();
@@ -209,7 +214,8 @@ fn login(
         "/resource" => {
             // As it is named from here on.
             let issuer = to("issuer", origin.replace("0.0.0.0", "127.0.0.1"));
-            json(json!({"resource": origin, "authorization_servers": [issuer]}))
+            let named = to("identity", origin.replace("0.0.0.0", "127.0.0.1"));
+            json(json!({"resource": named, "authorization_servers": [issuer]}))
         }
         "/.well-known/oauth-authorization-server" => {
             let token = to("token", format!("{origin}/token"));

@@ -88,7 +88,7 @@ pub(crate) fn serve() {
             Reply::HangForGood => loop {
                 std::thread::park();
             },
-            Reply::Nothing | Reply::Status(..) | Reply::Cut => {}
+            Reply::Nothing | Reply::Status(..) | Reply::Cut | Reply::Endless(_) => {}
         }
         if method == "tools/call" && script.later.is_some() {
             let changed = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n";
