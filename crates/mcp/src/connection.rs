@@ -235,7 +235,7 @@ impl Connection {
                 Session::Known
             }
             Err(other @ (Fault::Status { .. } | Fault::Protocol { .. })) => {
-                let is_alike = matches!(other, Fault::Protocol { .. }) && other == *refusal;
+                let is_alike = other == *refusal && refusal.is_of_session();
                 Session::Forgotten { is_refused_before_run: is_refused_before_run || is_alike }
             }
             _ => Session::Known,

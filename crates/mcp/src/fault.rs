@@ -98,6 +98,15 @@ impl Fault {
         matches!(status, Some(400..=407 | 409..=499))
     }
 
+    /// Returns whether an error of the protocol says by itself that the request was not run. Many servers answer
+    /// whatever fails with one and the same error, a call that has acted as well as a request that they do not know.
+    pub(crate) fn is_of_session(&self) -> bool {
+        let Self::Protocol { code, message, .. } = self else { return false };
+        let message = message.to_ascii_lowercase();
+        protocol_effect(*code) == Effect::None
+            || ["session", "initializ", "initialis"].iter().any(|word| message.contains(word))
+    }
+
     /// Takes secrets out of what the server said.
     pub(crate) fn redacted(mut self, redactor: &Redactor) -> Self {
         let (Self::NotSent(text)
