@@ -84,6 +84,11 @@ pub(super) fn transport(
 }
 
 impl Http {
+    /// Returns what an answer is read with.
+    fn reading(&self) -> answer::Reading<'_> {
+        answer::Reading { wire: &self.wire, secrets: &self.secrets, clock: &*self.clock }
+    }
+
     /// Sends a request, logging in where the server asks for it.
     async fn send(
         &self,
@@ -195,10 +200,9 @@ impl StreamableHttpClient for Http {
         let request = Self::with_headers(request, session.as_deref(), headers);
         let answered = async {
             let response = self.send(request, id.as_ref()).await?;
-            let answered =
-                answer::read(response, &message, session.is_some(), &self.wire, &self.secrets)
-                    .await;
-            answered.map_err(fault)
+            answer::read(response, &message, session.is_some(), &self.reading())
+                .await
+                .map_err(fault)
         };
         match (&message, &id) {
             (ClientJsonRpcMessage::Request(asked), Some(id)) if wire::is_probe(&asked.request) => {
@@ -252,7 +256,7 @@ impl StreamableHttpClient for Http {
             }
             // What is no stream has nothing to say that was not asked for.
             status if status.is_success() => Err(StreamableHttpError::ServerDoesNotSupportSse),
-            _ => Err(fault(answer::refused(response, &self.secrets).await)),
+            _ => Err(fault(answer::refused(response, &self.reading()).await)),
         }
     }
 }

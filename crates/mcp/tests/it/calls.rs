@@ -18,6 +18,8 @@ use crate::support::{Faulty, Hasty, Way, call, checks, context, tool, until};
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = checks![over Way::WHOLE: calls_carry_their_key, numbers_keep_their_text, secrets_do_not_come_back, dropped_calls_are_cancelled, stopped_calls_are_cancelled, calls_run_side_by_side];
     trials.extend(checks![
+        calls_that_may_have_acted_stay_unrepeated,
+        statuses_count_before_their_text_has_ended,
         deaths_are_told_with_their_cause,
         no_half_of_a_secret_is_shown,
         progress_extends_a_call,
@@ -310,4 +312,31 @@ async fn changes_are_heard_of_after_an_outage() {
 async fn roots_are_what_was_given() {
     let asked = json!({"jsonrpc": "2.0", "id": "q", "method": "roots/list"});
     assert_eq!(answer(asked).await["result"]["roots"], json!([{"uri": "file:///srv/data"}]));
+}
+
+/// Spec: Q2
+async fn statuses_count_before_their_text_has_ended() {
+    for (status, effect) in [(401, Effect::None), (503, Effect::Unknown)] {
+        let script = Script::faulty(&format!("endless_{status}_in_every_call"));
+        let (_faulty, server) = Faulty::new(Way::ALL[2], script);
+        let client = server.clock(Arc::new(Hasty(10))).connect().await.unwrap();
+        let error = call(&client, "act").await.unwrap_err();
+        assert_eq!((error.code(), error.effect()), ("tool.unavailable", effect));
+        let said = error.kind().to_string();
+        assert!(said.ends_with(&format!("answered HTTP {status}: not you")), "{said}");
+    }
+}
+
+/// One error for whatever fails says nothing of whether the call acted.
+///
+/// Spec: Q2
+async fn calls_that_may_have_acted_stay_unrepeated() {
+    for fault in ["fails_alike", "fails_alike_by_server"] {
+        let (faulty, server) = Faulty::new(Way::ALL[2], Script::faulty(fault));
+        let client = server.connect().await.unwrap();
+        let error = call(&client, "act").await.unwrap_err();
+        assert_eq!((error.code(), error.effect()), ("tool.execution_failed", Effect::Unknown));
+        assert_eq!(faulty.calls().len(), 1, "{fault}");
+        assert_eq!(call(&client, "act").await.unwrap().as_string().as_deref(), Some("act is done"));
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_clock::Clock;
 use futures_util::StreamExt;
 use http::StatusCode;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION, RETRY_AFTER};
@@ -20,7 +21,6 @@ use rmcp::transport::streamable_http_client::StreamableHttpPostResponse;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::events;
-
 use crate::MAX_MESSAGE_BYTES;
 use crate::connection::wire::{self, Wire};
 use crate::fault::Fault;
@@ -28,30 +28,40 @@ use crate::secrets::Secrets;
 
 /// How much of an answer is read that is none of the protocol.
 const MAX_FAILURE_BYTES: usize = 64 * 1024;
+/// How long that may take as a whole. The status is known before.
+const MAX_FAILURE_TIME: Duration = Duration::from_secs(2);
 /// How much of it is shown.
 const SHOWN_CHARS: usize = 300;
 /// How much of the name of a content coding is shown.
 const SHOWN_CODING_CHARS: usize = 20;
+
+/// What an answer is read with.
+#[derive(Clone, Copy)]
+pub(super) struct Reading<'a> {
+    pub(super) wire: &'a Arc<Wire>,
+    pub(super) secrets: &'a Secrets,
+    pub(super) clock: &'a dyn Clock,
+}
 
 /// Reads the answer to a message.
 pub(super) async fn read(
     response: Response,
     message: &ClientJsonRpcMessage,
     has_session: bool,
-    wire: &Arc<Wire>,
-    secrets: &Secrets,
+    reading: &Reading<'_>,
 ) -> Result<StreamableHttpPostResponse, Fault> {
+    let wire = reading.wire;
     let status = response.status();
     let ClientJsonRpcMessage::Request(request) = message else {
         // Nothing is asked, so that nothing in the answer matters.
         return match status.is_success() {
             true => Ok(StreamableHttpPostResponse::Accepted),
-            false => Err(refused(response, secrets).await),
+            false => Err(refused(response, reading).await),
         };
     };
     if !status.is_success() {
         let is_probe = matches!(request.request, ClientRequest::DiscoverRequest(_));
-        return failed(response, &request.id, is_probe, has_session, wire, secrets).await;
+        return failed(response, &request.id, is_probe, has_session, reading).await;
     }
     if let Some(fault) = compressed(&response) {
         return Err(fault);
@@ -111,12 +121,12 @@ fn coding(response: &Response) -> Option<String> {
 }
 
 /// Returns what an answer means that is not what was asked for.
-pub(super) async fn refused(response: Response, secrets: &Secrets) -> Fault {
+pub(super) async fn refused(response: Response, reading: &Reading<'_>) -> Fault {
     let status = response.status().as_u16();
     let retry_after = retry_after(&response);
     let text = match response.status().is_redirection() {
         true => leads_to(&response),
-        false => shown(&beginning(response).await, secrets),
+        false => shown(&beginning(response, reading).await, reading.secrets),
     };
     Fault::Status { status, retry_after, text }
 }
@@ -127,9 +137,9 @@ async fn failed(
     id: &RequestId,
     is_probe: bool,
     has_session: bool,
-    wire: &Wire,
-    secrets: &Secrets,
+    reading: &Reading<'_>,
 ) -> Result<StreamableHttpPostResponse, Fault> {
+    let Reading { wire, secrets, .. } = reading;
     let status = response.status();
     let retry_after = retry_after(&response);
     if status == StatusCode::NOT_FOUND && has_session {
@@ -139,10 +149,10 @@ async fn failed(
     let means_itself =
         [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS];
     if means_itself.contains(&status) || status.is_redirection() {
-        return Err(refused(response, secrets).await);
+        return Err(refused(response, reading).await);
     }
     let is_json = is(&response, JSON_MIME_TYPE);
-    let body = beginning(response).await;
+    let body = beginning(response, reading).await;
     let said = String::from_utf8_lossy(&body);
     let said = read_value(&replace_lone_surrogates(&said)).ok();
     let said = said.filter(|_| is_json).unwrap_or_default();
@@ -192,19 +202,25 @@ async fn whole(response: Response) -> Result<Vec<u8>, Fault> {
     Ok(body)
 }
 
-/// Reads the beginning of an answer, as far as it comes.
-async fn beginning(response: Response) -> Vec<u8> {
+/// Reads the beginning of an answer, as far as it comes in time.
+async fn beginning(response: Response, reading: &Reading<'_>) -> Vec<u8> {
     if let Some(coding) = coding(&response) {
         return format!("its text is compressed (`{coding}`)").into_bytes();
     }
     let mut body = Vec::new();
     let mut pieces = response.bytes_stream();
-    while let Some(Ok(piece)) = pieces.next().await {
-        body.extend_from_slice(&piece);
-        if body.len() >= MAX_FAILURE_BYTES {
-            body.truncate(MAX_FAILURE_BYTES);
-            break;
+    let all = async {
+        while let Some(Ok(piece)) = pieces.next().await {
+            body.extend_from_slice(&piece);
+            if body.len() >= MAX_FAILURE_BYTES {
+                body.truncate(MAX_FAILURE_BYTES);
+                break;
+            }
         }
+    };
+    tokio::select! {
+        () = all => {}
+        () = reading.clock.sleep(MAX_FAILURE_TIME) => {}
     }
     body
 }

@@ -103,7 +103,7 @@ impl Common {
             match is_refused && !is_for_now.contains(&status) {
                 true => Err(Unopened::Refused),
                 false => {
-                    let refused = answer::refused(response, &http.secrets).await;
+                    let refused = answer::refused(response, &http.reading()).await;
                     Err(Unopened::Failed(fault(refused)))
                 }
             }
