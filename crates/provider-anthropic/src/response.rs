@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for WireBlock {
         Ok(match block.map_err(D::Error::custom)? {
             // One that cannot be recorded is not kept.
             Self::Unknown => JsonText::parse(text.get()).map_or(Self::Unknown, |block| {
-                Self::Served(ServedBlock { block, input: String::new() })
+                Self::Served(ServedBlock { block, ..ServedBlock::default() })
             }),
             block => block,
         })
@@ -80,16 +80,18 @@ pub(crate) struct ServedBlock {
     block: JsonText,
     /// The input, where a stream brings it in pieces.
     pub(crate) input: String,
+    /// The fields of a compaction, which a stream brings behind the block.
+    pub(crate) compaction: BTreeMap<String, JsonText>,
 }
 
 impl ServedBlock {
-    /// Returns the block with its input.
+    /// Returns the block with the fields that came behind it.
     fn whole(self) -> JsonText {
-        let Ok(input) = JsonText::parse(&self.input) else { return self.block };
-        let Ok(mut fields) = self.block.read::<BTreeMap<String, JsonText>>() else {
-            return self.block;
-        };
-        fields.insert("input".to_owned(), input);
+        let input = JsonText::parse(&self.input).ok().map(|input| ("input".to_owned(), input));
+        let further: Vec<_> = input.into_iter().chain(self.compaction).collect();
+        let fields = self.block.read::<BTreeMap<String, JsonText>>();
+        let (false, Ok(mut fields)) = (further.is_empty(), fields) else { return self.block };
+        fields.extend(further);
         JsonText::of(&fields).unwrap_or(self.block)
     }
 }
@@ -104,11 +106,23 @@ pub(crate) struct WireUsage {
     cache_read_input_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient::count")]
     cache_creation_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    iterations: Option<Vec<Iteration>>,
+}
+
+/// One sampling within a request: the answer, whose tokens the usage counts, or a compaction or an advisor, whose
+/// tokens it leaves out: <https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage>.
+#[derive(Deserialize)]
+struct Iteration {
+    #[serde(default, rename = "type", deserialize_with = "lenient::text_or_empty")]
+    kind: String,
+    #[serde(flatten)]
+    usage: WireUsage,
 }
 
 impl WireUsage {
     /// Takes what a later, cumulative count says anew.
-    pub(crate) fn update(&mut self, later: &Self) {
+    pub(crate) fn update(&mut self, later: Self) {
         for (count, later) in [
             (&mut self.input_tokens, later.input_tokens),
             (&mut self.output_tokens, later.output_tokens),
@@ -117,10 +131,25 @@ impl WireUsage {
         ] {
             *count = lenient::update_count(*count, later);
         }
+        self.iterations = later.iterations.or(self.iterations.take());
     }
 
-    /// Returns what was billed. The protocol's input leaves out what the cache read and wrote.
+    /// Returns what was billed.
     pub(crate) fn billed(&self) -> TokenUsage {
+        let iterations = self.iterations.iter().flatten();
+        let besides = iterations.filter(|iteration| iteration.kind != "message");
+        besides.map(|iteration| iteration.usage.billed()).fold(self.own(), |sum, more| {
+            TokenUsage::new(
+                sum.input_tokens.saturating_add(more.input_tokens),
+                sum.output_tokens.saturating_add(more.output_tokens),
+            )
+            .cached_tokens(sum.cached_tokens.saturating_add(more.cached_tokens))
+            .cache_write_tokens(sum.cache_write_tokens.saturating_add(more.cache_write_tokens))
+        })
+    }
+
+    /// Returns the tokens of the answer. The protocol's input leaves out what the cache read and wrote.
+    fn own(&self) -> TokenUsage {
         let cached_tokens = self.cache_read_input_tokens.unwrap_or_default();
         let written = self.cache_creation_input_tokens.unwrap_or_default();
         TokenUsage::new(
@@ -193,9 +222,46 @@ pub(crate) fn finish(
         Some("tool_use") => StopReason::ToolUse,
         Some("max_tokens") => StopReason::MaxTokens,
         Some("refusal") => StopReason::Refusal,
-        Some("pause_turn") => StopReason::Pause,
+        Some("compaction" | "pause_turn") => StopReason::Pause,
         Some("model_context_window_exceeded") => StopReason::ContextExceeded,
         Some(word) => reply.unknown_stop(word)?,
     };
     Ok(draft.finish(stop_reason, reply))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compaction_is_billed_with_the_answer() {
+        #[track_caller]
+        fn check(usage: &str, expected: TokenUsage) {
+            let usage: WireUsage = serde_json::from_str(usage).unwrap();
+            assert_eq!(usage.billed(), expected);
+        }
+        check(
+            r#"{"input_tokens": 224, "output_tokens": 22, "iterations": [
+                {"type": "compaction", "input_tokens": 800, "output_tokens": 154,
+                 "cache_read_input_tokens": 50, "cache_creation_input_tokens": 5},
+                {"type": "message", "input_tokens": 224, "output_tokens": 22}]}"#,
+            TokenUsage::new(1_079, 176).cached_tokens(50).cache_write_tokens(5),
+        );
+        check(
+            r#"{"input_tokens": 3, "output_tokens": 2, "iterations": null}"#,
+            TokenUsage::new(3, 2),
+        );
+        check(
+            r#"{"input_tokens": 3, "output_tokens": 2, "iterations": "n/a"}"#,
+            TokenUsage::new(3, 2),
+        );
+    }
+
+    #[test]
+    fn later_usage_without_iterations_keeps_them() {
+        let with = r#"{"iterations": [{"type": "compaction", "input_tokens": 8}]}"#;
+        let mut usage: WireUsage = serde_json::from_str(with).unwrap();
+        usage.update(serde_json::from_str(r#"{"output_tokens": 2}"#).unwrap());
+        assert_eq!(usage.billed(), TokenUsage::new(8, 2));
+    }
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use backstop_provider::{ModelResponse, ProviderError};
 use backstop_provider_http::{CallDraft, Draft, Event, Reply, Stream, lenient};
-use layer0::read_tagged;
+use layer0::{JsonText, read_tagged};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -75,6 +75,12 @@ enum BlockDelta {
     SignatureDelta {
         #[serde(default, deserialize_with = "lenient::text_or_empty")]
         signature: String,
+    },
+    CompactionDelta {
+        #[serde(default, deserialize_with = "lenient::text")]
+        content: Option<String>,
+        #[serde(default, deserialize_with = "lenient::text")]
+        encrypted_content: Option<String>,
     },
     /// Citations.
     #[serde(other)]
@@ -164,7 +170,7 @@ fn in_order(blocks: BTreeMap<u64, Vec<OpenBlock>>) -> impl Iterator<Item = OpenB
 impl MessagesStream {
     fn bill(&mut self, usage: Option<WireUsage>, reply: &Reply<'_>) {
         let Some(usage) = usage else { return };
-        self.usage.update(&usage);
+        self.usage.update(usage);
         self.draft.bill(self.usage.billed(), reply);
     }
 
@@ -234,6 +240,12 @@ fn add_piece(block: &mut WireBlock, delta: &BlockDelta, reply: &Reply<'_>) -> bo
         }
         (WireBlock::Served(block), BlockDelta::InputJsonDelta { partial_json }) => {
             block.input.push_str(partial_json);
+        }
+        (WireBlock::Served(block), BlockDelta::CompactionDelta { content, encrypted_content }) => {
+            for (name, text) in [("content", content), ("encrypted_content", encrypted_content)] {
+                let text = text.as_deref().map(JsonText::string);
+                block.compaction.extend(text.map(|text| (name.to_owned(), text)));
+            }
         }
         (WireBlock::Served(_) | WireBlock::Unknown, _) => {}
         _ => return false,

@@ -4,7 +4,7 @@ use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
 use backstop_provider_anthropic::Anthropic;
 use backstop_provider_http::ConfigError;
 use backstop_testkit::{Request, ScriptedEndpoint};
-use layer0::message::{Image, Message, ToolCall, Transcript};
+use layer0::message::{Image, Message, StopReason, ToolCall, Transcript};
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 
@@ -202,6 +202,33 @@ async fn blocks_of_served_tools_go_back() {
     ] {
         assert!(body.contains(block), "{block} in {body}");
     }
+}
+
+#[tokio::test]
+async fn a_streamed_compaction_goes_back_whole() {
+    let body = concat!(
+        r#"data: {"type":"content_block_start","index":0,"content_block":{"type":"compaction","content":null}}"#,
+        "\n\n",
+        r#"data: {"type":"content_block_delta","index":0,"delta":{"type":"compaction_delta","content":"It \"began\".","encrypted_content":"E"}}"#,
+        "\n\n",
+        r#"data: {"type":"message_delta","delta":{"stop_reason":"compaction"}}"#,
+        "\n\ndata: {\"type\":\"message_stop\"}\n\n",
+    );
+    let server = ScriptedEndpoint::anthropic(vec![ScriptedAnswer::saying("yes")]);
+    let provider = to(&server.base_url()).build().unwrap();
+    let answer = provider.read("text/event-stream", body).await.unwrap();
+    assert_eq!(answer.stop_reason, StopReason::Pause);
+    let mut messages = Transcript::default();
+    messages.push(Message::user("hi"));
+    messages.push(Message::Assistant {
+        content: answer.text,
+        tool_calls: answer.tool_calls,
+        provider_state: answer.provider_state,
+    });
+    send(&provider, &ModelRequest::new(messages), true).await.unwrap();
+    let body = String::from_utf8(server.requests()[0].bytes.clone()).unwrap();
+    let block = r#"{"content":"It \"began\".","encrypted_content":"E","type":"compaction"}"#;
+    assert!(body.contains(block), "{body}");
 }
 
 /// A call of served code goes back with its caller.
