@@ -7,6 +7,7 @@ use layer0::JsonText;
 use layer0::usage::TokenUsage;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// Code that Google ran, and its result.
@@ -71,6 +72,8 @@ impl AnswerPart {
             return None;
         }
         fields.extend(signature.map(|signature| ("thoughtSignature", signature)));
+        let is_thought = self.thought.filter(|is_thought| *is_thought);
+        fields.extend(is_thought.map(|yes| ("thought", Value::Bool(yes).into())));
         JsonText::of(&fields).ok()
     }
 }

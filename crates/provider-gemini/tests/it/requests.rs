@@ -183,7 +183,7 @@ async fn served_parts_go_back_in_place() {
     let parts = json!([
         { "text": "I compute." },
         { "executableCode": { "language": "PYTHON", "code": "6*7" }, "thoughtSignature": "SIG" },
-        { "codeExecutionResult": { "outcome": "OUTCOME_OK", "output": "42" } },
+        { "codeExecutionResult": { "outcome": "OUTCOME_OK", "output": "42" }, "thought": true },
         { "text": "It is 42." },
     ]);
     let candidate =
@@ -201,7 +201,7 @@ async fn served_parts_go_back_in_place() {
     messages.push(Message::user("sure?"));
     send(&provider, &ModelRequest::new(messages), false).await.unwrap();
     let body = String::from_utf8(server.requests()[0].bytes.clone()).unwrap();
-    let back = r#"{"text":"I compute."},{"executableCode":{"code":"6*7","language":"PYTHON"},"thoughtSignature":"SIG"},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"42"}},{"text":"It is 42."}"#;
+    let back = r#"{"text":"I compute."},{"executableCode":{"code":"6*7","language":"PYTHON"},"thoughtSignature":"SIG"},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"42"},"thought":true},{"text":"It is 42."}"#;
     assert!(body.contains(back), "{body}");
 }
 
