@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 
 use crate::error::XtaskError;
 use crate::{
-    api, bench, browser, errors_page, events_page, others, prices, rules_page, tidy, weight,
+    api, bench, browser, corpus, errors_page, events_page, others, prices, rules_page, tidy, weight,
 };
 
 /// One thing a change must pass.
@@ -64,6 +64,8 @@ const STEPS: &[Step] = &[
     Step { name: "others", work: Work::Optional { is_here: others::is_here, work: &Work::Here(others::run), install: "npm and python3 with venv, and a way to their registries" } },
     // Known prices beside those that another project keeps.
     Step { name: "prices", work: Work::Optional { is_here: prices::is_here, work: &Work::Here(prices::run), install: "python3 with pip, and a way to PyPI" } },
+    // Recorded answers of real providers, as the vendors' own libraries read them.
+    Step { name: "corpus", work: Work::Optional { is_here: corpus::is_here, work: &Work::Here(corpus::run), install: "python3 with venv, and a way to PyPI" } },
     Step { name: "doc", work: Work::Cargo { args: &["doc", "--workspace", "--no-deps"], env: &[("RUSTDOCFLAGS", "-D warnings")] } },
     // Crates that perform no effect build where there is no system.
     Step { name: "wasm", work: Work::Optional { is_here: || has_target(WASM), work: &Work::Cargo { args: &["check", "--target", WASM, "--lib", "-p", "backstop-layer0", "-p", "backstop-redact", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-clock", "-p", "backstop-provider"], env: &[] }, install: "rustup target add wasm32-unknown-unknown" } },

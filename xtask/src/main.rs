@@ -11,6 +11,7 @@ mod api;
 mod bench;
 mod browser;
 mod ci;
+mod corpus;
 mod error;
 mod errors_page;
 mod events_page;
