@@ -4,6 +4,7 @@ mod client;
 mod closed;
 mod http;
 mod loopback;
+mod private_keys;
 mod reply;
 mod scripted;
 

@@ -8,15 +8,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 
 use crate::server::http::{After, Connection};
+use crate::server::private_keys::PrivateKeys;
 use crate::server::{Reply, Request};
 
 /// A server on `127.0.0.1` that answers as told and records what it was asked. Connections are kept
 /// open between requests, as real servers do.
+///
+/// A body with a key that only `serde_json` writes is refused, and dropping the server then panics: such a
+/// key is a raw value that was written through another type, which a reader of that library cannot see.
 #[derive(Debug)]
 pub struct Loopback {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
     hangs: watch::Receiver<Hangs>,
+    private_keys: Arc<PrivateKeys>,
     shutdown: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -65,14 +70,25 @@ impl Loopback {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let seen = Arc::clone(&requests);
         let (told, hangs) = watch::channel(Hangs::default());
+        let private_keys = Arc::new(PrivateKeys::default());
+        let keys = Arc::clone(&private_keys);
         let thread = thread::Builder::new().name("loopback".into()).spawn(move || {
             // Ends with the signal, or with the sender; the runtime takes open connections along.
             runtime.block_on(async {
-                tokio::spawn(accept(listener, handler, seen, Arc::new(told)));
+                let shared = Shared { handler, requests: seen, hangs: Arc::new(told), keys };
+                tokio::spawn(accept(listener, shared));
                 let _ = stopped.await;
             });
         })?;
-        Ok(Self { address, requests, hangs, shutdown: Some(shutdown), thread: Some(thread) })
+        let (shutdown, thread) = (Some(shutdown), Some(thread));
+        Ok(Self { address, requests, hangs, private_keys, shutdown, thread })
+    }
+
+    /// Takes bodies with keys that only `serde_json` writes, for tests whose model says such a key itself.
+    #[must_use]
+    pub fn taking_private_keys(self) -> Self {
+        self.private_keys.take();
+        self
     }
 
     /// Returns `http://127.0.0.1:PORT`.
@@ -117,30 +133,34 @@ impl Drop for Loopback {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+        assert!(
+            !self.private_keys.were_sent() || thread::panicking(),
+            "a request had a key that only serde_json writes; the server was at {}",
+            self.address
+        );
     }
 }
 
-async fn accept(
-    listener: std::net::TcpListener,
+/// State that connections share.
+#[derive(Clone)]
+struct Shared {
     handler: Handler,
     requests: Arc<Mutex<Vec<Request>>>,
     hangs: Arc<watch::Sender<Hangs>>,
-) -> io::Result<()> {
+    keys: Arc<PrivateKeys>,
+}
+
+async fn accept(listener: std::net::TcpListener, shared: Shared) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     loop {
         let (stream, _) = listener.accept().await?;
-        let (handler, requests) = (Arc::clone(&handler), Arc::clone(&requests));
-        tokio::spawn(serve(stream, handler, requests, Arc::clone(&hangs)));
+        tokio::spawn(serve(stream, shared.clone()));
     }
 }
 
 /// Answers the requests of one connection, which stays open as long as its replies end properly.
-async fn serve(
-    stream: TcpStream,
-    handler: Handler,
-    requests: Arc<Mutex<Vec<Request>>>,
-    hangs: Arc<watch::Sender<Hangs>>,
-) -> io::Result<()> {
+async fn serve(stream: TcpStream, shared: Shared) -> io::Result<()> {
+    let Shared { handler, requests, hangs, keys } = shared;
     let mut connection = Connection::new(stream)?;
     loop {
         let request = connection.read().await?;
@@ -149,7 +169,10 @@ async fn serve(
         // Chosen under the lock, so that the record and the replies have one order.
         let reply = {
             let mut requests = lock(&requests);
-            let reply = handler(&request);
+            let reply = match keys.refuse(&request.bytes) {
+                true => Reply::refusal("the body has a key that only serde_json writes"),
+                false => handler(&request),
+            };
             requests.push(request);
             reply
         };
@@ -224,6 +247,19 @@ mod tests {
         check([whole(), whole(), whole()], &[again, last, again].concat(), 2);
         check([whole().ending(Ending::CutAt(3)), whole(), whole()], &three, 3);
         check([whole(), whole().ending(Ending::CloseAt(3)), whole()], &three, 2);
+    }
+
+    #[test]
+    fn private_keys_fail_the_test() {
+        let body = "{\"$serde_json::private::RawValue\":\"1\"}";
+        let head = "POST /x HTTP/1.1\r\nConnection: close\r\nContent-Length: ";
+        let sent = format!("{head}{}\r\n\r\n{body}", body.len());
+        let server = Loopback::replying([Reply::html(200)]);
+        assert!(exchange(&server, &sent).starts_with("HTTP/1.1 400 "));
+        let dropped = std::panic::AssertUnwindSafe(move || drop(server));
+        assert!(std::panic::catch_unwind(dropped).is_err());
+        let server = Loopback::replying([Reply::html(200)]).taking_private_keys();
+        assert!(exchange(&server, &sent).starts_with("HTTP/1.1 200 "));
     }
 
     #[test]
