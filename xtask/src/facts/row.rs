@@ -58,9 +58,14 @@ impl Row {
     fn of_method(call: &ExprMethodCall) -> Vec<Self> {
         let rows = || Self::of(&call.receiver).into_iter();
         match (call.method.to_string().as_str(), call.args.first()) {
-            ("with_elsewhere" | "with_counts_against" | "with_beside" | "with_later", _) => {
-                rows().collect()
-            }
+            (
+                "with_elsewhere"
+                | "with_counts_against"
+                | "with_beside"
+                | "with_later"
+                | "with_sent",
+                _,
+            ) => rows().collect(),
             ("with_retry", Some(retry)) => {
                 rows().map(|row| Self { retry: words(retry, retry_word), ..row }).collect()
             }
