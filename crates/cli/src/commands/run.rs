@@ -34,7 +34,6 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     let images = images.collect::<Result<Vec<_>, _>>()?;
     assemble::fetch_credentials(&mut file, &args.agent).await?;
     let servers = Servers::connect(&file, &args.agent).await?;
-    servers.tell_left_out();
     let chosen = prepare(&file, &args.agent, &servers, &args.store)
         .map_err(|error| agent_file::located(error, &args.agent))?;
     let database = store::open(&chosen, &file.store).await?;
