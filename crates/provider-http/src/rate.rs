@@ -109,7 +109,7 @@ mod tests {
 
     /// Spec: R7
     #[test]
-    fn reset_as_the_epoch_is_a_time_of_day() {
+    fn epoch_reset_is_a_time_of_day() {
         for (reset, full_in) in [
             ("1767225630", Some(30.0)),
             ("1767225630.5", Some(30.5)),
@@ -131,7 +131,7 @@ mod tests {
 
     /// Spec: R7. The clock of this machine is an hour behind.
     #[test]
-    fn reset_is_held_against_the_date_of_the_answer() {
+    fn reset_counts_from_the_date_of_answer() {
         let [requests, _] = read(&[
             ("date", "Thu, 01 Jan 2026 01:00:00 GMT"),
             ("anthropic-ratelimit-requests-limit", "50"),

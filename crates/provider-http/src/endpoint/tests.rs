@@ -221,7 +221,7 @@ async fn code_behind_many_words_is_found() {
 
 /// Spec: R3
 #[tokio::test]
-async fn wait_in_words_counts_where_no_header_has_one() {
+async fn wait_in_words_counts_without_a_header() {
     let key = ApiKey::new("0123456789");
     let endpoint = open("http://127.0.0.1:9", &key).unwrap();
     let words = "Rate limit reached. Please try again in 1.5s.";

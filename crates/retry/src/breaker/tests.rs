@@ -216,7 +216,7 @@ async fn queued_call_asks_the_circuit_again() {
 
 /// Spec: R7
 #[tokio::test]
-async fn call_that_waits_for_a_place_is_no_probe() {
+async fn call_waiting_for_a_place_is_no_probe() {
     let clock = VirtualClock::starting_at(Timestamp::default());
     let config = BreakerConfig::new().failures(1).open_for(Duration::from_secs(5));
     let breaker = Breaker::new(config, Arc::new(clock.clone()));
@@ -242,7 +242,7 @@ async fn call_that_waits_for_a_place_is_no_probe() {
 
 /// Spec: R7
 #[tokio::test]
-async fn probe_is_waited_for_as_long_as_it_took() {
+async fn probe_is_waited_for_its_own_time() {
     let (breaker, clock) = breaker();
     open(&breaker);
     pass(&clock, 10).await;

@@ -27,7 +27,7 @@ pub(super) struct At<'a> {
 }
 
 /// The decision on the failure that stands for the endpoints of a pool.
-struct Verdict {
+struct AttemptVerdict {
     error: ProviderError,
     decision: Decision,
     /// The endpoint of that failure.
@@ -60,7 +60,7 @@ pub(super) fn failed(
     if facts.beside && record.is_sent {
         pool.let_rest(endpoint, facts.retry);
     }
-    let Verdict { error, decision, place } = decide(effects, at, &attempt, error);
+    let AttemptVerdict { error, decision, place } = decide(effects, at, &attempt, error);
     let attempted =
         |error: &ProviderError, delay| Box::new(record.attempted(billed, Some(error), Some(delay)));
     match decision {
@@ -84,13 +84,18 @@ pub(super) fn failed(
             attempted.next_provider = label(effects, next);
             AttemptEnd::Again(attempted, Duration::ZERO, attempt)
         }
-        _ => ended(effects, at, attempt, Verdict { error, decision, place }),
+        _ => ended(effects, at, attempt, AttemptVerdict { error, decision, place }),
     }
 }
 
 /// Decides by the failure of the endpoint that was asked, or, where no other endpoint of the pool is left to
 /// ask, by the one that stands for all of them.
-fn decide(effects: &Effects, at: &At<'_>, attempt: &Attempt, error: ProviderError) -> Verdict {
+fn decide(
+    effects: &Effects,
+    at: &At<'_>,
+    attempt: &Attempt,
+    error: ProviderError,
+) -> AttemptVerdict {
     let At { pool, endpoint, place, .. } = *at;
     let facts = error.facts();
     let mut tried = attempt.tried(effects, place);
@@ -103,7 +108,7 @@ fn decide(effects: &Effects, at: &At<'_>, attempt: &Attempt, error: ProviderErro
         decision = endpoint.retry.decide(&error, tried);
     }
     if is_going_on(decision) {
-        return Verdict { error, decision, place };
+        return AttemptVerdict { error, decision, place };
     }
     // What the whole model would refuse is its failure, whatever the other endpoints said.
     let may_differ = facts.beside || facts.retry.is_retryable();
@@ -120,7 +125,7 @@ fn decide(effects: &Effects, at: &At<'_>, attempt: &Attempt, error: ProviderErro
         }
     };
     attempt.endpoints.keep_others(place, &mut error);
-    Verdict { error, decision, place }
+    AttemptVerdict { error, decision, place }
 }
 
 /// Ends the call, or returns to a provider that was left with attempts to spare and is back soon.
@@ -128,7 +133,7 @@ fn ended(
     effects: &Effects,
     At { record, billed, .. }: &At<'_>,
     mut attempt: Box<Attempt>,
-    Verdict { mut error, decision, place }: Verdict,
+    AttemptVerdict { mut error, decision, place }: AttemptVerdict,
 ) -> AttemptEnd {
     let now = attempt.elapsed;
     let returned = attempt.find_return(effects);
