@@ -1,8 +1,5 @@
 //! Conversations at endpoints that refuse what the real ones are reported to refuse: each kind of
 //! conversation at each endpoint, and histories of each endpoint at each other one, whole and streamed.
-//!
-//! `strict/known.txt` lists the cells that fail; `STRICT_CELLS=FOLDER cargo test -p backstop-tests
-//! contract::strict` writes those that fail now to files.
 
 mod conversations;
 mod endpoints;
@@ -14,11 +11,8 @@ use backstop_testkit::strict::Dialect;
 
 use self::conversations::{Bench, KINDS};
 
-/// Cells that are known to fail, one a line: endpoint, kind, mode, rule.
-const KNOWN: &str = include_str!("strict/known.txt");
-
 /// One conversation at one endpoint.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 struct Cell {
     endpoint: String,
     kind: String,
@@ -27,25 +21,14 @@ struct Cell {
     broken: String,
 }
 
-/// Fails for cells that are not known to fail, and names known ones that hold now.
+/// Fails if a cell does, and lists all that do.
 #[track_caller]
-fn compare(table: &str, failed: &[Cell]) {
-    let line = |cell: &Cell| {
-        let Cell { endpoint, kind, mode, broken } = cell;
-        format!("{endpoint} {kind} {mode} {broken}")
-    };
-    let lines: Vec<String> = failed.iter().map(line).collect();
-    if let Ok(folder) = std::env::var("STRICT_CELLS") {
-        std::fs::write(format!("{folder}/{table}.txt"), lines.join("\n") + "\n").unwrap();
+fn assert_all_hold(failed: &[Cell]) {
+    let mut lines = String::new();
+    for Cell { endpoint, kind, mode, broken } in failed {
+        writeln!(lines, "{endpoint} {kind} {mode} {broken}").unwrap();
     }
-    let place = |line: &str| line.rsplit_once(' ').map(|(place, _)| place.to_owned());
-    let known: Vec<String> = KNOWN.lines().filter_map(place).collect();
-    let is_known = |line: &&String| place(line).is_some_and(|place| known.contains(&place));
-    let mut unknown = String::new();
-    for line in lines.iter().filter(|line| !is_known(line)) {
-        writeln!(unknown, "{line}").unwrap();
-    }
-    assert!(unknown.is_empty(), "requests that an endpoint refuses:\n{unknown}");
+    assert!(lines.is_empty(), "requests that an endpoint refuses:\n{lines}");
 }
 
 /// Spec: P1
@@ -63,7 +46,7 @@ async fn endpoints_take_each_kind_of_conversation() {
             }
         }
     }
-    compare("kinds", &failed);
+    assert_all_hold(&failed);
 }
 
 /// Spec: P1
@@ -80,5 +63,5 @@ async fn endpoints_take_histories_of_others() {
             }
         }
     }
-    compare("pairs", &failed);
+    assert_all_hold(&failed);
 }
