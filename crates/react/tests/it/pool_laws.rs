@@ -263,6 +263,23 @@ async fn resting_endpoint_keeps_no_fallback_away() {
     }
 }
 
+/// Spec: R7. The other endpoint's attempts are used up while the circuit of the first is open.
+#[tokio::test]
+async fn pool_that_was_left_is_asked_again() {
+    for seed in 0..20 {
+        let bench = Bench::new();
+        let first = failing(&bench, ErrorKind::Transient, None, 1);
+        let pool = vec![
+            breaking(&bench, first, 1, Duration::from_secs(30)),
+            failing(&bench, ErrorKind::Transient, None, ALWAYS),
+        ];
+        let fallback = vec![failing(&bench, ErrorKind::AuthFailed, None, ALWAYS)];
+        let agent = agent(&bench, vec![pool, fallback], RetryConfig::new(), seed);
+        run(&bench, &agent).await.unwrap();
+        assert!(bench.elapsed() >= Duration::from_secs(30), "seed {seed}");
+    }
+}
+
 /// Fails after a minute.
 struct Down {
     clock: Arc<dyn Clock>,
