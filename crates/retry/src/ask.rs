@@ -7,12 +7,18 @@ use layer0::failure::{ErrorText, Exhausted, Facts, Failure, Retry as Answer};
 use tower::{Service, ServiceExt};
 
 use crate::policy::{Decision, RetryPolicy, Tried, first_to_pass, first_to_retry};
-use crate::service::{FailedAttempt, Retry, RetryRequest};
+use crate::request::{FailedAttempt, RetryRequest};
+
+/// An endpoint that may answer a request, and how it is retried.
+pub(crate) struct Endpoint<'a, S> {
+    pub(crate) policy: &'a RetryPolicy,
+    pub(crate) inner: &'a S,
+}
 
 /// Asks endpoints in turn, each as often as its policy says. When the last one fails too, the call returns
 /// to one that was left for another with attempts to spare, and that is back soon.
 pub(crate) async fn ask<S, Req>(
-    endpoints: &[&Retry<S>],
+    endpoints: &[Endpoint<'_, S>],
     request: Req,
 ) -> Result<S::Response, S::Error>
 where
@@ -20,27 +26,27 @@ where
     S::Error: Failure + From<Exhausted<S::Error>> + 'static,
     Req: RetryRequest<S::Error>,
 {
-    let mut in_turn = endpoints.iter().map(|endpoint| endpoint.policy()).enumerate();
+    let mut in_turn = endpoints.iter().map(|endpoint| endpoint.policy).enumerate();
     let Some((place, policy)) = in_turn.next() else { return std::future::pending().await };
     let mut here = Visit::begin(place, policy);
     let mut left: Vec<Left<S::Error>> = Vec::new();
     let mut made: u32 = 0;
     loop {
-        let endpoint = endpoints[here.place];
-        let result = endpoint.inner().clone().oneshot(request.clone()).await;
+        let endpoint = &endpoints[here.place];
+        let result = endpoint.inner.clone().oneshot(request.clone()).await;
         let error = match result {
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
         made = made.saturating_add(1);
         here.count(error.facts().sent);
-        let now = endpoint.policy().clock().monotonic();
+        let now = endpoint.policy.clock().monotonic();
         let mut tried = here.tried(&request, made, now);
         tried.has_next = in_turn.len() > 0;
-        let decision = endpoint.policy().decide(&error, tried);
+        let decision = endpoint.policy.decide(&error, tried);
         let error = decision.settle(error, tried);
         let step = match decision {
-            Decision::Again(delay) => Step { delay, payer: Some(endpoint.policy()), goes_to: None },
+            Decision::Again(delay) => Step { delay, payer: Some(endpoint.policy), goes_to: None },
             // Which endpoint that is, the service knows.
             Decision::Beside => Step { delay: Duration::ZERO, payer: None, goes_to: None },
             Decision::Next { .. } => {
@@ -55,7 +61,7 @@ where
                     return Err(join_failures(&request, left, error, now));
                 };
                 let back = left.remove(place).visit;
-                let payer = Some(endpoints[back.place].policy());
+                let payer = Some(endpoints[back.place].policy);
                 Step { delay, payer, goes_to: Some(back) }
             }
         };
@@ -69,7 +75,7 @@ where
         let is_given_up = if delay.is_zero() {
             request.given_up().now_or_never().is_some()
         } else {
-            let wait = endpoint.policy().clock().sleep(delay);
+            let wait = endpoint.policy.clock().sleep(delay);
             matches!(select(request.given_up(), wait).await, Either::Left(_))
         };
         if is_given_up {
@@ -150,7 +156,7 @@ impl<E: Failure> Left<E> {
 /// Returns which endpoint the call returns to, and after which wait: the first that can be tried again,
 /// where it has attempts left.
 fn find_return<S, E: Failure>(
-    endpoints: &[&Retry<S>],
+    endpoints: &[Endpoint<'_, S>],
     left: &[Left<E>],
     request: &impl RetryRequest<E>,
     made: u32,
@@ -158,7 +164,7 @@ fn find_return<S, E: Failure>(
 ) -> Option<(usize, Duration)> {
     let open = left.iter().map(|left| {
         let sent = left.visit.total.saturating_sub(left.visit.refused);
-        let config = endpoints[left.visit.place].policy().config();
+        let config = endpoints[left.visit.place].policy.config();
         match config.is_spent(sent, left.visit.refused) {
             true => left.facts(now).with_retry(Answer::Never),
             false => left.facts(now),
@@ -166,7 +172,7 @@ fn find_return<S, E: Failure>(
     });
     let place = first_to_retry(open)?;
     let lead = left.get(place)?;
-    let policy = endpoints[lead.visit.place].policy();
+    let policy = endpoints[lead.visit.place].policy;
     match policy.decide_by(lead.facts(now), lead.visit.tried(request, made, now)) {
         Decision::Again(delay) => Some((place, delay)),
         _ => None,

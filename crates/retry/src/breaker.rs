@@ -1,6 +1,6 @@
 //! A circuit breaker: an endpoint that fails again and again is left alone for a while.
 
-mod service;
+pub(crate) mod service;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use backstop_clock::Clock;
 use layer0::failure::{CircuitOpen, ErrorText, Failure};
-
-pub use service::{BreakerLayer, CircuitBreaker};
 
 /// The shortest wait for a probe that is on its way.
 const MIN_PROBE_WAIT: Duration = Duration::from_secs(1);
@@ -112,12 +110,6 @@ impl Breaker {
         let phase = Phase::Closed { failures: 0 };
         let state = BreakerState { phase, generation: 0, last_failure: None };
         Self { config, clock, state: Arc::new(Mutex::new(state)) }
-    }
-
-    /// Makes the layer.
-    #[must_use]
-    pub fn layer(self) -> BreakerLayer {
-        BreakerLayer(self)
     }
 
     fn state(&self) -> MutexGuard<'_, BreakerState> {

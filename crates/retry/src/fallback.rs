@@ -8,7 +8,8 @@ use layer0::failure::{Exhausted, Failure};
 use tower::Service;
 
 use crate::ask::ask;
-use crate::service::{Retry, RetryRequest};
+use crate::request::RetryRequest;
+use crate::service::Retry;
 
 /// Asks services in turn, each as often as its policy says and when the policy of the one before it says
 /// that another is asked: its circuit is open, its quota is used up, the conversation is too long for it,
@@ -57,7 +58,8 @@ where
     fn call(&mut self, request: Req) -> Self::Future {
         let Self { first, others } = self.clone();
         Box::pin(async move {
-            let endpoints: Vec<&Retry<S>> = std::iter::once(&first).chain(&*others).collect();
+            let endpoints = std::iter::once(&first).chain(&*others).map(Retry::endpoint);
+            let endpoints: Vec<_> = endpoints.collect();
             ask(&endpoints, request).await
         })
     }

@@ -11,7 +11,15 @@ use super::{Breaker, Permit};
 
 /// Wraps a service with a [`Breaker`]. Stands inside retry, around one attempt.
 #[derive(Debug, Clone)]
-pub struct BreakerLayer(pub(super) Breaker);
+pub struct BreakerLayer(Breaker);
+
+impl Breaker {
+    /// Makes the layer.
+    #[must_use]
+    pub fn layer(self) -> BreakerLayer {
+        BreakerLayer(self)
+    }
+}
 
 impl<S> Layer<S> for BreakerLayer {
     type Service = CircuitBreaker<S>;
