@@ -13,8 +13,6 @@ use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
 
-use self::served::drop_unanswered;
-
 /// The output limit where the request names none; the protocol requires one.
 pub const DEFAULT_MAX_TOKENS: u32 = 4_096;
 
@@ -205,7 +203,7 @@ impl<'a> MessagesRequest<'a> {
         for message in request.messages.messages() {
             conversation.take(message)?;
         }
-        drop_unanswered(&mut conversation.messages);
+        conversation.drop_unanswered();
         conversation.messages.retain(|message| !message.content.is_empty());
         let mut tools: Vec<WireTool<'_>> = request.tools.iter().map(wire_tool).collect();
         if caches {

@@ -13,7 +13,7 @@ use crate::tidy::workspace::SourceFile;
 use modules::Modules;
 
 /// At most this many circles of two files may be in the workspace.
-const MAX_PAIRS: usize = 10;
+const MAX_PAIRS: usize = 6;
 
 /// Files whose circle is known, and why it is there.
 const EXCEPTIONS: &[(&str, &str)] = &[];
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(
             said(&files),
             ["crates/a/src/b.rs:1: warning: 2 files need each other: b.rs takes C from c.rs; \
-              c.rs takes B from b.rs; 1 of at most 10 circles of two"]
+              c.rs takes B from b.rs; 1 of at most 6 circles of two"]
         );
     }
 
@@ -174,7 +174,7 @@ mod tests {
         let files = files.iter().map(|(path, text)| (path.as_str(), text.as_str()));
         let said = said(&files.collect::<Vec<_>>());
         assert_eq!(said.len(), 7);
-        assert!(said.iter().all(|line| line.ends_with("; 7 of at most 10 circles of two")));
+        assert!(said.iter().all(|line| line.ends_with("; 7 of at most 6 circles of two")));
         assert!(said.iter().all(|line| !line.contains("warning")));
     }
 

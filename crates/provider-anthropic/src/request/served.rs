@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use layer0::JsonText;
 use serde::Deserialize;
 
-use super::{Block, Marked, Part, Role, WireMessage};
+use super::{Block, Conversation, Marked, Part, Role, WireMessage};
 
 /// The fields of a kept block that tell calls and results.
 #[derive(Deserialize)]
@@ -21,27 +21,30 @@ struct Caller {
     tool_id: String,
 }
 
-/// Leaves out calls of the provider's tools whose results never came, since a turn was paused or cut and the
-/// conversation went on otherwise: "tool use with id … was found without a corresponding … block" refuses every
-/// later request. Calls of the last answer stay while nothing but results stands behind it.
-pub(super) fn drop_unanswered(messages: &mut [WireMessage<'_>]) {
-    let is_open =
-        |message: &WireMessage<'_>| message.role == Role::Assistant || has_results(message);
-    let closed = messages.iter().rposition(|message| !is_open(message)).unwrap_or_default();
-    let mut unanswered: BTreeSet<String> =
-        kept(&messages[..closed]).filter_map(|block| block.id).collect();
-    if unanswered.is_empty() {
-        return;
-    }
-    for answered in kept(messages).filter_map(|block| block.tool_use_id) {
-        unanswered.remove(&answered);
-    }
-    for message in messages.iter_mut().filter(|_| !unanswered.is_empty()) {
-        message.content.retain(|part| {
-            let call = read(part).and_then(|block| block.id);
-            call.is_none_or(|id| !unanswered.contains(&id))
-        });
-        message.content.iter_mut().for_each(|part| forget_caller(part, &unanswered));
+impl Conversation<'_> {
+    /// Leaves out calls of the provider's tools whose results never came, since a turn was paused or cut and the
+    /// conversation went on otherwise: "tool use with id … was found without a corresponding … block" refuses every
+    /// later request. Calls of the last answer stay while nothing but results stands behind it.
+    pub(super) fn drop_unanswered(&mut self) {
+        let messages = &mut self.messages;
+        let is_open =
+            |message: &WireMessage<'_>| message.role == Role::Assistant || has_results(message);
+        let closed = messages.iter().rposition(|message| !is_open(message)).unwrap_or_default();
+        let mut unanswered: BTreeSet<String> =
+            kept(&messages[..closed]).filter_map(|block| block.id).collect();
+        if unanswered.is_empty() {
+            return;
+        }
+        for answered in kept(messages).filter_map(|block| block.tool_use_id) {
+            unanswered.remove(&answered);
+        }
+        for message in messages.iter_mut().filter(|_| !unanswered.is_empty()) {
+            message.content.retain(|part| {
+                let call = read(part).and_then(|block| block.id);
+                call.is_none_or(|id| !unanswered.contains(&id))
+            });
+            message.content.iter_mut().for_each(|part| forget_caller(part, &unanswered));
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! One attempt of a model call. At its end it says whether another follows.
 
+mod given_up;
 mod verdict;
 
 use std::sync::Arc;
@@ -7,11 +8,10 @@ use std::time::Duration;
 
 use backstop_provider::{
     ModelRequest, ModelResponse, ModelSettings, OutputSchema, ProviderError, ToolChoice,
-    facts_by_code,
 };
 use layer0::Code;
-use layer0::event::{ModelAttempted, ModelFailed, ModelResponded};
-use layer0::failure::{Failure, chain};
+use layer0::event::{ModelAttempted, ModelResponded};
+use layer0::failure::Failure;
 use layer0::usage::TokenUsage;
 use tower::ServiceExt;
 use tracing::Instrument;
@@ -28,6 +28,7 @@ use crate::record::recordable::{
 };
 use crate::shown::Shown;
 
+use given_up::gave_up;
 use verdict::{At, failed};
 
 /// Asks one provider once.
@@ -145,35 +146,6 @@ fn no_provider(effects: &Effects, attempt: &Attempt) -> AttemptEnd {
     let mut attempted = ModelAttempted::new(attempt.call.call, attempt.number(), "none");
     attempted.code = Some(Code::new(error.code()));
     gave_up(effects, attempted, error, false)
-}
-
-/// Says that no other attempt follows.
-fn given_up(
-    effects: &Effects,
-    record: &AttemptRecord,
-    billed: Option<CountedUsage>,
-    error: ProviderError,
-    is_limited: bool,
-) -> AttemptEnd {
-    let attempted = record.attempted(billed, Some(&error), None);
-    gave_up(effects, attempted, error, is_limited)
-}
-
-fn gave_up(
-    effects: &Effects,
-    attempted: ModelAttempted,
-    error: ProviderError,
-    is_limited: bool,
-) -> AttemptEnd {
-    let redact = |text: String| effects.agent.redactor.redact(&text).into_owned();
-    let chain: Vec<String> = chain(&error).into_iter().map(redact).collect();
-    let mut failed = ModelFailed::new(attempted.call, error.code(), chain, attempted.attempt);
-    // What the code says by itself is not recorded.
-    let said = error.facts().retry_facts();
-    let by_code = facts_by_code(error.code()).map(|facts| facts.retry_facts());
-    failed.retry = Some(said).filter(|_| by_code != Some(said));
-    effects.keep_model_error(error);
-    AttemptEnd::Failed { attempted: Box::new((attempted, failed)), is_limited }
 }
 
 /// Returns an answer as the record may hold it.

@@ -9,7 +9,7 @@ use layer0::Code;
 use layer0::failure::{Chain, ErrorText, Failure};
 use layer0::usage::{Usage, nanousd};
 
-use super::given_up;
+use super::given_up::given_up;
 use crate::effect::effects::Effects;
 use crate::endpoint::{AttemptRecord, CountedUsage, Endpoint};
 use crate::journal::{Attempt, AttemptEnd, Parking};
