@@ -73,6 +73,19 @@ impl<'de> Deserialize<'de> for WireBlock {
     }
 }
 
+impl WireBlock {
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Text { text } => text.len(),
+            Self::Thinking { thinking, signature } => thinking.len() + signature.len(),
+            Self::RedactedThinking { data } => data.len(),
+            Self::ToolUse { input, .. } => input.as_ref().map_or(0, |input| input.get().len()),
+            Self::Served(block) => block.block.get().len() + block.input.len(),
+            Self::Unknown => 0,
+        }
+    }
+}
+
 /// A block of a tool that runs at the provider, such as a search and its result. The provider wants it back when
 /// the turn is paused, and with the next request.
 #[derive(Default)]

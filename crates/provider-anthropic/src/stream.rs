@@ -114,6 +114,15 @@ enum OpenBody {
     Other(WireBlock),
 }
 
+impl OpenBody {
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Call(call) => call.held_bytes(),
+            Self::Other(block) => block.held_bytes(),
+        }
+    }
+}
+
 impl Stream for MessagesStream {
     type Frame = Event;
 
@@ -140,6 +149,12 @@ impl Stream for MessagesStream {
             WireEvent::Unknown => {}
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    fn held_bytes(&self) -> usize {
+        let blocks = self.blocks.values().flatten();
+        let blocks = blocks.map(|block| size_of::<OpenBlock>() + block.body.held_bytes());
+        self.draft.held_bytes() + blocks.sum::<usize>()
     }
 
     fn finish(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {

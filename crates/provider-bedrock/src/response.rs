@@ -193,6 +193,11 @@ pub(crate) struct Thinking {
 }
 
 impl Thinking {
+    pub(crate) fn held_bytes(&self) -> usize {
+        let further = [&self.signature, &self.redacted].into_iter().flatten();
+        self.text.len() + further.map(String::len).sum::<usize>()
+    }
+
     /// Returns what the protocol wants back with the calls that it led to.
     fn kept(&self) -> Option<Value> {
         match (&self.redacted, &self.signature) {

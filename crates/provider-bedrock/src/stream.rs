@@ -142,6 +142,11 @@ impl Stream for ConverseStream {
         Ok(if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
+    fn held_bytes(&self) -> usize {
+        let blocks = self.blocks.values().map(|block| size_of::<OpenBlock>() + block.held_bytes());
+        self.draft.held_bytes() + blocks.sum::<usize>()
+    }
+
     fn finish(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
         let Some(stop) = self.stop else {
             return Err(ProviderError::stream_truncated("`messageStop`"));
@@ -199,6 +204,17 @@ impl ConverseStream {
             }
         }
         true
+    }
+}
+
+impl OpenBlock {
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Thinking(thinking) => thinking.held_bytes(),
+            Self::Call(call) => call.held_bytes(),
+            Self::ServerTool => 0,
+        }
     }
 }
 

@@ -7,6 +7,9 @@ use serde_json::value::RawValue;
 /// How deep a path may go: a record has to hold the arguments.
 const MAX_DEPTH: usize = 100;
 
+/// The most fields of an object: each piece looks for its own among them.
+const MAX_FIELDS: usize = 4096;
+
 /// A piece of a call's arguments.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -18,12 +21,22 @@ struct WirePiece {
     bool_value: Option<bool>,
 }
 
+impl WirePiece {
+    /// Returns the value as JSON, unless it is a text.
+    fn json(&self) -> Option<String> {
+        let number = self.number_value.as_ref().map(|number| number.get().to_owned());
+        number.or_else(|| Some(self.bool_value?.to_string()))
+    }
+}
+
 /// The arguments so far.
 #[derive(Debug, Default)]
 pub(crate) struct PartialArguments {
     root: Node,
     /// What has no place in them, as it came.
     misfits: String,
+    /// How many bytes were taken.
+    taken: usize,
 }
 
 #[derive(Debug, Default)]
@@ -40,11 +53,17 @@ enum Node {
 impl PartialArguments {
     /// Takes a list of pieces.
     pub(crate) fn take(&mut self, pieces: &RawValue) {
+        self.taken += pieces.get().len();
         let known: Option<Vec<WirePiece>> = serde_json::from_str(pieces.get()).ok();
         let fits = known.is_some_and(|known| known.into_iter().all(|piece| self.add(piece)));
         if !fits {
             self.misfits.push_str(pieces.get());
         }
+    }
+
+    /// Returns how many bytes are held, at most.
+    pub(crate) const fn held_bytes(&self) -> usize {
+        self.taken
     }
 
     /// Returns the arguments as a string of JSON that holds their text, as other protocols send it.
@@ -69,11 +88,13 @@ impl PartialArguments {
             (node @ Node::Empty, WirePiece { string_value: Some(text), .. }) => {
                 *node = Node::Text(text);
             }
-            (node, WirePiece { number_value, bool_value, .. }) => {
-                let value = number_value.map(|number| number.get().to_owned());
-                let value = value.or(bool_value.map(|it| it.to_string()));
-                *node = Node::Json(value.unwrap_or_else(|| "null".to_owned()));
-            }
+            (node, piece) => match (node, piece.json()) {
+                // It only says that there is such a value, which may be null.
+                (_, None) => return piece.string_value.is_none(),
+                (node @ Node::Empty, Some(json)) => *node = Node::Json(json),
+                (Node::Json(known), Some(json)) => return *known == json,
+                (Node::Fields(_) | Node::Items(_) | Node::Text(_), Some(_)) => return false,
+            },
         }
         true
     }
@@ -96,6 +117,7 @@ impl Node {
         None
     }
 
+    /// Returns the node of a step; `None` where there is none, or where there would be too many.
     fn child(&mut self, step: Step<'_>) -> Option<&mut Self> {
         match step {
             Step::Field(name) => {
@@ -103,12 +125,12 @@ impl Node {
                     *self = Self::Fields(Vec::new());
                 }
                 let Self::Fields(fields) = self else { return None };
-                let at = fields.iter().rposition(|(known, _)| known == name);
-                let at = at.unwrap_or_else(|| {
+                let known = fields.iter().rposition(|(known, _)| known == name);
+                let at = known.unwrap_or(fields.len());
+                if at == fields.len() && at < MAX_FIELDS {
                     fields.push((name.to_owned(), Self::Empty));
-                    fields.len() - 1
-                });
-                Some(&mut fields[at].1)
+                }
+                fields.get_mut(at).map(|(_, node)| node)
             }
             Step::Item(at) => {
                 if matches!(self, Self::Empty) {
@@ -203,6 +225,30 @@ mod tests {
             ],
             r#"{"to":"Bonn","amount":3.10,"tags":["\"a",{"x":true}],"a b":null}"#,
         );
+        check(
+            &[
+                r#"[{"jsonPath":"$.to","willContinue":true}]"#,
+                r#"[{"jsonPath":"$.to","stringValue":"Bonn"},{"jsonPath":"$.to"}]"#,
+            ],
+            r#"{"to":"Bonn"}"#,
+        );
+        for contradictory in [
+            [r#"{"jsonPath":"$.x","numberValue":1}"#, r#"{"jsonPath":"$.x","stringValue":"a"}"#],
+            [r#"{"jsonPath":"$.x","numberValue":1}"#, r#"{"jsonPath":"$.x","numberValue":2}"#],
+            [r#"{"jsonPath":"$.x","stringValue":"a"}"#, r#"{"jsonPath":"$.x","boolValue":true}"#],
+            [r#"{"jsonPath":"$.x.y","stringValue":"a"}"#, r#"{"jsonPath":"$.x","boolValue":true}"#],
+            [
+                r#"{"jsonPath":"$.x[0]","stringValue":"a"}"#,
+                r#"{"jsonPath":"$.x","stringValue":"b"}"#,
+            ],
+        ] {
+            let mut arguments = PartialArguments::default();
+            let lists = contradictory.map(|piece| format!("[{piece}]"));
+            for list in lists.clone() {
+                arguments.take(&RawValue::from_string(list).unwrap());
+            }
+            assert!(arguments.into_json().ends_with(&lists[1]), "{contradictory:?}");
+        }
         for misfit in [
             r#"[{"jsonPath":"$.x[7]","stringValue":"a"}]"#,
             r#"[{"jsonPath":"x","stringValue":"a"}]"#,

@@ -33,6 +33,11 @@ impl Stream for GenerateStream {
         Ok(ControlFlow::Continue(()))
     }
 
+    fn held_bytes(&self) -> usize {
+        let open = self.open_arguments.as_ref().map_or(0, PartialArguments::held_bytes);
+        self.draft.held_bytes() + open
+    }
+
     fn finish(mut self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
         let is_open = self.open_arguments.is_some();
         self.end_call();

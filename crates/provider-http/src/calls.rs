@@ -92,6 +92,14 @@ impl CallDraft {
         }
     }
 
+    /// Returns how many bytes it holds, about.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let json = [&self.json, &self.kept].into_iter().flatten().map(|json| json.get().len());
+        let texts = self.id.len() + self.name.len() + self.text.len();
+        size_of::<Self>() + texts + json.sum::<usize>()
+    }
+
     /// Returns whether the arguments are an object with its closing bracket, so that no piece can be
     /// missing.
     #[must_use]

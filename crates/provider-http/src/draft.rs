@@ -47,6 +47,14 @@ impl Draft {
         }
     }
 
+    /// Returns how many bytes it holds, about.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let calls: usize = self.calls.iter().map(CallDraft::held_bytes).sum();
+        let kept = self.kept.iter().map(|part| size_of::<StatePart>() + part.data.get().len());
+        self.text.len() + self.thinking.len() + calls + kept.sum::<usize>()
+    }
+
     /// Notes data of this type, such as an image, which no answer keeps.
     pub fn note_media(&mut self, media_type: &str) {
         self.media.get_or_insert_with(|| media_type.to_owned());

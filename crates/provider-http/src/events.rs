@@ -57,6 +57,9 @@ pub struct Events {
     begun: bool,
     of_stream: usize,
     draft: EventDraft,
+    /// How many bytes were looked at or moved in all.
+    #[cfg(test)]
+    handled: usize,
 }
 
 /// The event that is being put together.
@@ -80,11 +83,17 @@ impl Events {
             }
             self.is_behind_return = false;
         }
-        let Some(end) = memchr::memchr2(b'\r', b'\n', &self.bytes[self.searched..]) else {
-            self.searched = self.bytes.len();
+        let found = memchr::memchr2(b'\r', b'\n', &self.bytes[self.searched..]);
+        let end = found.map_or(self.bytes.len(), |end| self.searched + end);
+        #[cfg(test)]
+        {
+            self.handled += end - self.searched + 1;
+        }
+        if found.is_none() {
+            self.searched = end;
             return None;
-        };
-        let line = self.taken..self.searched + end;
+        }
+        let line = self.taken..end;
         self.is_behind_return = self.bytes[line.end] == b'\r';
         self.taken = line.end + 1;
         self.searched = self.taken;
@@ -94,6 +103,10 @@ impl Events {
     /// Takes a line; returns the event that it ends.
     fn take_line(&mut self, line: Range<usize>) -> Option<Event> {
         let begins = !std::mem::replace(&mut self.begun, true);
+        #[cfg(test)]
+        {
+            self.handled += line.len() + self.draft.data.len() * usize::from(line.is_empty());
+        }
         let line = &self.bytes[line];
         let line = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| begins).unwrap_or(line);
         if line.is_empty() {
@@ -119,6 +132,10 @@ impl Framing for Events {
     type Frame = Event;
 
     fn push(&mut self, chunk: &[u8]) -> Result<(), FrameError> {
+        #[cfg(test)]
+        if self.taken > 0 {
+            self.handled += self.bytes.len() - self.taken;
+        }
         self.bytes.drain(..self.taken);
         self.searched -= self.taken;
         self.taken = 0;
@@ -288,6 +305,33 @@ mod tests {
             body.extend(b"\n\ndata: end\n\n");
             let pieces: Vec<&[u8]> = body.chunks(size).collect();
             proptest::prop_assert_eq!(read(&pieces), read(&[&body]));
+        }
+    }
+
+    /// Spec: P7
+    #[test]
+    fn each_byte_is_handled_a_few_times() {
+        let fields = ["data", "event", "id", ":", "", " ", "\u{feff}", "\u{fffd}"];
+        let values = ["", ":", ": ", ": x", ":data: x", ": {}", ": [DONE]"];
+        let ends = ["", "\n", "\r", "\r\n", "\n\n", "\r\r", "\n\r"];
+        let units = fields.iter().flat_map(|field| {
+            values.iter().flat_map(move |value| ends.map(|end| format!("{field}{value}{end}")))
+        });
+        for unit in units.filter(|unit| !unit.is_empty()) {
+            for begin in ["", "data: x", "data: x\n"] {
+                let body = begin.to_owned() + &unit.repeat(8 * 1024 / unit.len());
+                for size in [1, 7, 1024, body.len()] {
+                    let mut events = Events::default();
+                    for piece in body.as_bytes().chunks(size) {
+                        events.push(piece).unwrap();
+                        while events.next().unwrap().is_some() {}
+                    }
+                    let handled = events.handled;
+                    // One more for the end of each search.
+                    let most = 4 * body.len() + body.len().div_ceil(size);
+                    assert!(handled <= most, "{begin:?} {unit:?} by {size}: {handled} of {most}");
+                }
+            }
         }
     }
 

@@ -7,11 +7,15 @@ use backstop_provider::{
 use crate::answer::Answer;
 use crate::endpoint::{Endpoint, Head};
 use crate::fitted::{Fitted, LastTools};
-use crate::framing::Framing;
+use crate::framing::{FrameError, Framing};
+use crate::limits::MAX_ANSWER_BYTES;
 use crate::malformed::MalformedAnswer;
 use crate::protocol::{Protocol, Stream};
 use crate::reply::Reply;
 use crate::timeouts::Timeouts;
+
+/// How many bytes come before it is looked again how much of an answer is held.
+const LOOK_AFTER_BYTES: usize = 1024 * 1024;
 
 /// Asks one model at one endpoint that speaks `P`. It makes one attempt: it never retries, never falls
 /// back, and never takes half a stream for an answer.
@@ -112,22 +116,59 @@ impl<P: Protocol> HttpProvider<P> {
         reply: &Reply<'_>,
     ) -> Result<ModelResponse, ProviderError> {
         let mut framing = P::Framing::default();
+        let mut bound = HeldBound::default();
         let mut stream = self.protocol.stream();
         let unframed = |error| reply.unframed(error);
-        loop {
+        'pieces: loop {
             while let Some(frame) = framing.next().map_err(unframed)? {
                 if stream.take(frame, reply)?.is_break() {
-                    return stream.finish(reply);
+                    break 'pieces;
                 }
             }
-            let Some(chunk) = answer.piece().await? else { break };
+            let Some(chunk) = answer.piece().await? else {
+                if let Some(frame) = framing.rest().map_err(unframed)? {
+                    // Whether it ends the answer or not, nothing follows.
+                    let _ = stream.take(frame, reply)?;
+                }
+                break;
+            };
             framing.push(&chunk).map_err(unframed)?;
+            if bound.is_due(chunk.len()) {
+                refuse_large(&stream, reply)?;
+            }
         }
-        if let Some(frame) = framing.rest().map_err(unframed)? {
-            // Whether it ends the answer or not, nothing follows.
-            let _ = stream.take(frame, reply)?;
-        }
+        refuse_large(&stream, reply)?;
         stream.finish(reply)
+    }
+}
+
+/// Refuses an answer of which more is held than one may have.
+fn refuse_large(stream: &impl Stream, reply: &Reply<'_>) -> Result<(), ProviderError> {
+    if stream.held_bytes() > MAX_ANSWER_BYTES {
+        return Err(reply.unframed(FrameError::too_large()));
+    }
+    Ok(())
+}
+
+/// Says when it is looked how much of an answer is held: not before so much has come, and seldom, as it takes time.
+#[derive(Debug, Default)]
+struct HeldBound {
+    /// How many bytes came.
+    received: usize,
+    /// How many had come when it was looked last.
+    looked_at: usize,
+}
+
+impl HeldBound {
+    /// Takes so many bytes; returns whether it is time to look.
+    const fn is_due(&mut self, bytes: usize) -> bool {
+        self.received += bytes;
+        let is_due =
+            self.received > MAX_ANSWER_BYTES && self.received - self.looked_at >= LOOK_AFTER_BYTES;
+        if is_due {
+            self.looked_at = self.received;
+        }
+        is_due
     }
 }
 

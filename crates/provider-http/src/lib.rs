@@ -67,7 +67,7 @@ pub use framing::{FrameError, Framing};
 pub use hint::retry_after;
 pub use http_provider::HttpProvider;
 pub use key::ApiKey;
-pub use limits::{MAX_ANSWER_BYTES, MAX_STREAM_BYTES};
+pub use limits::{MAX_ANSWER_BYTES, MAX_ANSWER_ITEMS, MAX_STREAM_BYTES};
 pub use protocol::{Protocol, Stream};
 pub use reply::Reply;
 pub use schema::Subset;

@@ -1,5 +1,8 @@
-/// The most bytes one answer, or one event of a stream, may have.
+/// The most bytes that an answer, or one event of a stream, may have.
 pub const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 
 /// The most bytes a stream may have as a whole: a long answer in small, wordy events.
 pub const MAX_STREAM_BYTES: usize = 512 * 1024 * 1024;
+
+/// The most items, such as tool calls, of an answer whose items are compared with each other.
+pub const MAX_ANSWER_ITEMS: usize = 1024;

@@ -98,6 +98,10 @@ use crate::sign::Sign;
 ///         Ok(ControlFlow::Continue(()))
 ///     }
 ///
+///     fn held_bytes(&self) -> usize {
+///         self.draft.held_bytes()
+///     }
+///
 ///     fn finish(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
 ///         if self.is_done {
 ///             Ok(self.draft.finish(StopReason::End, reply))
@@ -249,6 +253,10 @@ pub trait Stream: Send {
         frame: Self::Frame,
         reply: &Reply<'_>,
     ) -> Result<ControlFlow<()>, ProviderError>;
+
+    /// Returns how many bytes are held of the answer so far, about. An answer that grows beyond
+    /// [`MAX_ANSWER_BYTES`](crate::MAX_ANSWER_BYTES) is given up, however small its frames are.
+    fn held_bytes(&self) -> usize;
 
     /// Ends the answer, at its end or at that of the body.
     ///

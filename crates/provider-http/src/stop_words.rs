@@ -4,6 +4,7 @@
 /// (DeepSeek), `abort` (vLLM, SGLang), and what others may call the same.
 const FAILURES: &[&str] = &[
     "abort",
+    "capacity",
     "crash",
     "disconnect",
     "error",
@@ -12,8 +13,11 @@ const FAILURES: &[&str] = &[
     "insufficient",
     "interrupted",
     "overload",
+    "out_of_memory",
     "preempt",
+    "rate_limit",
     "server_busy",
+    "throttl",
     "timed_out",
     "timed out",
     "timeout",
@@ -42,6 +46,10 @@ mod tests {
             "aborted",
             "engine_overloaded",
             "upstream_failure",
+            "over_capacity",
+            "rate_limit_exceeded",
+            "THROTTLED",
+            "cuda_out_of_memory",
             "request timeout",
         ] {
             assert!(is_failure_word(word), "{word}");

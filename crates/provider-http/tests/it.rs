@@ -72,6 +72,10 @@ impl Stream for Pieces {
         Ok(ControlFlow::Continue(()))
     }
 
+    fn held_bytes(&self) -> usize {
+        self.0.held_bytes()
+    }
+
     fn finish(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
         Ok(self.0.finish(StopReason::End, reply))
     }
@@ -115,6 +119,19 @@ async fn first_bytes_tell_a_stream_from_an_answer() {
             (read, _) => panic!("{content_type} {body}: {read:?}"),
         }
     }
+}
+
+/// Spec: P7
+#[tokio::test]
+async fn streamed_answers_are_bounded_as_whole_ones() {
+    let provider = open();
+    // In two lines, so that each event is less than half of what one may be.
+    let event = format!("data: {}\n\n", "x".repeat(1024 * 1024));
+    let wordy = format!(": {}\ndata: x\n\n", "x".repeat(1024 * 1024));
+    assert!(provider.read("text/event-stream", event.repeat(31)).await.is_ok());
+    assert_eq!(provider.read("text/event-stream", wordy.repeat(40)).await.unwrap().text.len(), 40);
+    let error = provider.read("text/event-stream", event.repeat(34)).await.unwrap_err();
+    assert!(matches!(error, ProviderError::InvalidResponse(_)), "{error}");
 }
 
 #[test]

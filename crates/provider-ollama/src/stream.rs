@@ -26,6 +26,10 @@ impl Stream for ChatStream {
         Ok(if self.is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
+    fn held_bytes(&self) -> usize {
+        self.draft.held_bytes()
+    }
+
     fn finish(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
         if !self.is_done {
             return Err(ProviderError::stream_truncated("`done: true`"));

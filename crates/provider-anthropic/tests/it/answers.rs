@@ -165,3 +165,31 @@ async fn arguments_beyond_a_record_are_given_back() {
         assert_eq!(answer.tool_calls[0].arguments.as_string().as_deref(), Some(&*input));
     }
 }
+
+/// Spec: P7
+#[tokio::test]
+async fn streams_are_bounded_as_answers_are() {
+    let long = "x".repeat(2 * 1024 * 1024);
+    let delta = |kind: &str, field: &str| {
+        let delta = json!({ "type": kind, field: long });
+        json!({ "type": "content_block_delta", "index": 0, "delta": delta })
+    };
+    for (block, event) in [
+        (json!({ "type": "text", "text": "" }), delta("text_delta", "text")),
+        (json!({ "type": "thinking" }), delta("thinking_delta", "thinking")),
+        (json!({ "type": "thinking" }), delta("signature_delta", "signature")),
+        (
+            json!({ "type": "tool_use", "id": "a", "name": "b", "input": {} }),
+            delta("input_json_delta", "partial_json"),
+        ),
+        (
+            json!({ "type": "server_tool_use", "id": "a", "name": "b", "input": {} }),
+            delta("input_json_delta", "partial_json"),
+        ),
+    ] {
+        let start = json!({ "type": "content_block_start", "index": 0, "content_block": block });
+        let body = format!("data: {start}\n\n") + &format!("data: {event}\n\n").repeat(18);
+        let error = (ADAPTER.read)("text/event-stream", body.into_bytes()).await.unwrap_err();
+        assert!(format!("{error:?}").contains("too large"), "{error}");
+    }
+}

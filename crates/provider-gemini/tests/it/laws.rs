@@ -69,3 +69,23 @@ proptest! {
         prop_assert_eq!(answer.usage, Some(TokenUsage::new(9, last as u64 + 1)));
     }
 }
+
+/// Spec: P7
+#[tokio::test]
+async fn streams_are_bounded_as_answers_are() {
+    let long = "x".repeat(2 * 1024 * 1024);
+    let pieces = json!([{ "jsonPath": "$.a", "stringValue": long }]);
+    for part in [
+        json!({ "text": long }),
+        json!({ "text": long, "thought": true }),
+        json!({ "functionCall": { "name": "a", "args": { "b": long } } }),
+        json!({ "functionCall": { "partialArgs": pieces, "willContinue": true } }),
+    ] {
+        let call = json!({ "functionCall": { "name": "a", "willContinue": true } });
+        let event = |part| json!({ "candidates": [{ "content": { "parts": [part] } }] });
+        let (head, event) = (event(call), event(part));
+        let body = format!("data: {head}\n\n") + &format!("data: {event}\n\n").repeat(18);
+        let error = (ADAPTER.read)("text/event-stream", body.into_bytes()).await.unwrap_err();
+        assert!(format!("{error:?}").contains("too large"), "{error}");
+    }
+}

@@ -60,3 +60,18 @@ proptest! {
         prop_assert_eq!(answer.usage, Some(TokenUsage::new(9, 4)));
     }
 }
+
+/// Spec: P7
+#[tokio::test]
+async fn streams_are_bounded_as_answers_are() {
+    let long = "x".repeat(2 * 1024 * 1024);
+    for message in [
+        json!({ "content": long }),
+        json!({ "content": "", "thinking": long }),
+        json!({ "content": "", "tool_calls": [{ "function": { "name": "a", "arguments": { "b": long } } }] }),
+    ] {
+        let body = format!("{}\n", json!({ "message": message, "done": false })).repeat(18);
+        let error = (ADAPTER.read)("application/x-ndjson", body.into_bytes()).await.unwrap_err();
+        assert!(format!("{error:?}").contains("too large"), "{error}");
+    }
+}

@@ -1,6 +1,6 @@
 //! The calls of an answer, whole or in pieces.
 
-use backstop_provider_http::{CallDraft, lenient};
+use backstop_provider_http::{CallDraft, MAX_ANSWER_ITEMS, lenient};
 use layer0::JsonText;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -30,6 +30,9 @@ pub(super) struct Calls {
     calls: Vec<OpenCall>,
     /// How many lists of pieces came.
     lists: u64,
+    /// How many bytes of arguments were compared with others.
+    #[cfg(test)]
+    compared: usize,
 }
 
 /// A call that pieces may be added to.
@@ -42,6 +45,8 @@ struct OpenCall {
     /// Whether it may be the head of the call before, said again: without an id, with the same name and
     /// without arguments.
     may_repeat: bool,
+    /// Whether other arguments were told behind whole ones. They are not compared again.
+    is_contradictory: bool,
 }
 
 /// Returns a call that came in one piece.
@@ -65,12 +70,21 @@ fn add_to(draft: &mut CallDraft, piece: CallPiece) {
 }
 
 impl Calls {
-    /// Takes the pieces that came together, each of another call unless the endpoint says otherwise.
-    pub(super) fn take(&mut self, pieces: Vec<CallPiece>) {
+    /// Takes the pieces that came together, each of another call unless the endpoint says otherwise; returns whether
+    /// there are not too many calls: each piece looks for its own among them.
+    pub(super) fn take(&mut self, pieces: Vec<CallPiece>) -> bool {
         self.lists += 1;
         for piece in pieces {
             self.take_piece(piece);
+            if self.calls.len() > MAX_ANSWER_ITEMS {
+                return false;
+            }
         }
+        true
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.calls.iter().map(|call| call.draft.held_bytes()).sum()
     }
 
     /// Returns the calls in their order.
@@ -97,9 +111,17 @@ impl Calls {
             // It is said again as a whole, or is contradictory and malformed.
             let mut again = CallDraft::default();
             again.take(function.and_then(|function| function.arguments.clone()));
-            if again.has_no_arguments() || again.has_same_arguments(&self.calls[at].draft) {
+            let known = &mut self.calls[at];
+            #[cfg(test)]
+            if !again.has_no_arguments() && !known.is_contradictory {
+                self.compared += known.draft.held_bytes();
+            }
+            if again.has_no_arguments()
+                || (!known.is_contradictory && again.has_same_arguments(&known.draft))
+            {
                 return;
             }
+            known.is_contradictory = true;
         }
         let at = known.unwrap_or_else(|| self.begin(&head));
         let call = &mut self.calls[at];
@@ -118,7 +140,8 @@ impl Calls {
             is_same && is_apart && head.id.is_none() && head.name == Some(&*before.draft.name)
         });
         let (draft, list) = (CallDraft::default(), self.lists);
-        self.calls.insert(position, OpenCall { index, draft, list, may_repeat });
+        self.calls
+            .insert(position, OpenCall { index, draft, list, may_repeat, is_contradictory: false });
         position
     }
 
@@ -161,5 +184,32 @@ struct Head<'a> {
 impl Head<'_> {
     fn has_other_name(&self, call: &CallDraft) -> bool {
         !call.name.is_empty() && self.name.is_some_and(|name| name != call.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Spec: P7
+    #[test]
+    fn arguments_are_compared_once_per_repetition() {
+        let whole = json!({ "a": "x".repeat(64 * 1024) }).to_string();
+        for arguments in [json!("x"), json!({ "b": 1 }), json!("{}"), json!(""), json!(whole)] {
+            let piece = |arguments: &Value| {
+                let function = json!({ "name": "pay", "arguments": arguments });
+                json!([{ "index": 0, "id": "a", "function": function }]).to_string()
+            };
+            let mut calls = Calls::default();
+            let mut told = 0;
+            for arguments in [json!(whole)].iter().chain([&arguments; 100]) {
+                let list = piece(arguments);
+                told += list.len();
+                assert!(calls.take(serde_json::from_str(&list).unwrap()));
+            }
+            assert!(calls.compared <= 2 * told, "{arguments:.20}: {} of {told}", calls.compared);
+        }
     }
 }

@@ -45,6 +45,8 @@ pub(super) struct Kept {
     message: KeptMessage,
     /// The pieces of `reasoning_details` so far.
     details: Vec<Value>,
+    /// How many bytes were taken.
+    taken: usize,
 }
 
 impl Kept {
@@ -54,6 +56,7 @@ impl Kept {
             (&mut self.message.reasoning, reasoning),
         ] {
             if let Some(piece) = piece.filter(|piece| !piece.is_empty()) {
+                self.taken += piece.len();
                 text.get_or_insert_default().push_str(piece);
             }
         }
@@ -63,8 +66,14 @@ impl Kept {
         self.message.extra_content = extra.or(self.message.extra_content.take());
     }
 
+    /// Returns how many bytes are held, at most.
+    pub(super) const fn held_bytes(&self) -> usize {
+        self.taken
+    }
+
     /// Takes details, of which a stream brings each in pieces; those of a whole message stand as they are.
     pub(super) fn push_details(&mut self, details: Option<JsonText>, are_pieces: bool) {
+        self.taken += details.as_ref().map_or(0, |details| details.get().len());
         let Some(Value::Array(details)) = details.map(|details| details.value()) else { return };
         for detail in details {
             match (self.details.last_mut(), detail) {

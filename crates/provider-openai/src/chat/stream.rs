@@ -66,10 +66,14 @@ impl Stream for ChatStream {
         let Some(choice) = choice else { return Ok(ControlFlow::Continue(())) };
         reply.refuse_failure(choice.error)?;
         self.bill(choice.usage, reply);
-        self.add(choice.delta.unwrap_or_default(), reply);
+        self.add(choice.delta.unwrap_or_default(), reply)?;
         let reason = choice.finish_reason.filter(|reason| !reason.is_empty());
         self.finish_reason = reason.or(self.finish_reason.take());
         Ok(ControlFlow::Continue(()))
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.draft.held_bytes() + self.calls.held_bytes() + self.kept.held_bytes()
     }
 
     fn finish(mut self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
@@ -96,7 +100,7 @@ impl ChatStream {
         }
     }
 
-    fn add(&mut self, mut piece: AnswerMessage, reply: &Reply<'_>) {
+    fn add(&mut self, mut piece: AnswerMessage, reply: &Reply<'_>) -> Result<(), ProviderError> {
         piece.keep(&mut self.kept, true);
         self.draft.think(piece.thinking().unwrap_or_default(), reply);
         if piece.has_images() {
@@ -107,6 +111,9 @@ impl ChatStream {
         for text in piece.content.map(AnswerContent::into_text).into_iter().chain(refusal) {
             self.draft.say(&text, reply);
         }
-        self.calls.take(piece.tool_calls.unwrap_or_default());
+        match self.calls.take(piece.tool_calls.unwrap_or_default()) {
+            true => Ok(()),
+            false => Err(reply.invalid_response("too many tool calls")),
+        }
     }
 }

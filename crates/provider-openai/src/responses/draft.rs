@@ -1,7 +1,7 @@
 //! An answer that is being put together, from items or from pieces of them.
 
 use backstop_provider::{ModelResponse, ProviderError};
-use backstop_provider_http::{Draft, Reply, keep_field};
+use backstop_provider_http::{Draft, MAX_ANSWER_ITEMS, Reply, keep_field};
 use layer0::message::StopReason;
 use serde_json::value::RawValue;
 
@@ -22,6 +22,16 @@ pub(super) struct ItemsDraft {
 }
 
 impl ItemsDraft {
+    /// Returns how many bytes it holds, about.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.items.held_bytes()
+    }
+
+    /// Returns whether there are more items than can be compared with those of the whole answer.
+    pub(super) const fn has_too_many(&self) -> bool {
+        self.items.len() > MAX_ANSWER_ITEMS
+    }
+
     /// Takes a piece of text. A message that follows another begins a paragraph.
     pub(super) fn say(
         &mut self,
@@ -33,7 +43,7 @@ impl ItemsDraft {
         if piece.is_empty() {
             return;
         }
-        let (at, item) = self.items.at(place, Kind::Text);
+        let (at, item) = self.items.text(place, piece);
         if let Body::Text { text, is_refused, .. } = &mut item.body {
             text.push_str(piece);
             *is_refused |= is_refusal;

@@ -34,6 +34,8 @@ pub(super) struct Items {
     by_id: BTreeMap<(Kind, String), usize>,
     /// Where the call of an id is.
     by_call_id: BTreeMap<String, usize>,
+    /// How many bytes the endpoint wants back, at most.
+    kept_bytes: usize,
     /// Those that are not done.
     open: BTreeMap<(Kind, u64), usize>,
 }
@@ -100,6 +102,22 @@ impl Body {
 }
 
 impl ItemDraft {
+    /// Returns whether the endpoint calls it by the name that a place has.
+    fn is_named(&self, place: Place<'_>) -> bool {
+        !self.id.is_empty() && place.item_id == Some(self.id.as_str())
+    }
+
+    fn held_bytes(&self) -> usize {
+        let body = match &self.body {
+            Body::Thought { parts, .. } => {
+                parts.iter().map(|part| size_of_val(part) + part.1.len()).sum()
+            }
+            Body::Text { text, .. } => text.len(),
+            Body::Call(call) => call.held_bytes(),
+        };
+        size_of::<Self>() + body
+    }
+
     fn text(&self) -> Option<&str> {
         match &self.body {
             Body::Text { text, .. } if !text.is_empty() => Some(text),
@@ -109,6 +127,14 @@ impl ItemDraft {
 }
 
 impl Items {
+    pub(super) const fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.kept_bytes + self.items.iter().map(ItemDraft::held_bytes).sum::<usize>()
+    }
+
     /// Returns the item of a place; a new one where there is none. Where the endpoint leaves the place out,
     /// it is the last of its kind that is not done.
     fn find(&mut self, place: Place<'_>, kind: Kind) -> usize {
@@ -118,13 +144,21 @@ impl Items {
             (None, Some(id)) => self.by_id.get(&(kind, id.to_owned())),
             (None, None) => last(&self.open, kind),
         };
-        if let Some(known) = known {
-            return *known;
+        match known {
+            Some(known) => *known,
+            None => self.begin(place, kind),
         }
-        let at = place.index.unwrap_or_else(|| self.next_place());
+    }
+
+    /// Begins an item, and returns its position. One whose index is taken stands behind all others: some endpoints
+    /// give all items one index. What comes for that index from here on is of the new item.
+    fn begin(&mut self, place: Place<'_>, kind: Kind) -> usize {
+        let is_free = |index: &u64| !self.by_place.contains_key(&(kind, *index));
+        let at = place.index.filter(is_free).unwrap_or_else(|| self.next_place());
         let position = self.items.len();
-        let id = id.unwrap_or_default().to_owned();
+        let id = place.item_id.unwrap_or_default().to_owned();
         self.by_place.insert((kind, at), position);
+        self.by_place.insert((kind, place.index.unwrap_or(at)), position);
         self.open.insert((kind, at), position);
         if !id.is_empty() {
             self.by_id.insert((kind, id.clone()), position);
@@ -132,6 +166,14 @@ impl Items {
         let body = Body::of(kind);
         self.items.push(ItemDraft { at, id, is_done: false, is_cut: false, body });
         position
+    }
+
+    /// Returns the text of a place that a piece belongs to, and its place.
+    pub(super) fn text(&mut self, place: Place<'_>, piece: &str) -> (u64, &mut ItemDraft) {
+        if self.begins_text(place, piece) {
+            self.begin(place, Kind::Text);
+        }
+        self.at(place, Kind::Text)
     }
 
     /// Returns the item of a place, as [`Items::find`] does, and its place.
@@ -144,7 +186,7 @@ impl Items {
     /// Returns the place behind all others.
     fn next_place(&self) -> u64 {
         let kinds = [Kind::Thought, Kind::Text, Kind::Call].into_iter();
-        let last = kinds.filter_map(|kind| Some(self.items[*last(&self.by_place, kind)?].at));
+        let last = kinds.filter_map(|kind| Some(last_place(&self.by_place, kind)?.0));
         last.max().map_or(0, |last| last.saturating_add(1))
     }
 
@@ -178,10 +220,16 @@ impl Items {
     /// Takes a call, or what more is known of one. Where an endpoint leaves the place out, a new id
     /// begins a new call.
     pub(super) fn take_call(&mut self, place: Place<'_>, item: CallItem, is_done: bool) -> u64 {
+        let begins_call = self.begins_call(place, &item, is_done);
         let call_id = item.call_id.unwrap_or_default();
-        let known = self.by_call_id.get(&call_id).map(|known| self.items[*known].at);
-        let index = place.index.or(known).unwrap_or_else(|| self.next_place());
-        let position = self.find(Place { index: Some(index), ..place }, Kind::Call);
+        let position = match self.by_call_id.get(&call_id) {
+            Some(known) => *known,
+            None if begins_call => self.begin(place, Kind::Call),
+            None => {
+                let index = place.index.unwrap_or_else(|| self.next_place());
+                self.find(Place { index: Some(index), ..place }, Kind::Call)
+            }
+        };
         if is_done {
             self.finish(position);
         }
@@ -200,7 +248,32 @@ impl Items {
             call.kept = item.namespace.as_deref().map(JsonText::string).or(call.kept.take());
             call.settle(item.arguments);
         }
-        index
+        draft.at
+    }
+
+    /// Returns whether a call is another one than the call that has its place. Without ids, a whole call that says
+    /// something else than one that is done is another.
+    fn begins_call(&self, place: Place<'_>, item: &CallItem, is_done: bool) -> bool {
+        let known = place.index.and_then(|index| self.by_place.get(&(Kind::Call, index)));
+        let Some(known) = known.map(|known| &self.items[*known]) else { return false };
+        let Body::Call(call) = &known.body else { return false };
+        let call_id = item.call_id.as_deref().unwrap_or_default();
+        let is_other = if call_id.is_empty() || call.id.is_empty() {
+            let mut again = CallDraft::new(call_id, item.name.as_deref().unwrap_or_default());
+            again.settle(item.arguments.clone());
+            is_done && !known.body.is_alike(&again)
+        } else {
+            call.id != call_id
+        };
+        is_other && known.is_done && !known.is_named(place)
+    }
+
+    /// Returns whether a piece for this place begins a text behind one that is done.
+    fn begins_text(&self, place: Place<'_>, said: &str) -> bool {
+        let known = place.index.and_then(|index| self.by_place.get(&(Kind::Text, index)));
+        let Some(known) = known.map(|known| &self.items[*known]) else { return false };
+        let is_other = known.text().is_some_and(|text| text != said);
+        is_other && known.is_done && !known.is_named(place)
     }
 
     /// Takes a whole item, and returns what it tells beyond what was told of it.
@@ -211,18 +284,22 @@ impl Items {
                 self.take_call(place, item, true);
             }
             Item::Message { content, status, phase: told } => {
+                let (said, refused) = read(content.unwrap_or_default());
+                if !said.is_empty() && self.begins_text(place, &said) {
+                    self.begin(place, Kind::Text);
+                }
                 let (at, draft) = self.done(place, Kind::Text);
                 draft.is_cut = is_incomplete(status.as_deref());
                 untold.at = at;
                 if let Body::Text { text, is_refused, phase } = &mut draft.body {
                     *phase = told.or(phase.take());
-                    let (said, refused) = read(content.unwrap_or_default());
                     untold.text = said.strip_prefix(text.as_str()).unwrap_or_default().to_owned();
                     settle(text, said);
                     *is_refused |= refused;
                 }
             }
             Item::Reasoning { summary, content, encrypted_content } => {
+                self.kept_bytes += encrypted_content.as_ref().map_or(0, String::len);
                 let wanted = encrypted_content.map(|content| kept(summary.as_deref(), &content));
                 let (at, draft) = self.done(place, Kind::Thought);
                 untold.at = at;
@@ -285,7 +362,13 @@ impl Items {
 
 /// Returns the last item of a kind.
 fn last(places: &BTreeMap<(Kind, u64), usize>, kind: Kind) -> Option<&usize> {
-    Some(places.range((kind, 0)..=(kind, u64::MAX)).next_back()?.1)
+    Some(last_place(places, kind)?.1)
+}
+
+/// Returns the last place of a kind, and its item.
+fn last_place(places: &BTreeMap<(Kind, u64), usize>, kind: Kind) -> Option<(u64, &usize)> {
+    let ((_, at), item) = places.range((kind, 0)..=(kind, u64::MAX)).next_back()?;
+    Some((*at, item))
 }
 
 /// Returns what the parts of a message say, and whether that is a refusal.

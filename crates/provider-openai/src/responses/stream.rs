@@ -165,7 +165,14 @@ impl Stream for ResponsesStream {
             }
             StreamEvent::Other => {}
         }
+        if self.draft.has_too_many() {
+            return Err(reply.invalid_response("too many items"));
+        }
         Ok(ControlFlow::Continue(()))
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.draft.held_bytes()
     }
 
     fn finish(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {

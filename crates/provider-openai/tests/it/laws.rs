@@ -7,6 +7,21 @@ use serde_json::{Value, json};
 
 use super::ask::ADAPTER;
 
+/// Spec: P7
+#[tokio::test]
+async fn too_many_calls_are_refused() {
+    let call = |at: usize| json!({ "id": format!("a{at}"), "function": { "name": "pay" } });
+    let event = |calls: Vec<Value>| {
+        format!("data: {}\n\n", json!({ "choices": [{ "delta": { "tool_calls": calls } }] }))
+    };
+    for body in
+        [event((0..1025).map(call).collect()), (0..1025).map(|at| event(vec![call(at)])).collect()]
+    {
+        let error = (ADAPTER.read)("text/event-stream", body.into_bytes()).await.unwrap_err();
+        assert!(format!("{error:?}").contains("too many tool calls"), "{error}");
+    }
+}
+
 /// A part of an answer.
 #[derive(Debug, Clone)]
 enum Told {
@@ -154,5 +169,22 @@ proptest! {
         prop_assert_eq!(called, calls);
         let usage = (dialect.usage < 3).then(|| TokenUsage::new(90, 40));
         prop_assert_eq!(answer.usage, usage);
+    }
+}
+
+/// Spec: P7
+#[tokio::test]
+async fn streams_are_bounded_as_answers_are() {
+    let long = "x".repeat(2 * 1024 * 1024);
+    for delta in [
+        json!({ "content": long }),
+        json!({ "reasoning_content": long }),
+        json!({ "reasoning_details": [{ "type": "x", "data": long }] }),
+        json!({ "tool_calls": [{ "index": 0, "id": "a", "function": { "arguments": long } }] }),
+    ] {
+        let event = json!({ "choices": [{ "delta": delta }] });
+        let body = format!("data: {event}\n\n").repeat(18);
+        let error = (ADAPTER.read)("text/event-stream", body.into_bytes()).await.unwrap_err();
+        assert!(format!("{error:?}").contains("too large"), "{error}");
     }
 }

@@ -1,20 +1,31 @@
 //! How the whole answer settles what was heard of it.
 
+use std::collections::BTreeMap;
+
 use backstop_provider_http::CallDraft;
 
 use super::{Body, ItemDraft, Items, Kind};
 
 impl Body {
     /// Returns whether this is a call of the same name with the same arguments.
-    fn is_alike(&self, call: &CallDraft) -> bool {
+    pub(super) fn is_alike(&self, call: &CallDraft) -> bool {
         matches!(self, Self::Call(own) if own.name == call.name && own.has_same_arguments(call))
     }
 
-    /// Returns whether this may be a call that was told in its place.
+    /// Returns whether this may be a call that was told in its place: nothing says that it is another.
     fn may_be(&self, call: &CallDraft) -> bool {
         let Self::Call(own) = self else { return false };
-        own.id.is_empty() || call.id.is_empty() || self.is_alike(call)
+        let has_its_name = own.name.is_empty() || call.name.is_empty() || own.name == call.name;
+        has_its_name && (own.id.is_empty() || call.id.is_empty())
     }
+}
+
+/// By which a call is known to be one that was heard.
+#[derive(Clone, Copy)]
+enum Match {
+    Id,
+    Words,
+    Place,
 }
 
 impl Items {
@@ -24,7 +35,8 @@ impl Items {
         let has = [Kind::Thought, Kind::Text, Kind::Call].map(|kind| self.has(kind));
         let [has_thoughts, has_text, has_calls] = has;
         let lost_texts = self.unrepeated_texts(&heard);
-        for item in heard.items {
+        let repeated_calls = self.find_repeated_calls(&heard);
+        for (position, item) in heard.items.into_iter().enumerate() {
             let is_lost = match item.body.kind() {
                 Kind::Call => !has_calls || item.is_done,
                 Kind::Thought => !has_thoughts,
@@ -33,7 +45,11 @@ impl Items {
             let known = match item.body.kind() {
                 Kind::Text if is_lost => None,
                 Kind::Text if !lost_texts.is_empty() => self.repeated_text(&item),
-                _ => self.repeated(&item),
+                Kind::Call => repeated_calls.get(&position).map(|at| &mut self.items[*at]),
+                kind => {
+                    let here = self.by_place.get(&(kind, item.at)).copied();
+                    here.map(|at| &mut self.items[at])
+                }
             };
             match (known, &item.body) {
                 // Its place is the one that was told while it came.
@@ -67,23 +83,37 @@ impl Items {
         self
     }
 
-    /// Returns the item that is the same as one that was heard. Calls are known by their ids; some endpoints
-    /// make new ones for the whole answer.
-    fn repeated(&mut self, heard: &ItemDraft) -> Option<&mut ItemDraft> {
-        let here = self.by_place.get(&(heard.body.kind(), heard.at)).copied();
-        let at = match &heard.body {
-            Body::Call(call) => {
-                let named = self.by_call_id.get(&call.id).copied();
-                let here = here.filter(|at| self.items[*at].body.may_be(call));
-                named.or(here).or_else(|| {
-                    let mut items = self.items.iter();
-                    let has_no_ids = call.id.is_empty() || self.by_call_id.is_empty();
-                    items.position(|item| has_no_ids && item.body.is_alike(call))
-                })?
+    /// Returns the positions of calls that were heard, each with that of the call which repeats it: by their ids, by
+    /// their words (some endpoints make new ids for the whole answer), then by their places.
+    fn find_repeated_calls(&self, heard: &Self) -> BTreeMap<usize, usize> {
+        let mut found = BTreeMap::new();
+        let mut is_taken = vec![false; self.items.len()];
+        let may_have_no_ids = self.by_call_id.is_empty();
+        for step in [Match::Id, Match::Words, Match::Place] {
+            for (position, item) in heard.items.iter().enumerate() {
+                let Body::Call(call) = &item.body else { continue };
+                if found.contains_key(&position) {
+                    continue;
+                }
+                let here = self.by_place.get(&(Kind::Call, item.at)).copied();
+                let at = match step {
+                    Match::Id => self.by_call_id.get(&call.id).copied(),
+                    Match::Words => {
+                        let is_alike =
+                            |at: &usize| !is_taken[*at] && self.items[*at].body.is_alike(call);
+                        let anywhere = call.id.is_empty() || may_have_no_ids;
+                        let mut all = 0..self.items.len() * usize::from(anywhere);
+                        here.filter(is_alike).or_else(|| all.find(is_alike))
+                    }
+                    Match::Place => here.filter(|at| self.items[*at].body.may_be(call)),
+                };
+                if let Some(at) = at.filter(|at| !is_taken[*at]) {
+                    is_taken[at] = true;
+                    found.insert(position, at);
+                }
             }
-            Body::Text { .. } | Body::Thought { .. } => here?,
-        };
-        self.items.get_mut(at)
+        }
+        found
     }
 
     /// Returns the text that repeats one that was heard.

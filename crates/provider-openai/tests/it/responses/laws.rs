@@ -76,3 +76,21 @@ proptest! {
         prop_assert_eq!(answer.usage, Some(TokenUsage::new(9, 4)));
     }
 }
+
+/// Spec: P7
+#[tokio::test]
+async fn streams_are_bounded_as_answers_are() {
+    let long = "x".repeat(2 * 1024 * 1024);
+    let delta = |kind: &str| json!({ "type": format!("response.{kind}.delta"), "delta": long });
+    let item = json!({ "type": "reasoning", "encrypted_content": long });
+    for event in [
+        delta("output_text"),
+        delta("reasoning_text"),
+        delta("function_call_arguments"),
+        json!({ "type": "response.output_item.done", "item": item }),
+    ] {
+        let body = format!("data: {event}\n\n").repeat(18);
+        let error = (ADAPTER.read)("text/event-stream", body.into_bytes()).await.unwrap_err();
+        assert!(format!("{error:?}").contains("too large"), "{error}");
+    }
+}

@@ -49,6 +49,86 @@ async fn done_items_stay_whatever_the_end_repeats() {
     }
 }
 
+/// Some endpoints give all items one index.
+///
+/// Spec: P7
+#[tokio::test]
+async fn items_with_one_index_stay_apart() {
+    let text = |piece: &str| json!({ "type": "response.output_text.delta", "output_index": 0, "delta": piece });
+    let pieces = |piece: &str| {
+        let kind = "response.function_call_arguments.delta";
+        json!({ "type": kind, "output_index": 0, "delta": piece })
+    };
+    let head = |id: &str, name: &str| {
+        let item = json!({ "type": "function_call", "call_id": id, "name": name, "arguments": "" });
+        json!({ "type": "response.output_item.added", "output_index": 0, "item": item })
+    };
+    let (one, two) = (call("a", "one", 1), call("b", "two", 2));
+    let whole =
+        [done(0, &message("first")), done(0, &one), done(0, &message("second")), done(0, &two)];
+    let in_pieces = [
+        text("first"),
+        done(0, &message("first")),
+        head("a", "one"),
+        pieces("{\"x\":1}"),
+        done(0, &one),
+        text("second"),
+        done(0, &message("second")),
+        head("b", "two"),
+        pieces("{\"x\":"),
+        pieces("2}"),
+        done(0, &two),
+        // Said again.
+        done(0, &one),
+        done(0, &message("second")),
+    ];
+    for events in [&whole[..], &in_pieces] {
+        for output in [json!([]), json!([message("first"), one, message("second"), two])] {
+            let server = Loopback::replying([stream(events, &output)]);
+            let heard = Arc::new(Heard::default());
+            let provider = to(&server.url()).build().unwrap();
+            let answer = send(&provider, &hello().sink(heard.clone()), true).await.unwrap();
+            assert_eq!(&*answer.text, "first\n\nsecond", "{output:?}");
+            assert_eq!(heard.text(), *answer.text, "{output:?}");
+            let calls: Vec<String> =
+                answer.tool_calls.iter().map(|it| format!("{}{}", it.name, it.arguments)).collect();
+            assert_eq!(calls, [r#"one{"x":1}"#, r#"two{"x":2}"#], "{output:?}");
+        }
+    }
+}
+
+/// Spec: P7
+#[tokio::test]
+async fn calls_without_ids_stay_apart() {
+    let call = |name: &str, x: u32| {
+        let arguments = format!("{{\"x\":{x}}}");
+        json!({ "type": "function_call", "name": name, "arguments": arguments })
+    };
+    for (second, output, expected) in [
+        (0, json!([]), [r#"one{"x":1}"#, r#"two{"x":2}"#]),
+        (1, json!([]), [r#"one{"x":1}"#, r#"two{"x":2}"#]),
+        (0, json!([call("two", 2)]), [r#"one{"x":1}"#, r#"two{"x":2}"#]),
+        (1, json!([call("two", 2)]), [r#"one{"x":1}"#, r#"two{"x":2}"#]),
+        (1, json!([call("one", 1)]), [r#"one{"x":1}"#, r#"two{"x":2}"#]),
+        // What the end says of a call counts.
+        (1, json!([call("one", 3)]), [r#"one{"x":3}"#, r#"two{"x":2}"#]),
+        (1, json!([call("one", 1), call("two", 3)]), [r#"one{"x":1}"#, r#"two{"x":3}"#]),
+    ] {
+        let events = [done(0, &call("one", 1)), done(second, &call("two", 2))];
+        let server = Loopback::replying([stream(&events, &output)]);
+        let provider = to(&server.url()).build().unwrap();
+        let answer = send(&provider, &hello(), true).await.unwrap();
+        let calls: Vec<String> =
+            answer.tool_calls.iter().map(|it| format!("{}{}", it.name, it.arguments)).collect();
+        assert_eq!(calls, expected, "{second} {output:?}");
+    }
+    let events = [done(0, &call("pay", 1)), done(1, &call("pay", 2))];
+    let server = Loopback::replying([stream(&events, &json!([call("pay", 2)]))]);
+    let answer = send(&to(&server.url()).build().unwrap(), &hello(), true).await.unwrap();
+    let calls: Vec<String> = answer.tool_calls.iter().map(|it| it.arguments.to_string()).collect();
+    assert_eq!(calls, [r#"{"x":1}"#, r#"{"x":2}"#]);
+}
+
 /// Spec: P7
 #[tokio::test]
 async fn call_with_a_late_new_id_is_one() {
