@@ -62,14 +62,15 @@ impl Environment for Walls {
             }
         };
         let work = async {
-            let mut walled = self.command(walled_program(program)).spawn().await?;
+            let program = walled_program(program).reading(lines::input(line, takes_signals));
+            let mut walled = self.command(program).spawn().await?;
             let stdin = walled.stdin.take();
             tokio::select! {
                 heard = hear(&mut walled) => {
                     let (answer, errors, ended) = heard?;
                     concluded(name, &walled, &answer, &errors, &ended)
                 }
-                end = tell(stdin, line, &context.signals, takes_signals) => match end {
+                end = tell(stdin, &context.signals) => match end {
                     End::Cancelled => Ok(cancelled()),
                     End::Unfit(signal) => Err(unfit(name, &signal)),
                 },
@@ -95,31 +96,21 @@ enum End {
     Unfit(Signal),
 }
 
-/// Gives the program its task, then the signals that it takes. Returns when it is to be ended.
-async fn tell(
-    mut stdin: Option<ChildStdin>,
-    line: String,
-    signals: &Signals,
-    takes_signals: bool,
-) -> End {
-    let mut line = Some(line);
+/// Gives the program the signals that it takes. Returns when it is to be ended.
+async fn tell(mut stdin: Option<ChildStdin>, signals: &Signals) -> End {
     loop {
-        if let (Some(line), Some(stdin)) = (line.take(), &mut stdin) {
+        let signal = poll_fn(|context| signals.poll_take(context)).await;
+        let line = match (&*signal.name, &stdin) {
+            (Signal::CANCEL, _) => return End::Cancelled,
+            (_, Some(_)) => lines::signal(&signal),
+            (_, None) => return End::Unfit(signal),
+        };
+        if let Some(stdin) = &mut stdin {
             tokio::select! {
                 // A program that does not read what it is told is free to.
                 _ = stdin.write_all(line.as_bytes()) => {}
                 () = poll_fn(|context| signals.poll_has(Signal::CANCEL, context)) => {}
             }
-        }
-        if !takes_signals {
-            // It may read to the end of its input.
-            stdin = None;
-        }
-        let signal = poll_fn(|context| signals.poll_take(context)).await;
-        match signal.name.as_str() {
-            Signal::CANCEL => return End::Cancelled,
-            _ if takes_signals => line = Some(lines::signal(&signal)),
-            _ => return End::Unfit(signal),
         }
     }
 }

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use ended::Ended;
-pub use program::WalledProgram;
+pub use program::{ProgramInput, WalledProgram};
 
 use crate::Walls;
 use crate::proxy::{Note, Notes};
@@ -52,7 +52,7 @@ type End = watch::Receiver<Option<Result<Ended, String>>>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Walled {
-    /// What it reads; it sees the end of it when this is dropped.
+    /// What it reads, unless it has its whole input already; it sees the end when this is dropped.
     pub stdin: Option<ChildStdin>,
     /// What it prints. The limit of output is its reader's to hold.
     pub stdout: Option<ChildStdout>,

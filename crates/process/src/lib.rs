@@ -31,6 +31,8 @@ mod addresses;
 #[cfg(feature = "credentials")]
 mod credential;
 #[cfg(feature = "programs")]
+mod input;
+#[cfg(feature = "programs")]
 mod privileges;
 #[cfg(feature = "programs")]
 mod processes;
@@ -39,6 +41,8 @@ mod requests;
 pub use addresses::is_private;
 #[cfg(feature = "credentials")]
 pub use credential::{Credential, Secret};
+#[cfg(feature = "programs")]
+pub use input::CompleteInput;
 #[cfg(feature = "programs")]
 pub use processes::{MARK, Processes, new_mark};
 pub use requests::{RequestDenied, check_request, deny_real_requests, is_loopback};

@@ -49,7 +49,8 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts a program as it is described, with pipes for its input and its outputs.
+    /// Starts a program as it is described, with pipes for its outputs, and for its input unless the description has
+    /// another one: a [`CompleteInput`](crate::CompleteInput) is there before the program begins.
     ///
     /// # Errors
     ///

@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_environment::{Walled, WalledProgram, Walls};
-use backstop_process::{Credential, MARK, Processes, new_mark};
+use backstop_environment::{ProgramInput, Walled, WalledProgram, Walls};
+use backstop_process::{CompleteInput, Credential, MARK, Processes, new_mark};
 use backstop_redact::Redactor;
 use backstop_tool::{ToolContext, ToolError};
 use futures_util::future::select;
 use layer0::JsonText;
 use layer0::error::EnvError;
-use tokio::io::AsyncWriteExt;
 
 use super::output::{self, MAX_OUTPUT_BYTES, Output, Text};
 use super::started::{StartError, Started};
@@ -140,11 +139,11 @@ impl Program {
     /// Dropping the future kills the program and what it has started.
     pub async fn output(&self, input: &str, redactor: &Redactor) -> io::Result<ProgramEnd> {
         let (variables, redactor) = self.fetch(redactor).await.map_err(io::Error::other)?;
-        let started = self.start(variables).await.map_err(|error| match error {
+        let started = self.start(input, variables).await.map_err(|error| match error {
             StartError::NotStarted(error) => error,
             StartError::Walls(error) => io::Error::other(error),
         })?;
-        let ended = self.execute(input, started, |_, _| {}).await?;
+        let ended = self.execute(started, |_, _| {}).await?;
         let text =
             |output: &Output| redactor.redact(&output.text(&redactor).readable()).into_owned();
         let (stdout, stderr) = (text(&ended.out), text(&ended.err));
@@ -161,7 +160,7 @@ impl Program {
             ToolError::ExecutionFailed(format!("{what} `{}` failed: {error}", self.name))
         };
         let (variables, redactor) = self.fetch(&context.redactor).await?;
-        let started = self.start(variables).await.map_err(|error| match error {
+        let started = self.start(input, variables).await.map_err(|error| match error {
             StartError::NotStarted(error) => failed("starting", error),
             StartError::Walls(error) => error.into(),
         })?;
@@ -172,7 +171,7 @@ impl Program {
                 Some(redactor.redact_held(&written).into_owned())
             });
         };
-        let ended = self.execute(input, started, begun).await;
+        let ended = self.execute(started, begun).await;
         let Ended { status, out, err, walls } =
             ended.map_err(|error| failed("waiting for", error))?;
         if status.success() {
@@ -237,25 +236,18 @@ impl Program {
     /// Waits for the end of a program that was started.
     async fn execute(
         &self,
-        input: &str,
         mut started: Started,
         begun: impl FnOnce(Arc<Output>, Arc<Output>),
     ) -> io::Result<Ended> {
-        let (stdin, stdout, stderr) = started.streams();
+        let (stdout, stderr) = started.outputs();
         let limit = self.walls.as_ref().and_then(|walls| walls.rules().output_kib);
         let limit = limit.map_or(MAX_OUTPUT_BYTES, |kib| {
             usize::try_from(kib.saturating_mul(1024)).unwrap_or(usize::MAX).min(MAX_OUTPUT_BYTES)
         });
         let (out, err) = (Arc::new(Output::new(limit)), Arc::new(Output::new(limit)));
         begun(Arc::clone(&out), Arc::clone(&err));
-        let feed = async {
-            if let Some(mut stdin) = stdin {
-                // A program that does not read its arguments is free to.
-                let _ = stdin.write_all(input.as_bytes()).await;
-            }
-        };
         let ended = {
-            let mut talk = pin!(async { tokio::join!(feed, out.read(stdout), err.read(stderr)) });
+            let mut talk = pin!(async { tokio::join!(out.read(stdout), err.read(stderr)) });
             let ended = tokio::select! {
                 _ = &mut talk => None,
                 status = started.wait() => Some(status),
@@ -275,19 +267,28 @@ impl Program {
         Ok(Ended { status, out, err, walls: started.ended() })
     }
 
-    async fn start(&self, variables: BTreeMap<String, String>) -> Result<Started, StartError> {
+    /// Starts the program. Its input is complete by then: a program that was begun without it, because this process
+    /// died, would act on nothing.
+    async fn start(
+        &self,
+        input: &str,
+        variables: BTreeMap<String, String>,
+    ) -> Result<Started, StartError> {
         match &self.walls {
             Some(walls) => {
                 let mut variables = variables;
                 variables.insert(MARK.to_owned(), new_mark());
                 let arguments = self.arguments.iter().cloned();
-                let program = WalledProgram::new(&*self.name, arguments, &*self.folder, variables);
+                let program = WalledProgram::new(&*self.name, arguments, &*self.folder, variables)
+                    .reading(ProgramInput::Whole(input.as_bytes().to_vec()));
                 let walled = walls.command(program).spawn().await.map_err(StartError::Walls)?;
                 Ok(Started::Walled(Box::new(walled)))
             }
             None => {
+                let input = CompleteInput::new(input.as_bytes()).map_err(StartError::NotStarted)?;
                 let started = Processes::start(&self.name, |command| {
                     command
+                        .stdin(input)
                         .args(&self.arguments)
                         .current_dir(&self.folder)
                         .env_clear()
@@ -334,4 +335,31 @@ fn code_of(status: ExitStatus) -> String {
         return format!("signal_{signal}");
     }
     status.code().map_or_else(|| "exit_unknown".to_owned(), |code| format!("exit_{code}"))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn reads(script: &str) -> Program {
+        let variables = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+        Program::new("sh", ["-c".to_owned(), script.to_owned()], "/", variables)
+    }
+
+    /// Nothing is written to the program here once it has started, as nothing is by a process that has died.
+    ///
+    /// Spec: T8
+    #[tokio::test]
+    async fn program_begins_with_its_whole_input() {
+        for length in [0, 1, 65_536, 65_537, 3 << 20] {
+            let program = reads("wc -c");
+            let started = program.start(&"x".repeat(length), program.variables.clone()).await;
+            let Ok(mut started) = started else { panic!("it starts") };
+            let out = Output::new(MAX_OUTPUT_BYTES);
+            out.read(started.outputs().0).await;
+            assert!(started.wait().await.unwrap().success());
+            let text = out.text(&Redactor::new()).readable().to_owned();
+            assert_eq!(text.trim(), length.to_string());
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::process::ExitStatus;
 use backstop_environment::Walled;
 use backstop_process::Processes;
 use layer0::error::EnvError;
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::process::{ChildStderr, ChildStdout};
 
 /// Why a program did not start.
 pub(super) enum StartError {
@@ -23,14 +23,14 @@ pub(super) enum Started {
 }
 
 impl Started {
-    pub(super) fn streams(
-        &mut self,
-    ) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+    /// Takes the ends of the program's standard output and error; each can be taken once.
+    pub(super) fn outputs(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
         match self {
-            Self::Free(free) => free.streams(),
-            Self::Walled(walled) => {
-                (walled.stdin.take(), walled.stdout.take(), walled.stderr.take())
+            Self::Free(free) => {
+                let (_, stdout, stderr) = free.streams();
+                (stdout, stderr)
             }
+            Self::Walled(walled) => (walled.stdout.take(), walled.stderr.take()),
         }
     }
 

@@ -11,6 +11,8 @@ use layer0::usage::Allowance;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::ProgramInput;
+
 /// The first line: what is asked, and where. What is not known is left out.
 #[derive(Serialize)]
 struct Asked<'a> {
@@ -61,6 +63,14 @@ pub(super) fn task(task: &Task, context: &Context) -> String {
         },
     };
     format!("{}\n", json!(asked))
+}
+
+/// Returns what the program reads: the task, which is there before it begins, and then its end or signals.
+pub(super) fn input(task: String, takes_signals: bool) -> ProgramInput {
+    match takes_signals {
+        true => ProgramInput::First(task.into_bytes()),
+        false => ProgramInput::Whole(task.into_bytes()),
+    }
 }
 
 /// Writes a signal.

@@ -15,6 +15,23 @@ pub struct WalledProgram {
     pub folder: PathBuf,
     /// All that it sees of the environment.
     pub variables: BTreeMap<String, String>,
+    /// What it reads from its standard input.
+    pub input: ProgramInput,
+}
+
+/// What a program within walls reads from its standard input.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProgramInput {
+    /// These bytes, complete before the program begins, then whatever is written to [`Walled::stdin`].
+    ///
+    /// [`Walled::stdin`]: crate::Walled::stdin
+    First(Vec<u8>),
+    /// Whatever is written to [`Walled::stdin`](crate::Walled::stdin).
+    #[default]
+    Piped,
+    /// These bytes, complete before the program begins, and then the end.
+    Whole(Vec<u8>),
 }
 
 impl WalledProgram {
@@ -26,6 +43,14 @@ impl WalledProgram {
         variables: BTreeMap<String, String>,
     ) -> Self {
         let (name, folder) = (name.into(), folder.into());
-        Self { name, arguments: arguments.into_iter().collect(), folder, variables }
+        let arguments = arguments.into_iter().collect();
+        Self { name, arguments, folder, variables, input: ProgramInput::default() }
+    }
+
+    /// Returns the program with this input.
+    #[must_use]
+    pub fn reading(mut self, input: ProgramInput) -> Self {
+        self.input = input;
+        self
     }
 }

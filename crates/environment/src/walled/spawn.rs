@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
+use backstop_process::CompleteInput;
 use layer0::error::EnvError;
 use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdin, Command};
@@ -17,7 +18,7 @@ use tokio::task::JoinSet;
 
 use super::follow::Following;
 use super::parent::Channel;
-use super::{Walled, WalledProgram};
+use super::{ProgramInput, Walled, WalledProgram};
 use crate::helper::names::OUTER;
 use crate::plan::{Inner, Outer, ProgramPlan, Report, Surroundings};
 use crate::proxy::{Notes, serve};
@@ -66,7 +67,7 @@ pub(crate) async fn spawn(walls: Walls, program: WalledProgram) -> Result<Walled
     let mut tasks = JoinSet::new();
     tasks.spawn(following.run(proxy, sender));
     let folder = program.folder;
-    Ok(Walled { stdin: Some(stdin), stdout, stderr, id, walls, folder, notes, end, _tasks: tasks })
+    Ok(Walled { stdin, stdout, stderr, id, walls, folder, notes, end, _tasks: tasks })
 }
 
 /// A helper that was started.
@@ -80,7 +81,7 @@ struct Begun {
 /// What a program has of its walls' makers.
 struct Provided {
     listener: Option<TcpListener>,
-    stdin: ChildStdin,
+    stdin: Option<ChildStdin>,
 }
 
 fn begin(walls: &Walls) -> Result<Begun, EnvError> {
@@ -112,6 +113,7 @@ async fn provide(
     begun: &mut Begun,
 ) -> Result<Provided, EnvError> {
     let broken = |error: io::Error| failed("helper", error);
+    let (theirs, ours) = input(&program.input).map_err(|error| failed("standard input", error))?;
     let decision = walls.decision();
     let channel = &mut begun.channel;
     let surroundings = Surroundings {
@@ -127,7 +129,6 @@ async fn provide(
         Some(listener) => Some(listener.local_addr().map_err(broken)?.port()),
         None => None,
     };
-    let (theirs, ours) = io::pipe().map_err(broken)?;
     let plan = inner(walls, program, port);
     channel.send(&plan, Some(theirs.as_fd())).await.map_err(broken)?;
     drop(theirs);
@@ -143,9 +144,19 @@ async fn provide(
         }
         (other, _) => return Err(unexpected(&other)),
     }
-    let stdin = std::process::ChildStdin::from(OwnedFd::from(ours));
-    let stdin = ChildStdin::from_std(stdin).map_err(broken)?;
+    let stdin = ours.map(|ours| ChildStdin::from_std(std::process::ChildStdin::from(ours)));
+    let stdin = stdin.transpose().map_err(broken)?;
     Ok(Provided { listener, stdin })
+}
+
+/// Returns the program's end of its standard input, and the one that is written to, if any is.
+fn input(input: &ProgramInput) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
+    let (theirs, ours) = match input {
+        ProgramInput::First(first) => CompleteInput::open(first)?,
+        ProgramInput::Piped => CompleteInput::open(&[])?,
+        ProgramInput::Whole(whole) => return Ok((CompleteInput::new(whole)?.into(), None)),
+    };
+    Ok((theirs.into(), Some(ours)))
 }
 
 /// Waits for the inner helper; takes the listener that was made in the program's network, if one was.

@@ -95,6 +95,7 @@ fn main() {
             processes::other_processes_are_out_of_reach,
             processes::privileges_are_none,
             processes::program_that_is_missing_is_named,
+            processes::program_begins_with_its_whole_input,
             processes::standard_streams_are_the_programs,
         ];
         if again::is_first() {

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use backstop_environment::{Network, Rules};
+use backstop_environment::{Network, ProgramInput, Rules};
 use layer0::Failure;
 use tokio::io::AsyncWriteExt;
 
@@ -160,6 +160,32 @@ print([n for n in range(1000) if is_open(n)])";
         );
         let done = python(&walls(Rules::new()), script).await;
         assert_eq!(done.out, "[0, 1, 2]\n", "{done:?}");
+    });
+}
+
+/// Nothing is written to the program once it has started, as nothing is by a process that has died.
+///
+/// Spec: N2
+pub(crate) fn program_begins_with_its_whole_input() {
+    block_on(async {
+        let walls = walls(Rules::new().files().network(Network::None));
+        let count = || program("sh", &["-c", "cat /dev/stdin | wc -c"], Path::new("/"));
+        for length in [0, 1, 65_537, 3 << 20] {
+            let counted = count().reading(ProgramInput::Whole(vec![b'x'; length]));
+            let walled = walls.command(counted).spawn().await.unwrap();
+            assert!(walled.stdin.is_none());
+            let done = finish(walled).await;
+            assert_eq!(done.out.trim(), length.to_string(), "{}", done.err);
+        }
+        let first = count().reading(ProgramInput::First(vec![b'x'; 200_000]));
+        let mut walled = walls.command(first).spawn().await.unwrap();
+        walled.stdin.as_mut().unwrap().write_all(b"rest").await.unwrap();
+        let done = finish(walled).await;
+        assert_eq!(done.out.trim(), "200004", "{}", done.err);
+        // It does not begin with half of it.
+        let large = count().reading(ProgramInput::First(vec![b'x'; 64 << 20]));
+        let error = walls.command(large).spawn().await.unwrap_err();
+        assert!(error.to_string().contains("standard input"), "{error}");
     });
 }
 

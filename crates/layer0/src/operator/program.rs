@@ -18,7 +18,8 @@ use std::path::PathBuf;
 ///
 /// It is ended at its deadline, and by the signal `cancel`. If it [takes signals](Self::takes_signals), each other one is
 /// a further line, `{"signal": {"name": "…", "data": …}}`, and its input stays open until it ends; otherwise its input
-/// ends behind the task.
+/// ends behind the task. It has its task before it begins; a task that a pipe does not take whole, which is more than a
+/// MiB for most users, starts no program that takes signals.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperatorProgram {
