@@ -147,7 +147,8 @@ impl From<CompleteInput> for OwnedFd {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use std::io::Read;
 

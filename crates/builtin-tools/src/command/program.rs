@@ -337,7 +337,8 @@ fn code_of(status: ExitStatus) -> String {
     status.code().map_or_else(|| "exit_unknown".to_owned(), |code| format!("exit_{code}"))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 
