@@ -1,18 +1,21 @@
 //! One line out of many.
 
+mod line;
+mod rank;
+mod visible;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use self::line::telling_line;
+use self::visible::clean;
+
 /// The most characters of a summary, the ellipsis included.
 pub const MAX_SUMMARY_CHARS: usize = 100;
 
 const ELLIPSIS: &str = "...";
-
-/// Where more bytes of escape sequences are left out in one place, there is a space: redaction does not
-/// look for a secret over a longer gap.
-const MAX_HIDDEN: usize = 256;
 
 /// The one line of an error that says most.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +32,9 @@ pub struct Summary {
 impl Summary {
     /// Summarises an error's text, with the tool author's code where there is one.
     ///
-    /// Taken is the first line that says something; of a Python traceback the last line, of a Rust
-    /// panic the message, of a JSON object its message. Colours and control characters are left out.
+    /// Taken is the first line that names the failure, else the first that says something; of a Python traceback
+    /// the exception, of a Rust panic the message, of a JSON object its message. A line that only announces
+    /// what failed has the next one behind it. Colours and control characters are left out.
     ///
     /// ```
     /// use backstop_error_store::Summary;
@@ -44,7 +48,7 @@ impl Summary {
     pub fn of(error: &str, code: Option<&str>) -> Self {
         let message = json_message(error);
         let text = message.as_deref().unwrap_or(error);
-        let line = clean(telling_line(text));
+        let line = telling_line(text);
         // Colours that are left out are nothing cut.
         let one_line = text.trim().lines().nth(1).is_none() && text.len() <= 4 * MAX_SUMMARY_CHARS;
         let whole = line == text.trim() || one_line && line == clean(text.trim());
@@ -76,127 +80,29 @@ pub(crate) fn one_line(summary: &str) -> String {
     if is_one { summary.to_owned() } else { Summary::of(summary, None).text }
 }
 
-/// Returns the message of a JSON object that has more than that.
+/// Returns the message of a JSON object that has more than that, or of the first of its errors.
 fn json_message(error: &str) -> Option<String> {
     if !error.trim_start().starts_with('{') {
         return None;
     }
     // What stands beside the message may be long and is not read.
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(error).ok()?;
-    ["message", "error", "detail", "title"].iter().find_map(|name| {
-        match serde_json::from_str(fields.get(*name)?.get()).ok()? {
-            Value::String(text) => Some(text),
-            Value::Object(inner) => inner.get("message")?.as_str().map(ToOwned::to_owned),
-            _ => None,
-        }
-    })
-}
-
-fn telling_line(text: &str) -> &str {
-    if text.contains("Traceback (most recent call last):")
-        && let Some(last) = text.lines().rev().find(|line| says_something(line))
-    {
-        return last;
-    }
-    if let Some(message) = panic_message(text) {
-        return message;
-    }
-    let mut lines = text.lines();
-    let mut telling = lines.clone().filter(|line| says_something(line));
-    let first = telling.clone().find(|line| !is_heading(line)).or_else(|| telling.next());
-    // A line of signs alone is better than nothing.
-    first.or_else(|| lines.find(|line| !line.trim().is_empty())).unwrap_or("")
-}
-
-/// Returns whether a line says no more than that there is an error, as `### Error` does in Markdown.
-fn is_heading(line: &str) -> bool {
-    let line = clean(line);
-    let word = line.trim_matches(|c: char| !c.is_alphanumeric());
-    ["error", "errors", "exception", "failed", "failure"]
+    ["message", "error", "errors", "detail", "title"]
         .iter()
-        .any(|it| it.eq_ignore_ascii_case(word))
+        .find_map(|name| message_in(&serde_json::from_str(fields.get(*name)?.get()).ok()?))
 }
 
-/// Returns the message of a Rust panic: what stands behind `panicked at src/main.rs:2:5:`, on the next
-/// line, or, as it was until Rust 1.73, in quotes before the place.
-fn panic_message(text: &str) -> Option<&str> {
-    if !text.contains("panicked at ") {
-        return None;
-    }
-    let mut lines = text.lines();
-    let at = lines.by_ref().find(|line| line.contains("panicked at "))?;
-    let place = at.split_once("panicked at ")?.1;
-    match place.strip_prefix('\'').and_then(|quoted| quoted.rsplit_once("', ")) {
-        Some((message, _)) => Some(message),
-        None if at.trim_end().ends_with(':') => lines.find(|line| says_something(line)),
-        None => None,
-    }
-}
-
-fn says_something(line: &str) -> bool {
-    visible(line).any(char::is_alphanumeric)
-}
-
-/// Leaves out what is not visible, and white space at the ends.
-fn clean(line: &str) -> String {
-    visible(line).collect::<String>().trim().to_owned()
-}
-
-/// Leaves out escape sequences; a control character is a space.
-///
-/// Only the head of a line is read: a summary has no room for more.
-fn visible(line: &str) -> impl Iterator<Item = char> {
-    let mut chars = line.chars();
-    let mut budget = 8 * MAX_SUMMARY_CHARS;
-    let mut hidden = 0;
-    std::iter::from_fn(move || {
-        while budget > 0 {
-            budget -= 1;
-            let before = chars.as_str().len();
-            match chars.next()? {
-                '\u{1b}' => skip_escape(&mut chars),
-                '\u{9b}' => skip_parameters(&mut chars),
-                c => {
-                    hidden = 0;
-                    return Some(if c.is_control() { ' ' } else { c });
-                }
-            }
-            hidden += before - chars.as_str().len();
-            if hidden > MAX_HIDDEN {
-                hidden = 0;
-                return Some(' ');
-            }
+/// Returns the message that a value is or has.
+fn message_in(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Object(inner) => {
+            let message = inner.get("message").or_else(|| inner.get("msg"))?;
+            Some(message.as_str()?.to_owned())
         }
-        None
-    })
-}
-
-/// Skips the rest of an escape sequence (ECMA-48): `ESC [ … letter`, a string such as `ESC ] … BEL`
-/// or `ESC ] … ESC \`, or `ESC`, intermediates and one final character.
-fn skip_escape(chars: &mut std::str::Chars<'_>) {
-    match chars.next() {
-        Some('[') => skip_parameters(chars),
-        Some(']' | 'P' | 'X' | '^' | '_') => {
-            while let Some(c) = chars.next() {
-                match c {
-                    '\u{7}' | '\u{9c}' => return,
-                    '\u{1b}' => {
-                        let _end = chars.next();
-                        return;
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Some(' '..='/') => {
-            let _final = chars.find(|c| !(' '..='/').contains(c));
-        }
-        _ => {}
+        Value::Array(all) => all.iter().find_map(message_in),
+        _ => None,
     }
-}
-
-fn skip_parameters(chars: &mut std::str::Chars<'_>) {
-    let _final = chars.find(|c| ('\u{40}'..='\u{7e}').contains(c));
 }
 
 #[cfg(test)]

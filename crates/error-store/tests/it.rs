@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use backstop_error_store::{
     ErrorFilter, ErrorStore, Lookup, MemoryErrorStore, MemoryResultStore, NewError, NewResult,
-    Origin, ResultStore, StoreError,
+    Origin, ResultStore, StoreError, Summary,
 };
 use backstop_redact::Redactor;
 use layer0::{Code, Timestamp, code};
@@ -73,4 +73,26 @@ async fn what_is_held_refuses_what_does_not_fit() {
     results.put(result("small")).await.unwrap();
     let refused = results.put(result(&"x".repeat(20_000))).await;
     assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
+}
+
+/// Each file holds the summary, a line of `====`, and what a program says as it fails.
+///
+/// Spec: S4
+#[test]
+fn summaries_say_what_failed() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/failures");
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (expected, output) = text.split_once("\n====\n").unwrap();
+        let summary = Summary::of(output, None).text;
+        if summary != expected {
+            wrong.push(format!("{}: {summary:?}, not {expected:?}", path.display()));
+        }
+        count += 1;
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(count >= 40, "{count} outputs");
 }

@@ -1,0 +1,102 @@
+//! The line of an error's text that says what failed.
+
+use super::MAX_SUMMARY_CHARS;
+use super::rank::{Rank, rank};
+use super::visible::clean;
+
+/// How many lines at either end of a text are looked at.
+const MAX_LINES: usize = 1_000;
+
+const TRACEBACK: &str = "Traceback (most recent call last):";
+
+/// Returns the line that says what failed, without what is not visible.
+pub(super) fn telling_line(text: &str) -> String {
+    if let Some(exception) = last_exception(text) {
+        return exception;
+    }
+    if let Some(message) = panic_message(text) {
+        return clean(message);
+    }
+    let lines = ends(text);
+    let ranked = lines.iter().enumerate().map(|(at, line)| (rank(line), at));
+    // The first of those that say most.
+    let best = ranked.max_by(|(rank, at), (other, behind)| rank.cmp(other).then(behind.cmp(at)));
+    best.map(|(_, at)| with_details(&lines[at..])).unwrap_or_default()
+}
+
+/// Returns the first and the last lines of a text that have any signs, without what is not visible.
+fn ends(text: &str) -> Vec<String> {
+    let lines = || text.split('\n').map(last_shown).filter(|line| !line.trim().is_empty());
+    let mut ends: Vec<&str> = lines().take(MAX_LINES).collect();
+    if ends.len() == MAX_LINES {
+        let from = ends[MAX_LINES - 1].as_ptr();
+        let tail = lines().rev().take(MAX_LINES).take_while(|line| line.as_ptr() > from);
+        let tail: Vec<&str> = tail.collect();
+        ends.extend(tail.into_iter().rev());
+    }
+    ends.into_iter().map(clean).collect()
+}
+
+/// Returns what a terminal shows of a line at last: a carriage return begins it anew. `curl` ends its meter without
+/// one.
+fn last_shown(line: &str) -> &str {
+    let line = line.rsplit('\r').find(|shown| !shown.trim().is_empty()).unwrap_or(line);
+    line.find("curl: (").map_or(line, |at| &line[at..])
+}
+
+/// Returns a line; with what stands behind it where it only announces that.
+fn with_details(lines: &[String]) -> String {
+    let Some((line, more)) = lines.split_first() else { return String::new() };
+    let details = if line.contains(" validation error") {
+        2
+    } else {
+        usize::from(line.ends_with(':') || line.starts_with("--- FAIL") || line.starts_with('●'))
+    };
+    let mut line = line.trim_start_matches(['│', ' ']).to_owned();
+    for detail in more.iter().take(details) {
+        if line.len() > 4 * MAX_SUMMARY_CHARS {
+            break;
+        }
+        line = line + " " + detail;
+    }
+    line
+}
+
+/// Returns the exception that the last traceback of Python ends with: the first line behind its frames, which are
+/// indented.
+fn last_exception(text: &str) -> Option<String> {
+    let (_, frames) = text.rsplit_once(TRACEBACK)?;
+    let behind = frames
+        .lines()
+        .skip_while(|line| line.starts_with([' ', '\t']) || clean(line).is_empty())
+        .take(3);
+    let said: Vec<String> = behind.map(clean).collect();
+    if said.is_empty() {
+        return named_exception(text);
+    }
+    Some(with_details(&said))
+}
+
+/// Returns the first exception that a text names, else its last line: those of a group stand in a frame of signs.
+fn named_exception(text: &str) -> Option<String> {
+    let is_frame = |c: char| c.is_whitespace() || matches!(c, '|' | '+' | '-');
+    let mut lines = text.lines().map(|line| clean(line.trim_start_matches(is_frame)));
+    let named = lines.clone().find(|line| rank(line) == Rank::Failure);
+    named.or_else(|| lines.rfind(|line| rank(line) > Rank::Noise))
+}
+
+/// Returns the message of a Rust panic: what stands behind `panicked at src/main.rs:2:5:`, on the next
+/// line, or, as it was until Rust 1.73, in quotes before the place.
+fn panic_message(text: &str) -> Option<&str> {
+    if !text.contains("panicked at ") {
+        return None;
+    }
+    let mut lines = text.lines();
+    let at = lines.by_ref().find(|line| line.contains("panicked at "))?;
+    let place = at.split_once("panicked at ")?.1;
+    match place.strip_prefix('\'').and_then(|quoted| quoted.rsplit_once("', ")) {
+        Some((message, _)) => Some(message),
+        None if at.trim_end().ends_with(':') => lines.find(|line| rank(&clean(line)) > Rank::Signs),
+        None => None,
+    }
+}

@@ -1,0 +1,69 @@
+//! The characters of a line that a reader sees.
+
+use super::MAX_SUMMARY_CHARS;
+
+/// Where more bytes of escape sequences are left out in one place, there is a space: redaction does not
+/// look for a secret over a longer gap.
+const MAX_HIDDEN: usize = 256;
+
+/// Leaves out what is not visible, and white space at the ends.
+pub(super) fn clean(line: &str) -> String {
+    visible(line).collect::<String>().trim().to_owned()
+}
+
+/// Leaves out escape sequences; a control character is a space.
+///
+/// Only the head of a line is read: a summary has no room for more.
+pub(super) fn visible(line: &str) -> impl Iterator<Item = char> {
+    let mut chars = line.trim_start().chars();
+    let mut budget = 8 * MAX_SUMMARY_CHARS;
+    let mut hidden = 0;
+    std::iter::from_fn(move || {
+        while budget > 0 {
+            budget -= 1;
+            let before = chars.as_str().len();
+            match chars.next()? {
+                '\u{1b}' => skip_escape(&mut chars),
+                '\u{9b}' => skip_parameters(&mut chars),
+                c => {
+                    hidden = 0;
+                    return Some(if c.is_control() { ' ' } else { c });
+                }
+            }
+            hidden += before - chars.as_str().len();
+            if hidden > MAX_HIDDEN {
+                hidden = 0;
+                return Some(' ');
+            }
+        }
+        None
+    })
+}
+
+/// Skips the rest of an escape sequence (ECMA-48): `ESC [ … letter`, a string such as `ESC ] … BEL`
+/// or `ESC ] … ESC \`, or `ESC`, intermediates and one final character.
+fn skip_escape(chars: &mut std::str::Chars<'_>) {
+    match chars.next() {
+        Some('[') => skip_parameters(chars),
+        Some(']' | 'P' | 'X' | '^' | '_') => {
+            while let Some(c) = chars.next() {
+                match c {
+                    '\u{7}' | '\u{9c}' => return,
+                    '\u{1b}' => {
+                        let _end = chars.next();
+                        return;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Some(' '..='/') => {
+            let _final = chars.find(|c| !(' '..='/').contains(c));
+        }
+        _ => {}
+    }
+}
+
+fn skip_parameters(chars: &mut std::str::Chars<'_>) {
+    let _final = chars.find(|c| ('\u{40}'..='\u{7e}').contains(c));
+}
