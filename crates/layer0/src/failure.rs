@@ -69,7 +69,8 @@ pub trait Failure: Error {
         self.facts().effect
     }
 
-    /// Is `retry()` anything but [`Retry::Never`]?
+    /// Returns whether the same thing may be tried again. By default it may where `retry()` is anything but
+    /// [`Retry::Never`]; retry policies ask this first, and hear an override ([`stated_facts`]).
     fn is_retryable(&self) -> bool {
         self.retry().is_retryable()
     }
@@ -90,6 +91,53 @@ pub trait Failure: Error {
     /// A hint is no part of the message, holds no secret, and nothing decides by it.
     fn hint(&self) -> Option<Cow<'_, str>> {
         None
+    }
+}
+
+/// Returns the facts of a failure as its methods state them, which may differ from its row where a method is
+/// overridden. Policies and wrappers go by these.
+///
+/// [`Failure::is_retryable`] is asked first: where it says no, the answer is [`Retry::Never`]; where it says yes
+/// and `retry()` never, it is [`Retry::Backoff`].
+///
+/// ```
+/// use layer0::failure::{Effect, Facts, Failure, Retry, stated_facts};
+///
+/// /// A refusal by an operator in their maintenance window.
+/// #[derive(Debug, thiserror::Error)]
+/// #[error("closed until {opens_at}")]
+/// struct Closed {
+///     opens_at: u64,
+/// }
+///
+/// impl Failure for Closed {
+///     fn facts(&self) -> Facts {
+///         Facts::backoff("shop.closed", Effect::None)
+///     }
+///
+///     fn is_retryable(&self) -> bool {
+///         self.opens_at < 5
+///     }
+/// }
+/// assert_eq!(stated_facts(&Closed { opens_at: 60 }).retry, Retry::Never);
+/// ```
+#[must_use]
+pub fn stated_facts(failure: &(impl Failure + ?Sized)) -> Facts {
+    let retry = match (failure.is_retryable(), failure.retry()) {
+        (false, _) => Retry::Never,
+        (true, Retry::Never) => Retry::Backoff,
+        (true, retry) => retry,
+    };
+    let facts = failure.facts();
+    let later = if retry == facts.retry { facts.later } else { retry };
+    Facts {
+        code: failure.code(),
+        retry,
+        later,
+        effect: failure.effect(),
+        elsewhere: failure.elsewhere(),
+        counts_against: failure.counts_against(),
+        ..facts
     }
 }
 
@@ -131,7 +179,7 @@ impl<E: Error + 'static> Exhausted<E> {
 
 impl<E: Failure + 'static> Failure for Exhausted<E> {
     fn facts(&self) -> Facts {
-        self.last.facts().with_retry(Retry::Never)
+        stated_facts(&self.last).with_retry(Retry::Never)
     }
 
     fn hint(&self) -> Option<Cow<'_, str>> {

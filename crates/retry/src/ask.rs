@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt, select};
-use layer0::failure::{ErrorText, Exhausted, Facts, Failure, Retry as Answer};
+use layer0::failure::{ErrorText, Exhausted, Facts, Failure, Retry as Answer, stated_facts};
 use tower::{Service, ServiceExt};
 
 use crate::policy::{Decision, RetryPolicy, Tried, first_to_pass, first_to_retry};
@@ -39,7 +39,7 @@ where
             Err(error) => error,
         };
         made = made.saturating_add(1);
-        here.count(error.facts().sent);
+        here.count(stated_facts(&error).sent);
         let now = endpoint.policy.clock().monotonic();
         let mut tried = here.tried(&request, made, now);
         tried.has_next = in_turn.len() > 0;
@@ -149,7 +149,7 @@ impl Visit {
 impl<E: Failure> Left<E> {
     /// Returns the facts of the failure, with what is left of its hint.
     fn facts(&self, now: Duration) -> Facts {
-        self.error.facts().after(now.saturating_sub(self.at))
+        stated_facts(&self.error).after(now.saturating_sub(self.at))
     }
 }
 
@@ -186,7 +186,7 @@ fn join_failures<E: Failure + 'static>(
     last: E,
     now: Duration,
 ) -> E {
-    let facts = left.iter().map(|left| left.facts(now)).chain([last.facts()]);
+    let facts = left.iter().map(|left| left.facts(now)).chain([stated_facts(&last)]);
     let lead = first_to_pass(facts).unwrap_or_default();
     let mut failures: Vec<E> = left.into_iter().map(|left| left.error).chain([last]).collect();
     let mut error = failures.remove(lead);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::Clock;
-use layer0::failure::{Effect, Elsewhere, Exhausted, Facts, Failure, Retry};
+use layer0::failure::{Effect, Elsewhere, Exhausted, Facts, Failure, Retry, stated_facts};
 
 use crate::backoff::{Jitter, RetryConfig};
 use crate::budget::RetryBudget;
@@ -188,7 +188,7 @@ impl RetryPolicy {
     /// A retry that is allowed is taken from the budget; a caller that does not make it says so with
     /// [`RetryPolicy::give_back`].
     pub fn decide(&self, error: &impl Failure, tried: Tried) -> Decision {
-        self.decide_by(error.facts(), tried)
+        self.decide_by(stated_facts(error), tried)
     }
 
     /// As [`RetryPolicy::decide`], for a failure of which the facts are known.

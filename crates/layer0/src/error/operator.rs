@@ -6,7 +6,7 @@ use thiserror::Error;
 use super::boxed::BoxError;
 use super::orchestrator::OrchError;
 use crate::code;
-use crate::failure::{Effect, Elsewhere, Exhausted, Facts, Failure, Inner, Retry};
+use crate::failure::{Effect, Elsewhere, Exhausted, Facts, Failure, Inner, Retry, stated_facts};
 use crate::id::RunId;
 
 /// Says why an operator could not finish.
@@ -141,7 +141,7 @@ impl OperatorError {
     pub fn model<E: Failure + Send + Sync + 'static>(error: E) -> Self {
         // Beside an operator there is none of the same model.
         let Facts { code, retry, later, effect, elsewhere, counts_against, beside: _, sent: _ } =
-            error.facts();
+            stated_facts(&error);
         Self::Model {
             code,
             retry,
@@ -186,7 +186,7 @@ impl OperatorError {
     pub fn failed<E: Failure + Send + Sync + 'static>(error: E) -> Self {
         // Beside an operator there is none of the same model.
         let Facts { code, retry, later, effect, elsewhere, counts_against, beside: _, sent: _ } =
-            error.facts();
+            stated_facts(&error);
         Self::Failed {
             code,
             retry,

@@ -226,6 +226,50 @@ async fn without_budget_there_is_no_retry() {
     assert!(seen.result.is_err_and(|error| !error.is_retryable()));
 }
 
+/// A failure whose methods say something else than its row.
+#[derive(Debug, thiserror::Error)]
+#[error("overridden")]
+struct Overridden {
+    facts: Facts,
+    is_retryable: bool,
+    effect: Effect,
+}
+
+impl Failure for Overridden {
+    fn facts(&self) -> Facts {
+        self.facts
+    }
+
+    fn is_retryable(&self) -> bool {
+        self.is_retryable
+    }
+
+    fn effect(&self) -> Effect {
+        self.effect
+    }
+}
+
+/// Spec: R1
+#[test]
+fn overrides_of_a_failure_are_heard() {
+    let clock = Arc::new(VirtualClock::starting_at(Timestamp::from_millis(0)));
+    let policy = RetryPolicy::new(RetryConfig::default(), clock);
+    for (facts, is_retryable, effect, again) in [
+        (Facts::backoff("x.y", Effect::None), true, Effect::None, true),
+        (Facts::backoff("x.y", Effect::None), false, Effect::None, false),
+        (Facts::never("x.y", Effect::None), true, Effect::None, true),
+        (Facts::backoff("x.y", Effect::None), true, Effect::Unknown, false),
+        (Facts::backoff("x.y", Effect::Unknown), true, Effect::None, true),
+    ] {
+        let error = Overridden { facts, is_retryable, effect };
+        let decision = policy.decide(&error, Tried::new(1, Duration::ZERO, false));
+        assert_eq!(matches!(decision, Decision::Again(_)), again, "{error:?}: {decision:?}");
+        let around = OperatorError::failed(error);
+        let decision = policy.decide(&around, Tried::new(1, Duration::ZERO, false));
+        assert_eq!(matches!(decision, Decision::Again(_)), again, "{around:?}: {decision:?}");
+    }
+}
+
 /// A failure that says when to come back.
 #[derive(Debug, thiserror::Error)]
 #[error("come back")]
