@@ -197,6 +197,11 @@ pub enum LogError {
         #[source]
         source: BoxError,
     },
+    /// The writer of a run appends nothing more: its run was over when it was made, or an append of it failed.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the writer of run `{0}` is closed")]
+    WriterClosed(RunId),
 }
 
 impl LogError {
@@ -281,7 +286,9 @@ impl Failure for LogError {
                 Facts::backoff(code::RUN_OPEN, Effect::None)
             }
             Self::Closed => Facts::never(code::STORE_CLOSED, Effect::None),
-            Self::Conflict { .. } => Facts::never(code::LOG_APPEND_FAILED, Effect::None),
+            Self::Conflict { .. } | Self::WriterClosed(_) => {
+                Facts::never(code::LOG_APPEND_FAILED, Effect::None)
+            }
             Self::Erased { .. } => Facts::never(code::LOG_ERASED, Effect::None),
             Self::Failed(_) => Facts::never(code::STORE_FAILED, Effect::Unknown),
             Self::TooLarge(_) => Facts::never(code::STORE_FAILED, Effect::None),

@@ -30,6 +30,8 @@ pub struct RunWriter {
     text: Vec<u8>,
     /// Why what was staged must not be appended: it could not be read back.
     refused: Option<LogError>,
+    /// Refuses every append: there is no right to write, or an append failed and the chain is ahead of the log's.
+    is_closed: bool,
 }
 
 impl RunWriter {
@@ -50,7 +52,16 @@ impl RunWriter {
             events: Vec::new(),
             text: Vec::new(),
             refused: None,
+            is_closed: false,
         }
+    }
+
+    /// Makes the writer of a run that is over and was not claimed. It refuses every append, so that nothing can
+    /// act for the run that would have to be recorded first.
+    #[must_use]
+    pub fn closed(summary: RunSummary) -> Self {
+        let batch = Batch::new(summary.run.clone(), 0, Vec::new(), summary.clone());
+        Self { batch, is_closed: true, ..Self::without_log(summary.run) }
     }
 
     /// Goes on with a run that is in the log, under a claim.
@@ -83,6 +94,12 @@ impl RunWriter {
     #[must_use]
     pub const fn summary(&self) -> &RunSummary {
         &self.batch.summary
+    }
+
+    /// Returns whether it refuses every append.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// Returns the lease of its claim, where there is one: while it has ended, nothing may be started for the run.
@@ -140,23 +157,32 @@ impl RunWriter {
     /// # Errors
     ///
     /// As [`EventLog::append`], [`LogError::Unreadable`] for an event that could not be read back, and
-    /// [`LogError::KeyMissing`] for a run that is sealed with a key that the log does not have; the writer must not be used afterwards, because its chain is ahead of the log's.
+    /// [`LogError::KeyMissing`] for a run that is sealed with a key that the log does not have. The chain of
+    /// the writer is then ahead of the log's, so that it is closed: every later append is
+    /// [`LogError::WriterClosed`].
     ///
     /// # Cancel safety
     ///
-    /// As [`EventLog::append`].
+    /// As [`EventLog::append`]; the writer is closed afterwards.
     pub async fn commit(&mut self) -> Result<Drain<'_, Event>, LogError> {
+        if self.events.is_empty() && self.batch.records.is_empty() {
+            return Ok(self.events.drain(..));
+        }
+        if self.is_closed {
+            return Err(LogError::WriterClosed(self.batch.run.clone()));
+        }
+        // Unless the append is answered with success.
+        self.is_closed = true;
         if let Some(refused) = self.refused.take() {
             return Err(refused);
         }
-        if let Some(log) = &self.log
-            && !self.batch.records.is_empty()
-        {
+        if let Some(log) = &self.log {
             match log.append_now(&mut self.batch) {
                 Some(appended) => appended?,
                 None => log.append(self.batch.take()).await?,
             }
         }
+        self.is_closed = false;
         Ok(self.events.drain(..))
     }
 }
@@ -354,6 +380,34 @@ mod tests {
         assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2]);
         assert!(events.iter().all(|event| event.hash == Hash::default()));
         assert_eq!(writer.commit().await.unwrap().count(), 0);
+    }
+
+    /// Spec: D8
+    #[tokio::test]
+    async fn a_closed_writer_refuses_every_append() {
+        let (log, run, records, kept) = written(2).await;
+        let mut over = RunWriter::closed(kept);
+        assert_eq!(over.commit().await.unwrap().count(), 0, "nothing is staged");
+        let at = Timestamp::default();
+        over.stage(&Seed::new("s"), at, Actor::Runtime, None, Warning::new("mine").into());
+        assert!(matches!(over.commit().await, Err(LogError::WriterClosed(_))));
+        assert_eq!(log.records(&run, 1).await.unwrap(), records);
+    }
+
+    /// Spec: D2
+    #[tokio::test]
+    async fn a_refused_append_closes_its_writer() {
+        let (log, run, records, kept) = written(2).await;
+        let claim = log.claim(&run).await.unwrap();
+        let mut writer = RunWriter::resume(Arc::clone(&log) as Arc<dyn EventLog>, kept, claim);
+        let deep = (0..900).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
+        let at = Timestamp::default();
+        let signal = SignalReceived::new("any", deep);
+        writer.stage(&Seed::new("s"), at, Actor::Person, None, signal.into());
+        assert!(matches!(writer.commit().await, Err(LogError::Unreadable { .. })));
+        writer.stage(&Seed::new("s"), at, Actor::Runtime, None, Warning::new("later").into());
+        assert!(matches!(writer.commit().await, Err(LogError::WriterClosed(_))));
+        assert_eq!(log.records(&run, 1).await.unwrap(), records, "nothing of it is appended");
     }
 
     #[tokio::test]

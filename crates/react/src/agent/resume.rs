@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_event_log::{EventLog, LogError, RunSummary, open_root, session_of_fork};
+use backstop_event_log::{Claim, EventLog, LogError, RunSummary, open_root, session_of_fork};
 use backstop_orchestrator::new_run_id;
 use backstop_react_machine::{AgentDefinition, Divergence, Finish, INPUT, Replayed};
 use layer0::Orchestrator;
@@ -263,13 +263,8 @@ impl Agent {
         known: &RunSummary,
         request: ResumeRequest,
     ) -> Result<RunOutcome, ResumeError> {
-        // A run that is over needs no right to write.
-        let claim = match known.is_open() {
-            true => Some(log.claim(&request.run).await?),
-            false => None,
-        };
         let defined_as = request.defined_as(&self.inner.definition);
-        let mut folded = fold(&**log, &request.run, defined_as, None).await?;
+        let (mut folded, claim) = fold_claimed(&**log, known, defined_as).await?;
         let adopted = folded.adopted.take();
         let mut place = request.place;
         place.adopts |= request.other_agent;
@@ -348,6 +343,23 @@ impl Agent {
         first.push(lost.into());
         copied.go_on(first).await.map_err(Into::into)
     }
+}
+
+/// Folds a run, under a claim unless it is over. The record decides that and not the summary that was read before:
+/// another process may have reopened the run in between.
+async fn fold_claimed(
+    log: &dyn EventLog,
+    known: &RunSummary,
+    defined_as: DefinedAs<'_>,
+) -> Result<(Folded, Option<Claim>), ResumeError> {
+    if !known.is_open() {
+        let folded = fold(log, &known.run, defined_as, None).await?;
+        if folded.replayed.machine.is_over() {
+            return Ok((folded, None));
+        }
+    }
+    let claim = log.claim(&known.run).await?;
+    Ok((fold(log, &known.run, defined_as, None).await?, Some(claim)))
 }
 
 /// Replays a run: feeds its facts to the machine and compares every decision. No model and no tool

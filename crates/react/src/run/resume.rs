@@ -67,7 +67,7 @@ impl Resumed {
         let usage = summary.usage;
         let writer = match claim {
             Some(claim) => RunWriter::resume(log, summary, claim),
-            None => RunWriter::without_log(summary.run),
+            None => RunWriter::closed(summary),
         };
         let clock = clock_of(&agent, &replayed.machine);
         let recorded =

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod bench;
+mod intercepted;
+mod reopened_meanwhile;
 mod adopting;
 mod asking;
 mod asking_calls;

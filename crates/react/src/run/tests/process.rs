@@ -185,7 +185,7 @@ impl Process {
         let writer = match known.filter(|summary| summary.last_seq > 0) {
             Some(summary) => match self.log.claim(&RunId::from(RUN)).await {
                 Ok(claim) => RunWriter::resume(log, summary, claim),
-                Err(_) => RunWriter::without_log(RunId::from(RUN)),
+                Err(_) => RunWriter::closed(summary),
             },
             None => RunWriter::new(log, RunId::from(RUN)),
         };

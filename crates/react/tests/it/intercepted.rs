@@ -1,0 +1,96 @@
+//! A log in memory whose accesses a test can fail, or let something else happen before.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use backstop_event_log::{
+    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, MemoryLog,
+    OpenApproval, Record, RunFilter, RunSummary,
+};
+use futures_util::future::BoxFuture;
+use layer0::Timestamp;
+use layer0::id::{RunId, SessionId};
+
+/// An access to the log, before it is carried out.
+pub(crate) enum Access {
+    Append(Box<Batch>),
+    Inbox,
+    Records,
+    Send(InboxRequest),
+    Summary,
+}
+
+type Interceptor = Box<dyn Fn(Access) -> BoxFuture<'static, Result<(), LogError>> + Send + Sync>;
+
+/// A log that asks a test before each access; an error is the answer of the access.
+pub(crate) struct InterceptedLog {
+    log: Arc<MemoryLog>,
+    before: Interceptor,
+}
+
+impl InterceptedLog {
+    pub(crate) fn new(
+        log: &Arc<MemoryLog>,
+        before: impl Fn(Access) -> BoxFuture<'static, Result<(), LogError>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { log: Arc::clone(log), before: Box::new(before) }
+    }
+
+    /// Asks before each access whether it fails.
+    pub(crate) fn failing(
+        log: &Arc<MemoryLog>,
+        fails: impl Fn(Access) -> Option<LogError> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(log, move |access| {
+            let answer = fails(access).map_or(Ok(()), Err);
+            Box::pin(async { answer })
+        })
+    }
+}
+
+/// Says that the log cannot be reached.
+pub(crate) fn unreachable() -> LogError {
+    LogError::Unreachable("connection reset".into())
+}
+
+#[async_trait]
+impl EventLog for InterceptedLog {
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        self.log.claim(run).await
+    }
+    fn claim_new(&self, run: &RunId) -> Claim {
+        self.log.claim_new(run)
+    }
+    async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        (self.before)(Access::Append(Box::new(batch.clone()))).await?;
+        self.log.append(batch).await
+    }
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        (self.before)(Access::Summary).await?;
+        self.log.summary(run).await
+    }
+    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
+        (self.before)(Access::Records).await?;
+        self.log.records(run, from_seq).await
+    }
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        self.log.runs(filter).await
+    }
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        self.log.last_root(session).await
+    }
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        self.log.open_approvals().await
+    }
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        (self.before)(Access::Send(request.clone())).await?;
+        self.log.send(request, by, at).await
+    }
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
+        (self.before)(Access::Inbox).await?;
+        self.log.inbox(run).await
+    }
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        self.log.watch_inbox(run)
+    }
+}
