@@ -40,7 +40,7 @@ pub(crate) struct Dispatcher {
     caller: Caller,
     /// The run that was recorded for the call before its tool began.
     ahead: Mutex<Option<Child>>,
-    started: Mutex<Vec<Started>>,
+    started: Mutex<StartedRuns>,
     /// May the call be left, and made again when its run is taken up?
     may_leave: bool,
     waits: Arc<Waits>,
@@ -59,6 +59,14 @@ pub(crate) struct Caller {
     pub(crate) max_park: Option<Duration>,
     /// Do runs below go on with their agents as those are defined now?
     pub(crate) adopts: bool,
+}
+
+/// The runs that the tool started.
+#[derive(Default)]
+struct StartedRuns {
+    runs: Vec<Started>,
+    /// Has the call ended? Then nothing is started any more.
+    is_closed: bool,
 }
 
 /// A run that the tool started.
@@ -152,7 +160,7 @@ impl Dispatcher {
             let changed = self.waits.changed.notified();
             let is_left = {
                 let started = self.started();
-                let ends = started.iter().map(|started| started.outcome());
+                let ends = started.runs.iter().map(|started| started.outcome());
                 let ends: Option<Vec<_>> = ends.collect();
                 ends.is_some_and(|ends| ends.contains(&Outcome::WaitingApproval))
             };
@@ -165,7 +173,11 @@ impl Dispatcher {
 
     /// Ends what was started and is not waited for any more, and says what became of each.
     pub(crate) async fn close(&self) -> Vec<OperatorReturned> {
-        let started = std::mem::take(&mut *self.started());
+        let started = {
+            let mut started = self.started();
+            started.is_closed = true;
+            std::mem::take(&mut started.runs)
+        };
         join_all(started.into_iter().map(|started| started.returned(&self.caller.clock))).await
     }
 
@@ -177,12 +189,12 @@ impl Dispatcher {
         parts: Option<u32>,
     ) -> Result<Answer, OrchError> {
         let operator: Arc<str> = target.name().into();
-        let child = self.child(&operator, &target, &*orchestrator, &task, parts).await?;
+        let (child, number) = self.child(&operator, &target, &*orchestrator, &task, parts).await?;
         let run = child.run.clone();
         let asks = Arc::clone(&self.caller.asks);
         let (link, progress) = Link::new(asks, run.clone(), Arc::clone(&self.waits));
         let context = self.context(&child, Arc::clone(&link));
-        let signals = context.signals.clone();
+        let (signals, follows) = (context.signals.clone(), Arc::clone(&link));
         let (done, result) = oneshot::channel();
         // Of its own task, so that what becomes of the run is known though the call is given up.
         let work = async move {
@@ -194,11 +206,22 @@ impl Dispatcher {
             drop(done.send(result));
         };
         let work = work.instrument(tracing::Span::current()).with_current_subscriber();
-        let task = tokio::spawn(self.caller.clock.track(Box::pin(work))).abort_handle();
-        self.started().push(Started { operator, run, signals, progress, task });
+        {
+            let mut started = self.started();
+            if started.is_closed {
+                self.caller.asks.tell(Ask::NoDispatch { number });
+                return Err(OrchError::Shutdown("the call that dispatches is over".to_owned()));
+            }
+            let task = tokio::spawn(self.caller.clock.track(Box::pin(work))).abort_handle();
+            started.runs.push(Started { operator, run, signals, progress, task });
+        }
         match result.await {
             // The call is left with it.
-            Ok(Ok(answer)) if self.may_leave && answer.stop == Stop::WaitingApproval => {
+            Ok(Ok(answer))
+                if self.may_leave
+                    && answer.stop == Stop::WaitingApproval
+                    && follows.has_waited() =>
+            {
                 std::future::pending().await
             }
             Ok(result) => result,
@@ -226,7 +249,8 @@ impl Dispatcher {
         ahead.as_ref().is_some_and(|child| *child.operator == *operator)
     }
 
-    /// Returns the run that the work is to be done under, recorded now unless it was before.
+    /// Returns the run that the work is to be done under, recorded now unless it was before, and the number of its
+    /// dispatch.
     async fn child(
         &self,
         operator: &Arc<str>,
@@ -234,11 +258,12 @@ impl Dispatcher {
         orchestrator: &dyn Orchestrator,
         task: &Task,
         parts: Option<u32>,
-    ) -> Result<Child, OrchError> {
+    ) -> Result<(Child, u64), OrchError> {
         let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(child) = ahead.filter(|child| child.operator == *operator) {
-            return Ok(child);
+            return Ok((child, 0));
         }
+        let number = self.caller.asks.number_dispatch();
         let wanted = Wanted {
             call: self.caller.call.clone(),
             operator: Arc::clone(operator),
@@ -248,9 +273,13 @@ impl Dispatcher {
             unrecorded: !target.can_go_on(orchestrator),
             at_most: task.allowance,
             parts,
+            number,
         };
-        match self.caller.asks.ask(Ask::Dispatch(Box::new(wanted))).await {
-            Some(Told::Child(Ok(child))) => Ok(*child),
+        let gives_up = GivesUp { asks: &self.caller.asks, number };
+        let told = self.caller.asks.ask(Ask::Dispatch(Box::new(wanted))).await;
+        std::mem::forget(gives_up);
+        match told {
+            Some(Told::Child(Ok(child))) => Ok((*child, number)),
             Some(Told::Child(Err(nothing))) => Err(refused(operator, &nothing)),
             _ => Err(OrchError::Shutdown("the run that dispatches is over".to_owned())),
         }
@@ -275,7 +304,7 @@ impl Dispatcher {
         context
     }
 
-    fn started(&self) -> MutexGuard<'_, Vec<Started>> {
+    fn started(&self) -> MutexGuard<'_, StartedRuns> {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -288,7 +317,7 @@ impl Dispatcher {
 /// What is not waited for any more is given up: its orchestrator sees to it that it closes its record.
 impl Drop for Dispatcher {
     fn drop(&mut self) {
-        self.started().iter().for_each(|started| started.task.abort());
+        self.started().runs.iter().for_each(|started| started.task.abort());
     }
 }
 
@@ -366,6 +395,18 @@ impl Started {
         let stopped = || (Outcome::Cancelled, Some(Code::new(code::RUN_CANCELLED)));
         let (outcome, reason) = end.unwrap_or_else(stopped);
         OperatorReturned::new(self.operator, self.run, outcome, reason, usage)
+    }
+}
+
+/// Tells the run that a dispatch is given up, when it is dropped before there is an answer.
+struct GivesUp<'a> {
+    asks: &'a Asks,
+    number: u64,
+}
+
+impl Drop for GivesUp<'_> {
+    fn drop(&mut self) {
+        self.asks.tell(Ask::NoDispatch { number: self.number });
     }
 }
 

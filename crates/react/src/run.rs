@@ -6,6 +6,7 @@ mod approvals;
 mod attempts;
 mod below;
 mod decisions;
+mod dispatches;
 mod executions;
 pub(crate) mod finish;
 mod ledger;

@@ -1,5 +1,6 @@
 //! What a run below tells the run above it, on its way there.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -9,7 +10,7 @@ use layer0::error::OrchError;
 use layer0::failure::Failure;
 use layer0::id::RunId;
 use layer0::operator::{Answer, Caller, Waiting};
-use layer0::stop::Outcome;
+use layer0::stop::{Outcome, Stop};
 use layer0::usage::{Allowance, Usage};
 use tokio::sync::{Notify, watch};
 
@@ -29,6 +30,8 @@ pub(super) struct Link {
     run: RunId,
     progress: watch::Sender<Progress>,
     waits: Arc<Waits>,
+    /// Was the run above told that this one waits, since it was last tried?
+    has_waited: AtomicBool,
 }
 
 /// What the runs of one call wait for: while they all do, its time does not pass.
@@ -63,13 +66,24 @@ impl Link {
     ) -> (Arc<Self>, watch::Receiver<Progress>) {
         let (progress, followed) = watch::channel(Progress::default());
         waits.change(|(open, _)| *open += 1);
-        (Arc::new(Self { asks, run, progress, waits }), followed)
+        let has_waited = AtomicBool::default();
+        (Arc::new(Self { asks, run, progress, waits, has_waited }), followed)
     }
 
-    /// Says how the operator ended.
+    /// Was the run above told that this one waits?
+    pub(super) fn has_waited(&self) -> bool {
+        self.has_waited.load(Ordering::Acquire)
+    }
+
+    /// Says how the operator ended. One that answers that it waits, and did not tell its caller for what, has
+    /// failed: nothing would ever resume it.
     pub(super) fn ended(&self, result: &Result<Answer, OrchError>) {
         self.progress.send_modify(|progress| {
             progress.end = Some(match result {
+                Ok(answer) if answer.stop == Stop::WaitingApproval && !self.has_waited() => {
+                    progress.usage = answer.usage;
+                    (Outcome::Failed, answer.stop.reason())
+                }
                 Ok(answer) => {
                     progress.usage = answer.usage;
                     (answer.stop.outcome(), answer.stop.reason())
@@ -89,6 +103,7 @@ impl Caller for Link {
     }
 
     async fn wait(&self, waiting: Waiting) {
+        self.has_waited.store(true, Ordering::Release);
         self.waits.change(|(_, waiting)| *waiting += 1);
         let _waits = NoLonger(&self.waits);
         let goes_on = GoesOn(self);
@@ -108,6 +123,7 @@ impl Caller for Link {
     }
 
     async fn retry(&self, attempt: u32) -> Result<(), OrchError> {
+        self.has_waited.store(false, Ordering::Release);
         match self.asks.ask(Ask::Retry { run: self.run.clone(), attempt }).await {
             Some(_) => Ok(()),
             None => Err(OrchError::DispatchFailed("the run that dispatches is over".to_owned())),

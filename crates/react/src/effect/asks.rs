@@ -16,6 +16,10 @@ pub(crate) struct Asks(Mutex<AskQueue>);
 struct AskQueue {
     asked: VecDeque<(Ask, oneshot::Sender<Told>)>,
     reader: Option<Waker>,
+    /// How many dispatches were asked for.
+    dispatches: u64,
+    /// Is the run over?
+    is_closed: bool,
 }
 
 impl Asks {
@@ -29,9 +33,20 @@ impl Asks {
         drop(self.push(ask));
     }
 
+    /// Returns the number of the next dispatch, by which it can be given up.
+    pub(crate) fn number_dispatch(&self) -> u64 {
+        let mut queue = self.queue();
+        queue.dispatches += 1;
+        queue.dispatches
+    }
+
     fn push(&self, ask: Ask) -> oneshot::Receiver<Told> {
         let (told, answer) = oneshot::channel();
         let mut queue = self.queue();
+        if queue.is_closed {
+            // The sender is dropped, which says that the run is over.
+            return answer;
+        }
         queue.asked.push_back((ask, told));
         if let Some(reader) = queue.reader.take() {
             reader.wake();
@@ -42,8 +57,8 @@ impl Asks {
     pub(crate) fn poll_next(&self, context: &Context<'_>) -> Poll<(Ask, oneshot::Sender<Told>)> {
         let mut queue = self.queue();
         while let Some((ask, told)) = queue.asked.pop_front() {
-            // A person is not asked what no call waits for any more.
-            if !(matches!(ask, Ask::Person(_)) && told.is_closed()) {
+            // Neither is a person asked nor an operator started that no call waits for any more.
+            if !(matches!(ask, Ask::Person(_) | Ask::Dispatch(_)) && told.is_closed()) {
                 return Poll::Ready((ask, told));
             }
         }
@@ -51,9 +66,11 @@ impl Asks {
         Poll::Pending
     }
 
-    /// Answers no step any more.
+    /// Answers no step any more: those that wait learn that the run is over, and so do those that ask later.
     pub(crate) fn close(&self) {
-        self.queue().asked.clear();
+        let mut queue = self.queue();
+        queue.is_closed = true;
+        queue.asked.clear();
     }
 
     fn queue(&self) -> MutexGuard<'_, AskQueue> {

@@ -21,6 +21,8 @@ pub(crate) struct AskId(pub(crate) u64);
 pub(crate) enum Ask {
     /// A tool is about to dispatch an operator. Answered by [`Told::Child`].
     Dispatch(Box<Wanted>),
+    /// The tool gave the dispatch of this number up before it learned of the answer. Not answered.
+    NoDispatch { number: u64 },
     /// A run below is about to be tried again. Answered by [`Told::Noted`].
     Retry { run: RunId, attempt: u32 },
     /// A run below can do nothing but wait. Answered by [`Told::Leave`], if ever.
@@ -52,6 +54,9 @@ pub(crate) struct Wanted {
     /// How many are dispatched at once that were not asked for yet, this one included.
     #[serde(default)]
     pub(crate) parts: Option<u32>,
+    /// Names it among those that the run's tools ask for; 0 where the run itself does, before its tool begins.
+    #[serde(default)]
+    pub(crate) number: u64,
 }
 
 /// What a running call asks a person.

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use backstop_event_log::OpenApproval;
-use backstop_react_machine::{Approval, Dispatch, Grant, Input, NothingLeft};
-use layer0::event::{
-    BudgetGranted, EventKind, OperatorDispatched, OperatorWaiting, RunParked, RunResumed, WaitFor,
-};
+use backstop_react_machine::{Approval, Dispatch, Input};
+use layer0::event::{BudgetGranted, EventKind, OperatorWaiting, RunParked, RunResumed, WaitFor};
 use layer0::id::{CallId, RunId};
 use layer0::operator::Waiting;
 use layer0::usage::Allowance;
@@ -15,7 +13,7 @@ use layer0::{Code, Timestamp, code};
 use super::tools::AtWork;
 use super::{InFlight, Run};
 use crate::error::{AgentError, internal};
-use crate::journal::{Ask, AskId, Child, Step, Told, Wanted};
+use crate::journal::{Ask, AskId, Step, Told};
 
 /// Who goes on with a run that was parked.
 const RUNTIME: &str = "backstop";
@@ -54,9 +52,13 @@ impl Run {
         let is_undecidable =
             self.agent.log.is_none() && self.ledger.machine().open_approvals().next().is_some();
         if self.effects.caller().is_some() && !is_undecidable {
+            let waiting = self.waiting();
             if !has_told {
-                let waiting = self.waiting();
+                self.below.told = Some(waiting.clone());
                 self.start(Step::Wait(waiting), InFlight::Wait);
+            } else if self.below.told.as_ref().is_some_and(|told| *told != waiting) {
+                // The caller is told anew, once it was told that this wait is over.
+                self.stop_waiting();
             }
             return Ok(false);
         }
@@ -78,6 +80,12 @@ impl Run {
     /// Goes on after it waited: the caller is told so.
     pub(super) fn go_on(&mut self) {
         self.below.leaves = false;
+        self.stop_waiting();
+    }
+
+    /// Ends the wait that the caller was told of.
+    fn stop_waiting(&mut self) {
+        self.below.told = None;
         for (id, of) in &self.in_flight {
             if matches!(of, InFlight::Wait) {
                 self.ledger.stop(*id);
@@ -154,11 +162,13 @@ impl Run {
         self.ledger.machine().parked_until()
     }
 
-    /// Does an execution do nothing but wait for what it dispatched?
+    /// Does an execution do nothing but wait for what it dispatched? What it did not dispatch again after the run
+    /// was left is not at work.
     pub(super) fn waits_below(&self, work: &AtWork) -> bool {
         let open = self.ledger.machine().open_dispatches().iter();
-        let mut of_call = open.filter(|open| open.call_id == *work.call_id()).peekable();
-        of_call.peek().is_some() && of_call.all(|open| self.below.is_waiting(&open.run))
+        let of_call = open.filter(|open| open.call_id == *work.call_id());
+        let mut at_work = of_call.filter(|open| self.tools.is_taken_up(&open.run)).peekable();
+        at_work.peek().is_some() && at_work.all(|open| self.below.is_waiting(&open.run))
     }
 
     /// Takes in what a step asks.
@@ -169,6 +179,7 @@ impl Run {
                 self.ledger.tell(id, Told::Child(child.map(Box::new)));
                 Ok(())
             }
+            Ask::NoDispatch { number } => self.dispatch_given_up(number).await,
             Ask::Retry { run, attempt } => {
                 self.retry_below(&run, attempt).await?;
                 self.ledger.tell(id, Told::Noted);
@@ -209,7 +220,7 @@ impl Run {
         }
     }
 
-    fn open_dispatch(&self, run: &RunId) -> Option<&Dispatch> {
+    pub(super) fn open_dispatch(&self, run: &RunId) -> Option<&Dispatch> {
         self.ledger.machine().open_dispatches().iter().find(|open| open.run == *run)
     }
 
@@ -252,111 +263,12 @@ impl Run {
         let waits = |run: &RunId| {
             self.below.is_waiting(run) || self.below.wanting.iter().any(|(of, _)| of == run)
         };
-        self.ledger.machine().open_dispatches().iter().any(|open| !waits(&open.run))
-    }
-
-    /// Records a run below this one, if anything is left that it may use. One that is recorded and has not
-    /// returned is gone on with.
-    pub(super) async fn dispatch(
-        &mut self,
-        wanted: Wanted,
-    ) -> Result<Result<Child, NothingLeft>, AgentError> {
-        let Wanted {
-            call,
-            operator,
-            input_digest,
-            is_priced,
-            max_depth,
-            unrecorded,
-            at_most,
-            parts,
-        } = wanted;
-        let machine = self.ledger.machine();
-        let open = machine.open_dispatches().iter();
-        let mut recorded = open.filter(|open| open.call_id == call && open.operator == operator);
-        if let Some(open) = recorded.find(|open| !self.tools.is_taken_up(&open.run)) {
-            let (run, attempt, allowance) = (open.run.clone(), open.attempt, open.allowance);
-            let unrecorded = open.unrecorded;
-            let is_recorded = open.is_known && !unrecorded;
-            let time = machine.deadline().map(|deadline| deadline.since(self.ledger.at()));
-            self.tools.take_up(run.clone());
-            let root = self.root.clone();
-            let grant = Grant::new(allowance, time);
-            let goes_on = true;
-            return Ok(Ok(Child {
-                run,
-                operator,
-                root,
-                attempt,
-                goes_on,
-                is_recorded,
-                unrecorded,
-                grant,
-                labels: Arc::clone(self.ledger.machine().labels()),
-            }));
-        }
-        if let Some(max) = max_depth.filter(|max| self.depth >= *max) {
-            return Ok(Err(NothingLeft::too_deep(self.depth + 1, max)));
-        }
-        let mut grant = match machine.grant(self.ledger.at(), &call, is_priced, parts) {
-            Ok(grant) => grant,
-            Err(nothing) => return Ok(Err(nothing)),
-        };
-        if let Some(at_most) = &at_most {
-            match grant.at_most(at_most) {
-                Ok(less) => grant = less,
-                Err(nothing) => return Ok(Err(nothing)),
-            }
-        }
-        let run = self.ledger.new_id().await;
-        self.tools.take_up(run.clone());
-        let mut dispatched = OperatorDispatched::new(
-            Arc::clone(&operator),
-            run.clone(),
-            1,
-            input_digest,
-            Box::new(grant.allowance),
-        );
-        (dispatched.call_id, dispatched.unrecorded) = (Some(call), unrecorded);
-        dispatched.at_most = at_most.map(Box::new);
-        let facts = self.facts_of_below(dispatched);
-        self.ledger.step(facts).await?;
-        let root = self.root.clone();
-        let (attempt, goes_on, is_recorded) = (1, false, false);
-        let labels = Arc::clone(self.ledger.machine().labels());
-        Ok(Ok(Child {
-            run,
-            operator,
-            root,
-            attempt,
-            goes_on,
-            is_recorded,
-            unrecorded,
-            grant,
-            labels,
-        }))
-    }
-
-    /// Records that a run below is tried again.
-    async fn retry_below(&mut self, run: &RunId, attempt: u32) -> Result<(), AgentError> {
-        let Some(open) = self.open_dispatch(run).filter(|open| open.attempt < attempt) else {
-            return Ok(());
-        };
-        let mut dispatched = OperatorDispatched::new(
-            Arc::clone(&open.operator),
-            run.clone(),
-            attempt,
-            Arc::clone(&open.input_digest),
-            Box::new(open.allowance),
-        );
-        dispatched.call_id = Some(open.call_id.clone());
-        (dispatched.at_most, dispatched.unrecorded) = (open.at_most.map(Box::new), open.unrecorded);
-        let facts = self.facts_of_below(dispatched);
-        self.ledger.step(facts).await
+        let is_at_work = |run: &RunId| self.tools.is_taken_up(run) && !waits(run);
+        self.ledger.machine().open_dispatches().iter().any(|open| is_at_work(&open.run))
     }
 
     /// Returns a fact of a run below, behind the note that this one goes on after it waited.
-    fn facts_of_below(&mut self, fact: impl Into<EventKind>) -> Vec<Input> {
+    pub(super) fn facts_of_below(&mut self, fact: impl Into<EventKind>) -> Vec<Input> {
         self.facts_of_people(fact)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_react_machine::{EffectId, Input, NothingLeft, ToolRun};
+use backstop_react_machine::{Dispatch, EffectId, Input, NothingLeft, ToolRun};
 use backstop_tool::{Admitted, DispatchSpec};
 use layer0::code;
 use layer0::event::EventKind;
@@ -119,6 +119,7 @@ impl Run {
                 unrecorded: !can_go_on,
                 at_most,
                 parts: None,
+                number: 0,
             };
             let mut child = match missing {
                 Some(missing) => Err(missing),
@@ -159,12 +160,18 @@ impl Run {
         let now = self.ledger.at();
         if is_left {
             self.tools.end(&work, None);
+            self.leave_dispatches(&work);
             return Ok(());
         }
+        let of_call = |open: &Dispatch| open.call_id == *work.call_id();
+        let orphans = Box::pin(self.end_orphans(&returned, of_call)).await?;
+        returned.extend(orphans);
         let again = again.filter(|_| !self.tools.is_settled(work.call_id()));
         self.tools.end(&work, again.map(|(delay, execution)| (now.after(delay), execution)));
         if facts.iter().any(stops_the_run) {
             self.stop_steps(code::HOOK_ABORTED).await?;
+            let orphans = Box::pin(self.end_orphans(&returned, |_| true)).await?;
+            returned.extend(orphans);
         }
         let at = self.ledger.at();
         let answer = |fact| match fact {

@@ -30,6 +30,7 @@ impl Run {
         StopFact(stop): StopFact,
     ) -> Result<(), AgentError> {
         self.stop_steps(layer0::code::HOOK_ABORTED).await?;
+        self.return_orphans().await?;
         let facts: Vec<_> =
             notes.into_iter().chain([stop.0]).map(|fact| self.ledger.fact(fact)).collect();
         self.ledger.step(facts).await

@@ -1,6 +1,7 @@
 //! What is known of runs below another one while it is at work.
 
 use layer0::id::RunId;
+use layer0::operator::Waiting;
 use layer0::{Code, Timestamp};
 
 use crate::journal::AskId;
@@ -18,6 +19,8 @@ pub(super) struct Below {
     pub(super) wanting: Vec<(RunId, AskId)>,
     /// Those that are parked, until when and why.
     parked: Vec<(RunId, Timestamp, Option<Code>)>,
+    /// What the caller was told last that this run waits for, as long as it waits.
+    pub(super) told: Option<Waiting>,
     /// Does the run leave, to be taken up later?
     pub(super) leaves: bool,
 }

@@ -14,12 +14,14 @@ impl Run {
     /// Ends the run because its time is up.
     pub(super) async fn time_is_up(&mut self) -> Result<(), AgentError> {
         self.stop_steps(code::BUDGET_WALL_TIME).await?;
+        self.return_orphans().await?;
         self.ledger.tick().await
     }
 
     /// Ends the run because people want it to; every open call is answered.
     pub(super) async fn cancel(&mut self, row: Option<&InboxMessage>) -> Result<(), AgentError> {
         self.stop_steps(code::RUN_CANCELLED).await?;
+        self.return_orphans().await?;
         let data = row.map_or(Value::Null, |row| json!({ "by": &*row.by }));
         if let Some(row) = row {
             self.ledger.take_row(row.id);

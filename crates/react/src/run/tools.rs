@@ -1,6 +1,6 @@
 //! Tools at work: how many at once, which of them again, and the runs they start.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use backstop_event_log::Settlement;
 use backstop_react_machine::{EffectId, ToolRun};
@@ -22,8 +22,8 @@ pub(super) struct Tools {
     /// How many executions are at work, and how many of them may be repeated once.
     at_work: usize,
     promised: u32,
-    /// The runs below that this process started or went on with.
-    taken_up: BTreeSet<RunId>,
+    /// The runs below that this process started or resumed.
+    taken_up: BTreeMap<RunId, TakenUp>,
     /// What executions before this process were asked for, by call.
     recorded: BTreeMap<CallId, ToolRun>,
     /// What people say of calls that are being stopped, with the rows that say it.
@@ -48,6 +48,12 @@ impl AtWork {
     pub(super) const fn may_leave(&self) -> bool {
         self.may_leave
     }
+}
+
+/// A run below that a dispatch in this process was given.
+struct TakenUp {
+    number: u64,
+    is_new: bool,
 }
 
 impl Tools {
@@ -101,14 +107,37 @@ impl Tools {
         self.waiting.extend(again);
     }
 
-    /// Notes that this process starts a run below, or goes on with it.
-    pub(super) fn take_up(&mut self, run: RunId) {
-        self.taken_up.insert(run);
+    /// Notes that a dispatch in this process is given a run below: a new one, or a recorded one that it resumes.
+    pub(super) fn take_up(&mut self, run: RunId, number: u64, is_new: bool) {
+        self.taken_up.insert(run, TakenUp { number, is_new });
     }
 
-    /// Was a run below started or gone on with in this process?
+    /// Was a run below started or resumed in this process?
     pub(super) fn is_taken_up(&self, run: &RunId) -> bool {
-        self.taken_up.contains(run)
+        self.taken_up.contains_key(run)
+    }
+
+    /// Is a run below not known to have begun, unless what dispatched it says how it ended?
+    pub(super) fn is_new(&self, run: &RunId) -> bool {
+        self.taken_up.get(run).is_some_and(|taken_up| taken_up.is_new)
+    }
+
+    /// Notes that a run below has begun.
+    pub(super) fn begun(&mut self, run: &RunId) {
+        if let Some(taken_up) = self.taken_up.get_mut(run) {
+            taken_up.is_new = false;
+        }
+    }
+
+    /// Lets another dispatch resume a run below.
+    pub(super) fn let_go(&mut self, run: &RunId) {
+        self.taken_up.remove(run);
+    }
+
+    /// Returns the run below that the dispatch of this number was given.
+    pub(super) fn dispatched_as(&self, number: u64) -> Option<RunId> {
+        let mut runs = self.taken_up.iter();
+        runs.find(|(_, taken_up)| taken_up.number == number).map(|(run, _)| run.clone())
     }
 
     /// Takes an execution that waited for this time.

@@ -3,6 +3,7 @@
 
 mod bench;
 mod intercepted;
+mod dispatching;
 mod reopened_meanwhile;
 mod adopting;
 mod asking;
