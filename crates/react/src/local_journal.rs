@@ -1,5 +1,6 @@
 //! The journal of a run in this process: its log, and futures of its own.
 
+mod accepting;
 mod acting;
 mod alarm;
 mod steps;
@@ -18,11 +19,12 @@ use layer0::id::RunId;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use self::accepting::{Unwritten, is_decision, write, written};
 use self::acting::Acting;
 use self::alarm::Alarm;
 use self::steps::Steps;
-use crate::effect::Effects;
-use crate::journal::{Ask, AskId, Batch, End, Fact, Said, Step, StepId, Told};
+use crate::effect::{Effects, Stop};
+use crate::journal::{Ask, AskId, Batch, End, Fact, Step, StepId, Told};
 
 /// Performs steps as futures of the run's own task, and keeps its record in the log.
 pub(crate) struct LocalJournal {
@@ -43,6 +45,8 @@ pub(crate) struct LocalJournal {
     unanswered: Vec<(AskId, oneshot::Sender<Told>)>,
     /// What acts on the world, until its end is recorded.
     acting: Acting,
+    /// Decisions that could not be written into the inbox.
+    unwritten: Unwritten,
 }
 
 impl LocalJournal {
@@ -68,6 +72,7 @@ impl LocalJournal {
             asks: 0,
             unanswered: Vec::new(),
             acting: Acting::default(),
+            unwritten: Unwritten::default(),
         }
     }
 
@@ -142,35 +147,38 @@ impl LocalJournal {
         fact
     }
 
-    /// Writes a decision into the inbox before the run hears of it, so that the inbox says which one
-    /// counts. One that could not be written is asked for again.
+    /// Writes a decision into the inbox before the run learns of it, so that the inbox says which one counts. One
+    /// that could not be written comes again after a wait: the person decided once, and is not asked twice.
     async fn accept(&mut self, fact: Fact) -> Result<Option<Fact>, LogError> {
-        let (id, again, end) = match fact {
-            Fact::Ended(id, End::Approval(approval, Said::Decision(decision))) => {
-                let is_sent = self.effects.accept(&approval.id, &decision).await;
-                let again = Step::Approval(approval.clone());
-                let left = |is_sent: bool| match is_sent {
-                    true => Said::InInbox,
-                    false => Said::Decision(decision),
-                };
-                (id, again, is_sent.map(|is_sent| End::Approval(approval, left(is_sent))))
-            }
-            Fact::Ended(id, End::Expiry(approval, _)) => {
-                let is_sent = self.effects.expire(&approval).await;
-                let again = Step::Expiry(approval.clone());
-                (id, again, is_sent.map(|is_sent| End::Expiry(approval, is_sent)))
-            }
+        let (id, end) = match fact {
+            Fact::Ended(id, end) if is_decision(&end) => (id, end),
             fact => return Ok(Some(fact)),
         };
-        match end {
-            Ok(end) => Ok(Some(Fact::Ended(id, end))),
-            Err(error @ LogError::Locked(_)) => {
-                tracing::warn!(%error, "a decision could not be written; it is asked for again");
-                self.perform(id, again);
-                Ok(None)
+        match write(&self.effects, &end).await {
+            Ok(is_in_inbox) => {
+                self.unwritten.forget(id);
+                Ok(Some(Fact::Ended(id, written(end, is_in_inbox))))
             }
+            Err(error) if error.is_retryable() => self.accept_later(id, end, error).map(|()| None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Lets the end of a step come again after a wait.
+    fn accept_later(&mut self, id: StepId, end: End, error: LogError) -> Result<(), LogError> {
+        let clock = self.clock.clock();
+        let Some(wait) = self.unwritten.next_wait(id, clock.monotonic()) else { return Err(error) };
+        tracing::warn!(%error, "a decision could not be written; it is tried again");
+        let waits = clock.sleep(wait);
+        self.steps.begin(id, |stop: Stop| {
+            Box::pin(async move {
+                tokio::select! {
+                    () = stop.stopped() => End::Stopped,
+                    () = waits => end,
+                }
+            })
+        });
+        Ok(())
     }
 
     /// Keeps where the answer goes.
@@ -183,6 +191,10 @@ impl LocalJournal {
     }
 
     fn perform(&mut self, id: StepId, step: Step) {
+        // Nothing acts that could not be recorded; the wait for it says why.
+        if self.writer.is_closed() {
+            return;
+        }
         let Some(lease) = self.writer.lease().map(Arc::clone) else {
             return self.steps.begin(id, |stop| self.effects.perform(step, stop));
         };
@@ -275,6 +287,9 @@ impl LocalJournal {
     }
 
     pub(crate) async fn next(&mut self, facts: &mut Vec<Fact>) -> Result<Timestamp, LogError> {
+        if self.writer.is_closed() {
+            return Err(LogError::WriterClosed(self.effects.run().clone()));
+        }
         let lease = self.writer.lease().cloned();
         // What ended and left nothing to record.
         self.acting.recorded();

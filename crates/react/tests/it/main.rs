@@ -4,6 +4,7 @@
 mod bench;
 mod intercepted;
 mod dispatching;
+mod undecided;
 mod reopened_meanwhile;
 mod adopting;
 mod asking;

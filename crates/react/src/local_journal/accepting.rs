@@ -1,0 +1,67 @@
+//! Decisions of the approver in this process: written into the inbox before the run learns of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use backstop_event_log::LogError;
+
+use crate::effect::Effects;
+use crate::journal::{End, Said, StepId};
+
+/// How long it is tried to write a decision: as long as a worker waits for an append.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long is waited before the first repetition, and at most before a later one.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// Decisions that could not be written yet, by the steps that brought them.
+#[derive(Default)]
+pub(super) struct Unwritten(BTreeMap<StepId, Tried>);
+
+struct Tried {
+    /// When it was tried first, by the monotonic clock.
+    since: Duration,
+    wait: Duration,
+}
+
+impl Unwritten {
+    /// Returns how long to wait before a decision is written again; `None` when that was tried long enough.
+    pub(super) fn next_wait(&mut self, step: StepId, now: Duration) -> Option<Duration> {
+        let tried = self.0.entry(step).or_insert(Tried { since: now, wait: FIRST_WAIT });
+        let wait = tried.wait;
+        tried.wait = wait.saturating_mul(2).min(LONGEST_WAIT);
+        (now.saturating_sub(tried.since) < PATIENCE).then_some(wait)
+    }
+
+    /// Forgets a decision that was written.
+    pub(super) fn forget(&mut self, step: StepId) {
+        self.0.remove(&step);
+    }
+}
+
+/// Returns whether the end of a step is a decision to be written into the inbox.
+pub(super) const fn is_decision(end: &End) -> bool {
+    matches!(end, End::Approval(_, Said::Decision(_)) | End::Expiry(..))
+}
+
+/// Writes a decision into the inbox. Returns whether that says which decision counts; it does not without a log.
+pub(super) async fn write(effects: &Effects, end: &End) -> Result<bool, LogError> {
+    match end {
+        End::Approval(approval, Said::Decision(decision)) => {
+            effects.accept(&approval.id, decision).await
+        }
+        End::Expiry(approval, _) => effects.expire(approval).await,
+        _ => Ok(false),
+    }
+}
+
+/// Returns what the run learns of a decision.
+pub(super) fn written(end: End, is_in_inbox: bool) -> End {
+    match end {
+        End::Approval(approval, Said::Decision(_)) if is_in_inbox => {
+            End::Approval(approval, Said::InInbox)
+        }
+        End::Expiry(approval, _) => End::Expiry(approval, is_in_inbox),
+        end => end,
+    }
+}
