@@ -1,11 +1,13 @@
 //! The line of an error's text that says what failed.
 
-use super::MAX_SUMMARY_CHARS;
 use super::rank::{Rank, rank};
 use super::visible::clean;
 
 /// How many lines at either end of a text are looked at.
 const MAX_LINES: usize = 1_000;
+
+/// How many bytes fill a summary.
+const ENOUGH_BYTES: usize = 400;
 
 const TRACEBACK: &str = "Traceback (most recent call last):";
 
@@ -54,7 +56,7 @@ fn with_details(lines: &[String]) -> String {
     };
     let mut line = line.trim_start_matches(['│', ' ']).to_owned();
     for detail in more.iter().take(details) {
-        if line.len() > 4 * MAX_SUMMARY_CHARS {
+        if line.len() > ENOUGH_BYTES {
             break;
         }
         line = line + " " + detail;

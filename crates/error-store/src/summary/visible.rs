@@ -1,6 +1,7 @@
 //! The characters of a line that a reader sees.
 
-use super::MAX_SUMMARY_CHARS;
+/// How many characters of a line are read: a summary has no room for more.
+const MAX_READ: usize = 800;
 
 /// Where more bytes of escape sequences are left out in one place, there is a space: redaction does not
 /// look for a secret over a longer gap.
@@ -12,11 +13,9 @@ pub(super) fn clean(line: &str) -> String {
 }
 
 /// Leaves out escape sequences; a control character is a space.
-///
-/// Only the head of a line is read: a summary has no room for more.
 pub(super) fn visible(line: &str) -> impl Iterator<Item = char> {
     let mut chars = line.trim_start().chars();
-    let mut budget = 8 * MAX_SUMMARY_CHARS;
+    let mut budget = MAX_READ;
     let mut hidden = 0;
     std::iter::from_fn(move || {
         while budget > 0 {
