@@ -7,6 +7,7 @@ mod circles;
 mod docs;
 mod finding;
 mod footprint;
+mod intervals;
 mod layout;
 mod links;
 mod manifests;
@@ -40,6 +41,7 @@ pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     findings.extend(links::check(&workspace.pages, |path| root.join(path).exists()));
     for file in &workspace.files {
         findings.extend(layout::check(file));
+        findings.extend(intervals::check(file));
         findings.extend(names::check(file));
     }
     findings.extend(circles::check(&workspace.files));

@@ -38,7 +38,7 @@ pub(crate) async fn transact<W: Work>(
     patience: Duration,
     work: &W,
 ) -> Result<W::Done, W::Error> {
-    let until = SystemClock.now().after(patience);
+    let until = SystemClock.monotonic() + patience;
     let mut wait = WAIT;
     loop {
         let failed = match pool.begin().await {
@@ -51,7 +51,7 @@ pub(crate) async fn transact<W: Work>(
                 Err(error) => error,
             },
         };
-        if !failed.is_transient() || SystemClock.now().after(wait) > until {
+        if !failed.is_transient() || SystemClock.monotonic() + wait > until {
             return Err(failed);
         }
         SystemClock.sleep(wait).await;

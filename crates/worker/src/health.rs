@@ -1,11 +1,11 @@
 //! Telling when the database is away and back, and when the lease has ended.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::LogError;
 use backstop_store_postgres::{LeaseChange, LeaseWatch};
-use layer0::Timestamp;
 use layer0::failure::{Chain, Failure};
 use tokio::sync::broadcast;
 
@@ -23,8 +23,8 @@ struct State {
     /// Did the last round read the database?
     is_read: bool,
     is_lease_held: bool,
-    /// Since when the database is reported as away.
-    away_since: Option<Timestamp>,
+    /// Since when the database is reported as away, on the clock that is never set.
+    away_since: Option<Duration>,
 }
 
 impl<'a> Health<'a> {
@@ -36,12 +36,12 @@ impl<'a> Health<'a> {
     /// Takes in what becomes of the lease, for ever.
     pub(crate) async fn follow(&self, mut lease: LeaseWatch) {
         loop {
-            self.take_in(lease.changed().await, SystemClock.now());
+            self.take_in(lease.changed().await, SystemClock.monotonic());
         }
     }
 
     /// Notes that a round has read the database.
-    pub(crate) fn was_read(&self, now: Timestamp) {
+    pub(crate) fn was_read(&self, now: Duration) {
         self.change(|state, reports| {
             state.is_read = true;
             reports.extend(state.back(now));
@@ -49,14 +49,14 @@ impl<'a> Health<'a> {
     }
 
     /// Notes that a round could not read the database.
-    pub(crate) fn was_not_read(&self, error: &LogError, now: Timestamp) {
+    pub(crate) fn was_not_read(&self, error: &LogError, now: Duration) {
         self.change(|state, reports| {
             state.is_read = false;
             reports.extend(state.away(error, now));
         });
     }
 
-    fn take_in(&self, change: LeaseChange, now: Timestamp) {
+    fn take_in(&self, change: LeaseChange, now: Duration) {
         self.change(|state, reports| match change {
             LeaseChange::CutOff(error) => {
                 state.is_lease_held = false;
@@ -86,7 +86,7 @@ impl<'a> Health<'a> {
 }
 
 impl State {
-    fn away(&mut self, error: &LogError, now: Timestamp) -> Option<WorkerReport> {
+    fn away(&mut self, error: &LogError, now: Duration) -> Option<WorkerReport> {
         if self.away_since.is_some() {
             return None;
         }
@@ -95,27 +95,25 @@ impl State {
         Some(WorkerReport::DatabaseAway { code, message })
     }
 
-    fn back(&mut self, now: Timestamp) -> Option<WorkerReport> {
+    fn back(&mut self, now: Duration) -> Option<WorkerReport> {
         if !self.is_read || !self.is_lease_held {
             return None;
         }
         let since = self.away_since.take()?;
-        Some(WorkerReport::DatabaseBack { after: now.since(since) })
+        Some(WorkerReport::DatabaseBack { after: now.saturating_sub(since) })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn reported(reports: &mut broadcast::Receiver<WorkerReport>) -> Vec<WorkerReport> {
         std::iter::from_fn(|| reports.try_recv().ok()).collect()
     }
 
-    fn at(ms: i64) -> Timestamp {
-        Timestamp::from_millis(ms)
+    fn at(ms: u64) -> Duration {
+        Duration::from_millis(ms)
     }
 
     /// Spec: J2w

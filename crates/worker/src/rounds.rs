@@ -10,7 +10,7 @@ use backstop_event_log::LogError;
 use backstop_store_postgres::{Look, QueueWatch, Ready};
 use layer0::failure::Failure;
 use layer0::id::RunId;
-use layer0::{Timestamp, code, text};
+use layer0::{code, text};
 use tokio::task::{self, JoinError, JoinSet};
 
 use crate::health::Health;
@@ -51,15 +51,16 @@ pub(crate) struct Rounds<'a> {
     pauses: Pauses,
     /// Runs that are not at work any more, which the queue could not be told of.
     untold: Vec<RunId>,
-    looked_at: Timestamp,
-    parked_looked_at: Timestamp,
-    announced_at: Timestamp,
-    cleaned_at: Timestamp,
+    /// When each was done last, on the clock that is never set; `None` before the first time.
+    looked_at: Option<Duration>,
+    parked_looked_at: Option<Duration>,
+    announced_at: Duration,
+    cleaned_at: Duration,
 }
 
 impl<'a> Rounds<'a> {
     pub(crate) fn new(worker: &'a Parts, health: &'a Health<'a>) -> Self {
-        let now = SystemClock.now();
+        let now = SystemClock.monotonic();
         Self {
             watch: worker.queue.watch(),
             worker,
@@ -70,8 +71,8 @@ impl<'a> Rounds<'a> {
             begins_at: RandomState::new().hash_one(()),
             pauses: Pauses::default(),
             untold: Vec::new(),
-            looked_at: Timestamp::default(),
-            parked_looked_at: Timestamp::default(),
+            looked_at: None,
+            parked_looked_at: None,
             announced_at: now,
             cleaned_at: now,
         }
@@ -83,11 +84,11 @@ impl<'a> Rounds<'a> {
         loop {
             match self.round().await {
                 Ok(()) => {
-                    self.health.was_read(SystemClock.now());
+                    self.health.was_read(SystemClock.monotonic());
                     wait = FIRST_WAIT;
                 }
                 Err(error) => {
-                    self.health.was_not_read(&error, SystemClock.now());
+                    self.health.was_not_read(&error, SystemClock.monotonic());
                     tracing::warn!(code = error.code(), %error, "the database cannot be read just now");
                     SystemClock.sleep(wait).await;
                     wait = LONGEST_WAIT.min(wait * 2);
@@ -108,9 +109,9 @@ impl<'a> Rounds<'a> {
     /// Starts what there is room for: first what was begun before, then what waits in the queue.
     async fn round(&mut self) -> Result<(), LogError> {
         self.keep_up().await?;
-        let now = SystemClock.now();
-        if self.has_room() && now.since(self.looked_at) >= LOOK_EVERY {
-            self.looked_at = now;
+        let now = SystemClock.monotonic();
+        if self.has_room() && is_due(self.looked_at, now, LOOK_EVERY) {
+            self.looked_at = Some(now);
             self.look(now).await?;
         }
         self.go_on(now).await?;
@@ -133,12 +134,12 @@ impl<'a> Rounds<'a> {
             self.worker.queue.give_back(run).await?;
             self.untold.pop();
         }
-        let now = SystemClock.now();
-        if now.since(self.announced_at) >= ANNOUNCE_EVERY {
+        let now = SystemClock.monotonic();
+        if now.saturating_sub(self.announced_at) >= ANNOUNCE_EVERY {
             self.worker.queue.announce(&self.worker.row).await?;
             self.announced_at = now;
         }
-        if now.since(self.cleaned_at) >= CLEAN_EVERY {
+        if now.saturating_sub(self.cleaned_at) >= CLEAN_EVERY {
             self.worker.queue.clean().await?;
             self.pauses.clean(now);
             self.cleaned_at = now;
@@ -146,12 +147,12 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    async fn look(&mut self, now: Timestamp) -> Result<(), LogError> {
+    async fn look(&mut self, now: Duration) -> Result<(), LogError> {
         // Those that are at work here are among them.
         let most = self.room() + self.runs.len() + 64;
-        let with_parked = now.since(self.parked_looked_at) >= LOOK_AT_PARKED_EVERY;
+        let with_parked = is_due(self.parked_looked_at, now, LOOK_AT_PARKED_EVERY);
         if with_parked {
-            self.parked_looked_at = now;
+            self.parked_looked_at = Some(now);
         }
         let paused = self.pauses.held(now);
         let look = Look::new(most).paused(&paused).parked(with_parked);
@@ -164,7 +165,7 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    async fn go_on(&mut self, now: Timestamp) -> Result<(), LogError> {
+    async fn go_on(&mut self, now: Duration) -> Result<(), LogError> {
         let worker = self.worker;
         while self.has_room()
             && let Some(ready) = self.found.pop_front()
@@ -184,7 +185,7 @@ impl<'a> Rounds<'a> {
     async fn begin(&mut self) -> Result<(), LogError> {
         let worker = self.worker;
         let agents: Vec<&str> = worker.row.agents.iter().map(|(name, _)| name.as_str()).collect();
-        let paused = self.pauses.held(SystemClock.now());
+        let paused = self.pauses.held(SystemClock.monotonic());
         let taken = worker.queue.take(&worker.queues, &agents, self.room(), &paused).await?;
         for taken in taken {
             self.start(RunWork::taken(taken, worker.row.adopts));
@@ -219,7 +220,7 @@ impl<'a> Rounds<'a> {
                 match &report {
                     RunReport::PutOff { code, message, .. } => {
                         tracing::warn!(%run, code, message, "the run could not be gone on with");
-                        self.pauses.put_off(&run, SystemClock.now());
+                        self.pauses.put_off(&run, SystemClock.monotonic());
                     }
                     _ => self.pauses.forget(&run),
                 }
@@ -245,7 +246,7 @@ impl<'a> Rounds<'a> {
 
     /// Leaves a run alone for a while that its task did not give back.
     fn return_later(&mut self, run: RunId) {
-        self.pauses.put_off(&run, SystemClock.now());
+        self.pauses.put_off(&run, SystemClock.monotonic());
         self.untold.push(run);
     }
 
@@ -267,4 +268,9 @@ impl<'a> Rounds<'a> {
         }
         WorkerEnd::new(self.at_work.len(), at_rest)
     }
+}
+
+/// Returns whether so long has passed since something was done, or it never was.
+fn is_due(last: Option<Duration>, now: Duration, every: Duration) -> bool {
+    last.is_none_or(|last| now.saturating_sub(last) >= every)
 }
