@@ -88,6 +88,30 @@ impl Claims {
         self.lock().values_mut().for_each(|holding| holding.is_lost = true);
     }
 
+    /// Notes that other processes have these runs, each unless it was claimed anew under another epoch.
+    ///
+    /// ```
+    /// use backstop_event_log::{Claim, Claims};
+    ///
+    /// let claims = Claims::default();
+    /// let run = "run_1".into();
+    /// let reserved = claims.reserve(&run, Claim::FIRST, |_epoch| {}).ok_or("it is free")?;
+    /// let claim = reserved.claim(7);
+    /// claims.lose(&[(run.clone(), 6)]);
+    /// assert!(!claims.is_lost(&run));
+    /// claims.lose(&[(run.clone(), claim.epoch())]);
+    /// assert!(claims.is_lost(&run));
+    /// # Ok::<(), &str>(())
+    /// ```
+    pub fn lose(&self, runs: &[(RunId, u64)]) {
+        let mut held = self.lock();
+        for (run, epoch) in runs {
+            if let Some(holding) = held.get_mut(run).filter(|holding| holding.epoch == *epoch) {
+                holding.is_lost = true;
+            }
+        }
+    }
+
     /// Was the claim of a run lost?
     #[must_use]
     pub fn is_lost(&self, run: &RunId) -> bool {

@@ -29,6 +29,16 @@ pub trait Lease: Send + Sync {
     /// Dropping the future changes nothing.
     async fn ended(&self);
 
+    /// Waits until what acts on the world has to stop: the lease has ended, or another process may soon take its
+    /// runs over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    async fn must_stop(&self) {
+        self.ended().await;
+    }
+
     /// Notes that something is at work that acts on the world, until what is returned is dropped: a process that
     /// leaves waits for it. `None` where none waits.
     fn at_work(&self) -> Option<AtWork> {
@@ -53,14 +63,14 @@ pub async fn begin_work(lease: &dyn Lease) -> Option<AtWork> {
     }
 }
 
-/// Does work while a lease lasts, and drops it when that has ended, which is `None`.
+/// Does work that acts on the world, and drops it when that [has to stop](Lease::must_stop), which is `None`.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future drops the work.
 pub async fn while_it_lasts<T>(lease: &dyn Lease, work: impl Future<Output = T>) -> Option<T> {
-    let (mut ended, mut work) = (lease.ended(), pin!(work));
-    poll_fn(|cx| match ended.as_mut().poll(cx) {
+    let (mut stop, mut work) = (lease.must_stop(), pin!(work));
+    poll_fn(|cx| match stop.as_mut().poll(cx) {
         Poll::Ready(()) => Poll::Ready(None),
         Poll::Pending => work.as_mut().poll(cx).map(Some),
     })

@@ -294,9 +294,10 @@ impl LocalJournal {
         // What ended and left nothing to record.
         self.acting.recorded();
         loop {
+            let acting = self.acting.clone();
             let ended = async {
                 match &lease {
-                    Some(lease) => lease.ended().await,
+                    Some(lease) => acting.until_lost(&**lease).await,
                     None => std::future::pending().await,
                 }
             };

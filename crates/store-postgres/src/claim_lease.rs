@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::AtWork;
+use layer0::id::RunId;
 
 use crate::current_owner::CurrentOwner;
 use crate::lease::Lease;
@@ -18,18 +19,40 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct ClaimLease {
     owner: Arc<CurrentOwner>,
+    /// The run that is claimed; `None` where nothing is.
+    run: Option<RunId>,
     lease: OnceLock<Arc<Lease>>,
 }
 
 impl ClaimLease {
+    /// Makes the lease of a process that claims nothing.
+    pub(crate) const fn without_run(owner: Arc<CurrentOwner>) -> Self {
+        Self { owner, run: None, lease: OnceLock::new() }
+    }
+
     /// Makes the lease of a claim of a run that begins: that of the owner which its first append finds.
-    pub(crate) const fn of_new(owner: Arc<CurrentOwner>) -> Self {
-        Self { owner, lease: OnceLock::new() }
+    pub(crate) const fn for_new(owner: Arc<CurrentOwner>, run: RunId) -> Self {
+        Self { owner, run: Some(run), lease: OnceLock::new() }
     }
 
     /// Makes the lease of a claim that was given to an owner with this lease.
-    pub(crate) fn of(owner: Arc<CurrentOwner>, lease: Arc<Lease>) -> Self {
-        Self { owner, lease: OnceLock::from(lease) }
+    pub(crate) fn for_given(owner: Arc<CurrentOwner>, run: RunId, lease: Arc<Lease>) -> Self {
+        Self { owner, run: Some(run), lease: OnceLock::from(lease) }
+    }
+
+    /// Returns whether another process has the run.
+    fn is_lost(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| self.owner.claims().is_lost(run))
+    }
+
+    /// Waits for the lease, and then for what is done with it.
+    async fn with_lease<T>(&self, wait: impl AsyncFnOnce(&Lease) -> T) -> T {
+        loop {
+            match self.lease() {
+                Some(lease) => return wait(lease).await,
+                None => SystemClock.sleep(LOOK_EVERY).await,
+            }
+        }
     }
 
     fn lease(&self) -> Option<&Arc<Lease>> {
@@ -44,7 +67,9 @@ impl ClaimLease {
 #[async_trait]
 impl backstop_event_log::Lease for ClaimLease {
     fn may_start(&self) -> bool {
-        !self.owner.is_resting() && self.lease().is_some_and(|lease| lease.may_start())
+        !self.owner.is_resting()
+            && !self.is_lost()
+            && self.lease().is_some_and(|lease| lease.may_start())
     }
 
     fn at_work(&self) -> Option<AtWork> {
@@ -53,7 +78,7 @@ impl backstop_event_log::Lease for ClaimLease {
 
     async fn until_may_start(&self) {
         while !self.may_start() {
-            if self.lease().is_some_and(|lease| lease.has_ended()) {
+            if self.is_lost() || self.lease().is_some_and(|lease| lease.has_ended()) {
                 std::future::pending::<()>().await;
             }
             SystemClock.sleep(LOOK_EVERY).await;
@@ -61,11 +86,14 @@ impl backstop_event_log::Lease for ClaimLease {
     }
 
     async fn ended(&self) {
-        loop {
-            match self.lease() {
-                Some(lease) => return lease.ended().await,
-                None => SystemClock.sleep(LOOK_EVERY).await,
-            }
+        self.with_lease(async |lease| lease.ended_or(|| self.is_lost()).await).await;
+    }
+
+    async fn must_stop(&self) {
+        let must_stop = self.with_lease(async |lease| lease.must_stop().await);
+        tokio::select! {
+            () = must_stop => {}
+            () = self.ended() => {}
         }
     }
 }

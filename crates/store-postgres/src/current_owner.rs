@@ -46,6 +46,11 @@ impl CurrentOwner {
         }
     }
 
+    /// Returns the claims that this open database holds.
+    pub(crate) const fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
     /// Starts nothing more from now on.
     pub(crate) fn rest(&self) {
         self.is_resting.store(true, Ordering::SeqCst);
@@ -62,7 +67,7 @@ impl CurrentOwner {
         let owner = match current.take() {
             Some(owner) => owner,
             None if self.has_left.load(Ordering::SeqCst) => return Err(Fault::Closed),
-            None => Owner::start(self.connect.clone(), self.lasts).await?,
+            None => Owner::start(self.connect.clone(), self.lasts, self.claims.clone()).await?,
         };
         *self.known_lease() = Some(Arc::clone(&owner.lease));
         Ok(held(current.insert(owner)))

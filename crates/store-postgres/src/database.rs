@@ -10,6 +10,7 @@ use sqlx::{Connection, PgConnection};
 
 use crate::connect::Connect;
 use crate::current_owner::CurrentOwner;
+use crate::liveness::Liveness;
 use crate::lookout::Lookout;
 use crate::open_error::{OpenError, Place};
 use crate::options::Options;
@@ -33,6 +34,7 @@ struct Inner {
     writer: Option<Writer>,
     claims: Claims,
     owner: Arc<CurrentOwner>,
+    liveness: Liveness,
     lookout: Lookout,
     upkeep: Upkeep,
 }
@@ -99,7 +101,9 @@ impl Database {
             })
         });
         let upkeep = Upkeep::new(options.retention);
-        let inner = Inner { place, options, pool, writer, claims, owner, lookout, upkeep };
+        let liveness = Liveness::default();
+        let inner =
+            Inner { place, options, pool, writer, claims, owner, liveness, lookout, upkeep };
         Ok(Self { inner: Arc::new(inner), key: None })
     }
 
@@ -176,6 +180,10 @@ impl Database {
 
     pub(crate) fn owner(&self) -> &Arc<CurrentOwner> {
         &self.inner.owner
+    }
+
+    pub(crate) fn liveness(&self) -> &Liveness {
+        &self.inner.liveness
     }
 
     pub(crate) fn lookout(&self) -> &Lookout {

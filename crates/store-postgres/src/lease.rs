@@ -6,25 +6,43 @@ use std::time::Duration;
 use backstop_clock::{Clock, SystemClock};
 use tokio::sync::watch;
 
-/// How often it is looked whether a lease lasts on that is about to end.
+/// The shortest wait before a lease that is about to end is checked again.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long after the lock was last confirmed something may start.
+const LOCK_TRUSTED: Duration = Duration::from_secs(1);
+/// How long after the lock was last confirmed what acts is stopped, once its connection is lost: another process
+/// takes the runs over after [`TAKEN_AFTER`](crate::liveness::TAKEN_AFTER) at the earliest.
+const STOPPED_AFTER: Duration = Duration::from_millis(1_200);
 
 /// The lease of an owner, as its process counts it: on a clock that goes on while the machine sleeps, and from
 /// before each renewal was sent, so that it never lasts longer here than it does in the database.
 #[derive(Debug)]
 pub(crate) struct Lease {
     lasts: Duration,
+    has_lock: bool,
     /// When it ends, in milliseconds of that clock; 0 before it began.
     until: AtomicI64,
-    /// Is the connection that holds the lock lost, and the lock not held again?
+    /// When the last question was sent whose answer showed that the lock was held.
+    confirmed: AtomicI64,
+    /// Whether the connection that holds the lock is lost, and the lock not held again.
     is_cut_off: AtomicBool,
-    has_ended: watch::Sender<bool>,
+    has_ended: AtomicBool,
+    /// Rings when the lease ends, its connection is lost, or claims under it are.
+    changed: watch::Sender<()>,
 }
 
 impl Lease {
-    pub(crate) fn new(lasts: Duration) -> Self {
-        let (has_ended, _) = watch::channel(false);
-        Self { lasts, until: AtomicI64::new(0), is_cut_off: AtomicBool::new(false), has_ended }
+    /// Makes a lease that lasts so long after each renewal; with a lock, unless leases alone count.
+    pub(crate) fn new(lasts: Duration, has_lock: bool) -> Self {
+        Self {
+            lasts,
+            has_lock,
+            until: AtomicI64::new(0),
+            confirmed: AtomicI64::new(0),
+            is_cut_off: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+            changed: watch::Sender::new(()),
+        }
     }
 
     pub(crate) const fn lasts(&self) -> Duration {
@@ -36,30 +54,47 @@ impl Lease {
         self.lasts / 3
     }
 
-    /// Notes that a renewal that was sent at this time was answered.
+    /// Notes that a renewal was answered that was sent at this time, and that it showed which claims still hold.
     pub(crate) fn renewed(&self, sent_at: i64) {
-        let lasts = i64::try_from(self.lasts.as_millis()).unwrap_or(i64::MAX);
-        self.until.store(sent_at.saturating_add(lasts), Ordering::SeqCst);
+        self.until.store(sent_at.saturating_add(millis(self.lasts)), Ordering::SeqCst);
+        self.confirmed.store(sent_at, Ordering::SeqCst);
         self.is_cut_off.store(false, Ordering::SeqCst);
+    }
+
+    /// Notes that a check of the lock was answered that was sent at this time. An answer that came too late
+    /// confirms nothing: the claims have to be looked at first, which is `false`.
+    pub(crate) fn confirm_lock(&self, sent_at: i64) -> bool {
+        let is_in_time = self.is_lock_trusted();
+        if is_in_time {
+            self.confirmed.store(sent_at, Ordering::SeqCst);
+        }
+        is_in_time
     }
 
     /// Notes that the connection was lost.
     pub(crate) fn cut_off(&self) {
         self.is_cut_off.store(true, Ordering::SeqCst);
+        self.ring();
     }
 
     pub(crate) fn is_cut_off(&self) -> bool {
         self.is_cut_off.load(Ordering::SeqCst)
     }
 
-    /// Ends it for good.
-    pub(crate) fn end(&self) {
-        self.has_ended.send_replace(true);
+    /// Wakes what waits for the end of the lease or of a claim.
+    pub(crate) fn ring(&self) {
+        self.changed.send_replace(());
     }
 
-    /// Has it ended? Once it has, it stays so: the process was stopped for too long, or cut off.
+    /// Ends it for good.
+    pub(crate) fn end(&self) {
+        self.has_ended.store(true, Ordering::SeqCst);
+        self.ring();
+    }
+
+    /// Returns whether it has ended. Once it has, it stays so: the process was stopped for too long, or cut off.
     pub(crate) fn has_ended(&self) -> bool {
-        if *self.has_ended.borrow() {
+        if self.has_ended.load(Ordering::SeqCst) {
             return true;
         }
         let is_over = boot_millis() >= self.until.load(Ordering::SeqCst);
@@ -69,22 +104,50 @@ impl Lease {
         is_over
     }
 
-    /// May something be started that acts on the world? Not in the last third, and not while another process may
-    /// take the lock.
+    /// Returns whether something may start that acts on the world: not in the last third, and not while another
+    /// process may take the lock.
     pub(crate) fn may_start(&self) -> bool {
-        let third = i64::try_from(self.renewal().as_millis()).unwrap_or(i64::MAX);
         !self.has_ended()
             && !self.is_cut_off()
-            && boot_millis() < self.until.load(Ordering::SeqCst) - third
+            && self.is_lock_trusted()
+            && boot_millis() < self.until.load(Ordering::SeqCst) - millis(self.renewal())
     }
 
-    /// Waits until it has ended.
-    pub(crate) async fn ended(&self) {
-        let mut told = self.has_ended.subscribe();
-        while !self.has_ended() {
+    /// Returns whether the lock was confirmed a short time ago, or there is none.
+    fn is_lock_trusted(&self) -> bool {
+        !self.has_lock || boot_millis() < self.confirmed_until(LOCK_TRUSTED)
+    }
+
+    fn confirmed_until(&self, after: Duration) -> i64 {
+        self.confirmed.load(Ordering::SeqCst).saturating_add(millis(after))
+    }
+
+    /// Waits until it has ended, or `is_lost` is true when it [rings](Lease::ring).
+    pub(crate) async fn ended_or(&self, is_lost: impl Fn() -> bool) {
+        let mut changed = self.changed.subscribe();
+        while !self.has_ended() && !is_lost() {
             tokio::select! {
-                _ = told.changed() => {}
+                _ = changed.changed() => {}
                 () = SystemClock.sleep(self.left().max(LOOK_EVERY)) => {}
+            }
+        }
+    }
+
+    /// Waits until what acts has to stop, because another process may soon take the runs over.
+    pub(crate) async fn must_stop(&self) {
+        let mut changed = self.changed.subscribe();
+        loop {
+            let left = match self.has_lock && self.is_cut_off() {
+                true => self.confirmed_until(STOPPED_AFTER).saturating_sub(boot_millis()),
+                false => i64::MAX,
+            };
+            if left <= 0 || self.has_ended() {
+                return;
+            }
+            let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
+            tokio::select! {
+                _ = changed.changed() => {}
+                () = SystemClock.sleep(left.min(self.left().max(LOOK_EVERY))) => {}
             }
         }
     }
@@ -94,6 +157,10 @@ impl Lease {
         let left = self.until.load(Ordering::SeqCst).saturating_sub(boot_millis());
         Duration::from_millis(u64::try_from(left).unwrap_or(0))
     }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Reads the clock of the machine since it was started, in milliseconds; it counts while the machine sleeps.
@@ -109,20 +176,60 @@ pub(crate) fn boot_millis() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
+
+    fn lease() -> Lease {
+        let lease = Lease::new(Duration::from_secs(15), true);
+        lease.renewed(boot_millis());
+        lease
+    }
 
     /// Spec: J2
     #[test]
     fn a_lease_that_ended_stays_so() {
-        let lease = Lease::new(Duration::from_secs(15));
-        lease.renewed(boot_millis());
+        let lease = lease();
         assert!(lease.may_start() && !lease.has_ended());
         lease.cut_off();
         assert!(!lease.may_start() && !lease.has_ended(), "it may get the lock again");
-        lease.renewed(boot_millis() - 11_000);
-        assert!(!lease.may_start() && !lease.has_ended(), "nothing is started in the last third");
+        let lockless = Lease::new(Duration::from_secs(15), false);
+        lockless.renewed(boot_millis() - 9_000);
+        assert!(lockless.may_start(), "leases alone count");
+        lockless.renewed(boot_millis() - 11_000);
+        assert!(!lockless.may_start() && !lockless.has_ended(), "nothing starts in the last third");
         lease.renewed(boot_millis() - 15_000);
         assert!(lease.has_ended());
         lease.renewed(boot_millis());
         assert!(lease.has_ended() && !lease.may_start());
+    }
+
+    /// Spec: J2. A process that was stopped has to look at its claims before it starts anything.
+    #[test]
+    fn late_confirmation_starts_nothing() {
+        let lease = lease();
+        assert!(lease.confirm_lock(boot_millis()));
+        lease.renewed(boot_millis() - 1_100);
+        assert!(!lease.may_start() && !lease.has_ended());
+        assert!(!lease.confirm_lock(boot_millis()), "the claims are looked at first");
+        assert!(!lease.may_start());
+        lease.renewed(boot_millis());
+        assert!(lease.may_start());
+    }
+
+    /// Spec: J2. A server that is slow takes no lock away; a lost connection may.
+    #[tokio::test]
+    async fn acting_work_stops_before_a_takeover() {
+        let lease = lease();
+        lease.renewed(boot_millis() - 5_000);
+        assert!(lease.must_stop().now_or_never().is_none(), "the connection stands");
+        lease.cut_off();
+        assert!(lease.must_stop().now_or_never().is_some());
+        lease.renewed(boot_millis());
+        lease.cut_off();
+        assert!(lease.must_stop().now_or_never().is_none(), "it may get the lock again");
+        assert!(STOPPED_AFTER < crate::liveness::TAKEN_AFTER);
+        let lockless = Lease::new(Duration::from_secs(15), false);
+        lockless.renewed(boot_millis() - 5_000);
+        lockless.cut_off();
+        assert!(lockless.must_stop().now_or_never().is_none());
     }
 }

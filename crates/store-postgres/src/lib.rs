@@ -40,6 +40,7 @@ mod lease;
 mod lease_watch;
 mod limits;
 mod listing;
+mod liveness;
 mod log;
 mod lookout;
 mod notes;

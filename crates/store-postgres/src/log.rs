@@ -23,7 +23,7 @@ use crate::sent::Sent;
 use crate::start_keys::Bind;
 use crate::text::stored;
 use crate::transact::transact;
-use crate::{approvals, background, erasure, feed, inbox, limits, owner, runs, subscriptions};
+use crate::{approvals, background, erasure, feed, inbox, limits, runs, subscriptions};
 
 /// The event log in a [`Database`].
 #[derive(Debug, Clone)]
@@ -90,7 +90,7 @@ impl PostgresLog {
         let (owner, lease) = self.0.owner().get().await?;
         let take = Take { run, owner: &owner, dead };
         let claiming = transact(self.0.pool(), self.0.options().patience, &take).await?;
-        Ok((claiming, ClaimLease::of(Arc::clone(self.0.owner()), lease)))
+        Ok((claiming, ClaimLease::for_given(Arc::clone(self.0.owner()), run.clone(), lease)))
     }
 }
 
@@ -105,7 +105,7 @@ impl EventLog for PostgresLog {
     }
 
     fn lease(&self) -> Option<Arc<dyn Lease>> {
-        Some(Arc::new(ClaimLease::of_new(Arc::clone(self.0.owner()))))
+        Some(Arc::new(ClaimLease::without_run(Arc::clone(self.0.owner()))))
     }
 
     async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
@@ -130,7 +130,7 @@ impl EventLog for PostgresLog {
             reserved.refused();
             match given? {
                 Claiming::Held(owner) if !dead.contains(&owner) => {
-                    if owner::is_alive(self.0.pool(), &owner).await? {
+                    if !self.0.liveness().is_dead(self.0.pool(), &owner).await? {
                         return Err(claimed());
                     }
                     dead.push(owner);
@@ -146,7 +146,7 @@ impl EventLog for PostgresLog {
         let epoch = self.0.claims().new_epoch();
         match release.and_then(|release| self.0.claims().reserve(run, epoch, release)) {
             Some(reserved) => {
-                let lease = ClaimLease::of_new(Arc::clone(self.0.owner()));
+                let lease = ClaimLease::for_new(Arc::clone(self.0.owner()), run.clone());
                 reserved.claim(epoch).under(Arc::new(lease))
             }
             // Its first append is refused.

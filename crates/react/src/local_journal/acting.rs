@@ -1,10 +1,15 @@
 //! The steps of a run that act on the world, for a process that waits for them before it leaves.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use backstop_event_log::AtWork;
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::{AtWork, Lease};
 
 use crate::journal::StepId;
+
+/// How often a run that has to stop what acts is checked for a step that began to act meanwhile.
+const CHECK_EVERY: Duration = Duration::from_millis(20);
 
 /// Steps that act, each until its end is recorded. Clones are the same.
 #[derive(Clone, Default)]
@@ -35,6 +40,31 @@ impl Acting {
     /// Notes that the run has recorded what it was told.
     pub(super) fn recorded(&self) {
         self.steps().told.clear();
+    }
+
+    /// Waits until the run has to be dropped: its lease has ended, or a step acts that has to stop.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub(super) async fn until_lost(&self, lease: &dyn Lease) {
+        let until_stopped = async {
+            loop {
+                lease.must_stop().await;
+                if self.has_open() {
+                    return;
+                }
+                SystemClock.sleep(CHECK_EVERY).await;
+            }
+        };
+        tokio::select! {
+            () = lease.ended() => {}
+            () = until_stopped => {}
+        }
+    }
+
+    fn has_open(&self) -> bool {
+        !self.steps().open.is_empty()
     }
 
     fn steps(&self) -> MutexGuard<'_, ActingSteps> {

@@ -1,8 +1,9 @@
 //! Runs that have a record and that a worker can go on with.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
 
-use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{LogError, RunState};
 use layer0::Timestamp;
 use layer0::id::RunId;
@@ -13,10 +14,12 @@ use super::values::millis;
 use super::worker_row::WorkerRow;
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::owner::{LOOK_AGAIN, has_lock};
 use crate::pool::Pool;
 use crate::rows::{state_of, summary_of};
 use crate::text::column;
+
+/// How long a look waits for a process that may be dead: the next look is not sooner.
+const LOOK_WAIT: Duration = Duration::from_millis(500);
 
 /// A run that can be gone on with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,26 +136,10 @@ async fn dead(database: &Database) -> Result<Vec<String>, LogError> {
     )
     .await?;
     owners.remove(&*own);
-    let all: Vec<String> = owners.iter().cloned().collect();
-    let leased = ask(pool, sqlx::query_scalar(LEASED).bind(&all)).await?;
-    let living = ask(pool, sqlx::query_scalar(LIVING).bind(&all)).await?;
-    // One that has lost its lock may get it again; one whose lease has ended is dead.
-    let doubtful: Vec<String> = leased.difference(&living).cloned().collect();
-    owners.retain(|owner| !leased.contains(owner));
-    if !doubtful.is_empty() {
-        SystemClock.sleep(LOOK_AGAIN).await;
-        let living = ask(pool, sqlx::query_scalar(LIVING).bind(&doubtful)).await?;
-        owners.extend(doubtful.into_iter().filter(|owner| !living.contains(owner)));
-    }
-    Ok(owners.into_iter().collect())
+    let owners: Vec<Arc<str>> = owners.into_iter().map(Arc::from).collect();
+    let dead = database.liveness().dead(pool, &owners, LOOK_WAIT).await?;
+    Ok(dead.iter().map(|owner| owner.to_string()).collect())
 }
-
-const LEASED: &str =
-    "SELECT id FROM backstop.processes WHERE id = ANY($1) AND lease_until > clock_timestamp()";
-const LIVING: &str = concat!(
-    "SELECT id FROM backstop.processes WHERE id = ANY($1) AND lease_until > clock_timestamp() AND ",
-    has_lock!()
-);
 
 /// Asks for the names of owners.
 async fn ask(

@@ -102,7 +102,7 @@ impl Lane {
             return;
         }
         let mut waiting = self.without_lost(appends).await;
-        let until = SystemClock.now().after(self.setup.patience);
+        let until = SystemClock.monotonic() + self.setup.patience;
         let mut wait = WAIT;
         let mut was_lost = false;
         while !waiting.is_empty() {
@@ -129,7 +129,7 @@ impl Lane {
                 self.connection = None;
                 was_lost = true;
             }
-            if SystemClock.now().after(wait) > until {
+            if SystemClock.monotonic() + wait > until {
                 return answer_all(waiting, &error);
             }
             SystemClock.sleep(wait).await;
@@ -288,7 +288,7 @@ impl Lane {
         }
         let Some((owner, _)) = self.setup.owner.known().await else { return };
         let connect = self.setup.connect.clone();
-        let until = SystemClock.now().after(self.setup.patience);
+        let until = SystemClock.monotonic() + self.setup.patience;
         let mut wait = WAIT;
         loop {
             let freed = match self.connected().await {
@@ -299,7 +299,7 @@ impl Lane {
             if matches!(error, LogError::Unreachable(_)) {
                 self.connection = None;
             }
-            if !error.is_transient() || SystemClock.now().after(wait) > until {
+            if !error.is_transient() || SystemClock.monotonic() + wait > until {
                 tracing::warn!(%error, "runs could not be freed");
                 return;
             }

@@ -13,7 +13,7 @@ use layer0::failure::Failure;
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
 
-use crate::support::{append, begin, connection, fresh, open, resume, server};
+use crate::support::{append, begin, connection, fresh, open, resume, server, until};
 
 /// What tells the test that stands for another process which database it is for, and how long its lease lasts.
 const URL: &str = "BACKSTOP_TEST_WRITER_URL";
@@ -275,4 +275,69 @@ async fn lost_lock_is_held_again_in_time() {
     drop(killing);
     holder.close().await;
     other.close().await;
+}
+
+/// Spec: J2. The clock of the server is set by an hour either way: leases seem to be over, or to last for an hour.
+#[tokio::test(flavor = "multi_thread")]
+async fn stepped_server_clock_takes_no_run() {
+    let server = server!();
+    let url = server.database().await;
+    let lease = Duration::from_secs(3);
+    let options = || Options::new(&url).unwrap().connections(3).lease(lease);
+    let holder = Database::connect_with(options()).await.unwrap();
+    let other = Database::connect_with(options()).await.unwrap();
+    let log: Arc<dyn EventLog> = Arc::new(holder.log());
+    let mut writer = begin(&log, "run_1", "s").await;
+    let mut sql = connection(&url).await;
+    for by in ["-1 hour", "1 hour", "-1 hour"] {
+        sqlx::query("UPDATE backstop.processes SET lease_until = lease_until + $1::interval")
+            .bind(by)
+            .execute(&mut sql)
+            .await
+            .unwrap();
+        let claimed = other.log().claim(&"run_1".into()).await;
+        assert!(matches!(claimed, Err(LogError::Claimed(_))), "{by}: {claimed:?}");
+        append(&mut writer, Warning::new(by).into()).await.unwrap();
+        // It renews within a second.
+        until("it may act", async || writer.lease().unwrap().may_start()).await;
+    }
+    holder.close().await;
+    other.close().await;
+}
+
+/// Spec: J2. The clock of the server is set back by an hour after a process was stopped.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_clock_set_back_revives_no_process() {
+    let server = server!();
+    let url = server.database().await;
+    let database = open(&url).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let other = Other::start(&url, Duration::from_secs(1));
+    other.says("acts");
+    other.signal("STOP");
+    let mut sql = connection(&url).await;
+    let set_back = "UPDATE backstop.processes SET lease_until = lease_until + interval '1 hour'";
+    sqlx::raw_sql(set_back).execute(&mut sql).await.unwrap();
+    let mut writer = resume(&log, "run_1").await;
+    append(&mut writer, finished()).await.unwrap();
+    database.close().await;
+}
+
+/// Spec: J2. A claim that another process took is lost at the next renewal, and with it the right to act.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_loses_what_others_claimed() {
+    let server = server!();
+    let url = server.database().await;
+    let options = Options::new(&url).unwrap().connections(3).lease(Duration::from_secs(3));
+    let holder = Database::connect_with(options).await.unwrap();
+    let log: Arc<dyn EventLog> = Arc::new(holder.log());
+    let (lost, kept) = (begin(&log, "run_1", "s-1").await, begin(&log, "run_2", "s-2").await);
+    let mut sql = connection(&url).await;
+    let taken = "UPDATE backstop.runs SET epoch = epoch + 1, owner = 'other' WHERE run = 'run_1'";
+    sqlx::raw_sql(taken).execute(&mut sql).await.unwrap();
+    lost.lease().unwrap().ended().await;
+    assert!(!lost.lease().unwrap().may_start());
+    until("the other one may act", async || kept.lease().unwrap().may_start()).await;
+    drop((lost, kept));
+    holder.close().await;
 }

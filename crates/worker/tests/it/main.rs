@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod drain;
+mod lost_lock;
 mod outage;
 mod panics;
 mod place;

@@ -1,0 +1,329 @@
+//! Which processes that own runs have died.
+//!
+//! A process is dead once its lock was free for a while, or its lease was not renewed for a while, both measured here
+//! on a clock that is never set: the clock of the server may be set by any amount. A dead process is removed from the
+//! table of processes before any of its runs is taken. The removal and a renewal exclude each other, so that a process
+//! that lives after all finds that it has lost its runs, or the one that removes it finds that it lives.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use crate::fault::Fault;
+use crate::pool::Pool;
+use crate::rows::unsigned;
+
+/// How long a lock has to be free before its owner counts as dead.
+pub(crate) const TAKEN_AFTER: Duration = Duration::from_millis(1_500);
+/// How late a renewal may be.
+const RENEWAL_SLACK: Duration = Duration::from_secs(1);
+
+/// Returns whether a process holds its lock, where it has one.
+macro_rules! has_lock {
+    () => {
+        "(lock IS NULL OR EXISTS (SELECT 1 FROM pg_locks \
+         WHERE locktype = 'advisory' AND granted AND objsubid = 1 \
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+         AND classid::bigint = (lock >> 32) & 4294967295 \
+         AND objid::bigint = lock & 4294967295))"
+    };
+}
+pub(crate) use has_lock;
+
+/// The end of a lease, as a number that is another one after each renewal.
+macro_rules! renewal {
+    () => {
+        "(extract(epoch FROM lease_until) * 1000000)::bigint"
+    };
+}
+
+/// Processes as they were seen before. Clones share what was seen.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Liveness(Arc<Mutex<HashMap<Arc<str>, Seen>>>);
+
+/// A process as it was seen since its last renewal.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    renewal: i64,
+    since: Duration,
+    /// When its lock was first seen free.
+    free_since: Option<Duration>,
+}
+
+/// The row of a process.
+#[derive(Debug, Clone, Copy)]
+struct ProcessRow {
+    renewal: i64,
+    /// How much of the lease is left by the clock of the server.
+    left_ms: i64,
+    lease: Duration,
+    /// Whether the lock is held; `None` of a process without one.
+    is_locked: Option<bool>,
+}
+
+/// What is known of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Alive,
+    Dead,
+    /// Dead at this time, unless it shows that it lives.
+    Doubtful(Duration),
+    /// Removed already.
+    Gone,
+}
+
+impl Liveness {
+    /// Returns whether a process is dead, once that is certain. A dead one is removed.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the process is removed or not.
+    pub(crate) async fn is_dead(&self, pool: &Pool, id: &Arc<str>) -> Result<bool, Fault> {
+        loop {
+            let verdicts = self.look(pool, std::slice::from_ref(id)).await?;
+            match verdicts.first().map(|(_, verdict)| *verdict) {
+                Some(Verdict::Dead) => {
+                    if self.remove(pool, id).await? {
+                        return Ok(true);
+                    }
+                }
+                Some(Verdict::Doubtful(until)) => {
+                    SystemClock.sleep(until.saturating_sub(SystemClock.monotonic())).await;
+                }
+                Some(Verdict::Gone) => return Ok(true),
+                Some(Verdict::Alive) | None => return Ok(false),
+            }
+        }
+    }
+
+    /// Returns the dead ones of these processes, which it removes. It waits at most for so long for one that is
+    /// doubtful; the others are known at a later call.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Liveness::is_dead`].
+    pub(crate) async fn dead(
+        &self,
+        pool: &Pool,
+        ids: &[Arc<str>],
+        at_most: Duration,
+    ) -> Result<Vec<Arc<str>>, Fault> {
+        self.seen().retain(|id, _| ids.contains(id));
+        let mut verdicts = self.look(pool, ids).await?;
+        let now = SystemClock.monotonic();
+        let soonest = verdicts.iter().filter_map(|(_, verdict)| match verdict {
+            Verdict::Doubtful(until) => Some(until.saturating_sub(now)),
+            Verdict::Alive | Verdict::Dead | Verdict::Gone => None,
+        });
+        if let Some(wait) = soonest.min().filter(|wait| *wait <= at_most) {
+            SystemClock.sleep(wait).await;
+            verdicts = self.look(pool, ids).await?;
+        }
+        let mut dead = Vec::new();
+        for (id, verdict) in verdicts {
+            let is_gone = match verdict {
+                Verdict::Gone => true,
+                Verdict::Dead => self.remove(pool, &id).await?,
+                Verdict::Alive | Verdict::Doubtful(_) => false,
+            };
+            if is_gone {
+                dead.push(id);
+            }
+        }
+        Ok(dead)
+    }
+
+    /// Looks at processes.
+    async fn look(&self, pool: &Pool, ids: &[Arc<str>]) -> Result<Vec<(Arc<str>, Verdict)>, Fault> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names: Vec<&str> = ids.iter().map(|id| &**id).collect();
+        let rows = sqlx::query(concat!(
+            "SELECT id, ",
+            renewal!(),
+            " AS renewal, (extract(epoch FROM lease_until - clock_timestamp()) * 1000)::bigint AS left_ms, \
+             lease_ms, CASE WHEN lock IS NOT NULL THEN ",
+            has_lock!(),
+            " END AS is_locked FROM backstop.processes WHERE id = ANY($1)"
+        ))
+        .bind(names)
+        .fetch_all(&mut *pool.lend().await?)
+        .await?;
+        let mut found: HashMap<String, ProcessRow> = HashMap::new();
+        for row in &rows {
+            found.insert(row.try_get("id")?, ProcessRow::read(row)?);
+        }
+        let now = SystemClock.monotonic();
+        let mut seen = self.seen();
+        let verdicts = ids.iter().map(|id| match found.get(&**id) {
+            Some(row) => (Arc::clone(id), judge(&mut seen, id, row, now)),
+            None => {
+                seen.remove(id);
+                (Arc::clone(id), Verdict::Gone)
+            }
+        });
+        Ok(verdicts.collect())
+    }
+
+    /// Removes a process that is dead. Returns whether it is gone: one that was renewed meanwhile, or holds its lock
+    /// again, lives.
+    async fn remove(&self, pool: &Pool, id: &Arc<str>) -> Result<bool, Fault> {
+        let seen = self.seen().get(id).copied();
+        let mut transaction = pool.begin().await?;
+        if let Some(seen) = seen {
+            sqlx::query(concat!(
+                "DELETE FROM backstop.processes WHERE id = $1 AND ",
+                renewal!(),
+                " = $2 AND NOT ($3 AND ",
+                has_lock!(),
+                ")"
+            ))
+            .bind(&**id)
+            .bind(seen.renewal)
+            .bind(seen.free_since.is_some())
+            .execute(&mut *transaction)
+            .await?;
+        }
+        let is_there: bool =
+            sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM backstop.processes WHERE id = $1)")
+                .bind(&**id)
+                .fetch_one(&mut *transaction)
+                .await?;
+        transaction.commit().await?;
+        if !is_there {
+            self.seen().remove(id);
+        }
+        Ok(!is_there)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, HashMap<Arc<str>, Seen>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ProcessRow {
+    fn read(row: &PgRow) -> Result<Self, Fault> {
+        Ok(Self {
+            renewal: row.try_get("renewal")?,
+            left_ms: row.try_get("left_ms")?,
+            lease: Duration::from_millis(unsigned(row.try_get("lease_ms")?)),
+            is_locked: row.try_get("is_locked")?,
+        })
+    }
+}
+
+/// Judges a process by its row, and by what was seen of it before.
+fn judge(
+    seen: &mut HashMap<Arc<str>, Seen>,
+    id: &Arc<str>,
+    row: &ProcessRow,
+    now: Duration,
+) -> Verdict {
+    let first = Seen { renewal: row.renewal, since: now, free_since: None };
+    let seen = seen.entry(Arc::clone(id)).or_insert(first);
+    if seen.renewal != row.renewal {
+        *seen = first;
+    }
+    if row.is_locked == Some(false) {
+        return dead_at(*seen.free_since.get_or_insert(now) + TAKEN_AFTER, now);
+    }
+    seen.free_since = None;
+    let left = Duration::from_millis(u64::try_from(row.left_ms).unwrap_or(0));
+    let is_over = left.is_zero();
+    // A lease is never longer than it lasts: more is left only where the clock of the server was set back.
+    let is_plausible = !is_over && left <= row.lease;
+    let patience = match row.is_locked {
+        // Whoever holds a lock and is not stopped renews in time.
+        Some(_) if is_over => row.lease / 3 + RENEWAL_SLACK,
+        _ => row.lease,
+    };
+    match dead_at(seen.since + patience, now) {
+        Verdict::Doubtful(_) if is_plausible => Verdict::Alive,
+        verdict => verdict,
+    }
+}
+
+fn dead_at(at: Duration, now: Duration) -> Verdict {
+    if now >= at { Verdict::Dead } else { Verdict::Doubtful(at) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(15);
+    const HOUR_MS: i64 = 3_600_000;
+
+    fn row(renewal: i64, left_ms: i64, is_locked: Option<bool>) -> ProcessRow {
+        ProcessRow { renewal, left_ms, lease: LEASE, is_locked }
+    }
+
+    /// Judges rows that were read at these times, in seconds, and returns the last verdict.
+    fn last(looks: &[(u64, ProcessRow)]) -> Verdict {
+        let (mut seen, id) = (HashMap::new(), Arc::from("p"));
+        let judged =
+            looks.iter().map(|(at, row)| judge(&mut seen, &id, row, Duration::from_secs(*at)));
+        judged.last().unwrap()
+    }
+
+    fn doubtful(ms: u64) -> Verdict {
+        Verdict::Doubtful(Duration::from_millis(ms))
+    }
+
+    /// Spec: J2
+    #[test]
+    fn free_lock_is_looked_at_again() {
+        let free = row(1, 9_000, Some(false));
+        let held = row(1, 9_000, Some(true));
+        assert_eq!(last(&[(0, held)]), Verdict::Alive);
+        assert_eq!(last(&[(0, free)]), doubtful(1_500));
+        assert_eq!(last(&[(0, free), (1, free)]), doubtful(1_500));
+        assert_eq!(last(&[(0, free), (2, free)]), Verdict::Dead);
+        assert_eq!(last(&[(0, free), (1, held), (2, free)]), doubtful(3_500));
+        let renewed = row(2, 9_000, Some(false));
+        assert_eq!(last(&[(0, free), (2, renewed)]), doubtful(3_500), "it was held in between");
+    }
+
+    /// Spec: J2. A step forward ends each lease by the clock of the server, and a step back makes it last for long.
+    #[test]
+    fn step_of_server_clock_kills_nobody() {
+        for (lock, patience) in [(Some(true), 6_000), (None, 15_000)] {
+            let before = row(1, 14_000, lock);
+            let ahead = row(1, 14_000 - HOUR_MS, lock);
+            assert_eq!(last(&[(0, before), (1, ahead)]), doubtful(patience));
+            assert_eq!(last(&[(0, before), (1, ahead), (5, row(2, 15_000, lock))]), Verdict::Alive);
+            let back = row(1, 14_000 + HOUR_MS, lock);
+            assert_eq!(last(&[(0, before), (1, back)]), doubtful(15_000));
+            assert_eq!(last(&[(0, before), (1, back), (5, row(2, 15_000, lock))]), Verdict::Alive);
+        }
+    }
+
+    /// Spec: J2
+    #[test]
+    fn step_of_server_clock_revives_nobody() {
+        for lock in [Some(true), None] {
+            let back = row(1, HOUR_MS, lock);
+            assert_eq!(last(&[(0, back), (15, back)]), Verdict::Dead);
+            let slightly = row(1, 10_000, lock);
+            assert_eq!(last(&[(0, slightly), (14, slightly)]), Verdict::Alive);
+            assert_eq!(last(&[(0, slightly), (15, slightly)]), Verdict::Dead);
+        }
+        let back = row(1, HOUR_MS, Some(false));
+        assert_eq!(last(&[(0, back), (2, back)]), Verdict::Dead, "its lock is free");
+    }
+
+    /// Spec: J2. A process that was stopped holds its lock.
+    #[test]
+    fn lease_that_is_not_renewed_ends() {
+        let over = row(1, -1, Some(true));
+        assert_eq!(last(&[(0, over)]), doubtful(6_000));
+        assert_eq!(last(&[(0, over), (6, over)]), Verdict::Dead);
+        let seen_before = [(0, row(1, 5_000, Some(true))), (6, over)];
+        assert_eq!(last(&seen_before), Verdict::Dead, "it was watched while it lasted");
+    }
+}
