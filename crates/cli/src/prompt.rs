@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
-use backstop_react::{ApprovalRequest, Approver, Decision};
+use backstop_react::{ApprovalRequest, Approver, DecideError, Decision};
+use layer0::failure::{Chain, Failure};
 use tokio::sync::Mutex;
 
 use crate::limits::limits;
@@ -47,6 +48,11 @@ impl Approver for TerminalApprover {
             Answer::No(reason) => Some(Decision::deny(self.by.as_str(), reason)),
             Answer::Yes => Some(Decision::approve(self.by.as_str())),
         }
+    }
+
+    async fn refused(&self, _: &ApprovalRequest, why: &DecideError) {
+        let hint = why.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+        output::note(&format!("this was not accepted: {}{hint}", Chain(why)));
     }
 }
 

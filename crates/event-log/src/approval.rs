@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use layer0::event::ApprovalRequested;
 use layer0::id::{ApprovalId, CallId, RunId};
-use layer0::{Approvers, JsonText, Timestamp};
+use layer0::{Approvers, JsonText, Timestamp, text};
 use serde::{Deserialize, Serialize};
 
 use crate::LogError;
@@ -132,29 +132,36 @@ impl Decision {
         self
     }
 
-    /// Returns which of its texts says nothing, if one does.
+    /// Returns the text that has to be there and is blank, if one is. A decision needs no reason.
     #[must_use]
     pub fn blank(&self) -> Option<&'static str> {
-        let is_blank = |text: &String| text.trim().is_empty();
-        match self {
-            Self { by, .. } if is_blank(by) => Some("by"),
-            Self { reason: Some(reason), .. } if is_blank(reason) => Some("reason"),
-            _ => None,
-        }
+        is_blank(&self.by).then_some("by")
     }
 
-    /// Keeps the call from running; the model reads the reason.
+    /// Keeps the call from running; the model reads the reason. A blank reason stands for none, and the model reads
+    /// that none was given.
+    ///
+    /// ```
+    /// # use backstop_event_log::Decision;
+    /// let decision = Decision::deny("ada", "");
+    /// assert_eq!(decision.reason.as_deref(), Some("no reason was given"));
+    /// ```
     pub fn deny(by: impl Into<String>, reason: impl Into<String>) -> Self {
-        let reason = Some(reason.into());
+        let reason = Some(reason.into()).filter(|reason| !is_blank(reason));
+        let reason = reason.or_else(|| Some(text::NO_REASON.to_owned()));
         Self { approved: false, by: by.into(), reason, arguments: None, data: None }
     }
 
-    /// Adds why.
+    /// Adds why; a blank reason adds nothing.
     #[must_use]
     pub fn because(mut self, reason: impl Into<String>) -> Self {
-        self.reason = Some(reason.into());
+        self.reason = Some(reason.into()).filter(|reason| !is_blank(reason)).or(self.reason);
         self
     }
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
 }
 
 /// What a batch does to the open approvals of its run.

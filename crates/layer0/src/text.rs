@@ -30,6 +30,9 @@ pub const HAPPENED: &str = "It happened; what it answered is not known.";
 /// How many characters of a person's words are read.
 const MAX_CHARS: usize = 500;
 
+/// The reason of a denial that has none.
+pub const NO_REASON: &str = "no reason was given";
+
 /// Why a call is denied that was not decided in time.
 pub const EXPIRED: &str = "the approval expired without a decision";
 

@@ -22,6 +22,14 @@ pub trait Approver: Send + Sync {
     ///
     /// The future is dropped when the run is stopped.
     async fn decide(&self, request: &ApprovalRequest) -> Option<Decision>;
+
+    /// Learns that its decision was refused, and why. It is asked again right after, up to ten times in all; then
+    /// the approval stays open.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future is dropped when the run is stopped.
+    async fn refused(&self, _request: &ApprovalRequest, _why: &DecideError) {}
 }
 
 /// An approval, and the run it comes from.
@@ -56,7 +64,7 @@ impl ApprovalRequest {
     ///
     /// # Errors
     ///
-    /// [`DecideError::Blank`] when nothing says who decides, or a reason says nothing;
+    /// [`DecideError::Blank`] when nothing says who decides;
     /// [`DecideError::NotApprover`] for one who may not; [`DecideError::Arguments`] for arguments that do
     /// not fit the tool's schema; [`DecideError::Data`] for data that does not fit what the approval asks for;
     /// [`DecideError::UnaskedData`] where it asks for none.

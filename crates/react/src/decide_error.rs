@@ -76,6 +76,12 @@ pub enum DecideError {
     /// Retry: as the error inside says. Effect: as it says.
     #[error("the decision was not accepted")]
     NotFound(#[from] ApprovalNotFound),
+    /// The changed arguments hold a secret of this process, which is never recorded; a tool cannot run with what
+    /// stands in its place.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the arguments hold a secret of this process")]
+    Secret,
     /// The log could not be written.
     ///
     /// Retry: as the log's error says. Effect: as the log's error says.
@@ -120,6 +126,7 @@ impl Failure for DecideError {
             | Self::Blank(_)
             | Self::Data(_)
             | Self::NotApprover { .. }
+            | Self::Secret
             | Self::UnaskedData => Facts::never(code::INPUT_INVALID, Effect::None),
             Self::Expired(_) => Facts::never(code::APPROVAL_EXPIRED, Effect::None),
             Self::NotFound(error) => error.facts(),
@@ -135,6 +142,9 @@ impl Failure for DecideError {
             Self::Data(_) => Some("give data that fits the schema of the approval".into()),
             Self::UnaskedData => Some("leave the data out".into()),
             Self::NotApprover { .. } => Some("let one of them decide".into()),
+            Self::Secret => {
+                Some("name it by reference, such as by the variable that has it".into())
+            }
             Self::Log(error) => error.hint(),
             Self::Blank(_) | Self::Expired(_) | Self::NotFound(_) => None,
         }

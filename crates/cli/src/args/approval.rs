@@ -48,7 +48,7 @@ pub(crate) struct DenyArgs {
     pub(crate) by: String,
     /// Why; the model reads it
     #[arg(long, value_name = "TEXT", value_parser = not_blank)]
-    pub(crate) reason: String,
+    pub(crate) reason: Option<String>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// Print one JSON object

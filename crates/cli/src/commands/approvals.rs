@@ -55,7 +55,7 @@ pub(crate) async fn list(args: ApprovalsArgs) -> Result<ExitCode, CliError> {
         let asks = open.iter().any(|open| open.schema.is_some());
         let data = if asks { " (with --data JSON where it asks for data)" } else { "" };
         output::note(&format!(
-            "decide with `backstop approve ID --by NAME`{data}, or `deny` with --reason TEXT"
+            "decide with `backstop approve ID --by NAME`{data}, or `deny`, with --reason TEXT for the model"
         ));
     }
     Ok(ExitCode::SUCCESS)
@@ -93,7 +93,8 @@ fn data_of(text: &str) -> Result<JsonText, CliError> {
 }
 
 pub(crate) async fn deny(args: DenyArgs) -> Result<ExitCode, CliError> {
-    decide(&args.id, Decision::deny(args.by, args.reason), &args.store, args.json).await
+    let decision = Decision::deny(args.by, args.reason.unwrap_or_default());
+    decide(&args.id, decision, &args.store, args.json).await
 }
 
 async fn decide(
@@ -132,7 +133,7 @@ async fn decide(
             },
             false => decision,
         };
-        let decision = redacted_decision(&Recorded::redactor(&*log, &open.run).await, decision);
+        let decision = redacted_decision(&Recorded::redactor(&*log, &open.run).await, decision)?;
         // Another person may have been faster.
         match decide_in(&*log, &open.id, decision.clone(), SystemClock.now()).await {
             Err(DecideError::NotFound(error)) => {

@@ -35,6 +35,9 @@ fn a_person_at_the_terminal_is_asked() {
     for (answer, expected, code, ran) in [
         ("y\n", "approved", 0, 1),
         ("n\nnot today\n", "not today", 0, 0),
+        // Who types no reason says no all the same.
+        ("n\n\n", "Denied by", 0, 0),
+        ("n\n\u{4}", "Denied by", 0, 0),
         ("l\n", "waiting for approval", 4, 0),
         ("\u{4}", "waiting for approval", 4, 0),
     ] {

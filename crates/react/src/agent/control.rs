@@ -157,7 +157,7 @@ impl Agent {
     /// As [`decide`].
     pub async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<(), DecideError> {
         let log = self.inner.log.as_ref().ok_or_else(|| ApprovalNotFound::new(id.clone()))?;
-        let decision = redacted_decision(&self.inner.redactor, decision);
+        let decision = redacted_decision(&self.inner.redactor, decision)?;
         decide(&**log, id, decision, self.inner.clock.now()).await
     }
 }
@@ -173,8 +173,8 @@ impl Agent {
 /// one of those who may; [`DecideError::Arguments`] for arguments that do not fit the tool;
 /// [`DecideError::Data`] for data that does not fit what the approval asks for, or is missing;
 /// [`DecideError::UnaskedData`] where it asks for none;
-/// [`DecideError::Blank`] when nothing says who decides, or a reason says nothing; [`DecideError::Log`]
-/// when the log cannot be read or written.
+/// [`DecideError::Blank`] when nothing says who decides; [`DecideError::Log`] when the log cannot be read or
+/// written.
 ///
 /// # Cancel safety
 ///

@@ -4,16 +4,21 @@ use std::panic::AssertUnwindSafe;
 
 use backstop_event_log::{Decision, InboxRequest, LogError};
 use backstop_react_machine::Approval;
+use backstop_redact::Redactor;
 use futures_util::FutureExt;
 use layer0::failure::Chain;
 use layer0::id::ApprovalId;
 use layer0::{JsonText, text};
 
 use super::effects::Effects;
-use crate::approval::ApprovalRequest;
+use crate::approval::{ApprovalRequest, Approver};
+use crate::decide_error::DecideError;
 use crate::hook::HookContext;
 use crate::journal::{End, Said};
 use crate::record::recordable::redacted_decision;
+
+/// How often an approver is asked whose decisions are refused: a program may give the same one without end.
+const MAX_ASKS: usize = 10;
 
 /// Asks the approver.
 pub(super) async fn ask(effects: &Effects, approval: Box<Approval>) -> End {
@@ -24,23 +29,42 @@ pub(super) async fn ask(effects: &Effects, approval: Box<Approval>) -> End {
     let schema = schema_of(effects, &approval.tool);
     let request = ApprovalRequest::new(run, session, at, Approval::clone(&approval), schema);
     // It may panic before it returns a future.
-    let asked = AssertUnwindSafe(async { approver.decide(&request).await }).catch_unwind();
-    let decision = asked.await.unwrap_or_else(|panic| {
+    let asked = AssertUnwindSafe(async { decide(effects, &*approver, &request).await });
+    let said = asked.catch_unwind().await.unwrap_or_else(|panic| {
         let why = text::panicked(panic);
         tracing::warn!("the approver panicked: {why}");
-        None
+        Said::Nothing
     });
-    let redactor = &effects.agent.redactor;
-    let decision = decision.map(|decision| redacted_decision(redactor, decision));
-    let decision = decision.filter(|decision| match request.check(decision) {
-        Ok(()) => true,
-        Err(error) => {
-            let (id, error) = (&approval.id, Chain(&error));
-            tracing::warn!(%id, %error, "a decision does not count; the approval stays open");
-            false
+    End::Approval(approval, said)
+}
+
+/// Asks until there is a decision that counts; whoever gave one that does not is told why.
+async fn decide(effects: &Effects, approver: &dyn Approver, request: &ApprovalRequest) -> Said {
+    let mut why = None;
+    for _ in 0..MAX_ASKS {
+        let Some(decision) = approver.decide(request).await else { break };
+        let redactor = &effects.agent.redactor;
+        match accepted(redactor, request, decision) {
+            Ok(decision) => return Said::Decision(decision),
+            Err(error) => {
+                let (id, text) = (&request.approval.id, Chain(&error).to_string());
+                tracing::warn!(%id, error = text, "a decision does not count; it is asked again");
+                approver.refused(request, &error).await;
+                why = Some(text);
+            }
         }
-    });
-    End::Approval(approval, decision.map_or(Said::Nothing, Said::Decision))
+    }
+    why.map_or(Said::Nothing, Said::Refused)
+}
+
+/// Returns a decision as the record may hold it, if it counts.
+fn accepted(
+    redactor: &Redactor,
+    request: &ApprovalRequest,
+    decision: Decision,
+) -> Result<Decision, DecideError> {
+    let decision = redacted_decision(redactor, decision)?;
+    request.check(&decision).map(|()| decision)
 }
 
 /// Returns what changed arguments of a tool have to fit.

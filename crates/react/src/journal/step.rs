@@ -103,6 +103,8 @@ pub(crate) enum Said {
     InInbox,
     /// Nothing: the approval stays open.
     Nothing,
+    /// Only decisions that do not count, and why the last one does not.
+    Refused(String),
 }
 
 /// The event of a hook that stops the run.

@@ -9,6 +9,8 @@ use backstop_redact::Redactor;
 use layer0::JsonText;
 use layer0::message::{Message, ProviderState, StopReason, ToolCall, Transcript};
 
+use crate::decide_error::DecideError;
+
 pub(crate) fn redact_shared(redactor: &Redactor, text: Arc<str>) -> Arc<str> {
     match redactor.redact_held(&text) {
         Cow::Borrowed(_) => text,
@@ -73,13 +75,23 @@ pub(crate) fn recordable_reason(redactor: &Redactor, reason: StopReason) -> Stop
 }
 
 /// Takes secrets out of what a person decided, as the record has to hold it.
-#[must_use]
-pub fn redacted_decision(redactor: &Redactor, mut decision: Decision) -> Decision {
+///
+/// # Errors
+///
+/// [`DecideError::Secret`] when the arguments hold a secret of the process: the tool would run with what stands in its
+/// place.
+pub fn redacted_decision(
+    redactor: &Redactor,
+    mut decision: Decision,
+) -> Result<Decision, DecideError> {
+    let arguments = decision.arguments.as_ref();
+    if arguments.is_some_and(|text| redactor.redact_held_json(text.clone()) != *text) {
+        return Err(DecideError::Secret);
+    }
     decision.by = redactor.redact(&decision.by).into_owned();
     decision.reason = decision.reason.map(|why| redactor.redact(&why).into_owned());
-    decision.arguments = decision.arguments.map(|arguments| redactor.redact_held_json(arguments));
     decision.data = decision.data.map(|data| redactor.redact_held_json(data));
-    decision
+    Ok(decision)
 }
 
 /// Takes the secrets the process holds out of a definition: what a run records, its model is told.

@@ -162,7 +162,11 @@ impl Run {
             Said::Nothing if approval.is_asked_by_call() => {
                 self.end_asking(&approval.call_id, NOTHING_SAID).await
             }
-            Said::InInbox | Said::Nothing => {
+            Said::Refused(why) if approval.is_asked_by_call() => {
+                let why = format!("no answer was accepted: {why}");
+                self.end_asking(&approval.call_id, &why).await
+            }
+            Said::InInbox | Said::Nothing | Said::Refused(_) => {
                 self.ledger.watch();
                 Ok(())
             }
@@ -196,7 +200,14 @@ impl Run {
     /// Returns what a decision adds to the record; nothing when the approval is not open any more.
     fn decision_facts(&mut self, id: &ApprovalId, decision: Decision) -> Vec<Input> {
         let Some(approval) = self.open_approval(id) else { return Vec::new() };
-        let decision = redacted_decision(&self.agent.redactor, decision);
+        let decision = match redacted_decision(&self.agent.redactor, decision) {
+            Ok(decision) => decision,
+            Err(error) => {
+                // The sender may know of fewer secrets.
+                tracing::warn!(%id, %error, "a decision does not count; the approval stays open");
+                return Vec::new();
+            }
+        };
         if !approval.approvers.allow(&decision.by) {
             // The log refuses it; another program wrote it there.
             tracing::warn!(%id, by = decision.by, "one who may not has decided; it stays open");
