@@ -23,9 +23,11 @@
 mod entries;
 mod memory;
 mod prepared;
+mod redacted;
 mod words;
 
 pub use entries::{MemoryEntries, Remembered};
 pub use memory::MemoryStateStore;
-pub use prepared::{MAX_KEY_BYTES, MAX_VALUE_BYTES, PreparedWrite};
+pub use prepared::{MAX_KEY_BYTES, MAX_VALUE_BYTES, PreparedWrite, check_identity};
+pub use redacted::RedactedStateStore;
 pub use words::{searched_text, words};

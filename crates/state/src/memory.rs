@@ -9,7 +9,7 @@ use layer0::error::StateError;
 use layer0::state::{Expected, Scope, StateEntry, StateQuery, StateWrite, Versioned};
 use layer0::{StateStore, Timestamp};
 
-use crate::prepared::PreparedWrite;
+use crate::prepared::{PreparedWrite, check_identity};
 use crate::words::words;
 
 /// How many bytes a store in memory holds unless told otherwise.
@@ -126,6 +126,7 @@ impl Kept {
 #[async_trait]
 impl StateStore for MemoryStateStore {
     async fn read(&self, scope: &Scope, key: &str) -> Result<Option<Versioned>, StateError> {
+        check_identity(scope, key, &self.redactor)?;
         let found = self
             .kept()
             .0
@@ -167,6 +168,7 @@ impl StateStore for MemoryStateStore {
         key: &str,
         expected: Expected,
     ) -> Result<bool, StateError> {
+        check_identity(scope, key, &self.redactor)?;
         let (mut kept, _) = self.kept();
         let at = (scope.clone(), key.to_owned());
         let found = kept.found(&at);

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::time::Duration;
 
 use backstop_redact::Redactor;
@@ -44,16 +45,16 @@ impl PreparedWrite {
     ///
     /// # Errors
     ///
-    /// [`StateError::InvalidKey`], [`StateError::TooLarge`]; [`StateError::Serialization`] for a value that is
+    /// [`StateError::InvalidKey`], also for a scope or key as [`check_identity`] refuses it; [`StateError::TooLarge`]; [`StateError::Serialization`] for a value that is
     /// nested too deep to be read again.
     pub fn new(write: StateWrite, redactor: &Redactor, now: Timestamp) -> Result<Self, StateError> {
         let StateWrite { scope, key, mut value, expected, expires_after, .. } = write;
         check_key(&key)?;
+        check_identity(&scope, &key, redactor)?;
         if is_deeper(&value, MAX_DEPTH) {
             let why = format!("a value is nested deeper than {MAX_DEPTH} levels");
             return Err(StateError::Serialization(why));
         }
-        let key = redactor.redact(&key).into_owned();
         redact(&mut value, redactor);
         let json = JsonText::from(&value);
         let bytes = json.get().len();
@@ -64,6 +65,22 @@ impl PreparedWrite {
         let expires_at = expires_after.map(|time: Duration| now.after(time));
         Ok(Self { scope, key, value, json, words, expected, at: now, expires_at })
     }
+}
+
+/// Refuses a scope or key that holds a secret of the process: changed, it would name another value. What merely looks
+/// like a secret is kept, as in every id.
+///
+/// # Errors
+///
+/// [`StateError::InvalidKey`], which repeats neither.
+pub fn check_identity(scope: &Scope, key: &str, redactor: &Redactor) -> Result<(), StateError> {
+    let holds_secret = |text: &str| matches!(redactor.redact_held(text), Cow::Owned(_));
+    let what = match () {
+        () if holds_secret(key) => "it",
+        () if redactor.holds_secrets() && holds_secret(&scope.to_string()) => "its scope",
+        () => return Ok(()),
+    };
+    Err(StateError::InvalidKey(format!("{what} holds a secret of this process")))
 }
 
 fn check_key(key: &str) -> Result<(), StateError> {
@@ -78,20 +95,66 @@ fn check_key(key: &str) -> Result<(), StateError> {
     Err(StateError::InvalidKey(why))
 }
 
-/// Takes the secrets out of every string and every name.
-fn redact(value: &mut Value, redactor: &Redactor) {
+/// Takes the secrets out of every string and every name. Names that become alike are numbered, so that no field is
+/// lost.
+pub(crate) fn redact(value: &mut Value, redactor: &Redactor) {
     match value {
         Value::String(text) => *text = redactor.redact(text).into_owned(),
         Value::Array(items) => items.iter_mut().for_each(|item| redact(item, redactor)),
         Value::Object(fields) => {
-            *fields = std::mem::take(fields)
-                .into_iter()
-                .map(|(name, mut field)| {
-                    redact(&mut field, redactor);
-                    (redactor.redact(&name).into_owned(), field)
-                })
-                .collect();
+            for (name, mut field) in std::mem::take(fields) {
+                redact(&mut field, redactor);
+                let name = redactor.redact(&name).into_owned();
+                let mut numbered = (2_usize..).map(|number| format!("{name} ({number})"));
+                let free = match fields.contains_key(&name) {
+                    true => numbered.find(|name| !fields.contains_key(name)).unwrap_or(name),
+                    false => name,
+                };
+                fields.insert(free, field);
+            }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const KEY: &str = "held-secret-key-4711";
+
+    fn redactor() -> Redactor {
+        Redactor::new().with_secret(KEY).with_pattern("CUST-[0-9]{8}".parse().unwrap())
+    }
+
+    fn prepared(scope: Scope, key: &str, value: Value) -> Result<PreparedWrite, StateError> {
+        PreparedWrite::new(StateWrite::new(scope, key, value), &redactor(), Timestamp::default())
+    }
+
+    /// Spec: K1
+    #[test]
+    fn keys_are_refused_or_kept_as_they_are() {
+        for key in ["balance/CUST-00000001", "conn/postgres://u:secret1@db1/a"] {
+            assert_eq!(prepared(Scope::Global, key, json!(1)).unwrap().key, key);
+        }
+        let of_key = Scope::custom("tenant", KEY).unwrap();
+        for (scope, key) in [(Scope::Global, format!("of/{KEY}")), (of_key, "x".to_owned())] {
+            let refused = prepared(scope, &key, json!(1)).unwrap_err();
+            assert!(matches!(refused, StateError::InvalidKey(_)), "{refused:?}");
+            assert!(!refused.to_string().contains(KEY), "{refused}");
+        }
+    }
+
+    /// Spec: K1. No field is lost where names become alike.
+    #[test]
+    fn redacted_names_stay_apart() {
+        let value = json!({ "CUST-00000001": 1, "CUST-00000002": 2, "CUST-00000003": CUST });
+        const CUST: &str = "CUST-00000003";
+        let value = prepared(Scope::Global, "k", value).unwrap().value;
+        let expected =
+            json!({ "[redacted]": 1, "[redacted] (2)": 2, "[redacted] (3)": "[redacted]" });
+        assert_eq!(value, expected);
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
 use backstop_redact::Redactor;
-use backstop_state::{PreparedWrite, words};
+use backstop_state::{PreparedWrite, check_identity, words};
 use layer0::error::StateError;
 use layer0::failure::Chain;
 use layer0::state::{Expected, InvalidScope, Scope, StateEntry, StateQuery, StateWrite, Versioned};
@@ -82,6 +82,7 @@ impl fmt::Debug for PostgresStateStore {
 #[async_trait]
 impl StateStore for PostgresStateStore {
     async fn read(&self, scope: &Scope, key: &str) -> Result<Option<Versioned>, StateError> {
+        check_identity(scope, key, &self.redactor)?;
         let row = sqlx::query(
             "SELECT version, at, expires_at, value FROM backstop.state \
              WHERE scope = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > $3)",
@@ -111,6 +112,7 @@ impl StateStore for PostgresStateStore {
         key: &str,
         expected: Expected,
     ) -> Result<bool, StateError> {
+        check_identity(scope, key, &self.redactor)?;
         let delete = Delete { scope, key, expected, now: self.now() };
         match self.perform(&delete).await? {
             Changed::Done(_) => Ok(true),

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
 use backstop_redact::Redactor;
-use backstop_state::{PreparedWrite, words};
+use backstop_state::{PreparedWrite, check_identity, words};
 use layer0::error::StateError;
 use layer0::failure::Chain;
 use layer0::state::{Expected, InvalidScope, Scope, StateEntry, StateQuery, StateWrite, Versioned};
@@ -72,6 +72,7 @@ impl fmt::Debug for SqliteStateStore {
 #[async_trait]
 impl StateStore for SqliteStateStore {
     async fn read(&self, scope: &Scope, key: &str) -> Result<Option<Versioned>, StateError> {
+        check_identity(scope, key, &self.redactor)?;
         let row = sqlx::query(
             "SELECT number, at, expires_at, value FROM state \
              WHERE scope = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > $3)",
@@ -103,6 +104,7 @@ impl StateStore for SqliteStateStore {
         key: &str,
         expected: Expected,
     ) -> Result<bool, StateError> {
+        check_identity(scope, key, &self.redactor)?;
         let (delete, found) = Delete::new(scope, key, expected, self.clock.now());
         let deleted = self.perform(delete).await? > 0;
         match deleted || expected.allows(found.get()) {
