@@ -6,6 +6,7 @@ mod memory;
 mod mistakes;
 mod model;
 mod script;
+mod secrets;
 mod servers;
 mod tool;
 mod usable;
@@ -29,12 +30,13 @@ pub(crate) use self::memory::entries;
 pub(crate) use self::mistakes::{Mistake, held_mistakes, mistakes, tool_mistakes};
 use self::model::{Keys, Models, Other, held_keys, models};
 pub(crate) use self::model::{key_variables, provider_of, usual_variable};
+pub(crate) use self::secrets::{held, hold, hold_all};
 pub(crate) use self::servers::{Servers, not_connected, server};
 pub(crate) use self::tool::{tool, usual_variables};
 use crate::exit::CliError;
 pub(crate) use crate::folder::folder_of;
 use crate::names::nearest;
-use crate::{output, store};
+use crate::output;
 
 /// How to mend a cost budget without a price.
 const PRICE_HINT: &str = "add `[agent.price]` with `input_per_mtok` and `output_per_mtok`, or `price` to each \
@@ -131,26 +133,16 @@ pub(crate) fn name(file: &AgentFile, path: &Path) -> String {
     file.agent.name.clone().unwrap_or_else(stem)
 }
 
-/// Returns what takes secrets out of what people say about a run: of the keys and credentials that its file names,
-/// those that this process holds.
+/// Returns what takes secrets out of what people say about a run: all that this process holds, with the keys and
+/// credentials that the file names.
 pub(crate) fn redactor(file: &AgentFile, path: &Path) -> Redactor {
     redactor_of(held_keys(&file.model, path), file, folder_of(path))
 }
 
-/// As [`redactor`], of one more file.
-pub(crate) fn redactor_with(redactor: Redactor, file: &AgentFile, path: &Path) -> Redactor {
-    further(redactor, held_keys(&file.model, path), file, folder_of(path))
-}
-
 fn redactor_of(keys: Vec<String>, file: &AgentFile, folder: &Path) -> Redactor {
-    further(Redactor::new(), keys, file, folder)
-}
-
-fn further(redactor: Redactor, keys: Vec<String>, file: &AgentFile, folder: &Path) -> Redactor {
-    let keys = keys.into_iter().chain(held_credentials(file, folder));
-    let keys = keys.chain(store::log_key().filter(|key| !key.is_empty()));
-    let redactor = keys.fold(redactor, Redactor::with_secret);
-    file.redact.patterns.iter().cloned().fold(redactor, Redactor::with_pattern)
+    hold(keys);
+    hold(held_credentials(file, folder));
+    file.redact.patterns.iter().cloned().fold(held(), Redactor::with_pattern)
 }
 
 /// Makes the agent.

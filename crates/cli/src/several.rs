@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use backstop_config::AgentFile;
+use backstop_redact::Redactor;
 
 use crate::args::StoreArgs;
 use crate::exit::CliError;
@@ -32,6 +33,12 @@ pub(crate) fn check_names(files: &Files<'_>) -> Result<(), CliError> {
         named.insert(name, path);
     }
     Ok(())
+}
+
+/// Returns what takes the secrets of the process out of texts, and what the patterns of any of these files match.
+pub(crate) fn redactor(files: &Files<'_>) -> Redactor {
+    let patterns = files.iter().flat_map(|(_, file)| file.redact.patterns.iter().cloned());
+    patterns.fold(assemble::held(), Redactor::with_pattern)
 }
 
 /// Chooses the store, which has to be the same for all files.

@@ -7,7 +7,6 @@ use backstop_config::AgentFile;
 use backstop_mcp_server::{Offer, ServeError, Server};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_react::{Agent, CancellationToken};
-use backstop_redact::Redactor;
 use futures_util::future::join_all;
 use layer0::Operator;
 use layer0::failure::Failure;
@@ -37,6 +36,8 @@ pub(crate) async fn run(args: McpArgs) -> Result<ExitCode, CliError> {
     for (path, file) in &mut files {
         assemble::fetch_credentials(file, path).await?;
     }
+    assemble::hold(token.clone());
+    assemble::hold_all(&files);
     let Some((_, first)) = files.first() else { return Ok(ExitCode::SUCCESS) };
     let mut servers = Vec::new();
     for (path, file) in &files {
@@ -69,7 +70,8 @@ async fn serve(
 ) -> Result<ExitCode, CliError> {
     let log = database.log();
     let mut orchestrator = LocalOrchestrator::builder().shared_log(log);
-    let (mut offers, mut behaviors, mut redactor) = (Vec::new(), Vec::new(), Redactor::new());
+    let (mut offers, mut behaviors) = (Vec::new(), Vec::new());
+    let redactor = several::redactor(files);
     for ((path, file), servers) in files.iter().zip(servers) {
         // There is no terminal here: what needs a person waits for `backstop approve`.
         let agent = assemble::agent(file, path, Some(database))?.store(database);
@@ -78,7 +80,6 @@ async fn serve(
         offers.push(offer(&agent, file));
         orchestrator = orchestrator.operator(agent);
         behaviors.push(Behaviors::serve(file, path, database).await?);
-        redactor = assemble::redactor_with(redactor, file, path);
     }
     let orchestrator = orchestrator.build().map_err(CliError::usage)?;
     let server = offers.into_iter().fold(Server::new(orchestrator), Server::offer);

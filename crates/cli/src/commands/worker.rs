@@ -36,6 +36,9 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     let mut servers = Vec::new();
     for (path, file) in &mut files {
         assemble::fetch_credentials(file, path).await?;
+    }
+    assemble::hold_all(&files);
+    for (path, file) in &files {
         let connected = Servers::connect(file, path).await?;
         connected.tell_left_out();
         assemble::build(connected.give(assemble::agent(file, path, None)?), path)?;

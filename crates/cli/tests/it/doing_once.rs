@@ -23,10 +23,14 @@ fn agent(bench: &Bench, invoice: &str, pays: &str) {
     bench.agent(&script, &tool);
 }
 
-fn output(bench: &Bench, run: &str) -> Value {
+fn answers(bench: &Bench, run: &str) -> Vec<Value> {
     let events = bench.run(&["trace", run, "--json"]).ok().json();
-    let answer = events.iter().find(|event| event["type"] == "tool.responded").unwrap();
-    answer["data"]["output"].clone()
+    let answers = events.into_iter().filter(|event| event["type"] == "tool.responded");
+    answers.map(|event| event["data"].clone()).collect()
+}
+
+fn output(bench: &Bench, run: &str) -> Value {
+    answers(bench, run)[0]["output"].clone()
 }
 
 fn run(bench: &Bench) -> String {
@@ -50,11 +54,11 @@ fn sixteen_processes_pay_once() {
     assert_eq!(payments(&bench), 1);
     let runs = bench.run(&["runs", "--json"]).ok().json();
     assert_eq!(runs.len(), 16);
-    let outputs = runs.iter().map(|run| output(&bench, run["run"].as_str().unwrap()));
+    let all = runs.iter().map(|run| answers(&bench, run["run"].as_str().unwrap()).remove(0));
     let (first, later): (Vec<Value>, Vec<Value>) =
-        outputs.partition(|output| *output == json!({ "receipt": 7 }));
+        all.partition(|answer| answer["done_before"].is_null());
     assert_eq!((first.len(), later.len()), (1, 15));
-    assert!(later.iter().all(|output| output["output"] == json!({ "receipt": 7 })));
+    assert!(later.iter().all(|answer| answer["output"] == json!({ "receipt": 7 })));
     assert!(later[0]["done_before"]["run"].as_str().unwrap().starts_with("run_"), "{}", later[0]);
     agent(&bench, "INV-2", "echo paid >> paid");
     run(&bench);
@@ -68,8 +72,7 @@ fn failed_call_is_not_made_again() {
     let first = run(&bench);
     let said = output(&bench, &run(&bench))["error"].as_str().unwrap().to_owned();
     assert!(said.contains("failed before, and may have acted"), "{said}");
-    let error = bench.run(&["errors", "show", "last"]).ok().out;
-    assert!(error.contains(&first), "{error}");
+    assert!(said.contains(&first), "{said}");
     assert_eq!(payments(&bench), 1);
     let state = bench.run(&["state", "list", "once/pay/", "--json"]).ok().json();
     assert_eq!(state[0]["value"]["state"], "failed");
@@ -77,6 +80,32 @@ fn failed_call_is_not_made_again() {
     bench.run(&["state", "rm", state[0]["key"].as_str().unwrap()]).ok();
     run(&bench);
     assert_eq!(payments(&bench), 2);
+}
+
+/// Spec: T14, T16. A call whose process is dead keeps nobody waiting, and what a person says of it settles its key.
+#[cfg(unix)]
+#[test]
+fn call_of_a_dead_process_is_settled() {
+    use crate::terminal::kill;
+
+    for (word, later) in [(None, "its process is gone"), (Some("--did-not"), "")] {
+        let pays = "test -e fixed || exec sleep 60; echo paid >> paid; echo ok";
+        let bench = payer("INV-1", pays);
+        let mut running = bench.command(&["run", "agent.toml"]).spawn().unwrap();
+        while !bench.run(&["state", "list", "once/"]).out.contains("once/pay/") {}
+        kill("-KILL", running.id());
+        running.wait().unwrap();
+        let lost = bench.run(&["runs", "--json"]).ok().json().remove(0);
+        bench.write("fixed", "");
+        if let Some(word) = word {
+            let run = lost["run"].as_str().unwrap();
+            bench.run(&["resolve", run, "c1", word, "--by", "ops"]).ok();
+        }
+        let answer = answers(&bench, &run(&bench)).remove(0);
+        assert_eq!(answer["ok"], word.is_some(), "{answer}");
+        assert!(answer["output"].to_string().contains(later), "{answer}");
+        assert_eq!(payments(&bench), usize::from(word.is_some()));
+    }
 }
 
 /// Spec: T16, C5

@@ -168,3 +168,50 @@ fn a_page_is_for_its_owner_only() {
         assert_eq!(mode & 0o777, 0o600, "{page}");
     }
 }
+
+/// Spec: E10, K1, S9. Every table of the store, after a run that uses what writes into it.
+#[test]
+fn no_table_of_the_store_holds_a_key() {
+    let bench = bench();
+    let pay = "{ id = \"c1\", name = \"pay\", arguments = { invoice = 7 } }";
+    let note =
+        format!("{{ id = \"c2\", name = \"memory_save\", arguments = {{ text = \"{KEY}\" }} }}");
+    let fail = "{ id = \"c3\", name = \"fails\", arguments = {} }";
+    let script =
+        format!("[[model]]\ntool_calls = [{pay}, {note}, {fail}]\n[[model]]\ntext = \"done\"\n");
+    let command = |name: &str, line: &str| {
+        format!(
+            "[[tools]]\nkind = \"command\"\nname = \"{name}\"\ndescription = \"d\"\n\
+             env = [\"PATH\", \"SOME_KEY\"]\ncommand = [\"sh\", \"-c\", \"{line}\"]\n"
+        )
+    };
+    let pay = command("pay", "echo paid with $SOME_KEY") + "once = \"/invoice\"\n";
+    let fails = command("fails", "echo $SOME_KEY >&2; exit 1");
+    bench.agent(
+        &script,
+        &format!(
+            "api_key_env = \"SOME_KEY\"\n[agent.policy]\ngrant = [\"process:spawn\", \"memory\"]\n\
+             [agent.price]\ninput_per_mtok = 1.0\noutput_per_mtok = 1.0\n\
+             [memory]\nscope = \"agent\"\n\
+             [[limit]]\nscope = \"label:team\"\nper = \"day\"\nmax_cost_usd = 1.0\n\
+             {pay}{fails}[[tools]]\nkind = \"builtin\"\nname = \"memory_save\"\n"
+        ),
+    );
+    let input = format!("pay, the key is {KEY}");
+    bench.run(&["run", "agent.toml", &input, "--label", "team=red"]).ok();
+    let kept = bench.run(&["state", "list", "--json"]).ok().out;
+    assert!(kept.contains("once/pay/") && kept.contains("paid with [redacted]"), "{kept}");
+    for scope in ["agent:agent", "limit:label:team=red"] {
+        let kept = bench.run(&["state", "list", "--json", "--scope", scope]).out;
+        assert!(!kept.contains(KEY), "{kept}");
+    }
+    let all = everything(&bench);
+    assert!(all.contains("[redacted]") && !all.contains(KEY));
+    let refused = bench.run(&["run", "agent.toml", "x", "--label", &format!("team={KEY}")]);
+    assert!(
+        refused.code != 0 && refused.err.contains("holds a secret of this process"),
+        "{}",
+        refused.err
+    );
+    assert!(!everything(&bench).contains(KEY));
+}

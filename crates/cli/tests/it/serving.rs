@@ -37,7 +37,12 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start(bench: &Bench) -> Self {
-        let mut command = bench.command(&["mcp", "agent.toml"]);
+        Self::of(bench, &["agent.toml"])
+    }
+
+    /// Serves the agents of these files.
+    fn of(bench: &Bench, files: &[&str]) -> Self {
+        let mut command = bench.command(&[&["mcp"], files].concat());
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -116,6 +121,28 @@ fn clients_are_shown_no_instructions() {
         bench.write("script.toml", "[[model]]\ntext = \"done\"\n");
         bench.write("agent.toml", &format!("{agent}{table}{model}"));
         assert_eq!(Served::start(&bench).description(), description);
+    }
+}
+
+/// Spec: S9. What one agent of the process holds is a secret for the others too, whichever is named first.
+#[test]
+fn agents_of_one_process_share_its_secrets() {
+    const KEY: &str = "held-secret-key-of-b";
+    for files in [["agent.toml", "b.toml"], ["b.toml", "agent.toml"]] {
+        let bench = Bench::new().with("BACKSTOP_STORE", STORE).with("BKEY", KEY);
+        bench.agent(
+            "[[model]]\ntool_calls = [{ id = \"c1\", name = \"t\" }]\n[[model]]\ntext = \"done\"\n",
+            "[agent.policy]\ngrant = [\"process:spawn\"]\n[[tools]]\nkind = \"command\"\nname = \"t\"\n\
+             description = \"d\"\ncommand = [\"sh\", \"-c\", \"echo key $BKEY\"]\nenv = [\"PATH\", \"BKEY\"]\n",
+        );
+        let model =
+            "[model]\nprovider = \"script\"\nscript = \"script.toml\"\napi_key_env = \"BKEY\"\n";
+        bench.write("b.toml", &format!("[agent]\nname = \"b\"\n{model}"));
+        let mut served = Served::of(&bench, &files);
+        served.call(json!({"input": "go"}));
+        served.leave();
+        let trace = bench.run(&["trace", "last", "--json"]).ok().out;
+        assert!(trace.contains("key [redacted]") && !trace.contains(KEY), "{trace}");
     }
 }
 

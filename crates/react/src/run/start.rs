@@ -307,9 +307,13 @@ impl Start {
             self.session = redacted.into();
             return Err(refused("session"));
         }
-        match self.request.parent.as_ref().and_then(|parent| found(parent.as_str())) {
-            Some(_) => Err(refused("parent's")),
-            None => Ok(()),
+        if self.request.parent.as_ref().is_some_and(|parent| found(parent.as_str()).is_some()) {
+            return Err(refused("parent's"));
+        }
+        let mut labels = self.request.labels.iter().flat_map(|(key, value)| [key, value]);
+        match labels.any(|text| found(text).is_some()) {
+            true => Err(misfit("a label holds a secret of this process")),
+            false => Ok(()),
         }
     }
 
