@@ -2,6 +2,7 @@
 
 mod canonical;
 mod tagged;
+mod taken;
 mod tree;
 mod whole;
 

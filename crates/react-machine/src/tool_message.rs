@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use layer0::JsonText;
-use layer0::event::ToolResponded;
+use layer0::event::{DoneBefore, ToolResponded};
 use layer0::message::Message;
 use serde::Deserialize;
 
 /// Makes the message the model reads: the text itself, or the compact JSON of what is no text. What a command
-/// wrote to standard error follows under that name.
+/// wrote to standard error follows under that name, then whose answer it is where the call was made before.
 pub(crate) fn tool_message(responded: &ToolResponded) -> Message {
     #[derive(Deserialize)]
     struct Failed {
@@ -22,8 +22,15 @@ pub(crate) fn tool_message(responded: &ToolResponded) -> Message {
         images: Arc::clone(&responded.images),
         is_error: !responded.ok,
     };
-    match &responded.stderr {
+    let message = match &responded.stderr {
         Some(stderr) => with_note(message, &format!("standard error:\n{stderr}")),
+        None => message,
+    };
+    match responded.done_before.as_deref() {
+        Some(DoneBefore { run, call_id, .. }) => with_note(
+            message,
+            &format!("done before, by call {call_id} of run {run}: not done again"),
+        ),
         None => message,
     }
 }

@@ -3,7 +3,7 @@
 
 mod link;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,7 +14,7 @@ use backstop_react_machine::NothingLeft;
 use backstop_tool::ToolContext;
 use futures_util::future::{Either, join_all, select};
 use layer0::error::{OperatorError, OrchError};
-use layer0::event::OperatorReturned;
+use layer0::event::{DoneBefore, EventKind, OperatorReturned};
 use layer0::failure::Failure;
 use layer0::id::{CallId, RunId, SessionId, WorkflowId};
 use layer0::operator::{Answer, Context, Signal, Signals, Task};
@@ -44,6 +44,18 @@ pub(crate) struct Dispatcher {
     /// May the call be left, and made again when its run is taken up?
     may_leave: bool,
     waits: Arc<Waits>,
+    /// The answer of the call, where it is that of another one.
+    prior: OnceLock<PriorAnswer>,
+}
+
+/// An answer that was given before, to another call. It is no output of the tool: nothing is checked or stored anew.
+#[derive(Debug, Clone)]
+pub(crate) enum PriorAnswer {
+    /// That of a call which is made once; its output is what the tool returns.
+    Once(DoneBefore),
+    #[expect(dead_code, reason = "no tool gives it yet")]
+    /// The facts of a record that end with the answer.
+    Recorded(Vec<EventKind>),
 }
 
 /// The run whose tool dispatches.
@@ -119,12 +131,23 @@ impl Dispatcher {
     ) -> Self {
         let waits = Arc::new(Waits::new(Limit::new(Arc::clone(&caller.clock), limit)));
         let (ahead, started) = (Mutex::new(ahead), Mutex::default());
-        Self { caller, ahead, started, may_leave, waits }
+        Self { caller, ahead, started, may_leave, waits, prior: OnceLock::new() }
     }
 
     /// Finds what the run that called a tool dispatches through; `None` outside of a run.
     pub(crate) fn of(context: &ToolContext) -> Option<&Self> {
         context.runtime.as_ref()?.downcast_ref()
+    }
+
+    /// States that the call has the answer of another one.
+    pub(crate) fn give_prior(&self, prior: PriorAnswer) {
+        // A call has one answer.
+        let _ = self.prior.set(prior);
+    }
+
+    /// Returns the answer of another call that this one has.
+    pub(crate) fn prior(&self) -> Option<&PriorAnswer> {
+        self.prior.get()
     }
 
     /// Runs an operator that the tool has at hand, through the run's orchestrator; through `own` where it has

@@ -1,51 +1,49 @@
 //! Tools whose calls are made once, whichever run makes them.
 
+mod ledger;
+mod outcome;
+
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::Clock;
-use backstop_event_log::text_digest;
-use backstop_tool::{Arguments, DispatchSpec, Probe, StateType, Tool, ToolContext, ToolError};
+use backstop_event_log::{EventLog, text_digest};
+use backstop_redact::Redactor;
+use backstop_tool::{
+    Arguments, DispatchSpec, Probe, Schema, StateType, Tool, ToolContext, ToolError,
+};
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
 use layer0::error::StateError;
+use layer0::event::DoneBefore;
 use layer0::failure::{Chain, Effect, Failure};
-use layer0::state::{Expected, Scope, StateWrite, Versioned};
-use layer0::{JsonText, StateStore, ToolSpec};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use layer0::{JsonText, StateStore, ToolSpec, text};
 
-/// How long is waited between two looks at a call that another run makes.
-const WAIT: Duration = Duration::from_millis(100);
+use self::ledger::{Claim, Entry, Ledger, WAIT};
+use self::outcome::CallOutcome;
+use crate::dispatch::{Dispatcher, PriorAnswer};
 
-/// Makes each call of a tool once for each value of an argument, in all runs that share the state store. What the
-/// first call answered is the answer of every later one, which says so.
+/// Makes each call of a tool once for each value of an argument, in all runs that share the state store. The answer of
+/// the first call is the answer of every later one, and its `tool.responded` says so.
 pub(crate) struct Once {
     tool: Arc<dyn Tool>,
     name: Arc<str>,
     /// Where the argument stands.
     pointer: Arc<str>,
-    store: Arc<dyn StateStore>,
-    clock: Arc<dyn Clock>,
+    /// Whether the tool can say what became of a call.
+    probes: bool,
+    output: Option<Schema>,
+    ledger: Ledger,
 }
 
-/// What is kept of a call.
-#[derive(Debug, Serialize, Deserialize)]
-struct Made {
-    run: String,
-    call_id: String,
-    state: CallState,
-    /// What it answered.
-    output: Option<Value>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum CallState {
-    /// It is under way, or its process died.
-    Begun,
-    Done,
-    /// It failed, and may have acted.
-    Failed,
+/// What the calls of an agent share that are made once.
+#[derive(Clone)]
+pub(crate) struct OnceStores<'a> {
+    pub(crate) state: &'a Arc<dyn StateStore>,
+    pub(crate) log: Option<&'a Arc<dyn EventLog>>,
+    pub(crate) clock: &'a Arc<dyn Clock>,
+    pub(crate) redactor: &'a Redactor,
 }
 
 impl Once {
@@ -53,94 +51,198 @@ impl Once {
     pub(crate) fn around(
         spec: &ToolSpec,
         tool: &Arc<dyn Tool>,
-        store: &Arc<dyn StateStore>,
-        clock: &Arc<dyn Clock>,
+        stores: &OnceStores<'_>,
     ) -> Option<Arc<dyn Tool>> {
         let pointer = spec.once.clone()?;
-        let (store, clock) = (Arc::clone(store), Arc::clone(clock));
+        // One that does not compile was refused when the tool was added.
+        let output = spec.output_schema.as_ref();
+        let output = output.and_then(|schema| Schema::new(&schema.value()).ok());
+        let ledger = Ledger {
+            store: Arc::clone(stores.state),
+            log: stores.log.cloned(),
+            clock: Arc::clone(stores.clock),
+            redactor: stores.redactor.clone(),
+        };
         Some(Arc::new(Self {
             tool: Arc::clone(tool),
-            pointer,
             name: Arc::clone(&spec.name),
-            store,
-            clock,
+            pointer,
+            probes: spec.probe,
+            output,
+            ledger,
         }))
     }
 
+    /// Returns the key of a call: the tool and the value, whose numbers are compared exactly.
     fn key(&self, arguments: &Arguments) -> Result<String, ToolError> {
-        let value = arguments.value().pointer(&self.pointer).filter(|value| !value.is_null());
+        let value = arguments.text().pointer(&self.pointer);
+        let value = value.filter(|value| value.get() != "null");
         let Some(value) = value else {
             let why = format!("`{}` says what is done once: it is required", self.pointer);
             return Err(ToolError::InvalidInput(why));
         };
-        let digest = text_digest(JsonText::from(value).get());
+        let digest = text_digest(value.exact_numbers().get());
         Ok(format!("once/{}/{digest}", self.name))
     }
 
-    /// Notes how far the call is, over what is stored.
-    async fn note(
+    /// Claims the key of a call, or returns what another call answered.
+    async fn claim(
         &self,
         key: &str,
-        expected: Expected,
+        arguments: &Arguments,
         context: &ToolContext,
-        state: CallState,
-        output: Option<Value>,
-    ) -> Result<u64, StateError> {
-        let (run, call_id) = (context.run.to_string(), context.call_id.to_string());
-        let made = json!(Made { run, call_id, state, output });
-        let write = StateWrite::new(Scope::Global, key, made).expecting(expected);
-        self.store.write(write).await
-    }
-
-    /// Claims the call for this run, or returns what another one answered.
-    async fn claim(&self, key: &str, context: &ToolContext) -> Result<Claim, ToolError> {
-        let mut expected = Some(Expected::Absent);
+    ) -> Result<Claim, ToolError> {
         loop {
-            if let Some(expected) = expected.take() {
-                match self.note(key, expected, context, CallState::Begun, None).await {
-                    Ok(version) => return Ok(Claim::Mine(version)),
-                    Err(StateError::Conflict { .. }) => {}
-                    Err(error) => return Err(failed(&error)),
-                }
-            }
-            let found = self.store.read(&Scope::Global, key).await.map_err(|it| failed(&it))?;
-            let Some(Versioned { value, version, .. }) = found else {
-                expected = Some(Expected::Absent);
-                continue;
+            let claim = self.ledger.claim(key, arguments.text(), context).await;
+            let (entry, version, why) = match claim.map_err(|error| not_run(&error))? {
+                Claim::Elsewhere(entry, version, why) => (entry, version, why),
+                claim => return Ok(claim),
             };
-            let made: Made = serde_json::from_value(value)
-                .map_err(|error| failed(&StateError::Serialization(format!("`{key}`: {error}"))))?;
-            let is_this_call =
-                (&*made.run, &*made.call_id) == (context.run.as_str(), context.call_id.as_str());
-            match made.state {
-                CallState::Done => return Ok(Claim::Done(made)),
-                // The runtime makes it again: it knows that it may.
-                _ if is_this_call => expected = Some(Expected::Version(version)),
-                CallState::Failed => {
-                    return Err(unknown(&made, "failed before, and may have acted"));
-                }
-                CallState::Begun if context.deadline <= self.clock.now().after(WAIT) => {
-                    return Err(unknown(&made, "has begun before, and its end is not known"));
-                }
-                CallState::Begun => self.clock.sleep(WAIT).await,
+            let outcome = self.probe_other(&entry, arguments, context).await;
+            let refused = done_elsewhere(&entry, why);
+            if matches!(outcome, CallOutcome::Unknown(_) | CallOutcome::Running) {
+                return Err(refused);
+            }
+            match self.ledger.settle(key, (*entry, version), outcome).await {
+                Ok(()) | Err(StateError::Conflict { .. }) => {}
+                Err(error) => return Err(not_run(&error)),
             }
         }
     }
+
+    /// Asks the tool what became of the call of an entry, under the key of that call.
+    async fn probe_other(
+        &self,
+        entry: &Entry,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> CallOutcome {
+        const UNKNOWN: CallOutcome = CallOutcome::Unknown("");
+        if !self.probes {
+            return UNKNOWN;
+        }
+        let (run, call) = (entry.run.clone(), entry.call_id.clone());
+        let mut other = ToolContext::new(run, context.session.clone(), call, context.deadline);
+        other.granted = Arc::clone(&context.granted);
+        other.grants = context.grants.clone();
+        other.redactor = context.redactor.clone();
+        other.app_state.clone_from(&context.app_state);
+        other.trace_parent.clone_from(&context.trace_parent);
+        other.cancellation = context.cancellation.clone();
+        let arguments = entry.arguments().map_or_else(|| arguments.clone(), Arguments::new);
+        let asked = AssertUnwindSafe(async { self.tool.probe(&arguments, &other).await });
+        let left = context.deadline.since(self.ledger.clock.now()).saturating_sub(WAIT);
+        // It ends before the call is given up: this call has not begun.
+        let said = match select(Box::pin(asked.catch_unwind()), self.ledger.clock.sleep(left)).await
+        {
+            Either::Left((Ok(Ok(said)), _)) => said,
+            Either::Left(_) | Either::Right(_) => return UNKNOWN,
+        };
+        outcome_of(&said).unwrap_or(UNKNOWN)
+    }
+
+    /// Makes a call whose key is claimed, and writes down what it came to.
+    async fn make(
+        &self,
+        key: &str,
+        version: u64,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Result<JsonText, ToolError> {
+        let given_up = GivenUp::new(&self.ledger, key, version, arguments, context);
+        let result = self.tool.call(arguments, context).await;
+        given_up.disarm();
+        let ledger = &self.ledger;
+        let noted = match &result {
+            Ok(output) => {
+                // One that does not fit is no answer for others, though the call was made.
+                let answer = Some(output.clone()).filter(|output| self.fits(output));
+                ledger.note_done(key, version, context, answer).await
+            }
+            Err(error) => match error.facts().effect {
+                // Another call may.
+                Effect::None => ledger.free(key, version).await,
+                Effect::Happened => ledger.note_done(key, version, context, None).await,
+                _ => ledger.note_failed(key, version, arguments.text(), context).await,
+            },
+        };
+        warn_if_not_noted(key, noted);
+        result
+    }
+
+    fn fits(&self, output: &JsonText) -> bool {
+        self.output.as_ref().is_none_or(|schema| schema.check(&output.value()).is_ok())
+    }
 }
 
-enum Claim {
-    /// The call is this run's to make; this is what is stored of it.
-    Mine(u64),
-    Done(Made),
+/// Writes down that a call was given up, when it is dropped before it has an end.
+struct GivenUp(Option<Box<BegunCall>>);
+
+/// A call whose key is claimed.
+struct BegunCall {
+    ledger: Ledger,
+    key: String,
+    version: u64,
+    arguments: JsonText,
+    context: ToolContext,
 }
 
-fn failed(error: &StateError) -> ToolError {
-    ToolError::ExecutionFailed(Chain(error).to_string()).with_code(error.code())
+impl GivenUp {
+    fn new(
+        ledger: &Ledger,
+        key: &str,
+        version: u64,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Self {
+        let (ledger, key) = (ledger.clone(), key.to_owned());
+        let (arguments, context) = (arguments.text().clone(), context.clone());
+        Self(Some(Box::new(BegunCall { ledger, key, version, arguments, context })))
+    }
+
+    fn disarm(mut self) {
+        self.0 = None;
+    }
 }
 
-fn unknown(made: &Made, what: &str) -> ToolError {
-    let Made { run, call_id, .. } = made;
-    ToolError::ExecutionFailed(format!("not run: it {what}. See to call {call_id} of run {run}"))
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        let Some(call) = self.0.take() else { return };
+        // Where no runtime is left, the record says it.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let clock = Arc::clone(&call.ledger.clock);
+        runtime.spawn(clock.track(Box::pin(async move {
+            let BegunCall { ledger, key, version, arguments, context } = *call;
+            let noted = ledger.note_failed(&key, version, &arguments, &context).await;
+            warn_if_not_noted(&key, noted);
+        })));
+    }
+}
+
+fn warn_if_not_noted(key: &str, noted: Result<(), StateError>) {
+    if let Err(error) = noted {
+        // It stays begun: no other call is made before its record or a person says what became of it.
+        tracing::warn!(key, %error, "what became of a call that is made once was not noted");
+    }
+}
+
+fn outcome_of(probe: &Probe) -> Option<CallOutcome> {
+    match probe {
+        Probe::DidNot => Some(CallOutcome::DidNot),
+        Probe::Happened(output) => Some(CallOutcome::Happened(output.clone())),
+        _ => None,
+    }
+}
+
+/// Returns the error of a call that was not made, because the ledger cannot be read or written.
+fn not_run(error: &StateError) -> ToolError {
+    let failed = ToolError::ExecutionFailed(format!("not run: {}", Chain(error)));
+    failed.with_code(error.code()).with_effect(Effect::None)
+}
+
+fn done_elsewhere(entry: &Entry, why: &str) -> ToolError {
+    let Entry { run, call_id, .. } = entry;
+    ToolError::DoneElsewhere(format!("it {why}. See to call {call_id} of run {run}"))
 }
 
 #[async_trait]
@@ -193,12 +295,24 @@ impl Tool for Once {
         self.tool.proposal(arguments, context).await
     }
 
+    /// Asks the tool, and writes down what it says before the run does: the key of a call that did not happen is free
+    /// when the model reads that it may call again.
     async fn probe(
         &self,
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<Probe, ToolError> {
-        self.tool.probe(arguments, context).await
+        let said = self.tool.probe(arguments, context).await?;
+        if let (Some(outcome), Ok(key)) = (outcome_of(&said), self.key(arguments)) {
+            let open = self.ledger.open_entry(&key, context).await;
+            let settled = match open {
+                Ok(Some(open)) => self.ledger.settle(&key, open, outcome).await,
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            warn_if_not_noted(&key, settled);
+        }
+        Ok(said)
     }
 
     async fn call(
@@ -207,37 +321,16 @@ impl Tool for Once {
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
         let key = self.key(arguments)?;
-        let version = match self.claim(&key, context).await? {
-            Claim::Mine(version) => Expected::Version(version),
-            Claim::Done(Made { run, call_id, output, .. }) => {
-                return Ok(JsonText::from(json!({
-                    "done_before": { "run": run, "call_id": call_id },
-                    "output": output,
-                })));
-            }
+        let entry = match self.claim(&key, arguments, context).await? {
+            Claim::Mine(version) => return self.make(&key, version, arguments, context).await,
+            Claim::Done(entry) => entry,
+            Claim::Elsewhere(entry, _, why) => return Err(done_elsewhere(&entry, why)),
         };
-        let result = self.tool.call(arguments, context).await;
-        let noted = match &result {
-            Ok(output) => {
-                let output: Option<Value> = output.read().ok();
-                match self.note(&key, version, context, CallState::Done, output).await {
-                    // That it was done is worth more than what it answered.
-                    Err(StateError::TooLarge { .. } | StateError::Serialization(_)) => {
-                        self.note(&key, version, context, CallState::Done, None).await
-                    }
-                    noted => noted,
-                }
-            }
-            // Nothing was done: another call may.
-            Err(error) if error.facts().effect == Effect::None => {
-                self.store.delete(&Scope::Global, &key, version).await.map(u64::from)
-            }
-            Err(_) => self.note(&key, version, context, CallState::Failed, None).await,
-        };
-        if let Err(error) = noted {
-            // It stays begun: no other call is made, and a person looks.
-            tracing::warn!(key, %error, "what became of a call that is made once was not noted");
+        let answer = entry.answer().unwrap_or_else(|| JsonText::string(text::HAPPENED));
+        let before = DoneBefore::new(entry.run.clone(), entry.call_id.clone());
+        if let Some(dispatcher) = Dispatcher::of(context) {
+            dispatcher.give_prior(PriorAnswer::Once(before));
         }
-        result
+        Ok(answer)
     }
 }

@@ -50,6 +50,11 @@ pub enum ToolError {
         #[source]
         error: Inner<ToolError>,
     },
+    /// The call is made once, and another one has its key, whose end is not known. This one was not made.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("not run: {0}")]
+    DoneElsewhere(String),
     /// The environment that the tool runs in kept it from something, or could not be set up.
     ///
     /// Retry: as the environment's error says. Effect: as the environment's error says.
@@ -281,6 +286,7 @@ impl Failure for ToolError {
                 let facts = retry.map_or(facts, |retry| facts.with_retry(retry));
                 effect.map_or(facts, |effect| facts.with_effect(effect))
             }
+            Self::DoneElsewhere(_) => Facts::never(code::TOOL_DONE_ELSEWHERE, Effect::None),
             Self::Environment(error) => error.facts(),
             Self::ExecutionFailed(_) => Facts::never(code::TOOL_EXECUTION_FAILED, Effect::Unknown),
             Self::Interrupted => Facts::never(code::TOOL_INTERRUPTED, Effect::Unknown),

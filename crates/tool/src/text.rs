@@ -20,6 +20,7 @@ pub fn failed_text(tool: &str, error: &ToolError) -> String {
         ToolError::ApprovalDenied { by, reason } => text::denied(by, reason),
         ToolError::Cancelled => text::CANCELLED.to_owned(),
         ToolError::Caused(cause) => cut(&Chain(&**cause).to_string()),
+        ToolError::DoneElsewhere(why) => format!("Not run: {}", cut(why)),
         ToolError::Environment(error) => cut(&format!("{}: {}", error.code(), error.what())),
         ToolError::ExecutionFailed(text) => cut(text),
         ToolError::Interrupted => text::INTERRUPTED.to_owned(),

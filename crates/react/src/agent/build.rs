@@ -10,10 +10,10 @@ use backstop_react_machine::{
     AgentDefinition, CheckedDefinition, DefinitionError, Price, SpendLimit,
 };
 use backstop_retry::RetryPolicy;
+use backstop_state::RedactedStateStore;
 use backstop_tool::{Grants, Schema, Toolset};
-use layer0::is_deeper;
 use layer0::name::check_name;
-use layer0::text;
+use layer0::{StateStore, is_deeper, text};
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
@@ -22,7 +22,7 @@ use crate::agent::builder::{AgentBuilder, ApprovalRule};
 use crate::agent::inner::{Inner, LazyRecord, Schemas};
 use crate::agent::pack;
 use crate::hook::Hook;
-use crate::once::Once;
+use crate::once::{Once, OnceStores};
 use crate::pool::stack;
 use crate::record::recordable::without_secrets;
 use crate::spend_limits::SpendLimits;
@@ -50,6 +50,11 @@ impl AgentBuilder {
     }
 
     fn build_unguarded(mut self) -> Result<Agent, BuildError> {
+        // Whatever store was given, and whenever: what this process holds does not rest there.
+        self.state = self.state.take().map(|store| {
+            let redacted = RedactedStateStore::new(store, self.redactor.clone());
+            Arc::new(redacted) as Arc<dyn StateStore>
+        });
         let mut tools = Toolset::new();
         for tool in std::mem::take(&mut self.tools) {
             tools.add(tool)?;
@@ -69,7 +74,9 @@ impl AgentBuilder {
         match (&self.recorded_tools, &self.state) {
             (Some(recorded), _) => tools.replace(|spec, _| Some(recorded.stand_in(spec))),
             (None, Some(state)) => {
-                tools.replace(|spec, tool| Once::around(spec, tool, state, &self.clock));
+                let (log, clock, redactor) = (self.log.as_ref(), &self.clock, &self.redactor);
+                let stores = OnceStores { state, log, clock, redactor };
+                tools.replace(|spec, tool| Once::around(spec, tool, &stores));
             }
             (None, None) => {
                 if let Some(spec) = tools.specs().find(|spec| spec.once.is_some()) {

@@ -7,7 +7,7 @@ use backstop_error_store::{StoreError, Summary};
 use backstop_react_machine::HookPoint;
 use backstop_tool::{Admitted, ToolError, failed_text};
 use layer0::JsonText;
-use layer0::event::{EventKind, ToolAttempted, ToolResponded};
+use layer0::event::{DoneBefore, EventKind, ToolAttempted, ToolResponded};
 use layer0::failure::{Chain, Failure, sources};
 use layer0::message::Image;
 
@@ -26,12 +26,14 @@ pub(super) struct Output {
     pub(super) images: Arc<[Image]>,
     /// What it wrote to standard error.
     pub(super) stderr: Option<Arc<str>>,
+    /// The call whose output it is, where that is another one.
+    pub(super) done_before: Option<DoneBefore>,
 }
 
 /// The output alone.
 impl From<JsonText> for Output {
     fn from(text: JsonText) -> Self {
-        Self { text, images: Arc::default(), stderr: None }
+        Self { text, images: Arc::default(), stderr: None, done_before: None }
     }
 }
 
@@ -63,7 +65,7 @@ pub(super) async fn answer(
     let failing = Failing::new(agent, context, &run.call_id, &run.tool, duration_ms);
     let stores = admitted.stores_errors();
     let mut facts = match result {
-        Ok(Output { text: output, images, stderr }) => {
+        Ok(Output { text: output, images, stderr, done_before }) => {
             let output = agent.redactor.redact_held_json(output);
             // What the detail tools give out is bounded by itself.
             let shown =
@@ -72,7 +74,7 @@ pub(super) async fn answer(
             let (stderr_note, stderr) = keep_stderr(stderr, agent, &failing).await;
             let (call_id, tool) = (run.call_id.clone(), Arc::clone(&run.tool));
             let responded = ToolResponded::succeeded(call_id, tool, output, duration_ms);
-            let responded = responded.images(images).stderr(stderr);
+            let responded = responded.images(images).stderr(stderr).done_before(done_before);
             note.into_iter().chain(stderr_note).chain([responded.into()]).collect()
         }
         Err(error) if stores && is_stored(&error) => {
@@ -90,6 +92,15 @@ pub(super) async fn answer(
             }
         }
     };
+    call_hooks(effects, &mut facts).await;
+    facts
+}
+
+/// Answers a call with facts of a record, and calls the hooks of a tool that ran.
+pub(super) async fn answer_recorded(
+    effects: &Effects,
+    mut facts: Vec<EventKind>,
+) -> Vec<EventKind> {
     call_hooks(effects, &mut facts).await;
     facts
 }

@@ -12,14 +12,14 @@ use layer0::event::ToolLate;
 use layer0::failure::{Failure, Retry};
 use tracing::Instrument;
 
-use super::answer::{Output, answer, attempted};
+use super::answer::{Output, answer, answer_recorded, attempted};
 use super::asking_call::AskingCall;
 use super::call::{admitted, context_of, limit_of};
 use super::effects::Effects;
 use super::failure::Failing;
 use super::probe;
 use super::stop::Stop;
-use crate::dispatch::{Caller, Dispatcher};
+use crate::dispatch::{Caller, Dispatcher, PriorAnswer};
 use crate::effect::guarded::{execute, forward};
 use crate::hook::HookContext;
 use crate::journal::{End, Execution, ExecutionEnd, Notes};
@@ -82,6 +82,9 @@ pub(super) async fn execution(
     let mut end = ExecutionEnd { returned, ..ExecutionEnd::default() };
     match result {
         None => {}
+        Some(_) if let Some(PriorAnswer::Recorded(facts)) = dispatcher.prior() => {
+            end.facts = Notes(answer_recorded(&effects, facts.clone()).await);
+        }
         Some(Err(error))
             if let Some(delay) = next_delay(&effects, &execution, &admitted, &error) =>
         {
@@ -148,7 +151,14 @@ async fn call(
     context.operators = Some(Arc::clone(&dispatcher) as _);
     context.runtime = Some(Arc::clone(&dispatcher) as _);
     let (images, stderr) = (context.images.clone(), context.stderr.clone());
-    let shown = |text| Output { text, images: images.so_far(), stderr: stderr.so_far() };
+    let before = Arc::clone(&dispatcher);
+    let shown = |text| {
+        let done_before = match before.prior() {
+            Some(PriorAnswer::Once(before)) => Some(before.clone()),
+            _ => None,
+        };
+        Output { text, images: images.so_far(), stderr: stderr.so_far(), done_before }
+    };
     if admitted.spec().dispatches {
         return forward(admitted.clone(), context).await.map(shown);
     }

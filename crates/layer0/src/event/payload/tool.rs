@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::approvers::Approvers;
 use crate::code::{self, Code};
 use crate::event::payload::settlement::Verdict;
-use crate::id::{ApprovalId, CallId, ErrorId, ResultId};
+use crate::id::{ApprovalId, CallId, ErrorId, ResultId, RunId};
 use crate::json_text::JsonText;
 use crate::message::Image;
 use crate::text;
@@ -100,6 +100,24 @@ impl ToolAttempted {
     }
 }
 
+/// The call whose answer another one is given, because its tool makes such calls once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DoneBefore {
+    /// Its run.
+    pub run: RunId,
+    /// The call.
+    pub call_id: CallId,
+}
+
+impl DoneBefore {
+    /// Names the call.
+    #[must_use]
+    pub const fn new(run: RunId, call_id: CallId) -> Self {
+        Self { run, call_id }
+    }
+}
+
 payload! {
     /// A tool call was answered.
     ToolResponded {
@@ -117,6 +135,9 @@ payload! {
         /// What a command that succeeded wrote to standard error; the model reads it after the output.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stderr: Option<Arc<str>>,
+        /// The call whose answer this is, where the tool makes such calls once; the model reads it after the output.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        done_before: Option<Box<DoneBefore>>,
         /// How long it ran; zero when it did not.
         duration_ms: u64,
         /// Why it failed.
@@ -134,8 +155,15 @@ impl ToolResponded {
         duration_ms: u64,
     ) -> Self {
         let (call_id, tool, output) = (call_id.into(), tool.into(), output.into());
-        let (images, stderr) = (Arc::default(), None);
-        Self { call_id, tool, ok: true, output, images, stderr, duration_ms, error: None }
+        let (images, stderr, done_before, error) = (Arc::default(), None, None, None);
+        Self { call_id, tool, ok: true, output, images, stderr, done_before, duration_ms, error }
+    }
+
+    /// States that this is the answer of another call.
+    #[must_use]
+    pub fn done_before(mut self, before: Option<DoneBefore>) -> Self {
+        self.done_before = before.map(Box::new);
+        self
     }
 
     /// Shows standard error after the output.
@@ -187,8 +215,8 @@ impl ToolResponded {
         error: ToolFailure,
     ) -> Self {
         let output = json!({ "error": text }).into();
-        let (images, stderr, error) = (Arc::default(), None, Some(error));
-        Self { call_id, tool, ok: false, output, images, stderr, duration_ms, error }
+        let (images, stderr, done_before, error) = (Arc::default(), None, None, Some(error));
+        Self { call_id, tool, ok: false, output, images, stderr, done_before, duration_ms, error }
     }
 }
 

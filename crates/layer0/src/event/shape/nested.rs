@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::code::Code;
 use crate::event::shape::{Shape, Shaped};
-use crate::event::{AgentRecord, Cause, Follows, Hash, ToolFailure};
+use crate::event::{AgentRecord, Cause, DoneBefore, Follows, Hash, ToolFailure};
 use crate::failure::{Retry, RetryFacts};
 use crate::id::{CallId, ErrorId, RunId};
 use crate::json_text::JsonText;
@@ -50,6 +50,7 @@ nested! {
         max_depth: Option<u32>,
     }
     Cause { subscription: Arc<str>, run: RunId, seq: u64, length: u32 }
+    DoneBefore { run: RunId, call_id: CallId }
     Follows { run: RunId, seq: u64, digest: Hash, messages: u64 }
     Image { media_type: Arc<str>, data: Arc<str> }
     RetryFacts { retry: Retry, later: Retry }

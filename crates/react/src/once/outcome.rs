@@ -1,0 +1,90 @@
+//! What became of a call, as the record of its run says.
+
+use backstop_event_log::{EventLog, LogError, read_events};
+use layer0::JsonText;
+use layer0::event::{Event, EventKind, ToolResponded, Verdict};
+use layer0::id::{CallId, RunId};
+
+/// What became of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum CallOutcome {
+    DidNot,
+    /// It happened; what it answered, where that is known.
+    Happened(Option<JsonText>),
+    /// Its run may still end it.
+    Running,
+    /// Nothing says whether it happened, and nothing will by itself; why.
+    Unknown(&'static str),
+}
+
+/// Why the outcome of a call is unknown whose process is gone.
+const DIED: &str = "has begun before, and its process is gone";
+/// Why that of a call is unknown that was answered.
+const FAILED: &str = "failed before, and may have acted";
+/// Why that of a call is unknown whose record is gone.
+const GONE: &str = "has begun before, and its record is gone";
+
+/// Reads what became of a call from the record of its run. A call without an answer is running while a process has
+/// its run; `own` says that this process does.
+pub(super) async fn outcome_in(
+    log: &dyn EventLog,
+    run: &RunId,
+    call: &CallId,
+    own: bool,
+) -> Result<CallOutcome, LogError> {
+    let events = match read_events(log, run).await {
+        Ok((_, events)) => events,
+        Err(LogError::NotFound(_)) => return Ok(CallOutcome::Unknown(GONE)),
+        Err(error) => return Err(error),
+    };
+    if let Some(outcome) = recorded_outcome(&events, call) {
+        return Ok(outcome);
+    }
+    if own {
+        return Ok(CallOutcome::Running);
+    }
+    // A claim is given only where no live process has the run; it is free again at once.
+    Ok(match log.claim(run).await {
+        Ok(_) => CallOutcome::Unknown(DIED),
+        Err(_) => CallOutcome::Running,
+    })
+}
+
+/// Returns the outcome that the events of a run tell; the last word counts. `None` where the call has no answer.
+fn recorded_outcome(events: &[Event], call: &CallId) -> Option<CallOutcome> {
+    let mut outcome = None;
+    for event in events {
+        let said = match &event.kind {
+            EventKind::ToolRequested(requested) if requested.call_id == *call => None,
+            EventKind::ToolResponded(answer) if answer.call_id == *call => match outcome.take() {
+                // What a probe said just before its answer.
+                Some(settled @ (CallOutcome::DidNot | CallOutcome::Happened(_))) => Some(settled),
+                _ => Some(answered(answer)),
+            },
+            EventKind::ToolProbed(probed) if probed.call_id == *call => {
+                settled(probed.verdict, probed.output.as_ref())
+            }
+            EventKind::ToolResolved(resolved) if resolved.call_id == *call => {
+                settled(resolved.verdict, resolved.output.as_ref())
+            }
+            _ => continue,
+        };
+        outcome = said;
+    }
+    outcome
+}
+
+fn answered(answer: &ToolResponded) -> CallOutcome {
+    match answer.ok {
+        true => CallOutcome::Happened(Some(answer.output.clone())),
+        false => CallOutcome::Unknown(FAILED),
+    }
+}
+
+fn settled(verdict: Verdict, output: Option<&JsonText>) -> Option<CallOutcome> {
+    match verdict {
+        Verdict::Happened => Some(CallOutcome::Happened(output.cloned())),
+        Verdict::DidNot => Some(CallOutcome::DidNot),
+        _ => None,
+    }
+}
