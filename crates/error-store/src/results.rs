@@ -171,10 +171,12 @@ pub fn result_id(at: Timestamp) -> Result<ResultId, StoreError> {
     Ok(ResultId::new(format!("res_{}_{}", at.compact(), random_hex()?)))
 }
 
-/// Returns what the model reads of a large result that was stored.
+/// Returns what the model reads of a large result that was stored: at most [`PREVIEW_CHARS`] characters, and at most
+/// `max_bytes` bytes of its text.
 #[must_use]
-pub fn preview_text(body: &str, id: &ResultId) -> String {
+pub fn preview_text(body: &str, id: &ResultId, max_bytes: usize) -> String {
     let end = body.char_indices().nth(PREVIEW_CHARS).map_or(body.len(), |(at, _)| at);
+    let end = end.min(body.floor_char_boundary(max_bytes));
     format!(
         "{}\n[Result ID: {id}] {} bytes in all, {end} shown.\n\
          Use get_tool_result(result_id=\"{id}\", offset={end}) to read on.",

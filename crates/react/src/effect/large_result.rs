@@ -26,6 +26,14 @@ impl ShownResult {
         if shown.len() > limit { Self::Large(shown.into_owned()) } else { Self::Whole(output) }
     }
 
+    /// Returns what the model reads where nothing can be stored.
+    pub(crate) fn cut(self, agent: &Inner) -> JsonText {
+        match self {
+            Self::Whole(output) => output,
+            Self::Large(body) => JsonText::string(&truncated_text(&body, limit(agent))),
+        }
+    }
+
     /// Keeps what is large. Returns what to note in the log, and what the model reads.
     pub(crate) async fn keep(
         self,
@@ -44,7 +52,7 @@ impl ShownResult {
         let result = NewResult::new(call.origin(), &body, &agent.redactor);
         match put_once_more_if_locked(&**store, &result).await {
             Ok(result_id) => {
-                let shown = preview_text(result.body(), &result_id);
+                let shown = preview_text(result.body(), &result_id, limit(agent));
                 let bytes = u64::try_from(result.body().len()).unwrap_or(u64::MAX);
                 let stored = ResultStored::new(result_id, call.call_id().clone(), bytes);
                 (Some(stored.into()), JsonText::string(&shown))
