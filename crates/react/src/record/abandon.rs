@@ -3,7 +3,6 @@
 //! It was written by another version, or was changed. Nothing of it is run; its calls are answered and
 //! the run is closed, so that its session goes on.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_event_log::{Claim, EventLog, LogError, RunSummary, RunWriter, Seed};
@@ -26,8 +25,10 @@ pub(crate) async fn abandon(
     (summary, claim): (RunSummary, Claim),
     why: &ResumeError,
     now: Timestamp,
-    Ended { calls, returned }: Ended,
+    Ended { calls, returned, at }: Ended,
 ) -> Result<(), AgentError> {
+    // The record may be ahead of the time of day.
+    let now = now.max(at);
     let cause = Some(summary.last_seq);
     let is_workflow = matches!(why, ResumeError::OfWorkflow { .. });
     if !is_workflow {
@@ -60,18 +61,22 @@ pub(crate) async fn abandon(
 /// What is open in a run.
 #[derive(Default)]
 pub(crate) struct OpenWork {
-    /// The calls without an answer, with their tools.
-    pub(crate) calls: BTreeMap<CallId, Arc<str>>,
+    /// The calls without an answer, with their tools, in the order of their batch.
+    pub(crate) calls: Vec<(CallId, Arc<str>)>,
     /// What was dispatched and has not returned: operators and their runs.
     pub(crate) dispatches: Vec<(Arc<str>, RunId)>,
+    /// When the last event happened that can be read.
+    pub(crate) at: Timestamp,
 }
 
 /// What was open in a run, once the runs below it are over.
 pub(crate) struct Ended {
-    /// The calls without an answer, with their tools.
-    pub(crate) calls: BTreeMap<CallId, Arc<str>>,
+    /// The calls without an answer, with their tools, in the order of their batch.
+    pub(crate) calls: Vec<(CallId, Arc<str>)>,
     /// What became of the runs below.
     pub(crate) returned: Vec<OperatorReturned>,
+    /// When the last event happened that can be read.
+    pub(crate) at: Timestamp,
 }
 
 /// Returns what is open, as far as the record can be read.
@@ -79,13 +84,14 @@ pub(crate) async fn open_in(
     log: &dyn EventLog,
     summary: &RunSummary,
 ) -> Result<OpenWork, LogError> {
-    let mut open = OpenWork::default();
+    let mut open = OpenWork { at: summary.started_at, ..OpenWork::default() };
     let records = match log.records(&summary.run, 1).await {
         // The store may do better later; the record will not.
         Err(error) if !error.is_retryable() => Vec::new(),
         records => records?,
     };
     for event in records.iter().filter_map(|record| record.decode(&summary.run).ok()) {
+        open.at = open.at.max(event.at);
         match event.kind {
             EventKind::ModelResponded(answer) => {
                 open.calls.extend(
@@ -93,7 +99,7 @@ pub(crate) async fn open_in(
                 );
             }
             EventKind::ToolResponded(answer) => {
-                open.calls.remove(&answer.call_id);
+                open.calls.retain(|(call, _)| *call != answer.call_id);
             }
             EventKind::OperatorDispatched(dispatched) => {
                 open.dispatches.retain(|(_, run)| *run != dispatched.run);

@@ -169,12 +169,12 @@ pub(crate) async fn end(
                 current => current?,
             };
             let Some(current) = current.filter(RunSummary::is_open) else { return Ok(()) };
-            let OpenWork { calls, dispatches } = open_in(&**log, &current).await?;
+            let OpenWork { calls, dispatches, at } = open_in(&**log, &current).await?;
             let mut returned = Vec::new();
             for dispatch in dispatches {
                 returned.push(dead_dispatch(&agent, log, &current.session, dispatch).await?);
             }
-            let ended = Ended { calls, returned };
+            let ended = Ended { calls, returned, at };
             return abandon(log, (current, claim), &why, agent.clock.now(), ended).await;
         }
     };
