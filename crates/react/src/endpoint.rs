@@ -2,8 +2,8 @@
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -116,6 +116,9 @@ pub(crate) struct AttemptRecord {
     listeners: Listeners,
     /// What is held back from listeners.
     shown: Mutex<Shown>,
+    /// Is the attempt over? Set under the lock of `shown`. A provider that reads in a task of its own may send
+    /// pieces of an attempt that was given up.
+    is_over: AtomicBool,
 }
 
 /// Who hears of an answer while it comes.
@@ -157,6 +160,7 @@ impl AttemptRecord {
             status: AtomicU16::new(0),
             listeners,
             shown: Mutex::new(shown),
+            is_over: AtomicBool::new(false),
         }
     }
 
@@ -206,15 +210,50 @@ impl AttemptRecord {
 
     /// Shows listeners what a change of what is held back sets free.
     fn show(&self, change: impl FnOnce(&mut Shown) -> Pieces) {
-        let Listeners { run, hub, feed, is_streamed, holds_secrets } = &self.listeners;
+        let Listeners { hub, feed, is_streamed, holds_secrets, .. } = &self.listeners;
         // A listener may come in the middle of a secret, so that what holds some is kept track of at any
         // time.
         if !is_streamed || !(*holds_secrets || feed.is_some() || hub.is_heard()) {
             return;
         }
-        // Sent while it is locked, so that pieces keep their order.
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        for piece in change(&mut shown).into_iter().flatten() {
+        // Sent while it is locked, so that pieces keep their order, and none comes behind the end.
+        let mut shown = self.shown();
+        if self.is_over() {
+            return;
+        }
+        self.send(change(&mut shown));
+    }
+
+    /// Ends the attempt: what its provider sends from now on is dropped.
+    pub(crate) fn end(&self) {
+        let _shown = self.shown();
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the attempt as [`AttemptRecord::end`] does, and shows what was held back of a whole answer. The pieces of
+    /// one that failed are void, and its last may be half a secret.
+    fn finish(&self, is_whole: bool) {
+        let mut shown = self.shown();
+        if self.is_over.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let pieces = if is_whole { shown.finish() } else { shown.discard() };
+        if self.listeners.is_streamed {
+            self.send(pieces);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, pieces: Pieces) {
+        let Listeners { run, hub, feed, .. } = &self.listeners;
+        for piece in pieces.into_iter().flatten() {
             if let Some(feed) = feed {
                 feed.delta(self.call, self.number, &piece);
             }
@@ -231,11 +270,17 @@ impl AttemptRecord {
 /// Passes pieces of the answer to listeners, marked with call and attempt.
 impl StreamSink for AttemptRecord {
     fn text(&self, piece: &str) {
+        if self.is_over() {
+            return;
+        }
         self.piece_came(piece);
         self.show(|shown| shown.text(piece));
     }
 
     fn thinking(&self, piece: &str) {
+        if self.is_over() {
+            return;
+        }
         self.piece_came(piece);
         self.show(|shown| shown.thinking(piece));
     }
@@ -253,6 +298,9 @@ impl StreamSink for AttemptRecord {
     }
 
     fn usage(&self, usage: TokenUsage) {
+        if self.is_over() {
+            return;
+        }
         *self.billed.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
     }
 }
@@ -299,8 +347,7 @@ impl Service<AttemptRequest> for Transport {
             if let Ok(response) = &mut answered {
                 map_response(response, &tools);
             }
-            // The pieces of an attempt that failed are void, and its last may be half a secret.
-            record.show(|shown| if answered.is_ok() { shown.finish() } else { shown.discard() });
+            record.finish(answered.is_ok());
             answered
         })
     }

@@ -92,14 +92,18 @@ pub(super) async fn attempt(effects: Arc<Effects>, mut attempt: Box<Attempt>, st
     request.output = attempt.output_schema.clone().map(OutputSchema::new);
     let request = AttemptRequest { request, record: Arc::clone(&record) };
     let span = tracing::info_span!("model", call);
-    let result = {
+    // What is stopped already does not begin; an answer that is there counts.
+    let result = if stop.is_stopped() {
+        None
+    } else {
         let mut asked = endpoint.service.clone().oneshot(request).instrument(span);
         tokio::select! {
             biased;
-            () = stop.stopped() => None,
             result = &mut asked => Some(result),
+            () = stop.stopped() => None,
         }
     };
+    record.end();
     let took = record.elapsed();
     let end = match result {
         None => {
