@@ -18,7 +18,8 @@ pub struct RunStatus {
     pub summary: RunSummary,
     /// What it may use.
     pub budget: Budget,
-    /// Its last events, at most 10, oldest first. They are not checked against the hash chain.
+    /// Its last events, at most 10, oldest first, without those that were erased. They are not checked against the
+    /// hash chain.
     pub recent: Vec<Event>,
 }
 
@@ -38,7 +39,9 @@ pub async fn status(log: &dyn EventLog, run: &RunId) -> Result<Option<RunStatus>
     let records = log.records(run, summary.last_seq.saturating_sub(RECENT - 1).max(1)).await?;
     // Others may have appended since the row was read.
     let known = records.iter().filter(|record| record.seq <= summary.last_seq);
-    let recent: Result<Vec<Event>, LogError> = known.map(|record| record.decode(run)).collect();
+    let recent = known.map(|record| record.decode(run));
+    let recent = recent.filter(|event| !matches!(event, Err(LogError::Erased { .. })));
+    let recent: Result<Vec<Event>, LogError> = recent.collect();
     let budget: Option<Budget> = summary.terms.budget().read().map_err(|error| {
         // The budget of a definition that this version does not know.
         LogError::unreadable_run(run.clone(), error)
