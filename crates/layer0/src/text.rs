@@ -15,6 +15,9 @@ pub use surrogates::{replace_lone_surrogates, replace_lone_surrogates_in};
 /// The run ended before the call was done.
 pub const CANCELLED: &str = "Cancelled: the run was stopped";
 
+/// The run ended while the tool ran, and the tool is not safe to repeat.
+pub const MAY_HAVE_ACTED: &str = "Cancelled: may already have acted";
+
 /// The process died while the tool ran, and the tool is not safe to repeat.
 pub const INTERRUPTED: &str = "Interrupted: may already have acted";
 

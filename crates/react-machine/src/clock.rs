@@ -45,9 +45,22 @@ impl Clock {
         self.left_at = Some(since);
     }
 
+    /// Notes that a process has the run.
+    pub(crate) const fn stay(&mut self) {
+        self.left_at = None;
+    }
+
     /// Returns how many milliseconds were counted until then.
     pub(crate) fn elapsed_ms(&self, at: Timestamp) -> u64 {
-        let until = self.left_at.unwrap_or(self.now.max(at));
+        self.counted_ms(self.left_at.unwrap_or(self.now.max(at)))
+    }
+
+    /// Returns how many milliseconds a process that has the run counts until then.
+    pub(crate) fn elapsed_at_work_ms(&self, at: Timestamp) -> u64 {
+        self.counted_ms(self.waiting_since.unwrap_or(self.now.max(at)))
+    }
+
+    fn counted_ms(&self, until: Timestamp) -> u64 {
         u64::try_from(until.since(self.started).as_millis()).unwrap_or(u64::MAX)
     }
 

@@ -34,6 +34,6 @@ impl Crashes {
 
     /// Is the next recovery one too many?
     pub(crate) const fn is_last(&self) -> bool {
-        !self.is_copying && self.in_a_row + 1 >= MAX_CRASHES
+        !self.is_copying && self.in_a_row.saturating_add(1) >= MAX_CRASHES
     }
 }

@@ -299,6 +299,7 @@ impl Run {
             Step::Reopened(finish, reopened) => Some(self.reopened(&finish, before, reopened)),
             Step::Settled(batch, place, resolved) => self.settled(batch, place, resolved),
             Step::SettledLate(resolved) => self.settled_late(resolved),
+            Step::ProbedLate(probed) => self.probed_late(probed),
             Step::Cancelled(phase, signal) => Some(self.cancel(phase, signal)),
             Step::Input(signal) => self.input_received(signal),
             Step::Noted(cause, note) => {
@@ -317,6 +318,10 @@ impl Run {
 
     fn usage_at(&self, at: Timestamp) -> Usage {
         self.meter.usage(self.clock.elapsed_ms(at))
+    }
+
+    fn usage_at_work(&self, at: Timestamp) -> Usage {
+        self.meter.usage(self.clock.elapsed_at_work_ms(at))
     }
 
     /// Returns how many entries there are.

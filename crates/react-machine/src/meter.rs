@@ -337,7 +337,7 @@ impl Meter {
     ) -> Result<Allowance, NothingLeft> {
         let (usage, budget) = (self.usage(wall_ms), &self.budget);
         if let Some(max) = budget.max_depth.filter(|max| self.depth >= *max) {
-            return Err(NothingLeft::too_deep(self.depth + 1, max));
+            return Err(NothingLeft::too_deep(self.depth.saturating_add(1), max));
         }
         if let Some(exhausted) = budget.for_model(&usage, events) {
             return Err(exhausted.into());

@@ -3,6 +3,8 @@
 
 use std::fmt::Display;
 
+use layer0::event::{ToolProbed, Verdict};
+
 /// Says why the context of a model is too long.
 pub const CONTEXT_EXCEEDED: &str = "the context was used up while the model answered";
 
@@ -69,4 +71,18 @@ pub(crate) fn repeated(times: u32, ends_after: u32) -> String {
         "Note: this call was made {times} times with the same result; the run ends after \
          {ends_after}."
     )
+}
+
+/// Says what the tool of a call that was answered without its outcome says of it now. `None` when it cannot say.
+pub(crate) fn late_verdict(tool: &str, probed: &ToolProbed) -> Option<String> {
+    let ToolProbed { call_id, verdict, output, .. } = probed;
+    let says = format!("`{tool}` says that its call `{call_id}`");
+    match (verdict, output) {
+        (Verdict::Happened, Some(output)) => {
+            Some(format!("{says} happened. It answered: {}", output.shown()))
+        }
+        (Verdict::Happened, None) => Some(format!("{says} happened.")),
+        (Verdict::DidNot, _) => Some(format!("{says} did not happen; it may be called again.")),
+        _ => None,
+    }
 }

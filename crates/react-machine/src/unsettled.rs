@@ -13,6 +13,8 @@ pub(crate) struct Unsettled {
     calls: BTreeMap<CallId, Arc<str>>,
     /// The calls of which a probe said for certain what became of them.
     certain: BTreeSet<CallId>,
+    /// The calls of the run that this one is a copy of.
+    copied: BTreeSet<CallId>,
 }
 
 impl Unsettled {
@@ -37,6 +39,21 @@ impl Unsettled {
 
     pub(crate) fn contains(&self, call: &CallId) -> bool {
         self.calls.contains_key(call)
+    }
+
+    /// Notes that the run becomes a copy of its own.
+    pub(crate) fn begin_copy(&mut self) {
+        self.copied.extend(self.calls.keys().cloned());
+    }
+
+    /// Returns the tool of a call.
+    pub(crate) fn tool(&self, call: &CallId) -> Option<&Arc<str>> {
+        self.calls.get(call)
+    }
+
+    /// Returns id and tool of those that the run itself made.
+    pub(crate) fn own(&self) -> impl Iterator<Item = (&CallId, &Arc<str>)> {
+        self.calls.iter().filter(|(call, _)| !self.copied.contains(*call))
     }
 
     /// Returns id and tool of each.

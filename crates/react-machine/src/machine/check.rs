@@ -32,6 +32,7 @@ impl Run {
                 Ok(Step::Reopened(finish.clone(), reopened))
             }
             (phase, Fact::ToolResolved(resolved)) => self.check_settlement(phase, resolved),
+            (Phase::Done(_), Fact::ToolProbed(probed)) => self.check_late_probe(probed),
             (Phase::Done(_), _) => Err(Misuse::Finished(event)),
             (Phase::New, Fact::RunStarted(started)) => Ok(Step::Start(started)),
             (Phase::New, _) | (_, Fact::RunStarted(_)) => Err(unexpected),
@@ -200,7 +201,7 @@ impl Run {
         match again {
             Ok(before) if before.call_id != *call_id => refused("its run serves another call"),
             Ok(before) if dispatched.attempt <= before.attempt => {
-                let (actual, expected) = (dispatched.attempt, before.attempt + 1);
+                let (actual, expected) = (dispatched.attempt, before.attempt.saturating_add(1));
                 Err(Misuse::OutOfOrder { event: "operator.dispatched", actual, expected })
             }
             Ok(_) | Err(_) => Ok((batch.cause_at(place), call_id.clone())),

@@ -8,6 +8,7 @@ use layer0::event::{
 use layer0::id::CallId;
 use layer0::message::Message;
 use layer0::stop::Stop;
+use layer0::text::MAY_HAVE_ACTED;
 use layer0::{Code, Timestamp, code};
 
 use super::{BUDGET_CANCELLED, Run};
@@ -105,12 +106,14 @@ impl Run {
             let _ = self.answer_call(batch, place, Actor::Machine, cause, answer);
         }
         let asked = batch.end_all_asking();
-        let running: Vec<CallId> = batch.running().map(|(id, _)| id.clone()).collect();
+        let may_have_acted = self.may_have_acted(batch);
         for answered in batch.give_up() {
             let message = answered.unwrap_or_else(|(id, tool)| {
+                let has_begun = may_have_acted.contains(&id);
+                let text = if has_begun { MAY_HAVE_ACTED } else { text };
                 let message = Message::tool(id.clone(), text, true);
                 let cancelled = ToolResponded::refused(id, tool, code::TOOL_CANCELLED, text);
-                if running.contains(&cancelled.call_id) {
+                if has_begun {
                     self.note_outcome(&cancelled);
                 }
                 self.append(Actor::Machine, Some(cause), cancelled);
@@ -119,6 +122,22 @@ impl Run {
             self.conversation.push(message);
         }
         self.end_asking(asked, &Code::new(code::TOOL_CANCELLED));
+    }
+
+    /// Returns the open calls that may have begun and are not safe to repeat. Calls begin in the order of their
+    /// requests, as many at once as the limits allow; one that waits for runs below makes room for another.
+    fn may_have_acted(&self, batch: &Batch) -> Vec<CallId> {
+        let has_dispatched =
+            |id: &CallId| self.meter.open_dispatches().iter().any(|open| open.call_id == *id);
+        let mut open: Vec<_> = batch.requested().collect();
+        open.sort_unstable_by_key(|(requested, ..)| *requested);
+        let waiting = open.iter().filter(|(_, id, _)| has_dispatched(id)).count();
+        let limit = self.definition.limits.max_concurrent_tools;
+        let places = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(waiting);
+        let begun = open.into_iter().take(places);
+        let may_have_acted =
+            begun.filter(|(_, _, tool)| !self.dispatches(tool) && !self.is_idempotent(tool));
+        may_have_acted.map(|(_, id, _)| id.clone()).collect()
     }
 
     /// Ends the run; what a completed or incomplete one came to is remembered first.

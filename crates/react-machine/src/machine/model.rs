@@ -29,7 +29,7 @@ impl Run {
             let tripped = self.trip(cause, &failure);
             return self.fail(tripped, failure);
         }
-        self.ask(cause, Ask::first(made + 1))
+        self.ask(cause, Ask::first(made.saturating_add(1)))
     }
 
     pub(super) fn ask(&mut self, cause: u64, ask: Ask) -> Phase {

@@ -90,6 +90,7 @@ impl Machine {
         // What the copied run dispatched is not this run's.
         run.meter.forget_dispatches();
         run.crashes.begin_copy();
+        run.unsettled.begin_copy();
         run.is_copy_of_an_end = matches!(phase, Phase::Done(_));
         if let Phase::Working(batch) = phase {
             batch.ask_anew();

@@ -8,7 +8,7 @@ use layer0::event::{
     ErrorStored, EventKind, HookAborted, HookFailed, HookPassed, MemoryDegraded, MemoryRead,
     ModelAttempted, ModelFailed, ModelResponded, OperatorDispatched, OperatorReturned,
     OperatorWaiting, RunParked, RunRecovered, RunReopened, RunResumed, RunStarted, SignalReceived,
-    ToolAttempted, ToolRequested, ToolResolved, ToolResponded,
+    ToolAttempted, ToolProbed, ToolRequested, ToolResolved, ToolResponded,
 };
 use layer0::id::CallId;
 
@@ -64,6 +64,8 @@ pub(super) enum Step<'p> {
     Settled(&'p mut Batch, Place, ToolResolved),
     /// A person said what became of a call after its answer.
     SettledLate(ToolResolved),
+    /// Its tool said what became of a call after its answer.
+    ProbedLate(ToolProbed),
     Cancelled(&'p mut Phase, SignalReceived),
     Input(SignalReceived),
     /// It only leaves a record.
@@ -104,6 +106,7 @@ impl Step<'_> {
             | Self::Returned(_)
             | Self::Settled(..)
             | Self::SettledLate(_)
+            | Self::ProbedLate(_)
             | Self::Cancelled(..)
             | Self::Input(_)
             | Self::Noted(..) => false,
@@ -114,7 +117,7 @@ impl Step<'_> {
 impl Step<'_> {
     /// Can it come while no process has the run?
     pub(super) const fn is_settlement(&self) -> bool {
-        matches!(self, Self::Settled(..) | Self::SettledLate(_))
+        matches!(self, Self::Settled(..) | Self::SettledLate(_) | Self::ProbedLate(_))
     }
 }
 

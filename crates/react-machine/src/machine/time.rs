@@ -6,18 +6,20 @@ use super::Machine;
 use crate::phase::Phase;
 
 impl Machine {
-    /// Tells the time without anything having happened, so that a budget that is used up by it ends
-    /// the run. Too early, it changes nothing.
+    /// Advances the time of a run that a process has without anything having happened, so that a budget that
+    /// is used up by it ends the run. Too early, it changes nothing. Of a wait, only the time before it counts.
     pub fn tick(&mut self, at: Timestamp) {
-        if self.is_clock_paused() {
+        if matches!(self.phase, Phase::New) || self.has_answer() {
             return;
         }
         let Self { phase, run } = self;
-        let later = run.usage_at(at);
+        let later = run.usage_at_work(at);
         let is_cut_short = matches!(&phase, Phase::Asking(turn) if turn.is_cut_short());
         let budget = run.meter.budget();
         let attempts = budget.for_attempt(&later).filter(|_| is_cut_short);
         if let Some(exhausted) = attempts.or_else(|| budget.used_up_wall_time(&later)) {
+            // Nobody else could tell the time.
+            run.clock.stay();
             run.clock.advance(at);
             let cause = run.events();
             let next = match &*phase {
@@ -38,11 +40,14 @@ impl Machine {
         self.run.deadline()
     }
 
-    /// Does time change nothing: before the start, while people think, and once the run has its
-    /// answer and only the memory or the last hooks are waited for?
-    fn is_clock_paused(&self) -> bool {
-        matches!(self.phase, Phase::New | Phase::Memorizing(_))
-            || self.phase.is_ending()
-            || self.run.clock.is_waiting()
+    /// Returns whether the run has all it ends with, and only the memory or the last hooks are pending.
+    #[must_use]
+    pub const fn has_answer(&self) -> bool {
+        matches!(self.phase, Phase::Memorizing(_)) || self.phase.is_ending()
+    }
+
+    /// Does time change nothing: before the start, while people think, and once the run has its answer?
+    const fn is_clock_paused(&self) -> bool {
+        matches!(self.phase, Phase::New) || self.has_answer() || self.run.clock.is_waiting()
     }
 }

@@ -205,6 +205,14 @@ impl Batch {
         self.calls.iter().filter(is_open).map(|call| (&call.id, &call.tool))
     }
 
+    /// Returns the calls that may be running, each with the seq of its request.
+    pub(crate) fn requested(&self) -> impl Iterator<Item = (u64, &CallId, &Arc<str>)> {
+        self.calls.iter().filter_map(|call| match call.state {
+            CallState::Open { requested, .. } => Some((requested, &call.id, &call.tool)),
+            _ => None,
+        })
+    }
+
     /// Returns the approvals that are open.
     pub(crate) fn held(&self) -> impl Iterator<Item = &Approval> {
         self.calls.iter().filter_map(|call| match &call.state {
@@ -386,7 +394,8 @@ impl Batch {
         responded: &ToolResponded,
     ) -> Option<StoppedByHook> {
         let call = &mut self.calls[place.0];
-        if matches!(call.state, CallState::Asked) {
+        // A call that a person agreed to has not begun either.
+        if matches!(call.state, CallState::Asked | CallState::Decided { .. }) {
             self.cancelled |=
                 responded.error.as_ref().is_some_and(|error| error.reason == TOOL_CANCELLED);
         }

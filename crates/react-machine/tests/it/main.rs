@@ -5,6 +5,8 @@ mod asking;
 mod below;
 mod guards;
 mod laws;
+mod rules;
+mod settling;
 mod turns;
 mod wild;
 mod world;

@@ -41,6 +41,8 @@ pub(crate) enum Choice {
     Decide { pick: usize, verdict: Decided },
     /// A hook fails or stops the run around a tool call.
     ToolHook { pick: usize, after: bool, stop: bool },
+    /// A person says what became of a call.
+    Settle { pick: usize, happened: bool },
     /// Time passes.
     Tick(u16),
     /// The process dies, and another one takes the run over.
@@ -79,7 +81,9 @@ pub(crate) fn choice() -> impl Strategy<Value = Choice> {
         4 => (0..4_usize, verdict()).prop_map(|(pick, verdict)| Choice::Decide { pick, verdict }),
         1 => (0..4_usize, any::<bool>(), any::<bool>())
             .prop_map(|(pick, after, stop)| Choice::ToolHook { pick, after, stop }),
-        1 => any::<u16>().prop_map(Choice::Tick),
+        1 => (0..4_usize, any::<bool>())
+            .prop_map(|(pick, happened)| Choice::Settle { pick, happened }),
+        2 => any::<u16>().prop_map(Choice::Tick),
         2 => Just(Choice::Die),
         4 => (any::<bool>(), any::<bool>())
             .prop_map(|(with_budget, says)| Choice::Reopen { with_budget, says }),
@@ -327,7 +331,11 @@ impl World {
         if self.machine.paused_at().is_some()
             && !matches!(
                 choice,
-                Choice::Cancel | Choice::Tick(_) | Choice::Note | Choice::Wild { .. }
+                Choice::Cancel
+                    | Choice::Settle { .. }
+                    | Choice::Tick(_)
+                    | Choice::Note
+                    | Choice::Wild { .. }
             )
         {
             let bits = if let Choice::Hooks(bits) = choice { bits } else { 0 };
@@ -358,11 +366,8 @@ impl World {
             }
             Choice::Decide { pick, verdict } => self.decide(pick, verdict),
             Choice::ToolHook { pick, after, stop } => self.tool_hook(pick, after, stop),
-            Choice::Tick(ms) => {
-                self.now += i64::from(ms);
-                self.machine.tick(self.last());
-                self.drain();
-            }
+            Choice::Settle { pick, happened } => self.settle(pick, happened),
+            Choice::Tick(ms) => self.tick(ms),
             Choice::Wild { kind, number } => self.wild(kind, number),
         }
     }
@@ -376,6 +381,15 @@ impl World {
             (false, false) => MemoryWrote::new(1).into(),
         };
         self.accept(Input::fact(at, fact));
+    }
+
+    /// Lets time pass. A deadline that is due ends the run.
+    pub(crate) fn tick(&mut self, ms: u16) {
+        self.now += i64::from(ms);
+        let is_due = self.machine.deadline().is_some_and(|deadline| deadline <= self.last());
+        self.machine.tick(self.last());
+        self.drain();
+        assert!(!is_due || self.machine.has_answer(), "a due deadline ends nothing");
     }
 
     pub(crate) fn cancel(&mut self) {

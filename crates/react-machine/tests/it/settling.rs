@@ -1,0 +1,136 @@
+//! Calls whose outcome people and tools tell later (SPEC T14).
+
+use std::sync::Arc;
+
+use backstop_react_machine::*;
+use layer0::Timestamp;
+use layer0::event::*;
+use layer0::id::CallId;
+use layer0::stop::Stop;
+use serde_json::json;
+
+use crate::world::{World, definition};
+
+fn resolved(call: &CallId, happened: bool) -> ToolResolved {
+    let verdict = if happened { Verdict::Happened } else { Verdict::DidNot };
+    ToolResolved::new(call.clone(), "ops", verdict, None, "ops says so")
+}
+
+impl World {
+    /// A person says what became of a call: one at work is answered so, of another the answer stays.
+    pub(crate) fn settle(&mut self, pick: usize, happened: bool) {
+        let at = self.at();
+        self.refused(Input::fact(at, resolved(&"unknown".into(), true)));
+        let unsettled: Vec<CallId> = self.machine.unsettled().map(|(id, _)| id.clone()).collect();
+        if unsettled.is_empty() || self.memory.is_some() || !self.batches.is_empty() {
+            return;
+        }
+        let call = unsettled[pick % unsettled.len()].clone();
+        self.accept(Input::fact(at, resolved(&call, happened)));
+        self.refused(Input::fact(at, resolved(&call, happened)));
+        let Some(answer) = self.machine.settlement(&call) else { return };
+        let place = self.open.iter().position(|run| run.call_id == call).expect("it is at work");
+        let run = self.open.remove(place);
+        self.return_dispatches_of(&call);
+        let at = self.at();
+        self.accept(Input::answer(at, run.id, answer));
+    }
+}
+
+/// A world whose first call is at work, beside another.
+fn at_work() -> World {
+    let mut world = World::new();
+    world.answer(9, 2, false, 3);
+    world.admit(0b11);
+    world
+}
+
+/// Spec: B1, B3, T14. A settlement while other tools are at work says nothing of the time.
+#[test]
+fn settled_call_leaves_the_deadline() {
+    let mut world = at_work();
+    let call = world.open[0].call_id.clone();
+    let at = world.at();
+    let mut unknown = crate::world::response(call.clone(), false);
+    unknown.error = Some(ToolFailure::new("tool.timeout", "timed out"));
+    let run = world.open.remove(0);
+    world.accept(Input::answer(at, run.id, unknown));
+    let at = world.at();
+    world.accept(Input::fact(at, resolved(&call, true)));
+    let deadline = world.machine.deadline().expect("its time is limited");
+    world.machine.tick(deadline);
+    world.drain();
+    let Some(Finish::Stopped { stop, .. }) = &world.finish else { panic!("{:?}", world.finish) };
+    assert_eq!(stop.reason(), Some("budget.wall_time".into()));
+}
+
+/// Spec: D12. The time from the end of a process to a settlement is nobody's.
+#[test]
+fn settlement_without_a_process_takes_no_time() {
+    let mut world = at_work();
+    let (before, call) = (world.machine.usage().wall_ms, world.open[0].call_id.clone());
+    let later = Timestamp::from_millis(90_000);
+    world.machine.handle(Input::fact(later, resolved(&call, true))).unwrap();
+    assert_eq!(world.machine.usage().wall_ms, before);
+    world.machine.handle(Input::fact(later, world.machine.lost())).unwrap();
+    assert_eq!(world.machine.usage().wall_ms, before);
+}
+
+fn probing() -> Arc<AgentDefinition> {
+    let mut definition = definition();
+    let tools: Vec<_> = definition.tools.iter().cloned().map(layer0::ToolSpec::probe).collect();
+    Arc::make_mut(&mut definition).tools = tools.into();
+    definition
+}
+
+/// Spec: T14, D12
+#[test]
+fn stopped_call_is_probed_once_over() {
+    let mut world = World::of(probing());
+    world.answer(9, 1, false, 3);
+    world.admit(1);
+    assert_eq!(world.machine.probeable(), Vec::<CallId>::new());
+    world.cancel();
+    assert!(matches!(&world.finish, Some(Finish::Stopped { stop: Stop::Cancelled, .. })));
+    let [call] = &world.machine.probeable()[..] else { panic!("one call may have acted") };
+    let call = call.clone();
+    let at = world.at();
+    let probed = |verdict| ToolProbed::new(call.clone(), verdict, None);
+    world.machine.handle(Input::fact(at, probed(Verdict::Unknown))).unwrap();
+    assert_eq!(world.machine.probeable(), std::slice::from_ref(&call));
+    world.machine.handle(Input::fact(at, probed(Verdict::DidNot))).unwrap();
+    assert_eq!(world.machine.probeable(), Vec::<CallId>::new());
+    world.machine.handle(Input::fact(at, probed(Verdict::DidNot))).unwrap_err();
+}
+
+/// Spec: T14, D7. A copy cannot ask about calls that another run made.
+#[test]
+fn copied_call_is_not_probed() {
+    let mut world = World::of(probing());
+    world.answer(9, 1, false, 3);
+    world.admit(1);
+    world.cancel();
+    let at = world.at();
+    let forked = RunForked::new("run_2", "ses_2", "run_1", 9);
+    world.machine.fork(at, "run_2".into(), forked, Vec::new());
+    assert_eq!(world.machine.probeable(), Vec::<CallId>::new());
+}
+
+/// Spec: T14. Tools begin in the order of their requests.
+#[test]
+fn only_begun_calls_may_have_acted() {
+    let mut definition = (*definition()).clone();
+    definition.limits.max_concurrent_tools = 2;
+    let mut world = World::of(Arc::new(definition));
+    world.answer(9, 3, false, 3);
+    world.admit(0b111);
+    world.cancel();
+    let texts = world.log.iter().filter_map(|entry| match &entry.kind {
+        EventKind::ToolResponded(answer) => Some(answer.output.value()["error"].clone()),
+        _ => None,
+    });
+    let texts: Vec<_> = texts.collect();
+    let begun = "Cancelled: may already have acted";
+    assert_eq!(texts, [json!(begun), json!(begun), json!("Cancelled: the run was stopped")]);
+    assert_eq!(world.machine.unsettled().count(), 2);
+}
