@@ -47,6 +47,9 @@ impl Effects {
             Step::Attempt(attempt) => Box::pin(model::attempt(effects, attempt, stop)),
             Step::Execution(execution) => Box::pin(tool::execution(effects, execution, stop)),
             Step::Probe(execution) => Box::pin(probe::of_interrupted(effects, execution, stop)),
+            Step::LateProbe(execution) => {
+                stoppable(stop, async move { probe::of_answered(&effects, &execution).await })
+            }
             Step::Hooks(pause) => {
                 stoppable(stop, async move { hooks::pause(&effects, pause).await })
             }
@@ -90,14 +93,17 @@ impl Effects {
 
 /// Waits for the application's code, unless it is told to end before.
 fn stoppable(stop: Stop, work: impl Future<Output = End> + Send + 'static) -> Work {
-    let mut work: Work = Box::pin(work);
-    Box::pin(async move {
-        tokio::select! {
-            biased;
-            () = stop.stopped() => {}
-            end = &mut work => return end,
-        }
-        drop_guarded(work);
-        End::Stopped
-    })
+    Box::pin(async move { unless_stopped(&stop, work).await.unwrap_or(End::Stopped) })
+}
+
+/// Waits for the application's code; drops it and returns `None` once it is told to end.
+async fn unless_stopped<T>(stop: &Stop, work: impl Future<Output = T> + Send) -> Option<T> {
+    let mut work = Box::pin(work);
+    tokio::select! {
+        biased;
+        () = stop.stopped() => {}
+        end = &mut work => return Some(end),
+    }
+    drop_guarded(work);
+    None
 }

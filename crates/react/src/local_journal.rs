@@ -121,11 +121,12 @@ impl LocalJournal {
                 if rings.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Fact::Timer);
                 }
-                if let Poll::Ready(late) = effects.late().poll_next(context) {
-                    return Poll::Ready(Fact::Late(late));
-                }
+                // The end of a call is before what it answered too late.
                 if let Poll::Ready((id, end)) = steps.poll_next(context) {
                     return Poll::Ready(Fact::Ended(id, end));
+                }
+                if let Poll::Ready(late) = effects.late().poll_next(context) {
+                    return Poll::Ready(Fact::Late(late));
                 }
                 // A step that is polled may ask.
                 effects.asks().poll_next(context).map(|(ask, answer)| {

@@ -9,6 +9,7 @@ mod decisions;
 mod dispatches;
 mod executions;
 pub(crate) mod finish;
+mod late;
 mod ledger;
 mod listed;
 mod model;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 
 use backstop_error_store::Hold;
 use backstop_event_log::{InboxMessage, Seed};
-use backstop_react_machine::{CheckedDefinition, Effect, Finish, HookPoint, Machine};
+use backstop_react_machine::{CANCEL, CheckedDefinition, Effect, Finish, HookPoint, Machine};
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
@@ -96,6 +97,8 @@ enum InFlight {
     Wait,
     /// What the caller is asked for.
     More,
+    /// Asks what became of a call that has its answer.
+    LateProbe,
     /// Hooks of a pause, or the memory.
     Pause,
     /// Hooks that are shown a signal.
@@ -245,8 +248,12 @@ impl Run {
                 self.take_unread().await
             }
             Fact::Late(late) => {
-                let late = self.ledger.fact(late);
-                self.ledger.step([late]).await
+                self.tools.keep_late(late);
+                self.record_late().await
+            }
+            Fact::Signal(signal) if signal.name == CANCEL => {
+                self.inbox.is_cancelled = true;
+                self.take_unread().await
             }
             Fact::Signal(signal) => self.signalled(signal).await,
             Fact::Asked(id, ask) => self.asked(id, ask).await,

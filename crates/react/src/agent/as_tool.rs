@@ -92,7 +92,8 @@ impl Tool for AgentTool {
             None => {
                 let mut above = Context::root();
                 above.session = Some(context.session.clone());
-                (above.parent, above.depth) = (Some(context.run.clone()), context.depth + 1);
+                (above.parent, above.depth) =
+                    (Some(context.run.clone()), context.depth.saturating_add(1));
                 self.own.perform(operator, task, above).await
             }
         };

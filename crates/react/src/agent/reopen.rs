@@ -140,7 +140,9 @@ impl Agent {
     /// Goes on with a run that failed or was stopped, where it ended and in the same record. After a
     /// failure of the model it is asked again; after a budget the run goes on with more of it; after a
     /// guard, a cancellation or an answer that was cut, the model reads what is said to it. What was
-    /// completed is not done again, and every call that was answered stays so.
+    /// completed is not done again, and every call that was answered stays so. Where an answer leaves it open whether
+    /// the call happened and its tool has a probe, the tool is asked first, and the model is told with what is said
+    /// to it.
     ///
     /// A run that no terminal event closed (its process died, or it waits for a person) is gone on with
     /// by [`Agent::resume`].
@@ -202,8 +204,13 @@ impl Agent {
         }
         let by: Arc<str> = redactor.redact(&request.by).into();
         let message = request.message.map(|text| redactor.redact_held(&text).into());
-        let reopened = machine.reopening(by, message, Some(budget));
-        let mut reopened = reopened.map_err(|why| ResumeError::not_reopenable(request.run, why))?;
+        let run = request.run;
+        let refused = |why| ResumeError::not_reopenable(run.clone(), why);
+        // A run that stays over asks nothing.
+        machine.reopening(Arc::clone(&by), message.clone(), Some(budget)).map_err(refused)?;
+        resumed.probe_answered().await?;
+        let reopened = resumed.machine().reopening(by, message, Some(budget));
+        let mut reopened = reopened.map_err(refused)?;
         reopened.cause = request.cause.map(Box::new);
         resumed.reopen(reopened).await
     }

@@ -15,7 +15,9 @@ use super::effects::Effects;
 use super::failure::{Failing, is_stored};
 use super::hooks::{Hooks, Kind};
 use super::large_result::ShownResult;
+use super::stop::Stop;
 use crate::agent::inner::Inner;
+use crate::effect::unless_stopped;
 use crate::hook::Moment;
 use crate::journal::{Execution, StopFact};
 
@@ -52,12 +54,14 @@ pub(super) fn attempted(
     ToolAttempted::new(call_id, execution.run.execution, error.code(), message, delay_ms)
 }
 
-/// Stores what is long, and calls the hooks of a tool that ran.
+/// Stores what is long, and calls the hooks of a tool that ran. Once it is stopped, what is known is stored to its
+/// end, and hooks are dropped.
 pub(super) async fn answer(
     effects: &Effects,
     execution: &Execution,
     admitted: &Admitted,
     result: Result<Output, ToolError>,
+    stop: &Stop,
 ) -> Vec<EventKind> {
     let Effects { agent, context, .. } = effects;
     let Execution { run, elapsed, .. } = execution;
@@ -92,7 +96,7 @@ pub(super) async fn answer(
             }
         }
     };
-    call_hooks(effects, &mut facts).await;
+    call_hooks(effects, &mut facts, stop).await;
     facts
 }
 
@@ -118,10 +122,10 @@ async fn keep_stderr(
 }
 
 /// Calls the hooks of a tool that ran. What they leave in the record stands before the answer.
-async fn call_hooks(effects: &Effects, facts: &mut Vec<EventKind>) {
+async fn call_hooks(effects: &Effects, facts: &mut Vec<EventKind>, stop: &Stop) {
     let hooks = Hooks::of(&effects.agent);
     let Some(EventKind::ToolResponded(answer)) = facts.last() else { return };
-    if !hooks.has(HookPoint::AfterTool) {
+    if !hooks.has(HookPoint::AfterTool) || stop.is_stopped() {
         return;
     }
     let moment = Moment::AfterTool {
@@ -130,7 +134,8 @@ async fn call_hooks(effects: &Effects, facts: &mut Vec<EventKind>) {
         ok: answer.ok,
         output: &answer.output,
     };
-    let called = hooks.call(moment, &effects.context, Kind::All).await;
+    let calling = hooks.call(moment, &effects.context, Kind::All);
+    let Some(called) = unless_stopped(stop, calling).await else { return };
     let stop = called.stop.map(|stop| stop.into_fact(moment, effects));
     let before_answer = facts.len() - 1;
     let stop = stop.map(|StopFact(fact)| fact.0);

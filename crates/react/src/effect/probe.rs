@@ -14,6 +14,7 @@ use serde_json::json;
 use super::answer::{answer, attempted};
 use super::call::{admitted, context_of, limit_of};
 use super::effects::Effects;
+use super::large_result::ShownResult;
 use super::stop::Stop;
 use crate::effect::guarded;
 use crate::journal::{End, Execution, ExecutionEnd, Notes};
@@ -38,13 +39,35 @@ pub(super) async fn of_interrupted(
     End::Execution(settle(&effects, execution, &admitted, error, &stop).await)
 }
 
+/// Asks about a call that has its answer, of a run that is over.
+pub(super) async fn of_answered(effects: &Effects, execution: &Execution) -> End {
+    // A tool that is not there any more, or may not be used, says nothing.
+    let Ok(admitted) = admitted(effects, execution) else {
+        return End::Execution(ExecutionEnd::default());
+    };
+    let (verdict, output) = match ask(effects, execution, &admitted).await {
+        Probe::Happened(output) => {
+            let output = output.filter(|output| admitted.check_output(output).is_ok());
+            let redacted = |output| effects.agent.redactor.redact_held_json(output);
+            // Nothing can be stored for a run that is over.
+            let shown = |output| ShownResult::of(output, &effects.agent).cut(&effects.agent);
+            (Verdict::Happened, output.map(redacted).map(shown))
+        }
+        Probe::DidNot => (Verdict::DidNot, None),
+        _ => (Verdict::Unknown, None),
+    };
+    let probed = ToolProbed::new(execution.run.call_id.clone(), verdict, output);
+    End::Execution(ExecutionEnd { facts: Notes(vec![probed.into()]), ..ExecutionEnd::default() })
+}
+
 /// Is the tool asked what became of a call that failed like this?
 pub(super) fn is_asked(admitted: &Admitted, error: &ToolError) -> bool {
     let spec = admitted.spec();
     spec.probe && !spec.idempotent && error.effect() == Effect::Unknown
 }
 
-/// Asks the tool, and says what follows: the answer of the call, or that it runs again.
+/// Asks the tool, and returns what follows: the answer of the call, or that it runs again. Once it is stopped, a
+/// failure that is known is the answer.
 pub(super) async fn settle(
     effects: &Effects,
     execution: Box<Execution>,
@@ -53,25 +76,36 @@ pub(super) async fn settle(
     stop: &Stop,
 ) -> ExecutionEnd {
     let mut end = ExecutionEnd::default();
-    let said = {
-        let mut asking = pin!(ask(effects, &execution, admitted));
-        tokio::select! {
-            biased;
-            () = stop.stopped() => return end,
-            said = &mut asking => said,
+    let said = match stop.is_stopped() {
+        true => None,
+        false => {
+            let mut asking = pin!(ask(effects, &execution, admitted));
+            tokio::select! {
+                biased;
+                said = &mut asking => Some(said),
+                () = stop.stopped() => None,
+            }
         }
     };
+    let Some(said) = said else {
+        if !matches!(error, ToolError::Interrupted) {
+            end.facts = Notes(failed(effects, &execution, admitted, error, stop).await);
+        }
+        return end;
+    };
     end.facts = Notes(match said {
-        Probe::Happened(output) => happened(effects, &execution, admitted, output).await,
-        Probe::DidNot if admitted.spec().probe_is_final && execution.may_repeat => {
+        Probe::Happened(output) => happened(effects, &execution, admitted, output, stop).await,
+        Probe::DidNot
+            if admitted.spec().probe_is_final && execution.may_repeat && !stop.is_stopped() =>
+        {
             let again = attempted(effects, &execution, &error, Duration::ZERO);
             let facts = vec![probed(&execution, Verdict::DidNot), again.into()];
             end.again = Some((Duration::ZERO, execution));
             facts
         }
-        Probe::DidNot => did_not(effects, &execution, admitted, error).await,
+        Probe::DidNot => did_not(effects, &execution, admitted, error, stop).await,
         _ => {
-            let mut facts = failed(effects, &execution, admitted, error).await;
+            let mut facts = failed(effects, &execution, admitted, error, stop).await;
             facts.insert(0, probed(&execution, Verdict::Unknown));
             facts
         }
@@ -101,12 +135,13 @@ async fn happened(
     execution: &Execution,
     admitted: &Admitted,
     output: Option<JsonText>,
+    stop: &Stop,
 ) -> Vec<EventKind> {
     let result = match output {
         Some(output) => admitted.check_output(&output).map(|()| output),
         None => Ok(JsonText::string(text::HAPPENED)),
     };
-    let mut facts = answer(effects, execution, admitted, result.map(Into::into)).await;
+    let mut facts = answer(effects, execution, admitted, result.map(Into::into), stop).await;
     // As the model reads it: what is large is stored, and what is secret is redacted.
     let shown = facts.iter().find_map(|fact| match fact {
         EventKind::ToolResponded(responded) if responded.ok => Some(responded.output.clone()),
@@ -122,12 +157,13 @@ async fn did_not(
     execution: &Execution,
     admitted: &Admitted,
     error: ToolError,
+    stop: &Stop,
 ) -> Vec<EventKind> {
     let probed = probed(execution, Verdict::DidNot);
     if matches!(error, ToolError::Interrupted) {
         return vec![probed, settled(execution, Verdict::DidNot)];
     }
-    let mut facts = failed(effects, execution, admitted, error).await;
+    let mut facts = failed(effects, execution, admitted, error, stop).await;
     facts.insert(0, probed);
     for fact in &mut facts {
         if let EventKind::ToolResponded(responded) = fact {
@@ -143,10 +179,11 @@ async fn failed(
     execution: &Execution,
     admitted: &Admitted,
     error: ToolError,
+    stop: &Stop,
 ) -> Vec<EventKind> {
     match error {
         ToolError::Interrupted => vec![interrupted(execution)],
-        error => answer(effects, execution, admitted, Err(error)).await,
+        error => answer(effects, execution, admitted, Err(error), stop).await,
     }
 }
 

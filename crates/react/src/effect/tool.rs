@@ -47,7 +47,7 @@ pub(super) async fn execution(
         Ok(ahead) => ahead,
         Err(nothing) => {
             let error = not_started(&nothing);
-            let facts = Notes(answer(&effects, &execution, &admitted, Err(error)).await);
+            let facts = Notes(answer(&effects, &execution, &admitted, Err(error), &stop).await);
             return End::Execution(ExecutionEnd { facts, ..ExecutionEnd::default() });
         }
     };
@@ -60,13 +60,16 @@ pub(super) async fn execution(
     let dispatcher = Arc::new(Dispatcher::new(caller, ahead, limit, may_leave));
     let span =
         tracing::info_span!("tool", tool = %execution.run.tool, call = %execution.run.call_id);
-    let result = {
+    // What is stopped already does not begin; an answer that is there counts.
+    let result = if stop.is_stopped() {
+        None
+    } else {
         let call = call(&effects, &execution, &admitted, Arc::clone(&dispatcher));
         let mut call = pin!(call.instrument(span));
         tokio::select! {
             biased;
-            () = stop.stopped() => None,
             result = &mut call => Some(result),
+            () = stop.stopped() => None,
             () = dispatcher.left() => {
                 return End::Execution(ExecutionEnd { is_left: true, ..ExecutionEnd::default() });
             }
@@ -86,7 +89,8 @@ pub(super) async fn execution(
             end.facts = Notes(answer_recorded(&effects, facts.clone()).await);
         }
         Some(Err(error))
-            if let Some(delay) = next_delay(&effects, &execution, &admitted, &error) =>
+            if !stop.is_stopped()
+                && let Some(delay) = next_delay(&effects, &execution, &admitted, &error) =>
         {
             end.facts.0.push(attempted(&effects, &execution, &error, delay).into());
             execution.elapsed = execution.elapsed.saturating_add(delay);
@@ -97,7 +101,9 @@ pub(super) async fn execution(
             end = probe::settle(&effects, execution, &admitted, error, &stop).await;
             end.returned = returned;
         }
-        Some(result) => end.facts = Notes(answer(&effects, &execution, &admitted, result).await),
+        Some(result) => {
+            end.facts = Notes(answer(&effects, &execution, &admitted, result, &stop).await);
+        }
     }
     End::Execution(end)
 }

@@ -29,6 +29,9 @@ pub(crate) enum Step {
     Execution(Box<Execution>),
     /// Ask a tool what became of a call that was running when the process died. It ends as an execution.
     Probe(Box<Execution>),
+    /// Ask a tool what became of a call that has its answer, of a run that is over. It ends as an execution that
+    /// answers nothing.
+    LateProbe(Box<Execution>),
     /// Call the hooks of a pause.
     Hooks(Pause),
     /// Show a signal to the hooks. It ends as those of a pause.
@@ -55,7 +58,9 @@ impl Step {
     /// Does it act on the world? What a dispatched run does, that run does itself; a model can be asked again.
     pub(crate) fn acts(&self) -> bool {
         match self {
-            Self::Execution(execution) | Self::Probe(execution) => execution.child.is_none(),
+            Self::Execution(execution) | Self::LateProbe(execution) | Self::Probe(execution) => {
+                execution.child.is_none()
+            }
             Self::Hooks(_)
             | Self::Signal(_)
             | Self::Gates(_)
@@ -295,7 +300,7 @@ pub(crate) struct Child {
     pub(crate) labels: Arc<BTreeMap<String, String>>,
 }
 
-/// How an execution ended. One that was stopped has no facts.
+/// How an execution ended. One that was stopped before its tool returned has no facts.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct ExecutionEnd {
     /// What the runs that it started came to.

@@ -92,7 +92,7 @@ impl Run {
     fn grant(&self, wanted: &Wanted) -> Result<Grant, NothingLeft> {
         let Wanted { call, is_priced, max_depth, at_most, parts, .. } = wanted;
         if let Some(max) = max_depth.filter(|max| self.depth >= *max) {
-            return Err(NothingLeft::too_deep(self.depth + 1, max));
+            return Err(NothingLeft::too_deep(self.depth.saturating_add(1), max));
         }
         let machine = self.ledger.machine();
         let grant = machine.grant(self.ledger.at(), call, *is_priced, *parts)?;

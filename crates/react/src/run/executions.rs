@@ -37,7 +37,7 @@ impl Run {
     }
 
     /// Makes the first execution of a call in this process.
-    fn execution(&self, run: ToolRun, admitted: Option<Admitted>) -> Box<Execution> {
+    pub(super) fn execution(&self, run: ToolRun, admitted: Option<Admitted>) -> Box<Execution> {
         Box::new(Execution {
             run,
             admitted,
@@ -186,6 +186,7 @@ impl Run {
         let returned = returned.into_iter().map(EventKind::from);
         let facts = resumed.into_iter().chain(returned).chain(facts).map(answer);
         self.ledger.step(facts).await?;
+        self.record_late().await?;
         self.settle_ended(&work).await?;
         self.give_more().await?;
         self.start_tools().await
@@ -193,7 +194,7 @@ impl Run {
 }
 
 /// Does a hook end the run with this? What is in flight is stopped first.
-const fn stops_the_run(fact: &EventKind) -> bool {
+pub(super) const fn stops_the_run(fact: &EventKind) -> bool {
     match fact {
         EventKind::HookAborted(_) => true,
         EventKind::HookFailed(failed) => !failed.fail_open,

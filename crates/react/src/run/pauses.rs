@@ -30,7 +30,12 @@ impl Run {
         StopFact(stop): StopFact,
     ) -> Result<(), AgentError> {
         self.stop_steps(layer0::code::HOOK_ABORTED).await?;
+        // What was in flight may have been all that the run waited for.
+        if self.is_ending() {
+            return Ok(());
+        }
         self.return_orphans().await?;
+        self.ledger.forget_effects();
         let facts: Vec<_> =
             notes.into_iter().chain([stop.0]).map(|fact| self.ledger.fact(fact)).collect();
         self.ledger.step(facts).await

@@ -116,11 +116,12 @@ impl Resumed {
 
     /// Records the settlements in the inbox; nothing of the run is run.
     pub(crate) async fn settle(&mut self, rows: Vec<InboxMessage>) -> Result<(), ResumeError> {
-        let settled = self.run.settle_without_owner(rows).await;
-        settled.map_err(|error| match error {
-            AgentError::Storage(error) => error.into(),
-            error => LogError::Failed(error.into()).into(),
-        })
+        self.run.settle_without_owner(rows).await.map_err(unopened)
+    }
+
+    /// Asks the tools of answered calls whose outcome is unknown, before the run is opened again.
+    pub(crate) async fn probe_answered(&mut self) -> Result<(), ResumeError> {
+        self.run.probe_answered().await.map_err(unopened)
     }
 
     /// Takes a row of the inbox with the next append.
@@ -185,6 +186,14 @@ impl Resumed {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the error of a run that was not opened again.
+fn unopened(error: AgentError) -> ResumeError {
+    match error {
+        AgentError::Storage(error) => error.into(),
+        error => LogError::Failed(error.into()).into(),
     }
 }
 

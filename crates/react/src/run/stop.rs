@@ -1,14 +1,16 @@
 //! Stopping a run in the middle: cancellation, time, and what is in flight then.
 
 use backstop_event_log::{InboxMessage, InboxRequest};
-use backstop_react_machine::CANCEL;
-use layer0::event::SignalReceived;
+use backstop_react_machine::{CANCEL, Dispatch};
+use layer0::event::{EventKind, SignalReceived};
 use layer0::{Code, code};
 use serde_json::{Value, json};
 
-use super::Run;
+use super::executions::stops_the_run;
+use super::tools::AtWork;
+use super::{InFlight, Run};
 use crate::error::AgentError;
-use crate::journal::{AttemptEnd, End, ExecutionEnd, Fact};
+use crate::journal::{AttemptEnd, End, ExecutionEnd, Fact, Notes};
 
 impl Run {
     /// Ends the run because its time is up.
@@ -21,13 +23,16 @@ impl Run {
     /// Ends the run because people want it to; every open call is answered.
     pub(super) async fn cancel(&mut self, row: Option<&InboxMessage>) -> Result<(), AgentError> {
         self.stop_steps(code::RUN_CANCELLED).await?;
-        self.return_orphans().await?;
-        let data = row.map_or(Value::Null, |row| json!({ "by": &*row.by }));
         if let Some(row) = row {
             self.ledger.take_row(row.id);
         }
-        let signal = SignalReceived::new(CANCEL, data);
-        let facts = self.facts_of_people(signal);
+        // What was in flight may have been all that the run waited for.
+        if self.is_ending() {
+            return Ok(());
+        }
+        self.return_orphans().await?;
+        self.ledger.forget_effects();
+        let facts = self.facts_of_people(cancellation(row));
         self.ledger.step(facts).await
     }
 
@@ -60,7 +65,8 @@ impl Run {
         Ok(())
     }
 
-    /// Tells every step to end, and records what those that began came to until then.
+    /// Tells every step to end, and records the results until then. The run can be ending afterwards: results are
+    /// the machine's to take until it is over.
     pub(super) async fn stop_steps(&mut self, why: &'static str) -> Result<(), AgentError> {
         self.ledger.forget_effects();
         if let Some(mut attempt) = self.asking.take_waiting() {
@@ -77,35 +83,41 @@ impl Run {
             for fact in facts.drain(..) {
                 match fact {
                     Fact::Ended(id, end) => {
-                        if self.ended(id).is_some() {
-                            self.record_stopped(end, why).await?;
+                        let of = self.ended(id).filter(|_| !self.is_ending());
+                        if let Some(of) = of {
+                            self.record_stopped(of, end, why).await?;
                         }
                     }
                     Fact::Inbox(rows) => self.inbox.unread.extend(rows),
                     Fact::Cancelled => self.inbox.is_cancelled = true,
-                    Fact::Late(late) => {
-                        let late = self.ledger.fact(late);
-                        self.ledger.step([late]).await?;
-                    }
+                    Fact::Late(late) => self.tools.keep_late(late),
                     Fact::Signal(signal) if signal.name == CANCEL => self.inbox.is_cancelled = true,
                     // Nothing is begun any more, and what runs below is told to end.
                     Fact::Timer | Fact::Signal(_) | Fact::Asked(..) => {}
                 }
             }
         }
+        self.record_all_late().await?;
         self.settle_stopped().await?;
-        // What the machine decided on this is not begun any more.
-        self.ledger.forget_effects();
+        // What the machine decided on this is not begun any more, except what ends the run.
+        if !self.ledger.machine().has_answer() {
+            self.ledger.forget_effects();
+        }
         Ok(())
     }
 
-    async fn record_stopped(&mut self, end: End, why: &'static str) -> Result<(), AgentError> {
+    async fn record_stopped(
+        &mut self,
+        of: InFlight,
+        end: End,
+        why: &'static str,
+    ) -> Result<(), AgentError> {
         match end {
             End::Attempt(AttemptEnd::Cut(mut attempted)) => {
                 attempted.code = Some(Code::new(why));
                 self.record_attempt(*attempted).await
             }
-            End::Attempt(AttemptEnd::Answered(answered)) => self.record_attempt(answered.0).await,
+            End::Attempt(answered @ AttemptEnd::Answered(_)) => self.attempt_ended(answered).await,
             End::Attempt(AttemptEnd::Again(mut attempted, _, mut attempt)) => {
                 attempt.give_back(&self.agent.models);
                 attempted.delay_ms = None;
@@ -118,16 +130,54 @@ impl Run {
             End::Attempt(AttemptEnd::Failed { attempted, .. }) => {
                 self.record_attempt(attempted.0).await
             }
-            End::Execution(ExecutionEnd { returned, .. }) if !returned.is_empty() => {
-                let facts: Vec<_> =
-                    returned.into_iter().map(|returned| self.ledger.fact(returned)).collect();
-                self.ledger.step(facts).await
-            }
+            End::Execution(end) => match of {
+                InFlight::Execution(work) => self.record_stopped_execution(&work, end).await,
+                _ => Ok(()),
+            },
             _ => Ok(()),
         }
     }
+
+    /// Records the result of a stopped execution, if it has one. What a hook behind it stops is stopped already.
+    async fn record_stopped_execution(
+        &mut self,
+        work: &AtWork,
+        end: ExecutionEnd,
+    ) -> Result<(), AgentError> {
+        let ExecutionEnd { mut returned, facts: Notes(facts), .. } = end;
+        if returned.is_empty() && facts.is_empty() {
+            return Ok(());
+        }
+        if !facts.is_empty() {
+            // A call is answered once all that it dispatched has returned.
+            let of_call = |open: &Dispatch| open.call_id == *work.call_id();
+            let orphans = Box::pin(self.end_orphans(&returned, of_call)).await?;
+            returned.extend(orphans);
+        }
+        let resumed = self.approvals.take_resumed().map(EventKind::from);
+        let returned = returned.into_iter().map(EventKind::from);
+        let facts = facts.into_iter().filter(|fact| !stops_the_run(fact));
+        let facts = resumed.into_iter().chain(returned).chain(facts);
+        let facts: Vec<_> = facts.map(|fact| self.ledger.fact(fact)).collect();
+        self.ledger.step(facts).await
+    }
 }
 
+/// Returns whether a row of the inbox stops the run: a request to stop, or a signal of that name.
 fn is_cancel(row: &InboxMessage) -> bool {
-    matches!(row.request, InboxRequest::Cancel { .. })
+    match &row.request {
+        InboxRequest::Cancel { .. } => true,
+        InboxRequest::Signal { name, .. } => **name == *CANCEL,
+        _ => false,
+    }
+}
+
+/// Returns the signal that stops the run, as the record has it.
+fn cancellation(row: Option<&InboxMessage>) -> SignalReceived {
+    let data = row.map_or(Value::Null, |row| json!({ "by": &*row.by }));
+    let mut signal = SignalReceived::new(CANCEL, data);
+    if let Some(InboxRequest::Signal { cause, .. }) = row.map(|row| &row.request) {
+        signal.cause.clone_from(cause);
+    }
+    signal
 }

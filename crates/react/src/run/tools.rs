@@ -6,6 +6,7 @@ use backstop_event_log::Settlement;
 use backstop_react_machine::{EffectId, ToolRun};
 use backstop_tool::Admitted;
 use layer0::Timestamp;
+use layer0::event::ToolLate;
 use layer0::id::{CallId, RunId};
 
 use crate::journal::Execution;
@@ -28,6 +29,8 @@ pub(super) struct Tools {
     recorded: BTreeMap<CallId, ToolRun>,
     /// What people say of calls that are being stopped, with the rows that say it.
     settlements: BTreeMap<CallId, (u64, Settlement)>,
+    /// Late answers that are not recorded.
+    late: Vec<ToolLate>,
 }
 
 /// An execution that has not ended.
@@ -162,6 +165,16 @@ impl Tools {
     pub(super) fn take_settlements(&mut self) -> Vec<(CallId, u64, Settlement)> {
         let all = std::mem::take(&mut self.settlements).into_iter();
         all.map(|(call, (row, settlement))| (call, row, settlement)).collect()
+    }
+
+    /// Keeps the late answer of a call that was given up.
+    pub(super) fn keep_late(&mut self, late: ToolLate) {
+        self.late.push(late);
+    }
+
+    /// Takes the late answers of the calls that fit.
+    pub(super) fn take_late(&mut self, fits: impl Fn(&CallId) -> bool) -> Vec<ToolLate> {
+        self.late.extract_if(.., |late| fits(&late.call_id)).collect()
     }
 
     /// Does not begin a call, or not again.

@@ -46,6 +46,7 @@ mod sources;
 mod spend_limits;
 mod status;
 mod stderr;
+mod stopping;
 mod stores;
 mod stream;
 mod taken_up;

@@ -24,6 +24,8 @@ impl Resumed {
         let Self { run, follows, .. } = self;
         run.read_history(follows.as_ref()).await?;
         let reopened = run.ledger.fact(reopened);
-        run.ledger.step([reopened]).await
+        run.ledger.step([reopened]).await?;
+        // What came while tools were asked about their calls.
+        run.take_unread().await
     }
 }

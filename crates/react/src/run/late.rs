@@ -1,0 +1,73 @@
+//! What becomes known of calls after their answers.
+
+use super::{InFlight, Run};
+use crate::effect::admit;
+use crate::error::AgentError;
+use crate::journal::{End, ExecutionEnd, Fact, Notes, Step};
+
+impl Run {
+    /// Records the late answers of calls that are over; those of open calls wait for the end of their calls.
+    pub(super) async fn record_late(&mut self) -> Result<(), AgentError> {
+        let machine = self.ledger.machine();
+        let late = self.tools.take_late(|call| !machine.is_running(call));
+        if late.is_empty() || self.ledger.is_over() {
+            return Ok(());
+        }
+        let late: Vec<_> = late.into_iter().map(|late| self.ledger.fact(late)).collect();
+        self.ledger.step(late).await
+    }
+
+    /// Records all late answers of a run that is stopped, which answers the open calls.
+    pub(super) async fn record_all_late(&mut self) -> Result<(), AgentError> {
+        let late = self.tools.take_late(|_| true);
+        if late.is_empty() || self.ledger.is_over() {
+            return Ok(());
+        }
+        let late: Vec<_> = late.into_iter().map(|late| self.ledger.fact(late)).collect();
+        self.ledger.step(late).await
+    }
+
+    /// Asks the tools of answered calls whose outcome is unknown, before a run that is over is opened again.
+    pub(super) async fn probe_answered(&mut self) -> Result<(), AgentError> {
+        for call in self.ledger.machine().probeable() {
+            let run = self.recorded_execution(&call)?;
+            let admitted = admit(&self.agent, &run.tool, run.arguments.clone()).ok();
+            let execution = self.execution(run, admitted);
+            self.start(Step::LateProbe(execution), InFlight::LateProbe);
+        }
+        let mut facts = Vec::new();
+        while !self.in_flight.is_empty() {
+            self.ledger.next(&mut facts).await?;
+            for fact in facts.drain(..) {
+                self.take_while_probing(fact).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what happens before the run is opened again; a request to stop waits until it is.
+    async fn take_while_probing(&mut self, fact: Fact) -> Result<(), AgentError> {
+        match fact {
+            Fact::Ended(id, end) => {
+                self.ended(id);
+                let End::Execution(ExecutionEnd { facts: Notes(facts), .. }) = end else {
+                    return Ok(());
+                };
+                let facts: Vec<_> = facts.into_iter().map(|fact| self.ledger.fact(fact)).collect();
+                self.ledger.step(facts).await
+            }
+            Fact::Inbox(rows) => {
+                self.inbox.unread.extend(rows);
+                Ok(())
+            }
+            Fact::Cancelled => {
+                self.inbox.is_cancelled = true;
+                for (id, _) in &self.in_flight {
+                    self.ledger.stop(*id);
+                }
+                Ok(())
+            }
+            Fact::Asked(..) | Fact::Late(_) | Fact::Signal(_) | Fact::Timer => Ok(()),
+        }
+    }
+}
