@@ -104,8 +104,9 @@ pub(super) async fn answer(
 pub(super) async fn answer_recorded(
     effects: &Effects,
     mut facts: Vec<EventKind>,
+    stop: &Stop,
 ) -> Vec<EventKind> {
-    call_hooks(effects, &mut facts).await;
+    call_hooks(effects, &mut facts, stop).await;
     facts
 }
 

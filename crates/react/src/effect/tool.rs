@@ -86,7 +86,7 @@ pub(super) async fn execution(
     match result {
         None => {}
         Some(_) if let Some(PriorAnswer::Recorded(facts)) = dispatcher.prior() => {
-            end.facts = Notes(answer_recorded(&effects, facts.clone()).await);
+            end.facts = Notes(answer_recorded(&effects, facts.clone(), &stop).await);
         }
         Some(Err(error))
             if !stop.is_stopped()
