@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::path::PathBuf;
 
 use backstop_event_log::LogError;
 use layer0::code;
@@ -30,6 +31,12 @@ pub enum StoreError {
     /// Retry: with backoff. Effect: none.
     #[error("store is locked")]
     Locked(#[source] BoxError),
+    /// The file of the store was removed, renamed or replaced while it was open. What was written is not in the file
+    /// of that name.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("`{}` is not the file any more that was opened", .0.display())]
+    Lost(PathBuf),
     /// It is more than the back end takes: a name or a text is too long. Nothing was written.
     ///
     /// Retry: never. Effect: none.
@@ -57,6 +64,7 @@ impl From<StoreError> for LogError {
             StoreError::Failed(source) => Self::Failed(source),
             StoreError::Full(source) => Self::Full(source),
             StoreError::Locked(source) => Self::Locked(source),
+            StoreError::Lost(path) => Self::StoreLost(path),
             StoreError::TooLarge(source) => Self::TooLarge(source),
             StoreError::Unreachable(source) => Self::Unreachable(source),
         }
@@ -70,6 +78,7 @@ impl Failure for StoreError {
             Self::Failed(_) => Facts::never(code::STORE_FAILED, Effect::Unknown),
             Self::Full(_) => Facts::never(code::STORE_FULL, Effect::None),
             Self::Locked(_) => Facts::backoff(code::STORE_LOCKED, Effect::None),
+            Self::Lost(_) => Facts::never(code::STORE_LOST, Effect::Unknown),
             Self::TooLarge(_) => Facts::never(code::STORE_FAILED, Effect::None),
             Self::Unreachable(_) => Facts::backoff(code::STORE_FAILED, Effect::Unknown),
         }
@@ -77,6 +86,7 @@ impl Failure for StoreError {
 
     fn hint(&self) -> Option<Cow<'_, str>> {
         match self {
+            Self::Lost(_) => Some(LogError::STORE_LOST_HINT.into()),
             Self::TooLarge(_) => Some("give it a shorter name, or keep less of it".into()),
             _ => None,
         }

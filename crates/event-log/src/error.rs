@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::path::PathBuf;
 
 use layer0::Approvers;
 use layer0::code;
@@ -162,6 +163,12 @@ pub enum LogError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The file of the log was removed, renamed or replaced while it was open. What was written is not in the file of
+    /// that name.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("`{}` is not the file any more that was opened", .0.display())]
+    StoreLost(PathBuf),
     /// It is more than the back end takes: a name or an append is too long. Nothing was written.
     ///
     /// Retry: never. Effect: none.
@@ -205,6 +212,10 @@ pub enum LogError {
 }
 
 impl LogError {
+    /// What to do when the file of a store is gone.
+    pub const STORE_LOST_HINT: &str = "put it back together with its -wal and -shm, and resume what was open; stop \
+        what writes before a file is moved";
+
     /// Makes [`LogError::Conflict`].
     #[must_use]
     pub const fn conflict(run: RunId, seq: u64) -> Self {
@@ -301,6 +312,7 @@ impl Failure for LogError {
             }
             Self::NotFound(_) => Facts::never(code::INPUT_INVALID, Effect::None),
             Self::Lost(_) => Facts::never(code::LOG_LOST_TAIL, Effect::Unknown),
+            Self::StoreLost(_) => Facts::never(code::STORE_LOST, Effect::Unknown),
             Self::SchemaNewer { .. } => Facts::never(code::LOG_SCHEMA_NEWER, Effect::None),
             Self::Unreachable(_) => Facts::backoff(code::STORE_FAILED, Effect::Unknown),
             Self::Tampered { .. } => Facts::never(code::LOG_TAMPERED, Effect::None),
@@ -321,6 +333,7 @@ impl Failure for LogError {
                 "list the runs of the store; an agent without a log knows none, until it is given one"
                     .into(),
             ),
+            Self::StoreLost(_) => Some(Self::STORE_LOST_HINT.into()),
             Self::Lost(_) => Some(
                 "it was deleted, or the store was restored from an older backup: begin the work anew \
                  only once it is known what it had done"

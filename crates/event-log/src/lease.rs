@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use async_trait::async_trait;
+use layer0::id::RunId;
+
+use crate::LogError;
 
 /// For how long a process may act for the runs that it has claimed, where a log is shared by several.
 ///
@@ -37,6 +40,11 @@ pub trait Lease: Send + Sync {
     /// Dropping the future changes nothing.
     async fn must_stop(&self) {
         self.ended().await;
+    }
+
+    /// Returns why nothing may be appended to a run any more, once the lease has ended.
+    fn loss(&self, run: &RunId) -> LogError {
+        LogError::LeaseEnded(run.clone())
     }
 
     /// Notes that something is at work that acts on the world, until what is returned is dropped: a process that

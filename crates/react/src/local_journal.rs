@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use backstop_clock::RunClock;
-use backstop_event_log::{EventLog, InboxMessage, InboxReader, LogError, RunWriter};
+use backstop_event_log::{EventLog, InboxMessage, InboxReader, Lease, LogError, RunWriter};
 use backstop_orchestrator::new_run_id;
 use backstop_react_machine::CANCEL;
 use layer0::Timestamp;
@@ -305,7 +305,7 @@ impl LocalJournal {
             let fact = tokio::select! {
                 biased;
                 // What is at work is dropped with the run.
-                () = ended => return Err(LogError::LeaseEnded(self.effects.run().clone())),
+                () = ended => return Err(lost(lease.as_deref(), self.effects.run())),
                 fact = self.next_fact() => fact,
             };
             if let Some(fact) = self.accept(fact).await? {
@@ -317,6 +317,11 @@ impl LocalJournal {
             }
         }
     }
+}
+
+/// Returns why a run is another process's.
+fn lost(lease: Option<&dyn Lease>, run: &RunId) -> LogError {
+    lease.map_or_else(|| LogError::LeaseEnded(run.clone()), |lease| lease.loss(run))
 }
 
 impl Drop for LocalJournal {

@@ -108,7 +108,7 @@ impl Database {
                 Durability::Full => SqliteSynchronous::Full,
             },
         );
-        Self::start(path, Owner::of_file(file), options, retention).await
+        Self::start(path, Owner::with_file(file), options, retention).await
     }
 
     /// Opens a database that lives in memory.
@@ -170,7 +170,7 @@ impl Database {
                 readers: readers(options),
                 writer: None,
                 claims: Claims::default(),
-                owner: Arc::new(Owner::of_file(file)),
+                owner: Arc::new(Owner::with_file(file)),
                 lookout: Lookout::default(),
                 upkeep: Upkeep::default(),
             }),
@@ -191,8 +191,12 @@ impl Database {
             return Err(error);
         }
         let readers = readers(options.create_if_missing(false).pragma("query_only", "on"));
+        owner.opened();
         let (claims, owner) = (Claims::default(), Arc::new(owner));
         let lookout = Lookout::default();
+        if !owner.is_in_memory() {
+            tokio::spawn(Owner::watch_files(Arc::downgrade(&owner)));
+        }
         let writer = Some(Writer::start(
             connection,
             readers.connect_options().as_ref().clone().pragma("query_only", "off"),

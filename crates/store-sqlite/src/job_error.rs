@@ -1,5 +1,7 @@
 //! Why a job of the writer failed.
 
+use std::path::PathBuf;
+
 use backstop_error_store::StoreError;
 use backstop_event_log::LogError;
 
@@ -20,6 +22,8 @@ pub(crate) enum JobError {
     Database(sqlx::Error),
     /// Another process held the lock for longer than is waited.
     Locked,
+    /// The file of the database is gone from its place.
+    Moved(PathBuf),
     /// The task that writes has panicked, or its runtime was shut down.
     Lost,
 }
@@ -39,6 +43,7 @@ impl From<JobError> for LogError {
             JobError::Database(error) => Fault::from(error).into(),
             JobError::Locked => Self::Locked(LOCKED.into()),
             JobError::Lost => Self::Failed(LOST.into()),
+            JobError::Moved(path) => Self::StoreLost(path),
         }
     }
 }
@@ -52,6 +57,7 @@ impl From<JobError> for StoreError {
             JobError::Database(error) => Fault::from(error).into(),
             JobError::Locked => Self::Locked(LOCKED.into()),
             JobError::Lost => Self::Failed(LOST.into()),
+            JobError::Moved(path) => Self::Lost(path),
         }
     }
 }
@@ -71,7 +77,7 @@ impl JobError {
         match self {
             Self::Database(error) => Fault::is_locked(error),
             Self::Locked => true,
-            Self::Closed | Self::Log(_) | Self::Lost | Self::Store(_) => false,
+            Self::Closed | Self::Log(_) | Self::Lost | Self::Moved(_) | Self::Store(_) => false,
         }
     }
 }

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{
     AttemptFilter, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
     FeedPage, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, OpenApproval, Record,
@@ -16,6 +17,8 @@ use crate::claims::refused;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::job::Claiming;
+use crate::lease::FileLease;
+use crate::owner::{OtherOwner, TAKEN_AFTER};
 use crate::rows::{chain, hash_of, record_of, signed, unsigned};
 use crate::sent::Sent;
 use crate::start_keys::Bind;
@@ -34,6 +37,14 @@ macro_rules! runs {
 pub struct SqliteLog(Database);
 
 impl SqliteLog {
+    /// Lets a claim count only while the files stand in their places that keep other processes out.
+    fn under(&self, claim: Claim) -> Claim {
+        match self.0.is_in_memory() {
+            true => claim,
+            false => claim.under(Arc::new(FileLease::new(Arc::clone(self.0.owner())))),
+        }
+    }
+
     pub(crate) const fn new(database: Database) -> Self {
         Self(database)
     }
@@ -133,17 +144,19 @@ impl EventLog for SqliteLog {
             reserved.asking();
             let claiming = writer.claim(run.clone(), dead.clone()).await;
             let given = match claiming {
-                Ok(Claiming::Given(epoch)) => return Ok(reserved.claim(epoch)),
+                Ok(Claiming::Given(epoch)) => return Ok(self.under(reserved.claim(epoch))),
                 other => other,
             };
             reserved.refused();
             match given? {
                 Claiming::Held(owner) if !dead.contains(&owner) => {
                     let (own, id) = (Arc::clone(self.0.owner()), Arc::clone(&owner));
-                    let alive = tokio::task::spawn_blocking(move || own.is_alive(&id)).await;
-                    let alive = alive.map_err(|error| LogError::Failed(error.into()))?;
-                    if alive.map_err(|error| LogError::Failed(error.into()))? {
-                        return Err(claimed());
+                    let look = tokio::task::spawn_blocking(move || own.look(&id)).await;
+                    let look = look.map_err(|error| LogError::Failed(error.into()))?;
+                    match look.map_err(|error| LogError::Failed(error.into()))? {
+                        OtherOwner::Alive => return Err(claimed()),
+                        OtherOwner::Missing => SystemClock.sleep(TAKEN_AFTER).await,
+                        OtherOwner::Dead => {}
                     }
                     dead.push(owner);
                 }
@@ -156,7 +169,7 @@ impl EventLog for SqliteLog {
         let release = self.0.writer().and_then(|writer| writer.release(run.clone()));
         let epoch = self.0.claims().new_epoch();
         match release.and_then(|release| self.0.claims().reserve(run, epoch, release)) {
-            Some(reserved) => reserved.claim(epoch),
+            Some(reserved) => self.under(reserved.claim(epoch)),
             // Its first append is refused.
             None => Claim::new(epoch, ()),
         }

@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use crate::identity::identity;
+
 /// What is behind the name of a database in the names of its own files and folders.
 const OF_A_STORE: [&str; 5] = ["", "-wal", "-shm", "-journal", ".runs"];
 /// What such names begin with that end with an id: the files by which processes own runs.
@@ -42,19 +44,6 @@ fn with_suffix(database: &Path, suffix: &str) -> PathBuf {
     let mut name: OsString = database.file_name().unwrap_or(OsStr::new("")).to_owned();
     name.push(suffix);
     database.with_file_name(name)
-}
-
-/// What makes two names those of one file.
-#[cfg(unix)]
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
-}
-
-/// What makes two names those of one file.
-#[cfg(not(unix))]
-fn identity(path: &Path) -> Option<PathBuf> {
-    path.canonicalize().ok()
 }
 
 /// Returns the folder that a file stands in.

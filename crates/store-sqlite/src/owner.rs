@@ -5,39 +5,153 @@
 //! stands beside the database itself, found by its canonical path, so that every name of a database
 //! leads to the same owners.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use tokio::sync::watch;
+
+use crate::identity::FileIdentity;
 
 /// What stands between the name of the database and the id of an owner.
 const SUFFIX: &str = "-owner-";
 /// How often another id is drawn when a file was taken away while it was locked.
 const TRIES: u32 = 16;
 
+/// How often the files are looked at that keep other processes out.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long an owner has to be without its file before it counts as dead: it notices that and stops before.
+pub(crate) const TAKEN_AFTER: Duration = Duration::from_secs(1);
+
 /// The owner that this open database is. Its file is made for the first claim.
 #[derive(Debug)]
 pub(crate) struct Owner {
     /// The canonical path of the database; `None` for one in memory, which no other process sees.
     database: Option<PathBuf>,
-    locked: Mutex<Option<Locked>>,
+    /// The file of the database, once it is open.
+    opened: OnceLock<FileIdentity>,
+    is_database_lost: AtomicBool,
+    locked: Mutex<Option<Arc<OwnerFile>>>,
+    /// Dead owners whose files were removed here.
+    removed: Mutex<HashSet<String>>,
+    /// Rings when a file was lost that keeps other processes out.
+    lost: watch::Sender<()>,
 }
 
+/// The file of an owner. It may be removed by others, such as a program that cleans folders; another process then
+/// takes its owner for dead.
 #[derive(Debug)]
-struct Locked {
+pub(crate) struct OwnerFile {
     id: Arc<str>,
-    path: PathBuf,
+    identity: FileIdentity,
     /// Locked until it is closed.
     _file: File,
 }
 
+impl OwnerFile {
+    /// Returns whether the file that is locked still stands in its place.
+    pub(crate) fn holds(&self) -> bool {
+        self.identity.holds()
+    }
+}
+
+/// What is known of another owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OtherOwner {
+    Alive,
+    Dead,
+    /// Its file is gone. It may live, and not have noticed yet.
+    Missing,
+}
+
 impl Owner {
-    pub(crate) const fn of_file(database: PathBuf) -> Self {
-        Self { database: Some(database), locked: Mutex::new(None) }
+    pub(crate) fn with_file(database: PathBuf) -> Self {
+        Self::new(Some(database))
     }
 
-    pub(crate) const fn in_memory() -> Self {
-        Self { database: None, locked: Mutex::new(None) }
+    pub(crate) fn in_memory() -> Self {
+        Self::new(None)
+    }
+
+    fn new(database: Option<PathBuf>) -> Self {
+        Self {
+            database,
+            opened: OnceLock::new(),
+            is_database_lost: AtomicBool::new(false),
+            locked: Mutex::new(None),
+            removed: Mutex::default(),
+            lost: watch::Sender::new(()),
+        }
+    }
+
+    /// Notes that the file of the database was opened, which is there.
+    pub(crate) fn opened(&self) {
+        if let Some(database) = &self.database {
+            self.opened.get_or_init(|| FileIdentity::take(database));
+        }
+    }
+
+    /// Returns whether the path of the database still leads to the file that was opened. Once it does not, it never
+    /// does again.
+    pub(crate) fn database_holds(&self) -> bool {
+        let Some(opened) = self.opened.get() else { return true };
+        if !self.is_database_lost.load(Ordering::SeqCst) && !opened.holds() {
+            self.is_database_lost.store(true, Ordering::SeqCst);
+            tracing::warn!(path = %opened.path().display(), "the file of the database is gone");
+            self.lost.send_replace(());
+        }
+        !self.is_database_lost.load(Ordering::SeqCst)
+    }
+
+    /// Returns the path of the database, where it has one.
+    pub(crate) fn database(&self) -> Option<&Path> {
+        self.database.as_deref()
+    }
+
+    /// Returns the file of this owner, once it has one.
+    pub(crate) fn file(&self) -> Option<Arc<OwnerFile>> {
+        self.locked().clone()
+    }
+
+    /// Returns what rings when a file was lost.
+    pub(crate) fn lost(&self) -> watch::Receiver<()> {
+        self.lost.subscribe()
+    }
+
+    /// Looks at the files that keep other processes out, until the owner is dropped.
+    pub(crate) async fn watch_files(owner: Weak<Self>) {
+        loop {
+            SystemClock.sleep(LOOK_EVERY).await;
+            let Some(owner) = owner.upgrade() else { return };
+            if !owner.database_holds() {
+                return;
+            }
+            owner.retire_lost();
+        }
+    }
+
+    /// Lets an owner go whose file is gone: another one is made for the next claim.
+    fn retire_lost(&self) {
+        let mut locked = self.locked();
+        if let Some(gone) = locked.take_if(|file| !file.holds()) {
+            drop(locked);
+            let path = gone.identity.path().display();
+            tracing::warn!(%path, "the file by which this process owns its runs is gone");
+            self.lost.send_replace(());
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Option<Arc<OwnerFile>>> {
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn removed(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) const fn is_in_memory(&self) -> bool {
@@ -47,35 +161,38 @@ impl Owner {
     /// Returns the id of this owner; makes and locks its file, if that was not done yet.
     pub(crate) fn id(&self) -> io::Result<Arc<str>> {
         let Some(database) = &self.database else { return Ok("memory".into()) };
-        let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locked = self.locked();
         if let Some(locked) = &*locked {
             return Ok(Arc::clone(&locked.id));
         }
-        remove_dead(database);
+        self.removed().extend(remove_dead(database));
         let made = lock_new(database)?;
         let id = Arc::clone(&made.id);
-        *locked = Some(made);
+        *locked = Some(Arc::new(made));
         Ok(id)
     }
 
-    /// Does another owner's process live?
-    pub(crate) fn is_alive(&self, id: &str) -> io::Result<bool> {
-        let Some(database) = &self.database else { return Ok(false) };
-        is_locked(&path_of(database, id))
+    /// Looks whether the process of another owner lives.
+    pub(crate) fn look(&self, id: &str) -> io::Result<OtherOwner> {
+        let Some(database) = &self.database else { return Ok(OtherOwner::Dead) };
+        if self.removed().contains(id) {
+            return Ok(OtherOwner::Dead);
+        }
+        look_at(&path_of(database, id))
     }
 
     /// Ends this owner; nothing may be claimed by it any more.
     pub(crate) fn end(&self) {
-        let locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Locked { path, .. }) = locked {
-            let _ = std::fs::remove_file(path);
+        let locked = self.locked().take();
+        if let Some(file) = locked.filter(|file| file.holds()) {
+            let _ = std::fs::remove_file(file.identity.path());
         }
     }
 
     /// Ends this owner when its database is closed. One that claimed nothing has not looked for the
     /// files of dead ones yet.
     pub(crate) fn leave(&self) {
-        let has_claimed = self.locked.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let has_claimed = self.locked().is_some();
         if !has_claimed && let Some(database) = &self.database {
             remove_dead(database);
         }
@@ -97,7 +214,7 @@ fn path_of(database: &Path, id: &str) -> PathBuf {
     path.into()
 }
 
-fn lock_new(database: &Path) -> io::Result<Locked> {
+fn lock_new(database: &Path) -> io::Result<OwnerFile> {
     for _ in 0..TRIES {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
@@ -107,42 +224,46 @@ fn lock_new(database: &Path) -> io::Result<Locked> {
         let file = options().create_new(true).open(&path)?;
         // Another process may have found the file before it was locked, and taken it for a dead one.
         if file.try_lock().is_ok() && path.exists() {
-            return Ok(Locked { id, path, _file: file });
+            return Ok(OwnerFile { id, identity: FileIdentity::take(&path), _file: file });
         }
     }
     Err(io::Error::other("the file of the owner was taken away again and again"))
 }
 
-/// Is there a file, and a process that keeps it locked? Those that look share a lock, so that they do
+/// Looks whether there is a file, and a process that keeps it locked. Those that look share a lock, so that they do
 /// not take each other for the owner.
-fn is_locked(path: &Path) -> io::Result<bool> {
+fn look_at(path: &Path) -> io::Result<OtherOwner> {
     match File::open(path) {
         Ok(file) => match file.try_lock_shared() {
-            Ok(()) => Ok(false),
-            Err(TryLockError::WouldBlock) => Ok(true),
+            Ok(()) => Ok(OtherOwner::Dead),
+            Err(TryLockError::WouldBlock) => Ok(OtherOwner::Alive),
             Err(TryLockError::Error(error)) => Err(error),
         },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(OtherOwner::Missing),
         Err(error) => Err(error),
     }
 }
 
-/// Takes the files of dead owners away.
-fn remove_dead(database: &Path) {
-    let (Some(folder), Some(name)) = (database.parent(), database.file_name()) else { return };
+/// Removes the files of dead owners, and returns their ids.
+fn remove_dead(database: &Path) -> Vec<String> {
+    let mut removed = Vec::new();
+    let (Some(folder), Some(name)) = (database.parent(), database.file_name()) else {
+        return removed;
+    };
     let prefix = format!("{}{SUFFIX}", name.to_string_lossy());
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let Ok(entries) = std::fs::read_dir(folder) else { return removed };
     for entry in entries.filter_map(Result::ok) {
-        if !entry.file_name().to_string_lossy().starts_with(&prefix) {
-            continue;
-        }
+        let name = entry.file_name();
+        let Some(id) = name.to_str().and_then(|name| name.strip_prefix(&prefix)) else { continue };
         // Shared, as those that look: no process takes a dead owner for a living one meanwhile.
         if let Ok(file) = File::open(entry.path())
             && file.try_lock_shared().is_ok()
+            && std::fs::remove_file(entry.path()).is_ok()
         {
-            let _ = std::fs::remove_file(entry.path());
+            removed.push(id.to_owned());
         }
     }
+    removed
 }
 
 fn options() -> OpenOptions {
@@ -169,15 +290,15 @@ mod tests {
     fn an_owner_lives_until_it_ends() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("a.db");
-        let (one, other) = (Owner::of_file(database.clone()), Owner::of_file(database));
+        let (one, other) = (Owner::with_file(database.clone()), Owner::with_file(database));
         assert_eq!(names(folder.path()), 0, "no file before the first claim");
         let id = one.id().unwrap();
         assert_eq!(one.id().unwrap(), id);
         assert_ne!(other.id().unwrap(), id, "owners differ");
-        assert!(other.is_alive(&id).unwrap());
-        assert!(!other.is_alive("0123").unwrap(), "one that never was");
+        assert_eq!(other.look(&id).unwrap(), OtherOwner::Alive);
+        assert_eq!(other.look("0123").unwrap(), OtherOwner::Missing, "one that never was");
         drop(one);
-        assert!(!other.is_alive(&id).unwrap());
+        assert_eq!(other.look(&id).unwrap(), OtherOwner::Missing);
         other.end();
         assert_eq!(names(folder.path()), 0, "nothing is left behind");
     }
@@ -188,10 +309,32 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("a.db");
         std::fs::write(path_of(&database, "dead"), "").unwrap();
-        let living = Owner::of_file(database.clone());
+        let living = Owner::with_file(database.clone());
         living.id().unwrap();
-        let other = Owner::of_file(database);
+        let other = Owner::with_file(database);
         other.id().unwrap();
         assert_eq!(names(folder.path()), 2, "the living ones stay");
+        assert_eq!(living.look("dead").unwrap(), OtherOwner::Dead, "it was removed here");
+        assert_eq!(other.look("dead").unwrap(), OtherOwner::Missing);
+    }
+
+    /// Spec: D8. A program that cleans folders takes the file away.
+    #[test]
+    fn owner_without_its_file_owns_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let owner = Owner::with_file(folder.path().join("a.db"));
+        let id = owner.id().unwrap();
+        let file = owner.file().unwrap();
+        assert!(file.holds());
+        owner.retire_lost();
+        assert_eq!(owner.id().unwrap(), id);
+        let path = file.identity.path().to_owned();
+        std::fs::remove_file(&path).unwrap();
+        assert!(!file.holds());
+        std::fs::write(&path, "").unwrap();
+        assert!(!file.holds(), "another file stands there");
+        owner.retire_lost();
+        assert_ne!(owner.id().unwrap(), id, "what is claimed later has another owner");
+        assert!(!file.holds());
     }
 }

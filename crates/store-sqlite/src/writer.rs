@@ -1,5 +1,6 @@
 //! The one task that writes, and how it shares commits.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -233,13 +234,25 @@ async fn run(mut connected: Connected, mut jobs: mpsc::UnboundedReceiver<Queued>
 /// commit. Where that fails as a whole, each is written alone. A lock is waited for once, by all of them. Returns
 /// the releases that met one.
 async fn commit(connected: &mut Connected, jobs: Vec<Job>) -> Vec<Job> {
-    let results = match transact(connected, &jobs).await {
+    let mut results = match connected.owner.database_holds() {
+        true => write_together(connected, &jobs).await,
+        false => Vec::new(),
+    };
+    // What is written to a file that has no name any more is written nowhere.
+    if !connected.owner.database_holds() {
+        let path = connected.owner.database().unwrap_or(Path::new(""));
+        results = jobs.iter().map(|_| Err(JobError::Moved(path.to_owned()))).collect();
+    }
+    answer_all(connected, jobs, results)
+}
+
+async fn write_together(connected: &mut Connected, jobs: &[Job]) -> Vec<Result<Done, JobError>> {
+    match transact(connected, jobs).await {
         Ok(done) => done.into_iter().map(Ok).collect(),
         Err(error) if error.is_locked() => locked(jobs.len()),
         Err(error) if jobs.len() == 1 => vec![Err(error)],
-        Err(_) => transact_each(connected, &jobs).await,
-    };
-    answer_all(connected, jobs, results)
+        Err(_) => transact_each(connected, jobs).await,
+    }
 }
 
 fn answer_all(

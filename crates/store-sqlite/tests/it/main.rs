@@ -10,6 +10,7 @@ mod feed;
 mod keys;
 mod lists;
 mod migration;
+mod moved;
 mod network;
 mod removal;
 mod retention;

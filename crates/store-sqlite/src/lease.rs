@@ -1,0 +1,63 @@
+//! The lease of a claim: while the files stand in their places that keep other processes out.
+
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use backstop_event_log::{AtWork, LogError};
+use layer0::id::RunId;
+
+use crate::owner::{Owner, OwnerFile};
+
+/// The lease of a claim. A run that begins is claimed before there need be an owner: its first append makes one.
+#[derive(Debug)]
+pub(crate) struct FileLease {
+    owner: Arc<Owner>,
+    file: OnceLock<Arc<OwnerFile>>,
+}
+
+impl FileLease {
+    pub(crate) const fn new(owner: Arc<Owner>) -> Self {
+        Self { owner, file: OnceLock::new() }
+    }
+
+    fn file(&self) -> Option<&Arc<OwnerFile>> {
+        if let Some(file) = self.file.get() {
+            return Some(file);
+        }
+        let file = self.owner.file()?;
+        Some(self.file.get_or_init(|| file))
+    }
+}
+
+#[async_trait]
+impl backstop_event_log::Lease for FileLease {
+    fn may_start(&self) -> bool {
+        self.owner.database_holds() && self.file().is_none_or(|file| file.holds())
+    }
+
+    fn at_work(&self) -> Option<AtWork> {
+        Some(AtWork::new(()))
+    }
+
+    fn loss(&self, run: &RunId) -> LogError {
+        match self.owner.database() {
+            Some(path) if !self.owner.database_holds() => LogError::StoreLost(path.to_owned()),
+            _ => LogError::LeaseEnded(run.clone()),
+        }
+    }
+
+    async fn until_may_start(&self) {
+        if !self.may_start() {
+            // What is gone does not come back.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn ended(&self) {
+        let mut lost = self.owner.lost();
+        let is_lost =
+            || !self.owner.database_holds() || self.file().is_some_and(|file| !file.holds());
+        // The sender lives as long as the owner.
+        while !is_lost() && lost.changed().await.is_ok() {}
+    }
+}
