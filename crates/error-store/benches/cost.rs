@@ -15,7 +15,7 @@ use backstop_testkit::measure::now;
 use layer0::{Code, Timestamp, code};
 use rustix::time::{ClockId, clock_gettime};
 
-/// What text of tools and models is made of, above all what begins something that may not end.
+/// Fragments of text from tools and models, above all openings of constructs that may not end.
 #[rustfmt::skip]
 const FRAGMENTS: &[&str] = &[
     "password", "token", "api_key", "pass", "PWD", "key", "=", ":", "%3d", " ", "\"", "'", "`", "\\", "\\\\",

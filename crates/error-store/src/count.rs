@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::ErrorRecord;
 
-/// What errors are counted by.
+/// The property by which errors are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CountBy {
@@ -17,17 +17,17 @@ pub enum CountBy {
     Tool,
 }
 
-/// How many errors have one code, day or tool in common.
+/// The number of errors that share a code, day or tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ErrorCount {
     /// The code, the day as `YYYY-MM-DD`, or the tool.
     pub key: String,
-    /// How many different errors.
+    /// The number of different errors.
     pub errors: u64,
-    /// How often they were seen.
+    /// The number of times they were seen.
     pub occurrences: u64,
-    /// How many characters the summaries spared the model, over all occurrences.
+    /// The characters that the summaries spared the model, over all occurrences.
     pub chars_kept: u64,
 }
 

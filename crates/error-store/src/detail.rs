@@ -13,7 +13,7 @@ use crate::lookup::{Lookup, look_up};
 use crate::page::{INVALID_INPUT, add_page, page_schema};
 use crate::{ErrorStore, StoreError, readable};
 
-/// Says that a detail could not be read because the store failed.
+/// Returns the error for a detail that could not be read because the store failed.
 pub(crate) fn unreadable(store: StoreError) -> ToolError {
     ToolError::Caused(store.into()).with_code("DATABASE_ERROR")
 }
@@ -101,7 +101,7 @@ mod tests {
     use layer0::{Code, Timestamp, code};
     use serde_json::Value;
 
-    async fn stored(text: &str) -> (Toolset, String, Arc<MemoryErrorStore>) {
+    async fn store_one(text: &str) -> (Toolset, String, Arc<MemoryErrorStore>) {
         let store = Arc::new(MemoryErrorStore::new());
         let at = "2026-01-01T00:00:00Z".parse().unwrap();
         let origin = Origin::new(at, "s-1", "run_1", "c1", "sql");
@@ -126,7 +126,7 @@ mod tests {
     #[tokio::test]
     async fn a_long_error_is_read_page_by_page() {
         let text = "äbc".repeat(5_000);
-        let (tools, id, _) = stored(&text).await;
+        let (tools, id, _) = store_one(&text).await;
         let (mut offset, mut read, mut pages) = (0, String::new(), 0);
         loop {
             let page =
@@ -144,7 +144,7 @@ mod tests {
     /// Spec: S7, T2
     #[tokio::test]
     async fn pages_begin_at_numbers_without_a_fraction() {
-        let (tools, id, _) = stored("abcdef").await;
+        let (tools, id, _) = store_one("abcdef").await;
         let page = async |offset: &str| {
             let arguments = format!(r#"{{"error_id": "{id}", "offset": {offset}, "limit": 2.0}}"#);
             let arguments = JsonText::parse(&arguments).unwrap();
@@ -164,7 +164,7 @@ mod tests {
     /// Spec: S7
     #[tokio::test]
     async fn failures_carry_their_codes() {
-        let (tools, id, store) = stored("boom").await;
+        let (tools, id, store) = store_one("boom").await;
         let whole = call(&tools, "s-1", json!({"error_id": id})).await.unwrap();
         assert_eq!(whole["raw_error"], "boom");
         assert_eq!(whole["timestamp"], "2026-01-01T00:00:00.000Z");

@@ -7,7 +7,7 @@ use layer0::error::BoxError;
 use layer0::failure::{Effect, Facts, Failure};
 use thiserror::Error;
 
-/// Says why an error store could not be written or read.
+/// The reason an error store could not be written or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -50,7 +50,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Can trying again help?
+    /// Returns whether trying again can help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()

@@ -3,7 +3,7 @@ use layer0::id::{ResultId, RunId, SessionId};
 
 use crate::{ErrorRecord, Origin};
 
-/// Which errors are listed. All conditions have to hold.
+/// A filter for listing errors. All conditions have to hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ErrorFilter {
@@ -96,8 +96,8 @@ impl ErrorFilter {
         self
     }
 
-    /// Is an error listed, as far as it alone decides that? Which runs met it, and how many are listed, it
-    /// does not know.
+    /// Returns whether an error passes the conditions on the error itself. The conditions on runs and the limit are not
+    /// checked here.
     #[must_use]
     pub fn matches(&self, error: &ErrorRecord) -> bool {
         let same = |wanted: &Option<String>, text: &str| {
@@ -112,7 +112,7 @@ impl ErrorFilter {
     }
 }
 
-/// Which results are listed. All conditions have to hold.
+/// A filter for listing results. All conditions have to hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResultFilter {
@@ -188,7 +188,7 @@ impl ResultFilter {
         self
     }
 
-    /// Is a result listed, as far as it alone decides that?
+    /// Returns whether a result passes the conditions on the result itself.
     #[must_use]
     pub fn matches(&self, id: &ResultId, origin: &Origin) -> bool {
         self.session.as_ref().is_none_or(|session| *session == origin.session)

@@ -27,7 +27,7 @@ impl fmt::Debug for Hold {
     }
 }
 
-/// The sessions of which a run is open in this process. Clones share them.
+/// The sessions that have an open run in this process. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Holds(Arc<Mutex<HashMap<SessionId, usize>>>);
 
@@ -39,7 +39,7 @@ impl Holds {
         Hold::holding(Held { holds: self.clone(), session: session.clone() })
     }
 
-    /// Is a run of this session open?
+    /// Returns whether a run of this session is open.
     #[must_use]
     pub fn is_held(&self, session: &SessionId) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(session)

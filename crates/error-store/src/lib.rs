@@ -8,8 +8,8 @@
 //! A large result is kept the same way ([`ResultStore`], `get_tool_result`): the model reads its
 //! beginning and asks for more when it needs more.
 //!
-//! What is stored is redacted when it is made ([`NewError::new`], [`NewResult::new`]), so that every
-//! store holds only such text, also when it is used alone.
+//! Text is redacted when an error or result is made ([`NewError::new`], [`NewResult::new`]), so that every store holds
+//! only redacted text, also when it is used alone.
 
 mod count;
 mod detail;

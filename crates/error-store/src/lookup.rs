@@ -4,7 +4,7 @@ use layer0::id::SessionId;
 
 use crate::StoreError;
 
-/// What a store answers when it is asked for an id.
+/// A store's answer to a lookup by id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use]
@@ -27,7 +27,7 @@ impl<T> Lookup<T> {
         }
     }
 
-    /// Was it taken away?
+    /// Returns whether the item was pruned.
     #[must_use]
     pub const fn is_expired(&self) -> bool {
         matches!(self, Self::Expired)

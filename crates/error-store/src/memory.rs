@@ -11,11 +11,11 @@ use crate::{
     Retention, StoreError, Stored, error_id,
 };
 
-/// How many bytes a store in memory holds unless told otherwise.
+/// The default capacity of a store in memory, in bytes.
 pub(crate) const DEFAULT_CAPACITY: u64 = 16 * 1024 * 1024;
 
-/// An error store that lives as long as the process. It holds at most 16 MiB unless told otherwise;
-/// beyond that, the errors longest unseen go whose sessions have no open run.
+/// An error store that lives as long as the process. It holds at most 16 MiB by default; beyond that, it drops the
+/// errors longest unseen whose sessions have no open run.
 #[derive(Debug)]
 pub struct MemoryErrorStore {
     /// Made for the first run: many agents are never run.
@@ -75,7 +75,7 @@ impl Rows {
         let key = (record.session().clone(), fingerprint.clone());
         let runs = BTreeSet::from([record.run().clone()]);
         let number = self.shelf.add(Row { record, fingerprint, runs });
-        // One that was copied here keeps its id; the one that was here goes on being counted.
+        // A copied error keeps its id; new occurrences count for the error that was here.
         self.by_fingerprint.entry(key).or_insert(number);
     }
 
@@ -101,17 +101,17 @@ impl MemoryErrorStore {
         Self { kept: OnceLock::new(), capacity: bytes }
     }
 
-    fn kept(&self) -> &KeptErrors {
+    fn kept_errors(&self) -> &KeptErrors {
         self.kept.get_or_init(Box::default)
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {
-        self.kept().rows.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept_errors().rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn make_room(&self, rows: &mut Rows, text: &str) -> Result<(), StoreError> {
         let Rows { shelf, by_fingerprint } = rows;
-        let is_held = |session: &SessionId| self.kept().holds.is_held(session);
+        let is_held = |session: &SessionId| self.kept_errors().holds.is_held(session);
         let gone = |number, row| Rows::forget(by_fingerprint, number, row);
         if shelf.make_room(self.capacity, size_of_text(text), is_held, gone) {
             Ok(())
@@ -205,7 +205,7 @@ impl ErrorStore for MemoryErrorStore {
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
         let mut rows = self.rows();
         let Rows { shelf, by_fingerprint } = &mut *rows;
-        let is_held = |session: &SessionId| self.kept().holds.is_held(session);
+        let is_held = |session: &SessionId| self.kept_errors().holds.is_held(session);
         let gone = |number, row| Rows::forget(by_fingerprint, number, row);
         Ok(shelf.prune(retention, now, is_held, gone))
     }
@@ -232,7 +232,7 @@ impl ErrorStore for MemoryErrorStore {
     }
 
     fn hold(&self, session: &SessionId) -> Hold {
-        self.kept().holds.hold(session)
+        self.kept_errors().holds.hold(session)
     }
 }
 

@@ -9,8 +9,8 @@ use crate::results::{NewResult, ResultEntry, ResultRecord, ResultStore, result_i
 use crate::shelf::{Item, Shelf};
 use crate::{Hold, Holds, Lookup, Pruned, ResultFilter, Retention, StoreError};
 
-/// A result store that lives as long as the process. It holds at most 16 MiB unless told otherwise;
-/// beyond that, the oldest results go whose sessions have no open run.
+/// A result store that lives as long as the process. It holds at most 16 MiB by default; beyond that, it drops the
+/// oldest results whose sessions have no open run.
 #[derive(Debug)]
 pub struct MemoryResultStore {
     /// Made for the first run: many agents are never run.
@@ -37,16 +37,16 @@ impl MemoryResultStore {
         Self { kept: OnceLock::new(), capacity: bytes }
     }
 
-    fn kept(&self) -> &KeptResults {
+    fn kept_results(&self) -> &KeptResults {
         self.kept.get_or_init(Box::default)
     }
 
     fn rows(&self) -> MutexGuard<'_, Shelf<ResultRecord>> {
-        self.kept().rows.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept_results().rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&self, rows: &mut Shelf<ResultRecord>, record: ResultRecord) -> Result<(), StoreError> {
-        let is_held = |session: &SessionId| self.kept().holds.is_held(session);
+        let is_held = |session: &SessionId| self.kept_results().holds.is_held(session);
         if !rows.make_room(self.capacity, record.bytes(), is_held, |_, row| drop(row)) {
             return Err(no_room(self.capacity));
         }
@@ -136,12 +136,12 @@ impl ResultStore for MemoryResultStore {
         Ok(rows.prune(
             retention,
             now,
-            |session| self.kept().holds.is_held(session),
+            |session| self.kept_results().holds.is_held(session),
             |_, row| drop(row),
         ))
     }
 
     fn hold(&self, session: &SessionId) -> Hold {
-        self.kept().holds.hold(session)
+        self.kept_results().holds.hold(session)
     }
 }

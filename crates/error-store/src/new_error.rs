@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{Origin, Summary, raw_json};
 
-/// How many characters of an author's code are kept.
+/// The most characters that are kept of an author's code.
 const MAX_CODE_CHARS: usize = 100;
 
 /// An error to store: redacted, valid JSON, with its one-line summary.
@@ -76,7 +76,7 @@ impl NewError {
         &self.reason
     }
 
-    /// Returns the tool author's code, at most 100 characters of it.
+    /// Returns the tool author's code, cut to 100 characters.
     #[must_use]
     pub const fn code(&self) -> Option<&Arc<str>> {
         self.code.as_ref()
@@ -88,7 +88,7 @@ impl NewError {
         &self.raw
     }
 
-    /// Returns one line of it.
+    /// Returns the error's one-line summary.
     #[must_use]
     pub const fn summary(&self) -> &Summary {
         &self.summary
@@ -140,7 +140,7 @@ mod tests {
     use layer0::{Timestamp, code};
     use proptest::prelude::*;
 
-    fn of(text: &str, code: Option<&str>) -> NewError {
+    fn new_error(text: &str, code: Option<&str>) -> NewError {
         let origin = Origin::new(Timestamp::default(), "s", "run", "c", "sql");
         let redactor = Redactor::new().with_secret("held-secret-key");
         NewError::new(origin, Code::new(code::TOOL_EXECUTION_FAILED), code, text, &redactor)
@@ -150,7 +150,7 @@ mod tests {
         /// Spec: S3, S4
         #[test]
         fn any_text_becomes_valid_data(text in any::<String>(), code in proptest::option::of(".{0,200}")) {
-            let error = of(&text, code.as_deref());
+            let error = new_error(&text, code.as_deref());
             prop_assert!(serde_json::from_str::<serde_json::Value>(error.raw()).is_ok());
             prop_assert!(error.summary().text.chars().count() <= 100);
             prop_assert!(error.code().is_none_or(|code| code.chars().count() <= 100));
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn secrets_are_in_no_part_of_an_error() {
         let text = r#"{"message": "key held-secret-key", "url": "https://ann:pw123456@host/"}"#;
-        let error = of(text, Some("held-secret-key"));
+        let error = new_error(text, Some("held-secret-key"));
         let all = format!("{error:?}");
         assert!(!all.contains("held-secret-key") && !all.contains("pw123456"), "{all}");
         assert!(serde_json::from_str::<serde_json::Value>(error.raw()).is_ok());
@@ -172,8 +172,8 @@ mod tests {
     #[test]
     fn escapes_are_no_characters_kept() {
         let text = format!("first\n{}", "\u{1b}\"".repeat(1_000));
-        let error = of(&text, None);
+        let error = new_error(&text, None);
         assert_eq!(error.chars_kept(), 2_001);
-        assert_eq!(of("Short error", None).chars_kept(), 0);
+        assert_eq!(new_error("Short error", None).chars_kept(), 0);
     }
 }

@@ -7,7 +7,7 @@ use layer0::id::{CallId, RunId, SessionId};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Origin {
-    /// When it happened.
+    /// The time it happened.
     pub at: Timestamp,
     /// The session; only it can read the text again through a tool.
     pub session: SessionId,

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 /// The code of arguments that do not fit.
 pub(crate) const INVALID_INPUT: &str = "INVALID_INPUT";
 
-/// How many bytes one answer holds unless the model asks for another size.
+/// The bytes in one answer unless the model asks for another size.
 pub const DEFAULT_PAGE_BYTES: usize = 8 * 1024;
 
 /// The largest page the model can ask for.
 const MAX_PAGE_BYTES: usize = 64 * 1024;
 
-/// Puts the page that `offset` and `limit` ask for into `answer[field]`, and where to go on.
+/// Puts the page that `offset` and `limit` select into `answer[field]`, with the offset of the next page.
 ///
 /// # Errors
 ///

@@ -1,10 +1,10 @@
-//! What the model reads of a stored error, or of one that could not be stored.
+//! The text that the model reads for a stored error, or for one that could not be stored.
 
 use layer0::id::ErrorId;
 
 use crate::{Stored, Summary};
 
-/// How many characters of an error the model reads when it could not be stored.
+/// The most characters that the model reads of an error that could not be stored.
 pub const FALLBACK_CHARS: usize = 500;
 
 /// Returns the text for a stored error: what happened, its id and, where something was cut, how to

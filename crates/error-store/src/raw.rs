@@ -1,4 +1,4 @@
-//! What is stored: always valid JSON, and the same bytes out as in.
+//! Stored JSON: always valid, and returned byte for byte as it was stored.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

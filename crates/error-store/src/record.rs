@@ -133,7 +133,7 @@ impl ErrorRecord {
         self.code.as_ref()
     }
 
-    /// Returns one line of it, at most 100 characters.
+    /// Returns the error's one-line summary, at most 100 characters.
     #[must_use]
     pub fn summary(&self) -> &str {
         &self.summary

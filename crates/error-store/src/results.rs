@@ -10,7 +10,7 @@ use layer0::id::{ResultId, SessionId};
 use crate::id::random_hex;
 use crate::{Hold, Lookup, Origin, Pruned, ResultFilter, Retention, StoreError};
 
-/// How many characters of a large result the model reads at once.
+/// The most characters of a large result that the model reads at once.
 pub const PREVIEW_CHARS: usize = 2_000;
 
 /// A result to store, without the secrets that the process holds.
@@ -21,7 +21,7 @@ pub struct NewResult {
 }
 
 impl NewResult {
-    /// Takes in the whole text of a result. Secrets of the process are taken out of it.
+    /// Takes the whole text of a result and redacts the secrets of the process in it.
     #[must_use]
     pub fn new(origin: Origin, body: &str, redactor: &Redactor) -> Self {
         Self { origin, body: redactor.redact_held(body).into() }
@@ -73,7 +73,7 @@ pub struct ResultEntry {
     pub id: ResultId,
     /// The call it comes from.
     pub origin: Origin,
-    /// How long its text is, in bytes.
+    /// The length of its text, in bytes.
     pub bytes: u64,
 }
 
@@ -154,8 +154,8 @@ pub trait ResultStore: Send + Sync {
     /// Any variant of [`StoreError`].
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError>;
 
-    /// Keeps the results of a session from being pruned while a run of it is open. A store that
-    /// knows from its log which runs are open needs to do nothing.
+    /// Keeps the results of a session from being pruned while a run is open in it. A store that knows the open runs
+    /// from its log needs to do nothing.
     fn hold(&self, session: &SessionId) -> Hold {
         let _ = session;
         Hold::none()

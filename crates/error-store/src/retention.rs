@@ -3,18 +3,17 @@ use std::time::Duration;
 use layer0::Timestamp;
 use serde::Serialize;
 
-/// How long and how much is kept. What is older or more goes, the longest unseen first.
+/// The limits on what is kept. Anything older or beyond them is pruned, the longest unseen first.
 ///
-/// What belongs to a session of which a run is open stays, whatever its age. It counts for the other
-/// limits all the same.
+/// Texts of a session with an open run stay, whatever their age. They count for the other limits all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retention {
-    /// How long a text is kept after it was last seen, and after the last run of its session ended.
+    /// The time a text is kept after it was last seen and after the last run of its session ended.
     pub max_age: Option<Duration>,
-    /// How many are kept.
+    /// The most texts that are kept.
     pub max_rows: Option<u64>,
-    /// How many bytes of them are kept.
+    /// The most bytes of text that are kept.
     pub max_bytes: Option<u64>,
 }
 
@@ -50,7 +49,7 @@ impl Retention {
         Some(Timestamp::from_millis(now.as_millis().saturating_sub(age)))
     }
 
-    /// Is this more than is kept?
+    /// Returns whether this is more than is kept.
     #[must_use]
     pub fn is_exceeded(&self, rows: u64, bytes: u64) -> bool {
         self.max_rows.is_some_and(|max| rows > max) || self.max_bytes.is_some_and(|max| bytes > max)
@@ -64,13 +63,13 @@ impl Default for Retention {
     }
 }
 
-/// What pruning took away.
+/// The rows and bytes that pruning removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Pruned {
-    /// How many.
+    /// The number of rows.
     pub rows: u64,
-    /// How many bytes of text.
+    /// The bytes of text.
     pub bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What the stores in memory have in common: rows by id and by age, and the ids of those that went.
+//! The parts that the stores in memory share: rows by id and by age, and the ids of pruned rows.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
@@ -8,9 +8,9 @@ use layer0::id::SessionId;
 
 use crate::{Lookup, Pruned, Retention};
 
-/// How many ids of rows that went are remembered one by one.
+/// The most ids of pruned rows that are remembered one by one.
 const MAX_EXPIRED: usize = 4_096;
-/// What a row takes beside its text, about.
+/// The approximate size of a row without its text.
 const ROW_BYTES: u64 = 512;
 
 /// A row of a shelf.
@@ -18,7 +18,7 @@ pub(crate) trait Item {
     fn id(&self) -> &str;
     fn session(&self) -> &SessionId;
     fn last_at(&self) -> Timestamp;
-    /// How many bytes of text it holds.
+    /// Returns the bytes of text that the row holds.
     fn bytes(&self) -> u64;
 }
 
@@ -69,12 +69,12 @@ impl<I: Item> Shelf<I> {
         Some(result)
     }
 
-    /// Is an id taken, now or by a row that went?
+    /// Returns whether an id is in use, by a row here or by a pruned one.
     pub(crate) fn knows(&self, id: &str) -> bool {
         self.by_id.contains_key(id) || self.expired.ids.contains_key(id)
     }
 
-    /// Returns a row by its id, where a session is given only one of that.
+    /// Returns a row by its id; with a session, only if the row is in it.
     pub(crate) fn get(&self, session: Option<&SessionId>, id: &str) -> Lookup<&I> {
         match self.by_id.get(id).and_then(|number| self.rows.get(number)) {
             Some(row) if session.is_none_or(|session| row.session() == session) => {
@@ -123,7 +123,7 @@ impl<I: Item> Shelf<I> {
             let rows = (shelf.count() + 1).saturating_mul(ROW_BYTES);
             shelf.bytes.saturating_add(bytes).saturating_add(rows) > capacity
         };
-        // What could never fit takes nothing else with it.
+        // A text that can never fit removes no others.
         if bytes.saturating_add(ROW_BYTES) > capacity {
             return false;
         }

@@ -8,13 +8,13 @@ use crate::{
     StoreError,
 };
 
-/// Where an error was stored.
+/// The id and count of a stored error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stored {
     /// Its id; the earlier one when the same error was stored before in the session.
     pub id: ErrorId,
-    /// How often it was seen in the session.
+    /// The number of times it was seen in the session.
     pub occurrences: u64,
 }
 
@@ -26,7 +26,7 @@ impl Stored {
     }
 }
 
-/// What one tool reported in one session under one code.
+/// The errors that one tool reported in one session under one code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ErrorStats {
@@ -38,11 +38,11 @@ pub struct ErrorStats {
     pub code: Option<String>,
     /// The session.
     pub session: SessionId,
-    /// How many different errors.
+    /// The number of different errors.
     pub errors: u64,
-    /// How often they were seen.
+    /// The number of times they were seen.
     pub occurrences: u64,
-    /// How many characters the summaries spared the model, over all occurrences.
+    /// The characters that the summaries spared the model, over all occurrences.
     pub chars_kept: u64,
 }
 
@@ -66,8 +66,8 @@ impl ErrorStats {
 
 /// Keeps whole errors.
 ///
-/// What it is given is redacted, valid and summarised, because [`NewError`] is; a store only keeps
-/// it. `testkit::contract::error_store` holds a store of your own against this contract.
+/// Errors arrive redacted, valid and summarised, because [`NewError`] is; a store only keeps them.
+/// `testkit::contract::error_store` checks a store of your own against this contract.
 #[async_trait]
 pub trait ErrorStore: Send + Sync {
     /// Stores an error. When it returns, the error is as durable as the store was opened to be.
@@ -158,8 +158,8 @@ pub trait ErrorStore: Send + Sync {
         Ok(ErrorCount::of(&errors, by, limit))
     }
 
-    /// Keeps the errors of a session from being pruned while a run of it is open. A store that
-    /// knows from its log which runs are open needs to do nothing.
+    /// Keeps the errors of a session from being pruned while a run is open in it. A store that knows the open runs from
+    /// its log needs to do nothing.
     fn hold(&self, session: &SessionId) -> Hold {
         let _ = session;
         Hold::none()

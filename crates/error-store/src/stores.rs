@@ -7,7 +7,7 @@ use crate::{ErrorStore, ResultStore};
 
 /// A database that holds everything an agent keeps.
 ///
-/// `AgentBuilder::store` takes all of it at once.
+/// `AgentBuilder::store` sets all of its parts at once.
 pub trait Store: Send + Sync {
     /// Returns its event log.
     fn log(&self) -> Arc<dyn EventLog>;

@@ -17,24 +17,24 @@ pub const MAX_SUMMARY_CHARS: usize = 100;
 
 const ELLIPSIS: &str = "...";
 
-/// The one line of an error that says most.
+/// A one-line summary of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
     /// At most [`MAX_SUMMARY_CHARS`] characters, on one line.
     pub text: String,
-    /// Is there more in the error than the summary says?
+    /// Whether the error holds more than the summary shows.
     pub cut: bool,
-    /// How many characters of the summary are the error's own.
+    /// The number of the summary's characters that come from the error.
     pub own_chars: usize,
 }
 
 impl Summary {
     /// Summarises an error's text, with the tool author's code where there is one.
     ///
-    /// Taken is the first line that names the failure, else the first that says something; of a Python traceback
-    /// the exception, of a Rust panic the message, of a JSON object its message. A line that only announces
-    /// what failed has the next one behind it. Colours and control characters are left out.
+    /// Takes the first line that names the failure, else the first one with any content; from a Python traceback the
+    /// exception, from a Rust panic the message, from a JSON object its message. A line that only announces the failure
+    /// is followed by the next one. Colours and control characters are left out.
     ///
     /// ```
     /// use backstop_error_store::Summary;
@@ -85,7 +85,7 @@ fn json_message(error: &str) -> Option<String> {
     if !error.trim_start().starts_with('{') {
         return None;
     }
-    // What stands beside the message may be long and is not read.
+    // The fields next to the message may be long and are not read.
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(error).ok()?;
     ["message", "error", "errors", "detail", "title"]
         .iter()

@@ -75,7 +75,7 @@ async fn what_is_held_refuses_what_does_not_fit() {
     assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
 }
 
-/// Each file holds the summary, a line of `====`, and what a program says as it fails.
+/// Each file holds the summary, a line of `====`, and the output of a failing program.
 ///
 /// Spec: S4
 #[test]

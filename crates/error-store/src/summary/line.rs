@@ -1,17 +1,17 @@
-//! The line of an error's text that says what failed.
+//! Choice of the line of an error's text that describes the failure.
 
 use super::rank::{Rank, rank};
 use super::visible::clean;
 
-/// How many lines at either end of a text are looked at.
+/// The lines that are examined at either end of a text.
 const MAX_LINES: usize = 1_000;
 
-/// How many bytes fill a summary.
+/// The bytes that fill a summary.
 const ENOUGH_BYTES: usize = 400;
 
 const TRACEBACK: &str = "Traceback (most recent call last):";
 
-/// Returns the line that says what failed, without what is not visible.
+/// Returns the line that describes the failure, without invisible characters.
 pub(super) fn telling_line(text: &str) -> String {
     if let Some(exception) = last_exception(text) {
         return exception;
@@ -46,7 +46,7 @@ fn last_shown(line: &str) -> &str {
     line.find("curl: (").map_or(line, |at| &line[at..])
 }
 
-/// Returns a line; with what stands behind it where it only announces that.
+/// Returns a line, followed by its details if it only announces them.
 fn with_details(lines: &[String]) -> String {
     let Some((line, more)) = lines.split_first() else { return String::new() };
     let details = if line.contains(" validation error") {
@@ -79,7 +79,8 @@ fn last_exception(text: &str) -> Option<String> {
     Some(with_details(&said))
 }
 
-/// Returns the first exception that a text names, else its last line: those of a group stand in a frame of signs.
+/// Returns the first exception that a text names, else its last line. The lines of an exception group are framed by
+/// signs.
 fn named_exception(text: &str) -> Option<String> {
     let is_frame = |c: char| c.is_whitespace() || matches!(c, '|' | '+' | '-');
     let mut lines = text.lines().map(|line| clean(line.trim_start_matches(is_frame)));
@@ -87,8 +88,8 @@ fn named_exception(text: &str) -> Option<String> {
     named.or_else(|| lines.rfind(|line| rank(line) > Rank::Noise))
 }
 
-/// Returns the message of a Rust panic: what stands behind `panicked at src/main.rs:2:5:`, on the next
-/// line, or, as it was until Rust 1.73, in quotes before the place.
+/// Returns the message of a Rust panic: the line after `panicked at src/main.rs:2:5:`, or, until Rust 1.73, the quoted
+/// text before the place.
 fn panic_message(text: &str) -> Option<&str> {
     if !text.contains("panicked at ") {
         return None;

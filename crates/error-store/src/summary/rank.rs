@@ -1,6 +1,6 @@
-//! How much a line of output says about a failure.
+//! Ranking of lines of output by how much they show about a failure.
 
-/// How much a line says, least first.
+/// The rank of a line, lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     /// Signs alone.
@@ -11,13 +11,13 @@ pub(super) enum Rank {
     Plain,
     /// That something failed, at the end of what did.
     Closing,
-    /// Words that failures are told in.
+    /// Words that describe failures.
     Mention,
     /// The failure, under a label such as `error:`.
     Failure,
 }
 
-/// How many bytes of a line are looked at.
+/// The bytes of a line that are examined.
 const MAX_HEAD: usize = 256;
 
 /// Lines that say only that there is an error, as `### Error` does in Markdown.
@@ -35,7 +35,7 @@ const HEADINGS: &[&str] = &[
     "short test summary info",
 ];
 
-/// What lines that are no failure begin with.
+/// The beginnings of lines that are no failure.
 const NOISE_STARTS: &[&str] = &[
     "at ",
     "from ",
@@ -72,7 +72,7 @@ const NOISE_STARTS: &[&str] = &[
     "line ",
 ];
 
-/// What lines say that only end a failure which was told before.
+/// Lines that only close a failure reported before them.
 const CLOSINGS: &[&str] = &[
     "could not compile",
     "aborting due to",
@@ -124,7 +124,7 @@ const LABELS: &[&str] = &[
     "! [rejected]",
 ];
 
-/// Labels that stand behind a place or a program's name.
+/// Labels that follow a place or a program's name.
 const LABELS_INSIDE: &[&str] = &[
     ": error:",
     ": error ",
@@ -136,7 +136,7 @@ const LABELS_INSIDE: &[&str] = &[
     "*** no rule",
 ];
 
-/// Words that failures are told in.
+/// Words that describe failures.
 const MENTIONS: &[&str] = &[
     "abort",
     "can't",
@@ -176,13 +176,13 @@ const MENTIONS: &[&str] = &[
     "violates",
 ];
 
-/// What npm writes before each line of an error.
+/// The prefixes of the lines of an npm error.
 const NPM: &[&str] = &["npm error", "npm ERR!"];
 
-/// What npm says of an error that is for programs.
+/// Parts of an npm error that are meant for programs.
 const NPM_FIELDS: &[&str] = &["code ", "errno ", "syscall ", "path ", "cwd ", "a complete log "];
 
-/// Returns how much a line says; it has no signs that are not visible.
+/// Returns the rank of a line without invisible characters.
 pub(super) fn rank(line: &str) -> Rank {
     match NPM.iter().find_map(|npm| line.strip_prefix(npm)) {
         None => rank_words(line),

@@ -1,10 +1,10 @@
 //! The characters of a line that a reader sees.
 
-/// How many characters of a line are read: a summary has no room for more.
+/// The most characters that are read of a line: a summary has no room for more.
 const MAX_READ: usize = 800;
 
-/// Where more bytes of escape sequences are left out in one place, there is a space: redaction does not
-/// look for a secret over a longer gap.
+/// The most bytes of escape sequences that are removed in one place without leaving a space: redaction does not look
+/// for a secret across a longer gap.
 const MAX_HIDDEN: usize = 256;
 
 /// Leaves out what is not visible, and white space at the ends.
