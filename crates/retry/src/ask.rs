@@ -15,8 +15,8 @@ pub(crate) struct Endpoint<'a, S> {
     pub(crate) inner: &'a S,
 }
 
-/// Asks endpoints in turn, each as often as its policy says. When the last one fails too, the call returns
-/// to one that was left for another with attempts to spare, and that is back soon.
+/// Asks endpoints in turn, each as often as its policy allows. When the last one fails too, the call returns to one
+/// that it left with attempts to spare and that is back soon.
 pub(crate) async fn ask<S, Req>(
     endpoints: &[Endpoint<'_, S>],
     request: Req,
@@ -41,20 +41,20 @@ where
         made = made.saturating_add(1);
         here.count(stated_facts(&error).sent);
         let now = endpoint.policy.clock().monotonic();
-        let mut tried = here.tried(&request, made, now);
+        let mut tried = here.describe_tried(&request, made, now);
         tried.has_next = in_turn.len() > 0;
         let decision = endpoint.policy.decide(&error, tried);
         let error = decision.settle(error, tried);
         let step = match decision {
             Decision::Again(delay) => Step { delay, payer: Some(endpoint.policy), goes_to: None },
-            // Which endpoint that is, the service knows.
+            // The service knows the other endpoint.
             Decision::Beside => Step { delay: Duration::ZERO, payer: None, goes_to: None },
             Decision::Next { .. } => {
                 let Some((place, policy)) = in_turn.next() else { return Err(error) };
                 let next = Visit::begin(place, policy);
                 Step { delay: Duration::ZERO, payer: None, goes_to: Some(next) }
             }
-            // What a service is asked for is waited for: it cannot be put aside.
+            // The caller waits for a service, so its request cannot be parked.
             Decision::Park(_) | Decision::Stop { .. } => {
                 let back = find_return(endpoints, &left, &request, made, now);
                 let Some((place, delay)) = back else {
@@ -110,7 +110,7 @@ struct Visit {
     /// All requests, and those of them that were refused before they were sent.
     total: u32,
     refused: u32,
-    /// When the first began, in monotonic time.
+    /// The start of the first attempt, in monotonic time.
     began: Duration,
 }
 
@@ -118,7 +118,7 @@ struct Visit {
 struct Left<E> {
     visit: Visit,
     error: E,
-    /// When it failed, in monotonic time.
+    /// The time of the failure, in monotonic time.
     at: Duration,
 }
 
@@ -134,7 +134,7 @@ impl Visit {
     }
 
     /// Describes the attempts, of `made` at all endpoints.
-    fn tried<E>(&self, request: &impl RetryRequest<E>, made: u32, now: Duration) -> Tried {
+    fn describe_tried<E>(&self, request: &impl RetryRequest<E>, made: u32, now: Duration) -> Tried {
         let sent = self.total.saturating_sub(self.refused);
         let elapsed = now.saturating_sub(self.began);
         let mut tried = Tried::new(sent, elapsed, request.is_idempotent());
@@ -173,7 +173,7 @@ fn find_return<S, E: Failure>(
     let place = first_to_retry(open)?;
     let lead = left.get(place)?;
     let policy = endpoints[lead.visit.place].policy;
-    match policy.decide_by(lead.facts(now), lead.visit.tried(request, made, now)) {
+    match policy.decide_by(lead.facts(now), lead.visit.describe_tried(request, made, now)) {
         Decision::Again(delay) => Some((place, delay)),
         _ => None,
     }

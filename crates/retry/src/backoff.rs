@@ -1,4 +1,4 @@
-//! How long to wait.
+//! Waits between attempts.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-/// When to stop retrying and how long to wait in between.
+/// The bounds of retrying and of the waits in between.
 ///
 /// The defaults are those of the official provider SDKs where they agree (3 attempts, 0.5 s base,
 /// factor 2, 8 s cap), with full jitter and a total deadline.
@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 #[non_exhaustive]
 pub struct RetryConfig {
-    /// How many attempts are made at an endpoint, the first included; at least 1. A request that is refused
-    /// before it is sent, because a circuit is open, is none.
+    /// The attempts at an endpoint, the first included; at least 1. A request refused before it is sent, because a
+    /// circuit is open, is not counted.
     pub attempts: u32,
     /// The upper bound of the first wait, in milliseconds; it doubles with each attempt.
     pub base_ms: u64,
@@ -25,9 +25,9 @@ pub struct RetryConfig {
     pub cap_ms: u64,
     /// The largest hint that is waited for, in milliseconds. Above it the error is returned at once.
     pub max_retry_after_ms: u64,
-    /// How long attempts and waits may take together, in milliseconds, those for an endpoint's own limit
-    /// included. No wait goes past it; an attempt in flight is not cut, that is the attempt timeout's. It is the
-    /// time of one provider: a fallback has its own.
+    /// The time for attempts and waits together, in milliseconds, waits for an endpoint's own limit included. No wait
+    /// goes past it; an attempt in flight is not cut, the attempt timeout does that. It is the time of one provider: a
+    /// fallback has its own.
     pub deadline_ms: u64,
 }
 
@@ -121,15 +121,15 @@ impl RetryConfig {
         Duration::from_millis(jitter.up_to(bound))
     }
 
-    /// Returns the wait for a hint: the hint, plus up to a tenth of it but at most one second, so
-    /// that those who were told the same do not come back at the same moment.
-    pub(crate) fn hinted(hint: Duration, jitter: &Jitter) -> Duration {
+    /// Returns the wait for a hint: the hint, plus up to a tenth but at most one second, so that clients with the same
+    /// hint do not come back at the same moment.
+    pub(crate) fn spread_hint(hint: Duration, jitter: &Jitter) -> Duration {
         let spread = u64::try_from(hint.as_millis() / 10).unwrap_or(u64::MAX).min(1_000);
         hint.saturating_add(Duration::from_millis(jitter.up_to(spread)))
     }
 }
 
-/// Where the randomness of waits comes from.
+/// The source of randomness for waits.
 #[derive(Clone, Default)]
 pub enum Jitter {
     /// The thread's generator, seeded by the operating system: sessions differ.
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn a_hint_is_a_floor() {
         for seed in 0..100 {
-            let wait = RetryConfig::hinted(Duration::from_secs(2), &Jitter::seeded(seed));
+            let wait = RetryConfig::spread_hint(Duration::from_secs(2), &Jitter::seeded(seed));
             assert!((2_000..=2_200).contains(&wait.as_millis()));
         }
     }

@@ -12,7 +12,7 @@ use layer0::failure::{CircuitOpen, ErrorText, Failure};
 /// The shortest wait for a probe that is on its way.
 const MIN_PROBE_WAIT: Duration = Duration::from_secs(1);
 
-/// How patient a [`Breaker`] is: by default it bears 5 failures, and stays open for 30 s.
+/// The patience of a [`Breaker`]: by default it bears 5 failures, and stays open for 30 s.
 ///
 /// ```
 /// use std::time::Duration;
@@ -24,9 +24,9 @@ const MIN_PROBE_WAIT: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BreakerConfig {
-    /// How many failures in a row open it; at least 1.
+    /// The failures in a row that open it; at least 1.
     pub failures: u32,
-    /// How long it stays open before it lets a probe through.
+    /// The time it stays open before it lets a probe through.
     pub open_for: Duration,
 }
 
@@ -61,14 +61,13 @@ impl Default for BreakerConfig {
 
 /// Counts the failures of one endpoint; clones share the count.
 ///
-/// It opens after several transient failures in a row, and then refuses calls without making them.
-/// After a while one call is let through as a probe: it closes the breaker, or opens it again. Until then
-/// others are told to wait as long again as the probe has taken, between a second and `open_for`. What
-/// is the caller's mistake, or asks to slow down, shows that the endpoint is alive and closes it too;
-/// a call that was dropped says nothing.
+/// It opens after several transient failures in a row, and then refuses calls without making them. After a while one
+/// call is let through as a probe: it closes the breaker, or opens it again. Until then the wait returned to others is
+/// as long again as the probe has taken, between a second and `open_for`. A caller's mistake or a request to slow down
+/// shows that the endpoint is alive and closes it too; a dropped call shows nothing.
 ///
-/// What a call says counts only while the breaker is in the state that let it through: one that began
-/// before an outage and ends after it neither closes the breaker nor opens it.
+/// A call's result counts only while the breaker is in the state that let it through: one that began before an outage
+/// and ends after it neither closes the breaker nor opens it.
 #[derive(Clone)]
 pub struct Breaker {
     config: BreakerConfig,
@@ -81,7 +80,7 @@ struct BreakerState {
     phase: Phase,
     /// Counts the changes of phase.
     generation: u64,
-    /// What the last call that counted against the endpoint failed with.
+    /// The failure of the last call that counted against the endpoint.
     last_failure: Option<ErrorText>,
 }
 

@@ -1,4 +1,4 @@
-//! How much retrying an endpoint bears.
+//! The budget of retries for an endpoint.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ const RATIO: f64 = 0.2;
 const MAX_CREDIT: f64 = 100.0;
 /// Retries that are granted without calls before them.
 const RESERVE: f64 = 10.0;
-/// How much of the reserve comes back per second.
+/// The part of the reserve that comes back per second.
 const REFILL_PER_SECOND: f64 = 1.0;
 
 /// Limits the retries of all runs that call one endpoint: at most a fifth of the calls, plus a
@@ -29,7 +29,7 @@ pub struct RetryBudget {
 struct BudgetState {
     credit: f64,
     reserve: f64,
-    /// When it was refilled last, in monotonic time.
+    /// The time of the last refill, in monotonic time.
     refilled: Duration,
 }
 
@@ -47,7 +47,7 @@ impl RetryBudget {
         state.credit = (state.credit + RATIO).min(MAX_CREDIT);
     }
 
-    /// Takes one retry; says whether there was one.
+    /// Takes one retry; returns whether there was one.
     pub(crate) fn withdraw(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.monotonic();

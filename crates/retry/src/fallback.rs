@@ -11,10 +11,10 @@ use crate::ask::ask;
 use crate::request::RetryRequest;
 use crate::service::Retry;
 
-/// Asks services in turn, each as often as its policy says and when the policy of the one before it says
-/// that another is asked: its circuit is open, its quota is used up, the conversation is too long for it,
-/// or it failed in a passing way until retry gave up. What another service would refuse just the same
-/// is returned at once. Stands outside retry.
+/// Asks services in turn, each as often as its policy allows. The next one is asked when the policy of the one before
+/// it decides so: its circuit is open, its quota is used up, the conversation is too long for it, or it failed in a
+/// passing way until retry gave up. A failure that any other service would repeat is returned at once. Belongs outside
+/// retry.
 ///
 /// ```
 /// # use std::sync::Arc;

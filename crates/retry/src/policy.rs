@@ -9,14 +9,14 @@ use layer0::failure::{Effect, Elsewhere, Exhausted, Facts, Failure, Retry, state
 use crate::backoff::{Jitter, RetryConfig};
 use crate::budget::RetryBudget;
 
-/// Decides, after each failed attempt, whether there is another one, in this order: is the failure
-/// retryable; may it have acted, and is the request idempotent; is there time; are there attempts;
-/// is there budget. Where there is none, and another endpoint stands behind this one and may do better,
-/// that one is asked. Another endpoint of the same model comes before all of that, where one is free.
+/// Decides, after each failed attempt, whether there is another one, in this order: is the failure retryable, may it
+/// have acted and is the request idempotent, is there time, are there attempts, is there budget. If there is none, and
+/// another endpoint follows this one and may do better, that one is asked. A free endpoint of the same model comes
+/// first.
 ///
-/// When time, attempts or budget are used up, the last error is wrapped in [`Exhausted`]. It is
-/// returned as it is when it is not retryable, may not be repeated, or asks for a longer wait than
-/// `max_retry_after_ms`: then the hint is still in the error and an orchestrator can park the work.
+/// Once time, attempts or budget are used up, the last error is wrapped in [`Exhausted`]. It is returned as it is when
+/// it is not retryable, may not be repeated, or asks for a longer wait than `max_retry_after_ms`: then the hint is
+/// still in the error and an orchestrator can park the work.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct RetryPolicy {
     budget: Option<RetryBudget>,
 }
 
-/// What a policy says after a failed attempt.
+/// A policy's decision after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {
@@ -49,7 +49,7 @@ pub enum Decision {
     /// The next endpoint is asked, at once.
     #[non_exhaustive]
     Next {
-        /// Are attempts, time or budget of this one used up?
+        /// Whether attempts, time or budget of this one are used up.
         is_exhausted: bool,
     },
     /// The endpoint wants to be left alone for so long, which is more than is waited for, and not more than
@@ -58,9 +58,9 @@ pub enum Decision {
     /// The failure is the end.
     #[non_exhaustive]
     Stop {
-        /// Are attempts, time or budget used up?
+        /// Whether attempts, time or budget are used up.
         is_exhausted: bool,
-        /// Is there no other attempt only because of [`Tried::max_attempts`]?
+        /// Whether [`Tried::max_attempts`] is the only reason that there is no other attempt.
         is_limited: bool,
     },
 }
@@ -82,7 +82,7 @@ impl Decision {
     }
 }
 
-/// What was tried when a policy is asked.
+/// The attempts so far, and the rest of a policy's input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tried {
@@ -96,18 +96,18 @@ pub struct Tried {
     pub total: u32,
     /// Time since the first of them began, waits included.
     pub elapsed: Duration,
-    /// May the request be repeated even if an attempt acted?
+    /// Whether the request may be repeated even if an attempt acted.
     pub is_idempotent: bool,
     /// Limits the attempts further than the configuration does, those at the next endpoint included.
     pub max_attempts: Option<u32>,
-    /// How long the next wait may be at most; as the configuration says where `None`.
+    /// The longest that the next wait may be; the configuration's bound if `None`.
     pub time_left: Option<Duration>,
-    /// Does another endpoint stand behind this one?
+    /// Whether another endpoint follows this one.
     pub has_next: bool,
-    /// Is another endpoint of the same model free that this request has not asked yet? It is asked at
-    /// once, and that is no attempt of the configuration.
+    /// Whether another endpoint of the same model is free that this request has not asked yet. It is asked at once, and
+    /// that is no attempt of the configuration.
     pub is_another_free: bool,
-    /// How long it takes until another endpoint of the same model can be asked; `None` where none can.
+    /// The time until another endpoint of the same model can be asked; `None` if none can.
     pub another_in: Option<Duration>,
     /// For how long the work may be put aside where an endpoint asks for that; not at all where zero.
     pub max_park: Duration,
@@ -134,9 +134,9 @@ impl Tried {
     }
 }
 
-/// What is left to try at one endpoint.
+/// The options left at one endpoint.
 enum Here {
-    /// Nothing would come of it.
+    /// Another attempt cannot help.
     Nothing,
     /// Attempts or time are used up.
     UsedUp,
@@ -182,16 +182,16 @@ impl RetryPolicy {
         }
     }
 
-    /// Decides what follows a failed attempt. The layers ask this too; a caller with a loop of its own
-    /// calls [`RetryPolicy::begin`] before the first attempt at an endpoint and does as it is told.
+    /// Decides what follows a failed attempt. The layers ask this too; a caller with a loop of its own calls
+    /// [`RetryPolicy::begin`] before the first attempt at an endpoint and follows the decision.
     ///
-    /// A retry that is allowed is taken from the budget; a caller that does not make it says so with
+    /// An allowed retry is taken from the budget; a caller that does not make it returns it with
     /// [`RetryPolicy::give_back`].
     pub fn decide(&self, error: &impl Failure, tried: Tried) -> Decision {
         self.decide_by(stated_facts(error), tried)
     }
 
-    /// As [`RetryPolicy::decide`], for a failure of which the facts are known.
+    /// As [`RetryPolicy::decide`], for a failure whose facts are known.
     pub fn decide_by(&self, facts: Facts, tried: Tried) -> Decision {
         let may_repeat = facts.effect == Effect::None || tried.is_idempotent;
         let goes_on = tried.has_next && may_repeat && facts.elsewhere.is_possible();
@@ -225,7 +225,7 @@ impl RetryPolicy {
     fn park(&self, facts: Facts, tried: Tried) -> Option<Duration> {
         let Retry::After(hint) = facts.retry else { return None };
         let is_long = hint > Duration::from_millis(self.config.max_retry_after_ms);
-        (is_long && hint <= tried.max_park).then(|| RetryConfig::hinted(hint, &self.jitter))
+        (is_long && hint <= tried.max_park).then(|| RetryConfig::spread_hint(hint, &self.jitter))
     }
 
     /// Returns whether another endpoint of the same model is asked at once: where this one refuses, or
@@ -266,8 +266,8 @@ impl RetryPolicy {
 
     /// Returns the wait for a hint: "at once" and "in a millisecond" are answered as slowly as no hint is.
     fn at_least_backoff(&self, hint: Duration, tried: Tried) -> Duration {
-        let hinted = RetryConfig::hinted(hint, &self.jitter);
-        hinted.max(self.config.backoff(tried.total, &self.jitter))
+        let wait = RetryConfig::spread_hint(hint, &self.jitter);
+        wait.max(self.config.backoff(tried.total, &self.jitter))
     }
 
     /// Returns whether a wait would go past the deadline, or past what the request has left.
@@ -298,8 +298,8 @@ impl RetryPolicy {
     }
 }
 
-/// Returns which of several failures stands for all of them: the first of those that pass soonest by
-/// [`Facts::later`], the last one where none passes. A failure without a hint passes before one with it.
+/// Returns the index of the failure that represents several: the first of those that pass soonest by [`Facts::later`],
+/// the last one if none passes. A failure without a hint passes before one with it.
 pub fn first_to_pass(failures: impl IntoIterator<Item = Facts>) -> Option<usize> {
     let later: Vec<Retry> = failures.into_iter().map(|facts| facts.later).collect();
     soonest(later.iter().copied()).or(later.len().checked_sub(1))

@@ -1,4 +1,4 @@
-//! How much an endpoint takes in a minute, and when it takes more.
+//! The limits of an endpoint, in a minute, and the time at which it takes more.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,20 +7,20 @@ use std::time::Duration;
 use backstop_clock::Clock;
 use layer0::usage::RateLevel;
 
-/// How long an endpoint rests that does not say how long.
+/// The rest of an endpoint that gives no duration.
 const COOLDOWN: Duration = Duration::from_secs(30);
 /// The shortest rest: "at once" is no answer of an endpoint that refuses.
 const MIN_REST: Duration = Duration::from_secs(1);
 /// The longest rest, and the longest time in which an endpoint can say that a limit is full again: what
 /// is longer is no statement about a limit.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long a statement of an endpoint counts at least.
+/// The least time that an endpoint's report counts.
 const MIN_TOLD: Duration = Duration::from_secs(60);
-/// What a bucket holds when a request may go. Sums of fractions may come out a little below one.
+/// The level of a bucket at which a request may go. Sums of fractions may end up a little below one.
 const ENOUGH: f64 = 1.0 - 1e-9;
 
-/// What one endpoint takes in a minute, requests and tokens, as it was configured and as the endpoint
-/// says in its headers. Clones share the count.
+/// The requests and tokens that one endpoint takes in a minute, as configured and as the endpoint reports in its
+/// headers. Clones share the count.
 ///
 /// Each limit is a bucket that fills evenly and holds what a minute brings. A request takes one of the
 /// requests, and is let through while there are tokens; what its answer used is taken afterwards, so that
@@ -62,7 +62,7 @@ struct RateState {
 struct Limits {
     requests: Buckets,
     tokens: Buckets,
-    /// When the buckets were filled last, in monotonic time.
+    /// The time the buckets were filled last, in monotonic time.
     filled: Duration,
 }
 
@@ -70,7 +70,7 @@ struct Limits {
 #[derive(Debug, Default)]
 struct Buckets {
     configured: Option<Bucket>,
-    /// What the endpoint said last, and until when that counts, in monotonic time.
+    /// The endpoint's last report, and the end of its validity, in monotonic time.
     told: Option<(Bucket, Duration)>,
 }
 
@@ -117,7 +117,7 @@ impl RateLimit {
         self
     }
 
-    /// Lets a request through, or says how long to wait.
+    /// Lets a request through, or returns the wait.
     ///
     /// # Errors
     ///
@@ -136,8 +136,8 @@ impl RateLimit {
         }
     }
 
-    /// Lets a request through against what the endpoint said of its limits, and against a rest: its answer
-    /// shows what they are now. It is the only one in flight, and keeps to the configured limits.
+    /// Lets a request through against the endpoint's reported limits, and against a rest: its answer shows the current
+    /// ones. It is the only one in flight, and keeps to the configured limits.
     ///
     /// # Errors
     ///
@@ -181,10 +181,11 @@ impl RateLimit {
         }
     }
 
-    /// Notes what the endpoint says is left, of requests and of tokens. What it does not say, or what
-    /// cannot be worked with, leaves what it said before.
+    /// Records the requests and tokens left, as the endpoint reports them. A value that is absent or unusable leaves
+    /// the previous one.
     pub fn told(&self, requests: Option<RateLevel>, tokens: Option<RateLevel>) {
-        let (requests, tokens) = (requests.and_then(Bucket::told), tokens.and_then(Bucket::told));
+        let (requests, tokens) =
+            (requests.and_then(Bucket::from_report), tokens.and_then(Bucket::from_report));
         if requests.is_none() && tokens.is_none() {
             return;
         }
@@ -296,7 +297,7 @@ impl Bucket {
 
     /// Makes one of a statement of an endpoint, and returns for how long it counts. It fills evenly: what is
     /// missing now comes in the time until it is full.
-    fn told(level: RateLevel) -> Option<(Self, Duration)> {
+    fn from_report(level: RateLevel) -> Option<(Self, Duration)> {
         let RateLevel { limit, remaining, full_in, .. } = level;
         let (size, level) = (float(limit?), float(remaining));
         let missing = size - level;
@@ -373,7 +374,7 @@ mod tests {
         let rate = rate.tokens_per_minute(600);
         assert!(rate.try_take().is_ok());
         rate.used(900);
-        // 300 too many, and one to go on with, at 10 a second.
+        // 300 too many, and one to continue with, at 10 a second.
         assert_eq!(rate.wait(), Duration::from_millis(30_100));
         pass(&clock, rate.wait()).await;
         assert!(rate.try_take().is_ok());

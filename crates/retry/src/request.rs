@@ -7,9 +7,9 @@ use layer0::failure::ErrorText;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
-/// What retry and fallback ask of a request; its clones are its attempts.
+/// A request as retry and fallback need it; its clones are its attempts.
 pub trait RetryRequest<E>: Clone {
-    /// May the request be repeated even if an attempt acted?
+    /// Returns whether the request may be repeated even if an attempt acted.
     fn is_idempotent(&self) -> bool;
 
     /// Limits the attempts at all endpoints together further than the configuration does.
@@ -22,9 +22,8 @@ pub trait RetryRequest<E>: Clone {
         None
     }
 
-    /// Hears of a failed attempt that will be followed by another. The wait begins when the
-    /// returned future is done. Where that fails there is no other attempt, and its failure is the
-    /// request's.
+    /// Receives a failed attempt that will be followed by another. The wait begins when the returned future is done. If
+    /// the future fails, there is no other attempt, and its failure is the request's.
     fn attempted(&self, attempt: FailedAttempt<'_, E>) -> Option<BoxFuture<Result<(), E>>> {
         let _ = attempt;
         None
@@ -47,10 +46,10 @@ pub trait RetryRequest<E>: Clone {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FailedAttempt<'a, E> {
-    /// Which attempt, those at other endpoints included: 1, 2, ….
+    /// The number of the attempt, those at other endpoints included: 1, 2, ….
     pub number: u32,
-    /// What it failed with.
+    /// The attempt's failure.
     pub error: &'a E,
-    /// The wait that follows; none where the next endpoint is asked.
+    /// The wait that follows; zero if the next endpoint is asked.
     pub delay: Duration,
 }

@@ -10,7 +10,7 @@ use backstop_clock::{BoxFuture, Clock};
 use layer0::failure::TimedOut;
 use tower::{Layer, Service};
 
-/// Wraps a service so that one call to it takes at most `after`. Stands inside retry.
+/// Wraps a service so that one call to it takes at most `after`. Belongs inside retry.
 #[derive(Debug, Clone)]
 pub struct AttemptTimeoutLayer {
     after: Duration,

@@ -49,7 +49,7 @@ fn busy() -> Odd {
     Odd::new("busy", Facts::backoff("test.busy", Effect::None))
 }
 
-fn limited(seconds: u64) -> Odd {
+fn rate_limit(seconds: u64) -> Odd {
     let hint = Some(Duration::from_secs(seconds));
     Odd::new("limited", Facts::hinted("test.limited", hint, Effect::None))
 }
@@ -64,8 +64,8 @@ fn dead() -> Odd {
 }
 
 /// The failure of an endpoint that is not asked, for some seconds.
-fn refused(seconds: u64) -> Odd {
-    let Odd { facts, .. } = limited(seconds);
+fn refuse(seconds: u64) -> Odd {
+    let Odd { facts, .. } = rate_limit(seconds);
     Odd::new("refused", facts.with_elsewhere(Elsewhere::AtOnce).with_sent(false))
 }
 
@@ -159,8 +159,8 @@ async fn failures_together_are_the_first_that_passes() {
     for (scripts, name, chain) in [
         (vec![vec![busy(); 3], vec![dead()]], "busy", "busy: dead"),
         (vec![vec![dead()], vec![]], "dead", "dead"),
-        (vec![vec![limited(90)], vec![busy(); 3]], "busy", "busy: limited"),
-        (vec![vec![limited(90)], vec![limited(70)]], "limited", "limited: limited"),
+        (vec![vec![rate_limit(90)], vec![busy(); 3]], "busy", "busy: limited"),
+        (vec![vec![rate_limit(90)], vec![rate_limit(70)]], "limited", "limited: limited"),
         (vec![vec![quota()], vec![dead()]], "dead", "dead: quota"),
         (vec![vec![quota()], vec![busy(); 3], vec![dead()]], "busy", "busy: dead: quota"),
     ] {
@@ -168,7 +168,7 @@ async fn failures_together_are_the_first_that_passes() {
         assert_eq!(error.name, name);
         assert_eq!(Chain(&error).to_string(), chain);
     }
-    let scripts = vec![vec![limited(90)], vec![limited(70)], vec![limited(80)]];
+    let scripts = vec![vec![rate_limit(90)], vec![rate_limit(70)], vec![rate_limit(80)]];
     let error = run(scripts, Call::default()).await.result.unwrap_err();
     assert_eq!(error.facts.later, Answer::After(Duration::from_secs(70)));
 }
@@ -176,11 +176,11 @@ async fn failures_together_are_the_first_that_passes() {
 /// Spec: R7
 #[tokio::test]
 async fn endpoint_that_was_left_is_asked_again() {
-    let seen = run(vec![vec![refused(20)], vec![dead()]], Call::default()).await;
+    let seen = run(vec![vec![refuse(20)], vec![dead()]], Call::default()).await;
     assert_eq!((seen.result.unwrap(), seen.asked), (0, vec![0, 1, 0]));
     assert!(seen.elapsed >= Duration::from_secs(20), "{:?}", seen.elapsed);
     // Its own attempts are not counted anew.
-    let always = vec![vec![refused(20), busy(), busy(), busy(), busy()], vec![dead()]];
+    let always = vec![vec![refuse(20), busy(), busy(), busy(), busy()], vec![dead()]];
     let seen = run(always, Call::default()).await;
     assert_eq!((seen.asked, seen.result.unwrap_err().name), (vec![0, 1, 0, 0, 0], "busy"));
 }
@@ -188,7 +188,7 @@ async fn endpoint_that_was_left_is_asked_again() {
 /// Spec: R7
 #[tokio::test]
 async fn next_endpoint_is_one_that_was_not_asked() {
-    let scripts = vec![vec![refused(20), limited(90)], vec![dead(), dead()], vec![]];
+    let scripts = vec![vec![refuse(20), rate_limit(90)], vec![dead(), dead()], vec![]];
     let seen = run(scripts, Call::default()).await;
     assert_eq!((seen.result.unwrap(), seen.asked), (2, vec![0, 1, 0, 2]));
 }
@@ -196,7 +196,7 @@ async fn next_endpoint_is_one_that_was_not_asked() {
 /// Spec: R7
 #[tokio::test]
 async fn refused_request_is_no_attempt() {
-    let script = vec![refused(1), busy(), refused(1), busy(), refused(1)];
+    let script = vec![refuse(1), busy(), refuse(1), busy(), refuse(1)];
     let seen = run(vec![script], Call::default()).await;
     assert_eq!((seen.result.unwrap(), seen.asked.len()), (0, 6));
 }
@@ -207,11 +207,11 @@ fn script() -> impl Strategy<Value = (Script, bool)> {
     prop_oneof![
         Just((vec![], true)),
         (0..3_usize).prop_map(|times| (vec![busy(); times], true)),
-        (1..60_u64).prop_map(move |seconds| once(limited(seconds))),
-        (1..30_u64).prop_map(move |seconds| once(refused(seconds))),
+        (1..60_u64).prop_map(move |seconds| once(rate_limit(seconds))),
+        (1..30_u64).prop_map(move |seconds| once(refuse(seconds))),
         Just((vec![quota(); 99], false)),
         Just((vec![busy(); 99], false)),
-        (61..9_999_u64).prop_map(|seconds| (vec![limited(seconds); 99], false)),
+        (61..9_999_u64).prop_map(|seconds| (vec![rate_limit(seconds); 99], false)),
     ]
 }
 

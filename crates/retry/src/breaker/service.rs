@@ -9,7 +9,7 @@ use tower::{Layer, Service};
 
 use super::{Breaker, Permit};
 
-/// Wraps a service with a [`Breaker`]. Stands inside retry, around one attempt.
+/// Wraps a service with a [`Breaker`]. Belongs inside retry, around one attempt.
 #[derive(Debug, Clone)]
 pub struct BreakerLayer(Breaker);
 

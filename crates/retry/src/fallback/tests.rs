@@ -47,7 +47,7 @@ impl RetryRequest<Odd> for Call {
 }
 
 /// Returns how many services were asked.
-async fn asked(error: Odd) -> u32 {
+async fn count_requests(error: Odd) -> u32 {
     let asked = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&asked);
     let service = service_fn(move |_: Call| {
@@ -64,8 +64,11 @@ async fn asked(error: Odd) -> u32 {
 /// Spec: E14, R7
 #[tokio::test]
 async fn any_failure_says_whether_another_may_do_better() {
-    assert_eq!(asked(Odd { elsewhere: Elsewhere::AtOnce, counts_against: false }).await, 2);
-    assert_eq!(asked(Odd { elsewhere: Elsewhere::Never, counts_against: true }).await, 1);
+    assert_eq!(
+        count_requests(Odd { elsewhere: Elsewhere::AtOnce, counts_against: false }).await,
+        2
+    );
+    assert_eq!(count_requests(Odd { elsewhere: Elsewhere::Never, counts_against: true }).await, 1);
 }
 
 /// Spec: E14, R7

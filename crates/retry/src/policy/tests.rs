@@ -18,7 +18,7 @@ struct Call {
     idempotent: bool,
     max_attempts: Option<u32>,
     time_left: Option<Duration>,
-    /// Can no attempt be noted?
+    /// Whether the attempt cannot be recorded.
     is_unnoted: bool,
     is_given_up: bool,
     delays: Arc<Mutex<Vec<Duration>>>,
@@ -178,13 +178,13 @@ async fn no_attempt_follows_that_is_not_noted() {
 /// Spec: R4
 #[tokio::test]
 async fn unknown_effects_are_repeated_only_when_idempotent() {
-    fn acted() -> OrchError {
+    fn may_have_acted() -> OrchError {
         OperatorError::failed(Acted).into()
     }
-    let seen = run(RetryConfig::default(), Call::default(), 1, acted, false).await;
+    let seen = run(RetryConfig::default(), Call::default(), 1, may_have_acted, false).await;
     assert_eq!((seen.calls, seen.result.unwrap_err().retry()), (1, Retry::Backoff));
     let idempotent = Call { idempotent: true, ..Call::default() };
-    let seen = run(RetryConfig::default(), idempotent, 1, acted, false).await;
+    let seen = run(RetryConfig::default(), idempotent, 1, may_have_acted, false).await;
     assert_eq!((seen.calls, seen.result.unwrap()), (2, "done"));
 }
 
@@ -270,7 +270,7 @@ fn overrides_of_a_failure_are_heard() {
     }
 }
 
-/// A failure that says when to come back.
+/// A failure with a time to come back.
 #[derive(Debug, thiserror::Error)]
 #[error("come back")]
 struct ComeBack(Duration);
@@ -290,16 +290,18 @@ async fn a_hint_never_shortens_the_backoff() {
         assert_eq!((seen.calls, seen.result.unwrap()), (8, "done"));
         seen.delays
     }
-    fn hinted(hint: Duration) -> OrchError {
+    fn slow_down(hint: Duration) -> OrchError {
         OperatorError::failed(ComeBack(hint)).into()
     }
     let backoff = waits(transient).await;
     assert!(backoff.iter().sum::<Duration>() > Duration::from_secs(3), "{backoff:?}");
-    for short in [(|| hinted(Duration::ZERO)) as fn() -> _, || hinted(Duration::from_nanos(1))] {
+    for short in
+        [(|| slow_down(Duration::ZERO)) as fn() -> _, || slow_down(Duration::from_nanos(1))]
+    {
         let waits = waits(short).await;
         assert!(waits.iter().sum::<Duration>() > Duration::from_secs(3), "{waits:?}");
     }
-    for wait in waits(|| hinted(Duration::from_secs(9))).await {
+    for wait in waits(|| slow_down(Duration::from_secs(9))).await {
         assert!(wait >= Duration::from_secs(9), "{wait:?}");
     }
 }
@@ -335,7 +337,7 @@ fn fallback_only_where_it_may_help() {
     let clock = VirtualClock::starting_at(Timestamp::default());
     let policy = RetryPolicy::new(RetryConfig::default(), Arc::new(clock));
     let rows = [
-        // (facts, idempotent, attempts, limit): what follows where another endpoint stands behind.
+        // (facts, idempotent, attempts, limit): the decision if another endpoint follows.
         (Facts::never("a", Effect::None), true, 1, None, "stop"),
         (Facts::never("a", Effect::None).with_elsewhere(Elsewhere::AtOnce), true, 1, None, "next"),
         (
@@ -403,7 +405,7 @@ impl Failure for Stated {
     }
 }
 
-/// Spec: O5, R3. What is too long to be waited for is put aside, as long as that is allowed.
+/// Spec: O5, R3. A wait that is too long parks the work, as long as that is allowed.
 #[test]
 fn long_hint_parks_within_its_limit() {
     let policy = RetryPolicy::new(RetryConfig::default(), Arc::new(backstop_clock::SystemClock));
