@@ -4,8 +4,8 @@
 //! uses [`SystemClock`], rehearsals use [`VirtualClock`], on which waits cost nothing. Nothing else
 //! in the workspace reads the time of day or sleeps.
 //!
-//! tokio's own paused time is not used for this: beside a real database it expires every timeout,
-//! the pool's included, because it cannot see that a worker thread is busy.
+//! tokio's own paused time is not used for this: with a real database it expires every timeout, the pool's included,
+//! because it cannot see that a worker thread is busy.
 
 mod limit;
 mod run_clock;
@@ -26,7 +26,7 @@ pub use virtual_clock::{Hold, VirtualClock};
 /// A future that can be spawned.
 pub type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
 
-/// Tells the time and waits.
+/// Reads the time and waits.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Returns the time of day. It may be set, also backwards: it stamps, and measures nothing.
     fn now(&self) -> Timestamp;
@@ -48,7 +48,8 @@ pub trait Clock: Send + Sync + fmt::Debug {
         task
     }
 
-    /// Does [`Clock::track`] do anything? Where it does not, a task need not be boxed to be passed through it.
+    /// Returns whether [`Clock::track`] does anything. If it does not, a task need not be boxed to be passed through
+    /// it.
     fn tracks(&self) -> bool {
         true
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::{BoxFuture, Clock};
 
-/// How long work may take, the time aside in which it waits for what counts for no timeout.
+/// The time that work may take, without the waits that count for no timeout.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -25,10 +25,10 @@ pub struct Limit {
 }
 
 struct LimitState {
-    /// When the time is over, in monotonic time; never where `None`.
+    /// The end of the time, in monotonic time; `None` without an end.
     until: Option<Duration>,
     paused_since: Option<Duration>,
-    /// Who waits for the end.
+    /// The tasks that wait for the end.
     waiters: Vec<Waker>,
 }
 
@@ -41,7 +41,7 @@ impl Limit {
         Self { clock, state: Mutex::new(state) }
     }
 
-    /// Lets no time pass until it goes on.
+    /// Stops the time until [`Limit::go_on`] is called.
     pub fn pause(&self) {
         let now = self.clock.monotonic();
         self.state().paused_since.get_or_insert(now);
@@ -66,7 +66,7 @@ impl Limit {
         state.until.map(|until| until.saturating_sub(now))
     }
 
-    /// Was the time over before now?
+    /// Returns whether the time was over before now.
     #[must_use]
     pub fn is_past(&self) -> bool {
         let state = self.state();
@@ -102,7 +102,7 @@ impl Limit {
                 }
                 sleep.get_or_insert_with(|| self.clock.sleep(rest));
             }
-            // What was paused meanwhile is looked at again when the sleep is over.
+            // After the sleep, the loop accounts for pauses made meanwhile.
             match sleep.as_mut().map(|sleep| sleep.as_mut().poll(context)) {
                 Some(Poll::Ready(())) => *sleep = None,
                 Some(Poll::Pending) | None => return Poll::Pending,

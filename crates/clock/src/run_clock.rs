@@ -29,13 +29,13 @@ pub struct RunClock {
 }
 
 impl RunClock {
-    /// Takes the time of day of now.
+    /// Starts at the current time of day.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { base: clock.now(), origin: clock.monotonic(), clock }
     }
 
-    /// Begins no earlier than this, where events have to stand behind others.
+    /// Moves the clock to this time if it is later, for events that have to follow others.
     pub fn not_before(&mut self, at: Timestamp) {
         (self.base, self.origin) = (self.now().max(at), self.clock.monotonic());
     }

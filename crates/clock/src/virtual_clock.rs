@@ -20,7 +20,7 @@ pub struct VirtualClock(Arc<Mutex<ClockState>>);
 
 struct ClockState {
     now: Timestamp,
-    /// How far the time of day was set away from what has passed.
+    /// The difference between the time of day that was set and the time that has passed.
     set_by_ms: i64,
     started: Timestamp,
     busy: usize,
@@ -49,8 +49,8 @@ impl VirtualClock {
         Hold(self.clone())
     }
 
-    /// Sets the time of day ahead, or back where `by_ms` is negative, as a person or a time server
-    /// does. Sleeps and [`Clock::monotonic`] go on as they were.
+    /// Sets the time of day ahead, or back if `by_ms` is negative, as a person or a time server does. Sleeps and
+    /// [`Clock::monotonic`] are not affected.
     pub fn set_time_of_day(&self, by_ms: i64) {
         let mut state = self.state();
         state.set_by_ms = state.set_by_ms.saturating_add(by_ms);
@@ -161,7 +161,7 @@ struct Tracked {
 
 struct TaskState {
     clock: VirtualClock,
-    /// Is one of the clock's busy counts this task's?
+    /// Whether one of the clock's busy counts is this task's.
     runnable: AtomicBool,
     executor: Mutex<Waker>,
 }
@@ -176,7 +176,7 @@ impl TaskState {
         }
     }
 
-    /// Takes the task out of the count. Was it in it?
+    /// Takes the task out of the count; returns whether it was in it.
     fn forget(&self) -> bool {
         let _locked = self.clock.state();
         self.runnable.swap(false, Ordering::SeqCst)
