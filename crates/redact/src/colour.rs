@@ -13,7 +13,7 @@ pub(crate) const MAX_HIDDEN: usize = 256;
 /// A longer sequence is taken for text, because so much is never left out between two bytes.
 const MAX_SEQUENCE: usize = MAX_HIDDEN;
 
-/// What an escape stands for.
+/// The meaning of an escape.
 pub(crate) enum Escape {
     /// This character, after so many bytes of source.
     Char(char, usize),
@@ -23,7 +23,7 @@ pub(crate) enum Escape {
     Line(usize),
     /// Nothing that is seen, as a colour, after so many bytes of source.
     Unseen(usize),
-    /// Nothing: the byte stands for itself.
+    /// Nothing: the byte is literal.
     None,
     /// The source ends before it does.
     Cut,
@@ -82,13 +82,13 @@ fn string(head: &[u8]) -> Option<usize> {
 /// A text without what steers a terminal.
 pub(crate) struct Plain {
     pub(crate) text: String,
-    /// Where pieces begin, in the text and in its source.
+    /// The starts of pieces, in the text and in its source.
     pieces: Vec<(usize, usize)>,
 }
 
 impl Plain {
     /// Leaves colours out of a text; `None` where there are none.
-    pub(crate) fn of(source: &str) -> Option<Self> {
+    pub(crate) fn without_colours(source: &str) -> Option<Self> {
         if !source.contains(['\u{1b}', '\u{9b}']) {
             return None;
         }
@@ -110,8 +110,8 @@ impl Plain {
         Some(plain)
     }
 
-    /// Returns where in the source what stands in this range comes from.
-    pub(crate) fn source_of(&self, range: &Range<usize>) -> Range<usize> {
+    /// Returns the range of the source that this range comes from.
+    pub(crate) fn to_source(&self, range: &Range<usize>) -> Range<usize> {
         let place = |at: usize| {
             let after = self.pieces.partition_point(|(out, _)| *out <= at);
             let (out, source) = self.pieces[after.saturating_sub(1)];

@@ -1,9 +1,9 @@
-//! What stands for something else in a text: escapes of JSON and program text, percent-encoding, HTML
-//! entities, and what steers a terminal.
+//! Sequences that encode other text: escapes of JSON and program text, percent-encoding, HTML entities, and control
+//! sequences of a terminal.
 
 use crate::colour::{self, Escape};
 
-/// Named entities of HTML that stand for characters of keys.
+/// Named HTML entities for characters that occur in keys.
 const ENTITIES: [(&[u8], u8); 6] = [
     (b"amp", b'&'),
     (b"lt", b'<'),
@@ -16,7 +16,7 @@ const ENTITIES: [(&[u8], u8); 6] = [
 /// The longest entity between `&` and `;`.
 const MAX_ENTITY: usize = 8;
 
-/// May an escape begin with this byte? Looked up, for every byte of a text is asked.
+/// Returns whether an escape may begin with this byte. It is a table, because every byte of a text is checked.
 pub(crate) const fn is_special(byte: u8) -> bool {
     SPECIAL[byte as usize]
 }
@@ -40,7 +40,7 @@ pub(crate) fn escape(text: &[u8]) -> Escape {
     match text[0] {
         b'\\' => backslash(&text[1..]),
         b'%' => match hex(&text[1..], 2) {
-            Ok(byte) => coded(byte, 3),
+            Ok(byte) => decode_code(byte, 3),
             Err(cut) => cut,
         },
         b'&' => entity(&text[1..]),
@@ -50,7 +50,7 @@ pub(crate) fn escape(text: &[u8]) -> Escape {
     }
 }
 
-fn coded(code: u32, length: usize) -> Escape {
+fn decode_code(code: u32, length: usize) -> Escape {
     match u8::try_from(code) {
         Ok(b'\n' | b'\r') => Escape::Line(length),
         Ok(byte) => Escape::Byte(byte, length),
@@ -58,11 +58,11 @@ fn coded(code: u32, length: usize) -> Escape {
     }
 }
 
-/// As [`coded`], of a number that names a character.
-fn named(code: u32, length: usize) -> Escape {
+/// As [`decode_code`], of a number that names a character.
+fn decode_reference(code: u32, length: usize) -> Escape {
     match code {
         0x80..=0xff => char::from_u32(code).map_or(Escape::None, |char| Escape::Char(char, length)),
-        _ => coded(code, length),
+        _ => decode_code(code, length),
     }
 }
 
@@ -88,15 +88,14 @@ fn backslash(text: &[u8]) -> Escape {
         b'"' | b'\'' | b'/' | b'\\' => Escape::Byte(*byte, 2),
         b'0'..=b'7' => octal(text),
         b'x' if text.get(1) != Some(&b'{') => {
-            hex(&text[1..], 2).map_or_else(|cut| cut, |code| coded(code, 4))
+            hex(&text[1..], 2).map_or_else(|cut| cut, |code| decode_code(code, 4))
         }
         b'u' | b'x' if text.get(1) == Some(&b'{') => {
             let digits =
                 text[2..].iter().take(7).take_while(|byte| byte.is_ascii_hexdigit()).count();
             match text.get(2 + digits) {
-                Some(b'}') => {
-                    hex(&text[2..], digits).map_or_else(|cut| cut, |code| named(code, digits + 4))
-                }
+                Some(b'}') => hex(&text[2..], digits)
+                    .map_or_else(|cut| cut, |code| decode_reference(code, digits + 4)),
                 None if digits < 7 => Escape::Cut,
                 _ => Escape::None,
             }
@@ -113,13 +112,13 @@ fn octal(text: &[u8]) -> Escape {
         return Escape::Cut;
     }
     let number = text[..digits].iter().fold(0, |number, byte| number * 8 + u32::from(byte - b'0'));
-    if number > 0xff { Escape::None } else { coded(number, digits + 1) }
+    if number > 0xff { Escape::None } else { decode_code(number, digits + 1) }
 }
 
 /// A character outside the first plane is written as two escapes.
 fn utf16(code: u32, rest: &[u8]) -> Escape {
     if !(0xd800..0xdc00).contains(&code) {
-        return named(code, 6);
+        return decode_reference(code, 6);
     }
     if rest.len() < 2 {
         let may_go_on = rest.is_empty() || rest == b"\\";
@@ -129,7 +128,9 @@ fn utf16(code: u32, rest: &[u8]) -> Escape {
         return Escape::None;
     }
     match hex(&rest[2..], 4) {
-        Ok(low @ 0xdc00..=0xdfff) => named(0x1_0000 + ((code - 0xd800) << 10) + (low - 0xdc00), 12),
+        Ok(low @ 0xdc00..=0xdfff) => {
+            decode_reference(0x1_0000 + ((code - 0xd800) << 10) + (low - 0xdc00), 12)
+        }
         Ok(_) => Escape::None,
         Err(cut) => cut,
     }
@@ -157,5 +158,5 @@ fn entity(text: &[u8]) -> Escape {
         [b'#', digits @ ..] => number(digits, 10),
         _ => None,
     };
-    code.map_or(Escape::None, |code| named(code, length + 2))
+    code.map_or(Escape::None, |code| decode_reference(code, length + 2))
 }

@@ -20,9 +20,9 @@ const MAX_BLANKS: usize = 4;
 pub(crate) struct Forms {
     forms: Vec<Vec<u8>>,
     finder: AhoCorasick,
-    /// Tells several times faster that there is none; most texts have none.
+    /// Detects several times faster that there is no match; most texts have none.
     filter: AhoCorasick,
-    /// Does a form begin with this byte?
+    /// Whether a form begins with the byte.
     begins: [bool; 256],
     longest: usize,
 }
@@ -30,7 +30,8 @@ pub(crate) struct Forms {
 impl Forms {
     /// Prepares the search; `None` where there is nothing to search for.
     pub(crate) fn new(secrets: &[String]) -> Option<Self> {
-        let forms: BTreeSet<Vec<u8>> = secrets.iter().flat_map(|secret| forms_of(secret)).collect();
+        let forms: BTreeSet<Vec<u8>> =
+            secrets.iter().flat_map(|secret| list_forms(secret)).collect();
         let forms: Vec<Vec<u8>> = forms.into_iter().collect();
         let finder = AhoCorasick::builder().match_kind(MatchKind::Standard).build(&forms).ok()?;
         let filter =
@@ -43,7 +44,7 @@ impl Forms {
         Some(Self { forms, finder, filter, begins, longest })
     }
 
-    /// Returns where forms stand.
+    /// Returns the ranges of forms.
     pub(crate) fn matches(&self, bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
         steps::count(bytes.len());
         let is_match = self.filter.is_match(bytes);
@@ -51,7 +52,7 @@ impl Forms {
         self.finder.find_overlapping_iter(bytes).map(|found| found.range())
     }
 
-    /// Returns where a form begins that goes on behind the end.
+    /// Returns the start of a form that continues past the end.
     pub(crate) fn open_at_end(&self, bytes: &[u8]) -> Option<usize> {
         let from = bytes.len().saturating_sub(self.longest - 1);
         (from..bytes.len()).find(|at| {
@@ -62,13 +63,13 @@ impl Forms {
     }
 }
 
-/// Returns a secret as it stands, with its own layers taken off, as the text's are, and encoded in
-/// ways whose place in a text decides how they look.
-fn forms_of(secret: &str) -> Vec<Vec<u8>> {
+/// Returns a secret as it is, with its own layers removed as the text's are, and in the encodings whose look depends on
+/// their place in a text.
+fn list_forms(secret: &str) -> Vec<Vec<u8>> {
     let mut forms = Vec::new();
     for mut form in with_and_without_blanks(secret) {
         for _ in 0..MAX_LAYERS {
-            let decoded = Layer::of(&form, true).map(|layer| layer.bytes);
+            let decoded = Layer::decode(&form, true).map(|layer| layer.bytes);
             let Some(decoded) = decoded.filter(|decoded| *decoded != form) else { break };
             forms.push(std::mem::replace(&mut form, decoded));
         }
@@ -77,10 +78,10 @@ fn forms_of(secret: &str) -> Vec<Vec<u8>> {
     // A copy that lost the white space around it is the same secret.
     forms.push(secret.trim().as_bytes().to_vec());
     for bytes in [secret.as_bytes(), secret.trim().as_bytes()] {
-        forms.extend(base64_of(bytes));
+        forms.extend(encode_base64(bytes));
         forms.push(bytes.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect());
         forms.push(bytes.iter().flat_map(|byte| format!("{byte:02X}").into_bytes()).collect());
-        // UTF-16, of which every other byte of the usual characters is zero.
+        // UTF-16: every other byte of the usual characters is zero.
         forms.push(bytes.iter().flat_map(|byte| [*byte, 0]).take(bytes.len() * 2 - 1).collect());
     }
     // A form that is no text is found in none, and would cut characters in half.
@@ -116,9 +117,9 @@ fn with_and_without_blanks(secret: &str) -> Vec<Vec<u8>> {
     forms
 }
 
-/// Returns what of a secret's Base64 does not depend on what stands around it, for each of the three
-/// places it may begin at in a group of three bytes.
-fn base64_of(secret: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+/// Returns the part of a secret's Base64 that does not depend on the text around it, for each of the three places it
+/// may begin at in a group of three bytes.
+fn encode_base64(secret: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     let engines = [STANDARD, URL_SAFE];
     engines
         .into_iter()

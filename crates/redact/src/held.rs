@@ -15,7 +15,7 @@ pub(crate) struct Held(Forms);
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     pub(crate) found: Vec<Found>,
-    /// Where a form may begin whose end is still to come.
+    /// The start of a form that may be incomplete.
     pub(crate) open: Option<usize>,
 }
 
@@ -25,7 +25,7 @@ impl Held {
         Forms::new(secrets).map(Self)
     }
 
-    /// Finds every form of every secret; `ends` says that nothing follows the text.
+    /// Finds every form of every secret; `ends` is whether the text is complete.
     pub(crate) fn scan(&self, text: &str, ends: bool) -> Scan {
         let mut scan = Scan::default();
         let mut layers: Vec<Layer> = Vec::new();
@@ -33,21 +33,21 @@ impl Held {
             let bytes = layers.last().map_or(text.as_bytes(), |layer| &layer.bytes);
             let next = match layers.len() {
                 MAX_LAYERS => None,
-                _ => Layer::of(bytes, ends),
+                _ => Layer::decode(bytes, ends),
             };
             let in_text = |mut range: Range<usize>| {
                 // A match in the text itself may cut an escape in half.
                 if let (Some(next), true) = (&next, layers.is_empty()) {
-                    range = next.widened(range);
+                    range = next.widen(range);
                 }
-                layers.iter().rev().fold(range, |range, layer| layer.source_of(&range))
+                layers.iter().rev().fold(range, |range, layer| layer.to_source(&range))
             };
             scan.found.extend(self.0.matches(bytes).map(|range| Found::at(in_text(range))));
             if !ends {
                 let tail = next.as_ref().and_then(|next| next.tail);
                 if let Some(mut at) = [self.open(bytes), tail].into_iter().flatten().min() {
                     if let (Some(next), true) = (&next, layers.is_empty()) {
-                        at = next.widened(at..at).start;
+                        at = next.widen(at..at).start;
                     }
                     let at = layers.iter().rev().fold(at, |at, layer| layer.source_at(at));
                     scan.open = Some(scan.open.map_or(at, |open| open.min(at)));

@@ -13,8 +13,8 @@ use crate::settings::{is_secret_name, is_secret_option, is_secret_value};
 const SCHEMAS: [&str; 4] = ["properties", "$defs", "definitions", "patternProperties"];
 
 impl Redactor {
-    /// Takes secrets out of every text of a value, and everything under names of secrets, such as
-    /// `api_key`, and behind options such as `--token`. Says whether there were any.
+    /// Redacts secrets in every text of a value, everything under names of secrets, such as `api_key`, and the values
+    /// of options such as `--token`. Returns whether there were any.
     ///
     /// For configuration, where a name is enough: text of errors is better given to
     /// [`Redactor::redact`].
@@ -60,7 +60,7 @@ fn keys_and_numbers(redactor: &Redactor, value: &mut Value) -> bool {
     any
 }
 
-/// `are_names` says that the keys of this object are no settings.
+/// `are_names` is whether the keys of this object are names and no settings.
 fn within(redactor: &Redactor, value: &mut Value, are_names: bool) -> bool {
     match value {
         Value::String(text) => match redactor.redact(text) {
@@ -91,12 +91,12 @@ fn within(redactor: &Redactor, value: &mut Value, are_names: bool) -> bool {
     }
 }
 
-/// Is this the name in `{ "name": "x-api-key", "value": "…" }`?
+/// Returns whether this is the name of a secret in `{ "name": "x-api-key", "value": "…" }`.
 fn pair(name: Option<&Value>) -> bool {
     name.and_then(Value::as_str).is_some_and(is_secret_name)
 }
 
-/// Takes out what stands behind options of secrets.
+/// Redacts the arguments of secret options.
 fn arguments(items: &mut [Value]) -> bool {
     let mut any = false;
     for at in 1..items.len() {

@@ -6,46 +6,46 @@ use crate::colour::{Escape, MAX_HIDDEN};
 use crate::escapes::{escape, is_blank, is_special};
 use crate::steps;
 
-/// How many encodings around each other are taken off.
+/// The most nested encodings that are removed.
 pub(crate) const MAX_LAYERS: usize = 5;
 
-/// What stands for a longer run: a separator that no key has in it.
+/// A replacement for a longer run: a separator that no key contains.
 const GAP: u8 = 0x1e;
 
-/// What a text says once escapes of JSON and program text, percent-encoding and HTML entities are
-/// decoded, folded lines are joined and colours are left out, and where in the source each byte comes from.
+/// A text after escapes of JSON and program text, percent-encoding and HTML entities are decoded, folded lines are
+/// joined and colours are left out, with the place in the source of each byte.
 #[derive(Debug)]
 pub(crate) struct Layer {
     pub(crate) bytes: Vec<u8>,
     pieces: Vec<Piece>,
-    /// What was left out last.
+    /// The last run that was left out.
     hidden: Option<Hidden>,
-    /// Where in the source a sequence begins whose end is still to come.
+    /// The start in the source of a sequence that may be incomplete.
     pub(crate) tail: Option<usize>,
 }
 
 /// A run of source that is left out between two bytes of a layer.
 #[derive(Debug, Clone, Copy)]
 struct Hidden {
-    /// Where it stands in the layer.
+    /// Its place in the layer.
     out: usize,
-    /// Where it begins in the source.
+    /// Its start in the source.
     begin: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Piece {
-    /// Where it begins in the layer.
+    /// Its start in the layer.
     out: usize,
-    /// Where it begins in the source.
+    /// Its start in the source.
     source: usize,
-    /// How long the source of an escape is; 0 where bytes were copied.
+    /// The length of an escape in the source; 0 for copied bytes.
     escape: usize,
 }
 
 impl Layer {
-    /// Takes a layer of encoding off; `None` where there is none. `ends` says that nothing follows.
-    pub(crate) fn of(source: &[u8], ends: bool) -> Option<Self> {
+    /// Removes a layer of encoding; `None` without one. `ends` is whether the source is complete.
+    pub(crate) fn decode(source: &[u8], ends: bool) -> Option<Self> {
         steps::count(source.len());
         let first = source.iter().position(|byte| is_special(*byte))?;
         let mut layer = Self {
@@ -160,12 +160,12 @@ impl Layer {
         length
     }
 
-    /// Returns where in the source what stands in this range comes from.
-    pub(crate) fn source_of(&self, range: &Range<usize>) -> Range<usize> {
+    /// Returns the range of the source that this range comes from.
+    pub(crate) fn to_source(&self, range: &Range<usize>) -> Range<usize> {
         let (first, last) = (self.piece_at(range.start), self.piece_at(range.end - 1));
-        let start = if first.escape > 0 { first.source } else { first.place_of(range.start) };
+        let start = if first.escape > 0 { first.source } else { first.place_at(range.start) };
         let end = match last.escape {
-            0 => last.place_of(range.end - 1) + 1,
+            0 => last.place_at(range.end - 1) + 1,
             length => last.source + length,
         };
         start..end
@@ -173,7 +173,7 @@ impl Layer {
 
     /// Returns where in the source this byte begins.
     pub(crate) fn source_at(&self, out: usize) -> usize {
-        self.source_of(&(out..out + 1)).start
+        self.to_source(&(out..out + 1)).start
     }
 
     fn piece_at(&self, out: usize) -> Piece {
@@ -182,7 +182,7 @@ impl Layer {
     }
 
     /// Widens a range of the source, so that it cuts no escape in half.
-    pub(crate) fn widened(&self, range: Range<usize>) -> Range<usize> {
+    pub(crate) fn widen(&self, range: Range<usize>) -> Range<usize> {
         let cut = |at: usize| {
             let after = self.pieces.partition_point(|piece| piece.source < at);
             let piece = self.pieces[..after].last()?;
@@ -196,7 +196,7 @@ impl Layer {
 }
 
 impl Piece {
-    const fn place_of(self, out: usize) -> usize {
+    const fn place_at(self, out: usize) -> usize {
         self.source + (out - self.out)
     }
 }

@@ -1,4 +1,4 @@
-//! What looks like a secret: tokens, private keys, credentials in headers, URLs and settings.
+//! Text in the form of a secret: tokens, private keys, credentials in headers, URLs and settings.
 
 use std::ops::Range;
 use std::sync::{LazyLock, OnceLock};
@@ -18,7 +18,7 @@ struct Form {
     /// Texts with none of these are not searched.
     words: &'static [&'static str],
     pattern: &'static str,
-    /// Which part of a match goes.
+    /// Selects the part of a match to redact.
     secret: fn(&str, &Captures<'_>) -> Option<Range<usize>>,
     regex: OnceLock<Regex>,
 }
@@ -133,8 +133,7 @@ static FORMS: [Form; 13] = [
     }),
 ];
 
-/// What a private key begins with, and how it ends: PEM (RFC 7468), OpenPGP (RFC 9580, 6.2),
-/// SSH (RFC 4716) and PuTTY.
+/// The begin and end marks of a private key: PEM (RFC 7468), OpenPGP (RFC 9580, 6.2), SSH (RFC 4716) and PuTTY.
 static BEGIN: LazyLock<Regex> = LazyLock::new(|| {
     let begin =
         r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|Private-Lines: {0,2}[0-9]+";
@@ -145,7 +144,7 @@ static END: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(end).expect("the expression above is valid")
 });
 
-/// What is searched for only in texts that hold one of its words.
+/// A search that runs only in texts with one of its words.
 #[derive(Clone, Copy)]
 enum Search {
     Form(usize),
@@ -221,7 +220,7 @@ impl Form {
     }
 }
 
-/// Finds private keys. One without an end goes on to the end of its string, or of the text.
+/// Finds private keys. One without an end reaches to the end of its string, or of the text.
 fn private_keys(text: &str, found: &mut Vec<Found>) {
     let mut ends = END.find_iter(text).peekable();
     let mut from = 0;
@@ -246,7 +245,7 @@ fn private_keys(text: &str, found: &mut Vec<Found>) {
     }
 }
 
-/// A key may stand in a list, line by line, of which the quotes stay.
+/// Finds the lines of a key. It may be a list of strings, one for each line; the quotes stay.
 fn lines_of_key(text: &str, key: Range<usize>, found: &mut Vec<Found>) {
     // A quote in strings within strings has 1, 3, 7 backslashes; a backslash of the text itself has twice
     // as many as the quote that closes its string, and belongs to the key.
@@ -287,7 +286,7 @@ fn credentials(found: &Captures<'_>) -> Option<Range<usize>> {
     (is_credential && !is_scheme && !is_placeholder(text)).then(|| value.range())
 }
 
-/// Parameters go on to the end of the line, or of the string around it.
+/// Returns the range of parameters, up to the end of the line or of the string around it.
 fn parameters(text: &str, line: Range<usize>) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     // In a string in JSON, the header's own quotes are escaped.
@@ -308,8 +307,8 @@ fn parameters(text: &str, line: Range<usize>) -> Option<Range<usize>> {
     Some(line.start..last)
 }
 
-/// Does this quote open the value of a parameter, as in `realm="`? One behind the padding of Base64, or
-/// before what follows a string in JSON, closes the string around the header.
+/// Returns whether this quote opens the value of a parameter, as in `realm="`. One after the padding of Base64, or
+/// before the sign that follows a string in JSON, closes the string around the header.
 fn opens_value(line: &[u8], quote: usize) -> bool {
     let Some(before) = line[..quote].strip_suffix(b"=") else { return false };
     let ends = |byte: &u8| matches!(byte, b',' | b' ' | b'=');
@@ -329,7 +328,7 @@ fn has_letter(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
-/// Is this `user:password` in Base64?
+/// Returns whether this is `user:password` in Base64.
 fn is_basic(pair: &str) -> bool {
     let pair = pair.trim_end_matches('=').replace('-', "+").replace('_', "/");
     STANDARD_NO_PAD
@@ -337,12 +336,12 @@ fn is_basic(pair: &str) -> bool {
         .is_ok_and(|pair| pair.contains(&b':') && pair.iter().all(|byte| !byte.is_ascii_control()))
 }
 
-/// Does a text only say where the secret is to be had?
+/// Returns whether a text only refers to the place of a secret.
 fn is_reference(text: &str) -> bool {
     is_placeholder(text) && !text.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
-/// Is this what stands behind the `@` of a package: `4.17.21/`?
+/// Returns whether this is the part of a package after its `@`: `4.17.21/`.
 fn is_version(host: &str) -> bool {
     let host = host.trim_start_matches('v').trim_end_matches([':', '/']);
     host.split('.')

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::steps;
 
-/// Returns where the value stands whose opening quote is at `open`. One without a closing quote ends
-/// with its line, or with the string around it.
+/// Returns the range of the value whose opening quote is at `open`. One without a closing quote ends with its line, or
+/// with the string around it.
 ///
 /// A quote that is escaped belongs to the value. In a text that was itself escaped, quotes have
 /// backslashes before them: 1 where that was once, 3 where twice.

@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// What stands where a secret was.
+/// The mark in the place of a secret.
 pub const REDACTED: &str = "[redacted]";
 
 /// A part of a text that goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) range: Range<usize>,
-    /// What keeps valid JSON valid on both sides of the mark, where a bare number stood.
+    /// The quote on both sides of a mark that replaces a bare number, so that valid JSON stays valid.
     pub(crate) quote: &'static str,
 }
 
@@ -21,7 +21,7 @@ impl Found {
 }
 
 /// Sorts parts, and makes one of those that overlap.
-pub(crate) fn merged(mut found: Vec<Found>) -> Vec<Found> {
+pub(crate) fn merge(mut found: Vec<Found>) -> Vec<Found> {
     found.retain(|found| !found.range.is_empty());
     found.sort_by_key(|found| (found.range.start, std::cmp::Reverse(found.range.end)));
     found.dedup_by(|next, before| {
@@ -35,8 +35,8 @@ pub(crate) fn merged(mut found: Vec<Found>) -> Vec<Found> {
 }
 
 /// Writes the mark in the place of each part.
-pub(crate) fn replaced<'t>(text: &'t str, found: Vec<Found>) -> Cow<'t, str> {
-    let found = merged(found);
+pub(crate) fn replace<'t>(text: &'t str, found: Vec<Found>) -> Cow<'t, str> {
+    let found = merge(found);
     if found.is_empty() {
         return Cow::Borrowed(text);
     }

@@ -10,7 +10,7 @@ use crate::colour::Plain;
 use crate::held::Held;
 use crate::json_tokens;
 use crate::patterns;
-use crate::ranges::{Found, REDACTED, merged, replaced};
+use crate::ranges::{Found, REDACTED, merge, replace};
 use crate::stream::StreamRedactor;
 
 /// Secrets shorter than this are not searched for: they would match by accident.
@@ -18,9 +18,9 @@ pub const MIN_SECRET_CHARS: usize = 8;
 
 /// Finds and replaces secrets.
 ///
-/// A secret that the process holds is found as it stands; escaped as in JSON or program text,
-/// percent-encoded or as HTML entities, in whole or in part, also twice; folded over lines; and in
-/// Base64 (standard and URL-safe, at any place in the encoded text), hexadecimal and UTF-16.
+/// A secret that the process holds is found unchanged; escaped as in JSON or program text, percent-encoded or as HTML
+/// entities, in whole or in part, also twice; folded over lines; and in Base64 (standard and URL-safe, at any place in
+/// the encoded text), hexadecimal and UTF-16.
 ///
 /// Clones are cheap, and search together.
 #[derive(Clone, Default)]
@@ -78,10 +78,10 @@ impl Redactor {
     /// ```
     #[must_use]
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        replaced(text, self.find(text))
+        replace(text, self.find(text))
     }
 
-    /// Are there secrets the process holds?
+    /// Returns whether there are secrets that the process holds.
     #[must_use]
     pub fn holds_secrets(&self) -> bool {
         self.0.as_ref().is_some_and(|inner| !inner.secrets.is_empty())
@@ -91,13 +91,13 @@ impl Redactor {
     /// number is replaced like text; [`Redactor::redact_held_json`] keeps JSON valid.
     #[must_use]
     pub fn redact_held<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        replaced(text, self.find_held(text))
+        replace(text, self.find_held(text))
     }
 
-    /// Begins a text that comes in pieces, of which what the process holds is replaced.
+    /// Begins a text that comes in pieces; the secrets that the process holds are replaced in it.
     #[must_use]
     pub fn stream(&self) -> StreamRedactor {
-        StreamRedactor::new(self.held().cloned())
+        StreamRedactor::new(self.held_search().cloned())
     }
 
     /// As [`Redactor::redact`], of bytes that need not be text. Bytes that are none stay as they are.
@@ -130,7 +130,7 @@ impl Redactor {
             let before = stand_ins.partition_point(|stand_in| *stand_in < place);
             place - before * (STAND_IN.len_utf8() - 1)
         };
-        let found = merged(self.find(&text));
+        let found = merge(self.find(&text));
         if found.is_empty() {
             return Cow::Borrowed(bytes);
         }
@@ -149,7 +149,7 @@ impl Redactor {
         Arc::make_mut(self.0.get_or_insert_default())
     }
 
-    fn held(&self) -> Option<&Arc<Held>> {
+    fn held_search(&self) -> Option<&Arc<Held>> {
         let inner = self.0.as_ref()?;
         inner.held.get_or_init(|| Held::new(&inner.secrets).map(Arc::new)).as_ref()
     }
@@ -158,12 +158,12 @@ impl Redactor {
         let (mut secrets, mut shapes) = (self.find_held(text), Vec::new());
         patterns::find(text, &mut shapes);
         self.find_extra(text, &mut secrets);
-        // Colours may stand within a token, and are left out where it is shown.
-        if let Some(plain) = Plain::of(text) {
+        // A token may have colours within it, which a terminal does not show as text.
+        if let Some(plain) = Plain::without_colours(text) {
             let (mut own, mut within) = (Vec::new(), Vec::new());
             patterns::find(&plain.text, &mut within);
             self.find_extra(&plain.text, &mut own);
-            let in_source = |found: Found| Found { range: plain.source_of(&found.range), ..found };
+            let in_source = |found: Found| Found { range: plain.to_source(&found.range), ..found };
             shapes.extend(within.into_iter().map(in_source));
             secrets.extend(own.into_iter().map(in_source));
         }
@@ -187,11 +187,11 @@ impl Redactor {
     }
 
     fn find_held(&self, text: &str) -> Vec<Found> {
-        self.held().map_or_else(Vec::new, |held| held.scan(text, true).found)
+        self.held_search().map_or_else(Vec::new, |held| held.scan(text, true).found)
     }
 }
 
-/// Stands for a byte that is no text. It is private to applications, so that no pattern has it.
+/// A substitute for a byte that is no text. It is private to applications, so that no pattern has it.
 const STAND_IN: char = '\u{10ff00}';
 
 /// Prints how many secrets there are, never one of them.

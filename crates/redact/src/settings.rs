@@ -11,7 +11,7 @@ use crate::ranges::Found;
 use crate::steps;
 use crate::values::{Hint, Name, is_placeholder, is_secret_bare, is_secret_quoted};
 
-/// How names of secrets end, lower case.
+/// Endings of secrets' names, lower case.
 const WORDS: [&str; 12] = [
     "password",
     "passwd",
@@ -27,7 +27,7 @@ const WORDS: [&str; 12] = [
     "key",
 ];
 
-/// What stands before `key` in the name of a secret.
+/// The words before `key` in the name of a secret.
 const KEYS: [&str; 21] = [
     "access",
     "account",
@@ -52,11 +52,11 @@ const KEYS: [&str; 21] = [
     "webhook",
 ];
 
-/// What may follow the word.
+/// Endings that may follow the word.
 const ENDINGS: [&str; 8] =
     ["_base64", "_b64", "_value", "_text", "_plain", "_raw", "-value", "value"];
 
-/// How many bytes of a value are read to tell a secret from prose and from program text.
+/// The bytes of a value that are read to distinguish a secret from prose and from program text.
 const MAX_JUDGED: usize = 256;
 
 /// The longest type between a name and its value, in bytes.
@@ -73,7 +73,7 @@ static FINDER: LazyLock<AhoCorasick> = LazyLock::new(|| {
         .expect("the words above are few")
 });
 
-/// Says whether this is the name of a secret: of a setting, an option or a header.
+/// Returns whether this is the name of a secret: of a setting, an option or a header.
 ///
 /// ```
 /// assert!(backstop_redact::is_secret_name("x-api-key"));
@@ -89,7 +89,7 @@ pub fn is_secret_name(name: &str) -> bool {
         || FINDER.find_iter(name).any(is_at_end)
 }
 
-/// Is this an option whose value is the argument behind it?
+/// Returns whether this is an option whose value is the next argument.
 pub(crate) fn is_secret_option(argument: &str) -> bool {
     argument.starts_with('-') && !argument.contains(['=', ' ', ':']) && is_secret_name(argument)
 }
@@ -111,7 +111,7 @@ pub(crate) fn find(text: &str, found: &mut Vec<Found>) {
     }
 }
 
-/// Says how sure the name is that ends with this word.
+/// Returns the certainty of the name that ends with this word.
 fn name_at(text: &str, word: Range<usize>) -> Option<Name> {
     let bytes = text.as_bytes();
     let before = &bytes[..word.start];
@@ -212,7 +212,7 @@ impl Reader<'_> {
         let escapes = count(&bytes[begin + prefix..], |byte| byte == b'\\');
         let open = begin + prefix + escapes;
         if let Some(b'"' | b'\'' | b'`') = bytes.get(open) {
-            return self.quoted(open, hint);
+            return self.read_quoted(open, hint);
         }
         if !self.run.range.contains(&begin) {
             self.run = Run::at(bytes, begin);
@@ -229,20 +229,20 @@ impl Reader<'_> {
         if rest[0] == b':' && width == 1 && bytes.get(next) == Some(&b'=') {
             let begin = next + 1 + count(&bytes[next + 1..], is_blank);
             if let Some(b'"' | b'\'') = bytes.get(begin) {
-                return self.quoted(begin, hint);
+                return self.read_quoted(begin, hint);
             }
         }
         None
     }
 
     /// Reads the value whose opening quote is at `open`.
-    fn quoted(&mut self, open: usize, hint: Hint) -> Option<Found> {
+    fn read_quoted(&mut self, open: usize, hint: Hint) -> Option<Found> {
         let range = self.quotes.value(self.text, open);
         is_secret_quoted(head(&self.text[range.clone()]), hint).then(|| Found::at(range))
     }
 }
 
-/// Returns the part of a value that says whether it is a secret.
+/// Returns the part of a value that decides whether it is a secret.
 fn head(value: &str) -> &str {
     let head = &value[..value.floor_char_boundary(MAX_JUDGED)];
     steps::count(head.len());
@@ -298,14 +298,14 @@ fn count(bytes: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
     count
 }
 
-/// Says whether the word's name begins with dashes.
+/// Returns whether the word's name begins with dashes.
 fn is_option(bytes: &[u8], word: usize) -> bool {
     let before = bytes[..word].iter().rev().take(40);
     let length = before.take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'-').count();
     bytes[word - length..].starts_with(b"-")
 }
 
-/// A bare value ends at white space, at what separates values, and at an escape that stands for such.
+/// Returns the end of a bare value: white space, a separator of values, or an escape of either.
 fn bare_end(bytes: &[u8], begin: usize) -> usize {
     let mut at = begin;
     while let Some(byte) = bytes.get(at) {
@@ -334,7 +334,7 @@ fn is_line_end(bytes: &[u8], at: usize) -> bool {
     )
 }
 
-/// Is what stands under such a name a secret?
+/// Returns whether the value under such a name is a secret.
 pub(crate) fn is_secret_value(value: &str) -> bool {
     !value.is_empty() && !is_placeholder(value)
 }

@@ -7,7 +7,7 @@ pub(crate) const fn count(_bytes: usize) {}
 #[cfg(test)]
 pub(crate) use counted::count;
 #[cfg(test)]
-use counted::of;
+use counted::measure;
 
 #[cfg(test)]
 mod counted {
@@ -20,7 +20,7 @@ mod counted {
     }
 
     /// Returns how many steps `work` takes.
-    pub(crate) fn of(work: impl FnOnce()) -> usize {
+    pub(crate) fn measure(work: impl FnOnce()) -> usize {
         STEPS.set(0);
         work();
         STEPS.get()
@@ -31,7 +31,7 @@ mod counted {
 mod tests {
     use proptest::prelude::*;
 
-    use super::of;
+    use super::measure;
     use crate::Redactor;
 
     /// Names, signs, quotes, escapes, sequences and parts of tokens, to repeat.
@@ -122,7 +122,7 @@ mod tests {
         let redactor = Redactor::new().with_secret("held-secret-key");
         let text = |kib: usize| unit.repeat(kib * 1024 / unit.len()) + end;
         for (name, read) in READERS {
-            let steps = |kib| of(|| read(&redactor, &text(kib)));
+            let steps = |kib| measure(|| read(&redactor, &text(kib)));
             let (small, large) = (steps(2), steps(8));
             assert!(large <= 6 * small, "{name} of {unit:?} and {end:?}: {small}, {large} steps");
         }

@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::held::Held;
-use crate::ranges::{Found, REDACTED, merged};
+use crate::ranges::{Found, REDACTED, merge};
 use crate::steps;
 
 /// Takes the secrets a process holds out of a text that comes in pieces, wherever a secret is cut.
 ///
-/// What may be the beginning of a secret is held back until it is one, or cannot become one, or the
-/// text ends. All pieces together say what [`Redactor::redact_held`] makes of the whole text.
+/// Text that may begin a secret is held back until it is one, or cannot become one, or the text ends. All pieces
+/// together equal the result of [`Redactor::redact_held`] for the whole text.
 ///
 /// ```
 /// let redactor = backstop_redact::Redactor::new().with_secret("plain-but-secret");
@@ -24,9 +24,9 @@ use crate::steps;
 #[derive(Clone, Default)]
 pub struct StreamRedactor {
     held: Option<Arc<Held>>,
-    /// What is held back.
+    /// The text that is held back.
     pending: String,
-    /// How much of it belongs to a secret whose mark was given out.
+    /// The bytes at its start that belong to a secret whose mark was returned already.
     covered: usize,
 }
 
@@ -56,18 +56,18 @@ impl StreamRedactor {
         rest
     }
 
-    /// Forgets what was held back, as of a text that came to nothing.
+    /// Discards the text that was held back, for a text that is given up.
     pub fn discard(&mut self) {
         self.pending.clear();
         self.covered = 0;
     }
 
-    /// Gives out what stands before `cut`.
+    /// Returns the text before `cut`.
     fn release(&mut self, found: Vec<Found>, cut: usize) -> String {
         let mut shown = String::new();
         let mut at = self.covered;
-        for Found { range, quote, .. } in merged(found) {
-            // What begins behind the cut may still become longer.
+        for Found { range, quote, .. } in merge(found) {
+            // A secret that begins after the cut may still become longer.
             if range.start >= cut {
                 break;
             }

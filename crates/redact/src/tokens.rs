@@ -9,13 +9,13 @@ use crate::steps;
 
 /// One format of tokens.
 pub(crate) struct Token {
-    /// What every such token begins with, or has in it. Only texts with this are searched.
+    /// The text that every such token begins with or contains. Only texts with this are searched.
     pub(crate) word: &'static str,
     /// The shortest such token; bounded, so that hostile text costs no more than ordinary text.
     shortest: &'static str,
-    /// Which characters besides letters and digits belong to the rest of it.
+    /// The characters besides letters and digits that the rest may contain.
     more: &'static str,
-    /// How many full stops are in it at least.
+    /// The least number of full stops.
     stops: usize,
     regex: OnceLock<Regex>,
 }
@@ -163,7 +163,7 @@ impl Token {
                 continue;
             }
             let start = shortest.name("keep").map_or(whole.start, |keep| keep.end());
-            let end = self.end_of(text, whole.end);
+            let end = self.find_end(text, whole.end);
             if text[start..end].matches('.').count() >= self.stops {
                 // The full stop behind a token ends a sentence.
                 let end = whole.end + text[whole.end..end].trim_end_matches('.').len();
@@ -173,7 +173,7 @@ impl Token {
         }
     }
 
-    fn end_of(&self, text: &str, from: usize) -> usize {
+    fn find_end(&self, text: &str, from: usize) -> usize {
         let belongs =
             |byte: &u8| byte.is_ascii_alphanumeric() || self.more.as_bytes().contains(byte);
         let length = text.as_bytes()[from..].iter().take_while(|byte| belongs(byte)).count();
@@ -197,8 +197,8 @@ fn with_its_escape(text: &str, start: usize) -> usize {
     start - backslashes % 2
 }
 
-/// Says whether what begins here is no part of a longer word. The letter of an escape before it, as
-/// the `n` of `\n` in JSON, is none of a word.
+/// Returns whether a word begins at this place, not within a longer one. The letter of an escape before it, as the `n`
+/// of `\n` in JSON, belongs to no word.
 pub(crate) fn begins_word(text: &str, at: usize) -> bool {
     let before = &text.as_bytes()[..at];
     match before {

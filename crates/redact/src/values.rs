@@ -1,6 +1,6 @@
-//! What looks like a secret, and what only stands where one might: words of prose and of programs.
+//! Values of settings: secrets, and words of prose and of programs in the place of one.
 
-/// How sure the name is.
+/// The certainty that a name is that of a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Name {
     /// `password`, `client_secret`: what follows is one.
@@ -9,7 +9,7 @@ pub(crate) enum Name {
     Likely,
 }
 
-/// What is known of a value from what stands before it.
+/// Facts about a value from the text before it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hint {
     pub(crate) name: Name,
@@ -17,11 +17,11 @@ pub(crate) struct Hint {
     pub(crate) is_tight: bool,
     /// The name is in quotes, as in JSON.
     pub(crate) is_json: bool,
-    /// The name is `PWD`, which in a shell is where it stands.
+    /// The name is `PWD`, which in a shell holds the current folder.
     pub(crate) is_folder: bool,
 }
 
-/// Words that stand where a secret might, lower case.
+/// Words that may take the place of a secret, lower case.
 const PLACEHOLDERS: &[&str] = &[
     "and",
     "any",
@@ -115,7 +115,7 @@ const PROSE: &[&str] = &[
     "wrong",
 ];
 
-/// Where a secret is to be had, not one.
+/// Beginnings of references to a secret.
 const REFERENCES: &[&str] = &[
     "${",
     "$(",
@@ -136,7 +136,7 @@ const REFERENCES: &[&str] = &[
     "secrets.",
 ];
 
-/// Is this no secret, whatever stands before it?
+/// Returns whether this is no secret, whatever precedes it.
 pub(crate) fn is_placeholder(value: &str) -> bool {
     let value = value.trim();
     let is_mark = |char: char| matches!(char, '*' | 'x' | 'X' | '.' | '-' | '_' | '•' | '…' | '?');
@@ -167,7 +167,7 @@ pub(crate) fn is_secret_quoted(value: &str, hint: Hint) -> bool {
     is_long && !is_placeholder(value) && !is_prose()
 }
 
-/// `is_last` says that the value ends its line.
+/// `is_last` is whether the value ends its line.
 pub(crate) fn is_secret_bare(value: &str, hint: Hint, is_last: bool) -> bool {
     if value.len() < 4 || is_placeholder(value) || is_program_text(value) || is_path(value, hint) {
         return false;
@@ -189,7 +189,7 @@ pub(crate) fn is_secret_bare(value: &str, hint: Hint, is_last: bool) -> bool {
     }
 }
 
-/// Is this a name or a call, as `self.token` and `read_secret()`?
+/// Returns whether this is a name or a call, as `self.token` and `read_secret()`.
 fn is_program_text(value: &str) -> bool {
     let (path, is_call) = match value.split_once('(') {
         Some((path, rest)) => (path, rest.ends_with(')') || !rest.contains(')')),

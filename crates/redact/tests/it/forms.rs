@@ -6,7 +6,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_S
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use proptest::prelude::*;
 
-/// What encodings change: quotes, slashes, signs, blanks, a backslash, letters outside of ASCII.
+/// Characters that encodings change: quotes, slashes, signs, blanks, a backslash, letters outside of ASCII.
 const SECRETS: [&str; 6] = [
     "held-secret-key",
     "canary+Zm9vYmFy/key=0123456789==",
@@ -17,7 +17,7 @@ const SECRETS: [&str; 6] = [
 ];
 
 #[track_caller]
-fn gone(secret: &str, text: &str) {
+fn check_gone(secret: &str, text: &str) {
     let redactor = Redactor::new().with_secret(secret);
     let framed = format!("before {text} after");
     for redacted in [redactor.redact_held(&framed), redactor.redact(&framed)] {
@@ -37,7 +37,7 @@ fn json(text: &str) -> String {
 }
 
 /// Every character as a JSON escape.
-fn escaped(text: &str, upper: bool) -> String {
+fn escape_json(text: &str, upper: bool) -> String {
     let unit = |unit: u16| if upper { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") };
     text.encode_utf16().map(unit).collect()
 }
@@ -46,18 +46,18 @@ fn escaped(text: &str, upper: bool) -> String {
 #[test]
 fn escaped_secrets_go() {
     for secret in SECRETS {
-        gone(secret, secret);
-        gone(secret, &json(secret));
-        gone(secret, &json(&json(secret)));
-        gone(secret, &json(&json(&json(secret))));
-        gone(secret, &json(secret).replace('/', r"\/"));
-        gone(secret, &escaped(secret, false));
-        gone(secret, &escaped(secret, true));
-        gone(secret, &json(&escaped(secret, false)));
+        check_gone(secret, secret);
+        check_gone(secret, &json(secret));
+        check_gone(secret, &json(&json(secret)));
+        check_gone(secret, &json(&json(&json(secret))));
+        check_gone(secret, &json(secret).replace('/', r"\/"));
+        check_gone(secret, &escape_json(secret, false));
+        check_gone(secret, &escape_json(secret, true));
+        check_gone(secret, &json(&escape_json(secret, false)));
         let debug = format!("{secret:?}");
-        gone(secret, &debug[1..debug.len() - 1]);
+        check_gone(secret, &debug[1..debug.len() - 1]);
         let html = secret.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
-        gone(secret, &html.replace('\'', "&#39;").replace('/', "&#x2F;"));
+        check_gone(secret, &html.replace('\'', "&#39;").replace('/', "&#x2F;"));
     }
 }
 
@@ -75,15 +75,15 @@ fn percent_encoded_secrets_go() {
     for secret in SECRETS {
         for set in [NON_ALPHANUMERIC, SOME] {
             let encoded = utf8_percent_encode(secret, set).to_string();
-            gone(secret, &encoded);
-            gone(secret, &with_lower_case_digits(&encoded));
-            gone(secret, &utf8_percent_encode(&encoded, set).to_string());
+            check_gone(secret, &encoded);
+            check_gone(secret, &with_lower_case_digits(&encoded));
+            check_gone(secret, &utf8_percent_encode(&encoded, set).to_string());
         }
         let all: String = secret.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        gone(secret, &all);
-        gone(secret, &all.to_lowercase());
+        check_gone(secret, &all);
+        check_gone(secret, &all.to_lowercase());
     }
-    gone("correct horse battery", "correct+horse+battery");
+    check_gone("correct horse battery", "correct+horse+battery");
 }
 
 /// Spec: E10, S9
@@ -107,7 +107,7 @@ fn base64_of_secrets_goes() {
                     ] {
                         let redacted = redactor.redact_held(&text);
                         assert!(redacted.contains("[redacted]"), "{secret} in {text}");
-                        // What is left holds no three characters of the secret.
+                        // The rest holds no three characters of the secret.
                         let left: usize = redacted.split("[redacted]").map(str::len).sum();
                         let around = (before.len() + behind.len()) * 4 / 3 + 14;
                         assert!(left <= around, "{redacted}");
@@ -116,8 +116,8 @@ fn base64_of_secrets_goes() {
             }
         }
         let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
-        gone(secret, &hex);
-        gone(secret, &hex.to_uppercase());
+        check_gone(secret, &hex);
+        check_gone(secret, &hex.to_uppercase());
     }
 }
 
@@ -132,12 +132,12 @@ fn folded_secrets_go() {
                     chars.chunks(width).map(|line| line.iter().collect()).collect();
                 // A backslash before the end of a line is part of the fold, not of the secret.
                 if lines.iter().all(|line| !line.ends_with('\\')) {
-                    gone(secret, &lines.join(fold));
+                    check_gone(secret, &lines.join(fold));
                 }
             }
         }
-        gone(secret, &secret.replacen(' ', "\n", 1));
-        gone(secret, &secret.replace(' ', "\n"));
+        check_gone(secret, &secret.replacen(' ', "\n", 1));
+        check_gone(secret, &secret.replace(' ', "\n"));
     }
 }
 
@@ -196,7 +196,7 @@ fn held_secrets_go_wherever_they_stand() {
     assert!(!format!("{redactor:?}").contains("plain"));
 }
 
-/// What is shown of an error has no colours, so that a key between them would be whole again.
+/// A shown error has no colours, so that a key between them would be whole again.
 ///
 /// Spec: S9, E10
 #[test]
@@ -206,7 +206,7 @@ fn colours_within_secrets_hide_none() {
     for colour in colours {
         for secret in ["held-secret-key", "canary+Zm9vYmFy/key=0123456789=="] {
             let (first, second) = secret.split_at(6);
-            gone(secret, &format!("{first}{colour}{second}"));
+            check_gone(secret, &format!("{first}{colour}{second}"));
         }
         let redactor = Redactor::new();
         let token = format!("ghp_{colour}{}", "a1B2".repeat(9));
@@ -239,7 +239,7 @@ fn bytes_around_secrets_stay_as_they_are() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Sequences that are broken off, nested and cut, beside characters of every length.
+    /// Sequences that are broken off, nested and cut, next to characters of every length.
     ///
     /// Spec: S9
     #[test]

@@ -1,10 +1,10 @@
-//! What is no secret.
+//! Texts without a secret.
 
 use std::borrow::Cow;
 
 use backstop_redact::Redactor;
 
-/// Prose, code and logs with the words that stand before secrets.
+/// Prose, code and logs with the words that precede secrets.
 const HARMLESS: &[&str] = &[
     "syntax error near 'FROM'",
     "token budget 2000000 used up",

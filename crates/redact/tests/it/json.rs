@@ -5,7 +5,7 @@ use layer0::JsonText;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// What stands before, in and behind secrets, and what ends strings.
+/// Text before, in and after secrets, and the ends of strings.
 const FRAGMENTS: &[&str] = &[
     "password",
     "token",

@@ -1,4 +1,4 @@
-//! What the redactor finds, and what it leaves.
+//! Secrets that the redactor finds, and text that it leaves.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod forms;

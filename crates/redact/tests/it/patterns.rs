@@ -139,7 +139,7 @@ fn patterns_of_the_user_are_found_too() {
     assert_eq!(redactor.redact("customer CUST-12345678"), "customer [redacted]");
 }
 
-/// Spec: S3, S9. What stands in bytes that are no text is found before they are encoded.
+/// Spec: S3, S9. Bytes that are no text are searched before they are encoded.
 #[test]
 fn bytes_that_are_no_text_are_searched() {
     let redactor = Redactor::new().with_secret("held-secret-key");

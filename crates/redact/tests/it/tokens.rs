@@ -106,7 +106,7 @@ fn tokens_go_wherever_they_stand() {
     }
 }
 
-/// Spec: S9. What a token begins with is common inside of words.
+/// Spec: S9. The beginnings of tokens are common inside of words.
 #[test]
 fn tokens_are_words_of_their_own() {
     let redactor = Redactor::new();
