@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::timeout::TimeoutPhase;
 
-/// Says why a model call failed.
+/// The reason a model call failed.
 ///
 /// `InvalidResponse` is retryable because it is what a proxy's HTML page or a garbled body becomes;
 /// an answer that is well-formed on the wire and useless to the loop is asked for again by the
@@ -31,9 +31,9 @@ pub enum ProviderError {
     #[error("circuit is open")]
     #[non_exhaustive]
     CircuitOpen {
-        /// When the next probe is let through.
+        /// The time until the next probe is let through.
         retry_after: Option<Duration>,
-        /// What the last call that was made failed with, in this run or in another one.
+        /// The failure of the last call that was made, in this run or in another one.
         #[source]
         last: Option<ErrorText>,
     },
@@ -43,7 +43,7 @@ pub enum ProviderError {
     #[error("content blocked: {message}")]
     #[non_exhaustive]
     ContentBlocked {
-        /// What the provider said.
+        /// The provider's message.
         message: String,
     },
     /// The conversation is longer than the model's context.
@@ -52,7 +52,7 @@ pub enum ProviderError {
     #[error("{}", text::context_overflow(message))]
     #[non_exhaustive]
     ContextOverflow {
-        /// What the provider said.
+        /// The provider's message.
         message: String,
     },
     /// The retry layer gave up.
@@ -61,11 +61,11 @@ pub enum ProviderError {
     #[error("{}", text::gave_up(*attempts))]
     #[non_exhaustive]
     Exhausted {
-        /// How many attempts were made.
+        /// The number of attempts.
         attempts: u32,
-        /// How long they and the waits between them took.
+        /// The time that they and the waits between them took.
         elapsed: Duration,
-        /// What the last one failed with.
+        /// The failure of the last one.
         #[source]
         last: Inner<ProviderError>,
     },
@@ -75,7 +75,7 @@ pub enum ProviderError {
     #[error("invalid request: {message}")]
     #[non_exhaustive]
     InvalidRequest {
-        /// What the provider said.
+        /// The provider's message.
         message: String,
         /// The HTTP status.
         status: Option<u16>,
@@ -91,9 +91,9 @@ pub enum ProviderError {
     #[error("not found: {message}")]
     #[non_exhaustive]
     NotFound {
-        /// What the provider said.
+        /// The provider's message.
         message: String,
-        /// How to mend it, where that is known.
+        /// Advice for a fix, if known.
         hint: Option<Box<str>>,
     },
     /// Anything else.
@@ -107,7 +107,7 @@ pub enum ProviderError {
     #[error("quota exhausted: {message}")]
     #[non_exhaustive]
     QuotaExhausted {
-        /// What the provider said.
+        /// The provider's message.
         message: String,
     },
     /// The provider asked to slow down.
@@ -116,12 +116,12 @@ pub enum ProviderError {
     #[error("rate limited: {message}")]
     #[non_exhaustive]
     RateLimited {
-        /// What the provider said.
+        /// The provider's message.
         message: String,
-        /// How long it asked to wait.
+        /// The wait that it asked for.
         retry_after: Option<Duration>,
     },
-    /// Several endpoints or providers failed. The failure that passes first stands for all of them.
+    /// Several endpoints or providers failed. The failure that passes first represents them all.
     ///
     /// Retry: as the failure says. Effect: as the failure says.
     #[error("{}", **failure)]
@@ -139,7 +139,7 @@ pub enum ProviderError {
     #[error("stream interrupted")]
     #[non_exhaustive]
     StreamInterrupted {
-        /// What the transport said.
+        /// The transport's error.
         source: BoxError,
     },
     /// The stream ended without its end marker.
@@ -161,9 +161,9 @@ pub enum ProviderError {
         phase: TimeoutPhase,
         /// The limit, where it was ours.
         after: Option<Duration>,
-        /// How long the provider asked to wait, where it was its limit.
+        /// The wait that the provider asked for, if its limit caused the timeout.
         retry_after: Option<Duration>,
-        /// How to mend it, where that is known.
+        /// Advice for a fix, if known.
         hint: Option<Box<str>>,
     },
     /// Overload, a 5xx, a lost connection.
@@ -172,15 +172,15 @@ pub enum ProviderError {
     #[error("{message}")]
     #[non_exhaustive]
     TransientError {
-        /// What the provider or the transport said.
+        /// The message of the provider or the transport.
         message: Box<str>,
         /// The HTTP status.
         status: Option<u16>,
-        /// How long to wait, in milliseconds, where the provider said so.
+        /// The wait that the provider asked for, in milliseconds, if any.
         retry_after_ms: Option<u32>,
-        /// What the transport said.
+        /// The transport's error.
         source: Option<BoxError>,
-        /// How to mend it, where that is known.
+        /// Advice for a fix, if known.
         hint: Option<Box<str>>,
     },
 }
@@ -258,7 +258,7 @@ impl ProviderError {
         }
     }
 
-    /// Makes [`ProviderError::TransientError`] from what the transport said.
+    /// Makes [`ProviderError::TransientError`] from the transport's error.
     pub fn transport(message: impl Into<Box<str>>, source: impl Into<BoxError>) -> Self {
         Self::TransientError {
             message: message.into(),
@@ -369,7 +369,7 @@ impl ProviderError {
         }
     }
 
-    /// Can trying again help?
+    /// Returns whether trying again can help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()

@@ -1,4 +1,4 @@
-//! What a model provider is, and how one fails.
+//! The interface of model providers, and their failures.
 //!
 //! A [`Provider`] turns a [`ModelRequest`] into a [`ModelResponse`] or a [`ProviderError`]. It makes
 //! one attempt: waiting, retrying and falling back are layers around it, and no adapter may retry
@@ -36,15 +36,15 @@ pub use timeout::TimeoutPhase;
     note = "the builder of a provider, such as `Anthropic::from_env(…)?`, becomes one by `.build()?`"
 )]
 pub trait Provider: Send + Sync {
-    /// Returns the provider's name as it stands in events, such as `anthropic`.
+    /// Returns the provider's name as events have it, such as `anthropic`.
     fn name(&self) -> &str;
 
     /// Returns the model's name as the provider knows it.
     fn model(&self) -> &str;
 
-    /// Says whether the provider has these settings. An agent asks it when it is built, so that no run
-    /// finds out at its first call; [`SettingsSupport`] answers for one. Without an answer of its own a
-    /// provider takes the most tokens of an answer and a temperature.
+    /// Checks that the provider has these settings. An agent calls this when it is built, so that no run fails at its
+    /// first call; [`SettingsSupport`] checks them for one. By default a provider takes only the most tokens of an
+    /// answer and a temperature.
     ///
     /// # Errors
     ///
@@ -53,8 +53,8 @@ pub trait Provider: Send + Sync {
         SettingsSupport::basic().check(self.name(), settings)
     }
 
-    /// Says what the provider does with the form that a request asks its answer to have. An agent asks
-    /// it before each attempt, and sends the form and the instructions about it as they are needed.
+    /// Returns the provider's support for the form that a request gives for its answer. An agent calls this before each
+    /// attempt, and sends the form and the instructions about it as needed.
     fn output_support(&self, request: &ModelRequest) -> OutputSupport {
         let _ = request;
         OutputSupport::Prompt
@@ -75,7 +75,7 @@ pub trait Provider: Send + Sync {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes the connection; the provider may bill what it produced.
+    /// Dropping the future closes the connection; the provider may bill the text it produced.
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError>;
 
     /// Asks, and passes the answer on while it comes, through the request's sink. The future ends

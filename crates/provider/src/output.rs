@@ -7,7 +7,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct OutputSchema {
-    /// What the form is called: up to 64 letters, digits, `_` and `-`.
+    /// The name of the form: up to 64 letters, digits, `_` and `-`.
     pub name: Arc<str>,
     /// Its JSON Schema.
     pub schema: JsonText,
@@ -36,13 +36,13 @@ impl OutputSchema {
     }
 }
 
-/// What a provider does with the form of an answer.
+/// A provider's support for the form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutputSupport {
     /// It holds the answer to the form, but does not tell the model why: its instructions do too.
     Constrained,
-    /// It tells the model of the form, and holds the answer to it.
+    /// It informs the model about the form, and holds the answer to it.
     Native,
     /// It knows no forms, or not this one: the model's instructions alone name it.
     Prompt,

@@ -25,21 +25,21 @@ pub use told::Told;
 use lock::lock;
 use told::Listening;
 
-/// What was asked and what came of it: one line of a recording.
+/// A request and its result: one line of a recording.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Exchange {
     /// Messages, tools and settings, as JSON.
     pub request: JsonText,
-    /// Was it asked with [`Provider::stream`]?
+    /// Whether the call was to [`Provider::stream`].
     pub streamed: bool,
-    /// What the sink was told before the end.
+    /// The values that the sink received before the end.
     pub told: Told,
-    /// What came of it.
+    /// The result.
     pub answer: Answer,
 }
 
-/// What a recorded attempt ended with.
+/// The end of a recorded attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -58,9 +58,9 @@ type Redact = Box<dyn Fn(&str) -> String + Send + Sync>;
 /// Records what another provider is asked and answers, or gives a recording again, strictly: each
 /// request has to be the recorded one, asked in the same way, in the order in which calls began.
 ///
-/// A failure is given again as it was: its variant with all its fields, and the texts of its causes.
-/// A listener is told the same status, text, thinking and tokens, text in one piece. A call that
-/// was dropped, as by a timeout around it, waits to be dropped again.
+/// A replayed failure is as it was: its variant with all its fields, and the texts of its causes. A listener receives
+/// the same status, text, thinking and tokens, text in one piece. A call that was dropped, as by a timeout around it,
+/// waits to be dropped again.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -113,7 +113,7 @@ impl RecordedProvider {
     ///
     /// # Errors
     ///
-    /// When a line is no exchange.
+    /// Fails if a line is no exchange.
     pub fn replaying(
         lines: &str,
         redact: impl Fn(&str) -> String + Send + Sync + 'static,
@@ -129,7 +129,7 @@ impl RecordedProvider {
     pub fn to_json_lines(&self) -> String {
         let exchanges = match &self.tape {
             Tape::Records { kept, .. } => {
-                lock(kept).iter().map(|kept| self.exchange_of(kept)).collect()
+                lock(kept).iter().map(|kept| self.to_exchange(kept)).collect()
             }
             Tape::Replays { exchanges, .. } => exchanges.clone(),
         };
@@ -171,7 +171,7 @@ impl RecordedProvider {
     ) -> Result<ModelResponse, ProviderError> {
         let (sink, told) = Listening::beside(request.sink.clone());
         let place = {
-            let request = self.redacted(&as_json(request));
+            let request = self.redact_json(&as_json(request));
             let mut kept = lock(kept);
             kept.push(Kept { request, streamed, told, answer: Answer::Unanswered });
             kept.len() - 1
@@ -186,7 +186,7 @@ impl RecordedProvider {
             Err(error) => Answer::Failed(error.into()),
         };
         let answer = JsonText::of(&answer)
-            .and_then(|answer| self.redacted(&answer).read())
+            .and_then(|answer| self.redact_json(&answer).read())
             .map_err(|error| ProviderError::Other(error.into()))?;
         lock(kept)[place].answer = answer;
         result
@@ -212,7 +212,7 @@ impl RecordedProvider {
                 way(streamed),
             ));
         }
-        let asked = self.redacted(&as_json(request));
+        let asked = self.redact_json(&as_json(request));
         if let Some(part) = difference(&exchange.request, &asked) {
             return refused(format!("request {number} differs from the recorded one at `{part}`"));
         }
@@ -226,16 +226,16 @@ impl RecordedProvider {
         }
     }
 
-    fn exchange_of(&self, kept: &Kept) -> Exchange {
+    fn to_exchange(&self, kept: &Kept) -> Exchange {
         Exchange {
             request: kept.request.clone(),
             streamed: kept.streamed,
-            told: lock(&kept.told).redacted(&self.redact),
+            told: lock(&kept.told).redact(&self.redact),
             answer: kept.answer.clone(),
         }
     }
 
-    fn redacted(&self, text: &JsonText) -> JsonText {
+    fn redact_json(&self, text: &JsonText) -> JsonText {
         text.map_strings(&mut |text| (self.redact)(text).into())
     }
 }
@@ -268,7 +268,7 @@ impl Provider for RecordedProvider {
     fn check_settings(&self, settings: &ModelSettings) -> Result<(), UnsupportedSetting> {
         match &self.tape {
             Tape::Records { inner, .. } => inner.check_settings(settings),
-            // What was asked is compared, settings included.
+            // The whole request is compared, settings included.
             Tape::Replays { .. } => Ok(()),
         }
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::output::OutputSchema;
 use crate::settings::ModelSettings;
 
-/// What a model is asked. Cloning copies no message.
+/// A request to a model. Cloning copies no message.
 ///
 /// ```
 /// use backstop_provider::{ModelRequest, ModelSettings};
@@ -28,15 +28,15 @@ pub struct ModelRequest {
     pub messages: Transcript,
     /// The tools the model may ask for.
     pub tools: Arc<[ToolSpec]>,
-    /// How it should answer.
+    /// The settings of the answer.
     pub settings: ModelSettings,
     /// The form that the final answer has to have. A provider that does not hold answers to it
     /// ([`Provider::output_support`](crate::Provider::output_support)) is not given one.
     pub output: Option<OutputSchema>,
-    /// Where the answer goes while it comes; `None` without a listener.
+    /// The listener for the answer while it is streamed; `None` without one.
     pub sink: Option<Arc<dyn StreamSink>>,
-    /// The run that asks, by which a provider can tell runs apart that share it; `None` outside of one. No endpoint
-    /// is told of it.
+    /// The run that asks, so that a provider can distinguish the runs that share it; `None` outside of one. It is sent
+    /// to no endpoint.
     pub run: Option<RunId>,
 }
 
@@ -61,7 +61,7 @@ impl ModelRequest {
         self
     }
 
-    /// Says how it should answer.
+    /// Sets the settings of the answer.
     #[must_use]
     pub fn settings(mut self, settings: ModelSettings) -> Self {
         self.settings = settings;
@@ -75,14 +75,14 @@ impl ModelRequest {
         self
     }
 
-    /// Says where the answer goes while it comes.
+    /// Sets the listener for the answer while it is streamed.
     #[must_use]
     pub fn sink(mut self, sink: Arc<dyn StreamSink>) -> Self {
         self.sink = Some(sink);
         self
     }
 
-    /// Says which run asks.
+    /// Sets the run that asks.
     #[must_use]
     pub fn run(mut self, run: RunId) -> Self {
         self.run = Some(run);
@@ -118,7 +118,7 @@ pub trait StreamSink: Send + Sync {
         let _ = id;
     }
 
-    /// Takes what the endpoint says is left of its limits, of requests and of tokens, once it is known.
+    /// Receives the rest of the endpoint's limits, of requests and of tokens, once it is known.
     fn rate(&self, requests: Option<RateLevel>, tokens: Option<RateLevel>) {
         let _ = (requests, tokens);
     }
@@ -132,19 +132,19 @@ pub trait StreamSink: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelResponse {
-    /// What it said; may be empty.
+    /// The text of the answer; may be empty.
     pub text: Arc<str>,
-    /// The part of the text that is the final answer, where the provider tells it from commentary.
+    /// The part of the text that is the final answer, if the provider separates it from commentary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Arc<str>>,
-    /// What it thought, where the provider tells.
+    /// The model's thinking, if the provider returns it.
     pub thinking: Option<Arc<str>>,
-    /// What the provider wants back with the answer, when it is asked again.
+    /// The data that the provider wants back with the answer in the next request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_state: Option<ProviderState>,
     /// The tools it asks for, in its order.
     pub tool_calls: Arc<[ToolCall]>,
-    /// Why it stopped.
+    /// The reason it stopped.
     pub stop_reason: StopReason,
     /// The tokens that were billed; `None` where the provider stated none, which is not the same as an
     /// answer that is free.

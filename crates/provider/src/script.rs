@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{ProviderError, TimeoutPhase};
 
-/// What a scripted model does when it is asked.
+/// An answer of a scripted model.
 ///
 /// ```
 /// use backstop_provider::ScriptedAnswer;
@@ -23,24 +23,24 @@ use crate::{ProviderError, TimeoutPhase};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ScriptedAnswer {
-    /// What it says, or what was streamed before the error.
+    /// The text, or the part streamed before the error.
     pub text: Option<Arc<str>>,
-    /// What it thinks.
+    /// The thinking.
     pub thinking: Option<Arc<str>>,
     /// The tools it asks for.
     pub tool_calls: Vec<ScriptedToolCall>,
-    /// Why it stops; by default `tool_use` with tool calls, else `end`.
+    /// The reason it stops; by default `tool_use` with tool calls, else `end`.
     pub stop_reason: Option<StopReason>,
-    /// What it is billed, also for an attempt that fails.
+    /// The tokens that are billed, also for an attempt that fails.
     pub usage: Option<TokenUsage>,
-    /// How it fails.
+    /// The failure.
     pub error: Option<ScriptedError>,
-    /// How long it takes, in milliseconds.
+    /// The time it takes, in milliseconds.
     pub delay_ms: u64,
 }
 
 impl ScriptedAnswer {
-    /// Says a text.
+    /// Makes an answer with a text.
     pub fn saying(text: impl Into<Arc<str>>) -> Self {
         Self::default().text(text)
     }
@@ -56,7 +56,7 @@ impl ScriptedAnswer {
         Self::default().error(ScriptedError::new(kind))
     }
 
-    /// Says a text, or streams it before the error.
+    /// Sets the text, or the part streamed before the error.
     #[must_use]
     pub fn text(mut self, text: impl Into<Arc<str>>) -> Self {
         self.text = Some(text.into());
@@ -84,14 +84,14 @@ impl ScriptedAnswer {
         self
     }
 
-    /// States what it is billed.
+    /// Sets the tokens that are billed.
     #[must_use]
     pub const fn usage(mut self, usage: TokenUsage) -> Self {
         self.usage = Some(usage);
         self
     }
 
-    /// Fails, after what it says.
+    /// Makes the attempt fail, after its text.
     #[must_use]
     pub const fn error(mut self, error: ScriptedError) -> Self {
         self.error = Some(error);
@@ -134,7 +134,7 @@ fn empty_object() -> Value {
     Value::Object(serde_json::Map::new())
 }
 
-/// How a scripted attempt fails.
+/// The failure of a scripted attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

@@ -15,22 +15,22 @@ use crate::{
     UnsupportedSetting,
 };
 
-/// Says that a script was asked more often than it has answers.
+/// The error that a script has fewer answers than requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("script exhausted: request {request}, and answers for {answers}")]
 #[non_exhaustive]
 pub struct ScriptExhausted {
-    /// How many answers the script has.
+    /// The number of answers in the script.
     pub answers: usize,
-    /// Which request had none: 1, 2, ….
+    /// The number of the request without an answer: 1, 2, ….
     pub request: usize,
 }
 
 /// Answers from a list or a function, one answer per attempt.
 ///
-/// Asked more often than its list has answers, it fails with [`ProviderError::Other`] around
-/// [`ScriptExhausted`]. In texts and arguments, `${error_id.N}` and `${result_id.N}` stand for the N-th
-/// distinct id that the tool messages of the conversation name.
+/// With more requests than its list has answers, it fails with [`ProviderError::Other`] around [`ScriptExhausted`]. In
+/// texts and arguments, `${error_id.N}` and `${result_id.N}` are replaced by the N-th distinct id that the tool
+/// messages of the conversation name.
 ///
 /// ```
 /// use backstop_provider::{ModelRequest, Provider, ScriptedAnswer, ScriptedProvider};
@@ -53,7 +53,7 @@ pub struct ScriptedProvider {
     clock: Arc<dyn Clock>,
 }
 
-/// What a [`ScriptedProvider`] was asked. Clones read the same.
+/// The requests to a [`ScriptedProvider`]. Clones read the same.
 #[derive(Debug, Clone, Default)]
 pub struct ScriptedRequests(Arc<Mutex<Vec<ModelRequest>>>);
 
@@ -65,7 +65,7 @@ impl ScriptedRequests {
     }
 
     fn push(&self, request: &ModelRequest) {
-        // Who listens is no part of what was asked.
+        // The listener is no part of the request.
         let request = ModelRequest { sink: None, ..request.clone() };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     }
@@ -82,7 +82,7 @@ impl ScriptedProvider {
         Self::answering(Answers::Listed(answers.into()))
     }
 
-    /// Makes a provider whose answers follow from what it is asked.
+    /// Makes a provider whose answers are computed from its requests.
     pub fn from_fn(
         answer: impl Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync + 'static,
     ) -> Self {
@@ -94,17 +94,17 @@ impl ScriptedProvider {
         Self { answers, next, requests, clock: Arc::new(SystemClock) }
     }
 
-    /// Keeps what it is asked from now on, to be read while an agent has the provider.
+    /// Keeps requests from now on, to be read while an agent has the provider.
     pub fn requests(&self) -> ScriptedRequests {
         self.requests.get_or_init(ScriptedRequests::default).clone()
     }
 
-    /// Makes a provider that says these texts, one per call.
+    /// Makes a provider that answers with these texts, one per call.
     pub fn saying<T: Into<Arc<str>>>(texts: impl IntoIterator<Item = T>) -> Self {
         Self::new(texts.into_iter().map(ScriptedAnswer::saying).collect::<Vec<_>>())
     }
 
-    /// Makes a provider that asks for one tool, then says `text`.
+    /// Makes a provider that calls one tool, then answers with `text`.
     pub fn calling(tool: &str, arguments: Value, text: &str) -> Self {
         Self::new(vec![ScriptedAnswer::calling(tool, arguments), ScriptedAnswer::saying(text)])
     }
@@ -116,7 +116,7 @@ impl ScriptedProvider {
         self
     }
 
-    /// Begins with the answer at this index, for a run that goes on.
+    /// Begins with the answer at this index, for a run that resumes.
     #[must_use]
     pub fn starting_at(self, index: usize) -> Self {
         self.next.store(index, Ordering::Relaxed);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// How a model should answer. What is not set is the provider's default.
+/// Settings for a model's answer. A setting that is absent is the provider's default.
 ///
 /// A provider refuses the settings that it does not have with [`Provider::check_settings`](crate::Provider::check_settings),
 /// which is asked when an agent is built.
@@ -23,18 +23,18 @@ use thiserror::Error;
 pub struct ModelSettings {
     /// The most tokens it may answer with.
     pub max_output_tokens: Option<u32>,
-    /// How much it varies, 0.0 to 2.0.
+    /// The variation of answers, 0.0 to 2.0.
     pub temperature: Option<f32>,
-    /// How much of the probability mass it draws from, 0.0 to 1.0.
+    /// The part of the probability mass it draws from, 0.0 to 1.0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f32>,
     /// The texts at which it stops; they are no part of the answer.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub stop: Arc<[Arc<str>]>,
-    /// What makes answers to one request alike, as far as the provider can.
+    /// A seed that makes answers to one request alike, as far as the provider can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
-    /// How much it thinks before it answers.
+    /// The effort of its thinking before it answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_effort: Option<ReasoningEffort>,
     /// Whether it may, must or must not call a tool.
@@ -91,7 +91,7 @@ impl ModelSettings {
         self
     }
 
-    /// Says whether the model may, must or must not call a tool.
+    /// Sets whether the model may, must or must not call a tool.
     #[must_use]
     pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
         self.tool_choice = Some(choice);
@@ -114,7 +114,7 @@ impl ModelSettings {
 /// More than models answer with at once.
 const MAX_ANSWER_TOKENS: u32 = 128_000;
 
-/// Says whether the model may, must or must not call a tool.
+/// Whether the model may, must or must not call a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -153,14 +153,14 @@ impl ToolChoice {
         }
     }
 
-    /// Must the model call a tool?
+    /// Returns whether the model must call a tool.
     #[must_use]
     pub const fn forces_a_call(&self) -> bool {
         matches!(self, Self::Required | Self::Tool(_))
     }
 }
 
-/// How much a model thinks before it answers. What a level costs is the provider's to say.
+/// The effort of a model's thinking before it answers. Each provider defines the cost of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -201,8 +201,8 @@ impl ReasoningEffort {
     }
 }
 
-/// Which settings a provider has, so that the others are refused. The most tokens of an answer and its
-/// temperature are settings of all.
+/// The settings that a provider has; others are refused. The most tokens of an answer and its temperature are settings
+/// of every provider.
 ///
 /// ```
 /// use backstop_provider::{ModelSettings, SettingsSupport};
@@ -259,7 +259,7 @@ impl SettingsSupport {
         self
     }
 
-    /// Says whether it takes `top_p`.
+    /// Sets whether it takes `top_p`.
     #[must_use]
     pub fn top_p(mut self, yes: bool) -> Self {
         self.top_p = yes;
@@ -280,14 +280,14 @@ impl SettingsSupport {
         self
     }
 
-    /// Sets which levels of effort it tells apart.
+    /// Sets the levels of effort that it distinguishes.
     #[must_use]
     pub fn efforts(mut self, efforts: &'static [ReasoningEffort]) -> Self {
         self.efforts = efforts;
         self
     }
 
-    /// Says that it can be told to call a tool, and whether it can be told to call none.
+    /// Declares that a request can force a tool call, and whether it can forbid one.
     #[must_use]
     pub fn tool_choice(mut self, can_forbid: bool) -> Self {
         self.chooses_tools = true;
@@ -309,7 +309,7 @@ impl SettingsSupport {
         if settings.max_output_tokens == Some(0) {
             return Err(refuse("max_output_tokens").of(0, "from 1 on"));
         }
-        // What is no number is in no range.
+        // A value that is not a number is in no range.
         let temperatures = 0.0..=self.max_temperature;
         if let Some(given) = settings.temperature.filter(|given| !temperatures.contains(given)) {
             let takes = format!("from 0 to {}", self.max_temperature);
@@ -362,7 +362,7 @@ impl SettingsSupport {
     }
 }
 
-/// Says that a provider does not have a setting, or not with this value.
+/// The error that a provider does not have a setting, or not with this value.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{provider}` {}", self.why())]
 #[non_exhaustive]
@@ -371,18 +371,18 @@ pub struct UnsupportedSetting {
     pub provider: Arc<str>,
     /// The setting, as it is named in agent files.
     pub setting: &'static str,
-    /// What it was set to, and what the provider takes; `None` where it has no such setting.
+    /// The requested value, and the values that the provider takes; `None` if it has no such setting.
     pub value: Option<(String, String)>,
 }
 
 impl UnsupportedSetting {
-    /// Says that the provider has no such setting.
+    /// Makes the error for a setting that the provider does not have.
     #[must_use]
     pub fn new(provider: &str, setting: &'static str) -> Self {
         Self { provider: provider.into(), setting, value: None }
     }
 
-    /// Says that it has the setting, but takes other values.
+    /// Makes it the error for a setting that the provider has, but with other values.
     #[must_use]
     pub fn of(mut self, given: impl ToString, takes: impl ToString) -> Self {
         self.value = Some((given.to_string(), takes.to_string()));

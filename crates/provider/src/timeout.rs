@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// Which part of a call took too long.
+/// The part of a call that took too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimeoutPhase {
@@ -12,7 +12,7 @@ pub enum TimeoutPhase {
     Idle,
     /// The attempt as a whole.
     Attempt,
-    /// The provider itself said that it took too long.
+    /// The provider itself reported that it took too long.
     Upstream,
 }
 

@@ -160,7 +160,7 @@ impl From<&RecordedFailure> for ProviderError {
             }
             RecordedFailure::StreamInterrupted { causes } => Self::stream_interrupted(text(causes)),
             RecordedFailure::StreamTruncated { expected } => {
-                Self::stream_truncated(kept(&expected))
+                Self::stream_truncated(intern(&expected))
             }
             RecordedFailure::Timeout { phase, after, retry_after, hint } => {
                 Self::Timeout { phase, after, retry_after, hint: hint.map(Into::into) }
@@ -186,7 +186,7 @@ fn text(causes: Vec<String>) -> ErrorText {
 
 /// Keeps the name of an end marker for as long as the process lives, each once: the error holds a
 /// name that was written in code, and a recording has it from a file.
-fn kept(name: &str) -> &'static str {
+fn intern(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = lock(&NAMES);
     if let Some(known) = names.get(name) {

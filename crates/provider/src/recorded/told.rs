@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::lock::lock;
 use crate::StreamSink;
 
-/// What a sink was told during one call.
+/// The values that a sink received during one call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -20,13 +20,13 @@ pub struct Told {
     /// The pieces of the text, joined.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// The last that was said of tokens.
+    /// The last report of tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<TokenUsage>,
 }
 
 impl Told {
-    /// Tells it again.
+    /// Sends the values to a sink again.
     pub(super) fn tell(&self, sink: &dyn StreamSink) {
         if let Some(status) = self.status {
             sink.status(status);
@@ -42,19 +42,19 @@ impl Told {
         }
     }
 
-    pub(super) fn redacted(&self, redact: impl Fn(&str) -> String) -> Self {
+    pub(super) fn redact(&self, redact: impl Fn(&str) -> String) -> Self {
         Self { thinking: redact(&self.thinking), text: redact(&self.text), ..*self }
     }
 }
 
-/// Keeps what it is told, and passes it on.
+/// Keeps the values it receives, and passes them on.
 pub(super) struct Listening {
     told: Arc<Mutex<Told>>,
     sink: Option<Arc<dyn StreamSink>>,
 }
 
 impl Listening {
-    /// Listens beside another, and returns what it will have heard.
+    /// Makes a sink that also passes values on to `sink`, and returns the place where it keeps them.
     pub(super) fn beside(sink: Option<Arc<dyn StreamSink>>) -> (Self, Arc<Mutex<Told>>) {
         let told: Arc<Mutex<Told>> = Arc::default();
         (Self { told: Arc::clone(&told), sink }, told)
