@@ -121,12 +121,11 @@ impl LocalJournal {
                 if rings.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Fact::Timer);
                 }
-                // The end of a call is before what it answered too late.
-                if let Poll::Ready((id, end)) = steps.poll_next(context) {
-                    return Poll::Ready(Fact::Ended(id, end));
-                }
                 if let Poll::Ready(late) = effects.late().poll_next(context) {
                     return Poll::Ready(Fact::Late(late));
+                }
+                if let Poll::Ready((id, end)) = steps.poll_next(context) {
+                    return Poll::Ready(Fact::Ended(id, end));
                 }
                 // A step that is polled may ask.
                 effects.asks().poll_next(context).map(|(ask, answer)| {

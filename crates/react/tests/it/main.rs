@@ -27,6 +27,7 @@ mod history;
 mod forks;
 mod hooks;
 mod images;
+mod late;
 mod limits;
 mod lost;
 mod model;

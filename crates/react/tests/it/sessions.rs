@@ -229,3 +229,19 @@ async fn dead_run_that_cannot_be_folded_is_closed() {
     let said = texts(next.transcript.messages());
     assert_eq!((&*said[0], said.len()), ("first?", 5), "{said:?}");
 }
+
+/// Spec: D5, D1. Its record is ahead of the clock of the process that closes it.
+#[tokio::test]
+async fn closed_run_ends_after_its_last_event() {
+    let (first, dead) = dead_run().await;
+    let clock = backstop_clock::VirtualClock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
+    let behind = Agent::builder(ScriptedProvider::new(vec![says("yes")]))
+        .clock(Arc::new(clock))
+        .shared_log(Arc::clone(&dead) as Arc<dyn EventLog>)
+        .build()
+        .unwrap();
+    behind.run(ask("second?")).await.unwrap();
+    let (closed, events) = read_events(&*dead, &first).await.unwrap();
+    assert!(events.is_sorted_by_key(|event| event.at), "{events:?}");
+    assert_eq!(closed.finished_at, events.last().map(|event| event.at));
+}

@@ -94,3 +94,18 @@ async fn an_unknown_definition_is_no_default() {
     let unread = backstop_react::replay(&*bench.log, &RunId::from("run_2")).await;
     assert!(matches!(unread, Err(ResumeError::Log(LogError::Unreadable { .. }))), "{unread:?}");
 }
+
+/// Spec: D4, D1
+#[tokio::test]
+async fn erased_event_leaves_a_status() {
+    let bench = Bench::new();
+    let answers = vec![calls([call("c1", "add", json!({"x": 1, "y": 2}))]), says("done")];
+    let outcome = bench.run(bench.agent(answers).tool(add)).await.unwrap();
+    let before = status(&*bench.log, &outcome.run_id).await.unwrap().unwrap();
+    let erased = before.recent[3].seq;
+    bench.log.erase(&outcome.run_id, erased).await.unwrap();
+    let after = status(&*bench.log, &outcome.run_id).await.unwrap().unwrap();
+    let mut expected = before.recent;
+    expected.remove(3);
+    assert_eq!(after.recent, expected);
+}

@@ -271,3 +271,22 @@ fn detail_tools_need_a_tool_and_a_store() {
     assert_eq!(tools(agent().tool(add).without_error_store()), ["add", "get_tool_result"]);
     assert_eq!(tools(agent().tool(add).without_result_store()), ["add", "get_error_detail"]);
 }
+
+/// Returns more than the limit allows.
+#[backstop_tool::tool]
+async fn talk() -> Result<String, backstop_tool::ToolError> {
+    Ok("\u{e4}".repeat(600))
+}
+
+/// Spec: L2. The preview is bounded by the limit, at a character, and says where to read on.
+#[tokio::test]
+async fn preview_keeps_the_limit_of_results() {
+    let bench = Bench::new();
+    let answers = vec![calls([call("c1", "talk", json!({}))]), says("done")];
+    let agent = bench.agent(answers).tool(talk).limits(Limits::new().max_result_bytes(501));
+    let outcome = bench.run(agent).await.unwrap();
+    let read = tool_texts(&outcome)[0].0.clone();
+    let (shown, note) = read.split_once('\n').unwrap();
+    assert_eq!(shown, "\u{e4}".repeat(250));
+    assert!(note.contains("1200 bytes in all, 500 shown") && note.contains("offset=500"), "{note}");
+}
