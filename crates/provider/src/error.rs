@@ -129,7 +129,7 @@ pub enum ProviderError {
     Several {
         /// The failure that passes first, or the last one where none passes.
         failure: Inner<ProviderError>,
-        /// The causes of that failure, then the other failures with theirs.
+        /// The causes of `failure`, then the other failures with theirs.
         #[source]
         others: ErrorText,
     },

@@ -307,30 +307,30 @@ impl SettingsSupport {
     ) -> Result<(), UnsupportedSetting> {
         let refuse = |setting| UnsupportedSetting::new(provider, setting);
         if settings.max_output_tokens == Some(0) {
-            return Err(refuse("max_output_tokens").of(0, "from 1 on"));
+            return Err(refuse("max_output_tokens").with_values(0, "from 1 on"));
         }
         // A value that is not a number is in no range.
         let temperatures = 0.0..=self.max_temperature;
         if let Some(given) = settings.temperature.filter(|given| !temperatures.contains(given)) {
             let takes = format!("from 0 to {}", self.max_temperature);
-            return Err(refuse("temperature").of(given, takes));
+            return Err(refuse("temperature").with_values(given, takes));
         }
         match settings.top_p {
             Some(_) if !self.top_p => return Err(refuse("top_p")),
             Some(given) if !(0.0..=1.0).contains(&given) => {
-                return Err(refuse("top_p").of(given, "from 0 to 1"));
+                return Err(refuse("top_p").with_values(given, "from 0 to 1"));
             }
             _ => {}
         }
         if self.max_stop > 0 && settings.stop.iter().any(|text| text.is_empty()) {
-            return Err(refuse("stop").of("", "texts that are not empty"));
+            return Err(refuse("stop").with_values("", "texts that are not empty"));
         }
         match settings.stop.len() {
             0 => {}
             _ if self.max_stop == 0 => return Err(refuse("stop")),
             given if given > self.max_stop => {
                 let takes = format!("at most {}", self.max_stop);
-                return Err(refuse("stop").of(format!("{given} texts"), takes));
+                return Err(refuse("stop").with_values(format!("{given} texts"), takes));
             }
             _ => {}
         }
@@ -338,7 +338,7 @@ impl SettingsSupport {
             (Some(_), None) => return Err(refuse("seed")),
             (Some(seed), Some(seeds)) if !seeds.contains(&seed) => {
                 let takes = format!("from {} to {}", seeds.start(), seeds.end());
-                return Err(refuse("seed").of(seed, takes));
+                return Err(refuse("seed").with_values(seed, takes));
             }
             _ => {}
         }
@@ -346,7 +346,9 @@ impl SettingsSupport {
             Some(_) if self.efforts.is_empty() => return Err(refuse("reasoning_effort")),
             Some(effort) if !self.efforts.contains(&effort) => {
                 let takes: Vec<&str> = self.efforts.iter().map(|effort| effort.as_str()).collect();
-                return Err(refuse("reasoning_effort").of(effort.as_str(), takes.join(", ")));
+                return Err(
+                    refuse("reasoning_effort").with_values(effort.as_str(), takes.join(", "))
+                );
             }
             _ => {}
         }
@@ -355,7 +357,8 @@ impl SettingsSupport {
             None | Some(ToolChoice::Auto) => Ok(()),
             Some(_) if !self.chooses_tools => Err(refuse("tool_choice")),
             Some(ToolChoice::None) if !self.can_forbid_tools => {
-                Err(refuse("tool_choice").of("none", "auto, required or the name of a tool"))
+                Err(refuse("tool_choice")
+                    .with_values("none", "auto, required or the name of a tool"))
             }
             Some(_) => Ok(()),
         }
@@ -384,7 +387,7 @@ impl UnsupportedSetting {
 
     /// Makes it the error for a setting that the provider has, but with other values.
     #[must_use]
-    pub fn of(mut self, given: impl ToString, takes: impl ToString) -> Self {
+    pub fn with_values(mut self, given: impl ToString, takes: impl ToString) -> Self {
         self.value = Some((given.to_string(), takes.to_string()));
         self
     }
