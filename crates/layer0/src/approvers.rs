@@ -1,4 +1,4 @@
-//! Who may decide about a call.
+//! The people who may decide about a call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use serde::{Deserialize, Serialize};
 pub struct Approvers(Arc<[Arc<str>]>);
 
 impl Approvers {
-    /// May this one decide?
+    /// Returns whether this person may decide.
     #[must_use]
     pub fn allow(&self, by: &str) -> bool {
         self.is_empty() || self.0.iter().any(|name| **name == *by)
     }
 
-    /// Is none named, so that any person may decide?
+    /// Returns whether no one is named, so that any person may decide.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -59,9 +59,9 @@ impl PartialEq<&str> for Code {
 pub struct Entry {
     /// The code.
     pub code: &'static str,
-    /// What happened, in one sentence.
+    /// The meaning of the code, in one sentence.
     pub meaning: &'static str,
-    /// What a person can do about it, in one sentence.
+    /// Advice for a person, in one sentence.
     pub advice: &'static str,
 }
 

@@ -9,7 +9,7 @@
 macro_rules! inherent_is_retryable {
     ($error:ty) => {
         impl $error {
-            /// Can trying again help?
+            /// Returns whether trying again can help.
             #[must_use]
             pub fn is_retryable(&self) -> bool {
                 $crate::failure::Failure::retry(self).is_retryable()

@@ -1,8 +1,7 @@
 //! The record a run leaves: an envelope and one payload per event type (schema 1).
 //!
-//! An event is a **fact** (it happened outside the machine and is fed back on replay) or a
-//! **decision** (the machine derived it and derives it again on replay). The [`Actor`] tells which:
-//! decisions are the machine's.
+//! An event is a **fact** (it happened outside the machine and is fed back on replay) or a **decision** (the machine
+//! derived it and derives it again on replay). The [`Actor`] distinguishes them: decisions are the machine's.
 
 mod hash;
 mod payload;
@@ -31,9 +30,9 @@ pub struct Event {
     pub run: RunId,
     /// Its place in the run: 1, 2, ….
     pub seq: u64,
-    /// When it was recorded.
+    /// The time it was recorded.
     pub at: Timestamp,
-    /// Who it comes from.
+    /// The source of the event.
     pub actor: Actor,
     /// The seq of the event that led to it.
     pub caused_by: Option<u64>,
@@ -41,8 +40,8 @@ pub struct Event {
     pub schema: u32,
     /// Its type and payload.
     pub kind: EventKind,
-    /// What is hashed with the payload, so that an erased one cannot be guessed; `None` where no log
-    /// keeps the run, and in records of the first layout.
+    /// The bytes hashed with the payload, so that an erased one cannot be guessed; `None` if no log keeps the run, and
+    /// in records of the first layout.
     pub salt: Option<Salt>,
     /// The link to the event before it, chained, over everything but `run`; zero where no log keeps
     /// the run.
@@ -64,7 +63,7 @@ impl Event {
     }
 }
 
-/// Who an event comes from.
+/// The source of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -97,7 +96,7 @@ impl Actor {
         Self::Memory,
     ];
 
-    /// Returns the text that stands in events.
+    /// Returns the text in events.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -118,7 +117,7 @@ impl Actor {
     }
 }
 
-/// Says why the parts of a stored event make no event.
+/// The reason the parts of a stored event make no event.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -131,7 +130,7 @@ pub enum DecodeError {
     Payload {
         /// The event's type.
         event_type: &'static str,
-        /// What serde found.
+        /// The error of serde.
         source: serde_json::Error,
     },
 }
@@ -195,7 +194,7 @@ macro_rules! event_kinds {
             }
         }
 
-        /// Serialises the payload alone; the type stands beside it in the envelope.
+        /// Serialises the payload alone; the envelope has the type.
         impl Serialize for EventKind {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 match self {
@@ -264,7 +263,7 @@ event_kinds! {
 }
 
 impl EventKind {
-    /// Returns the delivery to a behaviour that the event says led to it, and to what follows in its run.
+    /// Returns the delivery to a behaviour that led to the event and to the rest of its run.
     #[must_use]
     pub fn cause(&self) -> Option<&Cause> {
         match self {

@@ -15,8 +15,8 @@ use crate::{code, text};
 pub use chain::{Chain, ErrorText, chain, sources};
 pub use facts::{Effect, Elsewhere, Facts, Retry, RetryFacts};
 
-/// States what a failure is: a stable code, an honest retry answer and an honest effect answer, and
-/// what it says of the endpoint that was asked.
+/// The facts of a failure: a stable code, an honest retry answer, an honest effect answer, and its meaning for the
+/// endpoint that was asked.
 ///
 /// Retry policies, logs and models read these facts; nothing reads the text of an error to decide.
 /// An implementation is one match with a row for each variant and without a `_` arm, so that a new
@@ -59,12 +59,12 @@ pub trait Failure: Error {
         self.facts().code
     }
 
-    /// Says whether trying the same thing again can help, and how long to wait.
+    /// Returns whether trying the same thing again can help, and the wait before.
     fn retry(&self) -> Retry {
         self.facts().retry
     }
 
-    /// Says whether the attempt may already have acted on the world.
+    /// Returns whether the attempt may already have acted on the world.
     fn effect(&self) -> Effect {
         self.facts().effect
     }
@@ -75,18 +75,17 @@ pub trait Failure: Error {
         self.retry().is_retryable()
     }
 
-    /// Says whether another endpoint may do better.
+    /// Returns whether another endpoint may do better.
     fn elsewhere(&self) -> Elsewhere {
         self.facts().elsewhere
     }
 
-    /// Does it speak against the endpoint, so that it is left alone after several of them?
+    /// Returns whether it counts against the endpoint, so that it is left alone after several failures.
     fn counts_against(&self) -> bool {
         self.facts().counts_against
     }
 
-    /// Says how a person can mend it, where the failure knows more than its code does. [`hint`] is
-    /// what to show.
+    /// Returns advice for a person, if the failure has better advice than its code. [`hint`] is the text to show.
     ///
     /// A hint is no part of the message, holds no secret, and nothing decides by it.
     fn hint(&self) -> Option<Cow<'_, str>> {
@@ -97,8 +96,8 @@ pub trait Failure: Error {
 /// Returns the facts of a failure as its methods state them, which may differ from its row where a method is
 /// overridden. Policies and wrappers go by these.
 ///
-/// [`Failure::is_retryable`] is asked first: where it says no, the answer is [`Retry::Never`]; where it says yes
-/// and `retry()` never, it is [`Retry::Backoff`].
+/// [`Failure::is_retryable`] is read first: if it is false, the answer is [`Retry::Never`]; if it is true and `retry()`
+/// never, it is [`Retry::Backoff`].
 ///
 /// ```
 /// use layer0::failure::{Effect, Facts, Failure, Retry, stated_facts};
@@ -141,7 +140,7 @@ pub fn stated_facts(failure: &(impl Failure + ?Sized)) -> Facts {
     }
 }
 
-/// Says how a person can mend a failure: its own hint, else the advice for its code in the
+/// Returns a failure's advice for a person: its own hint, else the advice for its code in the
 /// [catalogue](crate::code::CATALOGUE). Empty for a code that is not there.
 #[must_use]
 pub fn hint<'f>(failure: &'f (impl Failure + ?Sized)) -> Cow<'f, str> {
@@ -160,11 +159,11 @@ pub fn hint<'f>(failure: &'f (impl Failure + ?Sized)) -> Cow<'f, str> {
 #[error("{}", text::gave_up(*attempts))]
 #[non_exhaustive]
 pub struct Exhausted<E: Error + 'static> {
-    /// How many attempts were made, the first included.
+    /// The number of attempts, the first included.
     pub attempts: u32,
-    /// How long the attempts and the waits between them took.
+    /// The time that the attempts and the waits between them took.
     pub elapsed: Duration,
-    /// What the last attempt failed with.
+    /// The failure of the last attempt.
     #[source]
     pub last: E,
 }
@@ -222,7 +221,7 @@ impl<E> std::ops::DerefMut for Inner<E> {
     }
 }
 
-/// Says that an attempt was cut off by the timeout of the layer around it.
+/// The error that an attempt was cut off by the timeout of the layer around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ThisError)]
 #[error("timed out after {}", Seconds(*after))]
 #[non_exhaustive]
@@ -239,14 +238,14 @@ impl TimedOut {
     }
 }
 
-/// Says that a circuit breaker refused a call without making it.
+/// The error that a circuit breaker refused a call without making it.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[error("circuit is open for {}", Seconds(*retry_after))]
 #[non_exhaustive]
 pub struct CircuitOpen {
-    /// When the next probe is let through.
+    /// The time until the next probe is let through.
     pub retry_after: Duration,
-    /// What the last call that was made failed with, in this run or in another one.
+    /// The failure of the last call that was made, in this run or in another one.
     #[source]
     pub last: Option<ErrorText>,
 }

@@ -20,10 +20,10 @@ use tree::tree;
 
 pub use tagged::{TaggedText, read_tagged};
 
-/// What models and tools say may be nested so deep: a record has to be read again, which serde_json
-/// does down to 128 levels.
+/// The deepest nesting of text from models and tools: a record has to be read again, which serde_json does down to 128
+/// levels.
 pub(crate) const MAX_DEPTH: usize = 100;
-/// How deep anything may be nested that a record holds; a definition holds schemas.
+/// The deepest nesting of anything in a record; a definition holds schemas.
 const MAX_RECORDED_DEPTH: usize = 120;
 /// Deeper trees cannot even be written as text: writing goes as deep as they are.
 const MAX_TREE_DEPTH: usize = 1_000;
@@ -54,8 +54,7 @@ impl JsonText {
     ///
     /// # Errors
     ///
-    /// When it is no JSON, holds a number beyond what 64-bit floats reach, or is nested deeper than
-    /// 100 levels.
+    /// Fails if it is no JSON, holds a number beyond the range of 64-bit floats, or is nested deeper than 100 levels.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         Self::canonical(text, MAX_DEPTH)
     }
@@ -64,12 +63,12 @@ impl JsonText {
     ///
     /// # Errors
     ///
-    /// What the value's own [`Serialize`] fails with; when it is nested deeper than 120 levels.
+    /// Any error of the value's own [`Serialize`]; also if it is nested deeper than 120 levels.
     pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Self, serde_json::Error> {
         Self::canonical(&serde_json::to_string(value)?, MAX_RECORDED_DEPTH)
     }
 
-    /// Makes a string of JSON that says this.
+    /// Makes a JSON string with this text.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "a string of JSON is nested nowhere")]
     pub fn string(text: &str) -> Self {
@@ -82,12 +81,12 @@ impl JsonText {
         self.0.get()
     }
 
-    /// Reads it, or as much of it as `T` asks for. A number without a fraction, such as `5.0`, is that
-    /// integer where `T` asks for one, as JSON Schema has it; other numbers keep their text.
+    /// Reads it as a `T`, or the part that `T` has. A number without a fraction, such as `5.0`, is an integer if `T`
+    /// has one there, as JSON Schema defines it; other numbers keep their text.
     ///
     /// # Errors
     ///
-    /// When it is no `T`.
+    /// Fails if it is no `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.get())
             .or_else(|error| whole::read_whole(self.get()).map_err(|_| error))
@@ -101,13 +100,13 @@ impl JsonText {
         tree(self.get()).expect("a canonical text has a tree")
     }
 
-    /// Is it an object?
+    /// Returns whether it is an object.
     #[must_use]
     pub fn is_object(&self) -> bool {
         self.get().starts_with('{')
     }
 
-    /// Returns what it says, where it is a string.
+    /// Returns its text if it is a string.
     #[must_use]
     pub fn as_string(&self) -> Option<Cow<'_, str>> {
         let inner = self.get().strip_prefix('"')?.strip_suffix('"')?;
@@ -165,7 +164,7 @@ impl From<&Value> for JsonText {
     }
 }
 
-/// Reads a tree from a text of others, such as the body of an answer, with every key as it stands.
+/// Reads a tree from a text of others, such as the body of an answer, with every key unchanged.
 ///
 /// serde_json itself gives some keys a meaning of its own: read by it, `{"$serde_json::private::RawValue": "1"}`
 /// is `1`.
@@ -178,7 +177,7 @@ impl From<&Value> for JsonText {
 ///
 /// # Errors
 ///
-/// When it is no JSON, holds a number beyond what 64-bit floats reach, or is nested deeper than 120 levels.
+/// Fails if it is no JSON, holds a number beyond the range of 64-bit floats, or is nested deeper than 120 levels.
 pub fn read_value(text: &str) -> Result<Value, serde_json::Error> {
     JsonText::canonical(text, MAX_RECORDED_DEPTH).map(|text| text.value())
 }
@@ -195,7 +194,7 @@ fn take_apart(value: Value) {
     }
 }
 
-/// Is a value nested deeper than so many levels? A scalar has none.
+/// Returns whether a value is nested deeper than this many levels. A scalar has none.
 #[must_use]
 pub fn is_deeper(value: &Value, levels: usize) -> bool {
     match value {

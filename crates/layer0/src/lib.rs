@@ -1,8 +1,8 @@
 //! The contract every other Backstop crate builds on.
 //!
-//! `layer0` says what a failure is ([`Failure`]: a stable code, whether trying again can help,
-//! whether it may already have acted), names the things a run is made of (ids, messages, events)
-//! and states the protocols ([`Operator`], [`Orchestrator`], [`StateStore`], [`Environment`]).
+//! `layer0` defines failures ([`Failure`]: a stable code, whether trying again can help, whether it may already have
+//! acted), names the parts of a run (ids, messages, events) and states the protocols ([`Operator`], [`Orchestrator`],
+//! [`StateStore`], [`Environment`]).
 //!
 //! It never performs an effect: no runtime, no clock, no I/O, and it builds for `wasm32`.
 //!

@@ -1,4 +1,4 @@
-//! What the model is sent and what it asks for.
+//! Messages to the model, and its answers.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub enum Message {
         /// The text.
         content: Arc<str>,
     },
-    /// What the caller says.
+    /// A message of the caller.
     User {
         /// The text.
         content: Arc<str>,
@@ -33,27 +33,27 @@ pub enum Message {
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         images: Arc<[Image]>,
     },
-    /// What the model said, and the tools it asked for.
+    /// An answer of the model, with the tool calls that it requests.
     Assistant {
         /// The text; empty when the model only asked for tools.
         content: Arc<str>,
         /// The calls, in the model's order.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         tool_calls: Arc<[ToolCall]>,
-        /// What the provider wants back with it.
+        /// The data that the provider wants back with it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         provider_state: Option<ProviderState>,
     },
-    /// What one tool call came to.
+    /// The result of one tool call.
     Tool {
         /// The call this answers.
         tool_call_id: CallId,
         /// The output, or the text of the failure.
         content: Arc<str>,
-        /// What the tool shows beside it. A model that is not shown them has the text.
+        /// The images that the tool shows in addition. A model that is not shown them has the text.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         images: Arc<[Image]>,
-        /// Did the call fail?
+        /// Whether the call failed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
@@ -114,8 +114,8 @@ impl ToolCall {
     }
 }
 
-/// What a provider wants back, as it came, with the answer that it gave: signed or encrypted
-/// reasoning. Nothing else reads it, and another provider is not sent it.
+/// The data that a provider wants back unchanged with its answer: signed or encrypted reasoning. Nothing else reads it,
+/// and it is not sent to another provider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProviderState {
@@ -155,17 +155,17 @@ impl ProviderState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StatePart {
-    /// How many bytes of the answer's text stand before it.
+    /// The bytes of the answer's text before it.
     #[serde(default)]
     pub text_before: usize,
-    /// How many of the answer's tool calls stand before it.
+    /// The number of the answer's tool calls before it.
     pub calls_before: usize,
     /// The part, in the provider's own shape.
     pub data: JsonText,
 }
 
 impl StatePart {
-    /// Makes a part that stands at the beginning of its answer.
+    /// Makes a part at the beginning of its answer.
     #[must_use]
     pub fn new(data: impl Into<JsonText>) -> Self {
         Self { text_before: 0, calls_before: 0, data: data.into() }
@@ -197,7 +197,7 @@ impl Transcript {
         self.0.len()
     }
 
-    /// Is there no message?
+    /// Returns whether there is no message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -207,7 +207,7 @@ impl Transcript {
     ///
     /// # Panics
     ///
-    /// When there are fewer messages than `index`.
+    /// Panics if there are fewer messages than `index`.
     pub fn insert_shared(
         &mut self,
         index: usize,
@@ -252,7 +252,7 @@ impl<M: Into<Arc<Message>>> FromIterator<M> for Transcript {
     }
 }
 
-/// Why the model stopped.
+/// The reason the model stopped.
 ///
 /// Serialises as one word: `end`, `tool_use`, `max_tokens`, `refusal`, `content_filter`, `pause`,
 /// `context_exceeded`, `malformed`, or the provider's own where it is none that is known.
@@ -268,7 +268,7 @@ impl<M: Into<Arc<Message>>> FromIterator<M> for Transcript {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopReason {
-    /// It said all it had to say.
+    /// The answer is complete.
     End,
     /// It asks for tools.
     ToolUse,
@@ -278,11 +278,11 @@ pub enum StopReason {
     Refusal,
     /// A content filter cut it.
     ContentFilter,
-    /// The provider paused a long turn; sending the conversation again goes on.
+    /// The provider paused a long turn; sending the conversation again continues it.
     Pause,
     /// The context was used up while it answered.
     ContextExceeded,
-    /// What it produced was not well-formed.
+    /// The answer was not well-formed.
     Malformed,
     /// The provider gave a reason that is not known: its word. [`StopReason::named`] makes it, so
     /// that it is none of the words above.
@@ -291,8 +291,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// Returns the reason that this word stands for in records and scripts; [`StopReason::Unknown`]
-    /// for every other word.
+    /// Returns the reason for this word in records and scripts; [`StopReason::Unknown`] for every other word.
     #[must_use]
     pub fn named(word: &str) -> Self {
         let known = [
@@ -309,7 +308,7 @@ impl StopReason {
         found.unwrap_or_else(|| Self::Unknown(word.into()))
     }
 
-    /// Returns the word that stands in records.
+    /// Returns the word in records.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -325,8 +324,8 @@ impl StopReason {
         }
     }
 
-    /// May the tools run that the answer asks for? Only where the model came to its end: a call of
-    /// an answer that was cut may be cut itself, and look whole.
+    /// Returns whether the answer's tool calls may run. They may only if the model finished: a call in an answer that
+    /// was cut may be cut itself, and look whole.
     #[must_use]
     pub const fn lets_calls_run(&self) -> bool {
         matches!(self, Self::End | Self::ToolUse)

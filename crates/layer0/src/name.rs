@@ -13,14 +13,14 @@ pub const MAX_NAME_CHARS: usize = 64;
 /// The most bytes of the name of a session.
 pub const MAX_SESSION_BYTES: usize = 256;
 
-/// Says why a tool, a hook or an operator cannot be called so.
+/// The reason a text is no name for a tool, a hook or an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the name `{shown}` {why}")]
 #[non_exhaustive]
 pub struct NameError {
     /// The name, as far as it can be shown.
     pub shown: String,
-    /// What is wrong with it.
+    /// The problem with it.
     pub why: &'static str,
 }
 
@@ -83,7 +83,7 @@ pub fn check_behavior_name(name: &str) -> Result<(), NameError> {
     Err(NameError { shown: name.to_owned(), why })
 }
 
-/// Says why a session cannot be called so.
+/// The reason a text is no name for a session.
 ///
 /// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -92,7 +92,7 @@ pub fn check_behavior_name(name: &str) -> Result<(), NameError> {
 pub struct SessionNameError {
     /// The name, as far as it can be shown.
     pub shown: String,
-    /// What is wrong with it.
+    /// The problem with it.
     pub why: &'static str,
 }
 
@@ -141,7 +141,7 @@ pub fn check_session(name: &str) -> Result<(), SessionNameError> {
 pub fn wire_name(name: &str) -> Cow<'_, str> {
     let is_taken = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
-    // All that is taken is ASCII, of which each byte is a character.
+    // Only ASCII is taken, so each byte is a character.
     let is_as_it_is = name.bytes().all(|byte| is_taken(char::from(byte)));
     if is_as_it_is && name.starts_with(begins) && name.len() <= MAX_NAME_CHARS {
         return Cow::Borrowed(name);

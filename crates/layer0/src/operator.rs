@@ -47,21 +47,21 @@ pub trait Operator: Send + Sync {
         Vec::new()
     }
 
-    /// Will be known what a run of it costs? One without a price is not dispatched below a run with a cost
-    /// budget.
+    /// Returns whether the cost of its runs will be known. An operator without a price is not dispatched below a run
+    /// with a cost budget.
     fn is_priced(&self) -> bool {
         true
     }
 
-    /// Does it keep a record, so that a run of it can go on where it failed, and nothing is done twice? One
-    /// that does keeps to its context's deadline by itself. Any other is dropped at its deadline; what it
-    /// dispatches counts for its caller all the same.
+    /// Returns whether it keeps a record, so that a failed run can continue without repeating work. An operator that
+    /// does keeps to its context's deadline by itself. Any other is dropped at its deadline; its dispatches count for
+    /// its caller all the same.
     fn can_go_on(&self) -> bool {
         false
     }
 
-    /// Returns what makes it this operator, where it keeps a record: its runs are gone on with by an operator with
-    /// the same digest.
+    /// Returns the digest of its definition, if it keeps a record: its runs are continued by an operator with the same
+    /// digest.
     fn digest(&self) -> Option<Arc<str>> {
         None
     }
@@ -84,8 +84,8 @@ pub trait Operator: Send + Sync {
     async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError>;
 }
 
-/// What an operator is asked to do. As JSON, `max_park_ms` is in milliseconds, and what is as [`Task::json`] makes it
-/// is left out.
+/// A task for an operator. As JSON, `max_park_ms` is in milliseconds, and fields equal to those of [`Task::json`] are
+/// left out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Task {
@@ -94,20 +94,20 @@ pub struct Task {
     /// The images of the input.
     #[serde(default, skip_serializing_if = "is_default")]
     pub images: Arc<[Image]>,
-    /// May the same task be dispatched again after it may have acted?
+    /// Whether the same task may be dispatched again after it may have acted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub idempotent: bool,
-    /// JSON Schema that the answer has to fit; an agent is told of it.
+    /// JSON Schema that the answer has to fit; an agent is given it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub output_schema: Option<Value>,
-    /// Is the operator to know what was said in the session until now?
+    /// Whether the operator gets the session's messages so far.
     #[serde(default, skip_serializing_if = "is_default")]
     pub history: bool,
-    /// How much of its caller's budget it may use at most; as much as the caller can give otherwise.
+    /// The most that it may use of its caller's budget; by default as much as the caller can give.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allowance: Option<Allowance>,
-    /// How long an endpoint may ask to be left alone without the work failing: it is parked, and goes on
-    /// then. As the orchestrator says where it is `None`.
+    /// The longest time for which an endpoint may ask to be left alone without a failure: the work is parked, and
+    /// continues then. The orchestrator's default if `None`.
     #[serde(
         default,
         rename = "max_park_ms",
@@ -155,7 +155,7 @@ impl Task {
         self
     }
 
-    /// Tells the operator what was said in the session until now.
+    /// Gives the operator the session's messages so far.
     #[must_use]
     pub const fn with_history(mut self) -> Self {
         self.history = true;
@@ -193,20 +193,19 @@ impl Task {
     }
 }
 
-/// What an operator answers.
+/// An operator's answer.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Answer {
     /// The answer: text from a model, any JSON from code.
     pub output: Value,
-    /// How it ended.
+    /// The way it ended.
     pub stop: Stop,
     /// The run it recorded, where it records one.
     pub run: Option<RunId>,
-    /// What it used, with all that it dispatched.
+    /// Its usage, dispatches included.
     pub usage: Usage,
-    /// When the work goes on by itself, where it is parked until then; its stop is
-    /// [`Stop::WaitingApproval`] meanwhile.
+    /// The time at which parked work continues by itself; its stop is [`Stop::WaitingApproval`] meanwhile.
     pub parked_until: Option<Timestamp>,
 }
 
@@ -224,7 +223,7 @@ impl Answer {
     }
 }
 
-/// Where an operator runs: its session, its depth, who called it and who it may call.
+/// The surroundings of an operator: its session, its depth, its caller and the operators it may call.
 ///
 /// ```
 /// use layer0::operator::Context;
@@ -239,63 +238,61 @@ pub struct Context {
     pub session: Option<SessionId>,
     /// The run to record the work under.
     pub run: Option<RunId>,
-    /// The runs of the session that are dispatched together, this one included, where nothing dispatched
-    /// them: they are open at the same time, and all but the first that begins are branches beside the
-    /// session's transcript.
+    /// The runs of the session that are dispatched together, this one included, if nothing dispatched them: they are
+    /// open at the same time, and all but the first that begins are branches of the session's transcript.
     pub together: Arc<[RunId]>,
     /// The run that dispatched this operator.
     pub parent: Option<RunId>,
     /// The run at the head of its callers.
     pub root: Option<RunId>,
-    /// Which attempt at the run this is: 1, 2, …. From the second on, a run that failed goes on where it
-    /// ended.
+    /// The number of the attempt at the run: 1, 2, …. From the second on, a failed run continues from its end.
     pub attempt: u32,
-    /// May there be a record of the run? An operator that keeps one goes on with it: a run that is open is
-    /// taken up, one that has ended is answered from its record.
+    /// Whether there may be a record of the run. An operator that keeps one continues it: an open run is resumed, an
+    /// ended one is answered from its record.
     pub goes_on: bool,
-    /// Was there a record of the run already? One that is gone is a failure then, and not begun anew.
+    /// Whether a record of the run exists already. If it is gone, that is a failure and the run is not begun anew.
     pub is_recorded: bool,
-    /// May the run, and those that it dispatched, go on with their operators as they are defined now, where that is
-    /// otherwise than until now? An operator that keeps a record notes its definition there.
+    /// Whether the run, and those that it dispatched, may adopt their operators' current definitions. An operator that
+    /// keeps a record notes its definition there.
     pub adopts: bool,
-    /// How many dispatches are above this one.
+    /// The number of dispatches above this one.
     pub depth: u32,
-    /// When the work has to be done.
+    /// The deadline of the work.
     pub deadline: Option<Timestamp>,
-    /// What it may use of its caller's budget; without bound where `None`.
+    /// The part of its caller's budget that it may use; `None` without bound.
     pub allowance: Option<Allowance>,
-    /// How long an endpoint may ask to be left alone without the work failing: it is parked, and goes on
-    /// then. Nothing is parked where `None`.
+    /// The longest time for which an endpoint may ask to be left alone without a failure: the work is parked, and
+    /// continues then. Nothing is parked if `None`.
     pub max_park: Option<Duration>,
-    /// Who to dispatch through; `None` outside an orchestrator.
+    /// The orchestrator to dispatch through; `None` outside of one.
     pub orchestrator: Option<Arc<dyn Orchestrator>>,
-    /// What was sent to this dispatch while it runs.
+    /// The signals sent to this dispatch while it runs.
     pub signals: Signals,
-    /// Who is told what becomes of the work meanwhile.
+    /// The receiver of reports on the work.
     pub caller: Option<Arc<dyn Caller>>,
     /// The step of a workflow that is dispatched next; counted from 1 where it has no name.
     pub step: Option<Arc<str>>,
-    /// How many dispatches are to share what the caller has left, the next one included; 2 where that is
-    /// not known.
+    /// The number of dispatches that share the rest of the caller's budget, the next one included; 2 if it is not
+    /// known.
     pub shares: Option<u32>,
     /// The delivery to a behaviour that led to the work, where one did.
     pub cause: Option<Cause>,
-    /// What the run at the head of its callers is filed under; those below are filed so too.
+    /// The labels of the run at the head of its callers; runs below have them too.
     pub labels: Arc<BTreeMap<String, String>>,
 }
 
-/// What dispatched an operator, as the operator sees it while it works.
+/// The caller of an operator, as the operator sees it while it works.
 #[async_trait]
 pub trait Caller: Send + Sync {
     /// Takes in what the work has used so far.
     fn used(&self, usage: Usage);
 
-    /// Takes in that the work can do nothing but wait. Returns when the operator is to leave: it answers
-    /// with [`Stop::WaitingApproval`], and is taken up later.
+    /// Receives the report that the work can only wait. Returns when the operator has to leave: it answers with
+    /// [`Stop::WaitingApproval`], and is resumed later.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future says that the work goes on.
+    /// Dropping the future reports that the work continues.
     async fn wait(&self, waiting: Waiting);
 
     /// Asks for more of the caller's budget, which was given more so many times before. Returns `None` when
@@ -318,22 +315,22 @@ pub trait Caller: Send + Sync {
     async fn retry(&self, attempt: u32) -> Result<(), OrchError>;
 }
 
-/// What work waits for that can do nothing else.
+/// The wait of work that can do nothing else.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Waiting {
-    /// What for.
+    /// The reason of the wait.
     pub r#for: WaitFor,
-    /// What people have to decide, in the work and below.
+    /// The open approvals, in the work and below.
     pub approvals: Vec<ApprovalId>,
-    /// When the work goes on by itself, where it is parked until then.
+    /// The time at which parked work continues by itself.
     #[serde(default)]
     pub until: Option<Timestamp>,
-    /// Why it is parked, where it is.
+    /// The reason it is parked, if it is.
     #[serde(default)]
     pub reason: Option<Code>,
-    /// Would something be lost if the work left: a person that is asked in this process, or code that
-    /// cannot be gone on with? Then nothing above leaves either.
+    /// Whether something would be lost if the work left: a question to a person in this process, or code that cannot be
+    /// continued. If so, nothing above leaves either.
     #[serde(default)]
     pub stays: bool,
 }
@@ -381,9 +378,8 @@ impl Context {
         }
     }
 
-    /// Names the step of a workflow that is dispatched next. Where the run is recorded, a step of this name
-    /// that was done is answered from the record when the run is gone on with; a name that comes again is
-    /// counted: `draft`, `draft~2`.
+    /// Names the step of a workflow that is dispatched next. If the run is recorded, a finished step of this name is
+    /// answered from the record when the run continues; a repeated name is counted: `draft`, `draft~2`.
     ///
     /// ```
     /// use layer0::error::OperatorError;
@@ -424,8 +420,8 @@ impl Context {
             .map_err(|error| OperatorError::sub_dispatch(operator, error))
     }
 
-    /// Notes which way is taken at this step, and returns it; where the run is recorded and gone on with, the
-    /// way that was taken then.
+    /// Records the way taken at this step, and returns it; if the run is recorded and continued, the way that was taken
+    /// then.
     ///
     /// # Errors
     ///

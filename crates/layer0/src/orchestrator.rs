@@ -67,8 +67,8 @@ pub trait Orchestrator: Send + Sync {
         self.dispatch(operator.name(), task, context).await
     }
 
-    /// Notes which way a workflow takes at the context's step, and returns it; where its run is gone on with,
-    /// the way that was taken then. Where no record is kept, that is `to`.
+    /// Records the way that a workflow takes at the context's step, and returns it; if its run is continued, the way
+    /// that was taken then. Without a record, that is `to`.
     ///
     /// # Errors
     ///
@@ -82,22 +82,22 @@ pub trait Orchestrator: Send + Sync {
         Ok(to)
     }
 
-    /// Says before a dispatch that there is no operator of this name; `None` where there is one, or where
-    /// that is not known before.
+    /// Returns an error before a dispatch if there is no operator of this name; `None` if there is one, or if that is
+    /// not known before.
     fn unknown(&self, operator: &str) -> Option<UnknownOperator> {
         let _ = operator;
         None
     }
 
-    /// Will be known what a run of this operator costs? An operator without a price is not dispatched below a
-    /// run with a cost budget.
+    /// Returns whether the cost of a run of this operator will be known. An operator without a price is not dispatched
+    /// below a run with a cost budget.
     fn is_priced(&self, operator: &str) -> bool {
         let _ = operator;
         true
     }
 
-    /// Can a run of this operator go on where it ended, because it keeps a record? A call that dispatches one
-    /// that cannot is treated as one of any tool when its process dies.
+    /// Returns whether a run of this operator can continue from its end, because it keeps a record. A call that
+    /// dispatches one that cannot is treated as a call of any tool when its process dies.
     fn can_go_on(&self, operator: &str) -> bool {
         let _ = operator;
         false
@@ -118,7 +118,7 @@ pub trait Orchestrator: Send + Sync {
     async fn query(&self, workflow: &WorkflowId) -> Result<Value, OrchError>;
 }
 
-/// Says that no operator is registered under a name, and which one comes nearest.
+/// The error that no operator is registered under a name, with the most similar name.
 ///
 /// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

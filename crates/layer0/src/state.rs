@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 
 pub use scope::{InvalidScope, Scope};
 
-/// How many values a page has at most, unless its query says otherwise.
+/// The most values in a page, unless its query sets another limit.
 const PAGE: u32 = 100;
 
 /// A value as it is stored.
@@ -21,12 +21,12 @@ const PAGE: u32 = 100;
 pub struct Versioned {
     /// The value.
     pub value: Value,
-    /// Which write it comes from. It grows with each write of the key, and is never given twice, also not
-    /// after the key was removed.
+    /// The version of the value. It grows with each write of the key, and is never reused, not even after the key was
+    /// removed.
     pub version: u64,
-    /// When it was written.
+    /// The time it was written.
     pub written_at: Timestamp,
-    /// When it is gone by itself; it stays where `None`.
+    /// The time it expires; `None` if it stays.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -45,7 +45,7 @@ impl Versioned {
     }
 }
 
-/// What has to be stored already for a write to be made.
+/// The condition on the stored value for a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Expected {
@@ -59,7 +59,7 @@ pub enum Expected {
 }
 
 impl Expected {
-    /// Does what is stored allow the write?
+    /// Returns whether the stored version allows the write.
     #[must_use]
     pub fn allows(self, found: Option<u64>) -> bool {
         match self {
@@ -86,15 +86,15 @@ impl Expected {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct StateWrite {
-    /// Where.
+    /// The scope.
     pub scope: Scope,
     /// Under which key.
     pub key: String,
     /// The value.
     pub value: Value,
-    /// What has to be there already.
+    /// The condition on the stored value.
     pub expected: Expected,
-    /// How long the value stays; until it is removed where `None`.
+    /// The time the value stays; until it is removed if `None`.
     pub expires_after: Option<Duration>,
 }
 
@@ -120,7 +120,7 @@ impl StateWrite {
     }
 }
 
-/// Which values of a scope are listed.
+/// A query for values of a scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StateQuery {
@@ -202,7 +202,7 @@ pub trait StateStore: Send + Sync {
     /// If the future is dropped, the value was written or not.
     async fn write(&self, write: StateWrite) -> Result<u64, StateError>;
 
-    /// Removes a value, if what is stored is as expected; says whether there was one.
+    /// Removes a value, if the stored one is as expected; returns whether there was one.
     ///
     /// # Errors
     ///
@@ -229,8 +229,8 @@ pub trait StateStore: Send + Sync {
     /// Dropping the future changes nothing.
     async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError>;
 
-    /// Finds values in which one of the words of a text stands, those first that fit best, then the newest. Words
-    /// are runs of letters and digits; case does not matter. Of the query, scope, prefix and limit count.
+    /// Finds values that contain one of the words of a text, the best matches first, then the newest. Words are runs of
+    /// letters and digits; case does not matter. The scope, prefix and limit of the query apply.
     ///
     /// # Errors
     ///
@@ -252,7 +252,7 @@ pub trait StateStore: Send + Sync {
     /// Dropping the future changes nothing.
     async fn scopes(&self, after: Option<&Scope>, limit: u32) -> Result<Vec<Scope>, StateError>;
 
-    /// Removes all values of a scope; says how many.
+    /// Removes all values of a scope; returns their number.
     ///
     /// # Errors
     ///

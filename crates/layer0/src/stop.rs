@@ -1,16 +1,16 @@
-//! How a run ended.
+//! The end of a run.
 
 use serde::{Deserialize, Serialize};
 
 use crate::code::{self, Code};
 
-/// How an `Ok` run ended.
+/// The way an `Ok` run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Stop {
     /// The model gave its final answer.
     Completed,
-    /// The final answer was cut, refused or filtered; what was said is kept.
+    /// The final answer was cut, refused or filtered; its text is kept.
     Incomplete {
         /// `model.max_tokens`, `model.refusal`, `model.content_filter`, `model.pause` or
         /// `model.unknown_stop`.
@@ -39,7 +39,7 @@ impl Stop {
         }
     }
 
-    /// Returns the outcome that stands in events and JSON.
+    /// Returns the outcome for events and JSON.
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         match self {
@@ -52,7 +52,7 @@ impl Stop {
     }
 }
 
-/// How a run ended, failures included, as events and JSON say it.
+/// The outcome of a run, failures included, as in events and JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -72,7 +72,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the text that stands in events and JSON.
+    /// Returns the text for events and JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,5 +1,5 @@
-//! Words that several parts share: what the model reads of a call that has no result, and what is said of a
-//! failure in its record and by its live error.
+//! Texts that several parts share: the model's text for a call without a result, and the text for a failure in its
+//! record and in its live error.
 
 mod surrogates;
 
@@ -24,22 +24,22 @@ pub const INTERRUPTED: &str = "Interrupted: may already have acted";
 /// The process died while the tool ran, and it is known that the call did not happen.
 pub const DID_NOT_HAPPEN: &str = "Interrupted: did not happen; may be called again";
 
-/// Stands behind the failure of a call that is known not to have happened.
+/// Follows the failure of a call that is known not to have happened.
 pub const MAY_BE_CALLED_AGAIN: &str = "It did not happen; may be called again.";
 
-/// The output of a call that is known to have happened, where what it answered is not known.
+/// The output of a call that is known to have happened, if its answer is not known.
 pub const HAPPENED: &str = "It happened; what it answered is not known.";
 
-/// How many characters of a person's words are read.
+/// The most characters of a person's words that are read.
 const MAX_CHARS: usize = 500;
 
 /// The reason of a denial that has none.
 pub const NO_REASON: &str = "no reason was given";
 
-/// Why a call is denied that was not decided in time.
+/// The reason for denying a call that was not decided in time.
 pub const EXPIRED: &str = "the approval expired without a decision";
 
-/// Says that a person denied the call, and why where they said so. Without a name, it was denied
+/// Returns the text that a person denied the call, with their reason if they gave one. Without a name, it was denied
 /// because there was no decision.
 #[must_use]
 pub fn denied(by: &str, reason: &str) -> String {
@@ -51,25 +51,25 @@ pub fn denied(by: &str, reason: &str) -> String {
     }
 }
 
-/// Says of a failure that it was tried so often, and is not tried again.
+/// Returns the text for a failure after the last of so many attempts.
 #[must_use]
 pub fn gave_up(attempts: u32) -> String {
     format!("gave up after {attempts} attempts")
 }
 
-/// Says that an answer of a model is of no use.
+/// Returns the text for an unusable answer of a model.
 #[must_use]
 pub fn invalid_response(why: impl Display) -> String {
     format!("invalid response: {why}")
 }
 
-/// Says that a conversation is too long for its model.
+/// Returns the text for a conversation that is too long for its model.
 #[must_use]
 pub fn context_overflow(why: impl Display) -> String {
     format!("context overflow: {why}")
 }
 
-/// Returns a value as a model is given it and its digest is made of it: JSON with sorted keys, a string as it is.
+/// Returns a value as a model reads it and as its digest is made: JSON with sorted keys, a string as it is.
 ///
 /// ```
 /// use layer0::text::plain;
@@ -86,7 +86,7 @@ pub fn plain(value: &Value) -> String {
     }
 }
 
-/// Returns what a panic said. What it carried is never dropped, because its drop may panic too.
+/// Returns the message of a panic. Its payload is never dropped, because the drop may panic too.
 ///
 /// ```
 /// use layer0::text::panicked;

@@ -82,7 +82,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Says that a text is not an RFC 3339 moment.
+/// The error that a text is not an RFC 3339 moment.
 #[derive(Debug, thiserror::Error)]
 #[error("not an RFC 3339 timestamp: `{0}`")]
 pub struct ParseTimestampError(String);

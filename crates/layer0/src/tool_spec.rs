@@ -1,4 +1,4 @@
-//! What a tool says of itself.
+//! The description of a tool.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -34,46 +34,46 @@ pub struct ToolSpec(Arc<ToolFacts>);
 pub struct ToolFacts {
     /// The name the model calls it by.
     pub name: Arc<str>,
-    /// What it does and when to use it, for the model.
+    /// The description for the model: its use, and when to use it.
     pub description: Arc<str>,
     /// JSON Schema of the arguments; always of type `object`.
     pub schema: JsonText,
     /// JSON Schema the output is checked against, where it declares one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<JsonText>,
-    /// What it needs whatever its arguments are, such as `process:spawn`.
+    /// The capabilities it needs whatever its arguments are, such as `process:spawn`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,
-    /// May a call be repeated after it may have acted?
+    /// Whether a call may be repeated after it may have acted.
     #[serde(default)]
     pub idempotent: bool,
-    /// Does it only look around, so that repeating it can be progress?
+    /// Whether it only looks around, so that repeating it can be progress.
     #[serde(default)]
     pub exploratory: bool,
-    /// Must a person agree to each call?
+    /// Whether a person must agree to each call.
     #[serde(default)]
     pub approval: bool,
-    /// How long a person has to decide about a call; for ever where it says nothing.
+    /// The time a person has to decide about a call; unlimited if `None`.
     #[serde(default, rename = "expires_after_ms", with = "crate::millis::optional")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_after: Option<Duration>,
     /// JSON Schema of the data that is given with each approval, where it needs some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_schema: Option<JsonText>,
-    /// Who may decide about a call.
+    /// The people who may decide about a call.
     #[serde(default, skip_serializing_if = "Approvers::is_empty")]
     pub approvers: Approvers,
-    /// How long one execution may take; the agent's limit where it says nothing.
+    /// The longest time of one execution; the agent's limit if `None`.
     #[serde(default, rename = "timeout_ms", with = "crate::millis::optional")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// Does a call do nothing but dispatch an operator? It is gone on with where its process died.
+    /// Whether a call only dispatches an operator. It is continued after its process died.
     #[serde(default, skip_serializing_if = "is_false")]
     pub dispatches: bool,
-    /// Can it say whether a call happened whose outcome is unknown?
+    /// Whether it can find out if a call of unknown outcome happened.
     #[serde(default, skip_serializing_if = "is_false")]
     pub probe: bool,
-    /// Is "it did not happen" its last word, so that the call may be run again? Otherwise a request may
+    /// Whether the verdict "it did not happen" is final, so that the call may be run again. Otherwise a request may
     /// still be on its way.
     #[serde(default, skip_serializing_if = "is_false")]
     pub probe_is_final: bool,
@@ -209,7 +209,7 @@ impl ToolSpec {
     }
 
     /// States that a call is made once for each value of an argument, in all runs that share a state store: a later
-    /// call gets the recorded answer, which says so. `pointer` is a JSON pointer, such as `/invoice_id`.
+    /// call gets the recorded answer, with a note. `pointer` is a JSON pointer, such as `/invoice_id`.
     #[must_use]
     pub fn once(mut self, pointer: impl Into<Arc<str>>) -> Self {
         self.once = Some(pointer.into());

@@ -1,4 +1,4 @@
-//! What a run has used.
+//! The usage of a run.
 
 mod allowance;
 mod increase;
@@ -58,15 +58,15 @@ const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// How much of one of its limits an endpoint says is left: requests in a minute, or tokens.
+/// The rest of an endpoint's limit, as it reports it: requests in a minute, or tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RateLevel {
     /// The limit itself.
     pub limit: Option<u64>,
-    /// What may be used now.
+    /// The amount that may be used now.
     pub remaining: u64,
-    /// The time until all of it may be used again, if nothing is used meanwhile.
+    /// The time until the whole limit may be used again, if nothing is used meanwhile.
     pub full_in: Option<Duration>,
 }
 
@@ -83,14 +83,14 @@ impl RateLevel {
         Self { limit, ..self }
     }
 
-    /// States the time until all of it may be used again.
+    /// States the time until the whole limit may be used again.
     #[must_use]
     pub const fn full_in(self, full_in: Option<Duration>) -> Self {
         Self { full_in, ..self }
     }
 }
 
-/// What a run has used so far.
+/// The amounts that a run has used so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

@@ -25,7 +25,7 @@ fn the_catalogue_is_what_it_was() {
     }
 }
 
-fn boxed() -> BoxError {
+fn box_error() -> BoxError {
     "inner".into()
 }
 
@@ -40,7 +40,7 @@ fn every_variant_states_its_facts() {
         Box::new(OperatorError::Retryable("x".into())),
         Box::new(OperatorError::NonRetryable("x".into())),
         Box::new(OperatorError::failed(StateError::WriteFailed("x".into()))),
-        Box::new(OperatorError::Other(boxed())),
+        Box::new(OperatorError::Other(box_error())),
         Box::new(OrchError::OperatorNotFound("x".into())),
         Box::new(OrchError::WorkflowNotFound("x".into())),
         Box::new(OrchError::DispatchFailed("x".into())),
@@ -50,21 +50,21 @@ fn every_variant_states_its_facts() {
         Box::new(OrchError::Shutdown("x".into())),
         Box::new(OrchError::SignalFailed("x".into())),
         Box::new(OrchError::OperatorError(OperatorError::Retryable("x".into()))),
-        Box::new(OrchError::Other(boxed())),
+        Box::new(OrchError::Other(box_error())),
         Box::new(StateError::not_found("scope", "key")),
         Box::new(StateError::conflict(&layer0::Scope::Global, "key", Some(7))),
         Box::new(StateError::InvalidKey("it is empty".into())),
         Box::new(StateError::too_large(2, 1)),
         Box::new(StateError::WriteFailed("x".into())),
         Box::new(StateError::Serialization("x".into())),
-        Box::new(StateError::Other(boxed())),
+        Box::new(StateError::Other(box_error())),
         Box::new(EnvError::ProvisionFailed("x".into())),
         Box::new(EnvError::IsolationViolation("x".into())),
         Box::new(EnvError::NetworkDenied("x".into())),
         Box::new(EnvError::CredentialFailed("x".into())),
         Box::new(EnvError::ResourceExceeded("x".into())),
         Box::new(EnvError::OperatorError(OperatorError::NonRetryable("x".into()))),
-        Box::new(EnvError::Other(boxed())),
+        Box::new(EnvError::Other(box_error())),
     ];
     let rows: Vec<String> = operator
         .iter()

@@ -1,7 +1,7 @@
 use super::Code;
 
 impl Code {
-    /// Is it this code, or of this family: `provider.*`?
+    /// Returns whether it is this code, or one of this family: `provider.*`.
     ///
     /// ```
     /// use layer0::{Code, code};

@@ -7,7 +7,7 @@ use super::operator::OperatorError;
 use crate::code;
 use crate::failure::{Chain, Effect, Facts, Failure};
 
-/// Says why an environment could not run something inside its limits.
+/// The reason an environment could not run something inside its limits.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EnvError {
@@ -50,7 +50,7 @@ pub enum EnvError {
 }
 
 impl EnvError {
-    /// Returns what happened without the class of it, which the code says already.
+    /// Returns the description of the failure without its class, which the code has already.
     ///
     /// ```
     /// use layer0::error::EnvError;

@@ -9,7 +9,7 @@ use crate::code;
 use crate::failure::{Effect, Elsewhere, Exhausted, Facts, Failure, Inner, Retry, stated_facts};
 use crate::id::RunId;
 
-/// Says why an operator could not finish.
+/// The reason an operator could not finish.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OperatorError {
@@ -27,9 +27,9 @@ pub enum OperatorError {
         effect: Effect,
         /// The provider error's word on other endpoints.
         elsewhere: Elsewhere,
-        /// Does the provider error speak against its endpoint?
+        /// Whether the provider error counts against its endpoint.
         counts_against: bool,
-        /// What else it says, where it says more.
+        /// Further details, if the error has any.
         kept: Option<Box<Kept>>,
         /// The provider's error.
         source: BoxError,
@@ -43,11 +43,11 @@ pub enum OperatorError {
     SubDispatch {
         /// The operator that was called.
         operator: Box<str>,
-        /// Why it failed; the code where there is an error inside.
+        /// The reason it failed; the code if there is an error inside.
         message: Box<str>,
-        /// What was done before, where the operator works in steps.
+        /// The steps done before, if the operator works in steps.
         done: Box<[StepDone]>,
-        /// What the orchestrator answered.
+        /// The orchestrator's error.
         source: Option<Inner<OrchError>>,
     },
     /// The context for the model could not be put together.
@@ -79,9 +79,9 @@ pub enum OperatorError {
         effect: Effect,
         /// Its word on other endpoints.
         elsewhere: Elsewhere,
-        /// Does it speak against its endpoint?
+        /// Whether it counts against its endpoint.
         counts_against: bool,
-        /// What else it says, where it says more.
+        /// Further details, if the error has any.
         kept: Option<Box<Kept>>,
         /// The error inside.
         source: BoxError,
@@ -103,7 +103,7 @@ pub struct StepDone {
     pub operator: Box<str>,
     /// The run that it recorded, where it records one.
     pub run: Option<RunId>,
-    /// What it answered.
+    /// The step's output.
     pub output: Value,
 }
 
@@ -120,7 +120,7 @@ impl StepDone {
     }
 }
 
-/// What is kept of an error beside its facts, where it says more than these.
+/// Details of an error that are kept in addition to its facts, if it has any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     /// Its answer for one that repeats nothing.
@@ -130,7 +130,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    fn of(error: &impl Failure, retry: Retry, later: Retry) -> Option<Box<Self>> {
+    fn from_error(error: &impl Failure, retry: Retry, later: Retry) -> Option<Box<Self>> {
         let hint = error.hint().map(|hint| hint.into_owned().into());
         (hint.is_some() || later != retry).then(|| Box::new(Self { later, hint }))
     }
@@ -139,7 +139,7 @@ impl Kept {
 impl OperatorError {
     /// Wraps a provider error, keeping its facts.
     pub fn model<E: Failure + Send + Sync + 'static>(error: E) -> Self {
-        // Beside an operator there is none of the same model.
+        // An operator has no second endpoint of the same model.
         let Facts { code, retry, later, effect, elsewhere, counts_against, beside: _, sent: _ } =
             stated_facts(&error);
         Self::Model {
@@ -148,7 +148,7 @@ impl OperatorError {
             effect,
             elsewhere,
             counts_against,
-            kept: Kept::of(&error, retry, later),
+            kept: Kept::from_error(&error, retry, later),
             source: Box::new(error),
         }
     }
@@ -163,7 +163,7 @@ impl OperatorError {
         }
     }
 
-    /// Says that `operator` could not be called at all, because of `message`.
+    /// Makes the error for an `operator` that could not be called at all, because of `message`.
     pub fn cannot_dispatch(operator: impl Into<Box<str>>, message: impl Into<Box<str>>) -> Self {
         Self::SubDispatch {
             operator: operator.into(),
@@ -184,7 +184,7 @@ impl OperatorError {
 
     /// Wraps any other error of the operator, keeping its facts.
     pub fn failed<E: Failure + Send + Sync + 'static>(error: E) -> Self {
-        // Beside an operator there is none of the same model.
+        // An operator has no second endpoint of the same model.
         let Facts { code, retry, later, effect, elsewhere, counts_against, beside: _, sent: _ } =
             stated_facts(&error);
         Self::Failed {
@@ -193,7 +193,7 @@ impl OperatorError {
             effect,
             elsewhere,
             counts_against,
-            kept: Kept::of(&error, retry, later),
+            kept: Kept::from_error(&error, retry, later),
             source: Box::new(error),
         }
     }

@@ -7,7 +7,7 @@ use super::operator::OperatorError;
 use crate::code;
 use crate::failure::{Effect, Exhausted, Facts, Failure};
 
-/// Says why a dispatch, a signal or a query failed.
+/// The reason a dispatch, a signal or a query failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OrchError {
@@ -96,7 +96,7 @@ impl Failure for OrchError {
 }
 
 impl OrchError {
-    /// Says that an operator panicked.
+    /// Makes the error for an operator that panicked.
     pub fn panicked(why: impl Into<String>) -> Self {
         Self::Panicked(why.into())
     }

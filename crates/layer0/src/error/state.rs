@@ -5,7 +5,7 @@ use crate::code;
 use crate::failure::{Effect, Facts, Failure};
 use crate::state::Scope;
 
-/// Says why a state store could not do what it was asked.
+/// The reason a request to a state store failed.
 ///
 /// Reading a key that does not exist is no error: [`StateStore::read`](crate::StateStore::read)
 /// returns `Ok(None)`.
@@ -26,7 +26,7 @@ pub enum StateError {
     /// Another version is stored than the write expected; nothing was written.
     ///
     /// Retry: never. Effect: none.
-    #[error("`{key}` in `{scope}` {}", stored(*found))]
+    #[error("`{key}` in `{scope}` {}", describe_version(*found))]
     #[non_exhaustive]
     Conflict {
         /// The scope.
@@ -70,25 +70,25 @@ pub enum StateError {
 }
 
 impl StateError {
-    /// Says that `key` is missing in `scope`.
+    /// Makes the error for a `key` that is missing in `scope`.
     pub fn not_found(scope: impl Into<Box<str>>, key: impl Into<Box<str>>) -> Self {
         Self::NotFound { scope: scope.into(), key: key.into() }
     }
 
-    /// Says that another version of `key` is stored than was expected.
+    /// Makes the error for a `key` whose stored version is not the expected one.
     pub fn conflict(scope: &Scope, key: impl Into<Box<str>>, found: Option<u64>) -> Self {
         Self::Conflict { scope: scope.to_string().into(), key: key.into(), found }
     }
 
-    /// Says that a value is longer than what is stored.
+    /// Makes the error for a value longer than the store takes.
     #[must_use]
     pub const fn too_large(bytes: usize, most: usize) -> Self {
         Self::TooLarge { bytes, most }
     }
 }
 
-/// Says what is there.
-fn stored(version: Option<u64>) -> String {
+/// Describes the stored version.
+fn describe_version(version: Option<u64>) -> String {
     version.map_or_else(|| "has no value".to_owned(), |version| format!("has version {version}"))
 }
 

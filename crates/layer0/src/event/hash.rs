@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[expect(clippy::exhaustive_structs, reason = "it is its bytes")]
 pub struct Hash(pub [u8; 32]);
 
-/// What is hashed before a payload: 16 bytes, printed as 32 lower-case hex digits.
+/// The bytes that are hashed before a payload: 16 bytes, printed as 32 lower-case hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "it is its bytes")]
 pub struct Salt(pub [u8; 16]);

@@ -1,4 +1,4 @@
-//! What the fields of payloads hold, for those that name fields in text.
+//! The types of payload fields, for those that name fields in text.
 
 mod nested;
 
@@ -16,7 +16,7 @@ use crate::message::{ProviderState, StopReason, Transcript};
 use crate::stop::Outcome;
 use crate::time::Timestamp;
 
-/// What a field of a payload holds, as JSON. Each may also be null or absent.
+/// The JSON type of a payload field. Each may also be null or absent.
 ///
 /// ```
 /// use layer0::event::{Shape, fields_of};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How many errors of a chain are walked; a source that leads back to itself ends there.
+/// The most errors of a chain that are read, so that a source that leads back to itself ends.
 const MAX_SOURCES: usize = 64;
 
 /// Walks an error and its sources, outermost first, 64 at most.
@@ -48,8 +48,8 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-/// An error and its sources, kept as text: for where an error has to outlive itself, or to be told
-/// more than once. Cloning shares it.
+/// An error and its sources as text, for an error that outlives its value or is reported more than once. Cloning shares
+/// it.
 ///
 /// ```
 /// use layer0::error::{OperatorError, OrchError};

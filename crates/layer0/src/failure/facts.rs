@@ -1,13 +1,13 @@
-//! What a failure states, as one row.
+//! The facts of a failure, as one row.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The row of a failure: its code, and what a policy reads of it.
+/// The row of a failure: its code, and the facts that a policy reads.
 ///
-/// A constructor gives what goes with its retry answer: where trying again can help, another endpoint
-/// may do better as well, and the failure speaks against this one. A row that differs says so.
+/// A constructor sets the facts that follow from its retry answer: if trying again can help, another endpoint may do
+/// better as well, and the failure counts against this one. A row that differs sets them itself.
 ///
 /// ```
 /// use layer0::failure::{Effect, Elsewhere, Facts, Retry};
@@ -21,21 +21,21 @@ use serde::{Deserialize, Serialize};
 pub struct Facts {
     /// The stable, dotted code, such as `provider.rate_limited`.
     pub code: &'static str,
-    /// Can trying the same thing again help, and how long is the wait?
+    /// Whether trying the same thing again can help, and the wait before.
     pub retry: Retry,
-    /// Could trying again help one that repeats nothing? As `retry`, also after a layer gave up.
+    /// Whether trying again could help a caller that repeats nothing. As `retry`, also after a layer gave up.
     pub later: Retry,
-    /// May the attempt already have acted on the world?
+    /// Whether the attempt may already have acted on the world.
     pub effect: Effect,
-    /// May another endpoint do better?
+    /// Whether another endpoint may do better.
     pub elsewhere: Elsewhere,
-    /// Does it speak against the endpoint, so that it is left alone after several of them? An endpoint
-    /// that asks to slow down is alive.
+    /// Whether it counts against the endpoint, so that it is left alone after several failures. An endpoint that asks
+    /// to slow down is alive.
     pub counts_against: bool,
-    /// May another endpoint of the same model, or another key, do better at once? So it is where this one
-    /// asks to slow down, and where its key is refused.
+    /// Whether another endpoint of the same model, or another key, may do better at once. True if this one asks to slow
+    /// down or refuses its key.
     pub beside: bool,
-    /// Was the request sent? `false` where it was refused before, by an open circuit: that is no attempt.
+    /// Whether the request was sent. `false` if an open circuit refused it before: that is no attempt.
     pub sent: bool,
 }
 
@@ -71,7 +71,7 @@ impl Facts {
         Self::new(code, Retry::Backoff, effect)
     }
 
-    /// States a failure that says how long to wait, where there is a `hint`.
+    /// States a failure with a retry delay, if there is a `hint`.
     #[must_use]
     pub const fn hinted(code: &'static str, hint: Option<Duration>, effect: Effect) -> Self {
         Self::new(code, Retry::hinted(hint), effect)
@@ -89,7 +89,7 @@ impl Facts {
         Self { retry, ..self }
     }
 
-    /// Replaces what is said of trying again.
+    /// Replaces the retry answers.
     #[must_use]
     pub const fn with_retry_facts(self, RetryFacts { retry, later }: RetryFacts) -> Self {
         Self { retry, later, ..self }
@@ -98,16 +98,16 @@ impl Facts {
     /// Replaces the hints by what is left of them after this time; a hint that has passed is zero.
     #[must_use]
     pub const fn after(self, passed: Duration) -> Self {
-        const fn left(retry: Retry, passed: Duration) -> Retry {
+        const fn reduce(retry: Retry, passed: Duration) -> Retry {
             match retry {
                 Retry::After(hint) => Retry::After(hint.saturating_sub(passed)),
                 Retry::Never | Retry::Backoff => retry,
             }
         }
-        Self { retry: left(self.retry, passed), later: left(self.later, passed), ..self }
+        Self { retry: reduce(self.retry, passed), later: reduce(self.later, passed), ..self }
     }
 
-    /// Returns what is said of trying again.
+    /// Returns the retry answers.
     #[must_use]
     pub const fn retry_facts(&self) -> RetryFacts {
         RetryFacts { retry: self.retry, later: self.later }
@@ -125,19 +125,19 @@ impl Facts {
         Self { effect, ..self }
     }
 
-    /// Says whether another endpoint may do better.
+    /// Sets whether another endpoint may do better.
     #[must_use]
     pub const fn with_elsewhere(self, elsewhere: Elsewhere) -> Self {
         Self { elsewhere, ..self }
     }
 
-    /// Says whether it speaks against the endpoint.
+    /// Sets whether it counts against the endpoint.
     #[must_use]
     pub const fn with_counts_against(self, counts_against: bool) -> Self {
         Self { counts_against, ..self }
     }
 
-    /// Says whether another endpoint of the same model may do better at once.
+    /// Sets whether another endpoint of the same model may do better at once.
     #[must_use]
     pub const fn with_beside(self, beside: bool) -> Self {
         Self { beside, ..self }
@@ -150,17 +150,17 @@ impl Facts {
     }
 }
 
-/// What a failure says of trying again, as a record keeps it.
+/// The retry answers of a failure, as a record keeps them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RetryFacts {
-    /// Can trying the same thing again help, and how long is the wait?
+    /// Whether trying the same thing again can help, and the wait before.
     pub retry: Retry,
-    /// Could trying again help one that repeats nothing?
+    /// Whether trying again could help a caller that repeats nothing.
     pub later: Retry,
 }
 
-/// Answers "can trying again help?".
+/// The answer whether trying again can help.
 ///
 /// Closed on purpose: a policy must handle every answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,7 +176,7 @@ pub enum Retry {
 }
 
 impl Retry {
-    /// Is this anything but [`Retry::Never`]?
+    /// Returns whether this is anything but [`Retry::Never`].
     #[must_use]
     pub const fn is_retryable(self) -> bool {
         !matches!(self, Self::Never)
@@ -192,7 +192,7 @@ impl Retry {
     }
 }
 
-/// Answers "may the attempt already have acted on the world?".
+/// The answer whether the attempt may already have acted on the world.
 ///
 /// Closed on purpose: a policy must handle every answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,7 +205,7 @@ pub enum Effect {
     Happened,
 }
 
-/// Answers "may another endpoint do better?".
+/// The answer whether another endpoint may do better.
 ///
 /// Closed on purpose: a policy must handle every answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,7 +219,7 @@ pub enum Elsewhere {
 }
 
 impl Elsewhere {
-    /// Is this anything but [`Elsewhere::Never`]?
+    /// Returns whether this is anything but [`Elsewhere::Never`].
     #[must_use]
     pub const fn is_possible(self) -> bool {
         !matches!(self, Self::Never)

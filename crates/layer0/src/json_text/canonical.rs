@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde_json::Error;
 use serde_json::value::RawValue;
 
-/// What becomes of each string, keys included, and of each number, which is a string then.
+/// A function that maps each string, keys included, and each number, which becomes a string if it changes.
 pub(super) type MapString<'m> = &'m mut dyn FnMut(&str) -> Cow<'_, str>;
 
 /// Writes a JSON text in canonical form. Of two members with one key the last one counts, as it does
@@ -20,14 +20,14 @@ pub(super) fn canonical(
     let out = String::with_capacity(text.len());
     let mut writer = Writer { text, at: 0, out, depth: 0, max_depth, map };
     let written = writer.value().and_then(|()| writer.end());
-    // Structure is checked above, and what it is made of here.
+    // The structure is checked above, and its scalars here.
     match written {
         Ok(()) => RawValue::from_string(writer.out),
         Err(Unfit::Deep) => {
             Err(Error::custom(format!("it is nested deeper than {max_depth} levels")))
         }
         Err(Unfit::Number) => Err(Error::custom("number out of range")),
-        // serde_json says where.
+        // serde_json reports the place.
         Err(Unfit::Malformed) => match serde_json::from_str::<serde_json::Value>(text) {
             Err(error) => Err(error),
             Ok(_) => Err(Error::custom("it is no JSON")),
@@ -79,7 +79,7 @@ pub(super) fn pretty(text: &str) -> String {
     out
 }
 
-/// Why a text has no canonical form.
+/// The reason a text has no canonical form.
 enum Unfit {
     Deep,
     Malformed,
@@ -99,8 +99,8 @@ impl<'t> Writer<'t, '_> {
     fn value(&mut self) -> Result<(), Unfit> {
         self.skip_space();
         match self.peek() {
-            Some(b'{') => self.nested(Self::object),
-            Some(b'[') => self.nested(Self::array),
+            Some(b'{') => self.write_nested(Self::object),
+            Some(b'[') => self.write_nested(Self::array),
             Some(b'"') => self.string().map(drop),
             Some(_) => self.scalar(),
             None => Err(Unfit::Malformed),
@@ -112,7 +112,7 @@ impl<'t> Writer<'t, '_> {
         if self.at == self.text.len() { Ok(()) } else { Err(Unfit::Malformed) }
     }
 
-    fn nested(&mut self, write: fn(&mut Self) -> Result<(), Unfit>) -> Result<(), Unfit> {
+    fn write_nested(&mut self, write: fn(&mut Self) -> Result<(), Unfit>) -> Result<(), Unfit> {
         self.depth += 1;
         if self.depth > self.max_depth {
             return Err(Unfit::Deep);
@@ -163,7 +163,7 @@ impl<'t> Writer<'t, '_> {
         if !is_sorted {
             // A canonical text has each key once; the map made two of them one.
             let equal = if self.map.is_some() { Equal::Numbered } else { Equal::LastOne };
-            let sorted = sorted(&self.out[begin..], equal).ok_or(Unfit::Malformed)?;
+            let sorted = sort_members(&self.out[begin..], equal).ok_or(Unfit::Malformed)?;
             self.out.truncate(begin);
             self.out.push_str(&sorted);
         }
@@ -171,7 +171,7 @@ impl<'t> Writer<'t, '_> {
         Ok(())
     }
 
-    /// Writes a string and returns what it says.
+    /// Writes a string and returns its content.
     fn string(&mut self) -> Result<Cow<'t, str>, Unfit> {
         let start = self.at;
         self.expect(b'"')?;
@@ -184,7 +184,7 @@ impl<'t> Writer<'t, '_> {
                 break;
             }
             escapes = true;
-            // What is escaped is no end, whatever it is.
+            // An escaped character does not end the string.
             self.at += rest[found + 1..].chars().next().map_or(0, char::len_utf8);
         }
         let token = self.text.get(start..self.at).ok_or(Unfit::Malformed)?;
@@ -254,7 +254,7 @@ impl<'t> Writer<'t, '_> {
     }
 }
 
-/// Which members of those with the same key are kept.
+/// The members with one key that are kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Equal {
     LastOne,
@@ -264,7 +264,7 @@ enum Equal {
 
 /// Returns compact members in the order of their keys. Most objects are written in that order; only of others
 /// the members are looked up.
-fn sorted(members: &str, equal: Equal) -> Option<String> {
+fn sort_members(members: &str, equal: Equal) -> Option<String> {
     let mut found: Vec<(Cow<'_, str>, &str)> = Vec::new();
     let mut rest = members;
     while !rest.is_empty() {
@@ -278,7 +278,7 @@ fn sorted(members: &str, equal: Equal) -> Option<String> {
     }
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
     if equal == Equal::Numbered && found.windows(2).any(|two| two[0].0 == two[1].0) {
-        return numbered(found);
+        return number_members(found);
     }
     let mut sorted = String::with_capacity(members.len());
     for (index, (key, member)) in found.iter().enumerate() {
@@ -293,8 +293,8 @@ fn sorted(members: &str, equal: Equal) -> Option<String> {
     Some(sorted)
 }
 
-/// Writes members of which several have the same key: the second one of `key` becomes `key 2`.
-fn numbered(members: Vec<(Cow<'_, str>, &str)>) -> Option<String> {
+/// Writes members, some of them with the same key: the second one of `key` becomes `key 2`.
+fn number_members(members: Vec<(Cow<'_, str>, &str)>) -> Option<String> {
     let mut taken: BTreeSet<String> = members.iter().map(|(key, _)| key.to_string()).collect();
     let mut written = BTreeMap::new();
     let mut number = 1_u64;
@@ -356,7 +356,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::Value;
 
-    fn written(text: &str) -> Result<String, String> {
+    fn write(text: &str) -> Result<String, String> {
         canonical(text, 100, None).map(|raw| raw.get().to_owned()).map_err(|e| e.to_string())
     }
 
@@ -375,9 +375,9 @@ mod tests {
             "123456789012345678901234567890",
             "0.1000000000000000055511151231257827021181583404541015625",
         ] {
-            assert_eq!(written(number).as_deref(), Ok(number));
+            assert_eq!(write(number).as_deref(), Ok(number));
             let nested = format!(r#"{{"a":[{number},{{"b":{number}}}]}}"#);
-            assert_eq!(written(&nested), Ok(nested));
+            assert_eq!(write(&nested), Ok(nested));
         }
     }
 
@@ -386,7 +386,7 @@ mod tests {
     fn text_is_compact_sorted_and_unescaped() {
         #[track_caller]
         fn check(text: &str, expected: &str) {
-            assert_eq!(written(text).as_deref(), Ok(expected));
+            assert_eq!(write(text).as_deref(), Ok(expected));
         }
         check(" { \"b\" : 1 ,\n\"a\" : [ 1 , 2.50 ] } ", r#"{"a":[1,2.50],"b":1}"#);
         check(r#"{"a":1,"b":2,"a":3.0}"#, r#"{"a":3.0,"b":2}"#);
@@ -437,18 +437,18 @@ mod tests {
             "1e",
             "é",
         ] {
-            assert!(written(text).is_err(), "{text:?}: {:?}", written(text));
+            assert!(write(text).is_err(), "{text:?}: {:?}", write(text));
         }
-        assert_eq!(written("[1e999]"), Err("number out of range".into()));
-        assert_eq!(written(&"9".repeat(400)), Err("number out of range".into()));
+        assert_eq!(write("[1e999]"), Err("number out of range".into()));
+        assert_eq!(write(&"9".repeat(400)), Err("number out of range".into()));
     }
 
     #[test]
     fn depth_is_bounded() {
         let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
-        assert!(written(&deep(100)).is_ok());
-        assert_eq!(written(&deep(101)), Err("it is nested deeper than 100 levels".into()));
-        assert!(written(&deep(1_000_000)).is_err());
+        assert!(write(&deep(100)).is_ok());
+        assert_eq!(write(&deep(101)), Err("it is nested deeper than 100 levels".into()));
+        assert!(write(&deep(1_000_000)).is_err());
     }
 
     fn any_json() -> impl Strategy<Value = Value> {
@@ -473,9 +473,9 @@ mod tests {
         #[test]
         fn any_value_keeps_its_meaning(value in any_json()) {
             let pretty = serde_json::to_string_pretty(&value).unwrap();
-            let text = written(&pretty).unwrap();
+            let text = write(&pretty).unwrap();
             prop_assert_eq!(&serde_json::from_str::<Value>(&text).unwrap(), &value);
-            prop_assert_eq!(&written(&text).unwrap(), &text);
+            prop_assert_eq!(&write(&text).unwrap(), &text);
             prop_assert_eq!(super::pretty(&text), serde_json::to_string_pretty(&value).unwrap());
         }
 
@@ -483,14 +483,14 @@ mod tests {
         #[test]
         fn no_text_panics(text in any::<String>()) {
             let read = serde_json::from_str::<Value>(&text);
-            prop_assert_eq!(written(&text).is_ok(), read.is_ok());
+            prop_assert_eq!(write(&text).is_ok(), read.is_ok());
         }
 
         /// Spec: E11
         #[test]
         fn nothing_but_json_is_taken(text in "[\\[\\]{},:\"\\\\a0-9.e+ -]{0,12}") {
             let read = serde_json::from_str::<Value>(&text);
-            prop_assert_eq!(written(&text).is_ok(), read.is_ok(), "{}", text);
+            prop_assert_eq!(write(&text).is_ok(), read.is_ok(), "{}", text);
         }
     }
 }

@@ -42,7 +42,7 @@ use serde_json::{Deserializer as Json, Error};
 ///
 /// # Errors
 ///
-/// What `read` fails with; when it is no object, or the field is missing or no string.
+/// Any error of `read`; also if the text is no object, or the field is missing or no string.
 pub fn read_tagged<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     tag: &'static str,

@@ -55,7 +55,7 @@ impl JsonText {
     /// ```
     #[must_use]
     pub fn exact_numbers(&self) -> Self {
-        self.rewritten(&Value::Null, true)
+        self.rewrite(&Value::Null, true)
     }
 
     /// Returns arguments as a tool with this input schema takes them: a number that the schema calls a number or an
@@ -73,19 +73,19 @@ impl JsonText {
     #[must_use]
     pub fn taken_by(&self, schema: &Self) -> Self {
         match may_change(self.get()) {
-            true => self.rewritten(&schema.value(), false),
+            true => self.rewrite(&schema.value(), false),
             false => self.clone(),
         }
     }
 
-    fn rewritten(&self, schema: &Value, all: bool) -> Self {
+    fn rewrite(&self, schema: &Value, all: bool) -> Self {
         if !may_change(self.get()) {
             return self.clone();
         }
         let mut rewriter = Rewriter { root: schema, all, out: String::new() };
-        let schemas = rewriter.expanded(vec![schema]);
+        let schemas = rewriter.expand(vec![schema]);
         rewriter.value(self.get(), &schemas);
-        // A number for a number leaves the text what it was.
+        // A number in place of a number keeps the text valid.
         Self::parse(&rewriter.out).unwrap_or_else(|_| self.clone())
     }
 }
@@ -174,7 +174,7 @@ impl<'s> Rewriter<'s> {
             let other = schema.get("additionalProperties").filter(|_| named.is_none());
             named.into_iter().chain(patterns).chain(other)
         });
-        self.expanded(found.collect())
+        self.expand(found.collect())
     }
 
     fn of_item(&self, schemas: &[&'s Value], index: usize) -> Vec<&'s Value> {
@@ -182,11 +182,11 @@ impl<'s> Rewriter<'s> {
             let listed = schema["prefixItems"].get(index).or_else(|| schema["items"].get(index));
             listed.or_else(|| schema.get("items"))
         });
-        self.expanded(found.collect())
+        self.expand(found.collect())
     }
 
     /// Adds the schemas that others refer to or are made of.
-    fn expanded(&self, mut schemas: Vec<&'s Value>) -> Vec<&'s Value> {
+    fn expand(&self, mut schemas: Vec<&'s Value>) -> Vec<&'s Value> {
         let mut at = 0;
         while let Some(schema) = schemas.get(at).copied() {
             at += 1;
@@ -233,7 +233,7 @@ fn one_form(token: &str) -> Cow<'_, str> {
     }
     let Ok(exponent) = exponent.parse::<i64>() else { return Cow::Borrowed(token) };
     let length = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX);
-    // How many digits the significant ones are left of the point, or right of it.
+    // `shift` is the power of ten of the last significant digit.
     let dropped = length(digits).saturating_sub(length(significant));
     let shift = exponent.saturating_sub(length(behind)).saturating_add(dropped);
     let zeros = usize::try_from(shift.unsigned_abs()).unwrap_or(usize::MAX);

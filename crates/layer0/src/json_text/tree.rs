@@ -1,4 +1,4 @@
-//! A tree built from a text, with every key as it stands.
+//! A tree built from a text, with every key unchanged.
 //!
 //! serde_json gives a meaning of its own to objects with certain keys: read into a [`Value`],
 //! `{"$serde_json::private::RawValue": "[1]"}` is `[1]`, and an error where the inner text is not JSON

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 ///
 /// # Errors
 ///
-/// When it is no `T` even so.
+/// Fails if it is no `T` even so.
 pub(super) fn read_whole<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let read = T::deserialize(Whole(&mut deserializer))?;
@@ -24,7 +24,7 @@ pub(super) fn read_whole<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     Ok(read)
 }
 
-/// A part of serde's protocol, of which every deserializer within is one as well.
+/// A part of serde's protocol; every deserializer within it is wrapped too.
 struct Whole<P>(P);
 
 macro_rules! hand_on {
@@ -82,7 +82,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Whole<D> {
         deserialize_ignored_any()
     }
 
-    /// Nothing says what will be asked for: what is flattened or untagged is kept first and read then.
+    /// The requested type is not known here: serde keeps a flattened or untagged value first and reads it later.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
         self.0.deserialize_any(WholeVisitor { visitor, is_any: true })
     }
@@ -294,7 +294,7 @@ fn whole_number(number: &str) -> Option<String> {
     if significant.is_empty() {
         return Some("0".to_owned());
     }
-    // How many of the digits stand before the point.
+    // The number of digits before the point.
     let shift = exponent.parse::<i32>().ok()?;
     let before = i32::try_from(before.len()).ok()?.checked_add(shift)?;
     let leading = digits.len() - significant.len();

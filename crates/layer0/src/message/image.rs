@@ -92,7 +92,7 @@ impl Image {
     }
 }
 
-/// Says what begins so, by <https://mimesniff.spec.whatwg.org/#matching-an-image-type-pattern>.
+/// Returns the media type for the first bytes, by <https://mimesniff.spec.whatwg.org/#matching-an-image-type-pattern>.
 fn media_type(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
@@ -105,7 +105,7 @@ fn media_type(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Without the bytes, of which there are many.
+/// Leaves out the bytes, because there are many.
 impl fmt::Debug for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Image")

@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer};
 use super::{Image, Message, ProviderState, ToolCall};
 use crate::id::CallId;
 
-/// What a message of any role may have. An enum that its role tags would be read through values of
-/// serde's own, in which the arguments of calls lose the text of their numbers.
+/// The fields of a message of any role. An enum tagged by role would be read through values of serde's own, which lose
+/// the text of the numbers in the calls' arguments.
 #[derive(Deserialize)]
 struct AnyMessage {
     role: Role,

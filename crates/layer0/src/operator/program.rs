@@ -3,13 +3,12 @@ use std::path::PathBuf;
 
 /// A program that does an operator's work in a process of its own.
 ///
-/// It reads one line of JSON from its standard input, and prints one as the last line of its output:
-/// `{"output": …}`, or `{"error": {"code": "…", "message": "…"}}`. What it prints to standard error is read for
-/// reasons only.
+/// It reads one line of JSON from its standard input, and prints one as the last line of its output: `{"output": …}`,
+/// or `{"error": {"code": "…", "message": "…"}}`. Its standard error is read for reasons only.
 ///
-/// The line that it reads has the task's `input`, its `images` and `output_schema` where there are any, and as `context`
-/// what is known of where it runs: `attempt` and `depth`, and where they are set `session`, `run`, `parent`, `root`,
-/// `deadline` (RFC 3339), `labels`, and as `allowance` what it may use of its caller's budget:
+/// The line that it reads has the task's `input`, its `images` and `output_schema` if there are any, and its `context`:
+/// `attempt` and `depth`, and if they are set `session`, `run`, `parent`, `root`, `deadline` (RFC 3339), `labels`, and
+/// as `allowance` the part of its caller's budget that it may use:
 ///
 /// ```json
 /// {"input": "sweep", "context": {"attempt": 1, "depth": 1, "session": "s-1", "labels": {"team": "ops"},
@@ -27,11 +26,11 @@ pub struct OperatorProgram {
     pub name: String,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Where it runs.
+    /// The folder in which it runs.
     pub folder: PathBuf,
     /// All that it sees of the environment.
     pub variables: BTreeMap<String, String>,
-    /// Does it read signals from its standard input?
+    /// Whether it reads signals from its standard input.
     pub takes_signals: bool,
 }
 
@@ -60,7 +59,7 @@ impl OperatorProgram {
         }
     }
 
-    /// Says that it reads signals from its standard input.
+    /// Declares that it reads signals from its standard input.
     #[must_use]
     pub const fn takes_signals(mut self) -> Self {
         self.takes_signals = true;

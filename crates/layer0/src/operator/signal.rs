@@ -11,10 +11,10 @@ use crate::event::Cause;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Signal {
-    /// What it is about: `cancel` stops an agent, `input` says something to its model, any other name is
-    /// its own affair.
+    /// The kind of signal: `cancel` stops an agent, `input` sends a message to its model; the operator defines any
+    /// other name.
     pub name: String,
-    /// What it carries.
+    /// The data of the signal.
     pub data: Value,
     /// The delivery to a behaviour that led to it, where one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,7 @@ pub struct Signals(Arc<Mutex<Queue>>);
 #[derive(Debug, Default)]
 struct Queue {
     signals: VecDeque<Signal>,
-    /// Who waits for one: the operator, and what dispatches for it.
+    /// The tasks that wait for one: the operator, and the code that dispatches for it.
     readers: Vec<Waker>,
 }
 

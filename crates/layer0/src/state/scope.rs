@@ -8,10 +8,10 @@ use crate::code;
 use crate::failure::{Effect, Facts, Failure};
 use crate::id::{RunId, SessionId};
 
-/// How long a scope may be, as text.
+/// The longest scope as text, in bytes.
 const MAX_BYTES: usize = 256;
 
-/// What a value belongs to. As text: `global`, `session:ID`, `agent:NAME`, `run:ID`, or `NAME:ID` of your own.
+/// The owner of a value. As text: `global`, `session:ID`, `agent:NAME`, `run:ID`, or `NAME:ID` of your own.
 ///
 /// ```
 /// use layer0::state::Scope;
@@ -36,9 +36,9 @@ pub enum Scope {
     /// Something else.
     #[non_exhaustive]
     Custom {
-        /// What kind of thing.
+        /// The kind of owner.
         name: String,
-        /// Which one.
+        /// The owner's id.
         id: String,
     },
 }

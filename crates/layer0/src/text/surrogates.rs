@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-/// Bytes of an escape such as `\ud83d`, and of the one that stands in its place.
+/// Bytes of an escape such as `\ud83d`, and of the one that replaces it.
 const ESCAPE_BYTES: usize = 6;
 
-/// Returns JSON in which U+FFFD stands for each half of a surrogate pair.
+/// Returns JSON in which U+FFFD replaces each half of a surrogate pair.
 ///
 /// ```
 /// use layer0::text::replace_lone_surrogates;

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use super::{Usage, nanousd};
 use crate::code;
 
-/// What a run may use of its caller's budget; what is absent is without bound.
+/// The part of its caller's budget that a run may use; an absent dimension is without bound.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -38,19 +38,19 @@ impl Allowance {
     /// Returns what is left once `given` is taken away; what has no bound keeps none.
     #[must_use]
     pub fn less(self, given: &Self) -> Self {
-        self.combined(given, |left, given| Some(left?.saturating_sub(given.unwrap_or(0))))
+        self.combine_with(given, |left, given| Some(left?.saturating_sub(given.unwrap_or(0))))
     }
 
     /// Returns both together.
     #[must_use]
     pub fn plus(self, more: &Self) -> Self {
-        self.combined(more, |one, more| Some(one?.saturating_add(more?)))
+        self.combine_with(more, |one, more| Some(one?.saturating_add(more?)))
     }
 
     /// Returns the smaller of both, dimension by dimension.
     #[must_use]
     pub fn least(self, other: &Self) -> Self {
-        self.combined(other, |one, other| match (one, other) {
+        self.combine_with(other, |one, other| match (one, other) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         })
@@ -60,11 +60,10 @@ impl Allowance {
     #[must_use]
     pub fn part(self, parts: u32) -> Self {
         let parts = u64::from(parts.max(1));
-        self.combined(&self, |whole, _| Some(whole? / parts))
+        self.combine_with(&self, |whole, _| Some(whole? / parts))
     }
 
-    /// Returns the code of the first dimension of which nothing is left. Without tool executions a run can
-    /// still answer.
+    /// Returns the code of the first dimension that is used up. Without tool executions a run can still answer.
     #[must_use]
     pub fn used_up(&self) -> Option<&'static str> {
         let is_none = |count: Option<u64>| count == Some(0);
@@ -79,7 +78,7 @@ impl Allowance {
         .find_map(|(code, left)| is_none(left).then_some(code))
     }
 
-    fn combined(
+    fn combine_with(
         self,
         other: &Self,
         combine: impl Fn(Option<u64>, Option<u64>) -> Option<u64>,
@@ -99,7 +98,7 @@ impl Allowance {
     }
 }
 
-/// What was used, as it counts against an allowance.
+/// Converts usage to the amounts that count against an allowance.
 impl From<&Usage> for Allowance {
     fn from(usage: &Usage) -> Self {
         Self {

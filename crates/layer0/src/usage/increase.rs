@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What is added to the budget of a run that is reopened; what is absent stays as it was. To what is
-/// without bound, nothing can be added.
+/// The increase of a reopened run's budget; an absent dimension stays as it was. Nothing can be added to a dimension
+/// without bound.
 ///
 /// ```
 /// use layer0::usage::BudgetIncrease;
@@ -36,7 +36,7 @@ pub struct BudgetIncrease {
     /// US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost_usd: Option<f64>,
-    /// Milliseconds at work.
+    /// Milliseconds of work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_wall_ms: Option<u64>,
     /// Log events.
@@ -117,7 +117,7 @@ impl BudgetIncrease {
         self
     }
 
-    /// Does it add nothing?
+    /// Returns whether it adds nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -1,4 +1,4 @@
-//! What is written is read again, however large it is.
+//! Written values are read again, however large they are.
 
 use std::time::Duration;
 
@@ -99,9 +99,9 @@ const DIGEST: &str = r#""fffffffffffffffffffffffffffffffffffffffffffffffffffffff
 #[derive(Default)]
 struct Draft {
     text: String,
-    /// Where each value begins that has no parts.
+    /// The start of each value without parts.
     starts: Vec<usize>,
-    /// Which of the values of its shape each of them is.
+    /// The index of each value among the values of its shape.
     picks: Vec<usize>,
 }
 
@@ -147,7 +147,7 @@ impl Draft {
             Shape::Count => &["18446744073709551615", "4294967295", "65535"],
             Shape::Number => &["1.7976931348623157e308", "18446744073709551615"],
             Shape::Time => &[r#""9999-12-30T22:00:00.000Z""#],
-            // Where it is one of several forms, nothing says which part does not fit.
+            // If it is one of several forms, the error does not name the part that does not fit.
             _ if name == "digest" => &[DIGEST],
             _ => &[
                 r#""\u0000\uffff😀""#,

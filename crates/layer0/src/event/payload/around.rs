@@ -1,4 +1,4 @@
-//! What surrounds the loop: hooks, memory, guards, budgets, other operators, signals.
+//! Events around the loop: hooks, memory, guards, budgets, other operators, signals.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ payload! {
     HookFailed {
         /// The hook.
         hook: Arc<str>,
-        /// Where in the run.
+        /// The point in the run.
         point: Arc<str>,
         /// The call it was about.
         call_id: Option<CallId>,
         /// The code.
         reason: Code,
-        /// What it said.
+        /// The hook's message.
         message: Arc<str>,
-        /// Does the run go on?
+        /// Whether the run continues.
         fail_open: bool,
     }
 }
 
 impl HookFailed {
-    /// Names the hook, the point and the call, and says why it failed.
+    /// Names the hook, the point and the call, and takes the reason of the failure.
     #[must_use]
     pub fn new(
         hook: impl Into<Arc<str>>,
@@ -58,21 +58,21 @@ payload! {
     HookAborted {
         /// The hook.
         hook: Arc<str>,
-        /// Where in the run.
+        /// The point in the run.
         point: Arc<str>,
         /// The call it was about.
         call_id: Option<CallId>,
         /// The code.
         reason: Code,
-        /// What it said.
+        /// The hook's message.
         message: Arc<str>,
-        /// Would the run have gone on had it failed?
+        /// Whether the run would have continued if the hook had failed.
         fail_open: bool,
     }
 }
 
 impl HookAborted {
-    /// Names the hook, the point and the call, and says why it was stopped.
+    /// Names the hook, the point and the call, and takes the reason of the stop.
     #[must_use]
     pub fn new(
         hook: impl Into<Arc<str>>,
@@ -94,9 +94,9 @@ impl HookAborted {
 }
 
 payload! {
-    /// The hooks of a point let the run go on.
+    /// The hooks of a point let the run continue.
     HookPassed {
-        /// Where in the run.
+        /// The point in the run.
         point: Arc<str>,
         /// The call they were asked about.
         call_id: Option<CallId>,
@@ -114,7 +114,7 @@ impl HookPassed {
 payload! {
     /// Memory was read.
     MemoryRead {
-        /// What it remembered.
+        /// The entries that it returned.
         entries: Vec<Arc<str>>,
     }
 }
@@ -130,7 +130,7 @@ impl MemoryRead {
 payload! {
     /// Memory was written.
     MemoryWrote {
-        /// How many entries.
+        /// The number of entries.
         count: u32,
     }
 }
@@ -144,19 +144,19 @@ impl MemoryWrote {
 }
 
 payload! {
-    /// Memory failed; the run goes on.
+    /// Memory failed; the run continues.
     MemoryDegraded {
         /// `read` or `write`.
         operation: Arc<str>,
         /// The code.
         reason: Code,
-        /// What happened.
+        /// The description of the failure.
         message: Arc<str>,
     }
 }
 
 impl MemoryDegraded {
-    /// Names the operation, `read` or `write`, and says why it failed.
+    /// Names the operation, `read` or `write`, and takes the reason of the failure.
     #[must_use]
     pub fn new(
         operation: impl Into<Arc<str>>,
@@ -175,9 +175,9 @@ payload! {
         reason: Code,
         /// The part of the code behind the dot.
         dimension: Arc<str>,
-        /// What was allowed; money is a fraction, all else is counted.
+        /// The allowed amount; money is a fraction, all else is counted.
         limit: Number,
-        /// What was used.
+        /// The used amount.
         used: Number,
         /// The budget for people; it names a spend limit.
         #[serde(default)]
@@ -212,9 +212,9 @@ payload! {
         reason: Code,
         /// The part of the code behind the dot.
         guard: Arc<str>,
-        /// What was counted.
+        /// The count.
         count: u64,
-        /// What was allowed.
+        /// The allowed count.
         limit: u64,
         /// The signature of the repeated batch.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -252,13 +252,13 @@ impl GuardTripped {
 payload! {
     /// Something worth knowing happened.
     Warning {
-        /// What.
+        /// The text of the warning.
         message: Arc<str>,
     }
 }
 
 impl Warning {
-    /// Says what happened.
+    /// Makes a warning with this text.
     #[must_use]
     pub fn new(message: impl Into<Arc<str>>) -> Self {
         Self { message: message.into() }
@@ -280,7 +280,7 @@ payload! {
 }
 
 impl McpToolsChanged {
-    /// Says of which server, and that nothing changed yet.
+    /// Names the server, with no change yet.
     #[must_use]
     pub fn new(server: impl Into<Arc<str>>) -> Self {
         Self {
@@ -299,20 +299,20 @@ payload! {
         operator: Arc<str>,
         /// Its run.
         run: RunId,
-        /// Which attempt: 1, 2, ….
+        /// The number of the attempt: 1, 2, ….
         attempt: u32,
         /// The tool call it serves.
         call_id: Option<CallId>,
         /// The step of a workflow it serves.
         step: Option<Arc<str>>,
-        /// SHA-256 of what it is asked, in hex.
+        /// SHA-256 of its input, in hex.
         input_digest: Arc<str>,
-        /// What its run may use of the caller's budget.
+        /// The part of the caller's budget that its run may use.
         allowance: Box<Allowance>,
-        /// What its run may use at most, with all that is granted to it.
+        /// The most that its run may use, with everything that is granted to it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at_most: Option<Box<Allowance>>,
-        /// Does it keep no record of its run? A process that dies loses what such a one did.
+        /// Whether it keeps no record of its run. If the process dies, the work of such an operator is lost.
         #[serde(default, skip_serializing_if = "is_false")]
         unrecorded: bool,
     }
@@ -354,9 +354,9 @@ payload! {
         operator: Arc<str>,
         /// Its run.
         run: RunId,
-        /// What it waits for.
+        /// The reason of the wait.
         r#for: WaitFor,
-        /// What people have to decide in it and below.
+        /// The open approvals in it and below.
         approvals: Vec<ApprovalId>,
     }
 }
@@ -375,18 +375,18 @@ impl OperatorWaiting {
 }
 
 payload! {
-    /// A run below may use more than it was given at first. It stands in the caller's record, then in that
-    /// of the run.
+    /// A run below may use more than it was given at first. The event is in the caller's record, then in that of the
+    /// run.
     BudgetGranted {
         /// The run below.
         run: RunId,
-        /// What it may use beside what it was given before; null when nothing is left.
+        /// The amount it may use in addition to earlier grants; null when nothing is left.
         allowance: Option<Box<Allowance>>,
     }
 }
 
 impl BudgetGranted {
-    /// States what a run below may use beside what it was given before.
+    /// States the amount that a run below may use in addition to earlier grants.
     #[must_use]
     pub fn new(run: impl Into<RunId>, allowance: Option<Allowance>) -> Self {
         Self { run: run.into(), allowance: allowance.map(Box::new) }
@@ -400,13 +400,13 @@ payload! {
         operator: Arc<str>,
         /// Its run.
         run: RunId,
-        /// How it ended.
+        /// The outcome.
         outcome: Outcome,
         /// The code of the failure or stop; null exactly when completed.
         reason: Option<Code>,
-        /// What it used, with all that it dispatched itself.
+        /// The usage of its run, dispatches included.
         usage: Usage,
-        /// What it answers, where it keeps no record of its run.
+        /// The output, if it keeps no record of its run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<JsonText>,
     }
@@ -432,13 +432,13 @@ payload! {
     WorkflowRouted {
         /// The step.
         step: Arc<str>,
-        /// The step that it goes on with.
+        /// The step that follows.
         to: Arc<str>,
     }
 }
 
 impl WorkflowRouted {
-    /// Names a step, and the one that the workflow goes on with.
+    /// Names a step, and the one that follows it.
     #[must_use]
     pub fn new(step: impl Into<Arc<str>>, to: impl Into<Arc<str>>) -> Self {
         Self { step: step.into(), to: to.into() }
@@ -450,8 +450,8 @@ payload! {
     SignalReceived {
         /// Its name.
         name: Arc<str>,
-        /// What it carried.
-        #[serde(serialize_with = "sorted")]
+        /// The data of the signal.
+        #[serde(serialize_with = "serialize_sorted")]
         data: Value,
         /// The delivery to a behaviour that led to it.
         #[serde(default)]
@@ -460,7 +460,7 @@ payload! {
 }
 
 impl SignalReceived {
-    /// Names the signal, and states what it carried.
+    /// Names the signal, with its data.
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, data: Value) -> Self {
         Self { name: name.into(), data, cause: None }
@@ -469,7 +469,7 @@ impl SignalReceived {
 
 /// Writes a value with sorted keys, whatever order serde_json keeps. What no reader follows is left as it
 /// is, to be refused.
-fn sorted<S: Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_sorted<S: Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Error> {
     match is_deeper(value, MAX_DEPTH) {
         true => value.serialize(serializer),
         false => JsonText::from(value).serialize(serializer),

@@ -25,7 +25,7 @@ pub struct Cause {
     pub run: RunId,
     /// The event.
     pub seq: u64,
-    /// How many deliveries led to it, one after the other; 1 where that event had no cause itself.
+    /// The number of deliveries that led to it, one after the other; 1 if that event had no cause itself.
     pub length: u32,
 }
 
@@ -47,7 +47,7 @@ payload! {
     SubscriptionOpened {
         /// The name of the subscription.
         name: Arc<str>,
-        /// The pattern it has from here on; of several, each stands between ` or `.
+        /// The pattern it has from here on; several are separated by ` or `.
         pattern: Arc<str>,
         /// The segment before; null in the first one.
         follows: Option<RunId>,
@@ -79,7 +79,7 @@ payload! {
         seq: u64,
         /// The event's type.
         event: Arc<str>,
-        /// How many deliveries led to this, one after the other, itself included.
+        /// The number of deliveries that led to this, one after the other, itself included.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         length: u32,
     }
@@ -109,7 +109,7 @@ const fn is_one(length: &u32) -> bool {
 }
 
 payload! {
-    /// A behaviour did what it does about an event.
+    /// A behaviour finished its work on an event.
     BehaviorCompleted {
         /// Its name.
         behavior: Arc<str>,
@@ -117,7 +117,7 @@ payload! {
         run: RunId,
         /// The event.
         seq: u64,
-        /// How many attempts it took: 1, 2, ….
+        /// The number of attempts it took: 1, 2, ….
         attempts: u32,
     }
 }
@@ -144,15 +144,15 @@ payload! {
         run: RunId,
         /// The event.
         seq: u64,
-        /// How many attempts were made; 0 where it was not asked.
+        /// The number of attempts; 0 if it was not asked.
         attempts: u32,
         /// The type of the error.
         exception_type: Arc<str>,
         /// The code.
         reason: Code,
-        /// What happened.
+        /// The description of the failure.
         message: Arc<str>,
-        /// How many deliveries led to this, one after the other, itself included.
+        /// The number of deliveries that led to this, one after the other, itself included.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         length: u32,
     }

@@ -12,13 +12,13 @@ use crate::usage::TokenUsage;
 payload! {
     /// The model is about to be asked.
     ModelRequested {
-        /// Which call: 1, 2, ….
+        /// The number of the call: 1, 2, ….
         call: u32,
         /// FNV-1a 64 over the previous digest and the new messages, 16 hex digits.
         request_digest: Arc<str>,
         /// FNV-1a 64 over the tool list, 16 hex digits.
         tools_digest: Arc<str>,
-        /// How many messages it is sent.
+        /// The number of messages it is sent.
         messages: u32,
     }
 }
@@ -44,11 +44,11 @@ impl ModelRequested {
 payload! {
     /// One attempt of a model call ended.
     ModelAttempted {
-        /// Which call.
+        /// The number of the call.
         call: u32,
-        /// Which attempt of it: 1, 2, ….
+        /// The number of its attempt: 1, 2, ….
         attempt: u32,
-        /// Who was asked.
+        /// The provider that was asked.
         provider: Arc<str>,
         /// The code of the failure; null for a success.
         code: Option<Code>,
@@ -56,32 +56,32 @@ payload! {
         status: Option<u16>,
         /// The wait that follows, in milliseconds; null when no attempt follows.
         delay_ms: Option<u64>,
-        /// What it was billed.
+        /// The tokens that were billed.
         usage: Option<TokenUsage>,
         /// Whether `usage` holds a count that the provider did not report, and that was estimated from
         /// the length of the texts.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         usage_estimated: bool,
-        /// What that costs, in billionths of a US dollar; null without a price.
+        /// Their cost, in billionths of a US dollar; null without a price.
         #[serde(default)]
         cost_nanousd: Option<u64>,
-        /// Who is asked next; null unless another provider is.
+        /// The provider that is asked next; null unless it is another one.
         #[serde(default)]
         next_provider: Option<Arc<str>>,
-        /// How long it took, in milliseconds; 0 in records that do not say.
+        /// The time it took, in milliseconds; 0 in records without it.
         #[serde(default)]
         duration_ms: u64,
-        /// How long it took until the first piece of an answer that comes in pieces, in milliseconds.
+        /// The time until the first piece of an answer that comes in pieces, in milliseconds.
         #[serde(default)]
         first_token_ms: Option<u64>,
-        /// What the provider calls the request, to be named when its support is asked.
+        /// The provider's id of the request, to be named in a request to its support.
         #[serde(default)]
         request_id: Option<Arc<str>>,
     }
 }
 
 impl ModelAttempted {
-    /// Describes an attempt that worked, of which nothing else is known.
+    /// Describes an attempt that worked, without further details.
     #[must_use]
     pub fn new(call: u32, attempt: u32, provider: impl Into<Arc<str>>) -> Self {
         Self {
@@ -105,23 +105,23 @@ impl ModelAttempted {
 payload! {
     /// The model answered.
     ModelResponded {
-        /// Which call.
+        /// The number of the call.
         call: u32,
-        /// What it said.
+        /// The text of the answer.
         text: Arc<str>,
-        /// The part of the text that is the final answer, where the provider tells it from commentary.
+        /// The part of the text that is the final answer, if the provider separates it from commentary.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         answer: Option<Arc<str>>,
-        /// What it thought, where the provider tells.
+        /// The model's thinking, if the provider returns it.
         thinking: Option<Arc<str>>,
-        /// What the provider wants back with it.
+        /// The data that the provider wants back with it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         provider_state: Option<ProviderState>,
-        /// What it asked for.
+        /// The tool calls that it requests.
         tool_calls: Arc<[ToolCall]>,
-        /// Why it stopped.
+        /// The reason it stopped.
         stop_reason: StopReason,
-        /// What the answer was billed.
+        /// The tokens billed for the answer.
         usage: TokenUsage,
         /// Whether `usage` holds an estimated count, as in [`ModelAttempted`].
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -154,7 +154,7 @@ impl ModelResponded {
 }
 
 impl ModelResponded {
-    /// Does the answer say anything that belongs to the transcript?
+    /// Returns whether the answer has anything that belongs to the transcript.
     #[must_use]
     pub fn is_said(&self) -> bool {
         let says = !self.text.trim().is_empty() || !self.tool_calls.is_empty();
@@ -173,7 +173,7 @@ impl ModelResponded {
 payload! {
     /// A model call failed for good.
     ModelFailed {
-        /// Which call.
+        /// The number of the call.
         call: u32,
         /// The code of the failure.
         reason: Code,
@@ -181,17 +181,17 @@ payload! {
         message: Arc<str>,
         /// The failure and its causes, outermost first.
         chain: Vec<String>,
-        /// How many attempts were made.
+        /// The number of attempts.
         attempts: u32,
-        /// What the failure says of trying again, where its code does not: one that was given up may help
-        /// later as the code says.
+        /// The failure's retry answers, if they differ from its code's: a call that was given up may help later as the
+        /// code states.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry: Option<RetryFacts>,
     }
 }
 
 impl ModelFailed {
-    /// Says why a call failed, and after how many attempts: its message is the outermost of the chain.
+    /// Takes the reason a call failed, and the number of attempts: its message is the outermost of the chain.
     #[must_use]
     pub fn new(call: u32, reason: impl Into<Code>, chain: Vec<String>, attempts: u32) -> Self {
         let message = chain.first().map_or("", String::as_str).into();

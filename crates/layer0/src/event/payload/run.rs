@@ -1,4 +1,4 @@
-//! A run: begun, copied, taken up again, ended.
+//! A run: begun, copied, resumed, ended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::stop::Outcome;
 use crate::time::Timestamp;
 use crate::usage::{Allowance, BudgetIncrease, Usage};
 
-/// The resolved agent that a run was started with, or goes on with.
+/// The resolved agent that a run was started with, or continues with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AgentRecord {
@@ -48,7 +48,7 @@ impl AgentRecord {
         JsonText::from(&json!({ "calls": calls, "workflow": name }))
     }
 
-    /// Is this a workflow?
+    /// Returns whether this is a workflow.
     #[must_use]
     pub fn is_workflow(&self) -> bool {
         // Keys are sorted, and no other definition begins so.
@@ -62,17 +62,17 @@ payload! {
         /// The run itself, because no hash covers the envelope's; null in records of the first layout.
         #[serde(default)]
         run: Option<RunId>,
-        /// What the caller asked.
+        /// The caller's input.
         input: Arc<str>,
         /// The images of its input.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         images: Arc<[Image]>,
         /// The session it belongs to.
         session: SessionId,
-        /// Who answers.
+        /// The agent that answers.
         agent: Box<AgentRecord>,
-        /// SHA-256 of everything that was resolved for the run, in hex: the agent's definition as it
-        /// stands here. Null in records of the first layout, where `agent.digest` is that.
+        /// SHA-256 of everything that was resolved for the run, in hex: the agent's definition as it is here. Null in
+        /// records of the first layout, which have it in `agent.digest`.
         #[serde(default)]
         definition_digest: Option<Arc<str>>,
         /// The run at the head of its callers, as far as they are known: itself, where nothing
@@ -81,32 +81,32 @@ payload! {
         root: Option<RunId>,
         /// The run that started this one.
         parent: Option<RunId>,
-        /// The run of the session that this one goes on after.
+        /// The run of the session that this one follows.
         #[serde(default)]
         follows: Option<Box<Follows>>,
-        /// The run of the session that was dispatched together with this one and began first. What is said
-        /// here is no part of the session's transcript then.
+        /// The run of the session that was dispatched together with this one and began first. The messages of this run
+        /// are then no part of the session's transcript.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         branch_of: Option<RunId>,
         /// The version of the machine that decides; 0 in records that do not say.
         #[serde(default)]
         machine: u32,
-        /// How many dispatches are above the run.
+        /// The number of dispatches above the run.
         #[serde(default)]
         depth: u32,
-        /// What it may use of its caller's budget; null without a caller that has one.
+        /// The part of its caller's budget that it may use; null without a caller that has one.
         #[serde(default)]
         allowance: Option<Box<Allowance>>,
-        /// When it has to be done, on the clock of its events; null without a bound of its caller's.
+        /// Its deadline, on the clock of its events; null without a bound of its caller's.
         #[serde(default)]
         deadline: Option<Timestamp>,
         /// JSON Schema that the final answer has to fit, where the caller wants one.
         #[serde(default)]
         output_schema: Option<Box<JsonText>>,
-        /// What its MCP servers listed; null without one.
+        /// The tools that its MCP servers listed; null without one.
         #[serde(default)]
         mcp: Option<Box<JsonText>>,
-        /// What the caller files the run under.
+        /// The caller's labels for the run.
         #[serde(default)]
         labels: Arc<BTreeMap<String, String>>,
         /// The caller's place in a distributed trace, as W3C `traceparent`.
@@ -115,21 +115,21 @@ payload! {
         /// The delivery to a behaviour that led to it.
         #[serde(default)]
         cause: Option<Box<Cause>>,
-        /// Whose journal decides what happens next.
+        /// The journal that decides the next step.
         #[serde(default)]
         journal: JournalKind,
         /// The id of the key that the record is sealed with; null for an unkeyed one.
         #[serde(default)]
         key_id: Option<Arc<str>>,
-        /// What was said before, where the caller brought it along.
+        /// The messages before, if the caller brought them along.
         #[serde(default, skip_serializing_if = "Transcript::is_empty")]
         history: Transcript,
     }
 }
 
 impl RunStarted {
-    /// Makes the first event of a run that nothing dispatched, that follows no other one, and that
-    /// says nothing of itself but this.
+    /// Makes the first event of a run that nothing dispatched, that follows no other one, and that has no other
+    /// properties.
     #[must_use]
     pub fn new(input: impl Into<Arc<str>>, session: SessionId, agent: AgentRecord) -> Self {
         Self {
@@ -159,7 +159,7 @@ impl RunStarted {
     }
 }
 
-/// Whose journal decides what happens next in a run.
+/// The owner of the journal that decides a run's next step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -169,7 +169,7 @@ pub enum JournalKind {
     Local,
 }
 
-/// Where the transcript of a session stood when a run began.
+/// The state of a session's transcript when a run began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "RecordedFollows")]
 #[non_exhaustive]
@@ -178,9 +178,9 @@ pub struct Follows {
     pub run: RunId,
     /// Its last event.
     pub seq: u64,
-    /// The hash of that event, which stands for everything said until then.
+    /// The last event's hash, which covers all messages until then.
     pub digest: Hash,
-    /// How many messages the transcript had.
+    /// The number of messages in the transcript.
     pub messages: u64,
 }
 
@@ -192,7 +192,7 @@ impl Follows {
     }
 }
 
-/// What stands in records: the first layout named the run alone.
+/// The stored form: the first layout named the run alone.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum RecordedFollows {
@@ -241,24 +241,24 @@ impl RunForked {
 }
 
 payload! {
-    /// A run was taken up again.
+    /// A run was resumed.
     RunResumed {
-        /// Who did it.
+        /// The process or person that resumed it.
         by: Arc<str>,
-        /// The agent that it goes on with from here, where that is defined otherwise than before.
+        /// The agent that it continues with from here, if its definition changed.
         #[serde(default)]
         agent: Option<Box<AgentRecord>>,
     }
 }
 
 impl RunResumed {
-    /// Says who did it.
+    /// Names the process or person that resumed it.
     #[must_use]
     pub fn new(by: impl Into<Arc<str>>) -> Self {
         Self { by: by.into(), agent: None }
     }
 
-    /// Goes on with another definition of the agent.
+    /// Continues with another definition of the agent.
     #[must_use]
     pub fn adopting(mut self, agent: AgentRecord) -> Self {
         self.agent = Some(Box::new(agent));
@@ -267,16 +267,16 @@ impl RunResumed {
 }
 
 payload! {
-    /// A run that was over goes on: a new episode of it begins.
+    /// A run was reopened after its end: a new episode begins.
     RunReopened {
-        /// Who did it.
+        /// The process or person that reopened it.
         by: Arc<str>,
         /// The code of how the run had ended; null exactly in a copy of a run that had completed.
         reason: Option<Code>,
-        /// What is added to its budget.
+        /// The increase of its budget.
         #[serde(default)]
         budget: Option<Box<BudgetIncrease>>,
-        /// What is said to the model before it is asked next; null where it is asked as before.
+        /// A message to the model before its next call; null if there is none.
         #[serde(default)]
         message: Option<Arc<str>>,
         /// The delivery to a behaviour that led to it.
@@ -286,7 +286,7 @@ payload! {
 }
 
 impl RunReopened {
-    /// Goes on with a run that ended so, with nothing said to its model and no more of its budget.
+    /// Reopens a run that ended so, with no message to its model and no increase of its budget.
     #[must_use]
     pub fn new(by: impl Into<Arc<str>>, reason: Option<Code>) -> Self {
         Self { by: by.into(), reason, budget: None, message: None, cause: None }
@@ -294,7 +294,7 @@ impl RunReopened {
 }
 
 payload! {
-    /// What was open when the process died was sorted out.
+    /// The calls and model attempts that a dead process left open were sorted.
     RunRecovered {
         /// Calls that are run again.
         rerun: Vec<CallId>,
@@ -320,21 +320,21 @@ impl RunRecovered {
 payload! {
     /// The run ended without failing.
     RunFinished {
-        /// How.
+        /// The outcome.
         outcome: Outcome,
         /// The code of the stop; null exactly when completed.
         reason: Option<Code>,
         /// The stop for people.
         message: Option<Arc<str>>,
-        /// What the model said.
+        /// The model's answer.
         output: Arc<str>,
-        /// What it used.
+        /// The usage of the run.
         usage: Usage,
     }
 }
 
 impl RunFinished {
-    /// States how a run ended; one that did not complete says why in `reason` and `message`.
+    /// States a run's outcome; one that did not complete has the reason in `reason` and `message`.
     #[must_use]
     pub fn new(outcome: Outcome, output: impl Into<Arc<str>>, usage: Usage) -> Self {
         Self { outcome, output: output.into(), usage, reason: None, message: None }
@@ -350,16 +350,16 @@ payload! {
         message: Arc<str>,
         /// The failure and its causes, outermost first.
         chain: Vec<String>,
-        /// What it used.
+        /// The usage of the run.
         usage: Usage,
-        /// What the failure says of trying again, where its code does not.
+        /// The failure's retry answers, if they differ from its code's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry: Option<RetryFacts>,
     }
 }
 
 impl RunFailed {
-    /// Says why a run failed: its message is the outermost of the chain.
+    /// Takes the reason a run failed: its message is the outermost of the chain.
     #[must_use]
     pub fn new(reason: impl Into<Code>, chain: Vec<String>, usage: Usage) -> Self {
         let message = chain.first().map_or("", String::as_str).into();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::CallId;
 use crate::json_text::JsonText;
 
-/// What is known of a call whose outcome was unknown.
+/// The result for a call whose outcome was unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -16,12 +16,12 @@ pub enum Verdict {
     DidNot,
     /// It happened.
     Happened,
-    /// It cannot be said.
+    /// It is still unknown.
     Unknown,
 }
 
 impl Verdict {
-    /// Returns the text that stands in events.
+    /// Returns the text in events.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -33,19 +33,19 @@ impl Verdict {
 }
 
 payload! {
-    /// A tool was asked whether a call of it happened.
+    /// A tool was asked whether one of its calls happened.
     ToolProbed {
         /// The call.
         call_id: CallId,
-        /// What the tool said; `unknown` where it failed to say.
+        /// The tool's verdict; `unknown` if the probe failed.
         verdict: Verdict,
-        /// What the call answered, where the tool knows it.
+        /// The call's output, if the tool knows it.
         output: Option<JsonText>,
     }
 }
 
 impl ToolProbed {
-    /// States what a tool said of a call.
+    /// States a tool's verdict on a call.
     #[must_use]
     pub fn new(call_id: impl Into<CallId>, verdict: Verdict, output: Option<JsonText>) -> Self {
         Self { call_id: call_id.into(), verdict, output }
@@ -53,23 +53,23 @@ impl ToolProbed {
 }
 
 payload! {
-    /// A person said whether a call happened.
+    /// A person decided whether a call happened.
     ToolResolved {
         /// The call.
         call_id: CallId,
-        /// Who.
+        /// The person.
         by: Arc<str>,
-        /// What the person said: that it happened, or that it did not.
+        /// The person's verdict: it happened, or it did not.
         verdict: Verdict,
-        /// What the call answered, where the person knows it.
+        /// The call's output, if the person knows it.
         output: Option<JsonText>,
-        /// What the model is told of it.
+        /// The text that the model reads about it.
         message: Arc<str>,
     }
 }
 
 impl ToolResolved {
-    /// States what a person said of a call.
+    /// States a person's verdict on a call.
     #[must_use]
     pub fn new(
         call_id: impl Into<CallId>,

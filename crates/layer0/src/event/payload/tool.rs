@@ -14,7 +14,7 @@ use crate::message::Image;
 use crate::text;
 use crate::time::Timestamp;
 
-/// Why a tool call failed, as the log says it.
+/// The reason a tool call failed, as the log records it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolFailure {
@@ -24,7 +24,7 @@ pub struct ToolFailure {
     pub code: Option<Arc<str>>,
     /// One line for people; of an interruption also its cause, such as how a server ended.
     pub message: Arc<str>,
-    /// Where the whole error is stored.
+    /// The id of the stored error.
     pub error_id: Option<ErrorId>,
 }
 
@@ -45,7 +45,7 @@ payload! {
         tool: Arc<str>,
         /// The arguments it got.
         arguments: JsonText,
-        /// Which execution of the run: 1, 2, ….
+        /// The number of the execution in the run: 1, 2, ….
         execution: u32,
     }
 }
@@ -68,11 +68,11 @@ payload! {
     ToolAttempted {
         /// The call.
         call_id: CallId,
-        /// Which execution.
+        /// The number of the execution.
         execution: u32,
         /// The code of the failure.
         reason: Code,
-        /// What the tool said, on one line.
+        /// The tool's message, on one line.
         #[serde(default)]
         message: Arc<str>,
         /// The wait that follows, in milliseconds.
@@ -81,7 +81,7 @@ payload! {
 }
 
 impl ToolAttempted {
-    /// Says why an execution failed, and how long the runtime waits.
+    /// Takes the reason an execution failed, and the runtime's wait.
     #[must_use]
     pub fn new(
         call_id: impl Into<CallId>,
@@ -125,22 +125,22 @@ payload! {
         call_id: CallId,
         /// The tool.
         tool: Arc<str>,
-        /// Did it succeed?
+        /// Whether it succeeded.
         ok: bool,
         /// The output, or `{"error": text}` with the text the model reads.
         output: JsonText,
-        /// The images that the tool shows beside its output.
+        /// The images that the tool shows in addition to its output.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         images: Arc<[Image]>,
-        /// What a command that succeeded wrote to standard error; the model reads it after the output.
+        /// The standard error of a command that succeeded; the model reads it after the output.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stderr: Option<Arc<str>>,
         /// The call whose answer this is, where the tool makes such calls once; the model reads it after the output.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         done_before: Option<Box<DoneBefore>>,
-        /// How long it ran; zero when it did not.
+        /// The time it ran; zero if it did not.
         duration_ms: u64,
-        /// Why it failed.
+        /// The reason it failed.
         error: Option<ToolFailure>,
     }
 }
@@ -173,14 +173,14 @@ impl ToolResponded {
         self
     }
 
-    /// Shows these images beside the output.
+    /// Shows these images in addition to the output.
     #[must_use]
     pub fn images(mut self, images: impl Into<Arc<[Image]>>) -> Self {
         self.images = images.into();
         self
     }
 
-    /// Answers a call that did not run: `reason` says why, `text` is what the model reads.
+    /// Answers a call that did not run: `reason` is the code, `text` is for the model.
     #[must_use]
     pub fn refused(call_id: CallId, tool: Arc<str>, reason: &'static str, text: &str) -> Self {
         Self::failed(call_id, tool, text, 0, ToolFailure::new(reason, text))
@@ -225,13 +225,13 @@ payload! {
     ToolLate {
         /// The call.
         call_id: CallId,
-        /// Which execution.
+        /// The number of the execution.
         execution: u32,
     }
 }
 
 impl ToolLate {
-    /// States which execution of which call answered.
+    /// Names the call and the execution that answered.
     #[must_use]
     pub fn new(call_id: impl Into<CallId>, execution: u32) -> Self {
         Self { call_id: call_id.into(), execution }
@@ -249,18 +249,18 @@ payload! {
         tool: Arc<str>,
         /// The arguments shown.
         arguments: JsonText,
-        /// What the decision is bound to.
+        /// The arguments that the decision is bound to.
         arguments_hash: Arc<str>,
         /// JSON Schema of the data that goes with a yes; none is asked for where it does not say.
         #[serde(default)]
         schema: Option<JsonText>,
-        /// What a call asks that is running already, in its tool's words.
+        /// The question of a call that is running already, in its tool's words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<Arc<str>>,
         /// Until when it can be decided; for ever where it does not say.
         #[serde(default)]
         expires_at: Option<Timestamp>,
-        /// Who may decide it.
+        /// The people who may decide it.
         #[serde(default)]
         approvers: Approvers,
     }
@@ -297,7 +297,7 @@ payload! {
         approval_id: ApprovalId,
         /// The call it is about.
         call_id: CallId,
-        /// Who.
+        /// The person or program that decided.
         by: Arc<str>,
         /// `null` or a code.
         reason: Option<Code>,
@@ -339,7 +339,7 @@ payload! {
         approval_id: ApprovalId,
         /// The call it is about.
         call_id: CallId,
-        /// Who.
+        /// The person or program that decided.
         by: Arc<str>,
         /// The code: `approval.denied`, `approval.expired`, or why the call ended that asked.
         reason: Code,
@@ -378,7 +378,7 @@ payload! {
         tool: Arc<str>,
         /// The tool author's code.
         code: Option<Arc<str>>,
-        /// How often it was seen in the session.
+        /// The number of times it was seen in the session.
         occurrences: u64,
         /// Characters kept from the model.
         chars_kept: u64,
@@ -413,13 +413,13 @@ payload! {
         operation: Arc<str>,
         /// The code.
         reason: Code,
-        /// What happened.
+        /// The description of the failure.
         message: Arc<str>,
     }
 }
 
 impl ErrorStoreDegraded {
-    /// Names the operation, `store` or `get`, and says why it failed.
+    /// Names the operation, `store` or `get`, and takes the reason it failed.
     #[must_use]
     pub fn new(
         operation: impl Into<Arc<str>>,

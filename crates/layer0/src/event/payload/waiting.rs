@@ -8,7 +8,7 @@ use crate::code::Code;
 use crate::id::ApprovalId;
 use crate::time::Timestamp;
 
-/// What a run waits for that can do nothing else.
+/// The reason of a run's wait when it can do nothing else.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -23,7 +23,7 @@ pub enum WaitFor {
 }
 
 impl WaitFor {
-    /// Returns the text that stands in events.
+    /// Returns the text in events.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -37,10 +37,10 @@ impl WaitFor {
 payload! {
     /// The run can do nothing but wait.
     RunWaiting {
-        /// What it waits for.
+        /// The reason of the wait.
         #[serde(default)]
         r#for: WaitFor,
-        /// What people have to decide, here and in the runs below.
+        /// The open approvals, here and in the runs below.
         approvals: Vec<ApprovalId>,
     }
 }
@@ -56,11 +56,11 @@ impl RunWaiting {
 payload! {
     /// The run waits for a time, without a process: an endpoint wants to be left alone for that long.
     RunParked {
-        /// When it is to go on.
+        /// The time at which it continues.
         until: Timestamp,
-        /// The code of what it waits for.
+        /// The code of the reason.
         reason: Code,
-        /// What it waits for, for people.
+        /// The reason, for people.
         message: Arc<str>,
     }
 }

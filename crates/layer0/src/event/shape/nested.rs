@@ -11,7 +11,7 @@ use crate::json_text::JsonText;
 use crate::message::{Image, ToolCall};
 use crate::usage::{Allowance, BudgetIncrease, TokenUsage, Usage};
 
-/// Says what fields a struct has. One that is left out, or has another type, does not compile.
+/// Declares the fields of structs. A field that is left out, or has another type, does not compile.
 macro_rules! nested {
     ($($name:ident { $($field:ident: $kind:ty),* $(,)? })*) => {
         $(
