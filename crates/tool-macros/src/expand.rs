@@ -157,7 +157,7 @@ fn check_signature(function: &ItemFn) -> Result<()> {
     }
 }
 
-/// Is it a type that is known to be no `Result`? What else a type is called may stand for one.
+/// Returns whether a type is known to be no `Result`. Any other name may be an alias of one.
 fn is_value(returned: &Type) -> bool {
     const VALUES: [&str; 18] = [
         "bool", "char", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
@@ -202,7 +202,7 @@ impl Parameters {
                 parameters.arguments.push(quote!(context));
                 continue;
             }
-            if let Some(state) = state_of(ty) {
+            if let Some(state) = find_state(ty) {
                 if parameters.state.is_some() {
                     let why = "a tool takes one state: put what it needs into one type";
                     return Err(Error::new_spanned(ty, why));
@@ -230,7 +230,7 @@ fn is_context(ty: &Type) -> bool {
 }
 
 /// Returns `T` of a parameter of type `State<T>`.
-fn state_of(ty: &Type) -> Option<&Type> {
+fn find_state(ty: &Type) -> Option<&Type> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last().filter(|segment| segment.ident == "State")?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
@@ -255,7 +255,7 @@ fn doc_text(attributes: &[Attribute]) -> String {
 mod tests {
     use super::*;
 
-    /// Spec: T1. What is refused says what to write.
+    /// Spec: T1. The error of a refused function has the text to write.
     #[test]
     fn refused_function_says_what_to_write() {
         let ok = quote!(

@@ -14,13 +14,12 @@ use proc_macro::TokenStream;
 /// returns a `Result`. A parameter of type `&ToolContext` receives the context of the call, one of type
 /// `State<T>` what the application gave the agent.
 ///
-/// Options: `name = "web.search"`, `idempotent`, `exploratory`, `timeout = "5s"`
-/// (`ms`, `s` or `m`), `capabilities("network:outbound")`, `probe = was_paid` for an async function of the
-/// same parameters that says by a `Result<Probe, E>` whether the call happened (with `probe_is_final` where "it did
-/// not" is its last word), `once = "args.invoice_id"` for what is done once for each value of an argument, in all runs of
-/// a state store, `approval` where a person has to agree to each
-/// call, or `approval(expires_after_ms = 3600000, approvers = ["ops"])` where only some may, within this
-/// time; `crate = my_crate::backstop_tool` where the code finds that crate under another path.
+/// Options: `name = "web.search"`, `idempotent`, `exploratory`, `timeout = "5s"` (`ms`, `s` or `m`),
+/// `capabilities("network:outbound")`, `probe = was_paid` for an async function of the same parameters that returns, as
+/// a `Result<Probe, E>`, whether the call happened (with `probe_is_final` if "it did not" is final), `once =
+/// "args.invoice_id"` for a call that is made once for each value of an argument, in all runs of a state store,
+/// `approval` if a person has to agree to each call, or `approval(expires_after_ms = 3600000, approvers = ["ops"])` if
+/// only some may, within this time; `crate = my_crate::backstop_tool` if the crate has another path.
 ///
 /// # Errors
 ///

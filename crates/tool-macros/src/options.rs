@@ -4,10 +4,10 @@ use syn::{
     parse::Parser,
 };
 
-/// What stands between the parentheses of `#[tool(…)]`.
+/// The options between the parentheses of `#[tool(…)]`.
 #[derive(Default)]
 pub(crate) struct Options {
-    /// Where the code finds `backstop_tool`, if not where it is by itself.
+    /// The path of `backstop_tool`, if it is not the default.
     pub(crate) home: Option<Path>,
     pub(crate) name: Option<String>,
     pub(crate) capabilities: Vec<String>,
@@ -15,14 +15,14 @@ pub(crate) struct Options {
     pub(crate) exploratory: bool,
     pub(crate) approval: Option<Approval>,
     pub(crate) timeout_ms: Option<u64>,
-    /// The function that says whether a call happened.
+    /// The function that returns whether a call happened.
     pub(crate) probe: Option<Path>,
     pub(crate) probe_is_final: bool,
     /// JSON pointer to what is done once.
     pub(crate) once: Option<String>,
 }
 
-/// What stands between the parentheses of `approval(…)`.
+/// The options between the parentheses of `approval(…)`.
 #[derive(Default)]
 pub(crate) struct Approval {
     pub(crate) expires_after_ms: Option<u64>,
