@@ -39,7 +39,7 @@ impl Recorded {
     }
 }
 
-/// What the script reads.
+/// The data for the script.
 #[derive(Serialize)]
 struct Data<'a> {
     #[serde(flatten)]
@@ -60,7 +60,7 @@ struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    fn of(run: &'a Recorded) -> Self {
+    fn from_run(run: &'a Recorded) -> Self {
         let stored = |record: &'a ErrorRecord| Stored {
             id: record.id().as_str(),
             text: readable(record.raw()),
@@ -80,18 +80,18 @@ impl<'a> Shown<'a> {
 struct Stored<'a> {
     id: &'a str,
     text: String,
-    /// How often it was seen in the session.
+    /// The number of times it was seen in the session.
     occurrences: u64,
 }
 
-/// What a code means and what to do about it.
+/// The meaning of a code, and advice.
 #[derive(Serialize)]
 struct Explained {
     meaning: &'static str,
     advice: &'static str,
 }
 
-/// Makes the page of a run and of the runs below it, each of which stands where it was dispatched.
+/// Makes the page of a run and of the runs below it, each at the place of its dispatch.
 ///
 /// The page is whole: style, script and data are in it. It grows with the records, by about the size
 /// of their JSON.
@@ -102,8 +102,8 @@ pub fn page(run: &Recorded, below: &[Recorded]) -> String {
         .iter()
         .map(|entry| (entry.code, Explained { meaning: entry.meaning, advice: entry.advice }))
         .collect();
-    let below = below.iter().map(Shown::of).collect();
-    let data = Data { top: Shown::of(run), below, codes };
+    let below = below.iter().map(Shown::from_run).collect();
+    let data = Data { top: Shown::from_run(run), below, codes };
     let json = serde_json::to_string(&data).expect("the keys of events and errors are strings");
     let page = TEMPLATE.replacen("{{style}}", STYLE, 1);
     let page = page.replacen("{{script}}", &SCRIPT.concat(), 1);
@@ -112,7 +112,7 @@ pub fn page(run: &Recorded, below: &[Recorded]) -> String {
     page.replacen("{{data}}", &inert(&json), 1)
 }
 
-/// Says what can be said of a run without the script.
+/// Returns the summary of a run that is shown without the script.
 fn without_script(summary: &RunSummary) -> String {
     let outcome = summary.outcome.map_or(summary.state.as_str(), Outcome::as_str);
     let run = summary.run.as_str();
@@ -121,15 +121,15 @@ fn without_script(summary: &RunSummary) -> String {
          `backstop trace {run}` prints it as text.",
         summary.agent
     );
-    escaped(&text)
+    escape(&text)
 }
 
 /// Keeps a text from being markup, or a place that is filled.
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('{', "&#123;")
 }
 
-/// Keeps JSON from ending or opening an element: `<` only ever stands in its strings.
+/// Keeps JSON from ending or opening an element: `<` occurs only in its strings.
 fn inert(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
