@@ -31,8 +31,8 @@ pub enum StoreError {
     /// Retry: with backoff. Effect: none.
     #[error("store is locked")]
     Locked(#[source] BoxError),
-    /// The file of the store was removed, renamed or replaced while it was open. What was written is not in the file
-    /// of that name.
+    /// The file of the store was removed, renamed or replaced while it was open. The file now under its name lacks the
+    /// written data.
     ///
     /// Retry: never. Effect: unknown.
     #[error("`{}` is not the file any more that was opened", .0.display())]
