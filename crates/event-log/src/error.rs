@@ -71,6 +71,11 @@ pub enum LogError {
         /// The run that follows it.
         by: RunId,
     },
+    /// A session is being forgotten: no run begins there, and none is reopened or copied.
+    ///
+    /// Retry: with backoff. Effect: none.
+    #[error("session `{0}` is being forgotten")]
+    Forgetting(SessionId),
     /// The disk or the quota is full.
     ///
     /// Retry: never. Effect: none.
@@ -130,6 +135,11 @@ pub enum LogError {
     /// Retry: never. Effect: unknown.
     #[error("the record of `{0}` was there, and is gone")]
     Lost(RunId),
+    /// A run was forgotten on request, and does not begin any more.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("run `{0}` was forgotten")]
+    RunForgotten(RunId),
     /// The log was written by a newer version.
     ///
     /// Retry: never. Effect: none.
@@ -293,7 +303,7 @@ impl Failure for LogError {
     fn facts(&self) -> Facts {
         match self {
             Self::ApprovalExpired(_) => Facts::never(code::APPROVAL_EXPIRED, Effect::None),
-            Self::Claimed(_) | Self::SessionBusy { .. } => {
+            Self::Claimed(_) | Self::Forgetting(_) | Self::SessionBusy { .. } => {
                 Facts::backoff(code::RUN_OPEN, Effect::None)
             }
             Self::Closed => Facts::never(code::STORE_CLOSED, Effect::None),
@@ -310,7 +320,9 @@ impl Failure for LogError {
             Self::ForeignCursor(_) | Self::NotApprover { .. } | Self::NotErasable { .. } => {
                 Facts::never(code::INPUT_INVALID, Effect::None)
             }
-            Self::NotFound(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::NotFound(_) | Self::RunForgotten(_) => {
+                Facts::never(code::INPUT_INVALID, Effect::None)
+            }
             Self::Lost(_) => Facts::never(code::LOG_LOST_TAIL, Effect::Unknown),
             Self::StoreLost(_) => Facts::never(code::STORE_LOST, Effect::Unknown),
             Self::SchemaNewer { .. } => Facts::never(code::LOG_SCHEMA_NEWER, Effect::None),
@@ -328,6 +340,9 @@ impl Failure for LogError {
                 "the store is another one, or was restored from an older backup: follow it from \
                  `start`, or from `now`"
                     .into(),
+            ),
+            Self::Forgetting(_) => Some(
+                "try again in a moment; where forgetting it was interrupted, forget it again".into(),
             ),
             Self::NotFound(_) => Some(
                 "list the runs of the store; an agent without a log knows none, until it is given one"

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use layer0::Timestamp;
 use layer0::code::APPROVAL_EXPIRED;
-use layer0::event::{Event, EventKind};
+use layer0::event::{Event, EventKind, RunForked};
 use layer0::id::{ApprovalId, RunId, SessionId};
 
 use crate::approval::{ApprovalChange, Decision, OpenApproval};
@@ -39,13 +39,23 @@ pub struct Batch {
     pub taken: Vec<u64>,
     /// What they move, where they are of a subscription.
     pub moves: Option<Box<Moves>>,
+    /// Whether the records are those of another store: what they follow or were forked from need not be here, and a run
+    /// that was forgotten may come back.
+    pub is_import: bool,
 }
 
 impl Batch {
     /// Makes a batch that takes nothing from the inbox.
     #[must_use]
     pub const fn new(run: RunId, epoch: u64, records: Vec<Record>, summary: RunSummary) -> Self {
-        Self { run, epoch, records, summary, taken: Vec::new(), moves: None }
+        Self { run, epoch, records, summary, taken: Vec::new(), moves: None, is_import: false }
+    }
+
+    /// Carries the records of another store as they are.
+    #[must_use]
+    pub const fn importing(mut self) -> Self {
+        self.is_import = true;
+        self
     }
 
     /// Takes rows of the run's inbox.
@@ -60,6 +70,26 @@ impl Batch {
         let (records, taken) = (std::mem::take(&mut self.records), std::mem::take(&mut self.taken));
         let moves = self.moves.take();
         Self { records, taken, moves, ..self.clone() }
+    }
+
+    /// Returns where a run was cut off that begins as a copy of another run of this log.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::Unreadable`] for a `run.forked` that cannot be read.
+    pub fn forked_from(&self) -> Result<Option<RunForked>, LogError> {
+        let begins = self.records.first().is_some_and(|first| first.seq == 1);
+        let is_fork = |record: &&Record| record.event_type == "run.forked";
+        let Some(record) = self.records.iter().rfind(is_fork).filter(|_| begins && !self.is_import)
+        else {
+            return Ok(None);
+        };
+        let Some(text) = record.payload.text() else { return Ok(None) };
+        match EventKind::decode("run.forked", text) {
+            Ok(EventKind::RunForked(forked)) => Ok(Some(forked)),
+            Ok(_) => Ok(None),
+            Err(error) => Err(LogError::unreadable(record.seq, error)),
+        }
     }
 
     /// Does the batch open a run again that was over, and that no other run dispatched? Then no other
@@ -164,7 +194,9 @@ pub trait EventLog: Send + Sync {
     /// open one, or whose last one is not the one that it follows, or [reopens](Batch::reopens) a run
     /// beside an open one; those that were dispatched together with it ([`RunSummary::branch_of`]) may be
     /// open at the same time. [`LogError::Followed`] when it reopens a run that another one follows; then nothing was
-    /// written. [`LogError::Locked`], [`LogError::Full`], [`LogError::Closed`],
+    /// written. [`LogError::Forgetting`] and [`LogError::RunForgotten`] where a run begins, is reopened or is copied that
+    /// is being forgotten or was; [`LogError::NotFound`] where the run that it follows or was forked from is gone, and
+    /// [`LogError::Erased`] where an event that it would copy was erased. [`LogError::Locked`], [`LogError::Full`], [`LogError::Closed`],
     /// [`LogError::Failed`].
     ///
     /// # Cancel safety

@@ -32,6 +32,8 @@ pub struct RunWriter {
     refused: Option<LogError>,
     /// Refuses every append: there is no right to write, or an append failed and the chain is ahead of the log's.
     is_closed: bool,
+    /// Whether the run is a copy of one of another store.
+    is_from_elsewhere: bool,
 }
 
 impl RunWriter {
@@ -53,6 +55,7 @@ impl RunWriter {
             text: Vec::new(),
             refused: None,
             is_closed: false,
+            is_from_elsewhere: false,
         }
     }
 
@@ -76,7 +79,8 @@ impl RunWriter {
         Self { log: Some(log), claim: Some(claim), batch, ..Self::without_log(run) }
     }
 
-    /// Begins a run with the records of another one, whose hashes hold for it too.
+    /// Begins a run with the records of another one, whose hashes hold for it too. Where nothing is staged, the run itself
+    /// is carried here from another store.
     #[must_use]
     pub fn copy(
         log: Arc<dyn EventLog>,
@@ -87,7 +91,15 @@ impl RunWriter {
         let mut writer = Self::new(log, run);
         events.iter().for_each(|event| writer.batch.summary.apply(event));
         writer.batch.records = records;
+        writer.batch.is_import = true;
         writer
+    }
+
+    /// Makes it the copy of a run of another store, which need not be in this one.
+    #[must_use]
+    pub const fn from_elsewhere(mut self) -> Self {
+        self.is_from_elsewhere = true;
+        self
     }
 
     /// Returns the run at a glance, as far as it is durable or staged.
@@ -138,6 +150,8 @@ impl RunWriter {
                 Err(missing) => self.refused = Some(missing),
             }
         }
+        // What a copy adds to the records makes it a run of this log.
+        self.batch.is_import &= self.is_from_elsewhere;
         self.batch.summary.apply(&event);
         self.events.push(event);
     }

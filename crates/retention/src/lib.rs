@@ -12,6 +12,7 @@
 //! assert!(kept.runs.is_some() && kept.texts.max_age.is_some());
 //! ```
 
+mod forgetting;
 mod life;
 mod remove_error;
 mod removal;
@@ -19,11 +20,10 @@ mod removed;
 mod run_row;
 mod upkeep;
 
+pub use forgetting::forget_session;
 pub use life::Life;
-pub use removal::{
-    PAGE, Removal, RunShelf, delete_run, forget_session, prune_runs, prune_segments,
-};
+pub use removal::{PAGE, Removal, RunShelf, delete_run, prune_runs, prune_segments};
 pub use remove_error::RemoveError;
 pub use removed::{Forgotten, Fork, Removed, Tombstone};
-pub use run_row::{OldRun, RunRow, removable, why_kept};
-pub use upkeep::{StoreRetention, Upkeep};
+pub use run_row::{OldRun, RunRow, removable, trees, why_kept};
+pub use upkeep::{EarlierPass, StoreRetention, Upkeep};

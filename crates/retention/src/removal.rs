@@ -10,10 +10,13 @@ use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
 use crate::run_row::OVER;
-use crate::{Forgotten, Fork, OldRun, RemoveError, Removed, RunRow, removable, why_kept};
+use crate::{OldRun, RemoveError, Removed, RunRow, removable, trees, why_kept};
 
 /// How many runs are looked at together when runs are pruned by their age, at most, beside those connected with them.
 pub const PAGE: u16 = 500;
+
+/// How often a removal is tried that another process got in the way of.
+pub(crate) const ATTEMPTS: u32 = 3;
 
 /// How a run goes.
 #[derive(Debug, Clone, Default)]
@@ -28,7 +31,7 @@ pub struct Removal {
 }
 
 /// A store that takes runs away, with what they stored: what it reads and takes away, step by step. What goes is
-/// decided by [`prune_runs`], [`prune_segments`], [`delete_run`] and [`forget_session`], alike for every store.
+/// decided by [`prune_runs`], [`prune_segments`], [`delete_run`] and [`forget_session`](crate::forget_session), alike for every store.
 ///
 /// # Cancel safety
 ///
@@ -62,24 +65,35 @@ pub trait RunShelf: Sync {
     /// Reads the subscriptions.
     async fn subscriptions(&self) -> Result<Vec<Subscription>, StoreError>;
 
-    /// Takes a run away that is as its row says, with the texts that no other run refers to, and adds it to what
-    /// was removed.
+    /// Marks a session as being forgotten, in a transaction that the lock of the session guards, and returns the number
+    /// of the mark. Until the mark is taken off, no run begins there, none is reopened, and none is copied from there.
+    async fn mark_forgetting(&self, session: &SessionId) -> Result<i64, StoreError>;
+
+    /// Takes marks off that [`RunShelf::mark_forgetting`] returned.
+    async fn unmark_forgetting(&self, marks: &[i64]) -> Result<(), StoreError>;
+
+    /// Returns a run of these sessions that a worker has taken from a queue and not begun yet.
+    async fn taken_run(&self, sessions: &[SessionId]) -> Result<Option<RunId>, StoreError>;
+
+    /// Removes a run with the runs below it, in one transaction, with the texts that no other run refers to, and adds
+    /// them to `removed`. Returns `false`, and removes nothing, where one of them is not as its row says any more.
     async fn remove(
         &self,
-        row: &RunRow,
+        tree: &[&RunRow],
         removal: &Removal,
         removed: &mut Removed,
-    ) -> Result<(), StoreError>;
+    ) -> Result<bool, StoreError>;
 
     /// Returns a session, and those that were copied from it or from a copy.
     async fn copies_of(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError>;
 
     /// Takes away what is left of a session: errors, results and state, and runs that wait in a queue, which are added to
-    /// what was removed. With `is_silent`, the ids of errors and results are forgotten too.
+    /// what was removed, each with a tombstone. Where the removal is silent, the ids of errors and results are forgotten
+    /// too.
     async fn take_session(
         &self,
         session: &SessionId,
-        is_silent: bool,
+        removal: &Removal,
         removed: &mut Removed,
     ) -> Result<(), StoreError>;
 }
@@ -123,8 +137,9 @@ pub async fn prune_runs(
         }
         let rows = shelf.connected_runs(&new).await?;
         seen.extend(rows.iter().map(|row| row.id));
-        for row in removable(&rows, is_old) {
-            shelf.remove(row, &Removal::default(), &mut removed).await?;
+        for tree in trees(removable(&rows, is_old)) {
+            // One that another process wrote to meanwhile stays until the next pruning.
+            shelf.remove(&tree, &Removal::default(), &mut removed).await?;
         }
     }
 }
@@ -151,7 +166,7 @@ pub async fn prune_segments(
     let removal = Removal { is_segment: true, ..Removal::default() };
     let mut removed = Removed::default();
     for row in rows.iter().filter(|row| row.ended_at < until).filter(is_followed) {
-        shelf.remove(row, &removal, &mut removed).await?;
+        shelf.remove(&[row], &removal, &mut removed).await?;
     }
     Ok(removed)
 }
@@ -163,67 +178,19 @@ pub async fn prune_segments(
 /// Any variant of [`RemoveError`] but [`RemoveError::NoSession`].
 pub async fn delete_run(shelf: &impl RunShelf, run: &RunId) -> Result<Removed, RemoveError> {
     shelf.sweep().await?;
-    let rows = shelf.connected_runs(std::slice::from_ref(run)).await?;
-    let Some(row) = rows.iter().find(|row| row.run == *run) else {
-        return Err(RemoveError::NoRun(run.clone()));
-    };
-    let going = removable(&rows, |root| root.run == *run);
-    if !going.iter().any(|going| going.run == *run) {
-        return Err(why_kept(&rows, row));
+    for _ in 0..ATTEMPTS {
+        let rows = shelf.connected_runs(std::slice::from_ref(run)).await?;
+        let Some(row) = rows.iter().find(|row| row.run == *run) else {
+            return Err(RemoveError::NoRun(run.clone()));
+        };
+        let going = removable(&rows, |root| root.run == *run);
+        if !going.iter().any(|going| going.run == *run) {
+            return Err(why_kept(&rows, row));
+        }
+        let mut removed = Removed::default();
+        if shelf.remove(&going, &Removal::default(), &mut removed).await? {
+            return Ok(removed);
+        }
     }
-    let mut removed = Removed::default();
-    for row in going {
-        shelf.remove(row, &Removal::default(), &mut removed).await?;
-    }
-    Ok(removed)
-}
-
-/// Takes away everything of a session: its runs, their errors and results, its state. Runs that were copied from it
-/// hold what was copied; they go too with `with_forks`, else they are named. What is left is a tombstone of each
-/// run.
-///
-/// # Errors
-///
-/// [`RemoveError::NoSession`], [`RemoveError::Open`], [`RemoveError::Store`].
-pub async fn forget_session(
-    shelf: &impl RunShelf,
-    session: &SessionId,
-    by: &str,
-    with_forks: bool,
-    now: Timestamp,
-) -> Result<Forgotten, RemoveError> {
-    shelf.sweep().await?;
-    let copies = shelf.copies_of(session).await?;
-    let rows = shelf.runs_of(&copies).await?;
-    let is_copy = |row: &&RunRow| copies.contains(&row.session) && row.session != *session;
-    let forks: Vec<Fork> = match with_forks {
-        true => Vec::new(),
-        false => rows
-            .iter()
-            .filter(is_copy)
-            .map(|row| Fork::new(row.run.clone(), row.session.clone()))
-            .collect(),
-    };
-    let sessions = if with_forks { copies } else { vec![session.clone()] };
-    let going: Vec<&RunRow> = rows.iter().filter(|row| sessions.contains(&row.session)).collect();
-    if let Some(open) = going.iter().find(|row| row.is_open()) {
-        return Err(RemoveError::Open(open.run.clone()));
-    }
-    // A copy that stays finds that what it refers to has gone.
-    let is_silent = forks.is_empty();
-    let forgotten = Some((by.to_owned(), now));
-    let removal = Removal { forgotten, is_silent, ..Removal::default() };
-    let mut removed = Removed::default();
-    let is_known = !going.is_empty();
-    for row in going {
-        shelf.remove(row, &removal, &mut removed).await?;
-    }
-    for session in &sessions {
-        shelf.take_session(session, is_silent, &mut removed).await?;
-    }
-    let is_known = is_known || !removed.runs.is_empty();
-    if !is_known && removed.errors + removed.results + removed.state == 0 {
-        return Err(RemoveError::NoSession(session.clone()));
-    }
-    Ok(Forgotten::new(removed, forks))
+    Err(RemoveError::Open(run.clone()))
 }

@@ -92,6 +92,26 @@ pub fn removable(rows: &[RunRow], wants: impl Fn(&RunRow) -> bool) -> Vec<&RunRo
     rows.iter().zip(goes).filter(|(_, goes)| *goes).map(|(row, _)| row).collect()
 }
 
+/// Groups rows by the run at the head of their callers: each group is removed as a whole. Groups and rows stay in order.
+#[must_use]
+pub fn trees(rows: Vec<&RunRow>) -> Vec<Vec<&RunRow>> {
+    let by_name: HashMap<&RunId, &RunRow> = rows.iter().map(|row| (&row.run, *row)).collect();
+    let caller = |row: &&RunRow| row.parent.as_ref().and_then(|run| by_name.get(run)).copied();
+    let mut places: HashMap<i64, usize> = HashMap::new();
+    let mut trees: Vec<Vec<&RunRow>> = Vec::new();
+    for row in &rows {
+        // Bounded, because rows that were changed by hand may go in circles.
+        let root = std::iter::successors(Some(*row), caller).take(rows.len()).last();
+        let root = root.map_or(row.id, |root| root.id);
+        let place = *places.entry(root).or_insert(trees.len());
+        match trees.get_mut(place) {
+            Some(tree) => tree.push(row),
+            None => trees.push(vec![row]),
+        }
+    }
+    trees
+}
+
 /// Says what keeps a run that was to be deleted, and that is not [`removable`].
 #[must_use]
 pub fn why_kept(rows: &[RunRow], row: &RunRow) -> RemoveError {

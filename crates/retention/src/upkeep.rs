@@ -38,7 +38,7 @@ impl From<Retention> for StoreRetention {
     }
 }
 
-/// Prunes in the background. The time is that of what is written, so that it needs no clock.
+/// Prunes in the background.
 #[derive(Debug, Default)]
 pub struct Upkeep {
     retention: StoreRetention,
@@ -60,14 +60,17 @@ impl Upkeep {
         &self.holds
     }
 
-    /// Says what is kept, when it is time to prune.
+    /// Returns what is kept, when it is time to prune. `now` is the time of the store, or of this process, and never one
+    /// that another process wrote.
     #[must_use]
-    pub fn due(&self, at: Timestamp) -> Option<StoreRetention> {
+    pub fn due(&self, now: Timestamp) -> Option<StoreRetention> {
         let mut pruned_at = self.pruned_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if pruned_at.is_some_and(|last| at.since(last) < PRUNE_EVERY) {
+        // A clock that was set back is no reason to wait until it has caught up.
+        let is_recent = |last: Timestamp| now >= last && now.since(last) < PRUNE_EVERY;
+        if pruned_at.is_some_and(is_recent) {
             return None;
         }
-        *pruned_at = Some(at);
+        *pruned_at = Some(now);
         Some(self.retention)
     }
 
@@ -77,12 +80,11 @@ impl Upkeep {
         self.retention.runs.is_some()
     }
 
-    /// Takes over what prunes now, in place of what did before.
-    pub fn watch(&self, task: JoinHandle<()>) {
-        let before = self.task.lock().unwrap_or_else(PoisonError::into_inner).replace(task);
-        if let Some(before) = before {
-            before.abort();
-        }
+    /// Begins a pass, which awaits the one before it: a long one is not cut off.
+    pub fn watch(&self, begin: impl FnOnce(EarlierPass) -> JoinHandle<()>) {
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = EarlierPass(task.take());
+        *task = Some(begin(earlier));
     }
 
     /// Stops what is at work in the background.
@@ -96,6 +98,32 @@ impl Upkeep {
             task.abort();
             // It ends at its next await; that it was aborted is no failure.
             let _ = task.await;
+        }
+    }
+}
+
+/// The pass before the one that begins. It is stopped where this is dropped.
+#[derive(Debug)]
+pub struct EarlierPass(Option<JoinHandle<()>>);
+
+impl EarlierPass {
+    /// Waits until the pass is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops the pass.
+    pub async fn ended(mut self) {
+        if let Some(task) = &mut self.0 {
+            // One that was stopped is over, too.
+            let _ = task.await;
+        }
+    }
+}
+
+impl Drop for EarlierPass {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::notes::Notes;
 use crate::rows::{signed, unsigned};
 use crate::text::stored;
-use crate::{approvals, inbox, queued, sessions, subscriptions};
+use crate::{admission, approvals, inbox, queued, sessions, subscriptions};
 
 /// How many events one transaction writes at most: their places have room for so many.
 pub(crate) const MAX_EVENTS: usize = 1 << 20;
@@ -71,6 +71,11 @@ impl Append {
         !self.batch.summary.is_open()
     }
 
+    /// Returns whether it begins a run or opens one again that is no segment of a subscription.
+    pub(crate) fn opens(&self) -> bool {
+        !is_segment(&self.batch.run) && (self.begins() || self.batch.reopens())
+    }
+
     /// Is it a run that no other run dispatched, and no segment of a subscription?
     fn is_root(&self) -> bool {
         self.batch.summary.parent.is_none() && !is_segment(&self.batch.run)
@@ -109,10 +114,8 @@ pub(crate) async fn write(
     owner: &str,
 ) -> Result<Vec<Option<Refused>>, LogError> {
     let mut refused: Vec<Option<Refused>> = appends.iter().map(|_| None).collect();
-    let opening = appends
-        .iter()
-        .filter(|append| append.is_root() && (append.begins() || append.batch.reopens()));
-    sessions::lock(connection, opening.map(|append| &append.batch.summary.session)).await?;
+    let locked = admission::sessions_to_lock(connection, appends).await?;
+    sessions::lock(connection, locked.iter()).await?;
     lock_trees(connection, appends).await?;
     for (append, refused) in appends.iter().zip(&mut refused) {
         *refused = open(connection, append, owner).await?;
@@ -168,6 +171,11 @@ async fn open(
     owner: &str,
 ) -> Result<Option<Refused>, LogError> {
     let summary = &append.batch.summary;
+    if append.opens()
+        && let Some(refused) = admission::admit(connection, &append.batch).await?
+    {
+        return Ok(Some(refused));
+    }
     let in_the_way = match (append.begins(), append.batch.reopens()) {
         (true, _) if append.is_root() => sessions::begin(connection, summary).await?,
         (_, true) => sessions::reopen(connection, summary).await?,

@@ -1,5 +1,6 @@
 //! What a database does for itself beside its writer.
 
+use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
 use backstop_retention::StoreRetention;
 use layer0::Timestamp;
@@ -20,16 +21,20 @@ pub(crate) fn after_append(database: &Database, at: Timestamp) {
     }
 }
 
-/// Hears that something was stored, and prunes if it is time.
+/// Hears that something was stored, and prunes if it is time. Whatever time was written, what is old is decided by the
+/// clock of the server.
 pub(crate) fn after(database: &Database, at: Timestamp) {
-    let upkeep = database.upkeep();
-    let Some(retention) = upkeep.due(at) else { return };
-    let database = database.clone();
-    upkeep.watch(tokio::spawn(async move {
-        if let Err(error) = work(&database, retention, at).await {
-            tracing::warn!(%error, "pruning failed; it is tried again later");
-        }
-    }));
+    let at = at.min(SystemClock.now());
+    let Some(retention) = database.upkeep().due(at) else { return };
+    let pruning = database.clone();
+    database.upkeep().watch(|earlier| {
+        tokio::spawn(async move {
+            earlier.ended().await;
+            if let Err(error) = work(&pruning, retention, at).await {
+                tracing::warn!(%error, "pruning failed; it is tried again later");
+            }
+        })
+    });
 }
 
 /// Prunes, unless another process does so now. What is pruned is committed on other connections, so that the
@@ -43,12 +48,25 @@ async fn work(
     let connect = &database.options().connect;
     let mut transaction = connect.begin(&mut connection, "BEGIN").await.map_err(Fault::from)?;
     if lock(&mut transaction).await.map_err(Fault::from)? {
+        let now = bounded(&mut transaction, now).await.map_err(Fault::from)?;
         prune_all(database, retention, now).await?;
     }
     drop(transaction);
     // The server frees the lock also where the connection is only dropped.
     connection.close().await.map_err(Fault::from)?;
     Ok(())
+}
+
+/// Returns a time, or that of the server where this one is ahead of it.
+pub(crate) async fn bounded(
+    connection: &mut PgConnection,
+    time: Timestamp,
+) -> Result<Timestamp, sqlx::Error> {
+    let of_server: i64 =
+        sqlx::query_scalar("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+            .fetch_one(connection)
+            .await?;
+    Ok(time.min(Timestamp::from_millis(of_server)))
 }
 
 /// Takes the lock, if it is free, until the end of the transaction.

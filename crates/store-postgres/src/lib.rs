@@ -23,6 +23,7 @@
 //! # }
 //! ```
 
+mod admission;
 mod append;
 mod approvals;
 mod background;

@@ -5,18 +5,21 @@
 
 use std::collections::HashMap;
 
+use async_trait::async_trait;
 use backstop_error_store::{Pruned, Retention, StoreError};
 use backstop_retention::Life;
 use layer0::Timestamp;
 use layer0::id::SessionId;
-use sqlx::Row;
 use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
 
+use crate::background::bounded;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::pool::Pool;
 use crate::rows::unsigned;
 use crate::text::{column, stored};
+use crate::transact::{Work, transact};
 
 /// How many rows, and how many bytes of text, one transaction takes away.
 const BATCH_ROWS: usize = 64;
@@ -28,14 +31,14 @@ pub(crate) struct Kind {
     totals: &'static str,
     /// The rows behind `$1` and `$2`, the longest unseen first.
     oldest: &'static str,
-    /// Takes the rows `$1` away that were not seen since `$2`, and of which no session's newest run is open.
+    /// Takes the rows `$1` away that were not seen since `$2`, and of whose session no run is open.
     take: &'static str,
     of_session: &'static str,
+    lock: &'static str,
     of_run: &'static str,
 }
 
 /// Neither the session of a row nor one that was copied from it has an open run, and no open run refers to the row.
-/// Of each session, the newest runs are looked at: an older one was ended long ago.
 macro_rules! take {
     ($table:literal, $seen:literal) => {
         concat!(
@@ -46,9 +49,9 @@ macro_rules! take {
             $seen,
             " = chosen.seen AND NOT EXISTS (WITH RECURSIVE family (session) AS (SELECT old.session \
              UNION SELECT lineage.session FROM backstop.lineage AS lineage JOIN family \
-             ON lineage.ancestor = family.session) SELECT 1 FROM family WHERE EXISTS \
-             (SELECT 1 FROM (SELECT state FROM backstop.runs AS runs WHERE runs.session = family.session \
-             ORDER BY started_at DESC LIMIT 16) AS newest WHERE state NOT IN ('finished', 'failed'))) \
+             ON lineage.ancestor = family.session) SELECT 1 FROM family \
+             JOIN backstop.runs AS runs ON runs.session = family.session \
+             WHERE runs.state IN ('running', 'waiting_approval', 'parked')) \
              AND NOT EXISTS (SELECT 1 FROM backstop.refers AS refers JOIN backstop.runs AS runs \
              ON runs.run = refers.run WHERE refers.id = old.id AND state NOT IN ('finished', 'failed')) \
              RETURNING id, session, bytes), \
@@ -60,7 +63,7 @@ macro_rules! take {
 
 /// Takes all rows of a table away that a condition names; `$2` says whether their ids are noted.
 macro_rules! take_all {
-    ($table:literal, $which:literal) => {
+    ($table:literal, $which:expr) => {
         concat!(
             "WITH taken AS (DELETE FROM ",
             $table,
@@ -72,14 +75,20 @@ macro_rules! take_all {
     };
 }
 
-/// The rows that the run `$1` refers to, and no other.
-macro_rules! of_run {
+/// The run `$1` that was removed alone refers to a row. One that came back under the same id keeps what it refers to.
+macro_rules! alone {
+    () => {
+        "id IN (SELECT id FROM backstop.refers WHERE run = $1) AND NOT EXISTS \
+         (SELECT 1 FROM backstop.refers AS other WHERE other.id = old.id AND other.run <> $1) \
+         AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE run = $1)"
+    };
+}
+
+/// Locks the rows of a table that the run `$1` alone refers to. A transaction that stores one of them for another run is
+/// waited for, and seen by the next statement.
+macro_rules! lock {
     ($table:literal) => {
-        take_all!(
-            $table,
-            "id IN (SELECT id FROM backstop.refers WHERE run = $1) AND NOT EXISTS \
-             (SELECT 1 FROM backstop.refers AS other WHERE other.id = old.id AND other.run <> $1)"
-        )
+        concat!("SELECT 1 FROM ", $table, " AS old WHERE ", alone!(), " ORDER BY id FOR UPDATE")
     };
 }
 
@@ -90,7 +99,8 @@ impl Kind {
                  WHERE (last_at, number) > ($1, $2) ORDER BY last_at, number LIMIT 256",
         take: take!("backstop.errors", "last_at"),
         of_session: take_all!("backstop.errors", "session = $1"),
-        of_run: of_run!("backstop.errors"),
+        lock: lock!("backstop.errors"),
+        of_run: take_all!("backstop.errors", alone!()),
     };
     pub(crate) const RESULTS: Self = Self {
         totals: "SELECT count(*) AS many, coalesce(sum(bytes), 0)::bigint AS bytes FROM backstop.results",
@@ -98,7 +108,8 @@ impl Kind {
                  WHERE (at, number) > ($1, $2) ORDER BY at, number LIMIT 256",
         take: take!("backstop.results", "at"),
         of_session: take_all!("backstop.results", "session = $1"),
-        of_run: of_run!("backstop.results"),
+        lock: lock!("backstop.results"),
+        of_run: take_all!("backstop.results", alone!()),
     };
     pub(crate) const ALL: [&Self; 2] = [&Self::ERRORS, &Self::RESULTS];
 }
@@ -124,6 +135,7 @@ pub(crate) async fn prune(
         sqlx::query(kind.totals).fetch_one(&mut *pool.lend().await?).await.map_err(Fault::from)?;
     let total = |name: &str| totals.try_get::<i64, _>(name).map_err(Fault::from);
     let (mut rows, mut bytes) = (total("many")?, total("bytes")?);
+    let now = bounded(&mut *pool.lend().await?, now).await.map_err(Fault::from)?;
     let oldest = retention.oldest(now);
     let mut lives: HashMap<SessionId, Life> = HashMap::new();
     let (mut pruned, mut taken) = (Pruned::default(), Vec::new());
@@ -265,22 +277,41 @@ pub(crate) enum Whose<'a> {
 
 /// Takes away all texts of a run or a session. With `is_noted`, their ids answer "expired".
 pub(crate) async fn take_all(
-    pool: &Pool,
+    database: &Database,
     kind: &'static Kind,
     whose: Whose<'_>,
     is_noted: bool,
 ) -> Result<u64, StoreError> {
-    let (statement, of) = match whose {
-        Whose::Run(run) => (kind.of_run, run),
-        Whose::Session(session) => (kind.of_session, session),
-    };
-    let mut lent = pool.lend().await?;
-    let many: i64 = sqlx::query_scalar(statement)
-        .bind(&*stored(of))
-        .bind(is_noted)
-        .fetch_one(&mut *lent)
-        .await
-        .map_err(Fault::from)?;
-    lent.end().await?;
-    Ok(unsigned(many))
+    let patience = database.options().patience;
+    transact(database.for_writing()?, patience, &TakeAll { kind, whose, is_noted }).await
+}
+
+struct TakeAll<'a> {
+    kind: &'static Kind,
+    whose: Whose<'a>,
+    is_noted: bool,
+}
+
+#[async_trait]
+impl Work for TakeAll<'_> {
+    type Done = u64;
+    type Error = StoreError;
+
+    async fn perform(&self, connection: &mut PgConnection) -> Result<u64, StoreError> {
+        let (statement, of) = match self.whose {
+            Whose::Run(run) => (self.kind.of_run, stored(run)),
+            Whose::Session(session) => (self.kind.of_session, stored(session)),
+        };
+        if matches!(self.whose, Whose::Run(_)) {
+            let lock = sqlx::query(self.kind.lock).bind(&*of).execute(&mut *connection).await;
+            lock.map_err(Fault::from)?;
+        }
+        let many: i64 = sqlx::query_scalar(statement)
+            .bind(&*of)
+            .bind(self.is_noted)
+            .fetch_one(connection)
+            .await
+            .map_err(Fault::from)?;
+        Ok(unsigned(many))
+    }
 }

@@ -15,12 +15,13 @@ use layer0::state::Scope;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
+use crate::background::bounded;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::prune::{Kind, Whose, take_all};
-use crate::text::{column, stored};
+use crate::text::{column, read, stored};
 use crate::transact::{Work, transact};
-use crate::{run_rows, state_removal, subscriptions};
+use crate::{run_rows, sessions, state_removal, subscriptions};
 
 /// How many events one transaction takes away.
 const BATCH: i64 = 512;
@@ -28,7 +29,7 @@ const BATCH: i64 = 512;
 impl Database {
     /// Takes away runs that ended longer ago than `age`, with what they stored; of all states that
     /// are over, or of these. An open run stays, and one that a kept run goes on with, dispatched or
-    /// was dispatched by.
+    /// was dispatched by. A `now` that is ahead of the clock of the server is not believed.
     ///
     /// # Errors
     ///
@@ -44,6 +45,7 @@ impl Database {
         states: &[RunState],
         now: Timestamp,
     ) -> Result<Removed, StoreError> {
+        let now = bounded(&mut *self.pool().lend().await?, now).await.map_err(Fault::from)?;
         backstop_retention::prune_runs(self, age, states, now).await
     }
 
@@ -113,12 +115,18 @@ impl Database {
 #[async_trait]
 impl RunShelf for Database {
     async fn sweep(&self) -> Result<(), StoreError> {
+        let mut lent = self.for_writing()?.lend().await?;
+        sqlx::query("DELETE FROM backstop.forgetting WHERE at < now() - interval '1 hour'")
+            .execute(&mut *lent)
+            .await
+            .map_err(Fault::from)?;
+        lent.end().await?;
         let left = sqlx::query("SELECT run_id, run FROM backstop.removed");
         let left = left.fetch_all(&mut *self.pool().lend().await?).await.map_err(Fault::from)?;
         for row in left {
             let run = column(&row, "run").map_err(Fault::from)?;
             for kind in Kind::ALL {
-                take_all(self.for_writing()?, kind, Whose::Run(&run), true).await?;
+                take_all(self, kind, Whose::Run(&run), true).await?;
             }
             self.sweep_events(row.try_get("run_id").map_err(Fault::from)?).await?;
         }
@@ -153,21 +161,51 @@ impl RunShelf for Database {
 
     async fn remove(
         &self,
-        row: &RunRow,
+        tree: &[&RunRow],
         removal: &Removal,
         removed: &mut Removed,
-    ) -> Result<(), StoreError> {
-        let pool = self.for_writing()?;
-        if !transact(pool, self.options().patience, &RemoveRun { row, removal }).await? {
-            // It was written to in the meantime.
-            return Ok(());
+    ) -> Result<bool, StoreError> {
+        let (pool, patience) = (self.for_writing()?, self.options().patience);
+        if !transact(pool, patience, &RemoveTree { tree, removal }).await? {
+            return Ok(false);
         }
-        let (whose, is_noted) = (Whose::Run(row.run.as_str()), !removal.is_silent);
-        removed.errors += take_all(pool, &Kind::ERRORS, whose, is_noted).await?;
-        removed.results += take_all(pool, &Kind::RESULTS, whose, is_noted).await?;
-        self.sweep_events(row.id).await?;
-        removed.runs.push(row.run.clone());
-        Ok(())
+        for row in tree {
+            let (whose, is_noted) = (Whose::Run(row.run.as_str()), !removal.is_silent);
+            removed.errors += take_all(self, &Kind::ERRORS, whose, is_noted).await?;
+            removed.results += take_all(self, &Kind::RESULTS, whose, is_noted).await?;
+            self.sweep_events(row.id).await?;
+            removed.runs.push(row.run.clone());
+        }
+        Ok(true)
+    }
+
+    async fn mark_forgetting(&self, session: &SessionId) -> Result<i64, StoreError> {
+        transact(self.for_writing()?, self.options().patience, &Mark(session)).await
+    }
+
+    async fn unmark_forgetting(&self, marks: &[i64]) -> Result<(), StoreError> {
+        let mut lent = self.for_writing()?.lend().await?;
+        sqlx::query("DELETE FROM backstop.forgetting WHERE id = ANY($1)")
+            .bind(marks)
+            .execute(&mut *lent)
+            .await
+            .map_err(Fault::from)?;
+        Ok(lent.end().await?)
+    }
+
+    async fn taken_run(&self, sessions: &[SessionId]) -> Result<Option<RunId>, StoreError> {
+        let sessions: Vec<String> =
+            sessions.iter().map(|session| stored(session.as_str()).into_owned()).collect();
+        let taken: Option<String> = sqlx::query_scalar(
+            "SELECT run FROM backstop.queue AS queue WHERE session = ANY($1) AND owner IS NOT NULL \
+             AND NOT EXISTS (SELECT 1 FROM backstop.runs AS runs WHERE runs.run = queue.run) \
+             ORDER BY number LIMIT 1",
+        )
+        .bind(sessions)
+        .fetch_optional(&mut *self.pool().lend().await?)
+        .await
+        .map_err(Fault::from)?;
+        Ok(taken.map(read).map(Into::into))
     }
 
     async fn copies_of(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
@@ -187,16 +225,18 @@ impl RunShelf for Database {
     async fn take_session(
         &self,
         session: &SessionId,
-        is_silent: bool,
+        removal: &Removal,
         removed: &mut Removed,
     ) -> Result<(), StoreError> {
-        let pool = self.for_writing()?;
-        let whose = Whose::Session(session.as_str());
-        removed.errors += take_all(pool, &Kind::ERRORS, whose, !is_silent).await?;
-        removed.results += take_all(pool, &Kind::RESULTS, whose, !is_silent).await?;
+        let (pool, patience) = (self.for_writing()?, self.options().patience);
+        let (whose, is_silent) = (Whose::Session(session.as_str()), removal.is_silent);
+        removed.errors += take_all(self, &Kind::ERRORS, whose, !is_silent).await?;
+        removed.results += take_all(self, &Kind::RESULTS, whose, !is_silent).await?;
         removed.state += state_removal::clear(pool, &Scope::Session(session.clone())).await?;
-        let queued = transact(pool, self.options().patience, &TakeQueuedOf(session)).await?;
-        removed.runs.extend(queued);
+        if let Some((by, at)) = &removal.forgotten {
+            let queued = TakeQueuedOf { session, by, at: *at };
+            removed.runs.extend(transact(pool, patience, &queued).await?);
+        }
         if is_silent {
             let mut lent = pool.lend().await?;
             sqlx::query("DELETE FROM backstop.expired WHERE session = $1")
@@ -210,43 +250,74 @@ impl RunShelf for Database {
     }
 }
 
-/// Takes the row of a run away if it is as it was; its texts and events come after it.
-struct RemoveRun<'a> {
-    row: &'a RunRow,
+/// Removes the rows of runs if they are as they were; their texts and events come after them.
+struct RemoveTree<'a> {
+    tree: &'a [&'a RunRow],
     removal: &'a Removal,
 }
 
 #[async_trait]
-impl Work for RemoveRun<'_> {
+impl Work for RemoveTree<'_> {
     type Done = bool;
     type Error = StoreError;
 
     async fn perform(&self, connection: &mut PgConnection) -> Result<bool, StoreError> {
-        let Self { row, removal } = self;
-        let run = stored(row.run.as_str());
-        let queued = sqlx::query(
-            "WITH going AS (SELECT id, run FROM backstop.runs WHERE id = $1 AND run = $2 AND last_seq = $3 \
-             AND ($5 OR state IN ('finished', 'failed')) AND ($4 OR NOT EXISTS \
-             (SELECT 1 FROM backstop.runs AS later WHERE later.earlier = $2)) FOR UPDATE) \
-             INSERT INTO backstop.removed SELECT id, run FROM going",
-        )
-        .bind(row.id)
-        .bind(&*run)
-        .bind(row.last_seq)
-        .bind(removal.forgotten.is_some())
-        .bind(removal.is_segment)
-        .execute(&mut *connection)
-        .await
-        .map_err(Fault::from)?;
-        if queued.rows_affected() == 0 {
+        let sessions = self.tree.iter().map(|row| &row.session);
+        let locked = sessions::lock(connection, sessions).await;
+        locked.map_err(|error| StoreError::Failed(error.into()))?;
+        if !self.is_unchanged(connection).await? || self.is_followed(connection).await? {
             return Ok(false);
         }
-        if let Some((by, at)) = &removal.forgotten {
+        self.remove_rows(connection).await?;
+        Ok(true)
+    }
+}
+
+impl RemoveTree<'_> {
+    fn names(&self) -> Vec<String> {
+        self.tree.iter().map(|row| stored(row.run.as_str()).into_owned()).collect()
+    }
+
+    /// Locks the rows, and returns whether all of them are as they were.
+    async fn is_unchanged(&self, connection: &mut PgConnection) -> Result<bool, StoreError> {
+        let (ids, seqs): (Vec<i64>, Vec<i64>) =
+            self.tree.iter().map(|row| (row.id, row.last_seq)).unzip();
+        let found: Vec<i64> = sqlx::query_scalar(
+            "SELECT runs.id FROM backstop.runs AS runs \
+             JOIN unnest($1::bigint[], $2::text[], $3::bigint[]) AS going (id, run, last_seq) \
+             ON runs.id = going.id AND runs.run = going.run AND runs.last_seq = going.last_seq \
+             WHERE $4 OR state IN ('finished', 'failed') ORDER BY runs.id FOR UPDATE OF runs",
+        )
+        .bind(ids)
+        .bind(self.names())
+        .bind(seqs)
+        .bind(self.removal.is_segment)
+        .fetch_all(connection)
+        .await
+        .map_err(Fault::from)?;
+        Ok(found.len() == self.tree.len())
+    }
+
+    /// Returns whether a run that stays follows one of these. What is forgotten goes all the same.
+    async fn is_followed(&self, connection: &mut PgConnection) -> Result<bool, StoreError> {
+        if self.removal.forgotten.is_some() {
+            return Ok(false);
+        }
+        let followed = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM backstop.runs AS later \
+             WHERE later.earlier = ANY($1) AND later.run <> ALL($1))",
+        );
+        Ok(followed.bind(self.names()).fetch_one(connection).await.map_err(Fault::from)?)
+    }
+
+    async fn remove_rows(&self, connection: &mut PgConnection) -> Result<(), StoreError> {
+        let names = self.names();
+        if let Some((by, at)) = &self.removal.forgotten {
             sqlx::query(
                 "INSERT INTO backstop.tombstones SELECT run, head, $2, $3 FROM backstop.runs \
-                 WHERE id = $1 ON CONFLICT DO NOTHING",
+                 WHERE run = ANY($1) ON CONFLICT DO NOTHING",
             )
-            .bind(row.id)
+            .bind(&names)
             .bind(at.as_millis())
             .bind(&*stored(by))
             .execute(&mut *connection)
@@ -254,37 +325,64 @@ impl Work for RemoveRun<'_> {
             .map_err(Fault::from)?;
         }
         for statement in [
-            "UPDATE backstop.start_keys SET removed = true WHERE run = $1",
-            "DELETE FROM backstop.approvals WHERE run = $1",
-            "DELETE FROM backstop.expired_approvals WHERE run = $1",
-            "DELETE FROM backstop.inbox WHERE run = $1",
-            "DELETE FROM backstop.queue WHERE run = $1",
-            "DELETE FROM backstop.settled WHERE run = $1",
-            "DELETE FROM backstop.state WHERE scope = 'run:' || $1",
-            "DELETE FROM backstop.labels WHERE run_id = (SELECT id FROM backstop.runs WHERE run = $1)",
-            "DELETE FROM backstop.attempts WHERE run_id = (SELECT id FROM backstop.runs WHERE run = $1)",
-            "DELETE FROM backstop.runs WHERE run = $1",
+            "INSERT INTO backstop.removed SELECT id, run FROM backstop.runs WHERE run = ANY($1)",
+            "UPDATE backstop.start_keys SET removed = true WHERE run = ANY($1)",
+            "DELETE FROM backstop.approvals WHERE run = ANY($1)",
+            "DELETE FROM backstop.expired_approvals WHERE run = ANY($1)",
+            "DELETE FROM backstop.inbox WHERE run = ANY($1)",
+            "DELETE FROM backstop.queue WHERE run = ANY($1)",
+            "DELETE FROM backstop.settled WHERE run = ANY($1)",
+            "DELETE FROM backstop.state WHERE scope IN (SELECT 'run:' || run FROM unnest($1::text[]) AS run)",
+            "DELETE FROM backstop.labels WHERE run_id IN (SELECT id FROM backstop.runs WHERE run = ANY($1))",
+            "DELETE FROM backstop.attempts WHERE run_id IN (SELECT id FROM backstop.runs WHERE run = ANY($1))",
+            "DELETE FROM backstop.runs WHERE run = ANY($1)",
         ] {
             sqlx::query(statement)
-                .bind(&*run)
+                .bind(&names)
                 .execute(&mut *connection)
                 .await
                 .map_err(Fault::from)?;
         }
+        let sessions: Vec<String> =
+            self.tree.iter().map(|row| stored(row.session.as_str()).into_owned()).collect();
         sqlx::query(
-            "DELETE FROM backstop.lineage WHERE session = $1 \
-             AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE session = $1)",
+            "DELETE FROM backstop.lineage AS lineage WHERE session = ANY($1) \
+             AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE runs.session = lineage.session)",
         )
-        .bind(&*stored(row.session.as_str()))
+        .bind(sessions)
         .execute(connection)
         .await
         .map_err(Fault::from)?;
-        Ok(true)
+        Ok(())
     }
 }
 
-/// Takes the runs of a session out of the queue, with what they are asked.
-struct TakeQueuedOf<'a>(&'a SessionId);
+/// Marks a session as being forgotten, and returns the number of the mark.
+struct Mark<'a>(&'a SessionId);
+
+#[async_trait]
+impl Work for Mark<'_> {
+    type Done = i64;
+    type Error = StoreError;
+
+    async fn perform(&self, connection: &mut PgConnection) -> Result<i64, StoreError> {
+        let locked = sessions::lock(connection, std::iter::once(self.0)).await;
+        locked.map_err(|error| StoreError::Failed(error.into()))?;
+        let mark = sqlx::query_scalar(
+            "INSERT INTO backstop.forgetting (session) VALUES ($1) RETURNING id",
+        );
+        let mark = mark.bind(&*stored(self.0.as_str())).fetch_one(connection).await;
+        Ok(mark.map_err(Fault::from)?)
+    }
+}
+
+/// Takes the runs of a session out of the queue, with what they are asked. What is left of each is a tombstone: one that
+/// a worker takes at this moment does not begin.
+struct TakeQueuedOf<'a> {
+    session: &'a SessionId,
+    by: &'a str,
+    at: Timestamp,
+}
 
 #[async_trait]
 impl Work for TakeQueuedOf<'_> {
@@ -294,10 +392,14 @@ impl Work for TakeQueuedOf<'_> {
     async fn perform(&self, connection: &mut PgConnection) -> Result<Vec<RunId>, StoreError> {
         let rows = sqlx::query(
             "WITH gone AS (DELETE FROM backstop.queue WHERE session = $1 RETURNING run), \
-             marked AS (UPDATE backstop.start_keys SET removed = true FROM gone WHERE start_keys.run = gone.run) \
+             marked AS (UPDATE backstop.start_keys SET removed = true FROM gone WHERE start_keys.run = gone.run), \
+             known AS (INSERT INTO backstop.tombstones SELECT run, $2, $3, $4 FROM gone ON CONFLICT DO NOTHING) \
              SELECT run FROM gone ORDER BY run DESC",
         )
-        .bind(&*stored(self.0.as_str()))
+        .bind(&*stored(self.session.as_str()))
+        .bind(&Hash::default().0[..])
+        .bind(self.at.as_millis())
+        .bind(&*stored(self.by))
         .fetch_all(connection)
         .await
         .map_err(Fault::from)?;
@@ -331,7 +433,8 @@ impl Work for SweepEvents {
         if many == 0 {
             for statement in [
                 "DELETE FROM backstop.refers WHERE run = \
-                 (SELECT run FROM backstop.removed WHERE run_id = $1)",
+                 (SELECT run FROM backstop.removed WHERE run_id = $1) \
+                 AND run NOT IN (SELECT run FROM backstop.runs)",
                 "DELETE FROM backstop.positions WHERE subscription IN \
                  (SELECT name FROM backstop.subscriptions) AND run = \
                  (SELECT run FROM backstop.removed WHERE run_id = $1)",

@@ -11,6 +11,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/3_due_runs.sql"),
     include_str!("../migrations/4_removed_runs.sql"),
     include_str!("../migrations/5_lease_lengths.sql"),
+    include_str!("../migrations/6_forgetting.sql"),
 ];
 
 /// The lock that one process holds while it migrates: "BSTP".

@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::many::{MAX_ROWS, Many, Values};
 use crate::rows::signed;
-use crate::{approvals, inbox, sessions, subscriptions};
+use crate::{admission, approvals, inbox, sessions, subscriptions};
 
 /// What is to be appended, with all that can be done before it is its turn.
 pub(crate) struct Append {
@@ -92,6 +92,7 @@ pub(crate) async fn write(
         begin(connection, append, owner).await?;
     }
     for append in appends.iter().filter(|append| append.batch.reopens()) {
+        admission::admit_reopening(connection, &append.batch).await?;
         sessions::reopen(connection, &append.batch.summary).await?;
     }
     write_rows(connection, appends).await?;
@@ -166,6 +167,7 @@ async fn begin(
     owner: &str,
 ) -> Result<(), JobError> {
     let Batch { run, summary, .. } = &append.batch;
+    admission::admit_begin(connection, &append.batch).await?;
     let terms = summary.terms.alone();
     let labels = (!summary.labels.is_empty()).then(|| JsonText::of(&*summary.labels));
     let labels = labels.transpose().map_err(|error| LogError::Failed(error.into()));

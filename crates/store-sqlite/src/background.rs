@@ -1,10 +1,15 @@
 //! What a database does for itself beside its writer.
 
+use std::time::Duration;
+
 use backstop_error_store::StoreError;
 use backstop_retention::StoreRetention;
 use layer0::Timestamp;
+use layer0::id::RunId;
+use serde_json::json;
 
 use crate::database::Database;
+use crate::fault::Fault;
 use crate::prune::{self, Kind};
 use crate::start_keys::ExpireKeys;
 use crate::state::ExpireState;
@@ -16,16 +21,47 @@ pub(crate) fn after_append(database: &Database, at: Timestamp) {
     }
 }
 
-/// Hears that something was stored, and prunes if it is time.
+/// How far beyond the newest event of other runs this process trusts its clock at first sight.
+const TRUSTED: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Hears that something was stored, and prunes if it is time. What others wrote as the time is trusted only where it is
+/// before the time of this process.
 pub(crate) fn after(database: &Database, at: Timestamp) {
-    let upkeep = database.upkeep();
-    let Some(retention) = upkeep.due(at) else { return };
-    let database = database.clone();
-    upkeep.watch(tokio::spawn(async move {
-        if let Err(error) = work(&database, retention, at).await {
-            tracing::warn!(%error, "pruning failed; it is tried again later");
+    let now = at.min(database.now());
+    let Some(retention) = database.upkeep().due(now) else { return };
+    let pruning = database.clone();
+    database.upkeep().watch(|earlier| {
+        tokio::spawn(async move {
+            earlier.ended().await;
+            if let Err(error) = work(&pruning, retention, now).await {
+                tracing::warn!(%error, "pruning failed; it is tried again later");
+            }
+        })
+    });
+}
+
+/// Returns the time by which is decided what is old: that of this process, but at most a day beyond the newest event of
+/// runs that are not its own. A clock that is ahead then removes nothing that others have just written; after a pause
+/// that was longer, the next process trusts it.
+async fn trusted(database: &Database, now: Timestamp) -> Result<Timestamp, StoreError> {
+    let own: Vec<RunId> = database.own_runs();
+    let own: Vec<&str> = own.iter().map(RunId::as_str).collect();
+    let newest: Option<i64> = sqlx::query_scalar(
+        "SELECT max(at) FROM (SELECT events.at FROM runs JOIN events ON events.id = runs.last_event \
+         WHERE runs.run NOT IN (SELECT value FROM json_each($1)) ORDER BY runs.id DESC LIMIT 64)",
+    )
+    .bind(json!(own).to_string())
+    .fetch_one(database.readers())
+    .await
+    .map_err(Fault::from)?;
+    let bound = newest.map(|newest| Timestamp::from_millis(newest).after(TRUSTED));
+    match bound {
+        Some(bound) if bound < now => {
+            tracing::info!(%now, newest = %bound, "the clock is more than a day ahead of what is stored; what is old is held back");
+            Ok(bound)
         }
-    }));
+        _ => Ok(now),
+    }
 }
 
 async fn work(
@@ -33,6 +69,7 @@ async fn work(
     retention: StoreRetention,
     now: Timestamp,
 ) -> Result<(), StoreError> {
+    let now = trusted(database, now).await?;
     if let Some(age) = retention.runs {
         let removed = backstop_retention::prune_runs(database, age, &[], now).await?;
         if !removed.runs.is_empty() {

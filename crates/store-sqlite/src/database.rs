@@ -1,13 +1,16 @@
+use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
 use backstop_event_log::{Claims, LogKey};
 use backstop_retention::{StoreRetention, Upkeep};
+use layer0::Timestamp;
+use layer0::id::RunId;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
@@ -50,7 +53,19 @@ struct Inner {
     owner: Arc<Owner>,
     lookout: Lookout,
     upkeep: Upkeep,
+    time: fn() -> Timestamp,
+    /// The newest runs that began through this handle.
+    own_runs: Mutex<VecDeque<RunId>>,
 }
+
+/// How long what is in a database is kept, and by whose time.
+struct Keeps {
+    retention: StoreRetention,
+    time: fn() -> Timestamp,
+}
+
+/// How many of its own runs a handle remembers.
+const OWN_RUNS: usize = 256;
 
 impl Database {
     /// Opens a file for reading and writing; creates it, and the folder it stands in, if need be.
@@ -101,14 +116,14 @@ impl Database {
         let path = path.as_ref();
         options.check_place(path)?;
         let file = file::prepare(path)?;
-        let retention = options.retention;
+        let keeps = Keeps { retention: options.retention, time: options.time };
         let options = sqlite_options().filename(&file).create_if_missing(true).synchronous(
             match options.durability {
                 Durability::Normal => SqliteSynchronous::Normal,
                 Durability::Full => SqliteSynchronous::Full,
             },
         );
-        Self::start(path, Owner::with_file(file), options, retention).await
+        Self::start(path, Owner::with_file(file), options, keeps).await
     }
 
     /// Opens a database that lives in memory.
@@ -121,7 +136,8 @@ impl Database {
         let options = SqliteConnectOptions::from_str("sqlite::memory:")
             .map_err(|error| opening(path, error))?;
         let options = options.busy_timeout(BUSY_TIMEOUT);
-        Self::start(path, Owner::in_memory(), options, StoreRetention::default()).await
+        let OpenOptions { retention, time, .. } = OpenOptions::new();
+        Self::start(path, Owner::in_memory(), options, Keeps { retention, time }).await
     }
 
     /// Opens an existing file for reading. Creates nothing.
@@ -173,6 +189,8 @@ impl Database {
                 owner: Arc::new(Owner::with_file(file)),
                 lookout: Lookout::default(),
                 upkeep: Upkeep::default(),
+                time: OpenOptions::new().time,
+                own_runs: Mutex::default(),
             }),
             key: None,
         })
@@ -182,8 +200,10 @@ impl Database {
         path: &Path,
         owner: Owner,
         options: SqliteConnectOptions,
-        retention: StoreRetention,
+        keeps: Keeps,
     ) -> Result<Self, OpenError> {
+        // What is deleted is overwritten in the file, from the first row on: SQLite copies rows between pages.
+        let options = options.pragma("secure_delete", "on");
         let mut connection = connect(path, &options).await?;
         if let Err(error) = prepare(&mut connection, path).await {
             // The last connection to close takes the files beside the database away.
@@ -204,8 +224,19 @@ impl Database {
             Arc::clone(&owner),
             lookout.watches.clone(),
         ));
-        let (path, upkeep) = (path.to_owned(), Upkeep::new(retention));
-        let inner = Arc::new(Inner { path, readers, writer, claims, owner, lookout, upkeep });
+        let (path, upkeep) = (path.to_owned(), Upkeep::new(keeps.retention));
+        let (time, own_runs) = (keeps.time, Mutex::default());
+        let inner = Arc::new(Inner {
+            path,
+            readers,
+            writer,
+            claims,
+            owner,
+            lookout,
+            upkeep,
+            time,
+            own_runs,
+        });
         Ok(Self { inner, key: None })
     }
 
@@ -290,6 +321,26 @@ impl Database {
 
     pub(crate) fn upkeep(&self) -> &Upkeep {
         &self.inner.upkeep
+    }
+
+    /// Returns the time of this process.
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.inner.time)()
+    }
+
+    /// Remembers that a run began through this handle.
+    pub(crate) fn remember_own(&self, run: &RunId) {
+        let mut own = self.inner.own_runs.lock().unwrap_or_else(PoisonError::into_inner);
+        if own.len() == OWN_RUNS {
+            own.pop_front();
+        }
+        own.push_back(run.clone());
+    }
+
+    /// Returns the newest runs that began through this handle.
+    pub(crate) fn own_runs(&self) -> Vec<RunId> {
+        let own = self.inner.own_runs.lock().unwrap_or_else(PoisonError::into_inner);
+        own.iter().cloned().collect()
     }
 
     /// Returns the writer for a store other than the log.

@@ -11,7 +11,6 @@ use crate::chore::Chore;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::removal::erase_what_is_freed;
 use crate::rows::{chain, signed};
 use crate::rows::{hash_of, payload_of};
 
@@ -35,7 +34,7 @@ pub(crate) async fn erase(
     let event = row.try_get("id").map_err(Fault::from)?;
     let failed = |error: StoreError| LogError::Failed(error.into());
     let writer = database.for_writing().map_err(failed)?;
-    writer.perform(Erasure { event, hash, digest }).await.map_err(failed)?;
+    writer.perform(Erasure { run: run.clone(), seq, event, hash, digest }).await.map_err(failed)?;
     // The write-ahead log still holds what the event said.
     database.checkpoint().await.map_err(failed)?;
     let copies: Vec<String> = sqlx::query_scalar(
@@ -49,8 +48,10 @@ pub(crate) async fn erase(
     Ok(copies.into_iter().map(Into::into).collect())
 }
 
-/// Takes the text of an event away, and leaves its digest.
+/// Takes the text of an event away, and leaves its digest; with the first event of a run go the labels that it says.
 struct Erasure {
+    run: RunId,
+    seq: u64,
     event: i64,
     hash: Hash,
     digest: Hash,
@@ -59,15 +60,22 @@ struct Erasure {
 #[async_trait]
 impl Chore for Erasure {
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
-        erase_what_is_freed(connection).await?;
         let erased = sqlx::query(
             "UPDATE events SET data = '', salt = NULL, erased = $3 WHERE id = $1 AND hash = $2",
         )
         .bind(self.event)
         .bind(&self.hash.0[..])
         .bind(&self.digest.0[..])
-        .execute(connection)
+        .execute(&mut *connection)
         .await?;
+        if self.seq == 1 && erased.rows_affected() > 0 {
+            for statement in [
+                "DELETE FROM labels WHERE run_id = (SELECT id FROM runs WHERE run = $1)",
+                "UPDATE runs SET labels = NULL WHERE run = $1",
+            ] {
+                sqlx::query(statement).bind(self.run.as_str()).execute(&mut *connection).await?;
+            }
+        }
         Ok(erased.rows_affected())
     }
 }

@@ -17,7 +17,9 @@ use sqlx::Row;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::prune::{Kind, Whose, take_all};
-use crate::state::Clear;
+use crate::removal::{Mark, Unmark};
+use crate::rows::signed;
+use crate::state::{Clear, merge_words};
 use crate::subscriptions;
 use crate::{removal, run_rows};
 
@@ -76,8 +78,24 @@ impl Database {
     ) -> Result<Forgotten, RemoveError> {
         let forgotten =
             backstop_retention::forget_session(self, session, by, with_forks, now).await?;
+        merge_words(self.for_writing()?).await?;
+        self.clean().await?;
         self.checkpoint().await?;
         Ok(forgotten)
+    }
+
+    /// Writes the file anew where an older version wrote it, which did not overwrite what it deleted or moved.
+    async fn clean(&self) -> Result<(), StoreError> {
+        let is_clean: bool = sqlx::query_scalar("SELECT is_clean FROM erasing")
+            .fetch_one(self.readers())
+            .await
+            .map_err(Fault::from)?;
+        if is_clean || self.is_in_memory() {
+            return Ok(());
+        }
+        self.vacuum().await?;
+        self.for_writing()?.perform(MarkClean).await?;
+        Ok(())
     }
 
     /// Returns what is left of a run that was forgotten.
@@ -135,11 +153,25 @@ impl RunShelf for Database {
 
     async fn remove(
         &self,
-        row: &RunRow,
+        tree: &[&RunRow],
         removal: &Removal,
         removed: &mut Removed,
-    ) -> Result<(), StoreError> {
-        removal::remove(self, row, removal, removed).await
+    ) -> Result<bool, StoreError> {
+        removal::remove(self, tree, removal, removed).await
+    }
+
+    async fn mark_forgetting(&self, session: &SessionId) -> Result<i64, StoreError> {
+        Ok(signed(self.for_writing()?.perform(Mark(session.clone())).await?))
+    }
+
+    async fn unmark_forgetting(&self, marks: &[i64]) -> Result<(), StoreError> {
+        self.for_writing()?.perform(Unmark(marks.to_vec())).await?;
+        Ok(())
+    }
+
+    async fn taken_run(&self, _: &[SessionId]) -> Result<Option<RunId>, StoreError> {
+        // A file has no queue.
+        Ok(None)
     }
 
     async fn copies_of(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
@@ -158,10 +190,10 @@ impl RunShelf for Database {
     async fn take_session(
         &self,
         session: &SessionId,
-        is_silent: bool,
+        removal: &Removal,
         removed: &mut Removed,
     ) -> Result<(), StoreError> {
-        let whose = Whose::Session(session.as_str());
+        let (whose, is_silent) = (Whose::Session(session.as_str()), removal.is_silent);
         removed.errors += take_all(self, &Kind::ERRORS, whose, !is_silent).await?;
         let state = Clear(Scope::Session(session.clone()));
         removed.state += self.for_writing()?.perform(state).await?;
@@ -170,6 +202,20 @@ impl RunShelf for Database {
             self.for_writing()?.perform(Unexpire(session.clone())).await?;
         }
         Ok(())
+    }
+}
+
+/// Notes that the file holds no copies of rows any more.
+struct MarkClean;
+
+#[async_trait]
+impl crate::chore::Chore for MarkClean {
+    async fn perform(
+        &self,
+        connection: &mut sqlx::SqliteConnection,
+    ) -> Result<u64, crate::job_error::JobError> {
+        let clean = sqlx::query("UPDATE erasing SET is_clean = 1").execute(connection).await?;
+        Ok(clean.rows_affected())
     }
 }
 

@@ -6,6 +6,7 @@
 //!
 //! It never creates a file for a reader, and never touches a database that is not its own.
 
+mod admission;
 mod append;
 mod approvals;
 mod background;

@@ -223,7 +223,11 @@ impl EventLog for SqliteLog {
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         let Some(writer) = self.0.writer() else { return Err(read_only()) };
         let at = batch.records.last().map(|record| record.at);
+        let begun = batch.records.first().filter(|first| first.seq == 1).map(|_| batch.run.clone());
         writer.append(batch).await?;
+        if let Some(run) = begun {
+            self.0.remember_own(&run);
+        }
         if let Some(at) = at {
             background::after_append(&self.0, at);
         }

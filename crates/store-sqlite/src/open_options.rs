@@ -1,6 +1,8 @@
 use std::path::Path;
 
+use backstop_clock::{Clock, SystemClock};
 use backstop_retention::StoreRetention;
+use layer0::Timestamp;
 
 use crate::fault::OpenError;
 use crate::network_fs::{Probe, file_system_type, network_type};
@@ -36,6 +38,8 @@ pub enum Durability {
 pub struct OpenOptions {
     pub(crate) durability: Durability,
     pub(crate) retention: StoreRetention,
+    /// The time of this process, which decides what is old.
+    pub(crate) time: fn() -> Timestamp,
     network_fs: bool,
     probe: Probe,
 }
@@ -53,6 +57,7 @@ impl OpenOptions {
         Self {
             durability: Durability::default(),
             retention: StoreRetention::default(),
+            time: || SystemClock.now(),
             network_fs: false,
             probe: file_system_type,
         }
@@ -77,6 +82,14 @@ impl OpenOptions {
     #[must_use]
     pub const fn network_fs(mut self, network_fs: bool) -> Self {
         self.network_fs = network_fs;
+        self
+    }
+
+    /// Reads the time of this process in another way, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn time(mut self, time: fn() -> Timestamp) -> Self {
+        self.time = time;
         self
     }
 

@@ -37,7 +37,7 @@ pub(crate) struct Kind {
 }
 
 /// Neither the session of row `$1` nor one that was copied from it has an open run, and no open run
-/// refers to the row. Of each session, the newest runs are looked at: an older one was ended long ago.
+/// refers to the row.
 macro_rules! unless_open {
     ($take:literal, $table:literal) => {
         concat!(
@@ -45,13 +45,54 @@ macro_rules! unless_open {
             " AND NOT EXISTS (WITH RECURSIVE family (session) AS (SELECT ",
             $table,
             ".session UNION SELECT lineage.session FROM lineage JOIN family \
-             ON lineage.ancestor = family.session) SELECT 1 FROM family WHERE EXISTS \
-             (SELECT 1 FROM (SELECT state FROM runs WHERE runs.session = family.session \
-             ORDER BY started_at DESC LIMIT 16) WHERE state NOT IN ('finished', 'failed'))) \
+             ON lineage.ancestor = family.session) SELECT 1 FROM family JOIN runs \
+             ON runs.session = family.session \
+             WHERE runs.state IN ('running', 'waiting_approval', 'parked')) \
              AND NOT EXISTS (SELECT 1 FROM refers JOIN runs ON runs.run = refers.run \
              WHERE refers.id = ",
             $table,
             ".id AND state NOT IN ('finished', 'failed')) RETURNING id, session, bytes"
+        )
+    };
+}
+
+/// The run `$1` that was removed alone refers to a row. One that came back under the same id keeps what it refers to.
+macro_rules! alone {
+    ($table:literal, $run:literal) => {
+        concat!(
+            "NOT EXISTS (SELECT 1 FROM refers AS other WHERE other.id = ",
+            $table,
+            ".id AND other.run <> ",
+            $run,
+            ") AND NOT EXISTS (SELECT 1 FROM runs WHERE run = ",
+            $run,
+            ")"
+        )
+    };
+}
+
+/// The rows that the run `$1` alone refers to.
+macro_rules! of_run {
+    ($table:literal) => {
+        concat!(
+            "SELECT id FROM ",
+            $table,
+            " WHERE id IN (SELECT id FROM refers WHERE run = $1) AND ",
+            alone!($table, "$1"),
+            " LIMIT 64"
+        )
+    };
+}
+
+/// Takes row `$1` away; where `$2` names a run, only while that one alone refers to it.
+macro_rules! drop {
+    ($table:literal) => {
+        concat!(
+            "DELETE FROM ",
+            $table,
+            " WHERE id = $1 AND ($2 IS NULL OR ",
+            alone!($table, "$2"),
+            ") RETURNING session, bytes"
         )
     };
 }
@@ -64,10 +105,8 @@ impl Kind {
                  WHERE (last_at, number) > ($1, $2) ORDER BY last_at, number LIMIT 256",
         take: unless_open!("DELETE FROM errors WHERE number = $1 AND last_at = $2", "errors"),
         of_session: "SELECT id FROM errors WHERE session = $1 LIMIT 64",
-        of_run: "SELECT id FROM errors WHERE id IN (SELECT id FROM refers WHERE run = $1) \
-                 AND NOT EXISTS (SELECT 1 FROM refers AS other WHERE other.id = errors.id \
-                 AND other.run <> $1) LIMIT 64",
-        drop: "DELETE FROM errors WHERE id = $1 RETURNING session, bytes",
+        of_run: of_run!("errors"),
+        drop: drop!("errors"),
     };
     pub(crate) const RESULTS: Self = Self {
         totals: "SELECT count(*) AS many, coalesce(sum(bytes), 0) AS bytes FROM results",
@@ -75,10 +114,8 @@ impl Kind {
                  WHERE (at, number) > ($1, $2) ORDER BY at, number LIMIT 256",
         take: unless_open!("DELETE FROM results WHERE number = $1 AND at = $2", "results"),
         of_session: "SELECT id FROM results WHERE session = $1 LIMIT 64",
-        of_run: "SELECT id FROM results WHERE id IN (SELECT id FROM refers WHERE run = $1) \
-                 AND NOT EXISTS (SELECT 1 FROM refers AS other WHERE other.id = results.id \
-                 AND other.run <> $1) LIMIT 64",
-        drop: "DELETE FROM results WHERE id = $1 RETURNING session, bytes",
+        of_run: of_run!("results"),
+        drop: drop!("results"),
     };
     pub(crate) const ALL: [&Self; 2] = [&Self::ERRORS, &Self::RESULTS];
 }
@@ -283,9 +320,9 @@ pub(crate) async fn take_all(
     whose: Whose<'_>,
     is_noted: bool,
 ) -> Result<u64, StoreError> {
-    let (select, of) = match whose {
-        Whose::Run(run) => (kind.of_run, run),
-        Whose::Session(session) => (kind.of_session, session),
+    let (select, of, run) = match whose {
+        Whose::Run(run) => (kind.of_run, run, Some(run.to_owned())),
+        Whose::Session(session) => (kind.of_session, session, None),
     };
     let mut many = 0;
     loop {
@@ -297,12 +334,15 @@ pub(crate) async fn take_all(
         if ids.is_empty() {
             return Ok(many);
         }
-        many += database.for_writing()?.perform(TakeAll { kind, ids, is_noted }).await?;
+        let run = run.clone();
+        many += database.for_writing()?.perform(TakeAll { kind, run, ids, is_noted }).await?;
     }
 }
 
 struct TakeAll {
     kind: &'static Kind,
+    /// The run that alone refers to them, where they go with one.
+    run: Option<String>,
     ids: Vec<String>,
     is_noted: bool,
 }
@@ -312,8 +352,8 @@ impl Chore for TakeAll {
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
         let mut many = 0;
         for id in &self.ids {
-            let dropped =
-                sqlx::query(self.kind.drop).bind(id).fetch_optional(&mut *connection).await?;
+            let dropped = sqlx::query(self.kind.drop).bind(id).bind(&self.run);
+            let dropped = dropped.fetch_optional(&mut *connection).await?;
             let Some(dropped) = dropped else { continue };
             if self.is_noted {
                 expire(connection, id, &dropped.try_get::<String, _>("session")?).await?;

@@ -3,6 +3,8 @@
 use async_trait::async_trait;
 use backstop_error_store::StoreError;
 use backstop_retention::{Removal, Removed, RunRow};
+use layer0::id::SessionId;
+use serde_json::json;
 use sqlx::SqliteConnection;
 
 use crate::chore::Chore;
@@ -10,33 +12,38 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::prune::{Kind, Whose, take_all};
+use crate::rows::unsigned;
 
 /// How many events one transaction takes away.
 const BATCH: i64 = 64;
 
-/// Takes a run away, with the texts that no other run refers to.
+/// Removes a run with the runs below it, and the texts that no other run refers to. Returns `false`, and removes
+/// nothing, where one of them was written to since its row was read.
 pub(crate) async fn remove(
     database: &Database,
-    row: &RunRow,
+    tree: &[&RunRow],
     removal: &Removal,
     removed: &mut Removed,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
     let writer = database.for_writing()?;
-    let removal = removal.clone();
-    if writer.perform(RemoveRun { row: row.clone(), removal: removal.clone() }).await? == 0 {
-        // It was written to in the meantime.
-        return Ok(());
+    let rows = tree.iter().map(|row| (*row).clone()).collect();
+    if writer.perform(RemoveTree { rows, removal: removal.clone() }).await? == 0 {
+        return Ok(false);
     }
-    let (whose, is_noted) = (Whose::Run(row.run.as_str()), !removal.is_silent);
-    removed.errors += take_all(database, &Kind::ERRORS, whose, is_noted).await?;
-    removed.results += take_all(database, &Kind::RESULTS, whose, is_noted).await?;
-    while writer.perform(SweepEvents(row.id)).await? > 0 {}
-    removed.runs.push(row.run.clone());
-    Ok(())
+    for row in tree {
+        let (whose, is_noted) = (Whose::Run(row.run.as_str()), !removal.is_silent);
+        removed.errors += take_all(database, &Kind::ERRORS, whose, is_noted).await?;
+        removed.results += take_all(database, &Kind::RESULTS, whose, is_noted).await?;
+        while writer.perform(SweepEvents(row.id)).await? > 0 {}
+        removed.runs.push(row.run.clone());
+    }
+    Ok(true)
 }
 
 /// Goes on with what a process began and did not end.
 pub(crate) async fn sweep(database: &Database) -> Result<(), StoreError> {
+    let writer = database.for_writing()?;
+    writer.perform(UnmarkOld).await?;
     let left: Vec<(i64, String)> = sqlx::query_as("SELECT run_id, run FROM removed")
         .fetch_all(database.readers())
         .await
@@ -45,39 +52,70 @@ pub(crate) async fn sweep(database: &Database) -> Result<(), StoreError> {
         for kind in Kind::ALL {
             take_all(database, kind, Whose::Run(&run), true).await?;
         }
-        while database.for_writing()?.perform(SweepEvents(run_id)).await? > 0 {}
+        while writer.perform(SweepEvents(run_id)).await? > 0 {}
     }
     Ok(())
 }
 
-/// Takes the row of a run away if it is as it was; its texts and events come after it.
-struct RemoveRun {
-    row: RunRow,
+/// Removes the rows of runs if they are as they were; their texts and events come after them.
+struct RemoveTree {
+    rows: Vec<RunRow>,
     removal: Removal,
 }
 
 #[async_trait]
-impl Chore for RemoveRun {
+impl Chore for RemoveTree {
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
-        let Self { row, removal } = self;
-        let run = row.run.as_str();
-        let queued = sqlx::query(
-            "INSERT INTO removed SELECT id, run, last_event FROM runs WHERE id = $1 AND run = $2 \
+        let names: Vec<&str> = self.rows.iter().map(|row| row.run.as_str()).collect();
+        let names = json!(names).to_string();
+        for row in &self.rows {
+            if !self.is_unchanged(connection, row, &names).await? {
+                return Ok(0);
+            }
+        }
+        for row in &self.rows {
+            self.remove_row(connection, row).await?;
+        }
+        Ok(1)
+    }
+}
+
+impl RemoveTree {
+    /// Returns whether a run is as its row says, and none but those of its tree follows it.
+    async fn is_unchanged(
+        &self,
+        connection: &mut SqliteConnection,
+        row: &RunRow,
+        names: &str,
+    ) -> Result<bool, JobError> {
+        let unchanged: Option<i64> = sqlx::query_scalar(
+            "SELECT 1 FROM runs WHERE id = $1 AND run = $2 \
              AND last_seq = $3 AND ($5 OR state IN ('finished', 'failed')) AND ($4 OR NOT EXISTS \
              (SELECT 1 FROM follows JOIN runs AS later ON later.run = follows.run \
-             WHERE follows.earlier = $2))",
+             WHERE follows.earlier = $2 AND later.run NOT IN (SELECT value FROM json_each($6))))",
         )
         .bind(row.id)
-        .bind(run)
+        .bind(row.run.as_str())
         .bind(row.last_seq)
-        .bind(removal.forgotten.is_some())
-        .bind(removal.is_segment)
-        .execute(&mut *connection)
+        .bind(self.removal.forgotten.is_some())
+        .bind(self.removal.is_segment)
+        .bind(names)
+        .fetch_optional(connection)
         .await?;
-        if queued.rows_affected() == 0 {
-            return Ok(0);
-        }
-        if let Some((by, at)) = &removal.forgotten {
+        Ok(unchanged.is_some())
+    }
+
+    async fn remove_row(
+        &self,
+        connection: &mut SqliteConnection,
+        row: &RunRow,
+    ) -> Result<(), JobError> {
+        let run = row.run.as_str();
+        sqlx::query("INSERT INTO removed SELECT id, run, last_event FROM runs WHERE id = $1")
+            .bind(row.id)
+            .execute(&mut *connection)
+            .await?;
+        if let Some((by, at)) = &self.removal.forgotten {
             sqlx::query(
                 "INSERT INTO tombstones SELECT run, head, $2, $3 FROM runs WHERE id = $1 \
                  ON CONFLICT DO NOTHING",
@@ -106,7 +144,50 @@ impl Chore for RemoveRun {
         .bind(row.session.as_str())
         .execute(connection)
         .await?;
-        Ok(1)
+        Ok(())
+    }
+}
+
+/// Marks a session as being forgotten, and returns the number of the mark.
+pub(crate) struct Mark(pub(crate) SessionId);
+
+#[async_trait]
+impl Chore for Mark {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let mark = sqlx::query("INSERT INTO forgetting (session, at) VALUES ($1, unixepoch())")
+            .bind(self.0.as_str())
+            .execute(connection)
+            .await?;
+        Ok(unsigned(mark.last_insert_rowid()))
+    }
+}
+
+/// Takes marks off.
+pub(crate) struct Unmark(pub(crate) Vec<i64>);
+
+#[async_trait]
+impl Chore for Unmark {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let marks = json!(self.0).to_string();
+        let gone =
+            sqlx::query("DELETE FROM forgetting WHERE id IN (SELECT value FROM json_each($1))")
+                .bind(marks)
+                .execute(connection)
+                .await?;
+        Ok(gone.rows_affected())
+    }
+}
+
+/// Takes the marks of processes off that died.
+struct UnmarkOld;
+
+#[async_trait]
+impl Chore for UnmarkOld {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let gone = sqlx::query("DELETE FROM forgetting WHERE at < unixepoch() - 3600")
+            .execute(connection)
+            .await?;
+        Ok(gone.rows_affected())
     }
 }
 
@@ -116,7 +197,6 @@ struct SweepEvents(i64);
 #[async_trait]
 impl Chore for SweepEvents {
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
-        erase_what_is_freed(connection).await?;
         let events: Vec<(i64, Option<i64>)> = sqlx::query_as(
             "WITH RECURSIVE last (id, prev, place) AS (SELECT events.id, prev, 1 FROM removed \
              JOIN events ON events.id = removed.event AND events.run_id = removed.run_id \
@@ -130,7 +210,8 @@ impl Chore for SweepEvents {
         .await?;
         let Some((_, next)) = events.last() else {
             for statement in [
-                "DELETE FROM refers WHERE run = (SELECT run FROM removed WHERE run_id = $1)",
+                "DELETE FROM refers WHERE run = (SELECT run FROM removed WHERE run_id = $1) \
+                 AND run NOT IN (SELECT run FROM runs)",
                 "DELETE FROM removed WHERE run_id = $1",
             ] {
                 sqlx::query(statement).bind(self.0).execute(&mut *connection).await?;
@@ -156,10 +237,4 @@ impl Chore for SweepEvents {
             .await?;
         Ok(u64::try_from(events.len()).unwrap_or(u64::MAX))
     }
-}
-
-/// Overwrites what is deleted from now on, in the file too.
-pub(crate) async fn erase_what_is_freed(connection: &mut SqliteConnection) -> Result<(), JobError> {
-    sqlx::query("PRAGMA secure_delete = ON").execute(connection).await?;
-    Ok(())
 }

@@ -25,6 +25,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/15_subscriptions.sql"),
     include_str!("../migrations/16_start_keys.sql"),
     include_str!("../migrations/17_removed_runs.sql"),
+    include_str!("../migrations/18_forgetting.sql"),
 ];
 
 /// Marks a file as ours: "BSTP".

@@ -23,7 +23,7 @@ use crate::fault::Fault;
 
 pub(crate) use change::{Change, Changed, write};
 use removal::Delete;
-pub(crate) use removal::{Clear, ExpireState};
+pub(crate) use removal::{Clear, ExpireState, merge_words};
 
 /// The state store in a [`Database`].
 #[derive(Clone)]

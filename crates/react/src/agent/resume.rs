@@ -310,7 +310,8 @@ impl Agent {
         if is_silent && machine.is_over() && beyond.is_empty() {
             return Err(ResumeError::copy_over(request.run, request.at));
         }
-        if !Arc::ptr_eq(&from.log, &log) {
+        let is_from_elsewhere = !Arc::ptr_eq(&from.log, &log);
+        if is_from_elsewhere {
             from.copy_to(&self.inner, &log, &folded.events, &folded.sessions).await?;
         }
         let mut records = from.log.records(&request.run, 1).await?;
@@ -319,7 +320,8 @@ impl Agent {
         let session = session_of_fork(&child);
         let forked = RunForked::new(child.clone(), session, request.run.clone(), request.at);
         let cancellation = request.cancellation;
-        let copied = Copied { log, child, forked, records, folded, cancellation };
+        let copied =
+            Copied { log, child, forked, records, folded, cancellation, is_from_elsewhere };
         let copied = Resumed::copied(Arc::clone(&self.inner), copied).await;
         let redactor = &self.inner.redactor;
         let input = request.input.map(|text| Arc::from(redactor.redact_held(&text)));

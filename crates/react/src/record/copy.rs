@@ -47,7 +47,8 @@ pub async fn copy_run(from: &Source, to: &Source, run: &RunId) -> Result<CopyOut
     copy_all(from, to, &events).await?;
     let number = summary.last_seq;
     let claim = to.log.claim_new(run);
-    to.log.append(Batch::new(run.clone(), claim.epoch(), records, summary)).await?;
+    let batch = Batch::new(run.clone(), claim.epoch(), records, summary);
+    to.log.append(batch.importing()).await?;
     Ok(CopyOutcome::Done(number))
 }
 

@@ -51,6 +51,8 @@ pub(crate) struct Copied {
     pub(crate) records: Vec<Record>,
     pub(crate) folded: Folded,
     pub(crate) cancellation: CancellationToken,
+    /// Whether the run that is copied is in another store.
+    pub(crate) is_from_elsewhere: bool,
 }
 
 impl Resumed {
@@ -80,10 +82,14 @@ impl Resumed {
 
     /// Makes the run of a copy, which is told at once where it was cut.
     pub(crate) async fn copied(agent: Arc<Inner>, copied: Copied) -> Self {
-        let Copied { log, child, forked, records, folded, cancellation } = copied;
+        let Copied { log, child, forked, records, folded, cancellation, is_from_elsewhere } =
+            copied;
         let Folded { events, definition, mut replayed, sessions, follows, .. } = folded;
         let session = session_of_fork(&child);
-        let writer = RunWriter::copy(log, child.clone(), &events, records);
+        let mut writer = RunWriter::copy(log, child.clone(), &events, records);
+        if is_from_elsewhere {
+            writer = writer.from_elsewhere();
+        }
         let usage = writer.summary().usage;
         let beyond = std::mem::take(&mut replayed.beyond);
         let clock = clock_of(&agent, &replayed.machine);

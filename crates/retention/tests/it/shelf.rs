@@ -91,16 +91,33 @@ impl RunShelf for Shelf {
 
     async fn remove(
         &self,
-        row: &RunRow,
+        tree: &[&RunRow],
         _: &Removal,
         removed: &mut Removed,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let mut rows = self.rows();
-        let by = rows.iter().find(|later| later.follows.as_ref() == Some(&row.run));
-        assert!(by.is_none(), "{} is removed before {by:?}", row.run);
-        rows.retain(|other| other.id != row.id);
-        removed.runs.push(row.run.clone());
-        Ok(())
+        for row in tree {
+            let by = rows.iter().find(|later| {
+                later.follows.as_ref() == Some(&row.run)
+                    && !tree.iter().any(|going| going.id == later.id)
+            });
+            assert!(by.is_none(), "{} is removed before {by:?}", row.run);
+        }
+        rows.retain(|other| !tree.iter().any(|going| going.id == other.id));
+        removed.runs.extend(tree.iter().map(|row| row.run.clone()));
+        Ok(true)
+    }
+
+    async fn mark_forgetting(&self, _: &SessionId) -> Result<i64, StoreError> {
+        unreachable!("no session is forgotten here")
+    }
+
+    async fn unmark_forgetting(&self, _: &[i64]) -> Result<(), StoreError> {
+        unreachable!("no session is forgotten here")
+    }
+
+    async fn taken_run(&self, _: &[SessionId]) -> Result<Option<RunId>, StoreError> {
+        unreachable!("no session is forgotten here")
     }
 
     async fn copies_of(&self, _: &SessionId) -> Result<Vec<SessionId>, StoreError> {
@@ -110,7 +127,7 @@ impl RunShelf for Shelf {
     async fn take_session(
         &self,
         _: &SessionId,
-        _: bool,
+        _: &Removal,
         _: &mut Removed,
     ) -> Result<(), StoreError> {
         unreachable!("no session is forgotten here")

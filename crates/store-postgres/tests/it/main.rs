@@ -11,6 +11,7 @@ mod full_disk;
 mod keys;
 mod limits;
 mod lists;
+mod meanwhile;
 mod opening;
 mod pooling;
 mod queue;

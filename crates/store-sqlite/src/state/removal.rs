@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use backstop_error_store::StoreError;
 use layer0::Timestamp;
 use layer0::state::{Expected, Scope};
 use sqlx::{Row, SqliteConnection};
 
 use crate::chore::Chore;
 use crate::job_error::JobError;
-use crate::removal::erase_what_is_freed;
+use crate::rows::unsigned;
+use crate::writer::Writer;
 
 /// The version that was found when something else was expected; what a chore tells beside its number.
 #[derive(Clone, Default)]
@@ -67,19 +69,44 @@ pub(crate) struct Clear(pub(crate) Scope);
 #[async_trait]
 impl Chore for Clear {
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
-        erase_what_is_freed(connection).await?;
         let gone = sqlx::query("DELETE FROM state WHERE scope = $1")
             .bind(self.0.to_string())
             .execute(&mut *connection)
             .await?;
-        if gone.rows_affected() > 0 {
-            // The index holds words of rows that have gone until its parts are merged.
-            sqlx::query("INSERT INTO state_words (state_words) VALUES ('optimize')")
-                .execute(connection)
-                .await?;
-        }
         Ok(gone.rows_affected())
     }
+}
+
+/// How many pages of the index of words one transaction merges.
+const MERGED_PAGES: i64 = 32;
+
+/// Removes the words of values that have gone from the index, which holds them until its parts are merged. This goes in
+/// small steps, so that no writer waits for the whole index.
+pub(crate) async fn merge_words(writer: &Writer) -> Result<(), StoreError> {
+    // See <https://www.sqlite.org/fts5.html#the_merge_command>: a negative number begins to merge all parts, and one that
+    // changes fewer than two rows has found nothing to merge.
+    writer.perform(MergeWords(-MERGED_PAGES)).await?;
+    while writer.perform(MergeWords(MERGED_PAGES)).await? >= 2 {}
+    Ok(())
+}
+
+/// Merges parts of the index of words, and returns how many of its rows changed.
+struct MergeWords(i64);
+
+#[async_trait]
+impl Chore for MergeWords {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let before = total_changes(connection).await?;
+        sqlx::query("INSERT INTO state_words (state_words, rank) VALUES ('merge', $1)")
+            .bind(self.0)
+            .execute(&mut *connection)
+            .await?;
+        Ok(unsigned(total_changes(connection).await? - before))
+    }
+}
+
+async fn total_changes(connection: &mut SqliteConnection) -> Result<i64, JobError> {
+    Ok(sqlx::query_scalar("SELECT total_changes()").fetch_one(connection).await?)
 }
 
 /// Removes some of the values that have expired, and returns how many.

@@ -9,6 +9,7 @@ mod disk;
 mod feed;
 mod keys;
 mod lists;
+mod meanwhile;
 mod migration;
 mod moved;
 mod network;

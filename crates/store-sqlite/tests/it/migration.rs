@@ -18,6 +18,7 @@ use crate::{Folder, at, error, open, started, tamper};
 const FIRST_VERSION: &str = "
     DROP TABLE IF EXISTS state; DROP TABLE IF EXISTS state_words; DROP TABLE IF EXISTS subscriptions; DROP TABLE IF EXISTS positions;
     DROP TABLE IF EXISTS start_keys; DROP INDEX IF EXISTS runs_by_parent;
+    DROP TABLE IF EXISTS forgetting; DROP TABLE IF EXISTS erasing; DROP INDEX IF EXISTS runs_at_work;
     DROP VIEW appends;
     DROP TRIGGER runs_taken; DROP TABLE labels; DROP TABLE expired_approvals;
     ALTER TABLE runs DROP COLUMN labels;
@@ -124,7 +125,8 @@ const BEFORE_TREES: &str = "
     ALTER TABLE runs DROP COLUMN root; ALTER TABLE runs DROP COLUMN branch_of;
     CREATE INDEX runs_roots ON runs (session) WHERE parent IS NULL;
     DROP TABLE IF EXISTS state; DROP TABLE IF EXISTS state_words; DROP TABLE IF EXISTS subscriptions; DROP TABLE IF EXISTS positions;
-    DROP INDEX IF EXISTS runs_by_parent; DROP TABLE IF EXISTS start_keys; PRAGMA user_version = 12";
+    DROP INDEX IF EXISTS runs_by_parent; DROP TABLE IF EXISTS start_keys;
+    DROP TABLE IF EXISTS forgetting; DROP TABLE IF EXISTS erasing; DROP INDEX IF EXISTS runs_at_work; PRAGMA user_version = 12";
 
 /// Spec: D8, D11
 #[tokio::test]
@@ -159,7 +161,8 @@ const BEFORE_LISTS: &str = "
     ALTER TABLE runs DROP COLUMN agent; ALTER TABLE runs DROP COLUMN reason;
     CREATE TRIGGER appends_written INSTEAD OF INSERT ON appends BEGIN SELECT 1; END;
     DROP TABLE IF EXISTS state; DROP TABLE IF EXISTS state_words; DROP TABLE IF EXISTS subscriptions; DROP TABLE IF EXISTS positions;
-    DROP INDEX IF EXISTS runs_by_parent; DROP TABLE IF EXISTS start_keys; PRAGMA user_version = 10";
+    DROP INDEX IF EXISTS runs_by_parent; DROP TABLE IF EXISTS start_keys;
+    DROP TABLE IF EXISTS forgetting; DROP TABLE IF EXISTS erasing; DROP INDEX IF EXISTS runs_at_work; PRAGMA user_version = 10";
 
 /// Spec: C3. A reader leaves a file of an older version as it is, and lists what is in it.
 #[tokio::test]
@@ -185,7 +188,8 @@ async fn older_runs_are_listed_by_agent_and_reason() {
 const BEFORE_LABELS: &str = "
     DROP TRIGGER runs_taken; DROP TABLE labels; DROP TABLE expired_approvals;
     ALTER TABLE runs DROP COLUMN labels; DROP TABLE IF EXISTS state; DROP TABLE IF EXISTS state_words; DROP TABLE IF EXISTS subscriptions; DROP TABLE IF EXISTS positions;
-    DROP INDEX IF EXISTS runs_by_parent; DROP TABLE IF EXISTS start_keys; PRAGMA user_version = 9";
+    DROP INDEX IF EXISTS runs_by_parent; DROP TABLE IF EXISTS start_keys;
+    DROP TABLE IF EXISTS forgetting; DROP TABLE IF EXISTS erasing; DROP INDEX IF EXISTS runs_at_work; PRAGMA user_version = 9";
 
 /// Spec: D15, D11. Runs that were filed under labels before their rows had them are listed by them.
 #[tokio::test]

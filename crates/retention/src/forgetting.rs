@@ -1,0 +1,144 @@
+//! Forgetting a session.
+
+use layer0::Timestamp;
+use layer0::id::{RunId, SessionId};
+
+use crate::removal::ATTEMPTS;
+use crate::{Forgotten, Fork, Removal, RemoveError, Removed, RunRow, RunShelf, trees};
+
+/// Takes away everything of a session: its runs, their errors and results, its state. Runs that were copied from it
+/// hold what was copied; they go too with `with_forks`, else they are named. What is left is a tombstone of each
+/// run.
+///
+/// The session is marked first. A run that begins in it, is reopened or is copied from it meanwhile is refused with
+/// [`LogError::Forgetting`](backstop_event_log::LogError::Forgetting).
+///
+/// # Errors
+///
+/// [`RemoveError::NoSession`], [`RemoveError::Open`], [`RemoveError::Store`].
+pub async fn forget_session(
+    shelf: &impl RunShelf,
+    session: &SessionId,
+    by: &str,
+    with_forks: bool,
+    now: Timestamp,
+) -> Result<Forgotten, RemoveError> {
+    shelf.sweep().await?;
+    let mut marks = Vec::new();
+    let request = Request { session, by, with_forks, now };
+    let forgotten = request.forget(shelf, &mut marks).await;
+    // Where this fails too, the next sweep takes old marks off.
+    let unmarked = shelf.unmark_forgetting(&marks).await;
+    let forgotten = forgotten?;
+    unmarked?;
+    Ok(forgotten)
+}
+
+/// A session that is to be forgotten.
+struct Request<'a> {
+    session: &'a SessionId,
+    by: &'a str,
+    with_forks: bool,
+    now: Timestamp,
+}
+
+impl Request<'_> {
+    async fn forget(
+        &self,
+        shelf: &impl RunShelf,
+        marks: &mut Vec<i64>,
+    ) -> Result<Forgotten, RemoveError> {
+        let family = self.mark(shelf, marks).await?;
+        let session = std::slice::from_ref(self.session);
+        let sessions = if self.with_forks { &family } else { session };
+        if let Some(taken) = shelf.taken_run(sessions).await? {
+            return Err(RemoveError::Open(taken));
+        }
+        let mut removed = Removed::default();
+        let (forks, is_known) = self.remove_runs(shelf, &family, sessions, &mut removed).await?;
+        for session in sessions {
+            shelf.take_session(session, &self.removal(forks.is_empty()), &mut removed).await?;
+        }
+        let is_known = is_known || !removed.runs.is_empty();
+        if !is_known && removed.errors + removed.results + removed.state == 0 {
+            return Err(RemoveError::NoSession(self.session.clone()));
+        }
+        Ok(Forgotten::new(removed, forks))
+    }
+
+    /// Marks the session, and those that were copied from it where these go too. Returns all of them: once a session is
+    /// marked, no further copy is made from it.
+    async fn mark(
+        &self,
+        shelf: &impl RunShelf,
+        marks: &mut Vec<i64>,
+    ) -> Result<Vec<SessionId>, RemoveError> {
+        marks.push(shelf.mark_forgetting(self.session).await?);
+        let mut marked = vec![self.session.clone()];
+        loop {
+            let family = shelf.copies_of(self.session).await?;
+            let new: Vec<&SessionId> =
+                family.iter().filter(|copy| !marked.contains(copy)).collect();
+            if new.is_empty() || !self.with_forks {
+                return Ok(family);
+            }
+            for copy in new {
+                marks.push(shelf.mark_forgetting(copy).await?);
+                marked.push(copy.clone());
+            }
+        }
+    }
+
+    /// Removes the runs of the sessions, and returns the copies that stay and whether there was a run. One that is open
+    /// refuses all of it, before anything is removed.
+    async fn remove_runs(
+        &self,
+        shelf: &impl RunShelf,
+        family: &[SessionId],
+        sessions: &[SessionId],
+        removed: &mut Removed,
+    ) -> Result<(Vec<Fork>, bool), RemoveError> {
+        let (mut is_known, mut changed) = (false, None);
+        for _ in 0..ATTEMPTS {
+            let rows = shelf.runs_of(family).await?;
+            let is_fork = |row: &&RunRow| !self.with_forks && row.session != *self.session;
+            let fork = |row: &RunRow| Fork::new(row.run.clone(), row.session.clone());
+            let forks: Vec<Fork> = rows.iter().filter(is_fork).map(fork).collect();
+            let going: Vec<&RunRow> =
+                rows.iter().filter(|row| sessions.contains(&row.session)).collect();
+            if let Some(open) = going.iter().find(|row| row.is_open()) {
+                return Err(RemoveError::Open(open.run.clone()));
+            }
+            is_known |= !going.is_empty();
+            changed = self.remove_trees(shelf, going, forks.is_empty(), removed).await?;
+            if changed.is_none() {
+                return Ok((forks, is_known));
+            }
+        }
+        Err(changed.map_or_else(|| RemoveError::NoSession(self.session.clone()), RemoveError::Open))
+    }
+
+    /// Removes runs, and returns one that was written to since its row was read.
+    async fn remove_trees(
+        &self,
+        shelf: &impl RunShelf,
+        going: Vec<&RunRow>,
+        is_silent: bool,
+        removed: &mut Removed,
+    ) -> Result<Option<RunId>, RemoveError> {
+        let removal = self.removal(is_silent);
+        for tree in trees(going) {
+            if !shelf.remove(&tree, &removal, removed).await? {
+                return Ok(tree.first().map(|row| row.run.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns how runs go. A copy that stays finds that what it refers to has gone, so that the ids of texts are
+    /// forgotten only where there is none.
+    fn removal(&self, is_silent: bool) -> Removal {
+        let forgotten = Some((self.by.to_owned(), self.now));
+        Removal { forgotten, is_silent, ..Removal::default() }
+    }
+}

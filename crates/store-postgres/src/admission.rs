@@ -1,0 +1,110 @@
+//! Whether a run may begin or be reopened, where runs are removed at the same time.
+
+use backstop_event_log::{Batch, LogError};
+use layer0::event::RunForked;
+use layer0::id::{RunId, SessionId};
+use sqlx::{PgConnection, Row};
+
+use crate::append::{Append, Refused};
+use crate::fault::Fault;
+use crate::rows::{signed, unsigned};
+use crate::text::{read, stored};
+
+/// Returns the sessions whose locks appends need: those in which runs begin or are reopened, and those from which they
+/// are copied.
+pub(crate) async fn sessions_to_lock(
+    connection: &mut PgConnection,
+    appends: &[&Append],
+) -> Result<Vec<SessionId>, LogError> {
+    let opening = appends.iter().filter(|append| append.opens());
+    let mut sessions: Vec<SessionId> =
+        opening.map(|append| append.batch.summary.session.clone()).collect();
+    let mut parents = Vec::new();
+    for append in appends {
+        // One that cannot be read is refused when it is its turn.
+        let forked = append.batch.forked_from().ok().flatten();
+        parents.extend(forked.map(|forked| stored(forked.parent.as_str()).into_owned()));
+    }
+    if !parents.is_empty() {
+        let copied: Vec<String> =
+            sqlx::query_scalar("SELECT session FROM backstop.runs WHERE run = ANY($1)")
+                .bind(parents)
+                .fetch_all(connection)
+                .await
+                .map_err(Fault::from)?;
+        sessions.extend(copied.into_iter().map(read).map(SessionId::from));
+    }
+    Ok(sessions)
+}
+
+/// Checks that nothing that a run needs to begin or to be reopened was removed or is being removed. The locks of its
+/// session, and of the one that it is copied from, are held.
+pub(crate) async fn admit(
+    connection: &mut PgConnection,
+    batch: &Batch,
+) -> Result<Option<Refused>, LogError> {
+    let summary = &batch.summary;
+    let begins = !batch.reopens() && !batch.is_import;
+    let earlier = summary.follows.as_ref().filter(|_| begins && summary.parent.is_none());
+    let row = sqlx::query(
+        "SELECT EXISTS (SELECT 1 FROM backstop.forgetting WHERE session = $1) AS is_forgetting, \
+         EXISTS (SELECT 1 FROM backstop.tombstones WHERE run = $2) AS is_forgotten, \
+         $3::text IS NULL OR EXISTS (SELECT 1 FROM backstop.runs WHERE run = $3) AS has_earlier",
+    )
+    .bind(&*stored(summary.session.as_str()))
+    .bind(&*stored(batch.run.as_str()))
+    .bind(earlier.map(|run| stored(run.as_str()).into_owned()))
+    .fetch_one(&mut *connection)
+    .await
+    .map_err(Fault::from)?;
+    let is = |column| row.try_get::<bool, _>(column).map_err(Fault::from);
+    let refused = |error| Ok(Some(Refused::By(error)));
+    if is("is_forgetting")? {
+        return refused(LogError::Forgetting(summary.session.clone()));
+    }
+    if begins && is("is_forgotten")? {
+        return refused(LogError::RunForgotten(batch.run.clone()));
+    }
+    match (is("has_earlier")?, earlier) {
+        (false, Some(earlier)) => refused(LogError::NotFound(earlier.clone())),
+        _ => match batch.forked_from() {
+            Ok(Some(forked)) => admit_fork(connection, &forked).await,
+            Ok(None) => Ok(None),
+            Err(error) => refused(error),
+        },
+    }
+}
+
+/// Checks that what is copied is still there, and nothing of it was erased since it was read. Until the transaction ends,
+/// the run is not removed, and no event of it erased.
+async fn admit_fork(
+    connection: &mut PgConnection,
+    forked: &RunForked,
+) -> Result<Option<Refused>, LogError> {
+    let parent: &RunId = &forked.parent;
+    let row = sqlx::query(
+        "SELECT id, session, EXISTS (SELECT 1 FROM backstop.forgetting \
+         WHERE forgetting.session = runs.session) AS is_forgetting \
+         FROM backstop.runs AS runs WHERE run = $1 FOR KEY SHARE",
+    )
+    .bind(&*stored(parent.as_str()))
+    .fetch_optional(&mut *connection)
+    .await
+    .map_err(Fault::from)?;
+    let Some(row) = row else {
+        return Ok(Some(Refused::By(LogError::NotFound(parent.clone()))));
+    };
+    if row.try_get("is_forgetting").map_err(Fault::from)? {
+        let session = read(row.try_get("session").map_err(Fault::from)?);
+        return Ok(Some(Refused::By(LogError::Forgetting(session.into()))));
+    }
+    let erased: Option<i64> = sqlx::query_scalar(
+        "SELECT min(seq) FROM backstop.events WHERE run_id = $1 AND seq <= $2 AND erased IS NOT NULL",
+    )
+    .bind(row.try_get::<i64, _>("id").map_err(Fault::from)?)
+    .bind(signed(forked.at))
+    .fetch_one(connection)
+    .await
+    .map_err(Fault::from)?;
+    Ok(erased.map(|seq| Refused::By(LogError::erased(unsigned(seq)))))
+}

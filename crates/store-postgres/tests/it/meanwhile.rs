@@ -1,0 +1,181 @@
+//! Removals, and what acts or has acted beside them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_error_store::{ErrorStore, Lookup};
+use backstop_event_log::{Bound, EventLog, LogError, RunFilter, RunWriter, StartKey, StartKeys};
+use backstop_retention::{RemoveError, StoreRetention};
+use backstop_store_postgres::{Database, Enqueue, Options, QueueLimit};
+use backstop_testkit::contract::{RemovalStore, removals};
+use layer0::event::EventKind;
+use layer0::operator::Task;
+use sqlx::Connection;
+
+use crate::support::{
+    DAY, append, append_at, at, connection, error, error_at, finished, names, open, server, stage,
+    started, until,
+};
+
+async fn over(log: &Arc<dyn EventLog>, run: &str, first: EventKind) {
+    let mut writer = RunWriter::new(Arc::clone(log), run.into());
+    stage(&mut writer, first);
+    append(&mut writer, finished()).await.unwrap();
+}
+
+/// Spec: S10. A table of each removal, each actor and each step between which it acts.
+#[tokio::test(flavor = "multi_thread")]
+async fn removals_meet_other_actors() {
+    let url = server!().database().await;
+    let (shelf, other) = (open(&url).await, open(&url).await);
+    let (log, errors) = (Arc::new(other.log()), Arc::new(other.errors()));
+    removals(RemovalStore { shelf, log, errors }).await;
+}
+
+/// Spec: S10, J2. A session is forgotten while a worker has taken a queued run of it and not begun it yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_was_taken_is_open() {
+    let server = server!();
+    let url = server.database().await;
+    let (worker, person) = (open(&url).await, open(&url).await);
+    let mut request = Enqueue::new("demo", Task::text("pay the invoice")).queue("mail");
+    request.session = Some("a".into());
+    let queued = worker.queue().enqueue(&request).await.unwrap();
+    let waiting = worker.queue().enqueue(&request.clone().queue("other")).await.unwrap();
+    let taken = worker.queue().take(&[QueueLimit::new("mail")], &["demo"], 1, &[]).await.unwrap();
+    assert_eq!(taken.len(), 1);
+    let forgotten = person.forget_session(&"a".into(), "ada", false, at(9)).await;
+    assert!(
+        matches!(&forgotten, Err(RemoveError::Open(run)) if *run == queued.run),
+        "{forgotten:?}"
+    );
+    // The worker died: its run waits again, and is removed with the other.
+    let mut looking = connection(&url).await;
+    sqlx::query("UPDATE backstop.queue SET owner = NULL").execute(&mut looking).await.unwrap();
+    let forgotten = person.forget_session(&"a".into(), "ada", false, at(9)).await.unwrap();
+    assert!(forgotten.removed.runs.contains(&queued.run) && forgotten.removed.runs.len() == 2);
+    for run in [&queued.run, &waiting.run] {
+        let log: Arc<dyn EventLog> = Arc::new(worker.log());
+        let mut writer = RunWriter::new(log, run.clone());
+        let begun = append(&mut writer, started("a")).await;
+        assert!(matches!(begun, Err(LogError::RunForgotten(_))), "{begun:?}");
+    }
+    assert!(names(&person).await.is_empty());
+}
+
+/// Spec: S10. What is old is decided by the clock of the server.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_ahead_removes_nothing() {
+    let server = server!();
+    let url = server.database().await;
+    let keeps = StoreRetention::default().runs(Duration::from_secs(30 * 24 * 60 * 60));
+    let connect = async || {
+        let options = Options::new(&url).unwrap().connections(3).retention(keeps);
+        Database::connect_with(options).await.unwrap()
+    };
+    let (sound, ahead) = (connect().await, connect().await);
+    let now = SystemClock.now();
+    let ms = now.as_millis() - at(0).as_millis();
+    let mut writer = RunWriter::new(Arc::new(sound.log()) as Arc<dyn EventLog>, "run_1".into());
+    append_at(&mut writer, ms, vec![started("a"), finished()]).await;
+    let text = sound.errors().store(error_at(ms, "a", "run_1", "sql", "boom")).await.unwrap();
+    let key = StartKey::new("demo", "mail-7", &Task::text("pay"), None, &Default::default());
+    let key = key.unwrap();
+    let bind = async || sound.log().bind(&key, &"run_1".into(), now).await.unwrap();
+    assert_eq!(bind().await, Bound::New);
+    let year = ms + 366 * DAY;
+    ahead.errors().store(error_at(year, "b", "run_9", "sql", "boom")).await.unwrap();
+    let pruned = ahead.prune_runs(Duration::from_secs(DAY as u64 / 1_000), &[], at(year)).await;
+    assert!(pruned.unwrap().runs.is_empty());
+    for _ in 0..50 {
+        assert_eq!(names(&sound).await.len(), 1);
+        let found = sound.errors().find(&text.id).await.unwrap();
+        assert!(matches!(found, Lookup::Found(_)), "{found:?}");
+    }
+    assert_eq!(bind().await, Bound::Earlier("run_1".into()));
+}
+
+/// Spec: D1. What the first event says of labels is erased with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn redaction_takes_labels_too() {
+    let server = server!();
+    let url = server.database().await;
+    let database = open(&url).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let EventKind::RunStarted(mut first) = started("a") else { unreachable!() };
+    first.labels = Arc::new([("customer".to_owned(), "eve@example.org".to_owned())].into());
+    over(&log, "run_1", first.into()).await;
+    log.erase(&"run_1".into(), 1).await.unwrap();
+    let found = log.runs(RunFilter::new().label("customer", "eve@example.org")).await.unwrap();
+    assert!(found.is_empty(), "{found:?}");
+    let mut looking = connection(&url).await;
+    let held: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM backstop.runs AS it WHERE it::text LIKE '%eve@example.org%'",
+    )
+    .fetch_one(&mut looking)
+    .await
+    .unwrap();
+    assert_eq!(held, 0);
+}
+
+/// Spec: S10. A process died between the row of a run and its texts, and the run was copied back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_spares_a_run_that_returned() {
+    let server = server!();
+    let url = server.database().await;
+    let database = open(&url).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    over(&log, "run_1", started("a")).await;
+    let mut died = connection(&url).await;
+    sqlx::query(
+        "WITH gone AS (DELETE FROM backstop.runs WHERE run = 'run_1' RETURNING id, run) \
+         INSERT INTO backstop.removed SELECT id, run FROM gone",
+    )
+    .execute(&mut died)
+    .await
+    .unwrap();
+    over(&log, "run_1", started("a")).await;
+    let text = database.errors().store(error("a", "run_1", "boom")).await.unwrap();
+    database.prune_runs(Duration::from_secs(7 * 24 * 60 * 60), &[], at(0)).await.unwrap();
+    let found = database.errors().find(&text.id).await.unwrap();
+    assert!(matches!(found, Lookup::Found(_)), "{found:?}");
+    assert_eq!(database.delete_run(&"run_1".into()).await.unwrap().errors, 1);
+}
+
+/// Spec: S10. A run is removed while another stores a text that both refer to.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_is_being_stored_stays() {
+    let server = server!();
+    let url = server.database().await;
+    let database = open(&url).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    over(&log, "run_1", started("a")).await;
+    let text = database.errors().store(error("a", "run_1", "boom")).await.unwrap();
+    let mut other = connection(&url).await;
+    let mut storing = other.begin().await.unwrap();
+    sqlx::query(
+        "WITH met AS (UPDATE backstop.errors SET occurrences = occurrences + 1 RETURNING id) \
+         INSERT INTO backstop.refers SELECT 'run_2', id FROM met",
+    )
+    .execute(&mut *storing)
+    .await
+    .unwrap();
+    let removing = {
+        let database = database.clone();
+        tokio::spawn(async move { database.delete_run(&"run_1".into()).await })
+    };
+    let mut looking = connection(&url).await;
+    until("the removal waits", async || {
+        let waiting: i64 = sqlx::query_scalar("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            .fetch_one(&mut looking)
+            .await
+            .unwrap();
+        waiting > 0
+    })
+    .await;
+    storing.commit().await.unwrap();
+    assert_eq!(removing.await.unwrap().unwrap().errors, 0);
+    let found = database.errors().find(&text.id).await.unwrap();
+    assert!(matches!(found, Lookup::Found(_)), "{found:?}");
+}

@@ -1,0 +1,159 @@
+//! Removals, and what acts or has acted beside them.
+
+use std::sync::Arc;
+
+use backstop_error_store::{ErrorStore, Lookup, NewResult, Origin, ResultStore};
+use backstop_event_log::{EventLog, LogError, RunFilter, RunWriter, Seed, read_events};
+use backstop_redact::Redactor;
+use backstop_store_sqlite::Database;
+use backstop_testkit::contract::{RemovalStore, removals};
+use layer0::StateStore;
+use layer0::event::{Actor, EventKind, RunForked};
+use layer0::state::{Scope, StateWrite};
+use serde_json::json;
+
+use crate::removal::{DAY, WEEK, append, begin, over};
+use crate::retention::finished;
+use crate::{Folder, at, error, error_at, open, started, tamper};
+
+/// Spec: S10. A table of each removal, each actor and each step between which it acts.
+#[tokio::test]
+async fn removals_meet_other_actors() {
+    let folder = Folder::new();
+    let (shelf, other) = (open(&folder.file()).await, open(&folder.file()).await);
+    let (log, errors) = (Arc::new(other.log()), Arc::new(other.errors()));
+    removals(RemovalStore { shelf, log, errors }).await;
+}
+
+/// Spec: S10, D1. What is erased while it is copied does not come back with the copy.
+#[tokio::test]
+async fn a_fork_copies_no_erased_event() {
+    let database = Database::in_memory().await.unwrap();
+    over(&database, 0, "run_1", started("a")).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let (_, events) = read_events(&*log, &"run_1".into()).await.unwrap();
+    let records = log.records(&"run_1".into(), 1).await.unwrap();
+    log.erase(&"run_1".into(), 1).await.unwrap();
+    let mut copy =
+        RunWriter::copy(Arc::clone(&log), "run_copy".into(), &events[..1], records[..1].to_vec());
+    let forked = RunForked::new("run_copy", "ses_copy", "run_1", 1);
+    copy.stage(&Seed::new("test"), at(1), Actor::Runtime, None, forked.into());
+    let refused = copy.commit().await.map(|_| ());
+    assert!(matches!(refused, Err(LogError::Erased { seq: 1, .. })), "{refused:?}");
+}
+
+/// Spec: S10. A session of one run, forgotten by a process that does nothing else.
+#[tokio::test]
+async fn nothing_of_a_forgotten_session_is_left() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    // Others are in the file too, so that its pages stay.
+    for number in 0..40 {
+        over(&database, 0, &format!("other_{number}"), started(&format!("o-{number}"))).await;
+    }
+    let mut writer = begin(&database, 0, "run_1", labeled("s-1", "label-of-eve")).await;
+    append(&mut writer, 5, vec![finished()]).await;
+    drop(writer);
+    database.errors().store(error("s-1", "c", "error-text-of-eve")).await.unwrap();
+    let origin = Origin::new(at(0), "s-1", "run_1", "c1", "log");
+    let result = NewResult::new(origin, "result-text-of-eve", &Redactor::new());
+    database.results().put(result).await.unwrap();
+    let of_run = StateWrite::new(Scope::Run("run_1".into()), "k", json!("runstatetext evezebra"));
+    database.state().write(of_run).await.unwrap();
+    over(&database, 0, "other_last", started("o-last")).await;
+    database.close().await;
+
+    let database = open(&folder.file()).await;
+    database.forget_session(&"s-1".into(), "ann", false, at(9 * DAY)).await.unwrap();
+    database.close().await;
+    let texts =
+        ["label-of-eve", "error-text-of-eve", "result-text-of-eve", "runstatetext", "evezebra"];
+    let left: Vec<&str> = texts.into_iter().filter(|text| is_in(&folder, text)).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Spec: S10. SQLite copies rows between pages as it goes.
+#[tokio::test]
+async fn moved_rows_of_forgotten_sessions_are_overwritten() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let name = |number: u64| format!("eve-{:016x}", number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    for number in 0..400_u64 {
+        let session = format!("s-{number}");
+        let first = labeled(&session, &name(number));
+        let mut writer = begin(&database, 0, &format!("run_{number}"), first).await;
+        append(&mut writer, 5, vec![finished()]).await;
+        let scope = Scope::Session(session.into());
+        database.state().write(StateWrite::new(scope, name(number), json!("x"))).await.unwrap();
+    }
+    database.close().await;
+    let database = open(&folder.file()).await;
+    for number in 300..400_u64 {
+        let session = format!("s-{number}").as_str().into();
+        database.forget_session(&session, "ann", false, at(9 * DAY)).await.unwrap();
+    }
+    database.close().await;
+    let left: Vec<u64> = (300..400).filter(|number| is_in(&folder, &name(*number))).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Spec: D1. What the first event says of labels is erased with it.
+#[tokio::test]
+async fn redaction_takes_labels_too() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    over(&database, 0, "run_1", labeled("a", "eve@example.org")).await;
+    let log = database.log();
+    log.erase(&"run_1".into(), 1).await.unwrap();
+    let found = log.runs(RunFilter::new().label("customer", "eve@example.org")).await.unwrap();
+    assert!(found.is_empty(), "{found:?}");
+    database.close().await;
+    assert!(!is_in(&folder, "eve@example.org"));
+}
+
+/// Spec: S10. A process died between the row of a run and its texts, and the run was copied back.
+#[tokio::test]
+async fn a_sweep_spares_a_run_that_returned() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    over(&database, 0, "run_1", started("s-1")).await;
+    let half = "INSERT INTO removed SELECT id, run, last_event FROM runs; DELETE FROM runs";
+    tamper(&folder.file(), half).await;
+    over(&database, 0, "run_1", started("s-1")).await;
+    let text = database.errors().store(error("s-1", "c", "boom")).await.unwrap();
+    database.prune_runs(WEEK, &[], at(0)).await.unwrap();
+    let found = database.errors().find(&text.id).await.unwrap();
+    assert!(matches!(found, Lookup::Found(_)), "{found:?}");
+    let refers = database.delete_run(&"run_1".into()).await.unwrap();
+    assert_eq!(refers.errors, 1, "what it refers to is known still");
+}
+
+/// Spec: S10. What others wrote as the time decides nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_ahead_removes_nothing() {
+    let folder = Folder::new();
+    let (sound, ahead) = (open(&folder.file()).await, open(&folder.file()).await);
+    over(&sound, 0, "run_1", started("s-1")).await;
+    let text = sound.errors().store(error("s-1", "c", "boom")).await.unwrap();
+    ahead.errors().store(error_at(366 * DAY, "s-2", "c", "boom")).await.unwrap();
+    // The pass that it began has nothing left to do once the database is closed.
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+        let found = sound.errors().find(&text.id).await.unwrap();
+        assert!(matches!(found, Lookup::Found(_)), "{found:?}");
+    }
+    ahead.close().await;
+    let found = sound.errors().find(&text.id).await.unwrap();
+    assert!(matches!(found, Lookup::Found(_)), "{found:?}");
+}
+
+fn labeled(session: &str, value: &str) -> EventKind {
+    let EventKind::RunStarted(mut first) = started(session) else { unreachable!() };
+    first.labels = Arc::new([("customer".to_owned(), value.to_owned())].into());
+    first.into()
+}
+
+fn is_in(folder: &Folder, text: &str) -> bool {
+    let bytes = std::fs::read(folder.file()).unwrap();
+    bytes.windows(text.len()).any(|found| found == text.as_bytes())
+}
