@@ -146,11 +146,11 @@ async fn check_rights(connection: &mut PgConnection, place: &Place) -> Result<()
 }
 
 /// Lets the places of events go on where they were: in a database that was restored on another server, the ids
-/// of transactions begin anew.
+/// of transactions begin anew. An event that was removed counts too: a cursor may be behind it.
 async fn count_on(connection: &mut PgConnection, place: &Place) -> Result<(), OpenError> {
     sqlx::query(
         "UPDATE backstop.meta SET tx_offset = tx_offset + behind.by FROM \
-         (SELECT ((SELECT max(place) FROM backstop.events) >> 20) + 1 \
+         (SELECT (greatest((SELECT max(place) FROM backstop.events), removed_until) >> 20) + 1 \
           - (pg_snapshot_xmax(pg_current_snapshot())::text::bigint + tx_offset) AS by \
           FROM backstop.meta) AS behind WHERE behind.by > 0",
     )
