@@ -17,7 +17,7 @@ use crate::text::{self, stored};
 use crate::transact::Work;
 
 /// Inserts the request, if its condition holds; returns the run it is for. The row of the run is locked first: an
-/// append that ends the run comes before or after it as a whole.
+/// append that ends the run, and another request, come before or after it as a whole.
 #[async_trait]
 impl Work for Sent {
     type Done = Option<RunId>;
@@ -47,7 +47,7 @@ async fn insert(connection: &mut PgConnection, sent: &Sent) -> Result<Option<Run
     };
     let open: Option<bool> = sqlx::query_scalar(
         "SELECT state IN ('running', 'waiting_approval', 'parked') FROM backstop.runs \
-         WHERE run = $1 FOR SHARE",
+         WHERE run = $1 FOR NO KEY UPDATE",
     )
     .bind(&*stored(run.as_str()))
     .fetch_optional(&mut *connection)
