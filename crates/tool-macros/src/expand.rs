@@ -313,4 +313,26 @@ mod tests {
             assert!(written.contains(why.unwrap_or_default()), "{written}");
         }
     }
+
+    #[test]
+    fn options_given_twice_are_refused() {
+        for (options, why) in [
+            (quote!(approval(approvers = ["lead"]), approval), "`approval` is given twice"),
+            (quote!(capabilities("a:b"), capabilities("c:d")), "`capabilities` is given twice"),
+            (quote!(timeout = "5s", timeout = "50m"), "`timeout` is given twice"),
+            (quote!(idempotent, idempotent), "`idempotent` is given twice"),
+            (quote!(approval(approvers = ["a"], approvers = ["b"])), "`approvers` is given twice"),
+            (quote!(once = "argscents"), "expected an argument"),
+            (quote!(once = "args."), "expected an argument"),
+        ] {
+            let function = quote!(
+                /** Pays. */
+                async fn pay(cents: i64) -> Result<i64, ToolError> {
+                    Ok(cents)
+                }
+            );
+            let written = expand(options, function, &quote!(backstop)).to_string();
+            assert!(written.contains("compile_error") && written.contains(why), "{written}");
+        }
+    }
 }

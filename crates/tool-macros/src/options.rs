@@ -1,3 +1,6 @@
+use std::collections::BTreeSet;
+
+use quote::ToTokens;
 use syn::punctuated::Punctuated;
 use syn::{
     Error, Expr, ExprLit, Lit, LitStr, Meta, MetaList, MetaNameValue, Path, Result, Token,
@@ -33,8 +36,11 @@ impl Options {
     pub(crate) fn parse(tokens: proc_macro2::TokenStream) -> Result<Self> {
         let mut options = Self::default();
         let list = Punctuated::<Meta, Token![,]>::parse_terminated.parse2(tokens)?;
+        let mut given = BTreeSet::new();
         for option in list {
             let name = option.path().get_ident().map(ToString::to_string).unwrap_or_default();
+            // The later one would take away what the first one says.
+            once_only(&mut given, &name, &option)?;
             match (name.as_str(), &option) {
                 ("idempotent", Meta::Path(_)) => options.idempotent = true,
                 ("exploratory", Meta::Path(_)) => options.exploratory = true,
@@ -69,12 +75,23 @@ impl Options {
     }
 }
 
+/// Refuses an option that was given before.
+fn once_only(given: &mut BTreeSet<String>, name: &str, option: &impl ToTokens) -> Result<()> {
+    match given.insert(name.to_owned()) {
+        true => Ok(()),
+        false => Err(Error::new_spanned(option, format!("`{name}` is given twice"))),
+    }
+}
+
 /// Reads `args.invoice_id` or `/invoice_id`.
 fn pointer(value: &Expr) -> Result<String> {
     let written = text(value)?;
     let pointer = match written.value() {
         pointer if pointer.starts_with('/') => pointer,
-        names => names.strip_prefix("args").unwrap_or_default().replace('.', "/"),
+        names => match names.strip_prefix("args.") {
+            Some(names) => format!("/{}", names.replace('.', "/")),
+            None => String::new(),
+        },
     };
     match pointer.len() > 1 && !pointer.contains("//") && !pointer.ends_with('/') {
         true => Ok(pointer),
@@ -99,7 +116,10 @@ impl Approval {
         let mut approval = Self::default();
         let options =
             list.parse_args_with(Punctuated::<MetaNameValue, Token![,]>::parse_terminated)?;
+        let mut given = BTreeSet::new();
         for MetaNameValue { path, value, .. } in &options {
+            let name = path.get_ident().map(ToString::to_string).unwrap_or_default();
+            once_only(&mut given, &name, path)?;
             if path.is_ident("expires_after_ms") {
                 approval.expires_after_ms = Some(count(value)?);
             } else if path.is_ident("approvers") {
