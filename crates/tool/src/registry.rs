@@ -15,6 +15,9 @@ use crate::text::{missing_text, nearest};
 use crate::validate::{self, Misfit, Schema};
 use crate::{Arguments, DispatchSpec, StateType, Tool, ToolError};
 
+/// The longest time that people may have to decide: what is later than the year 9999 cannot be printed.
+const MAX_EXPIRY: Duration = Duration::from_hours(7_900 * 365 * 24);
+
 /// The tools of an agent, in the order the model sees them. Cloning copies no tool.
 #[derive(Clone, Default)]
 pub struct Toolset(Vec<Arc<Entry>>);
@@ -178,7 +181,8 @@ impl Toolset {
     ///
     /// # Errors
     ///
-    /// [`RegistrationError::ZeroExpiry`], [`RegistrationError::BlankApprover`]; then nothing has changed.
+    /// [`RegistrationError::ZeroExpiry`], [`RegistrationError::LongExpiry`], [`RegistrationError::BlankApprover`]; then
+    /// nothing has changed.
     pub fn limit_approvals(
         &mut self,
         name: &str,
@@ -300,6 +304,9 @@ fn check_approval(spec: &ToolSpec) -> Result<(), RegistrationError> {
     let name = || Arc::clone(&spec.name);
     if spec.expires_after.is_some_and(|time| time.is_zero()) {
         return Err(RegistrationError::ZeroExpiry(name()));
+    }
+    if spec.expires_after.is_some_and(|time| time > MAX_EXPIRY) {
+        return Err(RegistrationError::LongExpiry(name()));
     }
     match spec.approvers.names().any(|approver| approver.trim().is_empty()) {
         true => Err(RegistrationError::BlankApprover(name())),
@@ -446,6 +453,9 @@ pub enum RegistrationError {
         /// What is wrong with it.
         why: String,
     },
+    /// Its approvals expire at a time that cannot be printed.
+    #[error("the approvals of tool `{0}` must expire before the year 9999: leave the time out")]
+    LongExpiry(Arc<str>),
     /// Its approvals leave people no time.
     #[error("the approvals of tool `{0}` must not expire at once")]
     ZeroExpiry(Arc<str>),

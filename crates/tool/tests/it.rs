@@ -64,6 +64,10 @@ fn approvals_that_cannot_be_decided_are_refused() {
     let at_once = Err(RegistrationError::ZeroExpiry(name()));
     let blank = Err(RegistrationError::BlankApprover(name()));
     assert_eq!(added(refund.spec().clone().expires_after(Duration::ZERO)), at_once);
+    let for_ever = Err(RegistrationError::LongExpiry(name()));
+    for time in [Duration::MAX, Duration::from_millis(9_999_999_999_999_999)] {
+        assert_eq!(added(refund.spec().clone().expires_after(time)), for_ever);
+    }
     assert_eq!(added(refund.spec().clone().approvers([" "])), blank);
     let mut tools = Toolset::new().with(refund).unwrap();
     assert_eq!(tools.limit_approvals("refund", Some(Duration::ZERO), any_person()), at_once);
