@@ -132,6 +132,8 @@ pub struct StateQuery {
     pub after: Option<String>,
     /// From the last key to the first.
     pub backwards: bool,
+    /// By their versions, the value that was written last first; then neither `after` nor `backwards` counts.
+    pub newest_first: bool,
     /// At most this many; 100 otherwise.
     pub limit: u32,
 }
@@ -140,7 +142,14 @@ impl StateQuery {
     /// Lists the first values of a scope.
     #[must_use]
     pub const fn new(scope: Scope) -> Self {
-        Self { scope, prefix: String::new(), after: None, backwards: false, limit: PAGE }
+        Self {
+            scope,
+            prefix: String::new(),
+            after: None,
+            backwards: false,
+            newest_first: false,
+            limit: PAGE,
+        }
     }
 
     /// Only keys that begin so.
@@ -161,6 +170,13 @@ impl StateQuery {
     #[must_use]
     pub const fn backwards(mut self) -> Self {
         self.backwards = true;
+        self
+    }
+
+    /// The value that was written last first, whatever the keys are.
+    #[must_use]
+    pub const fn newest_first(mut self) -> Self {
+        self.newest_first = true;
         self
     }
 
@@ -218,7 +234,7 @@ pub trait StateStore: Send + Sync {
         expected: Expected,
     ) -> Result<bool, StateError>;
 
-    /// Lists values of a scope in the order of their keys, byte by byte.
+    /// Lists values of a scope in the order of their keys, byte by byte, or the newest first.
     ///
     /// # Errors
     ///

@@ -14,11 +14,16 @@ use crate::memory::{Memory, MemoryEntry, MemoryQuery};
 
 /// How many entries a read returns at most, unless told otherwise.
 const ENTRIES: u32 = 8;
+/// Ends an entry that was cut.
+const MARK: &str = " … [cut]";
+/// An entry is cut to no fewer bytes.
+const MIN_BYTES: usize = 32;
 /// How many bytes they have together at most, unless told otherwise.
 const BYTES: usize = 8 * 1024;
 
 /// A memory in a state store: what each run was asked and what it answered. A run reads the entries that fit its
-/// input best, then the newest, at most 8 of together 8 KiB unless told otherwise.
+/// input best, then those written last, at most 8 of together 8 KiB unless told otherwise; one that is too long for
+/// what is left is cut, with a mark.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -92,9 +97,14 @@ impl Memory for StateMemory {
         let most = usize::try_from(self.entries).unwrap_or(usize::MAX);
         let (mut known, mut left, mut texts) = (BTreeSet::new(), self.bytes, Vec::new());
         for entry in fitting.into_iter().chain(newest) {
-            if texts.len() < most && known.insert(entry.id) && entry.text.len() <= left {
-                left -= entry.text.len();
-                texts.push(entry.text);
+            if texts.len() == most {
+                break;
+            }
+            if known.insert(entry.id)
+                && let Some(text) = within(entry.text, left)
+            {
+                left -= text.len();
+                texts.push(text);
             }
         }
         Ok(texts)
@@ -107,5 +117,54 @@ impl Memory for StateMemory {
 
     async fn forget(&self, session: Option<&SessionId>) -> Result<u64, BoxError> {
         Ok(self.kept.forget(session).await?)
+    }
+}
+
+/// Cuts a text that is too long for what is left, between two characters and with a mark; `None` where too little is
+/// left to be of use.
+fn within(text: String, left: usize) -> Option<String> {
+    if text.len() <= left {
+        return Some(text);
+    }
+    let most = left.checked_sub(MARK.len()).filter(|most| *most >= MIN_BYTES)?;
+    let end = text.floor_char_boundary(most);
+    Some(format!("{}{MARK}", &text[..end]))
+}
+
+#[cfg(test)]
+mod tests {
+    use backstop_state::MemoryStateStore;
+
+    use super::*;
+
+    async fn read(memory: &StateMemory, input: &str) -> Vec<String> {
+        memory.read(MemoryQuery::new("s", input)).await.unwrap()
+    }
+
+    /// Spec: K2. A note sorts before runs by its id.
+    #[tokio::test]
+    async fn what_was_written_last_is_newest() {
+        let entries = MemoryEntries::of_session(Arc::new(MemoryStateStore::new()));
+        let memory = StateMemory::new(entries.clone()).entries(2);
+        for run in ["run_1", "run_2", "run_3"] {
+            memory.write(MemoryEntry::new("s", run, run, "x")).await.unwrap();
+        }
+        entries.note(&"s".into(), "note_0", "Alice prefers euros").await.unwrap();
+        assert_eq!(read(&memory, "unrelated").await, ["Alice prefers euros", "run_3 → x"]);
+    }
+
+    /// Spec: K2
+    #[tokio::test]
+    async fn long_entries_are_cut_with_a_mark() {
+        let entries = MemoryEntries::of_session(Arc::new(MemoryStateStore::new()));
+        let memory = StateMemory::new(entries.clone()).bytes(100);
+        let report = format!("dollar report {}", "é".repeat(200));
+        entries.note(&"s".into(), "a", &report).await.unwrap();
+        entries.note(&"s".into(), "b", "short").await.unwrap();
+        let read = read(&memory, "dollar").await;
+        assert_eq!(read.len(), 1, "nothing is left for others: {read:?}");
+        assert!(read[0].starts_with("dollar report éé") && read[0].ends_with("é … [cut]"));
+        assert!((99..=100).contains(&read[0].len()), "{}", read[0].len());
+        assert_eq!(within("x".repeat(50), 40), None);
     }
 }

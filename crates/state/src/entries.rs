@@ -111,7 +111,7 @@ impl MemoryEntries {
         Ok(found.into_iter().map(remembered).collect())
     }
 
-    /// Returns the entries whose ids sort last: those of the newest runs.
+    /// Returns the entries that were written last, the newest first.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl MemoryEntries {
         session: &SessionId,
         most: u32,
     ) -> Result<Vec<Remembered>, StateError> {
-        let found = self.store.list(self.query(session).backwards().limit(most)).await?;
+        let found = self.store.list(self.query(session).newest_first().limit(most)).await?;
         Ok(found.into_iter().map(remembered).collect())
     }
 

@@ -179,9 +179,16 @@ impl StateStore for MemoryStateStore {
     }
 
     async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError> {
-        let StateQuery { scope, prefix, after, backwards, limit, .. } = query;
+        let StateQuery { scope, prefix, after, backwards, newest_first, limit, .. } = query;
         let (kept, _) = self.kept();
         let listed = kept.under(&scope, &prefix);
+        if newest_first {
+            let listed = listed.map(|(key, row)| (key.clone(), row.value.clone()));
+            let mut listed: Vec<_> = listed.collect();
+            listed.sort_by_key(|(_, value)| std::cmp::Reverse(value.version));
+            listed.truncate(count(limit));
+            return Ok(listed);
+        }
         let listed: Vec<_> = match backwards {
             false => listed.filter(|(key, _)| after.as_ref().is_none_or(|it| *key > it)).collect(),
             true => {

@@ -122,9 +122,15 @@ impl StateStore for PostgresStateStore {
     }
 
     async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError> {
-        let StateQuery { scope, prefix, after, backwards, limit, .. } = query;
+        let StateQuery { scope, prefix, after, backwards, newest_first, limit, .. } = query;
+        let after = after.filter(|_| !newest_first);
         // Keys that begin alike stand side by side, and no character sorts behind the last one of Unicode.
         let listed = match backwards {
+            _ if newest_first => {
+                "SELECT key, version, at, expires_at, value FROM backstop.state \
+                 WHERE scope = $1 AND key >= $2 AND key < $3 AND $4::text IS NULL \
+                 AND (expires_at IS NULL OR expires_at > $5) ORDER BY version DESC LIMIT $6"
+            }
             false => {
                 "SELECT key, version, at, expires_at, value FROM backstop.state \
                  WHERE scope = $1 AND key >= $2 AND key < $3 AND ($4::text IS NULL OR key > $4) \

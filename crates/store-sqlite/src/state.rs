@@ -114,9 +114,15 @@ impl StateStore for SqliteStateStore {
     }
 
     async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError> {
-        let StateQuery { scope, prefix, after, backwards, limit, .. } = query;
+        let StateQuery { scope, prefix, after, backwards, newest_first, limit, .. } = query;
+        let after = after.filter(|_| !newest_first);
         // Keys that begin alike stand side by side.
         let listed = match backwards {
+            _ if newest_first => {
+                "SELECT key, number, at, expires_at, value FROM state \
+                 WHERE scope = $1 AND key >= $2 AND key < $2 || char(1114111) AND $3 IS NULL \
+                 AND (expires_at IS NULL OR expires_at > $4) ORDER BY number DESC LIMIT $5"
+            }
             false => {
                 "SELECT key, number, at, expires_at, value FROM state \
                  WHERE scope = $1 AND key >= $2 AND ($3 IS NULL OR key > $3) \

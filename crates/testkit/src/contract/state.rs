@@ -53,6 +53,7 @@ pub fn state_store(
             keeps_any_json,
             keeps_scopes_apart,
             gives_no_version_twice,
+            lists_the_newest_first,
             writes_only_over_what_was_expected,
             writes_only_where_nothing_is,
             removes_only_what_was_expected,
@@ -178,6 +179,17 @@ async fn keeps_scopes_apart(held: Held) {
         assert_eq!(held.get(scope, "k").await.map(|it| it.value), Some(json!(number)), "{scope}");
         assert_eq!(held.list(StateQuery::new(scope.clone())).await, ["k"]);
     }
+}
+
+async fn lists_the_newest_first(Held { store, .. }: Held) {
+    let write = |key: &str| store.write(StateWrite::new(Scope::Global, key, json!(key)));
+    for key in ["memory/c", "other", "memory/a", "memory/d", "memory/b", "memory/c"] {
+        write(key).await.expect("the value is small");
+    }
+    let query = StateQuery::new(Scope::Global).prefix("memory/").newest_first();
+    let listed = store.list(query.limit(3)).await.expect("the store is open");
+    let keys: Vec<&str> = listed.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(keys, ["memory/c", "memory/b", "memory/d"], "what was written last is first");
 }
 
 async fn gives_no_version_twice(held: Held) {
