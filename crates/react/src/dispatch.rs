@@ -53,7 +53,6 @@ pub(crate) struct Dispatcher {
 pub(crate) enum PriorAnswer {
     /// That of a call which is made once; its output is what the tool returns.
     Once(DoneBefore),
-    #[expect(dead_code, reason = "no tool gives it yet")]
     /// The facts of a record that end with the answer.
     Recorded(Vec<EventKind>),
 }

@@ -1,17 +1,25 @@
 //! Tools that answer from a record: what would another model have done?
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
+use backstop_event_log::agent_of;
+use backstop_tool::{Arguments, RegistrationError, Tool, ToolContext, ToolError, Toolset};
 use layer0::event::{Event, EventKind, ToolResponded};
 use layer0::id::CallId;
-use layer0::{JsonText, ToolSpec};
+use layer0::{Approvers, JsonText, ToolSpec, code};
+use serde::Deserialize;
+
+use crate::dispatch::{Dispatcher, PriorAnswer};
+
+/// The tools that read what is stored.
+const DETAILS: [&str; 2] = ["get_error_detail", "get_tool_result"];
 
 /// What the tools of a run answered, to be answered again: by the name of the tool and its arguments, in the order of
-/// the record. The last answer of equal calls is given as often as asked. No tool runs; a call that the record does
-/// not have is answered as `tool.unavailable`.
+/// the record, each answer as it stands there. The last answer of equal calls is given as often as asked. No tool
+/// runs, and no person is asked; a call that the record does not have is answered as `tool.unavailable`. The agent has
+/// the tools of the recorded one, those of servers too.
 ///
 /// ```
 /// use backstop_event_log::{EventLog, MemoryLog, read_events};
@@ -44,45 +52,156 @@ use layer0::{JsonText, ToolSpec};
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct RecordedTools {
-    answers: Arc<Mutex<BTreeMap<Call, VecDeque<ToolResponded>>>>,
+    answers: Arc<Mutex<Answers>>,
+    /// The tools of the recorded agent.
+    specs: Arc<[ToolSpec]>,
 }
 
-/// A tool, and the arguments of a call with their keys in order.
+#[derive(Debug, Default)]
+struct Answers {
+    all: Vec<Answer>,
+    by_call: BTreeMap<Call, Vec<usize>>,
+}
+
+/// The facts of an answer, which ends them.
+#[derive(Debug)]
+struct Answer {
+    facts: Vec<EventKind>,
+    is_given: bool,
+}
+
+/// A tool, and the arguments of a call as it takes them.
 type Call = (Arc<str>, String);
 
 impl RecordedTools {
     /// Takes the answers from the events of a run.
     #[must_use]
     pub fn of(events: &[Event]) -> Self {
-        let mut asked: BTreeMap<&CallId, Call> = BTreeMap::new();
-        let mut answers: BTreeMap<Call, VecDeque<ToolResponded>> = BTreeMap::new();
+        #[derive(Deserialize)]
+        struct Tools {
+            tools: Vec<ToolSpec>,
+        }
+        let definition = agent_of(events).and_then(|agent| agent.definition.read::<Tools>().ok());
+        let specs = definition.map(|definition| definition.tools).unwrap_or_default();
+        let mut recorded = Self { answers: Arc::default(), specs: specs.into() };
+        let answers = Arc::new(Mutex::new(recorded.read(events)));
+        recorded.answers = answers;
+        recorded
+    }
+
+    fn read(&self, events: &[Event]) -> Answers {
+        // By the model's arguments, and by those that ran: gates and people may have changed them.
+        let mut asked: BTreeMap<&CallId, &JsonText> = BTreeMap::new();
+        let mut ran: BTreeMap<&CallId, &JsonText> = BTreeMap::new();
+        let mut stored: Vec<EventKind> = Vec::new();
+        let mut answers = Answers::default();
         for event in events {
             match &event.kind {
+                EventKind::ModelResponded(responded) => {
+                    asked = responded.tool_calls.iter().map(|it| (&it.id, &it.arguments)).collect();
+                    ran.clear();
+                }
                 EventKind::ToolRequested(request) => {
-                    let arguments = request.arguments.get().to_owned();
-                    asked.insert(&request.call_id, (Arc::clone(&request.tool), arguments));
+                    ran.insert(&request.call_id, &request.arguments);
+                }
+                EventKind::ErrorStored(_) | EventKind::ResultStored(_) => {
+                    stored.push(event.kind.clone());
                 }
                 EventKind::ToolResponded(answer) => {
-                    if let Some(call) = asked.get(&answer.call_id) {
-                        answers.entry(call.clone()).or_default().push_back(answer.clone());
+                    let of_call = |fact: &mut EventKind| call_of(fact) == Some(&answer.call_id);
+                    let mut facts: Vec<_> = stored.extract_if(.., of_call).collect();
+                    facts.push(event.kind.clone());
+                    let arguments = [asked.get(&answer.call_id), ran.get(&answer.call_id)];
+                    if arguments[1].is_some() || is_denied(answer) {
+                        let calls = arguments.into_iter().flatten();
+                        answers.add(calls.map(|text| self.call(&answer.tool, text)), facts);
                     }
                 }
                 _ => {}
             }
         }
-        Self { answers: Arc::new(Mutex::new(answers)) }
+        answers
     }
 
-    /// Puts what is recorded in the place of a tool.
-    pub(crate) fn stand_in(&self, spec: &ToolSpec) -> Arc<dyn Tool> {
-        Arc::new(RecordedTool { spec: spec.clone(), recorded: self.clone() })
+    /// Returns what names a call: its arguments as the recorded tool takes them.
+    fn call(&self, tool: &Arc<str>, arguments: &JsonText) -> Call {
+        let spec = self.specs.iter().find(|spec| spec.name == *tool);
+        let taken = spec.map_or_else(|| arguments.clone(), |it| arguments.taken_by(&it.schema));
+        (Arc::clone(tool), taken.get().to_owned())
     }
 
-    fn next(&self, call: &Call) -> Option<ToolResponded> {
+    /// Puts what is recorded in the place of all tools, and of those that only the recorded agent has.
+    pub(crate) fn stand_ins(&self, tools: &Toolset) -> Result<Toolset, RegistrationError> {
+        let own = |name: &str| tools.specs().find(|spec| *spec.name == *name);
+        // They work as they do everywhere.
+        let is_detail = |spec: &&ToolSpec| DETAILS.contains(&&*spec.name);
+        let recorded = self.specs.iter().filter(|spec| !is_detail(spec));
+        let recorded = recorded.map(|spec| own(&spec.name).unwrap_or(spec));
+        let is_new = |spec: &&ToolSpec| !self.specs.iter().any(|known| known.name == spec.name);
+        let mut all = Toolset::new();
+        for spec in recorded.chain(tools.specs().filter(is_new)) {
+            let spec = undecided(spec.clone());
+            all.add(Arc::new(RecordedTool { spec, recorded: self.clone() }))?;
+        }
+        Ok(all)
+    }
+
+    fn next(&self, call: &Call) -> Option<Vec<EventKind>> {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = answers.get_mut(call)?;
-        if left.len() > 1 { left.pop_front() } else { left.front().cloned() }
+        let Answers { all, by_call } = &mut *answers;
+        let places = by_call.get(call)?;
+        let place = places.iter().find(|place| !all[**place].is_given).or(places.last())?;
+        let answer = all.get_mut(*place)?;
+        answer.is_given = true;
+        Some(answer.facts.clone())
     }
+}
+
+impl Answers {
+    fn add(&mut self, calls: impl Iterator<Item = Call>, facts: Vec<EventKind>) {
+        let place = self.all.len();
+        self.all.push(Answer { facts, is_given: false });
+        for call in calls {
+            let places = self.by_call.entry(call).or_default();
+            if places.last() != Some(&place) {
+                places.push(place);
+            }
+        }
+    }
+}
+
+/// Returns whether a call was answered by a person, before it could run.
+fn is_denied(answer: &ToolResponded) -> bool {
+    answer.error.as_ref().is_some_and(|error| error.reason == code::TOOL_APPROVAL_DENIED)
+}
+
+fn call_of(fact: &EventKind) -> Option<&CallId> {
+    match fact {
+        EventKind::ErrorStored(stored) => Some(&stored.call_id),
+        EventKind::ResultStored(stored) => Some(&stored.call_id),
+        _ => None,
+    }
+}
+
+/// Makes facts those of another call.
+fn answering(mut facts: Vec<EventKind>, call: &CallId) -> Vec<EventKind> {
+    for fact in &mut facts {
+        match fact {
+            EventKind::ErrorStored(stored) => stored.call_id = call.clone(),
+            EventKind::ResultStored(stored) => stored.call_id = call.clone(),
+            EventKind::ToolResponded(answer) => answer.call_id = call.clone(),
+            _ => {}
+        }
+    }
+    facts
+}
+
+/// Returns the spec of a tool of whose calls no person decides: what they decided is in the record.
+fn undecided(mut spec: ToolSpec) -> ToolSpec {
+    spec.approval = false;
+    (spec.approval_schema, spec.expires_after) = (None, None);
+    spec.approvers = Approvers::default();
+    spec
 }
 
 /// A tool that does nothing but answer.
@@ -97,35 +216,25 @@ impl Tool for RecordedTool {
         &self.spec
     }
 
+    /// The recorded tool may have left them out.
+    fn omits_nulls(&self) -> bool {
+        true
+    }
+
     async fn call(
         &self,
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let call =
-            (Arc::clone(&self.spec.name), JsonText::from(arguments.value()).get().to_owned());
-        let Some(answer) = self.recorded.next(&call) else {
+        let call = self.recorded.call(&self.spec.name, arguments.text());
+        let Some(facts) = self.recorded.next(&call) else {
             let why = "the record has no such call, and no tool is run";
             return Err(ToolError::Unavailable(why.to_owned()));
         };
-        match answer.error {
-            None => {
-                for image in &*answer.images {
-                    // They were within the bounds when they were recorded.
-                    let _ = context.show_image(image.clone());
-                }
-                if let Some(stderr) = answer.stderr {
-                    context.stderr.keep(stderr);
-                }
-                Ok(answer.output)
-            }
-            Some(failure) => {
-                let error = ToolError::ExecutionFailed(failure.message.to_string());
-                Err(match failure.code {
-                    Some(code) => error.with_code(code.to_string()),
-                    None => error,
-                })
-            }
+        if let Some(dispatcher) = Dispatcher::of(context) {
+            dispatcher.give_prior(PriorAnswer::Recorded(answering(facts, &context.call_id)));
         }
+        // The run takes the facts.
+        Ok(JsonText::default())
     }
 }

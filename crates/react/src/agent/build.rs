@@ -72,7 +72,11 @@ impl AgentBuilder {
         };
         pack::load(std::mem::take(&mut self.packs), into)?;
         match (&self.recorded_tools, &self.state) {
-            (Some(recorded), _) => tools.replace(|spec, _| Some(recorded.stand_in(spec))),
+            (Some(recorded), _) => {
+                tools = recorded.stand_ins(&tools)?;
+                // The record says what people decided.
+                self.approvals.clear();
+            }
             (None, Some(state)) => {
                 let (log, clock, redactor) = (self.log.as_ref(), &self.clock, &self.redactor);
                 let stores = OnceStores { state, log, clock, redactor };

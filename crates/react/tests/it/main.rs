@@ -38,6 +38,7 @@ mod parts;
 mod pool_laws;
 mod pools;
 mod proposals;
+mod recorded_tools;
 mod refused;
 mod record;
 mod sessions;
