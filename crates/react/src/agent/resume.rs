@@ -310,6 +310,9 @@ impl Agent {
         if is_silent && machine.is_over() && beyond.is_empty() {
             return Err(ResumeError::copy_over(request.run, request.at));
         }
+        if is_silent && request.input.is_some() {
+            return Err(ResumeError::Blank("input"));
+        }
         let is_from_elsewhere = !Arc::ptr_eq(&from.log, &log);
         if is_from_elsewhere {
             from.copy_to(&self.inner, &log, &folded.events, &folded.sessions).await?;

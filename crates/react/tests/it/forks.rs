@@ -31,6 +31,11 @@ async fn finished_fork_goes_on_with_an_input() {
         assert!(matches!(refused, ResumeError::CopyOver { .. }), "{refused}");
         assert_eq!(refused.code(), "input.invalid");
     }
+    for blank in ["", " \t\n"] {
+        let fork = ForkRequest::new(whole.run_id.clone(), 1).input(blank);
+        let refused = agent.fork(fork).await.unwrap_err();
+        assert!(matches!(refused, ResumeError::Blank("input")), "{refused}");
+    }
     assert_eq!(bench.log.runs(RunFilter::default()).await.unwrap().len(), 1);
     // Where the answer is in the copy, its end is decided already.
     for (at, text) in [(last, "4"), (last - 1, "5")] {
