@@ -57,6 +57,12 @@ pub struct AgentDefinition {
 }
 
 impl AgentDefinition {
+    /// Returns arguments as a tool of the agent takes them: what says the same to it is the same text.
+    pub(crate) fn taken(&self, tool: &str, arguments: &JsonText) -> JsonText {
+        let spec = self.tools.iter().find(|spec| *spec.name == *tool);
+        spec.map_or_else(|| arguments.clone(), |spec| arguments.taken_by(&spec.schema))
+    }
+
     /// Makes an agent without tools and with the default limits.
     pub fn new(name: impl Into<Arc<str>>, instructions: impl Into<Arc<str>>) -> Self {
         Self {

@@ -29,16 +29,17 @@ impl Denial {
 }
 
 impl Denials {
-    pub(crate) fn insert(&mut self, tool: Arc<str>, arguments_hash: Arc<str>, denial: Denial) {
-        self.0.insert((tool, arguments_hash), denial);
+    /// Keeps a denial of a call, by its arguments as the tool takes them.
+    pub(crate) fn insert(&mut self, tool: Arc<str>, taken: &JsonText, denial: Denial) {
+        self.0.insert((tool, arguments_hash(taken)), denial);
     }
 
-    /// Returns what was said against this very call.
-    pub(crate) fn find(&self, tool: &str, arguments: &JsonText) -> Option<&Denial> {
+    /// Returns what was said against this very call, with its arguments as the tool takes them.
+    pub(crate) fn find(&self, tool: &str, taken: impl FnOnce() -> JsonText) -> Option<&Denial> {
         if self.0.is_empty() {
             return None;
         }
-        self.0.get(&(tool.into(), arguments_hash(arguments)))
+        self.0.get(&(tool.into(), arguments_hash(&taken())))
     }
 }
 

@@ -169,13 +169,13 @@ impl Guards {
         &self,
         limits: &Limits,
         name: &str,
-        arguments: &JsonText,
+        taken: impl FnOnce() -> JsonText,
     ) -> Option<(Arc<str>, u32)> {
         let limit = limits.max_repeated_failures?;
         if self.failures.is_empty() {
             return None;
         }
-        let failures = self.failures.get(&call_signature(name, arguments))?;
+        let failures = self.failures.get(&call_signature(name, &taken()))?;
         (failures.count >= limit).then(|| (Arc::clone(&failures.code), failures.count))
     }
 }

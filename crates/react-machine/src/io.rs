@@ -157,6 +157,8 @@ pub struct ToolBatch {
     pub max_executions: u32,
     /// Did a person agree to these calls, with these arguments?
     pub approved: bool,
+    /// Are the arguments those of the person, which no gate has seen?
+    pub changed: bool,
 }
 
 /// An approval to ask a person for: may this call run with these arguments?

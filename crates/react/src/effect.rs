@@ -56,9 +56,9 @@ impl Effects {
             Step::Signal(signal) => {
                 stoppable(stop, async move { hooks::signal(&effects, &signal).await })
             }
-            Step::Gates(calls) => stoppable(stop, async move {
-                let gated = hooks::gates(&effects, &calls).await;
-                proposal::added(&effects, gated).await
+            Step::Gates { calls, changed } => stoppable(stop, async move {
+                let gated = hooks::gates(&effects, &calls, changed).await;
+                proposal::added(&effects, gated, changed).await
             }),
             Step::Observers(calls) => {
                 stoppable(stop, async move { hooks::observers(&effects, &calls).await })

@@ -81,7 +81,7 @@ impl Machine {
     /// Returns what people said against this very call, if they denied it in this run.
     #[must_use]
     pub fn denied(&self, tool: &str, arguments: &JsonText) -> Option<&Denial> {
-        self.run.denials.find(tool, arguments)
+        self.run.denials.find(tool, || self.run.definition.taken(tool, arguments))
     }
 
     /// Does the run wait for people, with nothing else to do?
@@ -153,13 +153,14 @@ impl Run {
             self.append(Actor::Person, Some(requested), granted);
             return None;
         }
+        let changed = granted.arguments.is_some();
         if let Some(arguments) = granted.arguments.clone() {
             approval.change(arguments);
         }
         let (call, data) = (approval.call(), granted.data.clone());
         let seq = self.append(Actor::Person, Some(requested), granted);
-        batch.agree(place, approval, data, seq);
-        self.admit(Arc::from([call]), true);
+        batch.agree(place, approval, data, changed, seq);
+        self.admit_approved(Arc::from([call]), changed);
         None
     }
 
@@ -184,10 +185,11 @@ impl Run {
         let denial = Denial { by, reason };
         let mut seq = self.append(actor, Some(held.requested), denied);
         let (text, decided) = (denial.text(), seq);
-        let Approval { tool, arguments_hash, .. } = &held.approval;
-        self.denials.insert(Arc::clone(tool), Arc::clone(arguments_hash), denial);
+        let Approval { tool, arguments, .. } = &held.approval;
+        let taken = self.definition.taken(tool, arguments);
+        self.denials.insert(Arc::clone(tool), &taken, denial);
         // The same call, asked about twice, is denied with it.
-        let alike = batch.held_like(&held);
+        let alike = batch.held_like(&held, |other| self.definition.taken(tool, other) == taken);
         for held in std::iter::once(held).chain(alike) {
             let Approval { call_id, tool, .. } = held.approval;
             let answer = ToolResponded::refused(call_id, tool, code::TOOL_APPROVAL_DENIED, &text);

@@ -155,7 +155,7 @@ impl Run {
     }
 
     fn work_again(&mut self, cause: u64, batch: &mut Batch, sorted: &Sorted) -> Option<Phase> {
-        let Unfinished { rerun, settled, asked, decided, held } = batch.unfinished(sorted);
+        let Unfinished { rerun, settled, asked, decided, changed, held } = batch.unfinished(sorted);
         for place in rerun {
             let id = self.outbox.next_effect();
             let call_id = batch.rerun(place, id);
@@ -169,10 +169,13 @@ impl Run {
         if !asked.is_empty() && !batch.is_short() {
             let calls = self.conversation.last_calls().iter();
             let calls = calls.filter(|call| asked.contains(&call.id)).cloned().collect();
-            self.admit(calls, false);
+            self.admit(calls);
         }
         if !decided.is_empty() {
-            self.admit(decided.into(), true);
+            self.admit_approved(decided.into(), false);
+        }
+        if !changed.is_empty() {
+            self.admit_approved(changed.into(), true);
         }
         for approval in held {
             self.perform(Effect::AskApproval(approval));

@@ -81,7 +81,7 @@ impl Run {
                 }
                 // What is missing of the executions now is not there.
                 let calls = self.conversation.last_calls().to_vec();
-                self.admit(calls.into(), false);
+                self.admit(calls.into());
                 None
             }
             _ => None,

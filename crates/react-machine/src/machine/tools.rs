@@ -29,7 +29,9 @@ impl Machine {
     /// Returns code and count of a call that failed so often in a row that it must not be run again.
     #[must_use]
     pub fn repeated_failure(&self, name: &str, arguments: &JsonText) -> Option<(Arc<str>, u32)> {
-        self.run.guards.repeated_failure(&self.run.definition.limits, name, arguments)
+        let Run { guards, definition, .. } = &self.run;
+        let taken = || definition.taken(name, arguments);
+        guards.repeated_failure(&definition.limits, name, taken)
     }
 }
 
@@ -42,7 +44,7 @@ impl Run {
         calls: Arc<[ToolCall]>,
         text: Option<(u64, u32)>,
     ) -> Phase {
-        let mut batch = Batch::new(responded, &calls);
+        let mut batch = Batch::new(responded, &calls, &self.definition);
         let tripped = self.guards.count_batch(&self.definition, &calls, &batch, text);
         let limit = self.definition.limits.max_parallel_tools;
         let oversized = calls.len() > usize::try_from(limit).unwrap_or(usize::MAX);
@@ -58,14 +60,24 @@ impl Run {
         if let Some(exhausted) = self.meter.budget().crossed(&self.usage(), self.events()) {
             return self.exhaust_in(&mut working, responded, &exhausted);
         }
-        self.admit(calls, false);
+        self.admit(calls);
         working
     }
 
     /// Asks which calls may run.
-    pub(super) fn admit(&mut self, calls: Arc<[ToolCall]>, approved: bool) {
+    pub(super) fn admit(&mut self, calls: Arc<[ToolCall]>) {
+        self.admit_as(calls, false, false);
+    }
+
+    /// Asks which calls may run that a person agreed to; `changed` with arguments of their own.
+    pub(super) fn admit_approved(&mut self, calls: Arc<[ToolCall]>, changed: bool) {
+        self.admit_as(calls, true, changed);
+    }
+
+    fn admit_as(&mut self, calls: Arc<[ToolCall]>, approved: bool, changed: bool) {
         let max_executions = self.executions_left();
-        self.perform(Effect::AdmitTools(ToolBatch { calls, max_executions, approved }));
+        let batch = ToolBatch { calls, max_executions, approved, changed };
+        self.perform(Effect::AdmitTools(batch));
     }
 
     pub(super) fn executions_left(&self) -> u32 {
@@ -115,7 +127,7 @@ impl Run {
         self.meter.count_executions(1);
         let cause = batch.cause_at(place);
         let seq = self.append(Actor::Runtime, Some(cause), requested);
-        batch.begin(place, &run, seq);
+        batch.begin(place, &run, seq, &self.definition);
         self.perform(Effect::RunTool(run));
         None
     }

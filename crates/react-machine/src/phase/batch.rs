@@ -11,6 +11,7 @@ use layer0::event::{ToolResolved, ToolResponded};
 use layer0::id::{CallId, ErrorId};
 use layer0::message::{Message, ToolCall};
 
+use crate::definition::AgentDefinition;
 use crate::digest::result_digest;
 use crate::failure::FailureCause;
 use crate::io::{Approval, EffectId, ToolRun};
@@ -81,7 +82,7 @@ enum CallState {
     Held { approval: Approval, requested: u64 },
     /// A person agreed, and gave the data that was asked for; the runtime acts on it. The seq is that of
     /// the decision.
-    Decided { approval: Approval, data: Option<JsonText>, decided: u64 },
+    Decided { approval: Approval, data: Option<JsonText>, changed: bool, decided: u64 },
     /// May have begun; the signature is by the arguments it was given.
     Open { effect: EffectId, requested: u64, signature: Arc<str> },
     /// Has its answer; the message waits for the rest of the batch.
@@ -143,12 +144,12 @@ impl Closed {
 }
 
 impl Batch {
-    pub(crate) fn new(responded: u64, calls: &[ToolCall]) -> Self {
+    pub(crate) fn new(responded: u64, calls: &[ToolCall], definition: &AgentDefinition) -> Self {
         let calls = calls.iter().map(|call| Call {
             id: call.id.clone(),
             tool: Arc::clone(&call.name),
             arguments: call.arguments.clone(),
-            signature: shared_signature(&call.name, &call.arguments),
+            signature: signature_of(definition, &call.name, &call.arguments),
             stored: None,
             settled: None,
             asking: None,
@@ -310,11 +311,11 @@ impl Batch {
     }
 
     /// Returns the other calls with the same arguments that wait for a person.
-    pub(crate) fn held_like(&self, held: &Held) -> Vec<Held> {
+    pub(crate) fn held_like(&self, held: &Held, has_same: impl Fn(&JsonText) -> bool) -> Vec<Held> {
         let is_alike = |other: &Held| {
             other.place != held.place
                 && other.approval.tool == held.approval.tool
-                && other.approval.arguments_hash == held.approval.arguments_hash
+                && has_same(&other.approval.arguments)
         };
         let places = (0..self.calls.len()).map(Place);
         places.filter_map(|place| self.held_at(place)).filter(is_alike).collect()
@@ -335,9 +336,10 @@ impl Batch {
         place: Place,
         approval: Approval,
         data: Option<JsonText>,
+        changed: bool,
         decided: u64,
     ) {
-        self.calls[place.0].state = CallState::Decided { approval, data, decided };
+        self.calls[place.0].state = CallState::Decided { approval, data, changed, decided };
     }
 
     /// Returns the data that a person gave who agreed to the call.
@@ -349,11 +351,17 @@ impl Batch {
     }
 
     /// The call begins.
-    pub(crate) fn begin(&mut self, place: Place, run: &ToolRun, requested: u64) {
+    pub(crate) fn begin(
+        &mut self,
+        place: Place,
+        run: &ToolRun,
+        requested: u64,
+        definition: &AgentDefinition,
+    ) {
         let call = &mut self.calls[place.0];
         let signature = match call.arguments == run.arguments {
             true => Arc::clone(&call.signature),
-            false => shared_signature(&run.tool, &run.arguments),
+            false => signature_of(definition, &run.tool, &run.arguments),
         };
         call.state = CallState::Open { effect: run.id, requested, signature };
     }
@@ -432,4 +440,9 @@ impl Batch {
             }
         }
     }
+}
+
+/// Returns what makes another call the same: its tool, and its arguments as the tool takes them.
+fn signature_of(definition: &AgentDefinition, tool: &str, arguments: &JsonText) -> Arc<str> {
+    shared_signature(tool, &definition.taken(tool, arguments))
 }

@@ -22,6 +22,11 @@ use crate::effect::guarded::drop_guarded;
 use crate::hook::{Hook, HookContext, HookError, Moment, Verdict};
 use crate::journal::{End, Gated, Note, Notes, StopFact};
 
+/// Why a call does not run whose gate changes what a person decided.
+const CHANGES: &str = "it changes arguments that a person gave";
+/// Why a call does not run whose gate gives it a secret.
+const SECRET: &str = "the arguments that it gives hold a secret of this process";
+
 /// Which hooks of a point are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -44,8 +49,8 @@ pub(crate) struct Hooks<'a> {
 pub(crate) struct Called {
     /// `hook.failed` of hooks whose failure does not matter.
     pub(crate) notes: Vec<EventKind>,
-    /// What a gate wants the arguments to be.
-    pub(crate) arguments: Option<JsonText>,
+    /// What a gate wants the arguments to be, and its name.
+    pub(crate) arguments: Option<(String, JsonText)>,
     pub(crate) stop: Option<HookStop>,
 }
 
@@ -91,7 +96,7 @@ impl<'a> Hooks<'a> {
             }
             // A gate sees what the one before it made of the call.
             let replaced = match (moment, &called.arguments) {
-                (Moment::BeforeTool { call }, Some(arguments)) => {
+                (Moment::BeforeTool { call }, Some((_, arguments))) => {
                     let mut call = call.clone();
                     call.arguments = arguments.clone();
                     Some(call)
@@ -109,7 +114,14 @@ impl<'a> Hooks<'a> {
                 }
                 Ok(Verdict::ReplaceArguments(arguments)) => match moment {
                     Moment::BeforeTool { .. } => {
-                        called.arguments = Some(self.redactor.redact_held_json(arguments));
+                        let hook = hook.name().to_owned();
+                        if self.redactor.redact_held_json(arguments.clone()) != arguments {
+                            // What stands in its place would run.
+                            let reason = SECRET.to_owned();
+                            called.stop = Some(HookStop::Aborted { hook, reason });
+                            return called;
+                        }
+                        called.arguments = Some((hook, arguments));
                         continue;
                     }
                     _ => HookError::Failed("there are no arguments to replace here".into()),
@@ -238,7 +250,8 @@ async fn at(effects: &Effects, moment: Moment<'_>) -> End {
 }
 
 /// Asks the gates about every call.
-pub(super) async fn gates(effects: &Effects, calls: &[ToolCall]) -> End {
+/// The gates judge arguments of a person, and change nothing in them: those were decided on.
+pub(super) async fn gates(effects: &Effects, calls: &[ToolCall], changed: bool) -> End {
     let hooks = Hooks::of(&effects.agent);
     let mut gated = Vec::with_capacity(calls.len());
     for call in calls {
@@ -246,8 +259,12 @@ pub(super) async fn gates(effects: &Effects, calls: &[ToolCall]) -> End {
         let moment = Moment::BeforeTool { call };
         let called = hooks.call(moment, &effects.context, Kind::Gates).await;
         one.notes = Notes(called.notes);
-        if let Some(arguments) = called.arguments {
-            one.call.arguments = arguments;
+        match called.arguments {
+            Some((hook, arguments)) if changed && arguments != call.arguments => {
+                one.skipped = Some((hook, CHANGES.to_owned()));
+            }
+            Some((_, arguments)) => one.call.arguments = arguments,
+            None => {}
         }
         match called.stop {
             None => {}

@@ -24,25 +24,28 @@ fn is_held(agent: &Inner, call: &ToolCall) -> bool {
     agent.tools.specs().any(|spec| spec.approval && spec.name == call.name)
 }
 
-/// Adds to calls that the gates let through what their tools say of them.
-pub(super) async fn added(effects: &Effects, gated: End) -> End {
+/// Adds to calls that the gates let through what their tools say of them. Nothing is added to calls that a person has
+/// changed; their tools may refuse them.
+pub(super) async fn added(effects: &Effects, gated: End, changed: bool) -> End {
     let End::Gates(Ok(mut gated)) = gated else { return gated };
     let is_asked_about =
         |one: &&mut Gated| one.skipped.is_none() && is_held(&effects.agent, &one.call);
     for one in gated.iter_mut().filter(is_asked_about) {
-        add(effects, one).await;
+        add(effects, one, changed).await;
     }
     End::Gates(Ok(gated))
 }
 
-async fn add(effects: &Effects, gated: &mut Gated) {
+async fn add(effects: &Effects, gated: &mut Gated, changed: bool) {
     let Gated { call, answer, .. } = gated;
     let agent = &effects.agent;
     // What is refused anyway is answered when it is looked up.
     let Ok(admitted) = admit(agent, &call.name, call.arguments.clone()) else { return };
     match proposed(effects, call, admitted).await {
-        Ok(Some(arguments)) => call.arguments = agent.redactor.redact_held_json(arguments),
-        Ok(None) => {}
+        Ok(Some(arguments)) if !changed => {
+            call.arguments = agent.redactor.redact_held_json(arguments);
+        }
+        Ok(_) => {}
         Err(error) => {
             let failing = Failing::new(agent, &effects.context, &call.id, &call.name, 0);
             let refused = failing.respond(&error, &failed_text(&call.name, &error));

@@ -37,7 +37,11 @@ pub(crate) enum Step {
     /// Show a signal to the hooks. It ends as those of a pause.
     Signal(Box<SignalReceived>),
     /// Ask the gates about calls, and the tools what people are to see of them.
-    Gates(Arc<[ToolCall]>),
+    Gates {
+        calls: Arc<[ToolCall]>,
+        /// Are the arguments those of a person, which no gate may change?
+        changed: bool,
+    },
     /// Show the observers calls that are about to run.
     Observers(Vec<ToolCall>),
     /// Ask a person in this process.
@@ -63,7 +67,7 @@ impl Step {
             }
             Self::Hooks(_)
             | Self::Signal(_)
-            | Self::Gates(_)
+            | Self::Gates { .. }
             | Self::Observers(_)
             | Self::WriteMemory { .. } => true,
             Self::Attempt(_)

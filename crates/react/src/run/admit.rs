@@ -22,10 +22,11 @@ impl Run {
     pub(super) async fn admit(&mut self, batch: ToolBatch) -> Result<(), AgentError> {
         let is_asked_about =
             has_hooks(&self.agent, HookPoint::BeforeTool) || is_any_held(&self.agent, &batch.calls);
-        if !batch.approved && is_asked_about {
-            let calls = Arc::clone(&batch.calls);
+        // What a person agreed to as it was shown has passed the gates; what they changed has not.
+        if (!batch.approved || batch.changed) && is_asked_about {
+            let (calls, changed) = (Arc::clone(&batch.calls), batch.changed);
             let admission = Box::new(self.admission(batch));
-            self.start(Step::Gates(calls), InFlight::Admission(admission));
+            self.start(Step::Gates { calls, changed }, InFlight::Admission(admission));
             return Ok(());
         }
         let calls = Arc::clone(&batch.calls);

@@ -4,9 +4,12 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use backstop_event_log::{Decision, EventLog};
-use backstop_react::{ApprovalRequest, Approver, DecideError};
+use backstop_react::{
+    ApprovalRequest, Approver, DecideError, Gate, HookContext, HookPoint, Moment, Verdict,
+};
 use backstop_redact::Redactor;
 use backstop_tool::{FnTool, ToolContext, ToolError};
+use layer0::error::BoxError;
 use layer0::stop::Stop;
 use serde_json::{Value, json};
 
@@ -119,4 +122,92 @@ async fn refused_answers_end_in_an_open_approval() {
     let told = Arc::clone(&answers.told);
     let outcome = bench.run(bench.agent(asks()).tool(pay()).approver(answers)).await.unwrap();
     assert_eq!((outcome.stop, told.lock().unwrap().len()), (Stop::WaitingApproval, 10));
+}
+
+/// Skips sums above 1,000, and makes of a sum what it is told to.
+struct Cap {
+    seen: Arc<Mutex<Vec<i64>>>,
+    makes: Option<Value>,
+}
+
+#[async_trait]
+impl Gate for Cap {
+    fn name(&self) -> &str {
+        "cap"
+    }
+
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::BeforeTool]
+    }
+
+    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+        let Moment::BeforeTool { call, .. } = moment else { return Ok(Verdict::Continue) };
+        let sum = call.arguments.value()["sum"].as_i64().unwrap_or_default();
+        self.seen.lock().unwrap().push(sum);
+        Ok(match &self.makes {
+            _ if sum > 1_000 => Verdict::Abort("nobody pays more than 1,000".into()),
+            Some(sum) => Verdict::ReplaceArguments(json!({ "sum": sum }).into()),
+            None => Verdict::Continue,
+        })
+    }
+}
+
+/// Spec: A4, T2. Gates judge what runs: a person's own arguments too, as they are, here and after a resume.
+#[tokio::test]
+async fn gates_judge_arguments_of_a_person() {
+    let paid = |sum: i64| format!("paid {{\"sum\":{sum}}}");
+    for (given, makes, seen, told) in [
+        (Some(2_000), None, vec![1, 2_000], "Skipped by hook 'cap': nobody pays more".to_owned()),
+        (Some(500), None, vec![1, 500], paid(500)),
+        (Some(500), Some(json!(3)), vec![1, 500], "Skipped by hook 'cap': it changes".to_owned()),
+        (None, Some(json!(3)), vec![1], paid(3)),
+        (None, Some(json!(KEY)), vec![1], "Skipped by hook 'cap': the arguments".to_owned()),
+    ] {
+        for is_here in [true, false] {
+            let bench = Bench::new();
+            let shown = Arc::new(Mutex::new(Vec::new()));
+            let decision = Decision::approve("ops");
+            let decision = match given {
+                Some(sum) => decision.with_arguments(json!({ "sum": sum })),
+                None => decision,
+            };
+            let agent = |answers| {
+                let gate = Cap { seen: Arc::clone(&shown), makes: makes.clone() };
+                let redactor = Redactor::new().with_secret(KEY);
+                bench.agent(answers).tool(pay()).gate(gate).redactor(redactor)
+            };
+            let outcome = match is_here {
+                true => {
+                    let answers = Answers::new([decision]);
+                    bench.run(agent(asks()).approver(answers)).await.unwrap()
+                }
+                false => {
+                    let waiting = bench.run(agent(asks())).await.unwrap();
+                    let agent = agent(vec![says("done")]).build().unwrap();
+                    if let Some(approval) = waiting.approvals.first() {
+                        agent.decide(&approval.id, decision).await.unwrap();
+                        agent.resume(waiting.run_id).await.unwrap()
+                    } else {
+                        waiting
+                    }
+                }
+            };
+            let text = &tool_texts(&outcome)[0].0;
+            assert!(text.starts_with(&told), "{given:?} {makes:?}: {text}");
+            assert_eq!(*shown.lock().unwrap(), seen, "{given:?} {makes:?}");
+        }
+    }
+}
+
+/// Spec: A2, G2, T9. Numbers that say the same to the tool make the same call.
+#[tokio::test]
+async fn denied_call_is_the_same_in_other_numbers() {
+    let bench = Bench::new();
+    let ask = |id: &str, sum: Value| calls([call(id, "pay", json!({ "sum": sum }))]);
+    let answers = vec![ask("c1", json!(7)), ask("c2", json!(7.0)), says("done")];
+    let decisions = Answers::new([Decision::deny("ada", "no"), Decision::approve("ada")]);
+    let outcome = bench.run(bench.agent(answers).tool(pay()).approver(decisions)).await.unwrap();
+    let texts = tool_texts(&outcome);
+    assert!(texts.iter().all(|(text, _)| text.starts_with("Denied by ada: no")), "{texts:?}");
+    assert_eq!(outcome.stop, Stop::Completed);
 }

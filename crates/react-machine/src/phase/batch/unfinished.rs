@@ -29,6 +29,8 @@ pub(crate) struct Unfinished {
     pub(crate) asked: Vec<CallId>,
     /// Calls that a person agreed to.
     pub(crate) decided: Vec<ToolCall>,
+    /// Calls that a person agreed to with arguments of their own.
+    pub(crate) changed: Vec<ToolCall>,
     /// Approvals that are open.
     pub(crate) held: Vec<Approval>,
 }
@@ -83,6 +85,9 @@ impl Batch {
                     unfinished.rerun.push(place);
                 }
                 CallState::Asked => unfinished.asked.push(call.id.clone()),
+                CallState::Decided { approval, changed: true, .. } => {
+                    unfinished.changed.push(approval.call());
+                }
                 CallState::Decided { approval, .. } => unfinished.decided.push(approval.call()),
                 CallState::Held { approval, .. } => unfinished.held.push(approval.clone()),
                 CallState::Open { .. } | CallState::Answered { .. } => {}
