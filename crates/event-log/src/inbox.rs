@@ -24,7 +24,7 @@ pub enum InboxRequest {
         run: RunId,
     },
     /// A person decided. Accepted while the approval is open and undecided, from one who may decide it,
-    /// before it expires.
+    /// before it expires, and before the run is to stop.
     Decide {
         /// The approval.
         approval: ApprovalId,
@@ -37,7 +37,8 @@ pub enum InboxRequest {
         /// The approval.
         approval: ApprovalId,
     },
-    /// The model is to read this before it is asked next. Accepted while the run is open.
+    /// The model is to read this before it is asked next. Accepted while the run is open; what comes too late for
+    /// it is kept for the next writer of the run.
     Input {
         /// The run.
         run: RunId,
@@ -54,7 +55,7 @@ pub enum InboxRequest {
         /// What is said of it.
         settlement: Settlement,
     },
-    /// The run is to hear of something that is its own affair. Accepted while the run is open.
+    /// The run is to hear of something that is its own affair. Accepted and kept as input is.
     Signal {
         /// The run.
         run: RunId,
@@ -85,7 +86,7 @@ impl InboxRequest {
     /// Does it wait for the writer of a run that is over, too?
     #[must_use]
     pub const fn outlasts_the_run(&self) -> bool {
-        matches!(self, Self::Settle { .. })
+        matches!(self, Self::Input { .. } | Self::Settle { .. } | Self::Signal { .. })
     }
 
     /// Returns the approval that it decides, if it decides one.

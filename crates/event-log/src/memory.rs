@@ -107,6 +107,12 @@ impl Kept {
         Some((open, sent.find(|request| request.decides() == Some(id))))
     }
 
+    /// Does a request to stop wait?
+    fn is_to_stop(&self) -> bool {
+        let stops = |message: &InboxMessage| matches!(message.request, InboxRequest::Cancel { .. });
+        self.inbox.iter().any(stops)
+    }
+
     fn is_undecided(&self, id: &ApprovalId) -> bool {
         matches!(self.asked(id), Some((_, None)))
     }
@@ -129,6 +135,7 @@ impl Kept {
         let expired = || LogError::ApprovalExpired(id.clone());
         let is_decision = matches!(sent.request, InboxRequest::Decide { .. });
         match self.asked(id) {
+            Some((_, None)) if is_decision && self.is_to_stop() => Ok(false),
             Some((open, None)) if is_decision => open.check(sent.by, sent.at).map(|()| true),
             Some((open, None)) => Ok(open.is_over(sent.at)),
             Some((_, Some(InboxRequest::Expire { .. }))) if is_decision => Err(expired()),
@@ -352,7 +359,9 @@ impl EventLog for MemoryLog {
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
         let runs = self.lock();
         let records = runs.by_id.get(run).map_or(&[][..], |kept| &kept.records);
-        Ok(records.iter().filter(|record| record.seq >= from_seq).cloned().collect())
+        // They are numbered without a gap.
+        let before = usize::try_from(from_seq.saturating_sub(1)).unwrap_or(usize::MAX);
+        Ok(records.get(before..).unwrap_or_default().to_vec())
     }
 
     async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {

@@ -114,7 +114,9 @@ pub(crate) async fn admit(
 ) -> Result<bool, LogError> {
     let asked = sqlx::query(
         "SELECT approvals.id, approvals.run, events.seq, events.at, events.type, events.data, \
-         inbox.kind AS decided FROM backstop.approvals AS approvals \
+         inbox.kind AS decided, EXISTS (SELECT 1 FROM backstop.inbox AS other \
+         WHERE other.run = approvals.run AND other.kind = 'cancel') AS stops \
+         FROM backstop.approvals AS approvals \
          JOIN backstop.events AS events \
          ON events.run_id = approvals.run_id AND events.seq = approvals.seq \
          LEFT JOIN backstop.inbox AS inbox ON inbox.approval = approvals.id WHERE approvals.id = $1",
@@ -134,8 +136,10 @@ pub(crate) async fn admit(
         Some(_) => return Ok(false),
         None => {}
     }
+    let is_to_stop: bool = row.try_get("stops").map_err(Fault::from)?;
     match open_of(&row) {
         None => Ok(false),
+        Some(_) if is_decision && is_to_stop => Ok(false),
         Some(open) if is_decision => open.check(&sent.by, sent.at).map(|()| true),
         Some(open) => Ok(open.is_over(sent.at)),
     }

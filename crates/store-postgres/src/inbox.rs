@@ -115,10 +115,10 @@ pub(crate) async fn take(
     Ok(())
 }
 
-/// Takes what a run has no use for any more, because it is over. What a person said of a call waits for the next
-/// writer.
+/// Takes what a run has no use for any more, because it is over. What it was told, and what a person said of a call,
+/// waits for the next writer.
 pub(crate) async fn close(connection: &mut PgConnection, run: &RunId) -> Result<(), LogError> {
-    sqlx::query("DELETE FROM backstop.inbox WHERE run = $1 AND kind <> 'settlement'")
+    sqlx::query("DELETE FROM backstop.inbox WHERE run = $1 AND kind NOT IN ('input', 'settlement', 'signal')")
         .bind(&*stored(run.as_str()))
         .execute(connection)
         .await

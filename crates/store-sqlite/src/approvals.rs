@@ -71,7 +71,8 @@ pub(crate) async fn admit(
     sent: &Sent,
 ) -> Result<bool, JobError> {
     let asked = sqlx::query(
-        "SELECT approvals.id, approvals.run, seq, events.at, type, events.data, inbox.kind \
+        "SELECT approvals.id, approvals.run, seq, events.at, type, events.data, inbox.kind, \
+         EXISTS (SELECT 1 FROM inbox WHERE run = approvals.run AND kind = 'cancel') AS stops \
          FROM approvals JOIN events ON events.id = approvals.event \
          LEFT JOIN inbox ON inbox.approval = approvals.id WHERE approvals.id = $1",
     )
@@ -91,8 +92,10 @@ pub(crate) async fn admit(
     if is_expired && is_decision {
         return Err(JobError::Log(LogError::ApprovalExpired(id.clone())));
     }
+    let is_to_stop = asked.as_ref().map(|row| row.try_get::<bool, _>("stops")).transpose()?;
     match asked.filter(|_| decided.is_none()).as_ref().and_then(open_of) {
         None => Ok(false),
+        Some(_) if is_decision && is_to_stop == Some(true) => Ok(false),
         Some(open) if is_decision => {
             open.check(&sent.by, sent.at).map(|()| true).map_err(JobError::Log)
         }

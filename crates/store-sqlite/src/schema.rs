@@ -26,6 +26,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/16_start_keys.sql"),
     include_str!("../migrations/17_removed_runs.sql"),
     include_str!("../migrations/18_forgetting.sql"),
+    include_str!("../migrations/19_told_too_late.sql"),
 ];
 
 /// Marks a file as ours: "BSTP".

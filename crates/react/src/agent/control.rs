@@ -76,9 +76,7 @@ impl Agent {
             Err(LogError::Claimed(_)) => return Ok(true),
             Err(error) => return Err(error.into()),
         };
-        let inbox = log.inbox(run).await?;
-        let message = inbox.iter().find(|row| matches!(row.request, InboxRequest::Cancel { .. }));
-        let ending = message.map(Ending::from).unwrap_or_default();
+        let ending = Ending::from(log.inbox(run).await?);
         match end(Arc::clone(&self.inner), &log, &summary, claim, ending).await {
             Ok(()) => Ok(true),
             Err(AgentError::Storage(error)) => Err(error.into()),

@@ -35,6 +35,7 @@ impl Run {
             AttemptEnd::Cut(attempted) => self.record_attempt(*attempted).await,
             AttemptEnd::Answered(answered) => {
                 let (attempted, responded) = *answered;
+                self.read_before_the_end(&responded).await?;
                 let mut facts = self.attempt_facts(id, attempted);
                 facts.push(self.ledger.answer(id, responded));
                 self.ledger.step(facts).await

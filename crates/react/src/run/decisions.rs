@@ -5,7 +5,8 @@ use std::sync::Arc;
 use backstop_event_log::{Decision, InboxMessage, InboxRequest};
 use backstop_react_machine::{Approval, INPUT, Input};
 use backstop_tool::Given;
-use layer0::event::{ApprovalDenied, ApprovalGranted, EventKind, SignalReceived};
+use layer0::JsonText;
+use layer0::event::{ApprovalDenied, ApprovalGranted, Cause, EventKind, SignalReceived};
 use layer0::id::{ApprovalId, CallId};
 use layer0::operator::Signal;
 use layer0::{Timestamp, code, text};
@@ -178,23 +179,35 @@ impl Run {
         if let InboxRequest::Settle { call, settlement, .. } = row.request {
             return self.settle(row.id, call, settlement).await;
         }
+        if let InboxRequest::Signal { name, data, cause, .. } = row.request {
+            self.ledger.take_row(row.id);
+            return self.take_signal(sent_signal(&name, &data, cause)).await;
+        }
+        let facts = self.row_facts(row);
+        self.ledger.step(facts).await
+    }
+
+    /// Takes a row of the inbox with the next append, and returns what it adds to the record. A settlement is left
+    /// for the next writer of the run.
+    pub(super) fn row_facts(&mut self, row: InboxMessage) -> Vec<Input> {
+        if matches!(row.request, InboxRequest::Settle { .. }) {
+            return Vec::new();
+        }
         self.ledger.take_row(row.id);
-        let facts = match row.request {
+        match row.request {
             InboxRequest::Decide { approval, decision } => self.decision_facts(&approval, decision),
             InboxRequest::Expire { approval } => self.expiry_facts(&approval),
             InboxRequest::Signal { name, data, cause, .. } => {
-                let mut signal = Signal::new(&*name, data.value());
-                signal.cause = cause;
-                return self.take_signal(signal).await;
+                let signal = self.recordable_signal(sent_signal(&name, &data, cause));
+                self.facts_of_outside(signal)
             }
             InboxRequest::Input { text, .. } => {
                 let text = self.agent.redactor.redact_held(&text).into_owned();
                 let signal = SignalReceived::new(INPUT, text.into());
-                self.facts_of_people(signal)
+                self.facts_of_outside(signal)
             }
             _ => Vec::new(),
-        };
-        self.ledger.step(facts).await
+        }
     }
 
     /// Returns what a decision adds to the record; nothing when the approval is not open any more.
@@ -254,6 +267,15 @@ impl Run {
         self.ledger.machine().open_approvals().find(|open| open.id == *id).cloned()
     }
 
+    /// Returns something that the run is told. It ends no wait, so that a run that waits is recorded as waiting
+    /// afterwards too, and the note that it is resumed comes with the decision that ends the wait.
+    pub(super) fn facts_of_outside(&mut self, fact: impl Into<EventKind>) -> Vec<Input> {
+        match self.ledger.machine().is_waiting() {
+            true => vec![self.ledger.fact(fact)],
+            false => self.facts_of_people(fact),
+        }
+    }
+
     /// Returns a fact that came from outside, behind the note that the run goes on after it waited.
     pub(super) fn facts_of_people(&mut self, fact: impl Into<EventKind>) -> Vec<Input> {
         let resumed = self.approvals.take_resumed().map(EventKind::from);
@@ -266,6 +288,12 @@ impl Run {
             self.ledger.stop(step);
         }
     }
+}
+
+fn sent_signal(name: &str, data: &JsonText, cause: Option<Box<Cause>>) -> Signal {
+    let mut signal = Signal::new(name, data.value());
+    signal.cause = cause;
+    signal
 }
 
 /// Returns what a call is told that asks while it is running.

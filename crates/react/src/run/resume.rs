@@ -10,7 +10,7 @@ use backstop_event_log::{
 };
 use backstop_react_machine::{CANCEL, CheckedDefinition, Input, Machine, Replayed};
 use layer0::ToolSpec;
-use layer0::event::{Event, EventKind, OperatorReturned, RunForked, RunResumed};
+use layer0::event::{Event, EventKind, ModelResponded, OperatorReturned, RunForked, RunResumed};
 use layer0::id::{CallId, RunId};
 use layer0::stop::Outcome;
 use tokio_util::sync::CancellationToken;
@@ -133,6 +133,12 @@ impl Resumed {
     /// Takes a row of the inbox with the next append.
     pub(crate) fn take_row(&mut self, row: u64) {
         self.run.ledger.take_row(row);
+    }
+
+    /// Takes rows of the inbox with the next append, and returns what they add to the record.
+    pub(crate) fn row_facts(&mut self, rows: Vec<InboxMessage>) -> Vec<EventKind> {
+        let facts = rows.into_iter().flat_map(|row| self.run.row_facts(row));
+        facts.map(|fact| fact.fact).collect()
     }
 
     /// Is the run over where its record ends?
@@ -313,6 +319,18 @@ impl Run {
             returned.usage = closed.usage;
         }
         Ok(())
+    }
+
+    /// Takes in what is in the inbox now, before an answer that may end the run: what was accepted until then is said
+    /// in time.
+    pub(super) async fn read_before_the_end(
+        &mut self,
+        answer: &ModelResponded,
+    ) -> Result<(), AgentError> {
+        match answer.tool_calls.is_empty() && self.agent.log.is_some() {
+            true => Box::pin(self.read_inbox()).await,
+            false => Ok(()),
+        }
     }
 
     /// Takes in what is in the inbox now.

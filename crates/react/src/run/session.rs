@@ -130,6 +130,8 @@ pub(crate) struct Ending {
     by: Option<Arc<str>>,
     /// The row of the inbox that asks for it.
     row: Option<u64>,
+    /// What was accepted before that.
+    earlier: Vec<InboxMessage>,
     /// Is it ended though it waits for a person?
     though_waiting: bool,
 }
@@ -141,11 +143,14 @@ impl Ending {
     }
 }
 
-/// Ends a run because a message asks for it.
-impl From<&InboxMessage> for Ending {
-    fn from(message: &InboxMessage) -> Self {
-        let by = Some(Arc::clone(&message.by));
-        Self { by, row: Some(message.id), though_waiting: true }
+/// Ends a run because a message of its inbox asks for it, if one does.
+impl From<Vec<InboxMessage>> for Ending {
+    fn from(mut inbox: Vec<InboxMessage>) -> Self {
+        let is_cancel = |row: &InboxMessage| matches!(row.request, InboxRequest::Cancel { .. });
+        let Some(place) = inbox.iter().position(is_cancel) else { return Self::default() };
+        let message = inbox.split_off(place).into_iter().next();
+        let (by, row) = message.map(|message| (message.by, message.id)).unzip();
+        Self { by, row, earlier: inbox, though_waiting: true }
     }
 }
 
@@ -196,10 +201,13 @@ pub(crate) async fn end(
     let cancel = SignalReceived::new(CANCEL, data);
     let mut resumed =
         Resumed::new(agent, Arc::clone(log), folded, Some(claim), Default::default()).await;
+    let mut facts = vec![first];
+    facts.extend(resumed.row_facts(ending.earlier));
+    facts.push(cancel.into());
     if let Some(row) = ending.row {
         resumed.take_row(row);
     }
-    match Box::pin(resumed.go_on(vec![first, cancel.into()])).await {
+    match Box::pin(resumed.go_on(facts)).await {
         Ok(_) => Ok(()),
         Err(failure) => Err(failure.error),
     }

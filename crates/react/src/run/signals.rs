@@ -25,7 +25,7 @@ impl Run {
         let is_own = [CANCEL, INPUT].contains(&&*signal.name);
         let is_shown = !is_own && has_hooks(&self.agent, HookPoint::Signal);
         let shown = is_shown.then(|| Step::Signal(Box::new(signal.clone())));
-        let facts = self.facts_of_people(signal);
+        let facts = self.facts_of_outside(signal);
         self.ledger.step(facts).await?;
         if let Some(shown) = shown
             && !self.is_ending()
@@ -51,7 +51,10 @@ impl Run {
         }
     }
 
-    fn recordable_signal(&self, Signal { name, data, cause, .. }: Signal) -> SignalReceived {
+    pub(super) fn recordable_signal(
+        &self,
+        Signal { name, data, cause, .. }: Signal,
+    ) -> SignalReceived {
         let redactor = &self.agent.redactor;
         let data = redactor.redact_held_json(JsonText::from(data)).value();
         let mut signal = SignalReceived::new(redactor.redact_held(&name).into_owned(), data);

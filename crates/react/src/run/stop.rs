@@ -20,27 +20,37 @@ impl Run {
         self.ledger.tick().await
     }
 
-    /// Ends the run because people want it to; every open call is answered.
-    pub(super) async fn cancel(&mut self, row: Option<&InboxMessage>) -> Result<(), AgentError> {
+    /// Ends the run because people want it to; every open call is answered. What was accepted before is recorded
+    /// before it.
+    pub(super) async fn cancel(
+        &mut self,
+        row: Option<&InboxMessage>,
+        earlier: Vec<InboxMessage>,
+    ) -> Result<(), AgentError> {
         self.stop_steps(code::RUN_CANCELLED).await?;
         if let Some(row) = row {
             self.ledger.take_row(row.id);
         }
         // What was in flight may have been all that the run waited for.
         if self.is_ending() {
+            self.inbox.unread.extend(earlier);
             return Ok(());
         }
         self.return_orphans().await?;
         self.ledger.forget_effects();
-        let facts = self.facts_of_people(cancellation(row));
-        self.ledger.step(facts).await
+        let mut facts: Vec<_> = earlier.into_iter().flat_map(|row| self.row_facts(row)).collect();
+        facts.extend(self.facts_of_people(cancellation(row)));
+        // What earlier decisions let begin does not begin.
+        self.ledger.step_while_open(facts).await
     }
 
     /// Takes in what came while something was stopped.
     pub(super) async fn take_unread(&mut self) -> Result<(), AgentError> {
         if std::mem::take(&mut self.inbox.is_cancelled) && !self.is_ending() {
-            let rows = std::mem::take(&mut self.inbox.unread);
-            return self.cancel(rows.iter().find(|row| is_cancel(row))).await;
+            let mut rows = std::mem::take(&mut self.inbox.unread);
+            let place = rows.iter().position(is_cancel).unwrap_or(rows.len());
+            let row = rows.split_off(place).into_iter().next();
+            return self.cancel(row.as_ref(), rows).await;
         }
         match self.inbox.unread.is_empty() {
             true => Ok(()),
@@ -53,13 +63,18 @@ impl Run {
 
     /// Records what came from outside.
     pub(super) async fn take_rows(&mut self, rows: Vec<InboxMessage>) -> Result<(), AgentError> {
-        if self.is_ending() {
+        if self.ledger.is_over() {
             return Ok(());
         }
-        if let Some(row) = rows.iter().find(|row| is_cancel(row)) {
-            return self.cancel(Some(row)).await;
+        let place = rows.iter().position(is_cancel);
+        if let Some(place) = place.filter(|_| !self.is_ending()) {
+            let mut rows = rows;
+            let row = rows.split_off(place).into_iter().next();
+            return self.cancel(row.as_ref(), rows).await;
         }
-        for row in rows {
+        // Nothing stops a run that is ending, and what it is told is recorded all the same.
+        let is_meant = |row: &InboxMessage| !self.is_ending() || is_told(row);
+        for row in rows.into_iter().filter(is_meant).collect::<Vec<_>>() {
             self.take_row(row).await?;
         }
         Ok(())
@@ -180,4 +195,9 @@ fn cancellation(row: Option<&InboxMessage>) -> SignalReceived {
         signal.cause.clone_from(cause);
     }
     signal
+}
+
+fn is_told(row: &InboxMessage) -> bool {
+    matches!(row.request, InboxRequest::Input { .. } | InboxRequest::Signal { .. })
+        && !is_cancel(row)
 }

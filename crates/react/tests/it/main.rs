@@ -3,6 +3,7 @@
 
 mod bench;
 mod intercepted;
+mod told;
 mod dispatching;
 mod undecided;
 mod reopened_meanwhile;

@@ -50,6 +50,8 @@ pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
             erase::verifies_what_was_erased,
             inbox::accepts_requests_while_the_run_is_open,
             inbox::drops_requests_at_the_end_of_a_run,
+            inbox::keeps_what_a_run_was_told_too_late,
+            inbox::refuses_decisions_behind_a_cancellation,
             inbox::keeps_every_field_of_a_request,
             inbox::keeps_the_inboxes_of_runs_apart,
             inbox::keeps_what_people_said_of_a_call,

@@ -25,7 +25,9 @@ impl Resumed {
         run.read_history(follows.as_ref()).await?;
         let reopened = run.ledger.fact(reopened);
         run.ledger.step([reopened]).await?;
-        // What came while tools were asked about their calls.
-        run.take_unread().await
+        // What came while tools were asked about their calls, and what the run was told too late in the episode
+        // before, counts before the model is asked.
+        run.take_unread().await?;
+        run.read_inbox().await
     }
 }

@@ -29,8 +29,9 @@ pub(super) async fn accepts_requests_while_the_run_is_open(log: Log) {
     for request in [cancel("run_1"), input("run_1", "late")] {
         assert!(!send(&*log, request, 63).await, "the run is over");
     }
-    let refused = inbox(&log, "run_1").await;
-    assert!(refused.is_empty(), "what is refused changes nothing: {refused:?}");
+    let kept = inbox(&log, "run_1").await;
+    let kept: Vec<_> = kept.into_iter().map(|message| message.request).collect();
+    assert_eq!(kept, [input("run_1", "go on")], "what is refused changes nothing");
 }
 
 pub(super) async fn keeps_every_field_of_a_request(log: Log) {
@@ -42,8 +43,8 @@ pub(super) async fn keeps_every_field_of_a_request(log: Log) {
     let requests = [
         input("run_1", "zero \u{0} quote ' umlaut ä \u{1f600}\n"),
         InboxRequest::Decide { approval: "apr_2".into(), decision: deny.clone() },
-        cancel("run_1"),
         InboxRequest::Decide { approval: "apr_1".into(), decision: approve.clone() },
+        cancel("run_1"),
         settle(
             "run_1",
             "c \"3\"",
@@ -51,7 +52,7 @@ pub(super) async fn keeps_every_field_of_a_request(log: Log) {
         ),
         settle("run_1", "c4", Settlement::did_not("ops")),
     ];
-    let by = ["me", &*deny.by, "", &*approve.by, "ops", "ops"];
+    let by = ["me", &*deny.by, &*approve.by, "", "ops", "ops"];
     for ((request, by), ms) in requests.iter().zip(by).zip(70..) {
         let sent = log.send(request.clone(), by, at(ms)).await.expect("it is sent");
         assert!(sent, "{request:?} is accepted");
@@ -105,10 +106,35 @@ pub(super) async fn takes_a_request_with_the_append_that_records_it(log: Log) {
     assert_eq!(inbox(&log, "run_1").await, left, "an append that takes nothing leaves all");
 }
 
-pub(super) async fn drops_requests_at_the_end_of_a_run(log: Log) {
+/// Nothing lets a call run of a run that is to stop, so that nobody is told that it does.
+pub(super) async fn refuses_decisions_behind_a_cancellation(log: Log) {
+    let mut writer = open(&log, "run_1", "s", 60).await;
+    let asks = [asked("apr_1", "c1"), asked("apr_2", "c2")];
+    write(&mut writer, 61, asks).await.expect("it is appended");
+    let decide = |approval: &str| InboxRequest::Decide {
+        approval: approval.into(),
+        decision: Decision::approve("ops"),
+    };
+    assert!(send(&*log, decide("apr_1"), 62).await, "it came before");
+    assert!(send(&*log, cancel("run_1"), 63).await);
+    assert!(!send(&*log, decide("apr_2"), 64).await, "the run is to stop");
+}
+
+/// What was accepted is not lost: the next writer of the run records it.
+pub(super) async fn keeps_what_a_run_was_told_too_late(log: Log) {
     for (run, end) in [("run_1", finished()), ("run_2", cancelled())] {
         let mut writer = open(&log, run, run, 60).await;
         assert!(send(&*log, input(run, "too late"), 61).await);
+        write(&mut writer, 62, [end]).await.expect("it is appended");
+        let kept = inbox(&log, run).await;
+        let kept: Vec<_> = kept.into_iter().map(|message| message.request).collect();
+        assert_eq!(kept, [input(run, "too late")]);
+    }
+}
+
+pub(super) async fn drops_requests_at_the_end_of_a_run(log: Log) {
+    for (run, end) in [("run_1", finished()), ("run_2", cancelled())] {
+        let mut writer = open(&log, run, run, 60).await;
         assert!(send(&*log, cancel(run), 61).await);
         write(&mut writer, 62, [end]).await.expect("it is appended");
         assert!(inbox(&log, run).await.is_empty(), "nothing waits for a run's end");
