@@ -252,6 +252,7 @@ event_kinds! {
     McpToolsChanged "mcp.tools_changed"
     OperatorDispatched "operator.dispatched"
     OperatorWaiting "operator.waiting"
+    OperatorRefused "operator.refused"
     OperatorReturned "operator.returned"
     WorkflowRouted "workflow.routed"
     BudgetGranted "budget.granted"

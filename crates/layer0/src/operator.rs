@@ -272,6 +272,8 @@ pub struct Context {
     pub caller: Option<Arc<dyn Caller>>,
     /// The step of a workflow that is dispatched next; counted from 1 where it has no name.
     pub step: Option<Arc<str>>,
+    /// The part of a workflow whose steps are counted by themselves.
+    pub scope: Option<Arc<str>>,
     /// The number of dispatches that share the rest of the caller's budget, the next one included; 2 if it is not
     /// known.
     pub shares: Option<u32>,
@@ -372,6 +374,7 @@ impl Context {
             signals: Signals::default(),
             caller: None,
             step: None,
+            scope: None,
             shares: None,
             cause: None,
             labels: Arc::default(),
@@ -393,6 +396,29 @@ impl Context {
     #[must_use]
     pub fn step(&self, name: impl Into<Arc<str>>) -> Self {
         Self { step: Some(name.into()), ..self.clone() }
+    }
+
+    /// Opens a part of a workflow whose steps are counted by themselves. Lines of steps that run side by side need one
+    /// each: the order in which they ask differs from process to process.
+    ///
+    /// ```
+    /// use layer0::error::OperatorError;
+    /// use layer0::operator::{Answer, Context, Task};
+    ///
+    /// async fn line(topic: &str, context: &Context) -> Result<Answer, OperatorError> {
+    ///     let line = context.scope(topic);
+    ///     let draft = line.dispatch("writer", Task::text(topic)).await?;
+    ///     line.dispatch("critic", Task::json(draft.output)).await
+    /// }
+    /// ```
+    #[must_use]
+    pub fn scope(&self, name: impl AsRef<str>) -> Self {
+        let name = name.as_ref();
+        let scope = match &self.scope {
+            Some(outer) => format!("{outer}/{name}").into(),
+            None => name.into(),
+        };
+        Self { scope: Some(scope), ..self.clone() }
     }
 
     /// States how many dispatches are to share what the caller has left, the next one included.
@@ -450,6 +476,7 @@ impl Context {
             max_park: self.max_park,
             orchestrator: self.orchestrator.clone(),
             step: self.step.clone(),
+            scope: self.scope.clone(),
             shares: self.shares,
             labels: Arc::clone(&self.labels),
             ..Self::root()

@@ -155,6 +155,7 @@ fn events_are_read_back_as_written() {
         "operator.returned": {"operator": "worker", "run": "run_2", "outcome": "completed", "reason": null, "usage": {
             "model_calls": 1, "model_attempts": 1, "tool_calls": 0, "input_tokens": 1, "output_tokens": 1, "total_tokens": 2,
             "cached_tokens": 0, "cost_usd": null, "wall_ms": 5}, "output": "42"},
+        "operator.refused": {"operator": "worker", "step": "review/2", "reason": "budget.model_calls", "messages": ["m"]},
         "run.waiting": {"for": "approval", "approvals": ["apr_1"]},
         "run.parked": {"until": "2026-01-01T00:00:01.000Z", "reason": "provider.rate_limited", "message": "m"},
         "hook.passed": {"point": "after_model", "call_id": null},

@@ -17,7 +17,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::books::{Below, Books};
+use crate::books::{Below, Books, Opening};
 use crate::many::one_of_many;
 
 /// Into how many parts what is left is divided where it is not known how many are to share it.
@@ -63,7 +63,7 @@ impl Between {
     fn begin(
         &self,
         operator: &str,
-        is_priced: bool,
+        (is_priced, is_recorded): (bool, bool),
         task: &Task,
         mut context: Context,
         parts: u32,
@@ -77,7 +77,8 @@ impl Between {
         }
         let run = context.run.clone().unwrap_or_else(|| RunId::from(""));
         let signals = context.signals.clone();
-        let given = self.books.begin(run.clone(), signals, parts, task.allowance.as_ref());
+        let opening = Opening { run: run.clone(), signals, at_most: task.allowance, is_recorded };
+        let given = self.books.begin(opening, parts);
         let given = given.map_err(|code| NothingLeft::of(operator, code))?;
         context.allowance = given;
         let books = Arc::clone(&self.books);
@@ -91,9 +92,6 @@ impl Between {
         task: Task,
         begun: Result<Begun, OrchError>,
     ) -> Result<Answer, OrchError> {
-        if self.books.leaves() {
-            return std::future::pending().await;
-        }
         let Begun { context, end } = begun?;
         let result = match operator {
             Which::Named(name) => self.orchestrator.dispatch(name, task, context).await,
@@ -149,8 +147,10 @@ impl Orchestrator for Between {
         if is_of_another(&context) {
             return self.orchestrator.dispatch(operator, task, context).await;
         }
+        self.books.hold_while_leaving().await;
         let shares = context.shares.unwrap_or(UNKNOWN_SHARES);
-        let begun = self.begin(operator, self.is_priced(operator), &task, context, shares);
+        let facts = (self.is_priced(operator), self.can_go_on(operator));
+        let begun = self.begin(operator, facts, &task, context, shares);
         self.go(Which::Named(operator), task, begun).await
     }
 
@@ -162,14 +162,15 @@ impl Orchestrator for Between {
         if is_of_another(&context) {
             return self.orchestrator.dispatch_many(tasks, context).await;
         }
+        self.books.hold_while_leaving().await;
         let mut parts = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
         // What each gets is reserved before the first of them begins.
         let tasks: Vec<_> = tasks
             .into_iter()
             .map(|(operator, task)| {
-                let is_priced = self.is_priced(&operator);
+                let facts = (self.is_priced(&operator), self.can_go_on(&operator));
                 let context = one_of_many(&context);
-                let begun = self.begin(&operator, is_priced, &task, context, parts);
+                let begun = self.begin(&operator, facts, &task, context, parts);
                 parts = parts.saturating_sub(1);
                 (operator, task, begun)
             })
@@ -189,8 +190,10 @@ impl Orchestrator for Between {
         if is_of_another(&context) {
             return self.orchestrator.perform(operator, task, context).await;
         }
+        self.books.hold_while_leaving().await;
         let shares = context.shares.unwrap_or(UNKNOWN_SHARES);
-        let begun = self.begin(operator.name(), operator.is_priced(), &task, context, shares);
+        let facts = (operator.is_priced(), operator.can_go_on());
+        let begun = self.begin(operator.name(), facts, &task, context, shares);
         self.go(Which::Own(operator), task, begun).await
     }
 

@@ -15,7 +15,7 @@ use layer0::usage::{Allowance, Usage};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::usage::at_least;
+use crate::usage::{added, at_least};
 
 /// May an operator be left while those below wait, to be taken up with them?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,8 @@ struct State {
     ended: BTreeMap<RunId, Usage>,
     /// What the operator itself says it used.
     stated: Usage,
+    /// The same of its earlier attempts.
+    stated_before: Option<Usage>,
     /// Were those that wait told to leave?
     leaves: bool,
     /// Did one of them leave, to be taken up later?
@@ -58,14 +60,32 @@ struct State {
     /// When the first of those goes on by itself that left.
     parked_until: Option<Timestamp>,
     is_cancelled: bool,
+    /// Dispatches that are held back until it is settled whether the operator leaves.
+    held: u32,
 }
 
 /// A dispatch that has not ended.
 struct Open {
     given: Option<Allowance>,
+    /// The most that it may be given.
+    at_most: Option<Allowance>,
+    /// The usage of earlier attempts that the run below does not count itself.
+    earlier: Option<Usage>,
     used: Usage,
     waiting: Option<Waiting>,
+    /// Whether it asks for more than it was given.
+    wants_more: bool,
     signals: Signals,
+}
+
+/// A dispatch that is about to be open.
+pub(crate) struct Opening {
+    pub(crate) run: RunId,
+    pub(crate) signals: Signals,
+    /// The most that it may be given.
+    pub(crate) at_most: Option<Allowance>,
+    /// Whether its run has a record, in which the usage of all its attempts counts.
+    pub(crate) is_recorded: bool,
 }
 
 impl Books {
@@ -82,6 +102,8 @@ impl Books {
             open: BTreeMap::new(),
             ended: BTreeMap::new(),
             stated: Usage::default(),
+            stated_before: None,
+            held: 0,
             leaves: false,
             is_left: false,
             parked_until: None,
@@ -99,21 +121,16 @@ impl Books {
     /// The code of the budget of which nothing is left.
     pub(crate) fn begin(
         &self,
-        run: RunId,
-        signals: Signals,
+        opening: Opening,
         parts: u32,
-        at_most: Option<&Allowance>,
     ) -> Result<Option<Allowance>, &'static str> {
         let mut state = self.state();
-        let mut given = state.left().map(|left| share(left, parts));
+        let given = state.left().map(|left| share(left, parts));
         if let Some(code) = given.as_ref().and_then(Allowance::used_up) {
             return Err(code);
         }
-        if let Some(at_most) = at_most {
-            given = Some(given.map_or(*at_most, |given| given.least(at_most)));
-        }
-        let used = state.ended.remove(&run).unwrap_or_default();
-        state.open.insert(run, Open { given, used, waiting: None, signals });
+        let given = least(given, opening.at_most);
+        state.open(opening, given);
         drop(state);
         self.changed.send_replace(());
         Ok(given)
@@ -123,7 +140,8 @@ impl Books {
     pub(crate) fn end(&self, run: &RunId, answer: Option<&Answer>, is_left: bool) {
         let mut state = self.state();
         let Some(open) = state.open.remove(run) else { return };
-        state.ended.insert(run.clone(), answer.map_or(open.used, |answer| answer.usage));
+        let used = answer.map_or(open.used, |answer| added(open.earlier, &answer.usage));
+        state.ended.insert(run.clone(), used);
         if is_left {
             state.is_left = true;
             let until = answer.and_then(|answer| answer.parked_until);
@@ -158,15 +176,20 @@ impl Books {
 
     /// Returns what the operator used with all that it dispatched, whatever of it it states itself.
     pub(crate) fn used(&self, stated: &Usage) -> Usage {
-        at_least(stated, &self.state().used())
+        let state = self.state();
+        at_least(&added(state.stated_before, stated), &state.used())
+    }
+
+    /// Takes in that the operator is about to be tried again: what it stated until now counts all the same.
+    pub(crate) fn attempt_again(&self) {
+        let mut state = self.state();
+        let stated = std::mem::take(&mut state.stated);
+        state.stated_before = Some(added(state.stated_before, &stated));
     }
 
     /// Goes on with a run that was given so much before.
-    pub(crate) fn begin_again(&self, run: RunId, signals: Signals, given: Option<Allowance>) {
-        let mut state = self.state();
-        let used = state.ended.remove(&run).unwrap_or_default();
-        state.open.insert(run, Open { given, used, waiting: None, signals });
-        drop(state);
+    pub(crate) fn begin_again(&self, opening: Opening, given: Option<Allowance>) {
+        self.state().open(opening, given);
         self.changed.send_replace(());
     }
 
@@ -219,15 +242,16 @@ impl Books {
                 return;
             }
             let changed = Box::pin(changes.changed());
+            let cancelled = Box::pin(self.cancelled());
             let Some(waiting) = self.waiting() else {
                 self.limit.go_on();
-                let cancelled = Box::pin(self.cancelled());
                 drop(select(changed, cancelled).await);
                 continue;
             };
             self.limit.pause();
             note(waiting.clone()).await;
-            if let Either::Left(_) = select(Box::pin(self.told_to_leave(waiting)), changed).await {
+            let told_to_leave = Box::pin(self.told_to_leave(waiting));
+            if let Either::Left(_) = select(told_to_leave, select(changed, cancelled)).await {
                 self.state().leaves = true;
                 self.changed.send_replace(());
             }
@@ -236,8 +260,13 @@ impl Books {
 
     /// Tells what is above that nothing is done but waiting. Returns when all are to leave.
     async fn told_to_leave(&self, waiting: Waiting) {
+        let is_settled = {
+            let state = self.state();
+            // Those that are told to end do so, and need not leave.
+            state.leaves || state.is_cancelled
+        };
         match &self.above {
-            _ if self.state().leaves => std::future::pending().await,
+            _ if is_settled => std::future::pending().await,
             Some(above) => above.wait(waiting).await,
             None if waiting.stays => std::future::pending().await,
             // What is not taken up again is told of the wait by the answers.
@@ -261,15 +290,41 @@ impl Books {
         state.open.values().for_each(|open| open.signals.push(Signal::cancel()));
     }
 
-    /// Have those left that were told to?
+    /// States of all those below that they are not given up: another process resumes them.
+    pub(crate) fn detach(&self) {
+        self.state().open.values().for_each(|open| open.signals.detach());
+    }
+
+    /// Holds a dispatch back while it is not settled whether the operator leaves.
+    pub(crate) async fn hold_while_leaving(&self) {
+        if !self.leaves() {
+            return;
+        }
+        let _held = Held::new(self);
+        let mut changes = self.changed.subscribe();
+        while self.leaves() {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Returns whether those have left that were told to, and nothing else is to be done.
     fn has_left(&self) -> bool {
         let mut state = self.state();
-        if !state.leaves || !state.open.is_empty() {
+        if !state.open.is_empty() {
             return false;
         }
-        // One that went on meanwhile has an answer, and the operator goes on with it.
-        state.leaves = false;
-        std::mem::take(&mut state.is_left) && self.may_leave()
+        let was_leaving = std::mem::take(&mut state.leaves);
+        // One that was told to leave had its answer instead, and the operator acts on that first.
+        if state.held == 0 {
+            return std::mem::take(&mut state.is_left) && self.may_leave();
+        }
+        drop(state);
+        if was_leaving {
+            self.changed.send_replace(());
+        }
+        false
     }
 
     /// Returns what is waited for, where nothing else is done.
@@ -304,6 +359,16 @@ impl Books {
 }
 
 impl State {
+    fn open(&mut self, opening: Opening, given: Option<Allowance>) {
+        let Opening { run, signals, at_most, is_recorded } = opening;
+        let before = self.ended.remove(&run);
+        let earlier = before.filter(|_| !is_recorded);
+        let used = before.unwrap_or_default();
+        let (waiting, wants_more) = (None, false);
+        let open = Open { given, at_most, earlier, used, waiting, wants_more, signals };
+        self.open.insert(run, open);
+    }
+
     fn left(&self) -> Option<Allowance> {
         let ended = self.ended.values().fold(self.allowance?, |left, used| left.less(&used.into()));
         let given = self.open.values().map(|open| match &open.given {
@@ -317,12 +382,60 @@ impl State {
         let mut below = Usage::free();
         self.ended.values().for_each(|used| below.add_dispatched(used));
         self.open.values().for_each(|open| below.add_dispatched(&open.used));
-        at_least(&self.stated, &below)
+        at_least(&added(self.stated_before, &self.stated), &below)
+    }
+
+    /// Gives a run below a share of what is left, no more than it may have. Returns `None` when it has all of that.
+    fn grant(&mut self, run: &RunId, left: Allowance) -> Option<Allowance> {
+        let open = self.open.get_mut(run)?;
+        let more = least(Some(share(left, 2)), open.rest())?;
+        if more.used_up().is_some() {
+            return None;
+        }
+        open.given = open.given.map(|given| given.plus(&more));
+        Some(more)
     }
 
     /// Does another run work that may give something back?
     fn others_work(&self, run: &RunId) -> bool {
-        self.open.iter().any(|(other, open)| other != run && open.waiting.is_none())
+        let works = |open: &Open| open.waiting.is_none() && !open.wants_more;
+        self.open.iter().any(|(other, open)| other != run && works(open))
+    }
+}
+
+impl Open {
+    /// Returns what it may still be given; `None` without a bound.
+    fn rest(&self) -> Option<Allowance> {
+        let given = self.given.unwrap_or_else(Allowance::unlimited);
+        self.at_most.map(|at_most| at_most.less(&given))
+    }
+}
+
+/// Returns the smaller of two allowances, of which each may be absent.
+pub(crate) fn least(one: Option<Allowance>, other: Option<Allowance>) -> Option<Allowance> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.least(&other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// A dispatch that is held back.
+struct Held<'a>(&'a Books);
+
+impl<'a> Held<'a> {
+    fn new(books: &'a Books) -> Self {
+        books.state().held += 1;
+        books.changed.send_replace(());
+        Self(books)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.held = state.held.saturating_sub(1);
+        drop(state);
+        self.0.changed.send_replace(());
     }
 }
 
@@ -386,6 +499,13 @@ pub(crate) struct Below {
 }
 
 impl Below {
+    fn note_want(&self, wants_more: bool) {
+        if let Some(open) = self.books.state().open.get_mut(&self.run) {
+            open.wants_more = wants_more;
+        }
+        self.books.changed.send_replace(());
+    }
+
     fn note(&self, waiting: Option<Waiting>) {
         if let Some(open) = self.books.state().open.get_mut(&self.run) {
             open.waiting = waiting;
@@ -398,7 +518,7 @@ impl Below {
 impl Caller for Below {
     fn used(&self, usage: Usage) {
         if let Some(open) = self.books.state().open.get_mut(&self.run) {
-            open.used = usage;
+            open.used = added(open.earlier, &usage);
         }
         self.books.tell_used();
     }
@@ -417,16 +537,17 @@ impl Caller for Below {
 
     async fn more(&self, _: u32) -> Option<Allowance> {
         let mut changes = self.books.changed.subscribe();
+        let _wants = Wants::new(self);
         loop {
             let asks = {
                 let mut state = self.books.state();
                 let left = state.left()?;
+                let rest = state.open.get(&self.run).and_then(Open::rest);
+                if rest.is_some_and(|rest| rest.used_up().is_some()) {
+                    return None;
+                }
                 if left.used_up().is_none() {
-                    let more = share(left, 2);
-                    if let Some(given) = state.open.get_mut(&self.run).map(|open| &mut open.given) {
-                        *given = given.map(|given| given.plus(&more));
-                    }
-                    return Some(more);
+                    return state.grant(&self.run, left);
                 }
                 (!state.others_work(&self.run)).then_some(state.asked)
             };
@@ -442,6 +563,22 @@ impl Caller for Below {
 
     async fn retry(&self, _: u32) -> Result<(), layer0::error::OrchError> {
         Ok(())
+    }
+}
+
+/// States that a run below asks for more, while it lives.
+struct Wants<'a>(&'a Below);
+
+impl<'a> Wants<'a> {
+    fn new(below: &'a Below) -> Self {
+        below.note_want(true);
+        Self(below)
+    }
+}
+
+impl Drop for Wants<'_> {
+    fn drop(&mut self) {
+        self.0.note_want(false);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context as TaskContext, Poll};
@@ -101,6 +101,9 @@ impl RetryRequest<Attempted> for Dispatch {
             delay = ?attempt.delay,
             "dispatch is tried again"
         );
+        if let Some(books) = &self.books {
+            books.attempt_again();
+        }
         let caller = self.context.caller.clone()?;
         let goes_on = self.operator.can_go_on();
         Some(Box::pin(async move {
@@ -171,14 +174,18 @@ impl From<Exhausted<Attempted>> for Attempted {
     }
 }
 
-/// Runs an operator while a lease lasts.
+/// Runs an operator while a lease lasts. Once it has ended, those below are detached before the operator is dropped.
 async fn under(
     lease: &dyn Lease,
-    run: Option<&RunId>,
+    (run, books): (Option<&RunId>, Option<&Books>),
     work: impl Future<Output = Result<Answer, OperatorError>> + Send,
 ) -> Result<Answer, OperatorError> {
+    let mut work = pin!(work);
     let _at_work = begin_work(lease).await;
-    while_it_lasts(lease, work).await.unwrap_or_else(|| {
+    while_it_lasts(lease, work.as_mut()).await.unwrap_or_else(|| {
+        if let Some(books) = books {
+            books.detach();
+        }
         let run = run.cloned().unwrap_or_else(|| RunId::new(""));
         Err(OperatorError::failed(LogError::LeaseEnded(run)))
     })
@@ -203,16 +210,17 @@ impl Service<Dispatch> for Run {
             let attempt = attempts.load(Ordering::Relaxed);
             context.goes_on |= attempt > context.attempt;
             context.attempt = attempt;
-            if let (Some(books), Some(run)) = (books, &context.run)
+            if let (Some(books), Some(run)) = (&books, &context.run)
                 && let Some(orchestrator) = context.orchestrator.take()
             {
+                let books = Arc::clone(books);
                 let between = Between::new(orchestrator, books, run.clone(), context.goes_on);
                 context.orchestrator = Some(Arc::new(between));
             }
             let goes_on = operator.can_go_on();
             let work = operator.run(task, &context);
             let result = match lease {
-                Some(lease) => under(&*lease, context.run.as_ref(), work).await,
+                Some(lease) => under(&*lease, (context.run.as_ref(), books.as_deref()), work).await,
                 None => work.await,
             };
             result.map_err(|error| Attempted { error: error.into(), goes_on })

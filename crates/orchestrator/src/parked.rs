@@ -48,7 +48,7 @@ impl Parked {
                 Either::Right(_) => true,
             }
         };
-        if is_given_up {
+        if is_given_up && !context.signals.is_detached() {
             context.signals.push(Signal::cancel());
         }
         // Time without a process moves the deadline by as much.

@@ -21,7 +21,7 @@ use tower::{Layer, ServiceExt};
 use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
-use crate::books::{Books, Leaving, Own, Pause};
+use crate::books::{Books, Leaving, Own, Pause, least};
 use crate::checked::Checked;
 use crate::dispatch::{Dispatch, Run};
 use crate::in_flight::Entered;
@@ -89,9 +89,11 @@ pub(crate) fn spawn(inner: &Inner, performance: Performance) -> Spawned {
     let (mut done, result) = oneshot::channel();
     let work = async move {
         let Performance { checked, task, mut context, entered } = performance;
-        let mut was_parked = false;
+        let (mut was_parked, mut is_to_end) = (false, false);
         let ended = loop {
             let place = match &places {
+                // It only closes its record, whoever has the places.
+                _ if is_to_end => Ok(None),
                 Some(places) => {
                     let places = Arc::clone(places);
                     place(places, &*checked.operator, &context, &clock, &mut done).await
@@ -109,9 +111,15 @@ pub(crate) fn spawn(inner: &Inner, performance: Performance) -> Spawned {
             };
             // Its permit is given back meanwhile.
             match Parked::of(&ended, &context).filter(|_| !leaves_parked) {
+                // It is told to end once.
+                Some(_) if is_to_end => break ended,
                 Some(parked) => {
                     parked.wait(&mut context, &clock, log.as_ref(), done.closed()).await;
+                    if context.signals.is_detached() {
+                        break ended;
+                    }
                     was_parked = true;
+                    is_to_end = context.signals.contains(Signal::CANCEL);
                 }
                 None if was_parked && is_elsewhere(&ended) => {
                     let waited = Box::pin(clock.sleep(ELSEWHERE));
@@ -207,7 +215,8 @@ impl AtWork {
             }
             false => {
                 let signals = context.signals.clone();
-                let (allowance, limit) = (context.allowance, Arc::clone(&limit));
+                let allowance = least(context.allowance, task.allowance);
+                let limit = Arc::clone(&limit);
                 let has_caller = above.is_some();
                 let leaving = if task.idempotent { Leaving::WithCaller } else { Leaving::Never };
                 let books = Books::new(above, allowance, limit, signals, leaving);
@@ -237,6 +246,12 @@ impl AtWork {
             let dispatch = AssertUnwindSafe(dispatch).catch_unwind();
             let given_up = async {
                 done.closed().await;
+                if signals.is_detached() {
+                    if let Some(books) = &books {
+                        books.detach();
+                    }
+                    return;
+                }
                 signals.push(Signal::cancel());
                 clock.sleep(CLOSING).await;
             };

@@ -19,6 +19,14 @@ pub(crate) fn at_least(stated: &Usage, below: &Usage) -> Usage {
     used
 }
 
+/// Returns the usage of an attempt together with that of the earlier ones.
+pub(crate) fn added(earlier: Option<Usage>, other: &Usage) -> Usage {
+    let Some(mut both) = earlier else { return *other };
+    both.add_dispatched(other);
+    both.wall_ms = other.wall_ms;
+    both
+}
+
 /// Returns what was used beyond what was before.
 pub(crate) fn beyond(used: &Usage, before: &Usage) -> Usage {
     let mut more = *used;

@@ -70,6 +70,15 @@ pub(crate) struct Caller {
     pub(crate) max_park: Option<Duration>,
     /// Do runs below go on with their agents as those are defined now?
     pub(crate) adopts: bool,
+    /// What the caller of the run sends to it; `None` without an orchestrator.
+    pub(crate) signals: Option<Signals>,
+}
+
+impl Caller {
+    /// Returns whether the run stops short of an end, or the one above it.
+    fn is_detached(&self) -> bool {
+        self.asks.is_detached() || self.signals.as_ref().is_some_and(Signals::is_detached)
+    }
 }
 
 /// The runs that the tool started.
@@ -336,10 +345,17 @@ impl Dispatcher {
     }
 }
 
-/// What is not waited for any more is given up: its orchestrator sees to it that it closes its record.
+/// What is not waited for any more is given up: its orchestrator sees to it that it closes its record. If the run
+/// itself stops short of an end, another process resumes it, and nobody gave up its runs below.
 impl Drop for Dispatcher {
     fn drop(&mut self) {
-        self.started().runs.iter().for_each(|started| started.task.abort());
+        let is_detached = self.caller.is_detached();
+        for started in &self.started().runs {
+            if is_detached {
+                started.signals.detach();
+            }
+            started.task.abort();
+        }
     }
 }
 

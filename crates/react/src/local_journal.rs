@@ -79,7 +79,7 @@ impl LocalJournal {
     async fn next_fact(&mut self) -> Fact {
         if self.is_asked {
             // The caller's word is told first.
-            if self.is_cancelled() {
+            if self.take_cancellation() {
                 self.cancellation = None;
                 return Fact::Cancelled;
             }
@@ -234,8 +234,11 @@ impl LocalJournal {
         })
     }
 
-    fn is_cancelled(&self) -> bool {
-        self.cancellation.as_ref().is_some_and(CancellationToken::is_cancelled)
+    /// Returns whether the caller cancels the run, by its token or by a signal, which is taken.
+    fn take_cancellation(&self) -> bool {
+        let is_cancelled = self.cancellation.as_ref().is_some_and(CancellationToken::is_cancelled);
+        is_cancelled
+            || self.effects.signals().is_some_and(|signals| signals.take_named(CANCEL).is_some())
     }
 }
 
@@ -256,7 +259,8 @@ impl LocalJournal {
         for row in batch.taken.drain(..) {
             self.writer.take(row);
         }
-        batch.written.extend(self.writer.commit().await?);
+        let written = self.writer.commit().await;
+        batch.written.extend(written.inspect_err(|_| self.effects.asks().detach())?);
         self.acting.recorded();
         Ok(())
     }
@@ -304,7 +308,10 @@ impl LocalJournal {
             let fact = tokio::select! {
                 biased;
                 // What is at work is dropped with the run.
-                () = ended => return Err(lost(lease.as_deref(), self.effects.run())),
+                () = ended => {
+                    self.effects.asks().detach();
+                    return Err(lost(lease.as_deref(), self.effects.run()));
+                }
                 fact = self.next_fact() => fact,
             };
             if let Some(fact) = self.accept(fact).await? {

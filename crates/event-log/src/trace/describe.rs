@@ -235,6 +235,9 @@ fn details(kind: &EventKind) -> String {
         EventKind::OperatorWaiting(e) => {
             format!("{} {}", brief(&e.operator), waits(e.r#for, &e.approvals))
         }
+        EventKind::OperatorRefused(e) => {
+            format!("{} at {} ({})", brief(&e.operator), brief(&e.step), e.reason)
+        }
         EventKind::OperatorReturned(e) => {
             let reason = e.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
             format!("{} {}{reason}{}", brief(&e.operator), e.outcome.as_str(), used(&e.usage))

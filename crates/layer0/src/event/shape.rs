@@ -10,6 +10,7 @@ use serde_json::{Number, Value};
 use crate::approvers::Approvers;
 use crate::code::Code;
 use crate::event::{Hash, JournalKind, Verdict, WaitFor};
+use crate::failure::Effect;
 use crate::id::{ApprovalId, CallId, ErrorId, ResultId, RunId, SessionId};
 use crate::json_text::JsonText;
 use crate::message::{ProviderState, StopReason, Transcript};
@@ -81,7 +82,7 @@ shape! {
     Boolean: bool;
     Count: u16, u32, u64;
     Number: f64, Number;
-    Text: str, String, Hash, Code, Outcome, StopReason, Verdict, WaitFor, JournalKind, ApprovalId,
+    Text: str, String, Hash, Code, Effect, Outcome, StopReason, Verdict, WaitFor, JournalKind, ApprovalId,
         CallId, ErrorId, ResultId, RunId, SessionId;
     Time: Timestamp;
 }

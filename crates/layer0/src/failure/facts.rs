@@ -195,7 +195,8 @@ impl Retry {
 /// The answer whether the attempt may already have acted on the world.
 ///
 /// Closed on purpose: a policy must handle every answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Nothing was done; a repeat is harmless.
     None,

@@ -45,6 +45,7 @@ pub struct Signals(Arc<Mutex<Queue>>);
 #[derive(Debug, Default)]
 struct Queue {
     signals: VecDeque<Signal>,
+    is_detached: bool,
     /// The tasks that wait for one: the operator, and the code that dispatches for it.
     readers: Vec<Waker>,
 }
@@ -77,6 +78,41 @@ impl Signals {
     #[must_use]
     pub fn take(&self) -> Option<Signal> {
         self.queue().signals.pop_front()
+    }
+
+    /// Returns whether a signal of this name waits.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.queue().signals.iter().any(|signal| signal.name == name)
+    }
+
+    /// Takes the oldest signal of this name.
+    #[must_use]
+    pub fn take_named(&self, name: &str) -> Option<Signal> {
+        let mut queue = self.queue();
+        let place = queue.signals.iter().position(|signal| signal.name == name)?;
+        queue.signals.remove(place)
+    }
+
+    /// States that the dispatch is not given up, though nothing in this process waits for it any more: the caller
+    /// lost its store or its right to act, and another process resumes both. An orchestrator drops such a dispatch
+    /// without telling it to end, and its record stays open.
+    ///
+    /// ```
+    /// use layer0::operator::Signals;
+    ///
+    /// let signals = Signals::default();
+    /// signals.detach();
+    /// assert!(signals.is_detached());
+    /// ```
+    pub fn detach(&self) {
+        self.queue().is_detached = true;
+    }
+
+    /// Returns whether the dispatch was [detached](Self::detach).
+    #[must_use]
+    pub fn is_detached(&self) -> bool {
+        self.queue().is_detached
     }
 
     /// Takes the oldest signal, or wakes the task when there is one.

@@ -15,6 +15,7 @@ use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::{RunId, SessionId};
 use layer0::name::check_session;
 use layer0::operator::{Answer, Context, Signals, Task};
+use layer0::stop::Outcome;
 use layer0::text::plain;
 use thiserror::Error;
 
@@ -25,7 +26,7 @@ use super::line::{Above, Line};
 use super::progress::{MAX_RECOVERIES, Progress, StepRecord};
 use super::recorded::result_of;
 use super::text::value_of;
-use crate::books::{Books, Leaving};
+use crate::books::{Books, Leaving, least};
 use crate::ids::{new_run_id, new_session_id};
 
 /// Who goes on with a run.
@@ -121,7 +122,9 @@ impl Recorder {
         started.run = Some(run);
         started.parent = context.parent.clone();
         started.depth = context.depth;
-        started.allowance = context.allowance.map(Box::new);
+        started.allowance = least(context.allowance, task.allowance).map(Box::new);
+        (started.idempotent, started.with_history) = (task.idempotent, task.history);
+        started.max_park_ms = context.max_park.map(millis);
         started.deadline = context.deadline;
         started.labels = Arc::clone(&context.labels);
         started.cause = context.cause.clone().map(Box::new);
@@ -163,10 +166,8 @@ impl Recorder {
         if let Some(caller) = &context.caller {
             caller.used(summary.usage);
         }
-        let is_tried_again = summary.state == RunState::Failed
-            && context.attempt > 1
-            && summary.reopens + 1 < context.attempt;
-        let is_over = |summary: &RunSummary| !summary.is_open() && !is_tried_again;
+        let is_over =
+            |summary: &RunSummary| !summary.is_open() && !is_tried_again(summary, context);
         let ended = |run: &RunId, events: &[Event]| {
             let open = || OperatorError::failed(LogError::Claimed(run.clone()));
             Opened::Ended(result_of(events).unwrap_or_else(|| Err(open())))
@@ -181,6 +182,7 @@ impl Recorder {
         if is_over(&summary) {
             return Ok(ended(&summary.run, &events));
         }
+        let is_tried_again = is_tried_again(&summary, context);
         let progress = Progress::of(&events)?;
         let recorded = progress.started.as_ref().map(|started| &started.agent);
         let is_workflow = recorded.is_some_and(|recorded| recorded.is_workflow());
@@ -266,14 +268,17 @@ impl Recorder {
         own_task.images = started.map(|started| Arc::clone(&started.images)).unwrap_or_default();
         let schema = started.and_then(|started| started.output_schema.as_ref());
         own_task.output_schema = schema.and_then(|schema| schema.read().ok());
-        (own_task.idempotent, own_task.history) = (task.idempotent, task.history);
+        // Its task is told where it begins; what resumes it may not know it.
+        own_task.idempotent = task.idempotent || started.is_some_and(|it| it.idempotent);
+        own_task.history = task.history || started.is_some_and(|it| it.with_history);
+        let max_park = started.and_then(|it| it.max_park_ms).map(Duration::from_millis);
         let episode = Episode {
             name: Arc::clone(&self.record.name),
             run,
             session,
             root,
             depth: started.map_or(0, |started| started.depth),
-            max_park: context.max_park,
+            max_park: max_park.or(context.max_park),
             adopts: context.adopts,
             before,
             allowed,
@@ -304,4 +309,15 @@ impl Recorder {
         let deadline = progress.started.as_ref()?.deadline?;
         Some(deadline.since(ledger.summary().started_at))
     }
+}
+
+/// Returns whether a run that ended is to be opened again: it failed, or its caller stopped it when that failed, and its
+/// caller makes another attempt.
+fn is_tried_again(summary: &RunSummary, context: &Context) -> bool {
+    let can_be = summary.state == RunState::Failed || summary.outcome == Some(Outcome::Cancelled);
+    can_be && context.attempt > 1 && summary.reopens + 1 < context.attempt
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -3,6 +3,7 @@
 
 mod end;
 mod others;
+mod paths;
 mod steps;
 mod underway;
 
@@ -26,7 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::halt::{Closing, Halt};
 use super::ledger::Ledger;
-use super::line::{Ask, Line};
+use super::line::{Ask, Line, StepName};
 use crate::books::Books;
 use crate::task::closing_time;
 use underway::Settled;
@@ -149,7 +150,11 @@ impl Episode {
                     underway.stop_waiting(ledger, books).map_err(Halt::from)
                 }
             };
-            taken.map_err(OperatorError::from)?;
+            match taken {
+                Ok(()) => {}
+                Err(Halt::Diverged(diverged)) => return Err(self.diverge(diverged).await),
+                Err(Halt::Storage(error)) => return Err(OperatorError::failed(error)),
+            }
         }
     }
 
@@ -174,7 +179,7 @@ impl Episode {
         if let Poll::Ready(Some(ask)) = self.asks.poll_recv(cx) {
             return Poll::Ready(Happened::Asked(ask));
         }
-        if self.ledger.has_notes() || self.underway.has_starting() {
+        if self.ledger.has_notes() || self.underway.may_start() {
             return Poll::Ready(Happened::Noted);
         }
         if let Poll::Ready(Some(settled)) = self.underway.poll_settled(cx) {
@@ -207,16 +212,14 @@ impl Episode {
         }
         let time = self.clock.sleep(closing_time(self.depth));
         self.underway.close(closing, time, &self.books);
-        // The code that began the run goes on with them.
-        if self.underway.diverged.is_none() {
-            self.end_others();
-        }
+        self.end_others();
     }
 
     /// Writes what was noted with the dispatches that are asked for, tells who waits for that, and starts what was
     /// dispatched.
     pub(super) async fn commit(&mut self) -> Result<(), Halt> {
-        let mut starting = std::mem::take(&mut self.underway.starting);
+        let has_refused = std::mem::take(&mut self.underway.has_refused);
+        let mut starting = if has_refused { Vec::new() } else { self.underway.take_starting() };
         starting.retain(|start| self.is_to_start(start));
         for dispatched in starting.iter_mut().filter_map(|start| start.dispatched.take()) {
             self.ledger.note(dispatched)?;
@@ -234,15 +237,7 @@ impl Episode {
             Ask::Step(ask) => self.take_step(ask)?,
             // Its code is not at work any more.
             Ask::Route { .. } if self.underway.is_closing() => {}
-            Ask::Route { step, to, answer } => {
-                let path = self.path(step);
-                let recorded = self.ledger.progress().routed.get(&*path);
-                let taken = recorded.map(ToString::to_string);
-                if taken.is_none() {
-                    self.ledger.note(WorkflowRouted::new(path, &*to))?;
-                }
-                self.tell(answer, Ok(taken.unwrap_or(to)));
-            }
+            Ask::Route { step, to, answer } => self.take_route(step, to, answer)?,
             Ask::Retry { run, attempt, noted } => {
                 self.note_attempt(&run, attempt)?;
                 self.tell(noted, ());
@@ -317,24 +312,26 @@ impl Episode {
         Ok(())
     }
 
-    /// Returns the path of a step that is asked for.
-    fn path(&mut self, name: Option<Arc<str>>) -> Arc<str> {
-        let name = name.unwrap_or_else(|| {
-            self.underway.unnamed += 1;
-            self.underway.unnamed.to_string().into()
-        });
-        format!("{}/{name}", self.name).into()
-    }
-
-    /// Returns the path of a dispatch; one that comes again is counted.
-    pub(super) fn next_path(&mut self, name: Option<Arc<str>>) -> Arc<str> {
-        let path = self.path(name);
-        let count = self.underway.paths.entry(Arc::clone(&path)).or_default();
-        *count += 1;
-        match *count {
-            1 => path,
-            count => format!("{path}~{count}").into(),
+    fn take_route(
+        &mut self,
+        step: StepName,
+        to: String,
+        answer: oneshot::Sender<Result<String, OrchError>>,
+    ) -> Result<(), Halt> {
+        let path = match self.underway.paths.next_route(&self.name, &step) {
+            Ok(path) => path,
+            Err(error) => {
+                self.tell(answer, Err(error));
+                return Ok(());
+            }
+        };
+        let recorded = self.ledger.progress().routed.get(&*path);
+        let taken = recorded.map(ToString::to_string);
+        if taken.is_none() {
+            self.ledger.note(WorkflowRouted::new(path, &*to))?;
         }
+        self.tell(answer, Ok(taken.unwrap_or(to)));
+        Ok(())
     }
 }
 

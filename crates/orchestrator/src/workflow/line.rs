@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use layer0::Operator;
 use layer0::error::OrchError;
 use layer0::id::RunId;
-use layer0::operator::{Answer, Caller, Task, Waiting};
+use layer0::operator::{Answer, Caller, Context, Task, Waiting};
 use layer0::usage::{Allowance, Usage};
 use tokio::sync::{mpsc, oneshot};
 
@@ -17,7 +17,7 @@ pub(super) enum Ask {
     /// The next step is to be done.
     Step(Box<StepAsk>),
     /// This way is taken at a step, unless another one was before.
-    Route { step: Option<Arc<str>>, to: String, answer: oneshot::Sender<Result<String, OrchError>> },
+    Route { step: StepName, to: String, answer: oneshot::Sender<Result<String, OrchError>> },
     /// A run below is about to be tried again.
     Retry { run: RunId, attempt: u32, noted: oneshot::Sender<()> },
     /// A run below can do nothing but wait.
@@ -30,9 +30,30 @@ pub(super) enum Ask {
     Granted { more: Option<Allowance>, noted: oneshot::Sender<()> },
 }
 
+/// The name of a step, as the code that asks for it has it.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct StepName {
+    /// The part of the workflow whose steps are counted by themselves.
+    pub(super) scope: Option<Arc<str>>,
+    /// Absent for a step that is only counted.
+    pub(super) name: Option<Arc<str>>,
+}
+
+impl StepName {
+    pub(super) fn new(context: &Context) -> Self {
+        Self { scope: context.scope.clone(), name: context.step.clone() }
+    }
+
+    /// Returns whether it holds what counts steps of one name apart.
+    pub(super) fn holds_count(&self) -> bool {
+        let holds = |text: &Option<Arc<str>>| text.as_deref().is_some_and(|it| it.contains('~'));
+        holds(&self.name) || holds(&self.scope)
+    }
+}
+
 /// A step that is to be done.
 pub(super) struct StepAsk {
-    pub(super) name: Option<Arc<str>>,
+    pub(super) name: StepName,
     pub(super) target: Target,
     pub(super) task: Task,
     /// How many are to share what is left, this one included.

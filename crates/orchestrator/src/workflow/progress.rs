@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use layer0::Timestamp;
 use layer0::event::{
-    Event, EventKind, OperatorDispatched, OperatorReturned, RunStarted, RunWaiting, WaitFor,
+    Event, EventKind, OperatorDispatched, OperatorRefused, OperatorReturned, RunStarted,
+    RunWaiting, WaitFor,
 };
+use layer0::failure::Effect;
 use layer0::id::{ApprovalId, RunId};
 use layer0::operator::Signal;
 use layer0::stop::Outcome;
@@ -25,6 +27,8 @@ pub(super) struct Progress {
     /// With what makes it that workflow now.
     pub(super) started: Option<Box<RunStarted>>,
     pub(super) steps: BTreeMap<Arc<str>, StepRecord>,
+    /// Which steps were refused before a run began, by path.
+    pub(super) refused: BTreeMap<Arc<str>, OperatorRefused>,
     /// Which way was taken, by step.
     pub(super) routed: BTreeMap<Arc<str>, Arc<str>>,
     /// What the caller gave beside its first allowance.
@@ -72,6 +76,20 @@ impl StepRecord {
     /// Returns how the step ended, where it is not to be tried again.
     pub(super) fn end(&self) -> Option<&OperatorReturned> {
         self.returned.as_ref().filter(|_| !self.is_tried_again)
+    }
+
+    /// Returns how a step ended that cannot be tried again: it has no record, and may have acted.
+    pub(super) fn final_failure(&self) -> Option<&OperatorReturned> {
+        let returned = self.returned.as_ref().filter(|_| self.is_tried_again)?;
+        let may_have_acted = returned.effect != Some(Effect::None);
+        (self.dispatched.unrecorded && !returned.superseded && may_have_acted).then_some(returned)
+    }
+
+    /// Returns whether a step without a record may be begun anew although its task is not idempotent.
+    pub(super) fn did_nothing(&self) -> bool {
+        let failed_without_effect =
+            |returned: &OperatorReturned| returned.effect == Some(Effect::None);
+        self.is_tried_again && self.returned.as_ref().is_some_and(failed_without_effect)
     }
 
     /// Is it begun, and has not ended?
@@ -137,6 +155,9 @@ impl Progress {
                 self.last_end = Some(seq);
                 self.recoveries = 0;
             }
+            EventKind::OperatorRefused(refused) => {
+                self.refused.insert(Arc::clone(&refused.step), refused.clone());
+            }
             EventKind::BudgetGranted(granted) => {
                 let more = granted.allowance.as_deref().copied();
                 let is_own = self.started.as_ref().is_some_and(|started| {
@@ -166,9 +187,13 @@ impl Progress {
                 let decided_at = self.decided_at;
                 for step in self.steps.values_mut() {
                     let failed = |it: &OperatorReturned| it.outcome == Outcome::Failed;
-                    step.is_tried_again =
+                    let has_failed =
                         step.returned_at > decided_at && step.returned.as_ref().is_some_and(failed);
+                    // No code was told how a superseded step ended.
+                    step.is_tried_again =
+                        has_failed || step.returned.as_ref().is_some_and(|it| it.superseded);
                 }
+                self.refused.clear();
             }
             _ => {}
         }
@@ -196,6 +221,7 @@ impl Progress {
             return Ok(());
         }
         self.decided_at = self.taken;
+        self.refused.remove(&path);
         self.paths.insert(dispatched.run.clone(), Arc::clone(&path));
         let step = StepRecord {
             seq,

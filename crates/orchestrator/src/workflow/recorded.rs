@@ -1,11 +1,14 @@
 //! Answers of runs that ended in another process.
 
+use std::sync::Arc;
+
 use backstop_event_log::{EventLog, LogError};
+use backstop_redact::Redactor;
 use layer0::Code;
 use layer0::code;
 use layer0::error::{OperatorError, OrchError};
-use layer0::event::{Event, EventKind, OperatorReturned, RunFailed};
-use layer0::failure::{Effect, ErrorText, Facts, Failure, RetryFacts};
+use layer0::event::{Event, EventKind, OperatorRefused, OperatorReturned, RunFailed};
+use layer0::failure::{Effect, ErrorText, Facts, Failure, RetryFacts, chain};
 use layer0::id::RunId;
 use layer0::operator::Answer;
 use layer0::stop::{Outcome, Stop};
@@ -54,25 +57,53 @@ impl RecordedFailure {
 
 /// Returns the answer of an operator that kept no record: its end was noted with it.
 pub(super) fn unrecorded(returned: OperatorReturned) -> Result<Answer, OrchError> {
+    if returned.outcome == Outcome::Failed {
+        return Err(noted_failure(&returned));
+    }
     let output = returned.output.map(|output| output.read()).transpose();
     let output: Value = output.ok().flatten().unwrap_or_default();
-    if returned.outcome == Outcome::Failed {
-        let texts = serde_json::from_value(output).unwrap_or_default();
-        let failure = RecordedFailure::new(returned.reason.as_ref(), texts, None);
-        return Err(OperatorError::failed(failure).into());
-    }
     Ok(answer(None, stop_of(returned.outcome, returned.reason), output, returned.usage))
 }
 
-/// Returns the failure of a step from the record of its run; what its end noted where there is none.
+/// Returns the failure that the end of a step noted.
+pub(super) fn noted_failure(returned: &OperatorReturned) -> OrchError {
+    let mut texts: Vec<String> = returned.messages.iter().map(ToString::to_string).collect();
+    if let (true, Some(output)) = (texts.is_empty(), &returned.output) {
+        // Records of the first layout have them here.
+        texts = output.read().unwrap_or_default();
+    }
+    let mut failure = RecordedFailure::new(returned.reason.as_ref(), texts, returned.retry);
+    failure.facts = failure.facts.with_effect(returned.effect.unwrap_or(Effect::Unknown));
+    OperatorError::failed(failure).into()
+}
+
+/// Returns the failure of a step that was refused before a run began.
+pub(super) fn refused(refused: &OperatorRefused) -> OrchError {
+    let texts = refused.messages.iter().map(ToString::to_string).collect();
+    let mut failure = RecordedFailure::new(Some(&refused.reason), texts, None);
+    failure.facts = failure.facts.with_effect(Effect::None);
+    OperatorError::failed(failure).into()
+}
+
+/// Returns the messages of a failure without those of the errors that only wrap it.
+pub(super) fn messages(error: &OrchError, redactor: &Redactor) -> Vec<Arc<str>> {
+    let texts = match error {
+        OrchError::OperatorError(OperatorError::Failed { source, .. }) => chain(&**source),
+        OrchError::OperatorError(error) => chain(error),
+        error => chain(error),
+    };
+    texts.iter().map(|text| redactor.redact_held(text).into()).collect()
+}
+
+/// Returns the failure of a step: as its end noted it, from the record of its run otherwise.
 pub(super) async fn failure(log: &dyn EventLog, returned: &OperatorReturned) -> OrchError {
+    if !returned.messages.is_empty() {
+        return noted_failure(returned);
+    }
     match end_of(log, &returned.run).await {
         Ok(Some(EventKind::RunFailed(failed))) => RecordedFailure::of(&failed).into(),
         Err(error) => OperatorError::failed(error).into(),
-        Ok(_) => {
-            let failure = RecordedFailure::new(returned.reason.as_ref(), Vec::new(), None);
-            OperatorError::failed(failure).into()
-        }
+        Ok(_) => noted_failure(returned),
     }
 }
 

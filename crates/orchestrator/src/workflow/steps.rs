@@ -11,7 +11,7 @@ use layer0::orchestrator::UnknownOperator;
 use layer0::{Operator, Orchestrator};
 use serde_json::Value;
 
-use super::line::{Ask, Line, StepAsk, Target};
+use super::line::{Ask, Line, StepAsk, StepName, Target};
 use crate::many::one_of_many;
 
 pub(super) struct Steps {
@@ -26,7 +26,7 @@ impl Steps {
         task: Task,
         context: Context,
     ) -> Result<Answer, OrchError> {
-        let (name, shares) = (context.step, context.shares);
+        let (name, shares) = (StepName::new(&context), context.shares);
         let asked = self
             .line
             .ask(|answer| Ask::Step(Box::new(StepAsk { name, target, task, shares, answer })));
@@ -83,7 +83,7 @@ impl Orchestrator for Steps {
     }
 
     async fn route(&self, to: String, context: Context) -> Result<String, OrchError> {
-        let step = context.step;
+        let step = StepName::new(&context);
         let asked = self.line.ask(|answer| Ask::Route { step, to, answer });
         asked.await.unwrap_or_else(|| Err(OrchError::Shutdown("the workflow is over".to_owned())))
     }

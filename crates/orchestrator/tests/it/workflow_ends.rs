@@ -94,7 +94,8 @@ async fn step_given_up_at_once_is_not_recorded() {
     let error = dispatch(&clock, &orchestrator, "own", "x").await.unwrap_err();
     assert_eq!(error.code(), "orch.operator_not_found");
     assert_eq!(runs.load(Ordering::SeqCst), 0);
-    assert_eq!(types(&events_of(&log, "own").await), ["run.started", "run.failed"]);
+    let recorded = types(&events_of(&log, "own").await);
+    assert_eq!(recorded, ["run.started", "operator.refused", "run.failed"]);
 }
 
 /// Spec: S9. What a workflow is asked, told and answered stands in its record without the keys of objects, the

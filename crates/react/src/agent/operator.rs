@@ -7,7 +7,7 @@ use backstop_event_log::{EventLog, LogError, RunState, RunSummary};
 use layer0::Operator;
 use layer0::error::OperatorError;
 use layer0::operator::{Answer, Context, Task};
-use layer0::stop::Stop;
+use layer0::stop::{Outcome, Stop};
 use layer0::text::plain;
 use serde_json::Value;
 
@@ -127,9 +127,11 @@ impl Agent {
             resume.place = place;
             return self.resume(resume).await;
         }
-        let is_another_attempt = context.attempt > 1
-            && summary.state == RunState::Failed
-            && summary.reopens + 1 < context.attempt;
+        // A workflow that is tried again also resumes what it stopped when it failed.
+        let can_be_tried_again =
+            summary.state == RunState::Failed || summary.outcome == Some(Outcome::Cancelled);
+        let is_another_attempt =
+            context.attempt > 1 && can_be_tried_again && summary.reopens + 1 < context.attempt;
         if is_another_attempt {
             let mut reopen = ReopenRequest::new(run.clone()).cancelled_by(cancellation);
             // What is tried again goes on as it began.

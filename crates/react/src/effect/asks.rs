@@ -20,6 +20,7 @@ struct AskQueue {
     dispatches: u64,
     /// Is the run over?
     is_closed: bool,
+    is_detached: bool,
 }
 
 impl Asks {
@@ -64,6 +65,17 @@ impl Asks {
         }
         queue.reader = Some(context.waker().clone());
         Poll::Pending
+    }
+
+    /// States that the run stops short of an end, since its process lost the store or the right to act: another one
+    /// resumes it, with its runs below.
+    pub(crate) fn detach(&self) {
+        self.queue().is_detached = true;
+    }
+
+    /// Returns whether the run stops short of an end.
+    pub(crate) fn is_detached(&self) -> bool {
+        self.queue().is_detached
     }
 
     /// Answers no step any more: those that wait learn that the run is over, and so do those that ask later.

@@ -8,6 +8,7 @@ use serde_json::{Number, Value};
 use crate::JsonText;
 use crate::code::Code;
 use crate::event::{Cause, WaitFor};
+use crate::failure::{Effect, RetryFacts};
 use crate::id::{ApprovalId, CallId, RunId};
 use crate::json_text::{MAX_DEPTH, is_deeper};
 use crate::stop::Outcome;
@@ -409,6 +410,18 @@ payload! {
         /// The output, if it keeps no record of its run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<JsonText>,
+        /// Whether trying again can help; null unless it failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry: Option<RetryFacts>,
+        /// Whether it may have acted on the world: `none`, `unknown` or `happened`; null unless it failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effect: Option<Effect>,
+        /// The messages of the failure, the outermost first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        messages: Vec<Arc<str>>,
+        /// Whether the workflow stopped it because no step waited for its answer any more.
+        #[serde(default, skip_serializing_if = "is_false")]
+        superseded: bool,
     }
 }
 
@@ -423,7 +436,45 @@ impl OperatorReturned {
         usage: Usage,
     ) -> Self {
         let (operator, run) = (operator.into(), run.into());
-        Self { operator, run, outcome, reason, usage, output: None }
+        Self {
+            operator,
+            run,
+            outcome,
+            reason,
+            usage,
+            output: None,
+            retry: None,
+            effect: None,
+            messages: Vec::new(),
+            superseded: false,
+        }
+    }
+}
+
+payload! {
+    /// A step of a workflow was refused before a run of its operator began.
+    OperatorRefused {
+        /// The operator's name.
+        operator: Arc<str>,
+        /// The step.
+        step: Arc<str>,
+        /// The code.
+        reason: Code,
+        /// The messages of the failure, the outermost first.
+        messages: Vec<Arc<str>>,
+    }
+}
+
+impl OperatorRefused {
+    /// Names the operator and the step, and states the reason.
+    #[must_use]
+    pub fn new(
+        operator: impl Into<Arc<str>>,
+        step: impl Into<Arc<str>>,
+        reason: impl Into<Code>,
+        messages: Vec<Arc<str>>,
+    ) -> Self {
+        Self { operator: operator.into(), step: step.into(), reason: reason.into(), messages }
     }
 }
 

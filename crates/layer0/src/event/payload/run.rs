@@ -124,6 +124,15 @@ payload! {
         /// The messages before, if the caller brought them along.
         #[serde(default, skip_serializing_if = "Transcript::is_empty")]
         history: Transcript,
+        /// Whether a workflow's task may be done again after it may have acted.
+        #[serde(default, skip_serializing_if = "is_false")]
+        idempotent: bool,
+        /// Whether the steps of a workflow read what was said in the session before.
+        #[serde(default, skip_serializing_if = "is_false")]
+        with_history: bool,
+        /// The longest time that a workflow may be parked, in milliseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_park_ms: Option<u64>,
     }
 }
 
@@ -155,8 +164,16 @@ impl RunStarted {
             journal: JournalKind::default(),
             key_id: None,
             history: Transcript::default(),
+            idempotent: false,
+            with_history: false,
+            max_park_ms: None,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// The owner of the journal that decides a run's next step.

@@ -14,6 +14,7 @@ use serde_json::{Number, Value};
 
 use super::Episode;
 use crate::workflow::begin::BY;
+use crate::workflow::diverged::Diverged;
 use crate::workflow::halt::Closing;
 use crate::workflow::recorded::answer;
 use crate::workflow::text::value_of;
@@ -21,17 +22,7 @@ use crate::workflow::text::value_of;
 impl Episode {
     /// Writes the end, and says it.
     pub(super) async fn finish(mut self) -> Result<Answer, OperatorError> {
-        let (closing, diverged) = self.underway.take_end();
-        if let Some(diverged) = diverged {
-            // The record stays open: the code that began it can go on. A definition that does not fit what was done
-            // is not the run's own.
-            if let Some(before) = self.before.take() {
-                self.note(RunResumed::new(BY).adopting(*before))?;
-            }
-            self.commit().await?;
-            return Err(diverged.into());
-        }
-        match closing {
+        match self.underway.take_end() {
             Some(Closing::Done(Ok(done))) => self.stop(done.stop, &done.output).await,
             Some(Closing::Done(Err(error))) => self.fail(error).await,
             Some(Closing::Late) => {
@@ -48,6 +39,22 @@ impl Episode {
             }
             Some(Closing::Cancelled) | None => self.stop(Stop::Cancelled, &Value::from("")).await,
         }
+    }
+
+    /// Leaves the run to the code that began it: the record stays open, and so do its steps.
+    pub(super) async fn diverge(mut self, diverged: Diverged) -> OperatorError {
+        // A definition that does not fit what was done is not the run's own.
+        if let Some(before) = self.before.take()
+            && let Err(error) = self.note(RunResumed::new(BY).adopting(*before))
+        {
+            return error;
+        }
+        if self.ledger.has_notes()
+            && let Err(error) = self.ledger.commit().await
+        {
+            return OperatorError::failed(error);
+        }
+        diverged.into()
     }
 
     async fn stop(mut self, stop: Stop, output: &Value) -> Result<Answer, OperatorError> {

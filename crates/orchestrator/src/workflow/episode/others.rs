@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::Episode;
 use super::steps::dispatched;
 use super::underway::{OpenStep, Settled};
+use crate::books::Opening;
 use crate::workflow::line::Target;
 
 impl Episode {
@@ -33,7 +34,13 @@ impl Episode {
             let target = target.unwrap_or_else(|| Target::Named(Arc::clone(&operator)));
             let signals = Signals::default();
             signals.push(Signal::cancel());
-            self.books.begin_again(run.clone(), signals.clone(), given);
+            let opening = Opening {
+                run: run.clone(),
+                signals: signals.clone(),
+                at_most: step.at_most.as_deref().copied(),
+                is_recorded: !step.unrecorded,
+            };
+            self.books.begin_again(opening, given);
             let mut context = self.below(&orchestrator);
             (context.run, context.signals) = (Some(run.clone()), signals.clone());
             (context.goes_on, context.is_recorded) = (true, true);

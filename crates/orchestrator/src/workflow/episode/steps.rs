@@ -6,24 +6,24 @@ use backstop_tool::ToolError;
 use layer0::code;
 use layer0::error::{OperatorError, OrchError};
 use layer0::event::{
-    BudgetGranted, OperatorDispatched, OperatorReturned, OperatorWaiting, WaitFor,
+    BudgetGranted, OperatorDispatched, OperatorRefused, OperatorReturned, OperatorWaiting, WaitFor,
 };
-use layer0::failure::{Failure, chain};
+use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::RunId;
 use layer0::operator::{Answer, Caller, Context, Signals, Waiting};
 use layer0::stop::{Outcome, Stop};
 use layer0::usage::{Allowance, Usage};
 use layer0::{Code, JsonText, Orchestrator};
-use serde_json::Value;
+use thiserror::Error;
 use tokio::sync::oneshot;
 
 use super::Episode;
 use super::underway::{AnswerSender, OpenStep, Settled, Start};
 use crate::between::{NothingLeft, UNKNOWN_SHARES};
-use crate::books::Below;
+use crate::books::{Below, Opening};
 use crate::ids::new_run_id;
 use crate::workflow::diverged::Diverged;
-use crate::workflow::halt::{Closing, Halt};
+use crate::workflow::halt::Halt;
 use crate::workflow::line::{StepAsk, StepCaller, Target};
 use crate::workflow::recorded;
 use crate::workflow::text::input_digest;
@@ -34,22 +34,30 @@ impl Episode {
         if self.underway.is_closing() {
             return Ok(());
         }
-        let path = self.next_path(ask.name.clone());
+        let path = match self.underway.paths.next_step(&self.name, &ask.name) {
+            Ok(path) => path,
+            Err(error) => {
+                self.tell(ask.answer, Err(error));
+                return Ok(());
+            }
+        };
         let Some(step) = self.ledger.progress().steps.get(&*path) else {
-            return self.begin_step(ask, path);
+            return self.take_new_step(ask, path);
         };
         let digest = input_digest(&ask.task.input);
         let recorded = [&*step.dispatched.operator, &*step.dispatched.input_digest];
         let asked = [ask.target.name(), &*digest];
         if let Some((expected, actual)) = recorded.iter().zip(asked).find(|(one, two)| *one != two)
         {
-            let diverged = Diverged::at_step(&path, *expected, actual);
-            // Its code is not at work any more: what it asked for from here on would be of the other code.
-            self.underway.diverged = Some(diverged.clone());
-            self.close(Closing::Done(Err(diverged.into())));
-            return Ok(());
+            return Err(Diverged::at_step(&path, *expected, actual).into());
         }
-        match step.end() {
+        let may_repeat = ask.task.idempotent;
+        match step.end().or_else(|| step.final_failure().filter(|_| !may_repeat)) {
+            // Its code gave it up before it ended, and does so again.
+            Some(returned) if returned.superseded => {
+                self.underway.unanswered.push(ask.answer);
+                Ok(())
+            }
             Some(returned) => {
                 let returned = returned.clone();
                 self.answer_from_record(*ask, returned);
@@ -59,18 +67,39 @@ impl Episode {
         }
     }
 
+    /// Begins a step that has no record, unless it was refused before.
+    fn take_new_step(&mut self, ask: Box<StepAsk>, path: Arc<str>) -> Result<(), Halt> {
+        match self.ledger.progress().refused.get(&path) {
+            Some(refused) => {
+                let error = recorded::refused(refused);
+                self.tell(ask.answer, Err(error));
+                Ok(())
+            }
+            None => self.begin_step(ask, path),
+        }
+    }
+
+    /// Records that a step does not begin, and answers it so.
+    fn refuse(&mut self, ask: StepAsk, path: Arc<str>, error: &OrchError) -> Result<(), Halt> {
+        let messages = recorded::messages(error, &self.redactor);
+        let refused = OperatorRefused::new(ask.target.name(), path, error.code(), messages);
+        let error = recorded::refused(&refused);
+        self.ledger.note(refused)?;
+        self.underway.has_refused = true;
+        self.tell(ask.answer, Err(error));
+        Ok(())
+    }
+
     fn begin_step(&mut self, ask: Box<StepAsk>, path: Arc<str>) -> Result<(), Halt> {
         let can_go_on = match self.check(&ask.target) {
             Ok(can_go_on) => can_go_on,
-            Err(error) => {
-                drop(ask.answer.send(Err(error)));
-                return Ok(());
-            }
+            Err(error) => return self.refuse(*ask, path, &error),
         };
         let (run, signals) = (new_run_id(self.clock.now()), Signals::default());
         let (shares, at_most) = (ask.shares.unwrap_or(UNKNOWN_SHARES), ask.task.allowance);
-        let given = self.books.begin(run.clone(), signals.clone(), shares, at_most.as_ref());
-        let given = match (given, self.books.asked()) {
+        let opening =
+            Opening { run: run.clone(), signals: signals.clone(), at_most, is_recorded: can_go_on };
+        let given = match (self.books.begin(opening, shares), self.books.asked()) {
             (Ok(given), _) => given,
             (Err(code), Some(asked)) => {
                 let books = Arc::clone(&self.books);
@@ -81,8 +110,8 @@ impl Episode {
                 return Ok(());
             }
             (Err(code), None) => {
-                drop(ask.answer.send(Err(NothingLeft::of(ask.target.name(), code))));
-                return Ok(());
+                let error = NothingLeft::of(ask.target.name(), code);
+                return self.refuse(*ask, path, &error);
             }
         };
         let operator: Arc<str> = ask.target.name().into();
@@ -134,11 +163,13 @@ impl Episode {
         let (run, operator) = (dispatched.run.clone(), Arc::clone(&dispatched.operator));
         let (unrecorded, is_tried_again) = (dispatched.unrecorded, step.is_tried_again);
         let StepAsk { target, task, answer, .. } = ask;
-        if unrecorded && !task.idempotent && !is_tried_again {
+        let did_nothing = step.did_nothing();
+        if unrecorded && !task.idempotent && !did_nothing {
             let error = OrchError::from(OperatorError::failed(ToolError::Interrupted));
             let used = self.books.used_by(&run);
-            let end = Err(&error);
-            self.ledger.note(self.returned((&operator, &run), used, end, unrecorded))?;
+            let returned = self.returned((&operator, &run), used, Err(&error), unrecorded);
+            let error = recorded::noted_failure(&returned);
+            self.ledger.note(returned)?;
             self.tell(answer, Err(error));
             return Ok(());
         }
@@ -146,7 +177,13 @@ impl Episode {
             dispatched.attempt += 1;
         }
         let signals = Signals::default();
-        self.books.begin_again(run.clone(), signals.clone(), given);
+        let opening = Opening {
+            run: run.clone(),
+            signals: signals.clone(),
+            at_most: dispatched.at_most.as_deref().copied(),
+            is_recorded: !unrecorded,
+        };
+        self.books.begin_again(opening, given);
         let answer = Some(answer);
         let step = OpenStep { run, operator, target, unrecorded, signals, answer };
         let (attempt, goes_on) = (dispatched.attempt, true);
@@ -206,13 +243,14 @@ impl Episode {
         let StepAsk { target, task, answer, .. } = ask;
         let recorded = self.ledger.progress().step_by_run(&returned.run);
         if recorded.is_some_and(|step| step.dispatched.unrecorded) {
-            drop(answer.send(recorded::unrecorded(returned)));
+            self.tell(answer, recorded::unrecorded(returned));
             return;
         }
         let Some(orchestrator) = self.orchestrator.clone() else { return };
         let (log, mut context) = (Arc::clone(&self.log), self.below(&orchestrator));
         context.run = Some(returned.run.clone());
         (context.goes_on, context.is_recorded) = (true, true);
+        self.underway.recalls += 1;
         self.underway.push(async move {
             let result = match returned.outcome {
                 Outcome::Failed => Err(recorded::failure(&*log, &returned).await),
@@ -226,6 +264,7 @@ impl Episode {
         match settled {
             Settled::Ended(run, result) => self.step_ended(&run, result),
             Settled::Told(answer, result) => {
+                self.underway.recalls -= 1;
                 drop(answer.send(result));
                 Ok(())
             }
@@ -239,9 +278,9 @@ impl Episode {
                 Ok(())
             }
             Settled::Refilled(ask, path, Ok(())) => self.begin_step(ask, path),
-            Settled::Refilled(ask, _, Err(code)) => {
-                drop(ask.answer.send(Err(NothingLeft::of(ask.target.name(), code))));
-                Ok(())
+            Settled::Refilled(ask, path, Err(code)) => {
+                let error = NothingLeft::of(ask.target.name(), code);
+                self.refuse(*ask, path, &error)
             }
         }
     }
@@ -256,16 +295,28 @@ impl Episode {
             return Ok(());
         }
         self.books.end(run, result.as_ref().ok(), false);
+        let result = match waits {
+            true => Err(OperatorError::failed(WaitsForNothing(Arc::clone(&step.operator))).into()),
+            false => result,
+        };
         let used = self.books.used_by(run);
-        let end = result.as_ref();
-        self.ledger.note(self.returned((&step.operator, run), used, end, step.unrecorded))?;
+        let of = (&step.operator, run);
+        let mut returned = self.returned(of, used, result.as_ref(), step.unrecorded);
+        returned.superseded = step.answer.is_none() && returned.outcome == Outcome::Cancelled;
+        self.ledger.note(returned.clone())?;
         if let Some(answer) = step.answer {
+            // Code is told live what it is told from the record.
+            let result = match result {
+                Err(_) => Err(recorded::noted_failure(&returned)),
+                Ok(_) if step.unrecorded => recorded::unrecorded(returned),
+                Ok(answer) => Ok(answer),
+            };
             drop(answer.send(result));
         }
         Ok(())
     }
 
-    /// Says how a run below ended, with what it answered where no record has it.
+    /// Describes how a run below ended, with what it answered where no record has it.
     fn returned(
         &self,
         (operator, run): (&Arc<str>, &RunId),
@@ -280,12 +331,18 @@ impl Episode {
         let (operator, run) = (Arc::clone(operator), run.clone());
         let used = self.ledger.progress().used_since(&run, &used);
         let mut returned = OperatorReturned::new(operator, run, outcome, reason, used);
-        if unrecorded {
-            let output = match result {
-                Ok(answer) => answer.output.clone(),
-                Err(error) => Value::from(chain(error)),
-            };
-            returned.output = Some(self.redactor.redact_held_json(JsonText::from(output)));
+        match result {
+            Ok(answer) if unrecorded => {
+                let output = JsonText::from(answer.output.clone());
+                returned.output = Some(self.redactor.redact_held_json(output));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let facts = error.facts();
+                returned.retry = Some(facts.retry_facts());
+                returned.effect = Some(facts.effect);
+                returned.messages = recorded::messages(error, &self.redactor);
+            }
         }
         returned
     }
@@ -337,5 +394,18 @@ pub(super) async fn dispatched(
     match target {
         Target::Named(name) => orchestrator.dispatch(&name, task, context).await,
         Target::AtHand(operator) => orchestrator.perform(operator, task, context).await,
+    }
+}
+
+/// Why a step fails that answers that it waits, and did not tell its workflow for what: nothing would resume it.
+///
+/// Retry: never. Effect: unknown.
+#[derive(Debug, Error)]
+#[error("`{0}` waits, and did not say for what")]
+struct WaitsForNothing(Arc<str>);
+
+impl Failure for WaitsForNothing {
+    fn facts(&self) -> Facts {
+        Facts::never(code::OPERATOR_NON_RETRYABLE, Effect::Unknown)
     }
 }

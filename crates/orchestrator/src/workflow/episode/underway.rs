@@ -1,6 +1,5 @@
 //! What is at work below a workflow.
 
-use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
@@ -17,6 +16,7 @@ use layer0::usage::Allowance;
 use layer0::{Code, code};
 use tokio::sync::oneshot;
 
+use super::paths::Paths;
 use crate::books::Books;
 use crate::workflow::diverged::Diverged;
 use crate::workflow::halt::Closing;
@@ -37,11 +37,13 @@ pub(in crate::workflow) struct Underway {
     pub(super) left: Vec<OpenStep>,
     /// What is told once what was noted is committed.
     pub(super) replies: Vec<Reply>,
-    /// How often a step of a path was asked for.
-    pub(super) paths: BTreeMap<Arc<str>, u32>,
-    /// How many steps without a name were.
-    pub(super) unnamed: u32,
-    pub(super) diverged: Option<Diverged>,
+    pub(super) paths: Paths,
+    /// Steps that are never answered: their code gave them up before, and does so again.
+    pub(super) unanswered: Vec<AnswerSender>,
+    /// Whether a refusal is noted that its code has not been told: what it then gives up is not begun.
+    pub(super) has_refused: bool,
+    /// How many answers from the record are on their way.
+    pub(super) recalls: usize,
     pub(super) closing: Option<(Closing, BoxFuture)>,
     work: FuturesUnordered<Work>,
 }
@@ -117,8 +119,18 @@ impl Underway {
         self.open.is_empty()
     }
 
-    pub(super) const fn has_starting(&self) -> bool {
-        !self.starting.is_empty()
+    /// Returns whether a step is to be started now: none is before the code has all answers that are recorded, since
+    /// what it asks for next may show that it is other code than began the run.
+    pub(super) const fn may_start(&self) -> bool {
+        !self.starting.is_empty() && self.recalls == 0
+    }
+
+    /// Takes the steps that are to be started now.
+    pub(super) fn take_starting(&mut self) -> Vec<Start> {
+        match self.may_start() {
+            true => std::mem::take(&mut self.starting),
+            false => Vec::new(),
+        }
     }
 
     /// Begins to end: what is not durable is not begun, and what is open below is told to end.
@@ -128,9 +140,9 @@ impl Underway {
         (0..self.open.len()).for_each(|place| self.give_up(place));
     }
 
-    /// Returns why the run ends, and what it is at odds with its record about.
-    pub(crate) fn take_end(&mut self) -> (Option<Closing>, Option<Diverged>) {
-        (self.closing.take().map(|(closing, _)| closing), self.diverged.take())
+    /// Returns why the run ends.
+    pub(crate) fn take_end(&mut self) -> Option<Closing> {
+        self.closing.take().map(|(closing, _)| closing)
     }
 
     /// Finds a run below that is not waited for any more, and was not told so.
@@ -158,8 +170,18 @@ impl Underway {
             books.end(&run, None, false);
             let used = ledger.progress().used_since(&run, &books.used_by(&run));
             let reason = Some(Code::new(code::RUN_CANCELLED));
-            ledger.note(OperatorReturned::new(operator, run, Outcome::Cancelled, reason, used))?;
+            let mut returned =
+                OperatorReturned::new(operator, run, Outcome::Cancelled, reason, used);
+            returned.superseded = true;
+            ledger.note(returned)?;
         }
         Ok(())
+    }
+}
+
+/// A run that ends has nothing open below. One that stops short of an end leaves its steps to another process.
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.open.iter().for_each(|step| step.signals.detach());
     }
 }

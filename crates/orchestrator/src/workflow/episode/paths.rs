@@ -1,0 +1,90 @@
+//! Paths of steps: the places in a workflow's record that its code asks for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use layer0::code;
+use layer0::error::{OperatorError, OrchError};
+use layer0::failure::{Effect, Facts, Failure};
+use thiserror::Error;
+
+use crate::workflow::line::StepName;
+
+/// The paths that were asked for in this process.
+#[derive(Default)]
+pub(super) struct Paths {
+    /// How often each path of a step was asked for.
+    steps: BTreeMap<Arc<str>, u32>,
+    /// The same of choices.
+    routes: BTreeMap<Arc<str>, u32>,
+    /// The number of steps without a name, by scope.
+    unnamed: BTreeMap<Option<Arc<str>>, u32>,
+}
+
+/// A step whose name holds a `~`, which counts the steps of one name apart.
+///
+/// Retry: never. Effect: none.
+#[derive(Debug, Error)]
+#[error("the name of a step cannot hold `~`: `{0}`")]
+struct InvalidName(String);
+
+impl Failure for InvalidName {
+    fn facts(&self) -> Facts {
+        Facts::never(code::ORCH_DISPATCH_FAILED, Effect::None)
+    }
+}
+
+impl Paths {
+    /// Returns the path of a dispatch; one that comes again is counted.
+    ///
+    /// # Errors
+    ///
+    /// A name that cannot be told from a counted one.
+    pub(super) fn next_step(
+        &mut self,
+        workflow: &str,
+        step: &StepName,
+    ) -> Result<Arc<str>, OrchError> {
+        let path = self.path(workflow, step)?;
+        Ok(count(&mut self.steps, path))
+    }
+
+    /// Returns the path of a choice; one that comes again is counted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Paths::next_step`].
+    pub(super) fn next_route(
+        &mut self,
+        workflow: &str,
+        step: &StepName,
+    ) -> Result<Arc<str>, OrchError> {
+        let path = self.path(workflow, step)?;
+        Ok(count(&mut self.routes, path))
+    }
+
+    fn path(&mut self, workflow: &str, step: &StepName) -> Result<Arc<str>, OrchError> {
+        if step.holds_count() {
+            let name = step.scope.iter().chain(&step.name).map(|it| &**it).collect::<Vec<_>>();
+            return Err(OperatorError::failed(InvalidName(name.join("/"))).into());
+        }
+        let name = step.name.clone().unwrap_or_else(|| {
+            let unnamed = self.unnamed.entry(step.scope.clone()).or_default();
+            *unnamed += 1;
+            unnamed.to_string().into()
+        });
+        Ok(match &step.scope {
+            Some(scope) => format!("{workflow}/{scope}/{name}").into(),
+            None => format!("{workflow}/{name}").into(),
+        })
+    }
+}
+
+fn count(paths: &mut BTreeMap<Arc<str>, u32>, path: Arc<str>) -> Arc<str> {
+    let count = paths.entry(Arc::clone(&path)).or_default();
+    *count += 1;
+    match *count {
+        1 => path,
+        count => format!("{path}~{count}").into(),
+    }
+}
