@@ -24,13 +24,14 @@ pub(crate) async fn keep(connection: &mut PgConnection, batch: &Batch) -> Result
         match change? {
             ApprovalChange::Asked(open) => {
                 sqlx::query(
-                    "INSERT INTO backstop.approvals (id, run, call_id, run_id, seq) \
-                     SELECT $1, run, $3, id, $4 FROM backstop.runs WHERE run = $2",
+                    "INSERT INTO backstop.approvals (id, run, call_id, run_id, seq, expires_at) \
+                     SELECT $1, run, $3, id, $4, $5 FROM backstop.runs WHERE run = $2",
                 )
                 .bind(&*stored(open.id.as_str()))
                 .bind(&*run)
                 .bind(&*stored(open.call_id.as_str()))
                 .bind(signed(open.seq))
+                .bind(open.expires_at.map(Timestamp::as_millis))
                 .execute(&mut *connection)
                 .await
                 .map_err(Fault::from)?;

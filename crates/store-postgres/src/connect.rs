@@ -2,9 +2,12 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection, Postgres, Row, Transaction};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Postgres, Row, Transaction};
+
+use crate::options::Options;
 
 /// What connections say of themselves in `pg_stat_activity`.
 const APPLICATION: &str = "backstop";
@@ -14,9 +17,44 @@ const APPLICATION: &str = "backstop";
 pub(crate) struct Connect {
     options: PgConnectOptions,
     files: Vec<KeyFile>,
-    /// Does a proxy share connections of the server between its clients, one transaction at a time?
+    /// Whether a proxy shares connections of the server between its clients, one transaction at a time.
     is_shared: bool,
+    limits: TimeLimits,
 }
+
+/// How long a statement, a lock and a silent client may keep others waiting, in milliseconds. A process that was stopped
+/// inside a transaction holds its locks for no longer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TimeLimits {
+    waiting: u128,
+    statement: u128,
+}
+
+impl TimeLimits {
+    /// Returns limits that are below a lease.
+    fn below(lease: Duration) -> Self {
+        let at_most = |share: Duration, most: Duration| share.clamp(LEAST, most).as_millis();
+        Self {
+            waiting: at_most(lease / 3, MOST_WAITING),
+            statement: at_most(lease * 2 / 3, MOST_STATEMENT),
+        }
+    }
+
+    /// Returns the statements that set up a connection, or one transaction. Statements of the store are short: the
+    /// server would compile one for longer than it runs.
+    fn statements(self, set: &str) -> String {
+        let Self { waiting, statement } = self;
+        format!(
+            "{set} jit = off; {set} idle_in_transaction_session_timeout = {waiting}; \
+             {set} lock_timeout = {waiting}; {set} statement_timeout = {statement}"
+        )
+    }
+}
+
+/// The bounds of what follows from a lease.
+const LEAST: Duration = Duration::from_secs(1);
+const MOST_WAITING: Duration = Duration::from_secs(5);
+const MOST_STATEMENT: Duration = Duration::from_secs(10);
 
 /// A file with certificates or a key.
 #[derive(Debug, Clone)]
@@ -30,7 +68,12 @@ impl Connect {
     pub(crate) fn new(options: PgConnectOptions, files: Vec<KeyFile>) -> Self {
         // Proxies refuse settings that they do not know; no number with a fraction is read.
         let options = options.application_name(APPLICATION).extra_float_digits(None);
-        Self { options: options.disable_statement_logging(), files, is_shared: false }
+        Self {
+            options: options.disable_statement_logging(),
+            files,
+            is_shared: false,
+            limits: TimeLimits::below(Options::LEASE),
+        }
     }
 
     pub(crate) const fn options(&self) -> &PgConnectOptions {
@@ -44,6 +87,15 @@ impl Connect {
 
     pub(crate) const fn is_shared(&self) -> bool {
         self.is_shared
+    }
+
+    /// Limits what statements and silent clients hold up, by how long a lease lasts.
+    pub(crate) fn limit_by(&mut self, lease: Duration) {
+        self.limits = TimeLimits::below(lease);
+    }
+
+    pub(crate) const fn limits(&self) -> TimeLimits {
+        self.limits
     }
 
     /// Looks whether a proxy shares connections, and sees to it that those that are made then fit.
@@ -68,7 +120,7 @@ impl Connect {
     ) -> Result<Transaction<'a, Postgres>, sqlx::Error> {
         let mut transaction = connection.begin_with(statement).await?;
         if self.is_shared {
-            forget_statements(&mut transaction).await?;
+            forget_statements(&mut transaction, self.limits).await?;
         }
         Ok(transaction)
     }
@@ -76,23 +128,29 @@ impl Connect {
     pub(crate) async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
         let mut connection = self.options.connect().await?;
         if !self.is_shared {
-            set_up(&mut connection).await?;
+            set_up(&mut connection, self.limits).await?;
         }
         Ok(connection)
     }
 }
 
-/// Sets up a connection that no other client uses. Statements of the store are short: the server would compile one
-/// for longer than it runs.
-pub(crate) async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql("SET jit = off").execute(connection).await?;
+/// Sets up a connection that no other client uses.
+pub(crate) async fn set_up(
+    connection: &mut PgConnection,
+    limits: TimeLimits,
+) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(AssertSqlSafe(limits.statements("SET"))).execute(connection).await?;
     Ok(())
 }
 
 /// Takes away the statements that other clients of the proxy prepared on the connection of the server that this
 /// transaction has: they go by the same names. What is set is set for the transaction.
-pub(crate) async fn forget_statements(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql("DEALLOCATE ALL; SET LOCAL jit = off").execute(connection).await?;
+pub(crate) async fn forget_statements(
+    connection: &mut PgConnection,
+    limits: TimeLimits,
+) -> Result<(), sqlx::Error> {
+    let statements = format!("DEALLOCATE ALL; {}", limits.statements("SET LOCAL"));
+    sqlx::raw_sql(AssertSqlSafe(statements)).execute(connection).await?;
     Ok(())
 }
 
@@ -130,5 +188,45 @@ async fn process(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
 impl fmt::Debug for Connect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connect").field("host", &self.options.get_host()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backstop_testkit::PostgresServer;
+
+    /// Spec: J2. A process that was stopped inside a transaction, on its own connection or on one of a proxy.
+    #[tokio::test]
+    async fn silent_transactions_end() {
+        let Some(server) = PostgresServer::shared() else { return };
+        let options: PgConnectOptions = server.database().await.parse().unwrap();
+        for is_shared in [false, true] {
+            let mut connect = Connect::new(options.clone(), Vec::new());
+            connect.limit_by(Duration::from_secs(3));
+            connect.is_shared = is_shared;
+            let (mut silent, mut other) =
+                (connect.connect().await.unwrap(), connect.connect().await.unwrap());
+            let mut transaction = connect.begin(&mut silent, "BEGIN").await.unwrap();
+            let lock = "SELECT pg_advisory_xact_lock(7)";
+            sqlx::raw_sql(lock).execute(&mut *transaction).await.unwrap();
+            // It is waited for as long as the other one may be silent; at the second try it is gone.
+            let mut is_held = true;
+            for _ in 0..2 {
+                let mut waiting = connect.begin(&mut other, "BEGIN").await.unwrap();
+                is_held = sqlx::raw_sql(lock).execute(&mut *waiting).await.is_err();
+                waiting.rollback().await.unwrap();
+            }
+            assert!(!is_held, "shared: {is_shared}");
+        }
+    }
+
+    #[test]
+    fn limits_are_below_the_lease() {
+        for seconds in [3, 15, 60, 3_600] {
+            let limits = TimeLimits::below(Duration::from_secs(seconds));
+            assert!(limits.waiting < limits.statement);
+            assert!(limits.statement < u128::from(seconds) * 1_000);
+        }
     }
 }

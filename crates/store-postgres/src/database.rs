@@ -1,5 +1,6 @@
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
@@ -18,6 +19,11 @@ use crate::pool::Pool;
 use crate::schema;
 use crate::writer::{Setup, Writer};
 
+/// How long the server has to take the owner of runs out of its tables.
+const LEFT_AFTER: Duration = Duration::from_secs(5);
+/// How long the server has for the end of what it was sent, beside the patience of appends.
+const CLOSED_AFTER: Duration = Duration::from_secs(5);
+
 /// An open database. Clones share it.
 #[derive(Clone)]
 pub struct Database {
@@ -35,6 +41,8 @@ struct Inner {
     claims: Claims,
     owner: Arc<CurrentOwner>,
     liveness: Liveness,
+    /// How often queues were looked at.
+    turns: AtomicUsize,
     lookout: Lookout,
     upkeep: Upkeep,
 }
@@ -77,6 +85,7 @@ impl Database {
     }
 
     async fn open(mut options: Options, for_writing: bool) -> Result<Self, OpenError> {
+        options.connect.limit_by(options.lease);
         let place = options.place();
         let refused = |error| place.refused(error);
         // A connection of its own says why there is none; the pool only says that it waited.
@@ -101,9 +110,9 @@ impl Database {
             })
         });
         let upkeep = Upkeep::new(options.retention);
-        let liveness = Liveness::default();
+        let (liveness, turns) = (Liveness::default(), AtomicUsize::default());
         let inner =
-            Inner { place, options, pool, writer, claims, owner, liveness, lookout, upkeep };
+            Inner { place, options, pool, writer, claims, owner, liveness, turns, lookout, upkeep };
         Ok(Self { inner: Arc::new(inner), key: None })
     }
 
@@ -148,22 +157,35 @@ impl Database {
             () = self.inner.owner.at_work.none() => true,
             () = SystemClock.sleep(at_most) => false,
         };
-        self.inner.owner.leave().await;
+        tokio::select! {
+            () = self.inner.owner.leave() => {}
+            // A server that does not answer is not waited for: the lease ends by itself.
+            () = SystemClock.sleep(LEFT_AFTER) => {}
+        }
         is_at_rest
     }
 
-    /// Writes what is queued, frees what is claimed, and closes. Later calls to its stores fail as closed.
+    /// Writes what is queued, frees what is claimed, and closes. Later calls to its stores fail as closed. A server that
+    /// does not answer is waited for as long as appends are tried again ([`Options::patience`]), and a few seconds.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves the closing to go on by itself.
     pub async fn close(&self) {
-        self.inner.upkeep.stop().await;
-        if let Some(writer) = &self.inner.writer {
-            writer.close().await;
+        let closed = async {
+            self.inner.upkeep.stop().await;
+            if let Some(writer) = &self.inner.writer {
+                writer.close().await;
+            }
+            self.inner.lookout.stop().await;
+            self.inner.pool.close().await;
+        };
+        tokio::select! {
+            () = closed => {}
+            () = SystemClock.sleep(self.options().patience.saturating_add(CLOSED_AFTER)) => {
+                tracing::warn!("the server does not answer; the database is left unclosed");
+            }
         }
-        self.inner.lookout.stop().await;
-        self.inner.pool.close().await;
     }
 
     pub(crate) fn pool(&self) -> &Pool {
@@ -184,6 +206,11 @@ impl Database {
 
     pub(crate) fn liveness(&self) -> &Liveness {
         &self.inner.liveness
+    }
+
+    /// Counts a look at queues, and returns how many there were before.
+    pub(crate) fn next_turn(&self) -> usize {
+        self.inner.turns.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn lookout(&self) -> &Lookout {

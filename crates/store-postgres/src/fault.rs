@@ -37,6 +37,8 @@ mod state {
     /// `admin_shutdown`, `crash_shutdown`, `cannot_connect_now`, `database_dropped`.
     pub(super) const OPERATOR_INTERVENTION: &str = "57P";
     pub(super) const CONNECTION_EXCEPTION: &str = "08";
+    /// The client of an open transaction was silent for too long, and its connection was ended.
+    pub(super) const IDLE_IN_TRANSACTION: &str = "25P03";
     pub(super) const TOO_MANY_CONNECTIONS: &str = "53300";
     /// A server that became a replica, or was told to write nothing.
     pub(super) const READ_ONLY: &str = "25006";
@@ -65,7 +67,9 @@ impl From<sqlx::Error> for Fault {
                 | state::DEADLOCK_DETECTED
                 | state::LOCK_NOT_AVAILABLE
                 | state::QUERY_CANCELED => Self::Locked(said),
-                state::TOO_MANY_CONNECTIONS | state::READ_ONLY => Self::Unreachable(said),
+                state::TOO_MANY_CONNECTIONS | state::READ_ONLY | state::IDLE_IN_TRANSACTION => {
+                    Self::Unreachable(said)
+                }
                 code if code.starts_with(state::OPERATOR_INTERVENTION)
                     || code.starts_with(state::CONNECTION_EXCEPTION) =>
                 {

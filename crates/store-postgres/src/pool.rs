@@ -7,14 +7,18 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 
-use crate::connect::{Connect, forget_statements, set_up};
+use crate::connect::{Connect, TimeLimits, forget_statements, set_up};
 use crate::fault::Fault;
+
+/// How often the patience of a pool may pass while all of its connections are lent.
+const MOST_WAITS: usize = 60;
 
 /// A pool of connections. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
     pool: PgPool,
     is_shared: bool,
+    limits: TimeLimits,
 }
 
 /// A connection of a pool for one statement, which is its own transaction. Behind a proxy that shares connections
@@ -27,30 +31,49 @@ pub(crate) enum Lent {
 
 impl Pool {
     pub(crate) fn new(connect: &Connect, connections: u32, patience: Duration) -> Self {
-        let is_shared = connect.is_shared();
+        let (is_shared, limits) = (connect.is_shared(), connect.limits());
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(patience)
             .after_connect(move |connection, _| {
-                Box::pin(async move { if is_shared { Ok(()) } else { set_up(connection).await } })
+                Box::pin(async move {
+                    if is_shared { Ok(()) } else { set_up(connection, limits).await }
+                })
             })
             .connect_lazy_with(connect.options().clone());
-        Self { pool, is_shared }
+        Self { pool, is_shared, limits }
     }
 
     /// Lends a connection for one statement. One that writes has to be [ended](Lent::end).
     pub(crate) async fn lend(&self) -> Result<Lent, Fault> {
         Ok(match self.is_shared {
-            false => Lent::Direct(self.pool.acquire().await?),
+            false => Lent::Direct(self.acquire().await?),
             true => Lent::Shared(self.begin().await?),
         })
     }
 
+    /// Takes a connection. While all are lent, the wait for one says nothing about the server, and is no failure.
+    async fn acquire(&self) -> Result<PoolConnection<Postgres>, Fault> {
+        let mut waits = 0;
+        loop {
+            match self.pool.acquire().await {
+                Err(sqlx::Error::PoolTimedOut) if self.is_lent() && waits < MOST_WAITS => {
+                    waits += 1;
+                }
+                acquired => return Ok(acquired?),
+            }
+        }
+    }
+
+    fn is_lent(&self) -> bool {
+        self.pool.size() >= self.pool.options().get_max_connections() && self.pool.num_idle() == 0
+    }
+
     /// Begins a transaction.
     pub(crate) async fn begin(&self) -> Result<Transaction<'static, Postgres>, Fault> {
-        let mut transaction = self.pool.begin().await?;
+        let mut transaction = Transaction::begin(self.acquire().await?, None).await?;
         if self.is_shared {
-            forget_statements(&mut transaction).await?;
+            forget_statements(&mut transaction, self.limits).await?;
         }
         Ok(transaction)
     }

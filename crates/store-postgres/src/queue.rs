@@ -183,7 +183,8 @@ impl Queue {
     ) -> Result<Vec<Taken>, LogError> {
         let (owner, _) = self.0.owner().get().await?;
         let now = SystemClock.now();
-        let take = take::TakeQueued { owner: &owner, queues, agents, most, paused, now };
+        let turn = self.0.next_turn();
+        let take = take::TakeQueued { owner: &owner, queues, agents, most, paused, now, turn };
         transact(self.pool()?, self.0.options().patience, &take).await
     }
 

@@ -12,7 +12,12 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/4_removed_runs.sql"),
     include_str!("../migrations/5_lease_lengths.sql"),
     include_str!("../migrations/6_forgetting.sql"),
+    include_str!("../migrations/7_due_approvals.sql"),
 ];
+
+/// Lifts the limits of time that each connection has, for one transaction.
+const UNLIMITED: &str = "SET LOCAL idle_in_transaction_session_timeout = 0; \
+    SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0";
 
 /// The lock that one process holds while it migrates: "BSTP".
 const LOCK: i64 = 0x4253_5450;
@@ -31,6 +36,8 @@ pub(crate) async fn migrate(connection: &mut PgConnection, place: &Place) -> Res
         return count_on(connection, place).await;
     }
     let mut transaction = connection.begin().await.map_err(refused)?;
+    // Migrations take as long as the tables are large, and others wait for them.
+    sqlx::raw_sql(UNLIMITED).execute(&mut *transaction).await.map_err(refused)?;
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(LOCK)
         .execute(&mut *transaction)

@@ -48,6 +48,8 @@ pub(crate) struct Rounds<'a> {
     found: VecDeque<Ready>,
     /// Where this worker begins with what it found: others look at the same runs.
     begins_at: u64,
+    /// Whether new runs were started first in the last round.
+    begins_first: bool,
     pauses: Pauses,
     /// Runs that are not at work any more, which the queue could not be told of.
     untold: Vec<RunId>,
@@ -69,6 +71,7 @@ impl<'a> Rounds<'a> {
             runs: HashMap::new(),
             found: VecDeque::new(),
             begins_at: RandomState::new().hash_one(()),
+            begins_first: true,
             pauses: Pauses::default(),
             untold: Vec::new(),
             looked_at: None,
@@ -106,7 +109,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Starts what there is room for: first what was begun before, then what waits in the queue.
+    /// Starts what there is room for, of what was begun before and of what waits in the queue.
     async fn round(&mut self) -> Result<(), LogError> {
         self.keep_up().await?;
         let now = SystemClock.monotonic();
@@ -114,8 +117,13 @@ impl<'a> Rounds<'a> {
             self.looked_at = Some(now);
             self.look(now).await?;
         }
+        // In turns, so that neither fills all places for ever.
+        self.begins_first = !self.begins_first;
+        if self.begins_first && self.has_room() {
+            self.begin().await?;
+        }
         self.go_on(now).await?;
-        if self.has_room() {
+        if !self.begins_first && self.has_room() {
             self.begin().await?;
         }
         Ok(())

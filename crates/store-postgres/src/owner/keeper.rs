@@ -25,6 +25,8 @@ const ANSWERED_AFTER: Duration = Duration::from_secs(1);
 const RECONNECT: Duration = Duration::from_millis(200);
 /// How long a new connection may take.
 const CONNECTED_AFTER: Duration = Duration::from_secs(2);
+/// How long the row of this process may take to be removed at the end.
+const LEFT_AFTER: Duration = Duration::from_secs(2);
 /// How long the row of a process that owns nothing is kept: longer than any clock is set by.
 const KEPT: &str = "7 days";
 
@@ -88,8 +90,15 @@ impl Keeper {
         }
         self.lease.end();
         if let Some(mut connection) = connection {
-            let _ = self.remove(&mut connection).await;
-            let _ = connection.close().await;
+            let leaving = async {
+                let _ = self.remove(&mut connection).await;
+                let _ = connection.close().await;
+            };
+            // Where the server does not answer, its row is found to be dead by others.
+            tokio::select! {
+                () = leaving => {}
+                () = SystemClock.sleep(LEFT_AFTER) => {}
+            }
         }
     }
 

@@ -24,6 +24,9 @@ use crate::transact::Work;
 /// The most bytes of a task, as JSON.
 const MAX_TASK_BYTES: usize = 64 * 1024 * 1024;
 
+/// The first moment of the year 9999, in milliseconds: later ones cannot all be shown.
+const LATEST: i64 = 253_370_764_800_000;
+
 /// What is to be put into a queue.
 ///
 /// ```
@@ -110,6 +113,12 @@ impl Enqueue {
             |what: &str, why: &dyn std::fmt::Display| QueueError::Invalid(format!("{what}: {why}"));
         check_name(&self.agent).map_err(|error| invalid("agent", &error))?;
         check_name(&self.queue).map_err(|error| invalid("queue", &error))?;
+        if self.queue.contains(is_invisible) {
+            return Err(invalid("queue", &"it has characters that cannot be seen"));
+        }
+        if self.not_before.is_some_and(|time| time.as_millis() >= LATEST) {
+            return Err(invalid("time", &"it is later than any that can be shown"));
+        }
         if let Some(session) = &self.session {
             check_session(session.as_str()).map_err(|error| invalid("session", &error))?;
         }
@@ -139,6 +148,13 @@ impl Enqueue {
             at: now,
         })
     }
+}
+
+/// Returns whether a character is not seen, or changes the direction of others: with it, two names look alike.
+fn is_invisible(character: char) -> bool {
+    matches!(character,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// What is put in.

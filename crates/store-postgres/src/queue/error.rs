@@ -17,10 +17,10 @@ pub enum QueueError {
     /// Retry: never. Effect: none.
     #[error("cannot be put into the queue: {0}")]
     Invalid(String),
-    /// The key stands for another input.
+    /// The key stands for another input, another session or other labels.
     ///
     /// Retry: never. Effect: none.
-    #[error("key `{key}` of `{agent}` stands for another input already")]
+    #[error("key `{key}` of `{agent}` stands for another input, session or label already")]
     #[non_exhaustive]
     KeyReused {
         /// The agent.

@@ -32,8 +32,8 @@ pub struct Ready {
 }
 
 /// Open runs that no run dispatched and that no living process has, which a worker has the agent of: those at work,
-/// those parked, and those that wait with something in the inbox of their tree, which is where those are looked for:
-/// many may wait.
+/// those parked, and those that wait with something in the inbox of their tree or an approval that has expired, which is
+/// where those are looked for: many may wait.
 const READY: &str = "SELECT runs.* FROM backstop.runs \
     JOIN unnest($1::text[], $2::text[]) AS agents (name, digest) \
     ON runs.agent = agents.name AND (agents.digest = '' OR runs.digest = agents.digest) \
@@ -42,7 +42,11 @@ const READY: &str = "SELECT runs.* FROM backstop.runs \
         AND (owner IS NULL OR owner = ANY($3)) \
         UNION ALL SELECT waiting.id FROM backstop.inbox JOIN backstop.runs AS told ON told.run = inbox.run \
         JOIN backstop.runs AS waiting ON waiting.run = coalesce(told.root, told.run) \
-        WHERE waiting.state = 'waiting_approval' AND (waiting.owner IS NULL OR waiting.owner = ANY($3))) \
+        WHERE waiting.state = 'waiting_approval' AND (waiting.owner IS NULL OR waiting.owner = ANY($3)) \
+        UNION ALL SELECT waiting.id FROM backstop.approvals JOIN backstop.runs AS asking ON asking.run = approvals.run \
+        JOIN backstop.runs AS waiting ON waiting.run = coalesce(asking.root, asking.run) \
+        WHERE approvals.expires_at <= $8 \
+        AND waiting.state = 'waiting_approval' AND (waiting.owner IS NULL OR waiting.owner = ANY($3))) \
     AND runs.id > $5 AND runs.run <> ALL($6) AND (queue.queue IS NULL OR queue.queue = ANY($7)) \
     ORDER BY runs.id LIMIT 256";
 
@@ -99,6 +103,7 @@ pub(super) async fn ready(
             .bind(behind)
             .bind(look.paused)
             .bind(worker.queue_names())
+            .bind(millis(now))
             .fetch_all(&mut *database.pool().lend().await?)
             .await
             .map_err(Fault::from)?;

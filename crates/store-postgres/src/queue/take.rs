@@ -80,6 +80,8 @@ pub(super) struct TakeQueued<'a> {
     /// Runs that are left alone for a while.
     pub(super) paused: &'a [&'a str],
     pub(super) now: Timestamp,
+    /// How many looks there were before.
+    pub(super) turn: usize,
 }
 
 /// The first of its session in the queue, while no run of that session is open. Another worker that looks at the same
@@ -108,38 +110,90 @@ impl Work for TakeQueued<'_> {
     type Error = LogError;
 
     async fn perform(&self, connection: &mut PgConnection) -> Result<Vec<Taken>, LogError> {
-        let mut taken = Vec::new();
-        // Their locks are taken in one order, so that two workers never wait for each other.
-        let mut queues: Vec<&QueueLimit> = self.queues.iter().collect();
-        queues.sort_by(|one, other| one.queue.cmp(&other.queue));
-        for queue in queues {
-            let mut room = self.most.saturating_sub(taken.len());
-            if let Some(limit) = queue.limit {
-                room = room.min(limit.saturating_sub(at_work(connection, &queue.queue).await?));
-            }
-            if room == 0 {
-                continue;
-            }
-            let mut rows = sqlx::query(TAKE)
-                .bind(self.owner)
-                .bind(&*stored(&queue.queue))
-                .bind(millis(self.now))
-                .bind(self.agents)
-                .bind(count(room))
-                .bind(self.paused)
-                .fetch_all(&mut *connection)
-                .await
-                .map_err(Fault::from)?;
-            let number = |row: &PgRow, name| row.try_get::<i64, _>(name).unwrap_or_default();
-            rows.sort_by_key(|row| (number(row, "not_before"), number(row, "number")));
-            for row in &rows {
-                match Taken::of(row) {
-                    Ok(one) => taken.push(one),
-                    Err(error) => refuse_unreadable(connection, row, &error).await?,
+        let mut open = self.open_queues(connection).await?;
+        let (mut taken, mut left) = (Vec::new(), self.most);
+        // Each gets its share, and what some do not use is shared among the others.
+        while left > 0 && !open.is_empty() {
+            let share = left.div_ceil(open.len());
+            let mut still_open = Vec::new();
+            for OpenQueue { name, room } in open {
+                let asked = share.min(room).min(left);
+                if asked == 0 {
+                    continue;
+                }
+                let (rows, mut found) = self.take_from(connection, name, asked).await?;
+                left = left.saturating_sub(rows);
+                taken.append(&mut found);
+                if rows == asked {
+                    still_open.push(OpenQueue { name, room: room - rows });
                 }
             }
+            open = still_open;
         }
         Ok(taken)
+    }
+}
+
+/// A queue that more runs may be taken from.
+struct OpenQueue<'a> {
+    name: &'a str,
+    room: usize,
+}
+
+impl TakeQueued<'_> {
+    /// Returns the queues below their limits, in the order in which they are served: that of the caller, beginning
+    /// with another one at each look, so that a single place goes to each of them in turn.
+    async fn open_queues(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<Vec<OpenQueue<'_>>, LogError> {
+        // Their locks are taken in one order, so that two workers never wait for each other.
+        let mut by_name: Vec<(usize, &QueueLimit)> = self.queues.iter().enumerate().collect();
+        by_name.sort_by(|(_, one), (_, other)| one.queue.cmp(&other.queue));
+        let mut open = Vec::new();
+        for (place, queue) in by_name {
+            let room = match queue.limit {
+                Some(limit) => limit.saturating_sub(at_work(connection, &queue.queue).await?),
+                None => self.most,
+            };
+            if room > 0 {
+                open.push((place, OpenQueue { name: &queue.queue, room }));
+            }
+        }
+        open.sort_by_key(|(place, _)| *place);
+        if let Some(first) = self.turn.checked_rem(open.len()) {
+            open.rotate_left(first);
+        }
+        Ok(open.into_iter().map(|(_, queue)| queue).collect())
+    }
+
+    /// Takes runs out of one queue. Returns how many rows it found, and those of them that can be read.
+    async fn take_from(
+        &self,
+        connection: &mut PgConnection,
+        queue: &str,
+        most: usize,
+    ) -> Result<(usize, Vec<Taken>), LogError> {
+        let mut rows = sqlx::query(TAKE)
+            .bind(self.owner)
+            .bind(&*stored(queue))
+            .bind(millis(self.now))
+            .bind(self.agents)
+            .bind(count(most))
+            .bind(self.paused)
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(Fault::from)?;
+        let number = |row: &PgRow, name| row.try_get::<i64, _>(name).unwrap_or_default();
+        rows.sort_by_key(|row| (number(row, "not_before"), number(row, "number")));
+        let mut taken = Vec::new();
+        for row in &rows {
+            match Taken::of(row) {
+                Ok(one) => taken.push(one),
+                Err(error) => refuse_unreadable(connection, row, &error).await?,
+            }
+        }
+        Ok((rows.len(), taken))
     }
 }
 

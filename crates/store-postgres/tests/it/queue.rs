@@ -7,6 +7,8 @@ use backstop_event_log::EventLog;
 use backstop_store_postgres::{
     Database, Enqueue, Options, QueueLimit, Refusal, UnservedQueue, WorkerRow,
 };
+use layer0::Timestamp;
+use layer0::failure::Failure;
 use layer0::operator::Task;
 use sqlx::PgConnection;
 
@@ -130,5 +132,72 @@ async fn waiting_runs_of_no_worker_are_unserved() {
     assert_eq!(unserved(&database).await, left[..1]);
     process.close().await;
     assert_eq!(unserved(&database).await, [of("mail", None, 2, 0)], "the worker is gone");
+    database.close().await;
+}
+
+/// Spec: J2w. A queue that always has something leaves the others their share, whatever their names.
+#[tokio::test(flavor = "multi_thread")]
+async fn busy_queue_starves_no_other() {
+    let server = server!();
+    let url = server.database().await;
+    let database = open(&url).await;
+    let queue = database.queue();
+    for name in ["a", "b"] {
+        for _ in 0..20 {
+            queue.enqueue(&asking("demo", name)).await.unwrap();
+        }
+    }
+    queue.enqueue(&asking("demo", "z")).await.unwrap();
+    let queues = ["a", "b", "z"].map(QueueLimit::new);
+    let mut taken = Vec::new();
+    for _ in 0..3 {
+        taken.extend(queue.take(&queues, &["demo"], 1, &[]).await.unwrap());
+    }
+    let mut names: Vec<String> = Vec::new();
+    let mut looking = connection(&url).await;
+    for one in &taken {
+        let name = sqlx::query_scalar("SELECT queue FROM backstop.queue WHERE run = $1");
+        names.push(name.bind(one.run.as_str()).fetch_one(&mut looking).await.unwrap());
+    }
+    names.sort_unstable();
+    assert_eq!(names, ["a", "b", "z"].map(String::from), "each place goes to another queue");
+    // Shares that one does not use go to the others.
+    let many = queue.take(&queues, &["demo"], 10, &[]).await.unwrap();
+    assert_eq!(many.len(), 10);
+    database.close().await;
+}
+
+/// Spec: J2w
+#[tokio::test(flavor = "multi_thread")]
+async fn names_and_times_can_be_shown() {
+    let server = server!();
+    let database = open(&server.database().await).await;
+    for name in ["\u{202e}gnp", "mail\u{200b}", ""] {
+        let refused = database.queue().enqueue(&asking("demo", name)).await.unwrap_err();
+        assert_eq!(refused.code(), "input.invalid", "{name:?}");
+    }
+    let far = asking("demo", "mail").not_before(Timestamp::from_millis(i64::MAX / 2));
+    assert_eq!(database.queue().enqueue(&far).await.unwrap_err().code(), "input.invalid");
+    let late = Timestamp::from_millis(253_370_764_799_999);
+    database.queue().enqueue(&asking("demo", "mail").not_before(late)).await.unwrap();
+    database.close().await;
+}
+
+/// Spec: J2. What another client locks is not waited for without end.
+#[tokio::test(flavor = "multi_thread")]
+async fn lock_of_others_is_told() {
+    let server = server!();
+    let url = server.database().await;
+    let options = Options::new(&url).unwrap().connections(3).lease(Duration::from_secs(3));
+    let database = Database::connect_with(options.patience(Duration::from_millis(900))).await;
+    let database = database.unwrap();
+    let queues = [QueueLimit::new("a")];
+    database.queue().take(&queues, &["demo"], 1, &[]).await.unwrap();
+    let mut holding = connection(&url).await;
+    let lock = "BEGIN; LOCK TABLE backstop.queue IN ACCESS EXCLUSIVE MODE";
+    sqlx::raw_sql(lock).execute(&mut holding).await.unwrap();
+    let refused = database.queue().take(&queues, &["demo"], 1, &[]).await.unwrap_err();
+    assert_eq!(refused.code(), "store.locked");
+    drop(holding);
     database.close().await;
 }

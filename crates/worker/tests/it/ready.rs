@@ -4,14 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{EventLog, RunWriter, Seed};
+use backstop_event_log::{EventLog, RunState, RunWriter, Seed, read_events};
 use backstop_store_postgres::{Look, WorkerRow};
+use backstop_worker::Worker;
 use layer0::event::{Actor, AgentRecord, EventKind, RunParked, RunStarted};
 
-use crate::place::{Place, direct_and_pooled_checks};
-use crate::support::open;
+use crate::place::{Place, begin, connect, direct_and_pooled_checks};
+use crate::support::{AtWork, Gate, asking, calling, is_in, open, put};
 
-direct_and_pooled_checks![parked_runs_are_in_the_way_of_none];
+direct_and_pooled_checks![
+    parked_runs_are_in_the_way_of_none,
+    expired_approval_ends_its_wait,
+    locked_server_holds_up_no_leaving,
+];
 
 /// Spec: J2w. Those that are not due do not count among the runs that are looked for, however many there are.
 async fn parked_runs_are_in_the_way_of_none(place: Place) {
@@ -45,4 +50,39 @@ async fn parked_runs_are_in_the_way_of_none(place: Place) {
     assert_eq!(found(Look::new(1)).await, ["run_300"]);
     assert_eq!(found(Look::new(10).paused(&["run_300"])).await, ["run_301"]);
     assert_eq!(found(Look::new(10).parked(false)).await, ["run_301"]);
+}
+
+/// Spec: J2w, A1. Nobody decides, and no process has the run when the time is over.
+async fn expired_approval_ends_its_wait(place: Place) {
+    let (database, url) = place.fresh().await;
+    let other = open(&url).await;
+    let mut gate = Gate::new();
+    gate.needs_approval(Duration::from_millis(1_500));
+    let worker = AtWork::start(Worker::builder(&other).operator(calling(&other, gate)));
+    let (run, behind) = (
+        put(&database, &asking("agent").session("s")).await,
+        put(&database, &asking("agent").session("s")).await,
+    );
+    is_in(&database, &run, RunState::WaitingApproval).await;
+    is_in(&database, &run, RunState::Finished).await;
+    let (_, events) = read_events(&database.log(), &run).await.unwrap();
+    let expired = |kind: &EventKind| format!("{kind:?}").contains("approval.expired");
+    assert!(events.iter().any(|event| expired(&event.kind)), "{events:#?}");
+    is_in(&database, &behind, RunState::Finished).await;
+    worker.stop().await;
+}
+
+/// Spec: J2w. What the worker waits for at the server is not waited for once it is told to leave.
+async fn locked_server_holds_up_no_leaving(place: Place) {
+    let (database, url) = place.fresh().await;
+    let other = open(&url).await;
+    let worker = AtWork::start(Worker::builder(&other).operator(calling(&other, Gate::new())));
+    let mut locking = connect(&url).await;
+    let mut locking = begin(&mut locking).await;
+    let lock =
+        "LOCK TABLE backstop.queue, backstop.processes, backstop.runs IN ACCESS EXCLUSIVE MODE";
+    sqlx::raw_sql(lock).execute(&mut *locking).await.unwrap();
+    worker.stop().await;
+    locking.rollback().await.unwrap();
+    drop(database);
 }

@@ -70,6 +70,11 @@ impl Gate {
         }
     }
 
+    /// Lets a person agree to each call, within this time.
+    pub(crate) fn needs_approval(&mut self, within: Duration) {
+        self.spec = self.spec.clone().expires_after(within);
+    }
+
     pub(crate) fn again(&self) -> Self {
         let (begun, open) = (Arc::clone(&self.begun), Arc::clone(&self.open));
         Self { spec: self.spec.clone(), begun, open }
