@@ -1,6 +1,7 @@
 //! From an agent file to an agent.
 
 mod bedrock;
+mod contract;
 mod credentials;
 mod memory;
 mod mistakes;
@@ -33,6 +34,7 @@ pub(crate) use self::model::{key_variables, provider_of, usual_variable};
 pub(crate) use self::secrets::{held, hold, hold_all};
 pub(crate) use self::servers::{Servers, not_connected, server};
 pub(crate) use self::tool::{tool, usual_variables};
+pub(crate) use self::walls::share_written;
 use crate::exit::CliError;
 pub(crate) use crate::folder::folder_of;
 use crate::names::nearest;
@@ -121,6 +123,10 @@ fn agent_with(
             agent = agent.approval_asks(&table.name, schema.clone());
         }
     }
+    if let Some(contract) = contract::agent(file) {
+        agent = agent.contract(contract);
+    }
+    agent = contract::tools(file).fold(agent, |agent, (tool, it)| agent.tool_contract(tool, it));
     for lacking in walls::not_enforced(file, path, folder)? {
         agent = agent.warning(lacking);
     }

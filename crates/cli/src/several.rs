@@ -14,9 +14,14 @@ use crate::{agent_file, assemble};
 /// Agent files, in the order of the command line.
 pub(crate) type Files<'a> = Vec<(&'a Path, AgentFile)>;
 
-/// Reads agent files.
+/// Reads agent files. What the programs of each write is known to the walls of all.
 pub(crate) fn read(paths: &[PathBuf]) -> Result<Files<'_>, CliError> {
-    paths.iter().map(|path| Ok((path.as_path(), agent_file::read(path)?))).collect()
+    let files = paths.iter().map(|path| Ok((path.as_path(), agent_file::read(path)?)));
+    let files = files.collect::<Result<Files<'_>, CliError>>()?;
+    for (path, file) in &files {
+        assemble::share_written(file, path);
+    }
+    Ok(files)
 }
 
 /// Checks that the agents have different names: each is known by its own.

@@ -56,6 +56,9 @@ pub struct Rules {
     pub read: Vec<PathBuf>,
     /// Which files and folders it writes, with all below them.
     pub write: Vec<PathBuf>,
+    /// Which files and folders other programs write, which may have put links there. A listed path that leads through
+    /// one of them is granted as long as it leads to what is below it.
+    pub written_by_others: Vec<PathBuf>,
     /// Are files walled even where none are listed?
     pub files: bool,
     /// What relative paths are below; the folder of this process where it is `None`.
@@ -104,6 +107,16 @@ impl Rules {
     #[must_use]
     pub fn write<P: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.write.extend(paths.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds files and folders that other programs write, such as those of other tools of the same agent.
+    #[must_use]
+    pub fn written_by_others<P: Into<PathBuf>>(
+        mut self,
+        paths: impl IntoIterator<Item = P>,
+    ) -> Self {
+        self.written_by_others.extend(paths.into_iter().map(Into::into));
         self
     }
 

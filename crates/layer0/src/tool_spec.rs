@@ -83,6 +83,10 @@ pub struct ToolFacts {
     /// The name it has where it comes from, if that is listed elsewhere, such as at an MCP server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Arc<str>>,
+    /// What decides what a call does, beyond its arguments: of a program its command line, and its walls under the
+    /// key `walls`. A tool with another contract is another tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contract: Option<JsonText>,
 }
 
 impl ToolSpec {
@@ -106,6 +110,7 @@ impl ToolSpec {
             probe_is_final: false,
             once: None,
             origin: None,
+            contract: None,
         }))
     }
 
@@ -120,6 +125,13 @@ impl ToolSpec {
     #[must_use]
     pub fn origin(mut self, origin: impl Into<Arc<str>>) -> Self {
         self.origin = Some(origin.into());
+        self
+    }
+
+    /// States what decides what a call does, beyond its arguments; without secrets.
+    #[must_use]
+    pub fn contract(mut self, contract: &Value) -> Self {
+        self.contract = Some(contract.into());
         self
     }
 

@@ -49,6 +49,9 @@ pub struct AgentDefinition {
     pub exploratory_tools: Arc<[String]>,
     /// The tools, in the order the model sees them.
     pub tools: Arc<[ToolSpec]>,
+    /// What decides what calls do beyond what their tools say: grants, and servers by name under the key `servers`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contract: Option<JsonText>,
     /// JSON Schema that the final answer has to fit, where it has to fit one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<JsonText>,
@@ -76,6 +79,7 @@ impl AgentDefinition {
             hooks: Arc::default(),
             exploratory_tools: Arc::default(),
             tools: Arc::default(),
+            contract: None,
             output_schema: None,
             runtime: JsonText::default(),
         }

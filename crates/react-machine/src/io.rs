@@ -185,6 +185,17 @@ pub struct Approval {
     pub expires_at: Option<Timestamp>,
     /// Who may decide it.
     pub approvers: Approvers,
+    /// What decided what the call would do when it was shown.
+    #[serde(skip)]
+    pub(crate) contract: ToolContract,
+}
+
+/// What decides what a call of a tool does, beyond its arguments.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ToolContract {
+    pub(crate) of_tool: Option<JsonText>,
+    /// Of its agent, where the tool is one of a server.
+    pub(crate) of_agent: Option<JsonText>,
 }
 
 impl Approval {
@@ -202,6 +213,7 @@ impl Approval {
             message: None,
             expires_at: None,
             approvers: Approvers::default(),
+            contract: ToolContract::default(),
         }
     }
 

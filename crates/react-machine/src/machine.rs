@@ -3,6 +3,7 @@
 mod adopt;
 mod approvals;
 mod check;
+mod contract;
 mod crash_loop;
 mod dispatch;
 mod end;
@@ -291,6 +292,7 @@ impl Run {
             Step::Resumed(phase, resumed, adopted) => {
                 if let Some(definition) = adopted {
                     self.adopt(phase, definition);
+                    self.take_approvals_back(phase);
                 }
                 self.resumed(phase, before, resumed)
             }

@@ -161,6 +161,14 @@ impl Toolset {
         Ok(())
     }
 
+    /// States what decides what the calls of a tool do, beyond their arguments; a tool that is not there is left alone.
+    pub fn set_contract(&mut self, name: &str, contract: &Value) {
+        if let Some(entry) = self.0.iter_mut().find(|entry| *entry.spec.name == *name) {
+            let spec = entry.spec.clone().contract(contract);
+            *entry = Arc::new(Entry { spec, ..Entry::clone(entry) });
+        }
+    }
+
     /// Puts another tool in the place of each for which there is one; what a tool said of itself when it was added
     /// stays.
     pub fn replace(&mut self, other: impl Fn(&ToolSpec, &Arc<dyn Tool>) -> Option<Arc<dyn Tool>>) {

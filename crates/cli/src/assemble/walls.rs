@@ -1,6 +1,8 @@
 //! From `[environment]` to walls.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop_config::{AgentFile, ConfigError, EnvironmentTable, NetworkRule};
@@ -8,6 +10,7 @@ use backstop_environment::{Helper, Network, Rules, Walls};
 use backstop_process::Credential;
 use layer0::error::EnvError;
 
+use super::folder_of;
 use crate::exit::CliError;
 
 /// How to mend rules that this machine does not hold.
@@ -70,6 +73,8 @@ fn rules(
         rules = rules.write(table.write.iter().flatten()).write(granted("write", file, folder));
         // Who names a program lets it be read.
         rules = rules.read(program.map(|program| folder.join(program)));
+        // A link that another program has put there would lead anywhere.
+        rules = rules.written_by_others(written(file, folder)).written_by_others(of_process());
     }
     let grants = &file.agent.policy.grant;
     // Without hosts there is nothing that may lead to a private address: the grant is for other tools then.
@@ -92,6 +97,29 @@ fn rules(
         }
     }
     if table.best_effort { rules.best_effort() } else { rules }
+}
+
+/// What the programs of all files of this process write.
+static WRITTEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Lets the walls of all files that one process serves know of what the programs of this one write.
+pub(crate) fn share_written(file: &AgentFile, path: &Path) {
+    let folder = folder_of(path);
+    let mut shared = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.extend(written(file, folder).into_iter().map(|written| folder.join(written)));
+}
+
+fn of_process() -> BTreeSet<PathBuf> {
+    WRITTEN.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Returns what any program of a file writes.
+fn written(file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
+    let own = file.tools.iter().filter_map(|tool| tool.environment.as_ref());
+    let own = own.chain(file.mcp.iter().filter_map(|server| server.environment.as_ref()));
+    let tables = own.chain(&file.environment);
+    let stated = tables.flat_map(|table| table.write.iter().flatten()).cloned();
+    stated.chain(granted("write", file, folder)).collect()
 }
 
 /// Returns the files and folders that a policy grants whole.

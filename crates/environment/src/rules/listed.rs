@@ -30,11 +30,16 @@ struct Followed<'a> {
 /// Follows the listed paths, which have to be there.
 ///
 /// A program can put a link in the place of whatever lies in a folder that it writes. So a path that leads through
-/// such a folder is granted by the folder alone, and refused where it leads elsewhere.
+/// such a folder is granted by the folder alone, and refused where it leads elsewhere. The same holds for the folders
+/// that other programs write, but that they grant nothing themselves.
 pub(super) fn listed(rules: &Rules) -> Result<Listed, EnvError> {
     let read = follow_all(rules, &rules.read)?;
     let write = follow_all(rules, &rules.write)?;
-    Ok(Listed { read: kept(&read, &write)?, write: kept(&write, &write)? })
+    let there = |path: &&PathBuf| rules.absolute(path).exists();
+    let others: Vec<_> = rules.written_by_others.iter().filter(there).cloned().collect();
+    let others = follow_all(rules, &others)?;
+    let kept = |paths: &[Followed<'_>]| kept(paths, &write, &others);
+    Ok(Listed { read: kept(&read)?, write: kept(&write)? })
 }
 
 fn follow_all<'a>(rules: &Rules, paths: &'a [PathBuf]) -> Result<Vec<Followed<'a>>, EnvError> {
@@ -51,20 +56,25 @@ fn follow_all<'a>(rules: &Rules, paths: &'a [PathBuf]) -> Result<Vec<Followed<'a
 }
 
 /// Returns the places that are to be granted by themselves.
-fn kept(paths: &[Followed<'_>], written: &[Followed<'_>]) -> Result<Vec<PathBuf>, EnvError> {
+fn kept(
+    paths: &[Followed<'_>],
+    written: &[Followed<'_>],
+    by_others: &[Followed<'_>],
+) -> Result<Vec<PathBuf>, EnvError> {
     let mut kept = Vec::new();
     for path in paths {
-        let through = written.iter().find(|written| path.leads_through(&written.to));
-        match through {
-            None => kept.push(path.to.clone()),
-            Some(written) if path.to.starts_with(&written.to) => {}
-            Some(written) => {
-                let (stated, written) = (path.stated.display(), written.stated.display());
-                return Err(EnvError::ProvisionFailed(format!(
-                    "`{stated}` is listed, but leads out of `{written}`, which is written: a program could make \
-                     it lead anywhere; list the place that it leads to"
-                )));
-            }
+        let by_others = by_others.iter().filter(|written| path.leads_through(&written.to));
+        let own = written.iter().find(|written| path.leads_through(&written.to));
+        let mut through = own.into_iter().chain(by_others);
+        if let Some(written) = through.find(|written| !path.to.starts_with(&written.to)) {
+            let (stated, written) = (path.stated.display(), written.stated.display());
+            return Err(EnvError::ProvisionFailed(format!(
+                "`{stated}` is listed, but leads out of `{written}`, which is written: a program could make \
+                 it lead anywhere; list the place that it leads to"
+            )));
+        }
+        if own.is_none() {
+            kept.push(path.to.clone());
         }
     }
     Ok(kept)
@@ -176,6 +186,24 @@ mod tests {
         // Where the folder is not written, the link is the user's own.
         let found = listed(&Rules::new().folder(&path).read(["./out/kept"])).unwrap();
         assert_eq!(found.read, [Path::new("/etc")]);
+    }
+
+    /// Spec: N3
+    #[test]
+    fn links_of_other_programs_lead_nowhere_else() {
+        let (_folder, path) = folder();
+        let rules = || {
+            let rules = Rules::new().folder(&path).written_by_others(["./out", "./not-there"]);
+            rules.read(["./out/kept"])
+        };
+        assert_eq!(listed(&rules()).unwrap().read, [path.join("out/kept")]);
+        assert!(listed(&rules().write(["./out"])).unwrap().read.is_empty());
+        fs::remove_dir(path.join("out/kept")).unwrap();
+        symlink("/etc", path.join("out/kept")).unwrap();
+        for listing in [rules(), rules().write(["./data"]), rules().write(["./out/kept"])] {
+            let error = listed(&listing).unwrap_err().to_string();
+            assert!(error.contains("leads out of `./out`, which is written"), "{error}");
+        }
     }
 
     /// Spec: N3

@@ -34,6 +34,9 @@ impl Run {
         if definition.price.is_none() && self.meter.has_cost_allowance() {
             return Err(unusable(&"its caller bounds the cost, and a model of it has no price"));
         }
+        if let Some(whose) = self.definition.walls_lost_in(&definition) {
+            return Err(unusable(&format!("{whose} ran within walls, and has none in it")));
+        }
         definition.output_schema.clone_from(&self.definition.output_schema);
         CheckedDefinition::new(definition).map(Some).map_err(|error| unusable(&error))
     }

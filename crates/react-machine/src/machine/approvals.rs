@@ -113,6 +113,7 @@ impl Run {
         let Terms { expires_after, approvers, schema } = self.approval_terms(&tool);
         let id = approval_id(&self.id, self.events() + 1, &call_id);
         let mut approval = Approval::new(id, call_id, tool, arguments);
+        approval.contract = self.contract(&approval.tool);
         approval.expires_at = expires_after.map(|time| self.clock.now().after(time));
         (approval.approvers, approval.schema) = (approvers, schema);
         let mut requested = ApprovalRequested::new(
@@ -151,6 +152,11 @@ impl Run {
         if approval.is_asked_by_call() {
             batch.end_asking(place);
             self.append(Actor::Person, Some(requested), granted);
+            return None;
+        }
+        if self.has_another_contract(&approval) {
+            self.append(Actor::Person, Some(requested), granted);
+            self.ask_about_contract(batch, &Held { place, approval, requested });
             return None;
         }
         let changed = granted.arguments.is_some();

@@ -54,7 +54,7 @@ pub(super) enum Step<'p> {
     /// With where the calls stand that do not simply run again.
     Recovered(&'p mut Phase, Sorted, RunRecovered),
     /// With another definition of the agent, where it has one.
-    Resumed(&'p Phase, RunResumed, Option<CheckedDefinition>),
+    Resumed(&'p mut Phase, RunResumed, Option<CheckedDefinition>),
     Parked(Turn, RunParked),
     /// It waits for runs below that are parked.
     ParkedBelow(RunParked),

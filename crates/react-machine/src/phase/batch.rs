@@ -342,6 +342,20 @@ impl Batch {
         self.calls[place.0].state = CallState::Decided { approval, data, changed, decided };
     }
 
+    /// The call is as before its admission.
+    pub(crate) fn unask(&mut self, place: Place) {
+        self.calls[place.0].state = CallState::Asked;
+    }
+
+    /// The calls that people agreed to are as before their admission, where this is true of the approval.
+    pub(crate) fn unask_decided(&mut self, is_void: impl Fn(&Approval) -> bool) {
+        for call in &mut self.calls {
+            if matches!(&call.state, CallState::Decided { approval, .. } if is_void(approval)) {
+                call.state = CallState::Asked;
+            }
+        }
+    }
+
     /// Returns the data that a person gave who agreed to the call.
     pub(crate) fn data_at(&self, place: Place) -> Option<&JsonText> {
         match &self.calls[place.0].state {

@@ -9,11 +9,12 @@ use backstop_provider::{ModelSettings, ToolChoice};
 use backstop_react_machine::{
     AgentDefinition, CheckedDefinition, DefinitionError, Price, SpendLimit,
 };
+use backstop_redact::Redactor;
 use backstop_retry::RetryPolicy;
 use backstop_state::RedactedStateStore;
 use backstop_tool::{Grants, Schema, Toolset};
 use layer0::name::check_name;
-use layer0::{StateStore, is_deeper, text};
+use layer0::{JsonText, StateStore, is_deeper, text};
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
@@ -115,6 +116,10 @@ impl AgentBuilder {
                 tools.ask_for_data(&tool, &schema)?;
             }
         }
+        for (tool, mut contract) in std::mem::take(&mut self.tool_contracts) {
+            self.redactor.redact_settings(&mut contract);
+            tools.set_contract(&tool, &contract);
+        }
         if self.retry.attempts == 0 {
             return Err(BuildError::Definition(DefinitionError::ZeroLimit("retry.attempts")));
         }
@@ -156,6 +161,7 @@ impl AgentBuilder {
         // What an agent was made of may name secrets that the process does not know.
         self.redactor.redact_settings(&mut runtime);
         definition.runtime = (&runtime).into();
+        definition.contract = contract(self.contract, &runtime["grant"], &self.redactor);
         let definition = without_secrets(&self.redactor, definition).map_err(BuildError::Secret)?;
         let definition = CheckedDefinition::new(definition)?;
         let clock = Arc::clone(&self.clock);
@@ -202,6 +208,14 @@ impl AgentBuilder {
             }),
         })
     }
+}
+
+/// Returns what decides what calls do, beyond what their tools say: what is granted, unless it is stated.
+fn contract(stated: Option<Value>, granted: &Value, redactor: &Redactor) -> Option<JsonText> {
+    let is_granted = granted.as_array().is_some_and(|granted| !granted.is_empty());
+    let mut contract = stated.or_else(|| is_granted.then(|| json!({ "grant": granted })))?;
+    redactor.redact_settings(&mut contract);
+    Some((&contract).into())
 }
 
 /// Returns who is asked, as the record says it.

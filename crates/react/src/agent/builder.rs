@@ -64,6 +64,8 @@ pub struct AgentBuilder {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) redactor: Redactor,
     pub(crate) source: Value,
+    pub(crate) contract: Option<Value>,
+    pub(crate) tool_contracts: Vec<(String, Value)>,
 }
 
 impl AgentBuilder {
@@ -110,6 +112,8 @@ impl AgentBuilder {
             clock: Arc::new(SystemClock),
             redactor: Redactor::new(),
             source: Value::Null,
+            contract: None,
+            tool_contracts: Vec::new(),
         }
     }
 
@@ -472,6 +476,23 @@ impl AgentBuilder {
     /// Takes secrets out of text with this redactor.
     pub fn redactor(mut self, redactor: Redactor) -> Self {
         self.redactor = redactor;
+        self
+    }
+
+    /// States what decides what calls do, beyond what their tools say. It makes the agent: with another contract it
+    /// is another one, and goes on with a run only where that is asked for
+    /// ([`ResumeRequest::allow_other_agent`](crate::ResumeRequest::allow_other_agent)). Where nothing is stated, it is
+    /// what is granted. Servers of tools are listed by name under the key `servers`, the walls of each under `walls`.
+    /// It must hold no secret.
+    pub fn contract(mut self, contract: Value) -> Self {
+        self.contract = Some(contract);
+        self
+    }
+
+    /// States what decides what calls of a tool do, beyond their arguments, whatever the tool itself says; see
+    /// [`ToolFacts::contract`](layer0::ToolFacts::contract). It must hold no secret.
+    pub fn tool_contract(mut self, tool: impl Into<String>, contract: Value) -> Self {
+        self.tool_contracts.push((tool.into(), contract));
         self
     }
 

@@ -16,7 +16,7 @@ use crate::agent::Agent;
 use crate::agent::resume::ResumeRequest;
 use crate::outcome::RunOutcome;
 use crate::place::Place;
-use crate::record::fold::{DefinedAs, fold};
+use crate::record::fold::{DefinedAs, check_walls, fold};
 use crate::resume_error::{ResumeError, check_words};
 use crate::run::resume::Resumed;
 
@@ -189,6 +189,7 @@ impl Agent {
             false => DefinedAs::Own(&self.inner.definition),
         };
         let folded = fold(&*log, &request.run, defined_as, None).await?;
+        check_walls(&folded.definition, &self.inner.definition)?;
         // It may have been opened before the claim was ours.
         check_over(&folded.summary)?;
         let inner = Arc::clone(&self.inner);

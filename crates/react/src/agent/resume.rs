@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::Agent;
 use crate::outcome::RunOutcome;
 use crate::place::Place;
-use crate::record::fold::{DefinedAs, Folded, fold};
+use crate::record::fold::{DefinedAs, Folded, fold, other_model};
 use crate::record::source::Source;
 use crate::resume_error::{ResumeError, check_words};
 use crate::run::resume::{Copied, Resumed};
@@ -265,7 +265,10 @@ impl Agent {
     ) -> Result<RunOutcome, ResumeError> {
         let defined_as = request.defined_as(&self.inner.definition);
         let (mut folded, claim) = fold_claimed(&**log, known, defined_as).await?;
-        let adopted = folded.adopted.take();
+        let mut adopted = folded.adopted.take();
+        if adopted.is_none() {
+            adopted = other_model(&self.inner.definition, &folded.events)?;
+        }
         let mut place = request.place;
         place.adopts |= request.other_agent;
         let inner = Arc::clone(&self.inner);

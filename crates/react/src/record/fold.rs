@@ -101,6 +101,48 @@ fn adopted_definition(
     if digest == agent.digest {
         return Ok(None);
     }
+    resumed_definition(own, started, agent).map(Some)
+}
+
+/// Returns the agent's record with the model that it has now, for a run that began with another model; `None` where
+/// it is the same.
+///
+/// # Errors
+///
+/// When the recorded definition cannot be read.
+pub(crate) fn other_model(
+    own: &AgentDefinition,
+    events: &[Event],
+) -> Result<Option<Box<AgentRecord>>, ResumeError> {
+    let started = started(events)?;
+    let agent = agent_of(events).unwrap_or(&started.agent);
+    let recorded: AgentDefinition = agent.definition.read().map_err(unreadable)?;
+    let model = |definition: &AgentDefinition| definition.runtime.value()["model"].clone();
+    if model(own) == model(&recorded) || record(own).agent.digest != agent.digest {
+        return Ok(None);
+    }
+    Ok(Some(Box::new(record(&resumed_definition(own, started, agent)?).agent)))
+}
+
+/// Refuses a definition that takes away the walls which a run began within.
+pub(crate) fn check_walls(
+    recorded: &AgentDefinition,
+    own: &AgentDefinition,
+) -> Result<(), ResumeError> {
+    match recorded.walls_lost_in(own) {
+        Some(whose) => {
+            Err(unusable(format!("{whose} ran within walls, and has none in this definition")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Returns the agent's own definition for a run that began with another one.
+fn resumed_definition(
+    own: &AgentDefinition,
+    started: &RunStarted,
+    agent: &AgentRecord,
+) -> Result<AgentDefinition, ResumeError> {
     let mut own = own.clone();
     own.output_schema = started.output_schema.as_deref().cloned();
     let of_its_own = own.tools.iter().filter(|tool| !is_listed_elsewhere(tool)).cloned();
@@ -113,7 +155,7 @@ fn adopted_definition(
         }
     }
     own.tools = tools.into();
-    Ok(Some(own))
+    Ok(own)
 }
 
 pub(crate) fn started(events: &[Event]) -> Result<&RunStarted, LogError> {

@@ -18,6 +18,7 @@ mod cut_calls;
 mod decisions;
 mod cancelling;
 mod context;
+mod contracts;
 mod durable;
 mod episodes;
 mod estimates;

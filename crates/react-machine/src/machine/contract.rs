@@ -1,0 +1,79 @@
+//! What decides what calls do, beyond their arguments, when a run goes on with another definition of its agent.
+
+use layer0::{JsonText, ToolSpec};
+use serde_json::Value;
+
+use super::Run;
+use crate::definition::AgentDefinition;
+use crate::io::{Approval, ToolContract};
+use crate::phase::Phase;
+use crate::phase::batch::{Batch, Held};
+
+/// The key of a contract under which the walls of its program are.
+const WALLS: &str = "walls";
+/// The key of an agent's contract under which its servers are, by name.
+const SERVERS: &str = "servers";
+
+impl AgentDefinition {
+    /// Returns whose walls another definition of the agent takes away; `None` where all of them stay.
+    #[must_use]
+    pub fn walls_lost_in(&self, other: &Self) -> Option<String> {
+        let tool = self.tools.iter().find(|tool| {
+            let same = other.tools.iter().find(|other| other.name == tool.name);
+            is_walled(tool) && same.is_some_and(|same| !is_walled(same))
+        });
+        if let Some(tool) = tool {
+            return Some(format!("tool `{}`", tool.name));
+        }
+        let [old, new] = [self, other].map(|it| it.contract.as_ref().map(JsonText::value));
+        let servers = old.as_ref()?.get(SERVERS)?.as_object()?;
+        let new = new.as_ref().and_then(|new| new.get(SERVERS)).unwrap_or(&Value::Null);
+        let is_open = |name: &str| new.get(name).is_some_and(|server| !has_walls(server));
+        let lost = servers.iter().find(|(name, server)| has_walls(server) && is_open(name));
+        lost.map(|(name, _)| format!("MCP server `{name}`"))
+    }
+
+    fn contract_of_tool(&self, name: &str) -> ToolContract {
+        let tool = self.tools.iter().find(|tool| *tool.name == *name);
+        let is_elsewhere = tool.is_some_and(|tool| tool.origin.is_some());
+        ToolContract {
+            of_tool: tool.and_then(|tool| tool.contract.clone()),
+            of_agent: self.contract.clone().filter(|_| is_elsewhere),
+        }
+    }
+}
+
+fn is_walled(tool: &ToolSpec) -> bool {
+    tool.contract.as_ref().is_some_and(|contract| has_walls(&contract.value()))
+}
+
+fn has_walls(contract: &Value) -> bool {
+    contract.get(WALLS).is_some_and(|walls| !walls.is_null())
+}
+
+impl Run {
+    /// Returns what decides what a call of the tool does now.
+    pub(super) fn contract(&self, tool: &str) -> ToolContract {
+        self.definition.contract_of_tool(tool)
+    }
+
+    /// Returns whether a call would be another one than the approval has shown.
+    pub(super) fn has_another_contract(&self, approval: &Approval) -> bool {
+        approval.contract != self.contract(&approval.tool)
+    }
+
+    /// Asks again about a call that people agreed to before its tool became another one.
+    pub(super) fn ask_about_contract(&mut self, batch: &mut Batch, held: &Held) {
+        batch.unask(held.place);
+        let calls = self.conversation.last_calls().iter();
+        let calls = calls.filter(|call| call.id == held.approval.call_id).cloned().collect();
+        self.admit(calls, false);
+    }
+
+    /// Takes back the approvals of calls that have not begun and whose tool is another one now.
+    pub(super) fn take_approvals_back(&self, phase: &mut Phase) {
+        if let Phase::Working(batch) = phase {
+            batch.unask_decided(|approval| self.has_another_contract(approval));
+        }
+    }
+}
