@@ -1,11 +1,12 @@
 //! What clients ask, and what they are answered.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::Clock;
-use backstop_event_log::{Bound, InvalidStartKey, StartKey, StartKeys};
+use backstop_event_log::{Bound, InvalidStartKey, StartKey, StartKeys, text_digest};
 use backstop_orchestrator::new_run_id;
 use backstop_redact::Redactor;
 use layer0::code;
@@ -134,8 +135,8 @@ impl Shared {
         };
         let task = Task::json(input.clone());
         // A key that is no text is as bad as none.
-        let key = key.as_str().unwrap_or_default();
-        let key = StartKey::new(&*offer.operator, key, &task, None, &BTreeMap::new());
+        let key = self.stored_key(key.as_str().unwrap_or_default());
+        let key = StartKey::new(&*offer.operator, &*key, &task, None, &BTreeMap::new());
         let key = key.map_err(|error| {
             let why = match error {
                 InvalidStartKey::Task(why) => format!("the input cannot be recorded: {why}"),
@@ -159,6 +160,14 @@ impl Shared {
             }
             Ok(_) => Err(refused(code::INPUT_KEY_REUSED, "a call with this key had another input")),
             Err(error) => Err(Box::new(answer::not_noted(&error, &self.redactor))),
+        }
+    }
+
+    /// Returns a key as it is kept: by its digest where it holds a secret.
+    fn stored_key<'k>(&self, key: &'k str) -> Cow<'k, str> {
+        match *self.redactor.redact_held(key) == *key {
+            true => Cow::Borrowed(key),
+            false => Cow::Owned(format!("sha256:{}", text_digest(key))),
         }
     }
 

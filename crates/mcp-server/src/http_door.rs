@@ -1,12 +1,13 @@
 //! The way in over HTTP.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::Clock;
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -14,6 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use layer0::text::replace_lone_surrogates_in;
+use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use sha2::{Digest, Sha256};
@@ -23,6 +25,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
+use crate::clients::Clients;
 use crate::error::ServeError;
 use crate::handler::Handler;
 use crate::origin;
@@ -35,12 +38,20 @@ pub(crate) const MAX_CONNECTIONS: usize = 256;
 const LONGEST_HEAD: Duration = Duration::from_secs(30);
 /// How long a client may take for its message.
 const LONGEST_BODY: Duration = Duration::from_secs(60);
+/// How long a message may take before it counts as unfinished.
+const PROMPT_BODY: Duration = Duration::from_secs(1);
+/// Which part of the connections may wait for unfinished messages of one client.
+const UNFINISHED_PART: usize = 4;
+/// The name of a session in a request and in an answer.
+const SESSION: &str = "mcp-session-id";
 /// How long nothing is accepted after a connection could not be.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Where the server is.
 const PATH: &str = "/mcp";
 
 type Body = BoxBody<Bytes, std::convert::Infallible>;
+type Collected = http_body_util::Collected<Bytes>;
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Door = StreamableHttpService<Handler, LocalSessionManager>;
 
 /// The way in: who may come, and how many at a time.
@@ -56,6 +67,10 @@ pub(crate) struct Entrance {
 #[derive(Clone)]
 struct Answering {
     door: Door,
+    sessions: Arc<LocalSessionManager>,
+    clients: Arc<Clients>,
+    /// The most messages of one client that are waited for.
+    max_unfinished: usize,
     token: Option<Arc<[u8]>>,
     clock: Arc<dyn Clock>,
 }
@@ -70,9 +85,17 @@ pub(crate) async fn serve(
     let address = listener.local_addr().map_err(ServeError::Socket)?;
     check_reach(address, token.is_some())?;
     let origins = origin::allowed(address.ip(), &origins);
-    let door = door(handler, address, token.is_some(), origins, &stop);
+    let sessions = Arc::<LocalSessionManager>::default();
+    let door = door(handler, address, token.is_some(), origins, &stop, &sessions);
     let token: Option<Arc<[u8]>> = token.map(|token| digest(token.as_bytes()).into());
-    let answering = Answering { door, token, clock: Arc::clone(&clock) };
+    let answering = Answering {
+        door,
+        sessions,
+        clients: Arc::default(),
+        max_unfinished: (max_connections / UNFINISHED_PART).max(1),
+        token,
+        clock: Arc::clone(&clock),
+    };
     let permits = Arc::new(Semaphore::new(max_connections));
     let mut connections = JoinSet::new();
     loop {
@@ -87,10 +110,10 @@ pub(crate) async fn serve(
             () = stop.cancelled() => return Ok(()),
         };
         match stream {
-            Ok((stream, _)) => {
+            Ok((stream, client)) => {
                 let answering = answering.clone();
                 connections.spawn(async move {
-                    answering.serve(stream).await;
+                    answering.serve(stream, client.ip()).await;
                     drop(permit);
                 });
             }
@@ -120,6 +143,7 @@ fn door(
     has_token: bool,
     origins: Vec<String>,
     stop: &CancellationToken,
+    sessions: &Arc<LocalSessionManager>,
 ) -> Door {
     let config = StreamableHttpServerConfig::default()
         .with_cancellation_token(stop.child_token())
@@ -132,12 +156,12 @@ fn door(
         true => config.disable_allowed_hosts(),
         false => config,
     };
-    StreamableHttpService::new(move || Ok(handler.clone()), Arc::default(), config)
+    StreamableHttpService::new(move || Ok(handler.clone()), Arc::clone(sessions), config)
 }
 
 impl Answering {
-    async fn serve(self, stream: TcpStream) {
-        let service = service_fn(move |request| self.clone().answer(request));
+    async fn serve(self, stream: TcpStream, client: IpAddr) {
+        let service = service_fn(move |request| self.clone().answer(request, client));
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(LONGEST_HEAD)
@@ -150,6 +174,7 @@ impl Answering {
     async fn answer(
         mut self,
         request: Request<Incoming>,
+        client: IpAddr,
     ) -> Result<Response<Body>, std::convert::Infallible> {
         if request.uri().path() != PATH {
             return Ok(refused(StatusCode::NOT_FOUND, "the server is at /mcp"));
@@ -166,23 +191,69 @@ impl Answering {
             }
         }
         let (head, body) = request.into_parts();
-        let body = tokio::select! {
-            body = Limited::new(body, MAX_MESSAGE_BYTES).collect() => body,
-            () = self.clock.sleep(LONGEST_BODY) => {
-                return Ok(refused(StatusCode::REQUEST_TIMEOUT, "the message came too slowly"));
-            }
+        let body = match self.collect(body, client).await {
+            Ok(body) => body,
+            Err(refused) => return Ok(refused),
         };
         match body {
             Ok(body) => {
                 let mut body = Vec::from(body.to_bytes());
                 replace_lone_surrogates_in(&mut body, true);
-                self.door.call(Request::from_parts(head, Full::new(Bytes::from(body)))).await
+                self.call(Request::from_parts(head, Full::new(Bytes::from(body))), client).await
             }
             Err(error) if error.is::<LengthLimitError>() => {
                 Ok(refused(StatusCode::PAYLOAD_TOO_LARGE, "the message is too large"))
             }
             Err(_) => Ok(refused(StatusCode::BAD_REQUEST, "the message cannot be read")),
         }
+    }
+}
+
+impl Answering {
+    /// Collects a message. One that takes longer than others has room only beside so many of its client.
+    async fn collect(
+        &self,
+        body: Incoming,
+        client: IpAddr,
+    ) -> Result<Result<Collected, BoxError>, Response<Body>> {
+        let mut collecting = pin!(Limited::new(body, MAX_MESSAGE_BYTES).collect());
+        tokio::select! {
+            body = &mut collecting => return Ok(body),
+            () = self.clock.sleep(PROMPT_BODY) => {}
+        }
+        let Some(_unfinished) = self.clients.wait_for_message(client, self.max_unfinished) else {
+            let why = "too many messages of this client are unfinished";
+            return Err(refused(StatusCode::SERVICE_UNAVAILABLE, why));
+        };
+        tokio::select! {
+            body = collecting => Ok(body),
+            () = self.clock.sleep(LONGEST_BODY.saturating_sub(PROMPT_BODY)) => {
+                Err(refused(StatusCode::REQUEST_TIMEOUT, "the message came too slowly"))
+            }
+        }
+    }
+
+    /// Answers a whole message; a session that it begins may close an older one of its client.
+    async fn call(
+        &mut self,
+        request: Request<Full<Bytes>>,
+        client: IpAddr,
+    ) -> Result<Response<Body>, std::convert::Infallible> {
+        let session = |headers: &HeaderMap| {
+            headers.get(SESSION).and_then(|id| id.to_str().ok()).map(Arc::<str>::from)
+        };
+        let (asked, is_delete) = (session(request.headers()), request.method() == Method::DELETE);
+        let answer = self.door.call(request).await?;
+        match (asked, session(answer.headers())) {
+            (Some(asked), _) if is_delete => self.clients.close_session(&asked),
+            (None, Some(begun)) => {
+                for oldest in self.clients.open_session(client, begun) {
+                    let _ = self.sessions.close_session(&oldest).await;
+                }
+            }
+            _ => {}
+        }
+        Ok(answer)
     }
 }
 

@@ -32,10 +32,12 @@
 
 mod answer;
 mod call;
+mod clients;
 mod ended;
 mod error;
 mod handler;
 mod http_door;
+mod input_end;
 mod mended;
 mod offer;
 mod origin;

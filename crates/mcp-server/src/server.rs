@@ -9,6 +9,7 @@ use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{MemoryLog, StartKeys};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_redact::Redactor;
+use rmcp::RoleServer;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::ServeError;
 use crate::handler::Handler;
 use crate::http_door::{self, Entrance, MAX_CONNECTIONS, MAX_MESSAGE_BYTES};
+use crate::input_end::InputEnd;
 use crate::mended::Mended;
 use crate::offer::Offer;
 use crate::origin;
@@ -25,6 +27,9 @@ use crate::runs::Runs;
 
 /// How long a call is waited for before it is answered with the id of its run: clients give up at 60 seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(50);
+
+/// How long answers may take on their way once the connection ends.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// Offers operators of an orchestrator as tools to MCP clients.
 pub struct Server {
@@ -124,7 +129,7 @@ impl Server {
     }
 
     /// Serves one client on a pair of streams, such as standard input and output, until it closes its end or
-    /// `stop` is cancelled.
+    /// `stop` is cancelled. Answers that the client has not read five seconds later are given up.
     ///
     /// # Errors
     ///
@@ -140,8 +145,31 @@ impl Server {
         write: impl AsyncWrite + Send + Unpin + 'static,
         stop: CancellationToken,
     ) -> Result<(), ServeError> {
-        let transport = AsyncRwTransport::new_server(Mended::new(read), write)
-            .with_max_line_length(MAX_MESSAGE_BYTES);
+        let (ended, clock) = (stop.child_token(), Arc::clone(&self.clock));
+        let read = InputEnd::new(Mended::new(read), ended.clone());
+        let transport =
+            AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_MESSAGE_BYTES);
+        let serving = self.serve_transport(transport, stop);
+        let given_up = async {
+            ended.cancelled().await;
+            clock.sleep(LAST_ANSWERS).await;
+        };
+        tokio::select! {
+            served = serving => served,
+            // A client that reads nothing holds up no end.
+            () = given_up => Ok(()),
+        }
+    }
+
+    async fn serve_transport<R, W>(
+        self,
+        transport: AsyncRwTransport<RoleServer, R, W>,
+        stop: CancellationToken,
+    ) -> Result<(), ServeError>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
         let served =
             rmcp::service::serve_server_with_ct(self.handler(), transport, stop.clone()).await;
         match served {

@@ -81,6 +81,34 @@ async fn blank_argument_counts_as_left_out() {
     }
 }
 
+/// Spec: Q10. A client that does not read holds up neither a stop nor the end that it made itself.
+#[tokio::test(start_paused = true)]
+async fn unread_answers_never_outlive_the_end() {
+    for closes in [false, true] {
+        let (ours, theirs) = tokio::io::duplex(1024);
+        let (input, read) = tokio::io::duplex(64 * 1024);
+        let (stop, bench) = (CancellationToken::new(), Bench::new());
+        let served = tokio::spawn(bench.server().serve_streams(read, theirs, stop.clone()));
+        let (mut lines, mut input) = (BufReader::new(ours).lines(), input);
+        for line in [
+            r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        ] {
+            input.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+        }
+        lines.next_line().await.unwrap().unwrap();
+        for id in 1..=50 {
+            let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/list\"}}\n");
+            input.write_all(line.as_bytes()).await.unwrap();
+        }
+        match closes {
+            true => drop(input),
+            false => stop.cancel(),
+        }
+        served.await.unwrap().unwrap();
+    }
+}
+
 /// Spec: Q10. Half a surrogate pair is no character, and no reason to leave a client without an answer.
 #[tokio::test]
 async fn half_a_surrogate_pair_is_answered() {

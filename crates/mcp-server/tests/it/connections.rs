@@ -62,6 +62,25 @@ async fn idle_connections_are_closed() {
     assert_eq!(ask(&mut next).await, "HTTP/1.1 404 Not Found");
 }
 
+/// Spec: Q10. Messages that do not come take no more than a part of the connections.
+#[tokio::test(start_paused = true)]
+async fn unfinished_messages_leave_room_for_others() {
+    let address = served(4).await;
+    let head = format!("POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-length: 100\r\n\r\n{{");
+    let mut unfinished = Vec::new();
+    for _ in 0..4 {
+        let mut stream = connect(address).await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        unfinished.push(stream);
+    }
+    let mut statuses = Vec::new();
+    for stream in &mut unfinished {
+        statuses.push(read(stream).await);
+    }
+    let refused = statuses.iter().filter(|status| status.contains("503")).count();
+    assert_eq!(refused, 3, "{statuses:?}");
+}
+
 /// Spec: Q10
 #[tokio::test(start_paused = true)]
 async fn message_that_does_not_come_is_refused() {
