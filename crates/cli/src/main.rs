@@ -24,6 +24,7 @@ mod prompt;
 mod proposal;
 mod recorded;
 mod report;
+mod secrets;
 mod several;
 mod signals;
 mod store;

@@ -33,7 +33,7 @@ pub(crate) use self::call::call;
 pub(crate) use self::form::Form;
 pub(crate) use self::line::{LineInput, Lines};
 use self::screen::{Entry, SCREEN};
-pub(crate) use self::streams::{width, width_of_notes};
+pub(crate) use self::streams::{width, width_of_notes, writes_for};
 use crate::exit::CliError;
 
 /// Writes a line to standard output. A reader that is gone, such as `head`, is no error.
@@ -63,7 +63,7 @@ pub(crate) fn part(text: &str) {
     }
     let mut stdout = io::stdout().lock();
     // A reader that is gone is no error.
-    let _ = stdout.write_all(safe.as_bytes()).and_then(|()| stdout.flush());
+    let _ = streams::writing(|| stdout.write_all(safe.as_bytes()).and_then(|()| stdout.flush()));
     streams::stands_inside_a_line(!safe.ends_with('\n'));
 }
 
@@ -204,7 +204,8 @@ fn print(safe: &str) -> Result<(), CliError> {
     if streams::are_one() {
         drain();
     }
-    match writeln!(io::stdout().lock(), "{safe}") {
+    let written = streams::writing(|| writeln!(io::stdout().lock(), "{safe}"));
+    match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(CliError::internal("writing to standard output", error)),
         Ok(()) => Ok(()),

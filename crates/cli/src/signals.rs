@@ -2,10 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use backstop_clock::{Clock, SystemClock};
 use backstop_react::CancellationToken;
 
 use crate::output;
+
+/// How long a write to standard output may take once the process is told to stop.
+const UNREAD: Duration = Duration::from_secs(5);
 
 /// Is there nothing left to cancel?
 static OVER: AtomicBool = AtomicBool::new(false);
@@ -28,10 +33,21 @@ pub(crate) fn interrupt() -> CancellationToken {
             if !cancelled.is_cancelled() {
                 cancelled.cancel();
                 output::alert("stopping; press Ctrl-C again to stop at once");
+                tokio::spawn(leave_unread_output(128 + number));
             }
         }
     });
     token
+}
+
+/// Ends the process once it writes to a reader that reads nothing: what it was told to end waits for that write.
+async fn leave_unread_output(code: i32) {
+    loop {
+        SystemClock.sleep(UNREAD / 10).await;
+        if output::writes_for(UNREAD) {
+            std::process::exit(code);
+        }
+    }
 }
 
 /// Waits until the process is told to stop; returns what it exits with then.

@@ -40,7 +40,11 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
 /// Reads a moment that is to come.
 pub(super) fn from_now(text: &str) -> Result<Timestamp, String> {
     let whole_day = || format!("{text}T00:00:00Z").parse().ok();
-    let later = || Some(SystemClock.now().after(age(text).ok()?));
+    let later = || {
+        let later = SystemClock.now().after(age(text).ok()?);
+        // Beyond the year 9999 it would print as another moment.
+        (later.to_string().parse::<Timestamp>().ok() == Some(later)).then_some(later)
+    };
     text.parse().ok().or_else(whole_day).or_else(later).ok_or_else(|| {
         format!(
             "`{text}` is no moment; write RFC 3339 such as 2026-01-31T08:00:00Z, a day such as \
@@ -58,8 +62,13 @@ pub(super) fn queue_limit(text: &str) -> Result<(String, Option<usize>), String>
         }
         None => (text, None),
     };
-    check_name(name).map_err(|error| error.to_string())?;
-    Ok((name.to_owned(), limit))
+    Ok((queue(name)?, limit))
+}
+
+/// Reads the name of a queue; what is invisible or turns a line would make it look like another one.
+pub(super) fn queue(text: &str) -> Result<String, String> {
+    check_name(text).map_err(|error| error.to_string())?;
+    session(text)
 }
 
 /// Reads how many to show.
@@ -152,4 +161,29 @@ pub(super) fn age(text: &str) -> Result<Duration, String> {
     };
     let number: u64 = number.parse().map_err(|_| bad())?;
     number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: J2w
+    #[test]
+    fn unprintable_moments_are_refused() {
+        for text in ["99999999999d", "4000000d"] {
+            from_now(text).unwrap_err();
+        }
+        assert!(from_now("2h").is_ok() && from_now("2026-01-31").is_ok());
+    }
+
+    /// Spec: J2w
+    #[test]
+    fn queues_look_like_no_other() {
+        for name in ["\u{202e}gnp", "a\u{200b}", "", " "] {
+            queue(name).unwrap_err();
+            queue_limit(&format!("{name}=3")).unwrap_err();
+        }
+        assert_eq!(queue("mail").unwrap(), "mail");
+        assert_eq!(queue_limit("mail=3").unwrap(), ("mail".to_owned(), Some(3)));
+    }
 }

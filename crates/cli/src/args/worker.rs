@@ -8,7 +8,7 @@ use clap::Subcommand;
 use layer0::Timestamp;
 
 use super::store::SharedStoreArgs;
-use super::values::{from_now, from_one, label, not_blank, queue_limit, session};
+use super::values::{from_now, from_one, label, not_blank, queue, queue_limit, session};
 
 #[derive(clap::Args)]
 pub(crate) struct WorkerArgs {
@@ -59,7 +59,7 @@ pub(crate) struct EnqueueArgs {
     #[arg(long, value_name = "TEXT|-|@FILE", allow_hyphen_values = true)]
     pub(crate) input: Option<String>,
     /// Put it into this queue
-    #[arg(long, value_name = "NAME", default_value = Queue::DEFAULT, value_parser = not_blank)]
+    #[arg(long, value_name = "NAME", default_value = Queue::DEFAULT, value_parser = queue)]
     pub(crate) queue: String,
     /// Make it known by this key: put in again with the same key and input, it is the same run
     #[arg(long, value_name = "KEY", value_parser = not_blank)]

@@ -9,7 +9,7 @@ use super::credentials::held_credentials;
 use super::folder_of;
 use super::model::held_keys;
 use crate::several::Files;
-use crate::store;
+use crate::{secrets, store};
 
 static HELD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
@@ -30,6 +30,7 @@ pub(crate) fn hold_all(files: &Files<'_>) {
 /// Makes a redactor that knows every secret of the process.
 pub(crate) fn held() -> Redactor {
     hold(store::log_key());
+    hold(secrets::inherited());
     let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     held.iter().cloned().fold(Redactor::new(), Redactor::with_secret)
 }

@@ -6,7 +6,7 @@ use crate::store::Database;
 use backstop_config::AgentFile;
 use backstop_mcp_server::{Offer, ServeError, Server};
 use backstop_orchestrator::LocalOrchestrator;
-use backstop_react::{Agent, CancellationToken};
+use backstop_react::Agent;
 use futures_util::future::join_all;
 use layer0::Operator;
 use layer0::failure::Failure;
@@ -88,12 +88,8 @@ async fn serve(
         .start_keys(database.start_keys())
         .allow_origins(args.allow_origins.iter().cloned())
         .redactor(redactor);
-    let stop = CancellationToken::new();
-    let stops = stop.clone();
-    let told = tokio::spawn(async move {
-        signals::told_to_stop().await;
-        stops.cancel();
-    });
+    // The second signal ends the process at once.
+    let stop = signals::interrupt();
     let served = match listener {
         Some(listener) => {
             if let Ok(address) = listener.local_addr() {
@@ -103,7 +99,6 @@ async fn serve(
         }
         None => server.serve_streams(tokio::io::stdin(), tokio::io::stdout(), stop).await,
     };
-    told.abort();
     for behaviors in behaviors {
         behaviors.end_of_all().await;
     }
@@ -145,7 +140,10 @@ fn token(args: &McpArgs) -> Result<Option<String>, CliError> {
     match token.trim() {
         "" => Err(CliError::usage(format!("{place} holds no token"))
             .with_hint("put one into it, such as the output of `openssl rand -hex 32`")),
-        token => Ok(Some(token.to_owned())),
+        token => {
+            assemble::hold([token.to_owned()]);
+            Ok(Some(token.to_owned()))
+        }
     }
 }
 

@@ -10,25 +10,37 @@ use layer0::operator::Task;
 use serde_json::json;
 
 use crate::args::{EnqueueArgs, QueueArgs, QueueCancelArgs, QueueCommand, QueueListArgs};
+use crate::commands::run::check_labels;
 use crate::exit::CliError;
 use crate::output::{self, note};
 use crate::store::{self, Chosen};
-use crate::{agent_file, assemble, unworked};
+use crate::{agent_file, assemble, secrets, unworked};
 
 /// How long a server that is away is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn enqueue(args: EnqueueArgs) -> Result<ExitCode, CliError> {
+    check_labels(&args.labels)?;
     let file = agent_file::read(&args.agent)?;
     let input = assemble::input(args.input.as_deref(), &file, &args.agent)?;
     let url = file.store.url.as_deref();
     let chosen = store::choose(&args.store, url.map(|url| (url, &*args.agent)))?;
+    let redactor = assemble::redactor(&file, &args.agent);
+    let names = [("--queue", Some(&args.queue)), ("--session", args.session.as_ref())];
+    for (flag, name) in names.into_iter().filter_map(|(flag, name)| Some((flag, name?))) {
+        secrets::check_name(&redactor, flag, name)?;
+    }
+    let input = redactor.redact_held(&input).into_owned();
     let mut request =
         Enqueue::new(assemble::name(&file, &args.agent), Task::text(input)).queue(args.queue);
     request.session = args.session.map(Into::into);
-    request.key = args.key;
+    request.key = args.key.map(|key| secrets::stored_key(&redactor, key));
     request.not_before = args.not_before;
-    request.labels = args.labels.into_iter().collect();
+    let label = |(key, value): (String, String)| {
+        secrets::check_name(&redactor, "the key of a --label", &key)?;
+        Ok((key, redactor.redact_held(&value).into_owned()))
+    };
+    request.labels = args.labels.into_iter().map(label).collect::<Result<_, CliError>>()?;
     let database = store::open_shared(&chosen, &file.store, PATIENCE).await?;
     let queue = database.queue();
     let put = queue.enqueue(&request).await;

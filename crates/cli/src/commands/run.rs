@@ -21,10 +21,7 @@ use crate::signals;
 use crate::store::{self, Chosen};
 
 pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
-    if let Some(key) = repeated(&args.labels) {
-        return Err(CliError::usage(format!("--label {key}=… is given more than once"))
-            .with_hint("a run has one value for a key; take the others out"));
-    }
+    check_labels(&args.labels)?;
     let mut file = agent_file::read(&args.agent)?;
     let input = match args.text {
         Some(text) => text,
@@ -60,6 +57,15 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
         behaviors,
     };
     ending.conclude(seen).await
+}
+
+/// Refuses labels of which two have one key.
+pub(super) fn check_labels(labels: &[(String, String)]) -> Result<(), CliError> {
+    match repeated(labels) {
+        Some(key) => Err(CliError::usage(format!("--label {key}=… is given more than once"))
+            .with_hint("a run has one value for a key; take the others out")),
+        None => Ok(()),
+    }
 }
 
 /// Returns a key that two labels have.

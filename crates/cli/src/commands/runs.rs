@@ -20,6 +20,7 @@ use self::tree::{Callers, Placed, Style};
 use crate::args::{
     EndedState, ListedState, RunsArgs, RunsCommand, RunsDeleteArgs, RunsListArgs, RunsPruneArgs,
 };
+use crate::commands::run::check_labels;
 use crate::exit::CliError;
 use crate::ids;
 use crate::output::{self, counted};
@@ -34,6 +35,7 @@ pub(crate) async fn run(args: RunsArgs) -> Result<ExitCode, CliError> {
 }
 
 async fn list(args: RunsListArgs) -> Result<ExitCode, CliError> {
+    check_labels(&args.labels)?;
     let chosen = store::choose(&args.store, None)?;
     let filter = filter(&args);
     let is_narrowed = filter != RunFilter::new().limit(args.limit);

@@ -2,13 +2,38 @@
 
 use std::io::{self, IsTerminal};
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
 
 #[cfg(unix)]
 use super::tty;
 
 /// Does standard output stand inside a line? What has it locked changes this.
 static MIDLINE: AtomicBool = AtomicBool::new(false);
+
+/// When the write to standard output began that is under way, in milliseconds of this process, and one more; 0 where
+/// none is.
+static WRITING_SINCE: AtomicU64 = AtomicU64::new(0);
+
+/// Writes to standard output, so that others see how long that takes.
+pub(super) fn writing<T>(write: impl FnOnce() -> T) -> T {
+    WRITING_SINCE.store(now_ms() + 1, Ordering::Relaxed);
+    let written = write();
+    WRITING_SINCE.store(0, Ordering::Relaxed);
+    written
+}
+
+/// Returns whether a write to standard output has been under way for so long: nobody reads what is written.
+pub(crate) fn writes_for(time: Duration) -> bool {
+    let since = WRITING_SINCE.load(Ordering::Relaxed);
+    since > 0 && Duration::from_millis((now_ms() + 1).saturating_sub(since)) >= time
+}
+
+fn now_ms() -> u64 {
+    u64::try_from(SystemClock.monotonic().as_millis()).unwrap_or(u64::MAX - 1)
+}
 
 /// Do both end at one place, such as a terminal?
 pub(super) fn are_one() -> bool {

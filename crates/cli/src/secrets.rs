@@ -1,0 +1,147 @@
+//! Secrets by which this process gets into its store, and by which clients get into it.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use backstop_event_log::text_digest;
+use backstop_redact::Redactor;
+use url::Url;
+
+use crate::exit::CliError;
+
+/// Variables that hold a URL of a store.
+const URLS: [&str; 1] = ["BACKSTOP_STORE"];
+/// Variables that hold a secret.
+const SECRETS: [&str; 3] = ["PGPASSWORD", "BACKSTOP_TOKEN", "BACKSTOP_LOG_KEY"];
+/// The variable that names a file of passwords, and where that is otherwise, below the home folder.
+const PASSWORD_FILE: &str = "PGPASSFILE";
+const USUAL_PASSWORD_FILE: &str = ".pgpass";
+/// Parameters of a URL that hold a secret.
+const PARAMETERS: [&str; 2] = ["password", "sslpassword"];
+/// The place of the password in a line of a file of passwords.
+const PASSWORD_FIELD: usize = 4;
+
+/// What the environment holds.
+static INHERITED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let variable = |name: &&str| std::env::var(name).ok();
+    let urls = URLS.iter().filter_map(variable).flat_map(|url| in_url(&url));
+    let secrets = SECRETS.iter().filter_map(variable).map(|secret| secret.trim().to_owned());
+    urls.chain(secrets).chain(in_password_file()).collect()
+});
+
+/// Returns the secrets that the environment of this process holds, whatever its agent files name.
+pub(crate) fn inherited() -> impl Iterator<Item = String> {
+    INHERITED.iter().cloned()
+}
+
+/// Refuses a name that holds a secret: with other characters it would be another name.
+pub(crate) fn check_name(redactor: &Redactor, flag: &str, name: &str) -> Result<(), CliError> {
+    match *redactor.redact_held(name) == *name {
+        true => Ok(()),
+        false => Err(CliError::usage(format!("{flag} holds a secret of this process"))
+            .with_hint("take another name; it is stored, and shown")),
+    }
+}
+
+/// Returns a key as it is stored: by its digest where it holds a secret.
+pub(crate) fn stored_key(redactor: &Redactor, key: String) -> String {
+    match *redactor.redact_held(&key) == *key {
+        true => key,
+        false => format!("sha256:{}", text_digest(&key)),
+    }
+}
+
+/// Returns what is secret in the URL of a store: its passwords as they are and as they are written, and the whole of it.
+pub(crate) fn in_url(url: &str) -> BTreeSet<String> {
+    let Ok(parsed) = Url::parse(url) else { return BTreeSet::new() };
+    let mut secrets = BTreeSet::new();
+    if let Some(written) = parsed.password() {
+        secrets.extend([written.to_owned(), decoded(written)]);
+    }
+    let parameters = parsed.query_pairs().filter(|(name, _)| PARAMETERS.contains(&&**name));
+    secrets.extend(parameters.map(|(_, value)| value.into_owned()));
+    if !secrets.is_empty() {
+        secrets.insert(url.to_owned());
+    }
+    secrets
+}
+
+/// Returns what percent signs stand for in a part of a URL.
+fn decoded(written: &str) -> String {
+    // A plus sign is itself outside of a query.
+    let pair = format!("it={}", written.replace('+', "%2B").replace('&', "%26"));
+    let mut pairs = url::form_urlencoded::parse(pair.as_bytes());
+    pairs.next().map(|(_, value)| value.into_owned()).unwrap_or_default()
+}
+
+/// Returns the passwords of the file that PostgreSQL's clients read.
+fn in_password_file() -> Vec<String> {
+    let usual = || std::env::home_dir().map(|home| home.join(USUAL_PASSWORD_FILE));
+    let path = std::env::var_os(PASSWORD_FILE).map(PathBuf::from).or_else(usual);
+    let text = path.and_then(|path| backstop_config::read_text(&path).ok()).unwrap_or_default();
+    text.lines().filter(|line| !line.starts_with('#')).filter_map(password).collect()
+}
+
+/// Returns the password of a line `host:port:database:user:password`, in which a backslash escapes a character.
+fn password(line: &str) -> Option<String> {
+    let (mut fields, mut chars) = (vec![String::new()], line.chars());
+    while let Some(char) = chars.next() {
+        match char {
+            ':' if fields.len() <= PASSWORD_FIELD => fields.push(String::new()),
+            char => {
+                let char = if char == '\\' { chars.next().unwrap_or(char) } else { char };
+                fields.last_mut()?.push(char);
+            }
+        }
+    }
+    fields.into_iter().nth(PASSWORD_FIELD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: E10
+    #[test]
+    fn passwords_of_a_url_are_secrets() {
+        let held = |url: &str| in_url(url).into_iter().collect::<Vec<_>>();
+        let url = "postgres://app:s%40cret%2Bpass@db/backstop";
+        assert_eq!(held(url), [url, "s%40cret%2Bpass", "s@cret+pass"]);
+        let url = "postgres://app@db/backstop?password=s3cret-pass&sslmode=require";
+        assert_eq!(held(url), [url, "s3cret-pass"]);
+        for plain in ["postgres://app@db/backstop", "sqlite:backstop.db"] {
+            assert_eq!(held(plain), Vec::<String>::new());
+        }
+    }
+
+    /// Spec: E10
+    #[test]
+    fn password_file_is_read_as_its_clients_do() {
+        let read = |line: &str| password(line);
+        assert_eq!(read(r"db:5432:*:app:pa\:ss\\word").as_deref(), Some(r"pa:ss\word"));
+        assert_eq!(read(r"::1:5432").as_deref(), None);
+        assert_eq!(read(r"\:\:1:5432:*:app:secret:more").as_deref(), Some("secret:more"));
+    }
+
+    /// Spec: E10
+    #[test]
+    fn password_of_a_named_store_is_held() {
+        let url = "postgres://app:password-of-this-test@db/backstop";
+        crate::store::parse(url, &crate::store::Origin::Flag("--store")).unwrap();
+        let redactor = crate::assemble::held();
+        assert_eq!(redactor.redact_held("it is password-of-this-test."), "it is [redacted].");
+    }
+
+    /// Spec: E10
+    #[test]
+    fn secret_key_is_stored_by_its_digest() {
+        let redactor = Redactor::new().with_secret("sk-held-secret-key");
+        let key = |key: &str| stored_key(&redactor, key.to_owned());
+        assert_eq!(key("order-7"), "order-7");
+        assert!(key("k-sk-held-secret-key").starts_with("sha256:"));
+        assert_ne!(key("a-sk-held-secret-key"), key("b-sk-held-secret-key"));
+        check_name(&redactor, "--session", "s-1").unwrap();
+        check_name(&redactor, "--session", "s-sk-held-secret-key").unwrap_err();
+    }
+}
