@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::is_harmful;
 use backstop_react::LabelError;
 use layer0::name::{check_name, check_session};
 use layer0::usage::BudgetIncrease;
@@ -41,9 +42,10 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
 pub(super) fn from_now(text: &str) -> Result<Timestamp, String> {
     let whole_day = || format!("{text}T00:00:00Z").parse().ok();
     let later = || {
-        let later = SystemClock.now().after(age(text).ok()?);
-        // Beyond the year 9999 it would print as another moment.
-        (later.to_string().parse::<Timestamp>().ok() == Some(later)).then_some(later)
+        let (now, age) = (SystemClock.now(), age(text).ok()?);
+        let later = now.after(age);
+        // A moment beyond the last one that can be written is not the one that was meant.
+        (later.since(now) == age).then_some(later)
     };
     text.parse().ok().or_else(whole_day).or_else(later).ok_or_else(|| {
         format!(
@@ -68,7 +70,12 @@ pub(super) fn queue_limit(text: &str) -> Result<(String, Option<usize>), String>
 /// Reads the name of a queue; what is invisible or turns a line would make it look like another one.
 pub(super) fn queue(text: &str) -> Result<String, String> {
     check_name(text).map_err(|error| error.to_string())?;
-    session(text)
+    match text.chars().find(|c| is_harmful(*c)) {
+        Some(c) => {
+            Err(format!("it holds {}, which is invisible or turns the line", c.escape_unicode()))
+        }
+        None => session(text),
+    }
 }
 
 /// Reads how many to show.
