@@ -20,6 +20,9 @@ pub(crate) enum XtaskError {
         /// The listings.
         listings: Vec<String>,
     },
+    /// The baseline of language cannot be written as TOML.
+    #[error("cannot write the baseline of language")]
+    Baseline(#[source] toml::ser::Error),
     /// A file could not be read or written.
     #[error("cannot access `{}`", path.display())]
     File {
@@ -163,6 +166,7 @@ impl XtaskError {
             | Self::Start { .. }
             | Self::Step { .. }
             | Self::Syntax { .. }
+            | Self::Baseline(_)
             | Self::Untidy { .. } => None,
         }
     }

@@ -75,6 +75,15 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Count what is hard to read in comments and names
+    Language {
+        /// List so many places, worst first
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        worst: usize,
+        /// Lower xtask/language.toml to what is counted
+        #[arg(long)]
+        lower: bool,
+    },
     /// Compare the table of known prices with that of the PyPI package litellm
     Prices,
     /// Write docs/rules.md from the `Spec:` lines of scenarios and tests
@@ -100,6 +109,7 @@ fn main() -> ExitCode {
         Task::Errors { check: false } => errors_page::write(root),
         Task::Events { check: true } => events_page::check(root),
         Task::Events { check: false } => events_page::write(root),
+        Task::Language { worst, lower } => tidy::language::run(root, worst, lower),
         Task::Prices => prices::check(root),
         Task::Rules { check: true } => rules_page::check(root),
         Task::Rules { check: false } => rules_page::write(root),

@@ -8,6 +8,7 @@ mod docs;
 mod finding;
 mod footprint;
 mod intervals;
+pub(crate) mod language;
 mod layout;
 mod links;
 mod manifests;
@@ -47,6 +48,8 @@ pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     findings.extend(circles::check(&workspace.files));
     findings.extend(types::check(&workspace.files));
     findings.extend(raw_json::check(&workspace.files));
+    let baseline = std::fs::read_to_string(root.join(language::BASELINE)).ok();
+    findings.extend(language::check(&workspace.files, baseline.as_deref()));
     findings.sort();
 
     for finding in &findings {

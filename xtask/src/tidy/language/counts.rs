@@ -1,0 +1,64 @@
+//! What is counted, and where.
+
+use serde::{Deserialize, Serialize};
+
+/// The counts of one crate. Less is plainer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LanguageCounts {
+    /// Comment paragraphs that begin with What, Who, Where, When, How, Which or Why.
+    pub(super) heads: usize,
+    /// Comment paragraphs that ask.
+    pub(super) questions: usize,
+    /// Words of this house that a newcomer would not search for.
+    pub(super) private_words: usize,
+    /// Functions named by a participle alone that return no `bool`.
+    pub(super) participles: usize,
+    /// Functions named `of` or `…_of`.
+    pub(super) of_names: usize,
+}
+
+/// A place that a count is about.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) line: usize,
+    pub(super) counts: LanguageCounts,
+    pub(super) text: String,
+}
+
+impl LanguageCounts {
+    pub(super) fn add(&mut self, other: Self) {
+        self.heads += other.heads;
+        self.questions += other.questions;
+        self.private_words += other.private_words;
+        self.participles += other.participles;
+        self.of_names += other.of_names;
+    }
+
+    /// Returns how much a place with these counts weighs in the list of the worst.
+    pub(super) const fn weight(self) -> usize {
+        2 * self.heads + self.questions + self.private_words + self.participles + self.of_names
+    }
+
+    /// Returns the counts by name.
+    pub(super) const fn named(self) -> [(&'static str, usize); 5] {
+        [
+            ("heads", self.heads),
+            ("questions", self.questions),
+            ("private_words", self.private_words),
+            ("participles", self.participles),
+            ("of_names", self.of_names),
+        ]
+    }
+
+    /// Returns the lower of each count.
+    pub(super) fn lowest(self, other: Self) -> Self {
+        Self {
+            heads: self.heads.min(other.heads),
+            questions: self.questions.min(other.questions),
+            private_words: self.private_words.min(other.private_words),
+            participles: self.participles.min(other.participles),
+            of_names: self.of_names.min(other.of_names),
+        }
+    }
+}
