@@ -157,7 +157,7 @@ fn unknown_names_come_with_the_nearest() {
             8,
             "`tool.*` has no field `xyz`",
             "known here: call_id, tool, arguments, execution, reason, message, delay_ms, ok, output, images, stderr, \
-             duration_ms, error, verdict, by",
+             done_before, duration_ms, error, verdict, by",
         ),
         (
             "run.failed[reason.code=x]",

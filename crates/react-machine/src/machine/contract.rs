@@ -67,7 +67,7 @@ impl Run {
         batch.unask(held.place);
         let calls = self.conversation.last_calls().iter();
         let calls = calls.filter(|call| call.id == held.approval.call_id).cloned().collect();
-        self.admit(calls, false);
+        self.admit(calls);
     }
 
     /// Takes back the approvals of calls that have not begun and whose tool is another one now.
