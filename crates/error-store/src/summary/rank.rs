@@ -138,6 +138,7 @@ const LABELS_INSIDE: &[&str] = &[
 
 /// Words that describe failures.
 const MENTIONS: &[&str] = &[
+    ": no ",
     "abort",
     "can't",
     "cannot",
@@ -207,7 +208,7 @@ fn rank_words(line: &str) -> Rank {
         Rank::Closing
     } else if starts(LABELS) || contains(LABELS_INSIDE) || is_case(&head) || has_type(&head) {
         Rank::Failure
-    } else if contains(MENTIONS) && !counts_none(&head) {
+    } else if MENTIONS.iter().any(|word| has_word(&head, word)) && !counts_none(&head) {
         Rank::Mention
     } else {
         Rank::Plain
@@ -233,6 +234,21 @@ fn has_type(head: &str) -> bool {
     let Some((name, _)) = head.split_once(':') else { return false };
     !name.contains(' ')
         && ["error", "exception", "exceptiongroup"].iter().any(|end| name.ends_with(end))
+}
+
+/// Returns whether a line has a word, which may go on with other letters, and is no part of a name: `timeout_ms`.
+fn has_word(head: &str, word: &str) -> bool {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    // As a part of a type's name too: `RuntimeError`.
+    let ends_type = matches!(word, "error" | "exception");
+    let begins_word = |at: usize| {
+        let before = &head[..at];
+        !word.starts_with(is_name)
+            || !before.ends_with(is_name)
+            || ends_type && !before.ends_with('_')
+    };
+    let ends_name = |at: usize| head[at + word.len()..].starts_with('_');
+    head.match_indices(word).any(|(at, _)| begins_word(at) && !ends_name(at))
 }
 
 /// Returns whether a line counts no failures.
