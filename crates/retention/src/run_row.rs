@@ -1,6 +1,6 @@
 //! Which runs can go: rows of runs, and how they need each other.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use backstop_event_log::RunState;
 use layer0::Timestamp;
@@ -92,14 +92,47 @@ pub fn removable(rows: &[RunRow], wants: impl Fn(&RunRow) -> bool) -> Vec<&RunRo
     rows.iter().zip(goes).filter(|(_, goes)| *goes).map(|(row, _)| row).collect()
 }
 
-/// Groups rows by the run at the head of their callers: each group is removed as a whole. Groups and rows stay in order.
+/// Groups rows by the run at the head of their callers: each group is removed as a whole, after those that follow one of
+/// its runs. Groups that follow each other are one.
 #[must_use]
 pub fn trees(rows: Vec<&RunRow>) -> Vec<Vec<&RunRow>> {
+    let mut trees = group_by_root(&rows);
+    let homes: HashMap<&RunId, usize> = (trees.iter().enumerate())
+        .flat_map(|(tree, rows)| rows.iter().map(move |row| (&row.run, tree)))
+        .collect();
+    let follows = |tree: usize| {
+        let earlier = |row: &&RunRow| homes.get(row.follows.as_ref()?).copied();
+        let earlier: Vec<usize> = trees[tree].iter().filter_map(earlier).collect();
+        earlier.into_iter().filter(move |earlier| *earlier != tree)
+    };
+    let mut followers = vec![0_usize; trees.len()];
+    (0..trees.len()).flat_map(follows).for_each(|earlier| followers[earlier] += 1);
+    let mut ready: BTreeSet<usize> =
+        (0..trees.len()).filter(|tree| followers[*tree] == 0).collect();
+    let mut order = Vec::with_capacity(trees.len());
+    while let Some(tree) = ready.pop_first() {
+        order.push(tree);
+        for earlier in follows(tree) {
+            followers[earlier] -= 1;
+            if followers[earlier] == 0 {
+                ready.insert(earlier);
+            }
+        }
+    }
+    let mut ordered: Vec<Vec<&RunRow>> =
+        order.into_iter().map(|tree| std::mem::take(&mut trees[tree])).collect();
+    let entangled: Vec<&RunRow> = trees.into_iter().flatten().collect();
+    ordered.extend((!entangled.is_empty()).then_some(entangled));
+    ordered
+}
+
+/// Groups rows by the run at the head of their callers. Groups and rows stay in order.
+fn group_by_root<'r>(rows: &[&'r RunRow]) -> Vec<Vec<&'r RunRow>> {
     let by_name: HashMap<&RunId, &RunRow> = rows.iter().map(|row| (&row.run, *row)).collect();
     let caller = |row: &&RunRow| row.parent.as_ref().and_then(|run| by_name.get(run)).copied();
     let mut places: HashMap<i64, usize> = HashMap::new();
     let mut trees: Vec<Vec<&RunRow>> = Vec::new();
-    for row in &rows {
+    for row in rows {
         // Bounded, because rows that were changed by hand may go in circles.
         let root = std::iter::successors(Some(*row), caller).take(rows.len()).last();
         let root = root.map_or(row.id, |root| root.id);
