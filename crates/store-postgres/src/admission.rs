@@ -5,7 +5,6 @@ use layer0::event::RunForked;
 use layer0::id::{RunId, SessionId};
 use sqlx::{PgConnection, Row};
 
-use crate::append::{Append, Refused};
 use crate::fault::Fault;
 use crate::rows::{signed, unsigned};
 use crate::text::{read, stored};
@@ -14,15 +13,15 @@ use crate::text::{read, stored};
 /// are copied.
 pub(crate) async fn sessions_to_lock(
     connection: &mut PgConnection,
-    appends: &[&Append],
+    opening: &[&Batch],
+    all: &[&Batch],
 ) -> Result<Vec<SessionId>, LogError> {
-    let opening = appends.iter().filter(|append| append.opens());
     let mut sessions: Vec<SessionId> =
-        opening.map(|append| append.batch.summary.session.clone()).collect();
+        opening.iter().map(|batch| batch.summary.session.clone()).collect();
     let mut parents = Vec::new();
-    for append in appends {
+    for batch in all {
         // One that cannot be read is refused when it is its turn.
-        let forked = append.batch.forked_from().ok().flatten();
+        let forked = batch.forked_from().ok().flatten();
         parents.extend(forked.map(|forked| stored(forked.parent.as_str()).into_owned()));
     }
     if !parents.is_empty() {
@@ -42,7 +41,7 @@ pub(crate) async fn sessions_to_lock(
 pub(crate) async fn admit(
     connection: &mut PgConnection,
     batch: &Batch,
-) -> Result<Option<Refused>, LogError> {
+) -> Result<Option<LogError>, LogError> {
     let summary = &batch.summary;
     let begins = !batch.reopens() && !batch.is_import;
     let earlier = summary.follows.as_ref().filter(|_| begins && summary.parent.is_none());
@@ -58,7 +57,7 @@ pub(crate) async fn admit(
     .await
     .map_err(Fault::from)?;
     let is = |column| row.try_get::<bool, _>(column).map_err(Fault::from);
-    let refused = |error| Ok(Some(Refused::By(error)));
+    let refused = |error| Ok(Some(error));
     if is("is_forgetting")? {
         return refused(LogError::Forgetting(summary.session.clone()));
     }
@@ -80,7 +79,7 @@ pub(crate) async fn admit(
 async fn admit_fork(
     connection: &mut PgConnection,
     forked: &RunForked,
-) -> Result<Option<Refused>, LogError> {
+) -> Result<Option<LogError>, LogError> {
     let parent: &RunId = &forked.parent;
     let row = sqlx::query(
         "SELECT id, session, EXISTS (SELECT 1 FROM backstop.forgetting \
@@ -92,11 +91,11 @@ async fn admit_fork(
     .await
     .map_err(Fault::from)?;
     let Some(row) = row else {
-        return Ok(Some(Refused::By(LogError::NotFound(parent.clone()))));
+        return Ok(Some(LogError::NotFound(parent.clone())));
     };
     if row.try_get("is_forgetting").map_err(Fault::from)? {
         let session = read(row.try_get("session").map_err(Fault::from)?);
-        return Ok(Some(Refused::By(LogError::Forgetting(session.into()))));
+        return Ok(Some(LogError::Forgetting(session.into())));
     }
     let erased: Option<i64> = sqlx::query_scalar(
         "SELECT min(seq) FROM backstop.events WHERE run_id = $1 AND seq <= $2 AND erased IS NOT NULL",
@@ -106,5 +105,5 @@ async fn admit_fork(
     .fetch_one(connection)
     .await
     .map_err(Fault::from)?;
-    Ok(erased.map(|seq| Refused::By(LogError::erased(unsigned(seq)))))
+    Ok(erased.map(|seq| LogError::erased(unsigned(seq))))
 }

@@ -114,7 +114,10 @@ pub(crate) async fn write(
     owner: &str,
 ) -> Result<Vec<Option<Refused>>, LogError> {
     let mut refused: Vec<Option<Refused>> = appends.iter().map(|_| None).collect();
-    let locked = admission::sessions_to_lock(connection, appends).await?;
+    let all: Vec<&Batch> = appends.iter().map(|append| &append.batch).collect();
+    let opening: Vec<&Batch> =
+        appends.iter().filter(|append| append.opens()).map(|append| &append.batch).collect();
+    let locked = admission::sessions_to_lock(connection, &opening, &all).await?;
     sessions::lock(connection, locked.iter()).await?;
     lock_trees(connection, appends).await?;
     for (append, refused) in appends.iter().zip(&mut refused) {
@@ -171,17 +174,16 @@ async fn open(
     owner: &str,
 ) -> Result<Option<Refused>, LogError> {
     let summary = &append.batch.summary;
-    if append.opens()
-        && let Some(refused) = admission::admit(connection, &append.batch).await?
-    {
-        return Ok(Some(refused));
-    }
     let in_the_way = match (append.begins(), append.batch.reopens()) {
         (true, _) if append.is_root() => sessions::begin(connection, summary).await?,
         (_, true) => sessions::reopen(connection, summary).await?,
         _ => None,
     };
-    match in_the_way {
+    let refused = match in_the_way {
+        None if append.opens() => admission::admit(connection, &append.batch).await?,
+        in_the_way => in_the_way,
+    };
+    match refused {
         Some(error) => Ok(Some(Refused::By(error))),
         None if append.begins() => begin(connection, append, owner).await,
         None => Ok(None),

@@ -21,15 +21,25 @@ pub(crate) async fn admit_begin(
     if is_in(connection, "SELECT 1 FROM tombstones WHERE run = $1", &batch.run).await? {
         return Err(JobError::Log(LogError::RunForgotten(batch.run.clone())));
     }
-    if let Some(earlier) = summary.follows.as_ref().filter(|_| summary.parent.is_none())
-        && !is_in(connection, "SELECT 1 FROM runs WHERE run = $1", earlier).await?
-    {
-        return Err(JobError::Log(LogError::NotFound(earlier.clone())));
-    }
     match batch.forked_from().map_err(JobError::Log)? {
         Some(forked) => admit_fork(connection, &forked).await,
         None => Ok(()),
     }
+}
+
+/// Checks that the run which another one follows is still there.
+pub(crate) async fn admit_follower(
+    connection: &mut SqliteConnection,
+    batch: &Batch,
+) -> Result<(), JobError> {
+    let summary = &batch.summary;
+    let earlier = summary.follows.as_ref().filter(|_| summary.parent.is_none() && !batch.is_import);
+    if let Some(earlier) = earlier
+        && !is_in(connection, "SELECT 1 FROM runs WHERE run = $1", earlier).await?
+    {
+        return Err(JobError::Log(LogError::NotFound(earlier.clone())));
+    }
+    Ok(())
 }
 
 /// Checks that the session of a run that is to be reopened is not being forgotten.

@@ -203,5 +203,5 @@ async fn begin(
     if summary.parent.is_none() && !is_segment(run) {
         sessions::begin(connection, &append.batch.summary).await?;
     }
-    Ok(())
+    admission::admit_follower(connection, &append.batch).await
 }
