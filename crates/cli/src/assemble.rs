@@ -31,7 +31,7 @@ pub(crate) use self::memory::entries;
 pub(crate) use self::mistakes::{Mistake, held_mistakes, mistakes, tool_mistakes};
 use self::model::{Keys, Models, Other, held_keys, models};
 pub(crate) use self::model::{key_variables, provider_of, usual_variable};
-pub(crate) use self::secrets::{held, hold, hold_all};
+pub(crate) use self::secrets::{held, hold_all};
 pub(crate) use self::servers::{Servers, not_connected, server};
 pub(crate) use self::tool::{tool, usual_variables};
 pub(crate) use self::walls::share_written;
@@ -39,6 +39,7 @@ use crate::exit::CliError;
 pub(crate) use crate::folder::folder_of;
 use crate::names::nearest;
 use crate::output;
+pub(crate) use crate::secrets::hold;
 
 /// How to mend a cost budget without a price.
 const PRICE_HINT: &str = "add `[agent.price]` with `input_per_mtok` and `output_per_mtok`, or `price` to each \

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use backstop_event_log::text_digest;
 use backstop_redact::Redactor;
@@ -29,6 +29,20 @@ static INHERITED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let secrets = SECRETS.iter().filter_map(variable).map(|secret| secret.trim().to_owned());
     urls.chain(secrets).chain(in_password_file()).collect()
 });
+
+/// What the process holds beyond its environment.
+static HELD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Adds secrets to those of the process. Redactors that were made before do not know them.
+pub(crate) fn hold(secrets: impl IntoIterator<Item = String>) {
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    held.extend(secrets.into_iter().filter(|secret| !secret.is_empty()));
+}
+
+/// Returns what was added to the secrets of the process.
+pub(crate) fn held() -> impl Iterator<Item = String> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).clone().into_iter()
+}
 
 /// Returns the secrets that the environment of this process holds, whatever its agent files name.
 pub(crate) fn inherited() -> impl Iterator<Item = String> {

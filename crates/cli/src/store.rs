@@ -16,7 +16,7 @@ use etcetera::BaseStrategy;
 use crate::args::StoreArgs;
 use crate::exit::CliError;
 use crate::folder::folder_of;
-use crate::{assemble, output, secrets};
+use crate::{output, secrets};
 
 pub(crate) use database::Database;
 
@@ -59,7 +59,7 @@ pub(crate) enum Origin<'a> {
 
 /// Reads the URL of a store.
 pub(crate) fn parse(url: &str, origin: &Origin<'_>) -> Result<StoreUrl, CliError> {
-    assemble::hold(secrets::in_url(url));
+    secrets::hold(secrets::in_url(url));
     url.parse::<StoreUrl>().map_err(|error| {
         let meant = meant(url);
         match origin {

@@ -19,13 +19,14 @@ mod probe;
 mod proposal;
 mod spending;
 mod stop;
+mod stoppable;
 mod token_count;
 mod tool;
 
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::effect::guarded::drop_guarded;
+use crate::effect::stoppable::unless_stopped;
 use crate::journal::{End, Step};
 
 pub(crate) use asks::Asks;
@@ -94,16 +95,4 @@ impl Effects {
 /// Waits for the application's code, unless it is told to end before.
 fn stoppable(stop: Stop, work: impl Future<Output = End> + Send + 'static) -> Work {
     Box::pin(async move { unless_stopped(&stop, work).await.unwrap_or(End::Stopped) })
-}
-
-/// Waits for the application's code; drops it and returns `None` once it is told to end.
-async fn unless_stopped<T>(stop: &Stop, work: impl Future<Output = T> + Send) -> Option<T> {
-    let mut work = Box::pin(work);
-    tokio::select! {
-        biased;
-        () = stop.stopped() => {}
-        end = &mut work => return Some(end),
-    }
-    drop_guarded(work);
-    None
 }

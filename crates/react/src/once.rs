@@ -20,7 +20,7 @@ use layer0::event::DoneBefore;
 use layer0::failure::{Chain, Effect, Failure};
 use layer0::{JsonText, StateStore, ToolSpec, text};
 
-use self::ledger::{Claim, Entry, Ledger, WAIT};
+use self::ledger::{Claim, Entry, OnceLedger, WAIT};
 use self::outcome::CallOutcome;
 use crate::dispatch::{Dispatcher, PriorAnswer};
 
@@ -34,7 +34,7 @@ pub(crate) struct Once {
     /// Whether the tool can say what became of a call.
     probes: bool,
     output: Option<Schema>,
-    ledger: Ledger,
+    ledger: OnceLedger,
 }
 
 /// What the calls of an agent share that are made once.
@@ -57,7 +57,7 @@ impl Once {
         // One that does not compile was refused when the tool was added.
         let output = spec.output_schema.as_ref();
         let output = output.and_then(|schema| Schema::new(&schema.value()).ok());
-        let ledger = Ledger {
+        let ledger = OnceLedger {
             store: Arc::clone(stores.state),
             log: stores.log.cloned(),
             clock: Arc::clone(stores.clock),
@@ -180,7 +180,7 @@ struct GivenUp(Option<Box<BegunCall>>);
 
 /// A call whose key is claimed.
 struct BegunCall {
-    ledger: Ledger,
+    ledger: OnceLedger,
     key: String,
     version: u64,
     arguments: JsonText,
@@ -189,7 +189,7 @@ struct BegunCall {
 
 impl GivenUp {
     fn new(
-        ledger: &Ledger,
+        ledger: &OnceLedger,
         key: &str,
         version: u64,
         arguments: &Arguments,

@@ -78,10 +78,11 @@ impl RecordedTools {
     #[must_use]
     pub fn of(events: &[Event]) -> Self {
         #[derive(Deserialize)]
-        struct Tools {
+        struct RecordedDefinition {
             tools: Vec<ToolSpec>,
         }
-        let definition = agent_of(events).and_then(|agent| agent.definition.read::<Tools>().ok());
+        let definition =
+            agent_of(events).and_then(|agent| agent.definition.read::<RecordedDefinition>().ok());
         let specs = definition.map(|definition| definition.tools).unwrap_or_default();
         let mut recorded = Self { answers: Arc::default(), specs: specs.into() };
         let answers = Arc::new(Mutex::new(recorded.read(events)));

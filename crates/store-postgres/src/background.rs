@@ -9,6 +9,7 @@ use sqlx::{Connection, PgConnection};
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::prune::{self, Kind};
+use crate::server_time;
 use crate::{start_keys, state_removal};
 
 /// The lock that one process holds while it prunes in the background: "BSTU".
@@ -48,25 +49,13 @@ async fn work(
     let connect = &database.options().connect;
     let mut transaction = connect.begin(&mut connection, "BEGIN").await.map_err(Fault::from)?;
     if lock(&mut transaction).await.map_err(Fault::from)? {
-        let now = bounded(&mut transaction, now).await.map_err(Fault::from)?;
+        let now = server_time::bounded(&mut transaction, now).await.map_err(Fault::from)?;
         prune_all(database, retention, now).await?;
     }
     drop(transaction);
     // The server frees the lock also where the connection is only dropped.
     connection.close().await.map_err(Fault::from)?;
     Ok(())
-}
-
-/// Returns a time, or that of the server where this one is ahead of it.
-pub(crate) async fn bounded(
-    connection: &mut PgConnection,
-    time: Timestamp,
-) -> Result<Timestamp, sqlx::Error> {
-    let of_server: i64 =
-        sqlx::query_scalar("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
-            .fetch_one(connection)
-            .await?;
-    Ok(time.min(Timestamp::from_millis(of_server)))
 }
 
 /// Takes the lock, if it is free, until the end of the transaction.

@@ -7,8 +7,6 @@ use std::time::Duration;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Postgres, Row, Transaction};
 
-use crate::options::Options;
-
 /// What connections say of themselves in `pg_stat_activity`.
 const APPLICATION: &str = "backstop";
 
@@ -21,6 +19,9 @@ pub(crate) struct Connect {
     is_shared: bool,
     limits: TimeLimits,
 }
+
+/// How long the lease of a process lasts unless told otherwise.
+pub(crate) const LEASE: Duration = Duration::from_secs(15);
 
 /// How long a statement, a lock and a silent client may keep others waiting, in milliseconds. A process that was stopped
 /// inside a transaction holds its locks for no longer.
@@ -72,7 +73,7 @@ impl Connect {
             options: options.disable_statement_logging(),
             files,
             is_shared: false,
-            limits: TimeLimits::below(Options::LEASE),
+            limits: TimeLimits::below(LEASE),
         }
     }
 

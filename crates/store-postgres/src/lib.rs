@@ -61,6 +61,7 @@ mod runs;
 mod schema;
 mod sent;
 mod server;
+mod server_time;
 mod sessions;
 mod start_keys;
 mod state;

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use backstop_retention::StoreRetention;
 
-use crate::connect::Connect;
+use crate::connect::{self, Connect};
 use crate::open_error::{OpenError, Place};
 use crate::url;
 
@@ -36,7 +36,7 @@ pub struct Options {
 
 impl Options {
     /// How long the lease of a process lasts unless told otherwise; it is renewed each third.
-    pub const LEASE: Duration = Duration::from_secs(15);
+    pub const LEASE: Duration = connect::LEASE;
     /// How long an append is tried again while the server is away, unless told otherwise.
     pub const PATIENCE: Duration = Duration::from_secs(5);
     /// How many connections read and write beside those for appends, the lease, notifications and pruning in the

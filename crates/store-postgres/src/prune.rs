@@ -13,11 +13,11 @@ use layer0::id::SessionId;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
-use crate::background::bounded;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::pool::Pool;
 use crate::rows::unsigned;
+use crate::server_time;
 use crate::text::{column, stored};
 use crate::transact::{Work, transact};
 
@@ -135,7 +135,7 @@ pub(crate) async fn prune(
         sqlx::query(kind.totals).fetch_one(&mut *pool.lend().await?).await.map_err(Fault::from)?;
     let total = |name: &str| totals.try_get::<i64, _>(name).map_err(Fault::from);
     let (mut rows, mut bytes) = (total("many")?, total("bytes")?);
-    let now = bounded(&mut *pool.lend().await?, now).await.map_err(Fault::from)?;
+    let now = server_time::bounded(&mut *pool.lend().await?, now).await.map_err(Fault::from)?;
     let oldest = retention.oldest(now);
     let mut lives: HashMap<SessionId, Life> = HashMap::new();
     let (mut pruned, mut taken) = (Pruned::default(), Vec::new());

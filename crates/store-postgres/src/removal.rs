@@ -15,10 +15,10 @@ use layer0::state::Scope;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
-use crate::background::bounded;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::prune::{Kind, Whose, take_all};
+use crate::server_time::bounded;
 use crate::text::{column, read, stored};
 use crate::transact::{Work, transact};
 use crate::{run_rows, sessions, state_removal, subscriptions};

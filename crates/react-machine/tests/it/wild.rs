@@ -2,10 +2,11 @@
 
 use backstop_react_machine::*;
 use layer0::event::*;
+use layer0::id::CallId;
 use layer0::usage::Usage;
 use serde_json::json;
 
-use crate::world::{World, answered_call, response, started};
+use crate::world::{World, response, started};
 
 impl World {
     pub(crate) fn wild(&mut self, kind: u8, number: u32) {
@@ -37,4 +38,11 @@ impl World {
         };
         self.refused(input);
     }
+}
+
+fn answered_call(log: &[Entry]) -> Option<CallId> {
+    log.iter().rev().find_map(|entry| match &entry.kind {
+        EventKind::ToolResponded(responded) => Some(responded.call_id.clone()),
+        _ => None,
+    })
 }

@@ -592,13 +592,6 @@ fn hook_aborted(point: HookPoint) -> HookAborted {
     HookAborted::new("h", point.as_str(), None, "hook.aborted", "not today", true)
 }
 
-pub(crate) fn answered_call(log: &[Entry]) -> Option<CallId> {
-    log.iter().rev().find_map(|entry| match &entry.kind {
-        EventKind::ToolResponded(responded) => Some(responded.call_id.clone()),
-        _ => None,
-    })
-}
-
 pub(crate) fn response(call_id: CallId, ok: bool) -> ToolResponded {
     let output = if ok { json!("seen") } else { json!({"error": "Tool 'look' failed"}) };
     let mut response = ToolResponded::succeeded(call_id, "look", output, 1);

@@ -17,7 +17,7 @@ use super::hooks::{Hooks, Kind};
 use super::large_result::ShownResult;
 use super::stop::Stop;
 use crate::agent::inner::Inner;
-use crate::effect::unless_stopped;
+use crate::effect::stoppable::unless_stopped;
 use crate::hook::Moment;
 use crate::journal::{Execution, StopFact};
 

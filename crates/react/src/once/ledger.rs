@@ -24,7 +24,7 @@ const LOOKS: u32 = 10;
 
 /// The entries of all keys.
 #[derive(Clone)]
-pub(super) struct Ledger {
+pub(super) struct OnceLedger {
     pub(super) store: Arc<dyn StateStore>,
     /// Where the runs are recorded that make the calls.
     pub(super) log: Option<Arc<dyn EventLog>>,
@@ -106,7 +106,7 @@ impl Entry {
     }
 }
 
-impl Ledger {
+impl OnceLedger {
     /// Claims a key for a call, or returns what another call has made of it. Waits while that one is running.
     pub(super) async fn claim(
         &self,

@@ -177,7 +177,7 @@ async fn dispatch_given_up_while_recorded_returns_cancelled() {
 
 /// Spec: O3
 #[tokio::test]
-async fn dispatch_behind_the_end_of_its_call_is_refused() {
+async fn dispatch_behind_its_call_is_refused() {
     let bench = Bench::new();
     let left = LeftBehind { outcomes: Arc::default(), clock: bench.clock.clone() };
     let outcomes = Arc::clone(&left.outcomes);

@@ -173,7 +173,7 @@ async fn timeout_ends_a_call() {
 
 /// Spec: T10, T16. The recorded answer is the tool's, its text as it was, and the model reads whose it is.
 #[tokio::test]
-async fn recorded_answer_fits_the_schema_and_keeps_its_text() {
+async fn recorded_answer_fits_and_keeps_its_text() {
     let bench = Bench::new();
     let text = r#"{"paid":3.10,"sum":123456789012345678901234567890}"#;
     let tool = FnTool::new("pay", "Pays.", move |_: Value| async move {

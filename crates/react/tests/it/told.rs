@@ -117,7 +117,7 @@ async fn input_accepted_at_the_end_is_not_lost() {
 
 /// Spec: A1, D12. The next episode reads what its run was told too late.
 #[tokio::test]
-async fn input_kept_at_the_end_is_read_by_a_reopened_run() {
+async fn reopened_run_reads_input_kept_before() {
     let failing = vec![fails(ErrorKind::AuthFailed), says("done")];
     let (bench, agent) = told_at_its_end(failing).await;
     let reopened = on(&bench, async move { agent.reopen(ReopenRequest::new("run_1")).await });

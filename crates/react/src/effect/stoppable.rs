@@ -1,0 +1,19 @@
+//! Application code that ends when its step is stopped.
+
+use crate::effect::guarded::drop_guarded;
+use crate::effect::stop::Stop;
+
+/// Waits for the application's code; drops it and returns `None` once it is told to end.
+pub(super) async fn unless_stopped<T>(
+    stop: &Stop,
+    work: impl Future<Output = T> + Send,
+) -> Option<T> {
+    let mut work = Box::pin(work);
+    tokio::select! {
+        biased;
+        () = stop.stopped() => {}
+        end = &mut work => return Some(end),
+    }
+    drop_guarded(work);
+    None
+}
