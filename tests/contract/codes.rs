@@ -22,6 +22,8 @@ const ELSEWHERE: &[&str] = &[
     "../crates/react/tests/it/durable.rs",
     "../crates/react/tests/it/episodes.rs",
     "../crates/react/tests/it/lost.rs",
+    "../crates/react/tests/it/once.rs",
+    "../crates/store-sqlite/tests/it/moved.rs",
     "durability/kill.rs",
     "../crates/react/tests/it/parts.rs",
     "../crates/react/tests/it/settling.rs",

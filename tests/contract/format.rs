@@ -80,6 +80,7 @@ const EVENTS: &[(&str, &[&str])] = &[
         &["operator", "run", "attempt", "call_id", "step", "input_digest", "allowance"],
     ),
     ("operator.waiting", &["operator", "run", "for", "approvals"]),
+    ("operator.refused", &["operator", "step", "reason", "messages"]),
     ("operator.returned", &["operator", "run", "outcome", "reason", "usage"]),
     ("workflow.routed", &["step", "to"]),
     ("budget.granted", &["run", "allowance"]),
@@ -294,7 +295,12 @@ fn events_have_the_documented_envelope_and_data() {
             // What a call asks that is running already, in its tool's words.
             let asks = event_type == "approval.requested" && data.get("message").is_some();
             let asks = asks.then_some("message");
-            let keys = keys.iter().copied().chain(evidence).chain(retry).chain(asks);
+            // What a caller that has no record of a step below keeps of its failure, and whether another step stopped it.
+            let is_return = event_type == "operator.returned";
+            let kept = ["retry", "effect", "messages", "superseded"]
+                .into_iter()
+                .filter(|key| is_return && data.get(*key).is_some());
+            let keys = keys.iter().copied().chain(evidence).chain(retry).chain(asks).chain(kept);
             let keys: Vec<&str> = keys.collect();
             check_keys(data, &keys, &of);
             match event_type {

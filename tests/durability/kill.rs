@@ -414,7 +414,7 @@ async fn progress_between_crashes_is_no_loop() {
     for _ in 0..2 {
         assert_eq!(folder.mortal(&["resume", RUN, "asking"]).0.signal(), Some(9));
         // The model answers, then the process dies.
-        assert_eq!(folder.mortal(&["resume", RUN, "after", "2"]).0.signal(), Some(9));
+        assert_eq!(folder.mortal(&["resume", RUN, "after", "3"]).0.signal(), Some(9));
     }
     let recovered = count(&folder.events().await, "run.recovered");
     assert!(recovered > 3, "{recovered}");

@@ -35,6 +35,8 @@ super::defects! {
     CountsRunsForAttempts => counts_failed_attempts,
     CutsLongText => keeps_what_is_appended,
     CutsNames => keeps_runs_apart,
+    DecidesBehindACancellation => refuses_decisions_behind_a_cancellation,
+    DropsWhatCameTooLate => keeps_what_a_run_was_told_too_late,
     EndsTheSessionWithADispatchedRun => lets_a_dispatched_run_share_the_session,
     ErasesForAWriter => erases_nothing_it_cannot,
     ErasesNothing => erases_what_an_event_says,
@@ -519,6 +521,10 @@ impl EventLog for Defective {
         }
         let by = if self.is(D::RequestIsFromNowhere) { "" } else { by };
         let accepted = self.sound.send(request.clone(), by, at).await?;
+        let decides = matches!(request, InboxRequest::Decide { .. });
+        if decides && self.is(D::DecidesBehindACancellation) {
+            return Ok(true);
+        }
         if accepted {
             let message = self.sound.inbox(&run).await?.pop();
             self.noted.lock().unwrap().sent.extend(message.map(|message| (run.clone(), message)));
@@ -539,6 +545,10 @@ impl EventLog for Defective {
             D::InboxIsShared => {
                 let noted = self.noted.lock().unwrap();
                 inbox = noted.sent.iter().map(|(_, message)| message.clone()).collect();
+            }
+            D::DropsWhatCameTooLate => {
+                let is_over = self.sound.summary(run).await?.is_some_and(|run| !run.is_open());
+                inbox.retain(|row| !is_over || matches!(row.request, InboxRequest::Settle { .. }));
             }
             D::InboxNewestFirst => inbox.reverse(),
             D::LosesSettlements => {

@@ -53,6 +53,7 @@ super::defects! {
     ListsScopesAnew => lists_scopes,
     LosesTheTime => reads_what_was_written,
     NeverExpires => forgets_what_has_expired,
+    NewestFirstByKey => lists_the_newest_first,
     NullIsNothing => keeps_any_json,
     PrefixIgnoresCase => lists_by_prefix,
     RefusesTheLongestKey => refuses_keys,
@@ -266,7 +267,7 @@ impl StateStore for Defective {
     }
 
     async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError> {
-        let StateQuery { scope, prefix, after, backwards, limit, .. } = query;
+        let StateQuery { scope, prefix, after, backwards, newest_first, limit, .. } = query;
         let backwards = backwards && !self.is(D::ListsForwardsOnly);
         let mut rows = self.of_scope(&scope);
         rows.retain(|(key, _)| match self.defect {
@@ -282,6 +283,9 @@ impl StateStore for Defective {
         });
         if backwards {
             rows.reverse();
+        }
+        if newest_first && !self.is(D::NewestFirstByKey) {
+            rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.value.version));
         }
         let rounds = self.kept.lock().unwrap().values.len();
         match self.defect {

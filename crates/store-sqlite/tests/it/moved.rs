@@ -68,14 +68,16 @@ async fn replaced_database_takes_no_append() {
 #[tokio::test]
 async fn removed_owner_file_makes_no_second_owner() {
     let folder = Folder::new();
-    let (one, two) = (open(&folder.file()).await, open(&folder.file()).await);
+    let one = open(&folder.file()).await;
     let log: Arc<dyn EventLog> = Arc::new(one.log());
     let mut writer = begin(&log, "run_1").await;
+    let file = owner_file(&folder);
+    let two = open(&folder.file()).await;
     let lease = Arc::clone(writer.lease().unwrap());
     let other = two.log();
     let refused = other.claim(&"run_1".into()).await;
     assert!(matches!(refused, Err(LogError::Claimed(_))));
-    std::fs::remove_file(owner_file(&folder)).unwrap();
+    std::fs::remove_file(file).unwrap();
     assert!(!lease.may_start());
     let (run, claim) = ("run_1".into(), async {
         lease.must_stop().await;

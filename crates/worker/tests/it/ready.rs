@@ -78,6 +78,16 @@ async fn locked_server_holds_up_no_leaving(place: Place) {
     let other = open(&url).await;
     let worker = AtWork::start(Worker::builder(&other).operator(calling(&other, Gate::new())));
     let mut locking = connect(&url).await;
+    let workers = "SELECT count(*) FROM backstop.workers";
+    while sqlx::query_scalar::<_, i64>(workers)
+        .persistent(false)
+        .fetch_one(&mut locking)
+        .await
+        .unwrap()
+        == 0
+    {
+        tokio::task::yield_now().await;
+    }
     let mut locking = begin(&mut locking).await;
     let lock =
         "LOCK TABLE backstop.queue, backstop.processes, backstop.runs IN ACCESS EXCLUSIVE MODE";
