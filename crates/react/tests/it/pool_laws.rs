@@ -400,8 +400,11 @@ proptest! {
             }
             answered
         });
+        // Behind a refused key another endpoint is asked where the circuit of one before it is open.
+        let may_answer = pools.iter().flatten().any(|it| it.would_answer());
         for result in answered {
-            prop_assert_eq!(result.is_ok(), would_answer, "{:?}", result);
+            prop_assert!(result.is_ok() || !would_answer, "{:?}", result);
+            prop_assert!(result.is_err() || may_answer, "{:?}", result);
         }
     }
 }
