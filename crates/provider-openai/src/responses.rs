@@ -124,7 +124,7 @@ impl Protocol for Responses {
         output_support(endpoint, request)
     }
 
-    /// "Invalid 'input[1].call_id': string too long. Expected a string with maximum length 64".
+    /// The endpoint answers `Invalid 'input[1].call_id': string too long. Expected a string with maximum length 64`.
     fn accepts(&self, _: &Endpoint) -> Accepts {
         Accepts::everything().call_ids(CallIds::up_to(64))
     }

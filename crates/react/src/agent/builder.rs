@@ -490,7 +490,7 @@ impl AgentBuilder {
     }
 
     /// States what decides what calls of a tool do, beyond their arguments, whatever the tool itself says; see
-    /// [`ToolFacts::contract`](layer0::ToolFacts::contract). It must hold no secret.
+    /// [`ToolSpec::contract`](layer0::ToolSpec::contract). It must hold no secret.
     pub fn tool_contract(mut self, tool: impl Into<String>, contract: Value) -> Self {
         self.tool_contracts.push((tool.into(), contract));
         self
