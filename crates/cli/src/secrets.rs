@@ -22,7 +22,7 @@ const PARAMETERS: [&str; 2] = ["password", "sslpassword"];
 /// The place of the password in a line of a file of passwords.
 const PASSWORD_FIELD: usize = 4;
 
-/// What the environment holds.
+/// Secrets from the environment.
 static INHERITED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let variable = |name: &&str| std::env::var(name).ok();
     let urls = URLS.iter().filter_map(variable).flat_map(|url| in_url(&url));
@@ -30,7 +30,7 @@ static INHERITED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     urls.chain(secrets).chain(in_password_file()).collect()
 });
 
-/// What the process holds beyond its environment.
+/// Secrets from other sources than the environment.
 static HELD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Adds secrets to those of the process. Redactors that were made before do not know them.

@@ -9,7 +9,7 @@ use backstop_react::CancellationToken;
 
 use crate::output;
 
-/// How long a write to standard output may take once the process is told to stop.
+/// The time limit of a write to standard output after a request to stop.
 const UNREAD: Duration = Duration::from_secs(5);
 
 /// Is there nothing left to cancel?

@@ -19,19 +19,19 @@ pub(crate) use notes::{Note, Notes};
 
 /// The most connections of one program at a time; more wait.
 const MOST_CONNECTIONS: usize = 256;
-/// How many descriptors of this process a connection may take: its own, and the one of a host.
+/// The most descriptors of one connection: its own, and that of a host.
 const DESCRIPTORS: usize = 2;
 /// Which part of the descriptors of this process the connections of all programs may take, and how many programs may
 /// take as much as they can of it.
 const PART: usize = 4;
 const PROGRAMS: usize = 4;
-/// How long nothing is accepted after a connection could not be: there may be too many open files.
+/// The pause after a failed accept: there may be too many open files.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The room for connections of all programs within walls.
 static ROOM: LazyLock<Room> = LazyLock::new(|| Room::in_limit(descriptor_limit()));
 
-/// How many connections there may be at a time.
+/// The most connections at a time.
 struct Room {
     of_all: Arc<Semaphore>,
     of_one: usize,
@@ -48,7 +48,7 @@ impl Room {
 
 /// Returns how many files this process may have open.
 fn descriptor_limit() -> usize {
-    /// What most systems give a process.
+    /// The usual limit of a system.
     const USUAL: usize = 1024;
     #[cfg(target_os = "linux")]
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;

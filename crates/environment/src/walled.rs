@@ -52,7 +52,7 @@ type End = watch::Receiver<Option<Result<Ended, String>>>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Walled {
-    /// What it reads, unless it has its whole input already; it sees the end when this is dropped.
+    /// The rest of its input, unless it has the whole; dropping this closes the input.
     pub stdin: Option<ChildStdin>,
     /// What it prints. The limit of output is its reader's to hold.
     pub stdout: Option<ChildStdout>,

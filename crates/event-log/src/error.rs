@@ -222,7 +222,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// What to do when the file of a store is gone.
+    /// The advice for a store whose file is gone.
     pub const STORE_LOST_HINT: &str = "put it back together with its -wal and -shm, and resume what was open; stop \
         what writes before a file is moved";
 

@@ -13,7 +13,7 @@ const MAX_SESSIONS_IN_ALL: usize = 1_024;
 /// The name of a session.
 pub(crate) type SessionId = Arc<str>;
 
-/// What each client has open.
+/// The open messages and sessions of each client.
 #[derive(Debug, Default)]
 pub(crate) struct Clients(Mutex<Open>);
 
@@ -21,7 +21,7 @@ pub(crate) struct Clients(Mutex<Open>);
 struct Open {
     /// With its client, the oldest first.
     sessions: VecDeque<(IpAddr, SessionId)>,
-    /// How many messages of each client are not finished.
+    /// The number of unfinished messages of each client.
     messages: BTreeMap<IpAddr, usize>,
 }
 

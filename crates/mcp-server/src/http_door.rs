@@ -38,9 +38,9 @@ pub(crate) const MAX_CONNECTIONS: usize = 256;
 const LONGEST_HEAD: Duration = Duration::from_secs(30);
 /// How long a client may take for its message.
 const LONGEST_BODY: Duration = Duration::from_secs(60);
-/// How long a message may take before it counts as unfinished.
+/// The time after which a message counts as unfinished.
 const PROMPT_BODY: Duration = Duration::from_secs(1);
-/// Which part of the connections may wait for unfinished messages of one client.
+/// The share of connections that may wait for unfinished messages of one client.
 const UNFINISHED_PART: usize = 4;
 /// The name of a session in a request and in an answer.
 const SESSION: &str = "mcp-session-id";

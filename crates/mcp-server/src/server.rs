@@ -28,7 +28,7 @@ use crate::runs::Runs;
 /// How long a call is waited for before it is answered with the id of its run: clients give up at 60 seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(50);
 
-/// How long answers may take on their way once the connection ends.
+/// The time limit of pending answers after the connection ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// Offers operators of an orchestrator as tools to MCP clients.

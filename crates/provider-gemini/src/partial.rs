@@ -35,7 +35,7 @@ pub(crate) struct PartialArguments {
     root: Node,
     /// What has no place in them, as it came.
     misfits: String,
-    /// How many bytes were taken.
+    /// The number of bytes taken.
     taken: usize,
 }
 

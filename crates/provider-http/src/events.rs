@@ -57,7 +57,7 @@ pub struct Events {
     begun: bool,
     of_stream: usize,
     draft: EventDraft,
-    /// How many bytes were looked at or moved in all.
+    /// The number of bytes read or moved in all.
     #[cfg(test)]
     handled: usize,
 }

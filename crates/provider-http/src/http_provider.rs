@@ -14,7 +14,7 @@ use crate::protocol::{Protocol, Stream};
 use crate::reply::Reply;
 use crate::timeouts::Timeouts;
 
-/// How many bytes come before it is looked again how much of an answer is held.
+/// The number of bytes between two checks of the size of an answer.
 const LOOK_AFTER_BYTES: usize = 1024 * 1024;
 
 /// Asks one model at one endpoint that speaks `P`. It makes one attempt: it never retries, never falls
@@ -153,9 +153,9 @@ fn refuse_large(stream: &impl Stream, reply: &Reply<'_>) -> Result<(), ProviderE
 /// Says when it is looked how much of an answer is held: not before so much has come, and seldom, as it takes time.
 #[derive(Debug, Default)]
 struct HeldBound {
-    /// How many bytes came.
+    /// The number of bytes received.
     received: usize,
-    /// How many had come when it was looked last.
+    /// The number of bytes received before the last check.
     looked_at: usize,
 }
 

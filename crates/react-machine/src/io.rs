@@ -185,12 +185,12 @@ pub struct Approval {
     pub expires_at: Option<Timestamp>,
     /// Who may decide it.
     pub approvers: Approvers,
-    /// What decided what the call would do when it was shown.
+    /// The contract of the call when it was shown.
     #[serde(skip)]
     pub(crate) contract: ToolContract,
 }
 
-/// What decides what a call of a tool does, beyond its arguments.
+/// The contract of a tool: everything that decides the result of a call beyond its arguments.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ToolContract {
     pub(crate) of_tool: Option<JsonText>,

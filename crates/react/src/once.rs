@@ -37,7 +37,7 @@ pub(crate) struct Once {
     ledger: OnceLedger,
 }
 
-/// What the calls of an agent share that are made once.
+/// The state that all `once` calls of an agent share.
 #[derive(Clone)]
 pub(crate) struct OnceStores<'a> {
     pub(crate) state: &'a Arc<dyn StateStore>,
@@ -208,7 +208,7 @@ impl GivenUp {
 impl Drop for GivenUp {
     fn drop(&mut self) {
         let Some(call) = self.0.take() else { return };
-        // Where no runtime is left, the record says it.
+        // Without a runtime, the record has the outcome.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let clock = Arc::clone(&call.ledger.clock);
         runtime.spawn(clock.track(Box::pin(async move {

@@ -27,7 +27,7 @@ pub async fn forget_session(
     let mut marks = Vec::new();
     let request = Request { session, by, with_forks, now };
     let forgotten = request.forget(shelf, &mut marks).await;
-    // Where this fails too, the next sweep takes old marks off.
+    // If this fails too, the next sweep removes old marks.
     let unmarked = shelf.unmark_forgetting(&marks).await;
     let forgotten = forgotten?;
     unmarked?;

@@ -15,7 +15,7 @@ use crate::{OldRun, RemoveError, Removed, RunRow, removable, trees, why_kept};
 /// How many runs are looked at together when runs are pruned by their age, at most, beside those connected with them.
 pub const PAGE: u16 = 500;
 
-/// How often a removal is tried that another process got in the way of.
+/// The most tries of a removal that conflicts with another process.
 pub(crate) const ATTEMPTS: u32 = 3;
 
 /// How a run goes.

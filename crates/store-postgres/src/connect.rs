@@ -20,7 +20,7 @@ pub(crate) struct Connect {
     limits: TimeLimits,
 }
 
-/// How long the lease of a process lasts unless told otherwise.
+/// The default lease of a process.
 pub(crate) const LEASE: Duration = Duration::from_secs(15);
 
 /// How long a statement, a lock and a silent client may keep others waiting, in milliseconds. A process that was stopped

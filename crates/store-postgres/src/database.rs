@@ -19,7 +19,7 @@ use crate::pool::Pool;
 use crate::schema;
 use crate::writer::{Setup, Writer};
 
-/// How long the server has to take the owner of runs out of its tables.
+/// The time limit of removing the owner's rows from the server.
 const LEFT_AFTER: Duration = Duration::from_secs(5);
 /// How long the server has for the end of what it was sent, beside the patience of appends.
 const CLOSED_AFTER: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ struct Inner {
     claims: Claims,
     owner: Arc<CurrentOwner>,
     liveness: Liveness,
-    /// How often queues were looked at.
+    /// The number of looks at queues.
     turns: AtomicUsize,
     lookout: Lookout,
     upkeep: Upkeep,

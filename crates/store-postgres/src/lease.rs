@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 /// The shortest wait before a lease that is about to end is checked again.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long after the lock was last confirmed something may start.
+/// The time after the last confirmation of the lock in which a step may start.
 const LOCK_TRUSTED: Duration = Duration::from_secs(1);
 /// How long after the lock was last confirmed what acts is stopped, once its connection is lost: another process
 /// takes the runs over after [`TAKEN_AFTER`](crate::liveness::TAKEN_AFTER) at the earliest.

@@ -1,4 +1,4 @@
-//! Which processes that own runs have died.
+//! Detection of dead processes that own runs.
 //!
 //! A process is dead once its lock was free for a while, or its lease was not renewed for a while, both measured here
 //! on a clock that is never set: the clock of the server may be set by any amount. A dead process is removed from the
@@ -17,9 +17,9 @@ use crate::fault::Fault;
 use crate::pool::Pool;
 use crate::rows::unsigned;
 
-/// How long a lock has to be free before its owner counts as dead.
+/// The time a lock has to be free before its owner counts as dead.
 pub(crate) const TAKEN_AFTER: Duration = Duration::from_millis(1_500);
-/// How late a renewal may be.
+/// The most delay of a renewal.
 const RENEWAL_SLACK: Duration = Duration::from_secs(1);
 
 /// Returns whether a process holds its lock, where it has one.
@@ -50,7 +50,7 @@ pub(crate) struct Liveness(Arc<Mutex<HashMap<Arc<str>, Seen>>>);
 struct Seen {
     renewal: i64,
     since: Duration,
-    /// When its lock was first seen free.
+    /// The first time its lock was seen free.
     free_since: Option<Duration>,
 }
 
@@ -58,14 +58,14 @@ struct Seen {
 #[derive(Debug, Clone, Copy)]
 struct ProcessRow {
     renewal: i64,
-    /// How much of the lease is left by the clock of the server.
+    /// The rest of the lease, by the server's clock.
     left_ms: i64,
     lease: Duration,
     /// Whether the lock is held; `None` of a process without one.
     is_locked: Option<bool>,
 }
 
-/// What is known of a process.
+/// The observed state of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Alive,

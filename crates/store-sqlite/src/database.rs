@@ -58,13 +58,13 @@ struct Inner {
     own_runs: Mutex<VecDeque<RunId>>,
 }
 
-/// How long what is in a database is kept, and by whose time.
+/// The retention of a database, and the clock that decides it.
 struct Keeps {
     retention: StoreRetention,
     time: fn() -> Timestamp,
 }
 
-/// How many of its own runs a handle remembers.
+/// The most runs of its own that a handle remembers.
 const OWN_RUNS: usize = 256;
 
 impl Database {

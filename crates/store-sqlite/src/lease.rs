@@ -48,7 +48,7 @@ impl backstop_event_log::Lease for FileLease {
 
     async fn until_may_start(&self) {
         if !self.may_start() {
-            // What is gone does not come back.
+            // A removed file does not come back.
             std::future::pending::<()>().await;
         }
     }

@@ -23,7 +23,7 @@ const SUFFIX: &str = "-owner-";
 /// How often another id is drawn when a file was taken away while it was locked.
 const TRIES: u32 = 16;
 
-/// How often the files are looked at that keep other processes out.
+/// The interval between checks of the owner and database files.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long an owner has to be without its file before it counts as dead: it notices that and stops before.
 pub(crate) const TAKEN_AFTER: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ impl OwnerFile {
     }
 }
 
-/// What is known of another owner.
+/// The observed state of another owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OtherOwner {
     Alive,

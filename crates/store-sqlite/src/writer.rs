@@ -238,7 +238,7 @@ async fn commit(connected: &mut Connected, jobs: Vec<Job>) -> Vec<Job> {
         true => write_together(connected, &jobs).await,
         false => Vec::new(),
     };
-    // What is written to a file that has no name any more is written nowhere.
+    // Writes to a file without a name are lost.
     if !connected.owner.database_holds() {
         let path = connected.owner.database().unwrap_or(Path::new(""));
         results = jobs.iter().map(|_| Err(JobError::Moved(path.to_owned()))).collect();

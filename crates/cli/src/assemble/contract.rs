@@ -1,4 +1,4 @@
-//! What decides what the calls of an agent do, beyond their arguments, as its file says it.
+//! The contract of an agent's tools: everything in its file that decides the result of a call beyond its arguments.
 //!
 //! Paths and variables are as they are written: where the file lies, and what the variables hold, are settings of
 //! this machine.
@@ -6,9 +6,9 @@
 use backstop_config::AgentFile;
 use serde_json::{Map, Value, json};
 
-/// What a tool's table says of what its calls do.
+/// The contract of a tool, from its table.
 const TOOL_KEYS: [&str; 4] = ["kind", "command", "cwd", "env"];
-/// What a server's table says of what its calls do.
+/// The contract of a server's tools, from its table.
 const SERVER_KEYS: [&str; 6] = ["command", "url", "cwd", "env", "headers", "oauth"];
 /// The key of walls in a file, and in a contract.
 const ENVIRONMENT: &str = "environment";

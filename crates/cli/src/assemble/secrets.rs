@@ -1,4 +1,4 @@
-//! What this process holds to get in anywhere: one set for all agents, servers, stores and doors in it.
+//! The secrets of this process: one set for all its agents, servers, stores and doors.
 
 use std::path::Path;
 

@@ -99,7 +99,7 @@ fn rules(
     if table.best_effort { rules.best_effort() } else { rules }
 }
 
-/// What the programs of all files of this process write.
+/// The paths that programs of any agent file of this process may write.
 static WRITTEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// Lets the walls of all files that one process serves know of what the programs of this one write.

@@ -15,11 +15,11 @@ pub struct WalledProgram {
     pub folder: PathBuf,
     /// All that it sees of the environment.
     pub variables: BTreeMap<String, String>,
-    /// What it reads from its standard input.
+    /// Its standard input.
     pub input: ProgramInput,
 }
 
-/// What a program within walls reads from its standard input.
+/// The standard input of a program within walls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProgramInput {

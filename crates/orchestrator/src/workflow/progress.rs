@@ -27,7 +27,7 @@ pub(super) struct Progress {
     /// With what makes it that workflow now.
     pub(super) started: Option<Box<RunStarted>>,
     pub(super) steps: BTreeMap<Arc<str>, StepRecord>,
-    /// Which steps were refused before a run began, by path.
+    /// The steps that were refused before a run began, by path.
     pub(super) refused: BTreeMap<Arc<str>, OperatorRefused>,
     /// Which way was taken, by step.
     pub(super) routed: BTreeMap<Arc<str>, Arc<str>>,

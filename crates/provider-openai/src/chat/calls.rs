@@ -30,7 +30,7 @@ pub(super) struct Calls {
     calls: Vec<OpenCall>,
     /// How many lists of pieces came.
     lists: u64,
-    /// How many bytes of arguments were compared with others.
+    /// The number of bytes of arguments that were compared.
     #[cfg(test)]
     compared: usize,
 }

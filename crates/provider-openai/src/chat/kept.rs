@@ -45,7 +45,7 @@ pub(super) struct Kept {
     message: KeptMessage,
     /// The pieces of `reasoning_details` so far.
     details: Vec<Value>,
-    /// How many bytes were taken.
+    /// The number of bytes taken.
     taken: usize,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Items {
     by_id: BTreeMap<(Kind, String), usize>,
     /// Where the call of an id is.
     by_call_id: BTreeMap<String, usize>,
-    /// How many bytes the endpoint wants back, at most.
+    /// An upper bound of the bytes that the endpoint wants back.
     kept_bytes: usize,
     /// Those that are not done.
     open: BTreeMap<(Kind, u64), usize>,

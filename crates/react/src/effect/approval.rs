@@ -17,7 +17,7 @@ use crate::hook::HookContext;
 use crate::journal::{End, Said};
 use crate::record::recordable::redacted_decision;
 
-/// How often an approver is asked whose decisions are refused: a program may give the same one without end.
+/// The most questions to an approver whose decisions are refused: a program may repeat the same one without end.
 const MAX_ASKS: usize = 10;
 
 /// Asks the approver.

@@ -16,7 +16,7 @@ pub(crate) struct Asks(Mutex<AskQueue>);
 struct AskQueue {
     asked: VecDeque<(Ask, oneshot::Sender<Told>)>,
     reader: Option<Waker>,
-    /// How many dispatches were asked for.
+    /// The number of requested dispatches.
     dispatches: u64,
     /// Is the run over?
     is_closed: bool,

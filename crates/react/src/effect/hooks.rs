@@ -22,9 +22,9 @@ use crate::effect::guarded::drop_guarded;
 use crate::hook::{Hook, HookContext, HookError, Moment, Verdict};
 use crate::journal::{End, Gated, Note, Notes, StopFact};
 
-/// Why a call does not run whose gate changes what a person decided.
+/// The reason against a call whose gate changes the decision of a person.
 const CHANGES: &str = "it changes arguments that a person gave";
-/// Why a call does not run whose gate gives it a secret.
+/// The reason against a call whose gate adds a secret.
 const SECRET: &str = "the arguments that it gives hold a secret of this process";
 
 /// Which hooks of a point are called.
@@ -49,7 +49,7 @@ pub(crate) struct Hooks<'a> {
 pub(crate) struct Called {
     /// `hook.failed` of hooks whose failure does not matter.
     pub(crate) notes: Vec<EventKind>,
-    /// What a gate wants the arguments to be, and its name.
+    /// The arguments that a gate asks for, and its name.
     pub(crate) arguments: Option<(String, JsonText)>,
     pub(crate) stop: Option<HookStop>,
 }

@@ -92,7 +92,7 @@ pub(super) async fn attempt(effects: Arc<Effects>, mut attempt: Box<Attempt>, st
     request.output = attempt.output_schema.clone().map(OutputSchema::new);
     let request = AttemptRequest { request, record: Arc::clone(&record) };
     let span = tracing::info_span!("model", call);
-    // What is stopped already does not begin; an answer that is there counts.
+    // A stopped step does not begin; a finished answer counts.
     let result = if stop.is_stopped() {
         None
     } else {

@@ -60,7 +60,7 @@ pub(super) async fn execution(
     let dispatcher = Arc::new(Dispatcher::new(caller, ahead, limit, may_leave));
     let span =
         tracing::info_span!("tool", tool = %execution.run.tool, call = %execution.run.call_id);
-    // What is stopped already does not begin; an answer that is there counts.
+    // A stopped step does not begin; a finished answer counts.
     let result = if stop.is_stopped() {
         None
     } else {

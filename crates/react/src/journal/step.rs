@@ -304,7 +304,7 @@ pub(crate) struct Child {
     pub(crate) labels: Arc<BTreeMap<String, String>>,
 }
 
-/// How an execution ended. One that was stopped before its tool returned has no facts.
+/// The end of an execution. One that was stopped before its tool returned has no facts.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct ExecutionEnd {
     /// What the runs that it started came to.

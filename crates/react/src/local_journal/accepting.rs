@@ -8,9 +8,9 @@ use backstop_event_log::LogError;
 use crate::effect::Effects;
 use crate::journal::{End, Said, StepId};
 
-/// How long it is tried to write a decision: as long as a worker waits for an append.
+/// The time limit of writing a decision: as long as a worker waits for an append.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long is waited before the first repetition, and at most before a later one.
+/// The delay before the first repetition, and the longest before a later one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
@@ -19,7 +19,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 pub(super) struct Unwritten(BTreeMap<StepId, Tried>);
 
 struct Tried {
-    /// When it was tried first, by the monotonic clock.
+    /// The first try, on the monotonic clock.
     since: Duration,
     wait: Duration,
 }

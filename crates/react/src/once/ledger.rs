@@ -17,16 +17,16 @@ use serde_json::{Value, json};
 
 use super::outcome::{CallOutcome, outcome_in};
 
-/// How long is waited between two looks at a call that another run makes.
+/// The delay between two checks of a call that another run makes.
 pub(super) const WAIT: Duration = Duration::from_millis(100);
-/// How many looks stand between two that ask whether the process of that run is alive.
+/// The number of checks between two that ask whether the process of that run is alive.
 const LOOKS: u32 = 10;
 
 /// The entries of all keys.
 #[derive(Clone)]
 pub(super) struct OnceLedger {
     pub(super) store: Arc<dyn StateStore>,
-    /// Where the runs are recorded that make the calls.
+    /// The log of the runs that make the calls.
     pub(super) log: Option<Arc<dyn EventLog>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) redactor: Redactor,
@@ -58,7 +58,7 @@ pub(super) enum EntryState {
     Failed,
 }
 
-/// What the ledger says of a key that is to be claimed.
+/// The answer of the ledger to a claim.
 pub(super) enum Claim {
     /// Another call has it, whose end is not known; the version is that of its entry.
     Elsewhere(Box<Entry>, u64, &'static str),

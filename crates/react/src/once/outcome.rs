@@ -1,11 +1,11 @@
-//! What became of a call, as the record of its run says.
+//! The outcome of a call, from the record of its run.
 
 use backstop_event_log::{EventLog, LogError, read_events};
 use layer0::JsonText;
 use layer0::event::{Event, EventKind, ToolResponded, Verdict};
 use layer0::id::{CallId, RunId};
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum CallOutcome {
     DidNot,
@@ -17,11 +17,11 @@ pub(super) enum CallOutcome {
     Unknown(&'static str),
 }
 
-/// Why the outcome of a call is unknown whose process is gone.
+/// The reason for an unknown outcome: the process is gone.
 const DIED: &str = "has begun before, and its process is gone";
-/// Why that of a call is unknown that was answered.
+/// The reason for an unknown outcome: the call was answered without it.
 const FAILED: &str = "failed before, and may have acted";
-/// Why that of a call is unknown whose record is gone.
+/// The reason for an unknown outcome: the record is gone.
 const GONE: &str = "has begun before, and its record is gone";
 
 /// Reads what became of a call from the record of its run. A call without an answer is running while a process has
@@ -57,7 +57,7 @@ fn recorded_outcome(events: &[Event], call: &CallId) -> Option<CallOutcome> {
         let said = match &event.kind {
             EventKind::ToolRequested(requested) if requested.call_id == *call => None,
             EventKind::ToolResponded(answer) if answer.call_id == *call => match outcome.take() {
-                // What a probe said just before its answer.
+                // The result of a probe just before the answer.
                 Some(settled @ (CallOutcome::DidNot | CallOutcome::Happened(_))) => Some(settled),
                 _ => Some(answered(answer)),
             },

@@ -65,7 +65,7 @@ pub(crate) struct OpenWork {
     pub(crate) calls: Vec<(CallId, Arc<str>)>,
     /// What was dispatched and has not returned: operators and their runs.
     pub(crate) dispatches: Vec<(Arc<str>, RunId)>,
-    /// When the last event happened that can be read.
+    /// The time of the last readable event.
     pub(crate) at: Timestamp,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Ended {
     pub(crate) calls: Vec<(CallId, Arc<str>)>,
     /// What became of the runs below.
     pub(crate) returned: Vec<OperatorReturned>,
-    /// When the last event happened that can be read.
+    /// The time of the last readable event.
     pub(crate) at: Timestamp,
 }
 

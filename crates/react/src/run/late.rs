@@ -1,4 +1,4 @@
-//! What becomes known of calls after their answers.
+//! Facts about calls that arrive after their answers.
 
 use super::{InFlight, Run};
 use crate::effect::admit;

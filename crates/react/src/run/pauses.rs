@@ -30,7 +30,7 @@ impl Run {
         StopFact(stop): StopFact,
     ) -> Result<(), AgentError> {
         self.stop_steps(layer0::code::HOOK_ABORTED).await?;
-        // What was in flight may have been all that the run waited for.
+        // The run may have waited for nothing but the steps in flight.
         if self.is_ending() {
             return Ok(());
         }

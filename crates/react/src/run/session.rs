@@ -130,7 +130,7 @@ pub(crate) struct Ending {
     by: Option<Arc<str>>,
     /// The row of the inbox that asks for it.
     row: Option<u64>,
-    /// What was accepted before that.
+    /// The requests accepted before that.
     earlier: Vec<InboxMessage>,
     /// Is it ended though it waits for a person?
     though_waiting: bool,

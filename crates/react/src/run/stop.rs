@@ -31,7 +31,7 @@ impl Run {
         if let Some(row) = row {
             self.ledger.take_row(row.id);
         }
-        // What was in flight may have been all that the run waited for.
+        // The run may have waited for nothing but the steps in flight.
         if self.is_ending() {
             self.inbox.unread.extend(earlier);
             return Ok(());
@@ -40,7 +40,7 @@ impl Run {
         self.ledger.forget_effects();
         let mut facts: Vec<_> = earlier.into_iter().flat_map(|row| self.row_facts(row)).collect();
         facts.extend(self.facts_of_people(cancellation(row)));
-        // What earlier decisions let begin does not begin.
+        // Steps that were decided before do not begin.
         self.ledger.step_while_open(facts).await
     }
 

@@ -17,15 +17,15 @@ use crate::liveness::has_lock;
 use crate::rows::signed;
 use crate::text::stored;
 
-/// How often the connection of the lock is checked.
+/// The interval between checks of the lock's connection.
 const CHECK_EVERY: Duration = Duration::from_millis(150);
-/// How long the answer on the connection of the lock may take before the lock counts as lost.
+/// The time limit of an answer on the lock's connection; then the lock counts as lost.
 const ANSWERED_AFTER: Duration = Duration::from_secs(1);
-/// How long is waited before a connection that was lost is tried again.
+/// The delay before a lost connection is tried again.
 const RECONNECT: Duration = Duration::from_millis(200);
-/// How long a new connection may take.
+/// The time limit of a new connection.
 const CONNECTED_AFTER: Duration = Duration::from_secs(2);
-/// How long the row of this process may take to be removed at the end.
+/// The time limit of removing this process's row at the end.
 const LEFT_AFTER: Duration = Duration::from_secs(2);
 /// How long the row of a process that owns nothing is kept: longer than any clock is set by.
 const KEPT: &str = "7 days";
@@ -170,12 +170,12 @@ impl Keeper {
         Ok(connection)
     }
 
-    /// How long the lease lasts, in milliseconds.
+    /// The lease, in milliseconds.
     fn lasts(&self) -> i64 {
         i64::try_from(self.lease.lasts().as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// How long an answer may take on the connection of the lock.
+    /// The time limit of an answer on the lock's connection.
     fn patience(&self) -> Duration {
         match self.connect.is_shared() {
             true => self.lease.left(),

@@ -80,7 +80,7 @@ pub(super) struct TakeQueued<'a> {
     /// Runs that are left alone for a while.
     pub(super) paused: &'a [&'a str],
     pub(super) now: Timestamp,
-    /// How many looks there were before.
+    /// The number of earlier looks.
     pub(super) turn: usize,
 }
 

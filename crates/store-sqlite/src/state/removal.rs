@@ -77,7 +77,7 @@ impl Chore for Clear {
     }
 }
 
-/// How many pages of the index of words one transaction merges.
+/// The number of pages of the word index that one transaction merges.
 const MERGED_PAGES: i64 = 32;
 
 /// Removes the words of values that have gone from the index, which holds them until its parts are merged. This goes in

@@ -1,4 +1,4 @@
-//! What removals have to keep where another process acts between two of their steps.
+//! Guarantees of removals while another process acts between two of their steps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ use serde_json::json;
     reason = "a test fills every field, and prints none"
 )]
 pub struct RemovalStore<S> {
-    /// What removes.
+    /// The kind of a removal.
     pub shelf: S,
     /// The log of another process.
     pub log: Arc<dyn EventLog>,
@@ -42,7 +42,7 @@ pub struct RemovalStore<S> {
 ///
 /// # Panics
 ///
-/// Where one of these does not hold.
+/// If a guarantee does not hold.
 pub async fn removals<S: RunShelf>(store: RemovalStore<S>) {
     let mut number = 0;
     for kind in [Kind::Delete, Kind::Forget, Kind::Prune] {
@@ -203,7 +203,7 @@ async fn act(
     }
 }
 
-/// What a removal said: the runs that it removed, and the copies that it named.
+/// The result of a removal: the removed runs, and the copies that it named.
 type Answer = Result<(Vec<RunId>, Option<Vec<RunId>>), RemoveError>;
 
 async fn remove<S: RunShelf>(shelf: &Interrupted<'_, S>, names: &Names, kind: Kind) -> Answer {
@@ -224,7 +224,7 @@ async fn remove<S: RunShelf>(shelf: &Interrupted<'_, S>, names: &Names, kind: Ki
     }
 }
 
-/// What is left after a removal.
+/// The rows that are left after a removal.
 #[derive(Debug)]
 struct Left {
     runs: Vec<(RunId, RunState)>,
@@ -289,7 +289,7 @@ impl Left {
         }
         match intruder {
             Intruder::Begin | Intruder::Reopen if matches!(answer, Ok((_, Some(_)))) => {
-                // What began once the removal was over is whole.
+                // A run that began after the removal is whole.
                 assert!(!self.has(&names.next), "{case}: a run follows one that is gone: {self:?}");
             }
             Intruder::Begin | Intruder::Reopen => {

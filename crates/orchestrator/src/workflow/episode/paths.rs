@@ -13,7 +13,7 @@ use crate::workflow::line::StepName;
 /// The paths that were asked for in this process.
 #[derive(Default)]
 pub(super) struct Paths {
-    /// How often each path of a step was asked for.
+    /// The number of requests for each path of a step.
     steps: BTreeMap<Arc<str>, u32>,
     /// The same of choices.
     routes: BTreeMap<Arc<str>, u32>,

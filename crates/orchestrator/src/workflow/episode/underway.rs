@@ -42,7 +42,7 @@ pub(in crate::workflow) struct Underway {
     pub(super) unanswered: Vec<AnswerSender>,
     /// Whether a refusal is noted that its code has not been told: what it then gives up is not begun.
     pub(super) has_refused: bool,
-    /// How many answers from the record are on their way.
+    /// The number of pending answers from the record.
     pub(super) recalls: usize,
     pub(super) closing: Option<(Closing, BoxFuture)>,
     work: FuturesUnordered<Work>,

@@ -30,7 +30,7 @@ pub(super) fn gave_up(
     let redact = |text: String| effects.agent.redactor.redact(&text).into_owned();
     let chain: Vec<String> = chain(&error).into_iter().map(redact).collect();
     let mut failed = ModelFailed::new(attempted.call, error.code(), chain, attempted.attempt);
-    // What the code says by itself is not recorded.
+    // The facts that follow from the code are not recorded.
     let said = error.facts().retry_facts();
     let by_code = facts_by_code(error.code()).map(|facts| facts.retry_facts());
     failed.retry = Some(said).filter(|_| by_code != Some(said));

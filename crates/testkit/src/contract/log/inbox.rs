@@ -120,7 +120,7 @@ pub(super) async fn refuses_decisions_behind_a_cancellation(log: Log) {
     assert!(!send(&*log, decide("apr_2"), 64).await, "the run is to stop");
 }
 
-/// What was accepted is not lost: the next writer of the run records it.
+/// Accepted requests are kept: the next writer of the run records them.
 pub(super) async fn keeps_what_a_run_was_told_too_late(log: Log) {
     for (run, end) in [("run_1", finished()), ("run_2", cancelled())] {
         let mut writer = open(&log, run, run, 60).await;
