@@ -8,6 +8,7 @@ use backstop_event_log::{EventLog, RunState, RunWriter, Seed, read_events};
 use backstop_store_postgres::{Look, WorkerRow};
 use backstop_worker::Worker;
 use layer0::event::{Actor, AgentRecord, EventKind, RunParked, RunStarted};
+use sqlx::PgConnection;
 
 use crate::place::{Place, begin, connect, direct_and_pooled_checks};
 use crate::support::{AtWork, Gate, asking, calling, is_in, open, put};
@@ -78,14 +79,7 @@ async fn locked_server_holds_up_no_leaving(place: Place) {
     let other = open(&url).await;
     let worker = AtWork::start(Worker::builder(&other).operator(calling(&other, Gate::new())));
     let mut locking = connect(&url).await;
-    let workers = "SELECT count(*) FROM backstop.workers";
-    while sqlx::query_scalar::<_, i64>(workers)
-        .persistent(false)
-        .fetch_one(&mut locking)
-        .await
-        .unwrap()
-        == 0
-    {
+    while count_workers(&mut locking).await == 0 {
         tokio::task::yield_now().await;
     }
     let mut locking = begin(&mut locking).await;
@@ -95,4 +89,16 @@ async fn locked_server_holds_up_no_leaving(place: Place) {
     worker.stop().await;
     locking.rollback().await.unwrap();
     drop(database);
+}
+
+/// Counts the registered workers. The transaction keeps the connection of the server behind a proxy, which may give
+/// each message outside of one to another connection.
+async fn count_workers(connection: &mut PgConnection) -> i64 {
+    let mut counting = begin(connection).await;
+    let count = sqlx::query_scalar("SELECT count(*) FROM backstop.workers")
+        .fetch_one(&mut *counting)
+        .await
+        .unwrap();
+    counting.rollback().await.unwrap();
+    count
 }
