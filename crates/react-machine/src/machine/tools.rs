@@ -191,7 +191,8 @@ impl Run {
         cause: u64,
         responded: ToolResponded,
     ) -> Result<u64, StoppedByHook> {
-        if batch.is_running(&responded.call_id) {
+        // A settlement decides the outcome of a call, not its answer.
+        if batch.is_running(&responded.call_id) && !batch.is_settled(&responded.call_id) {
             self.note_outcome(&responded);
         }
         let stopped = batch.answer(place, &responded);

@@ -134,3 +134,29 @@ fn only_begun_calls_may_have_acted() {
     assert_eq!(texts, [json!(begun), json!(begun), json!("Cancelled: the run was stopped")]);
     assert_eq!(world.machine.unsettled().count(), 2);
 }
+
+/// Spec: T14. A call that a person settled has a known outcome, whatever its answer says.
+#[test]
+fn settled_call_is_settled_once() {
+    let mut world = at_work();
+    let call = world.open[0].call_id.clone();
+    let at = world.at();
+    world.accept(Input::fact(at, resolved(&call, false)));
+    let answer = world.machine.settlement(&call).expect("it is at work");
+    let run = world.open.remove(0);
+    world.accept(Input::answer(at, run.id, answer));
+    world.refused(Input::fact(at, resolved(&call, true)));
+    assert!(!world.machine.unsettled().any(|(id, _)| *id == call));
+}
+
+/// Spec: T14, D5
+#[test]
+fn settled_call_stays_settled_after_a_crash() {
+    let mut world = at_work();
+    let call = world.open[0].call_id.clone();
+    let at = world.at();
+    world.accept(Input::fact(at, resolved(&call, false)));
+    let lost = world.machine.lost();
+    world.accept(Input::fact(at, lost));
+    world.refused(Input::fact(at, resolved(&call, true)));
+}
