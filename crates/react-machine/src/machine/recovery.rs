@@ -21,7 +21,8 @@ impl Machine {
     #[must_use]
     pub fn lost(&self) -> RunRecovered {
         let mut lost = RunRecovered::new(Vec::new(), Vec::new(), 0);
-        if matches!(self.phase, Phase::Asking(_)) {
+        let has_attempts = self.run.meter.budget().left(&self.run.usage()).model_calls != Some(0);
+        if matches!(&self.phase, Phase::Asking(turn) if turn.is_in_flight() && has_attempts) {
             lost.models = 1;
         }
         // Nothing is done again that brought the process down each time.

@@ -11,8 +11,10 @@ pub(crate) struct Turn {
     effect: EffectId,
     /// The seq of its `model.requested`.
     requested: u64,
-    /// Did the last attempt fail, without another to follow?
+    /// Whether the last attempt failed and no other follows.
     cut_short: bool,
+    /// Whether an attempt may be in flight that has no record.
+    in_flight: bool,
 }
 
 /// A model call that is about to be made.
@@ -37,7 +39,7 @@ impl Ask {
 
 impl Turn {
     pub(crate) const fn new(ask: Ask, effect: EffectId, requested: u64) -> Self {
-        Self { ask, effect, requested, cut_short: false }
+        Self { ask, effect, requested, cut_short: false, in_flight: true }
     }
 
     /// Returns what was asked, with the attempts until now.
@@ -53,13 +55,19 @@ impl Turn {
         self.requested
     }
 
-    /// Did the last attempt fail, without another to follow?
+    /// Returns whether the last attempt failed and no other follows.
     pub(crate) const fn is_cut_short(&self) -> bool {
         self.cut_short
     }
 
+    /// Returns whether an attempt may be in flight that has no record.
+    pub(crate) const fn is_in_flight(&self) -> bool {
+        self.in_flight
+    }
+
     pub(crate) const fn count_attempt(&mut self, attempted: &ModelAttempted) {
         self.ask.attempts = self.ask.attempts.saturating_add(1);
+        self.in_flight = attempted.code.is_some() && attempted.delay_ms.is_some();
         self.cut_short = attempted.code.is_some() && attempted.delay_ms.is_none();
     }
 

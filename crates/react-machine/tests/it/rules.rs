@@ -168,3 +168,40 @@ fn stop_of_an_ended_run_is_refused() {
     let at = world.at();
     world.refused(Input::fact(at, SignalReceived::new(CANCEL, json!(null))));
 }
+
+/// A run that may make one attempt.
+fn one_attempt() -> World {
+    let mut definition = (*definition()).clone();
+    definition.budget.max_model_calls = Some(1);
+    World::of(Arc::new(definition))
+}
+
+/// Spec: B2, D5
+#[test]
+fn lost_attempt_stays_within_the_budget() {
+    let mut world = one_attempt();
+    let mut failed = ModelAttempted::new(1, 1, "script");
+    (failed.code, failed.delay_ms) = (Some(Code::new("provider.transient")), Some(1));
+    let at = world.at();
+    world.accept(Input::fact(at, failed));
+    assert_eq!(world.machine.lost().models, 0);
+}
+
+/// Spec: D5. Only an attempt of which nothing is recorded is lost.
+#[test]
+fn recorded_attempt_is_not_lost() {
+    let mut world = World::new();
+    assert_eq!(world.machine.lost().models, 1);
+    world.attempt(None);
+    assert_eq!(world.machine.lost().models, 0);
+
+    let mut world = World::new();
+    let mut failed = ModelAttempted::new(1, 1, "script");
+    (failed.code, failed.delay_ms) = (Some(Code::new("provider.transient")), Some(1));
+    let at = world.at();
+    world.accept(Input::fact(at, failed.clone()));
+    assert_eq!(world.machine.lost().models, 1, "the next may have begun");
+    (failed.attempt, failed.delay_ms) = (2, None);
+    world.accept(Input::fact(at, failed));
+    assert_eq!(world.machine.lost().models, 0);
+}
