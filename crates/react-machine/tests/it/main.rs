@@ -4,6 +4,7 @@
 mod asking;
 mod below;
 mod guards;
+mod judge;
 mod laws;
 mod rules;
 mod settling;
