@@ -10,6 +10,7 @@ mod load;
 mod pools;
 mod scenarios;
 mod shared;
+mod takeovers;
 mod texts;
 mod traced;
 mod trees;

@@ -14,6 +14,7 @@ mod results;
 mod start_keys;
 mod state;
 mod suite;
+mod takeover;
 mod tool;
 
 pub use approvals::approvals;
@@ -29,4 +30,5 @@ pub use results::result_store;
 pub use start_keys::start_keys;
 pub use state::state_store;
 pub use suite::{FailedTrial, Open, Suite, Trial};
+pub use takeover::{ActingRun, Ledger, TwoProcesses, takeovers};
 pub use tool::{ToolSample, tool};

@@ -32,6 +32,7 @@ pub use chaos::Chaos;
 #[cfg(all(unix, feature = "postgres"))]
 pub use postgres::{DatabasesInTurn, POSTGRES_VARIABLE, Pooler, PostgresServer};
 pub use server::{
-    ClosedPort, Ending, Heard, KEY, Loopback, Reply, Request, ScriptedEndpoint, TOKEN, hello, send,
+    ClosedPort, Ending, Heard, KEY, Loopback, Relay, Reply, Request, ScriptedEndpoint, TOKEN,
+    hello, send,
 };
 pub use wire::{Cannot, MakeProvider, Wire, anthropic, bedrock, gemini, ollama, openai, responses};

@@ -5,6 +5,7 @@ mod closed;
 mod http;
 mod loopback;
 mod private_keys;
+mod relay;
 mod reply;
 mod scripted;
 
@@ -12,6 +13,7 @@ pub use client::{Heard, KEY, TOKEN, hello, send};
 pub use closed::ClosedPort;
 pub use http::Request;
 pub use loopback::Loopback;
+pub use relay::Relay;
 pub use reply::{Ending, Reply};
 pub use scripted::ScriptedEndpoint;
 

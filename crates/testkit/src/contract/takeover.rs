@@ -1,0 +1,221 @@
+//! The guarantee that a run which another process took over acts no more in the first one.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use backstop_event_log::{
+    Batch, Claim, EventLog, EventWatch, InboxMessage, InboxRequest, InboxWatch, Lease, LogError,
+    LogKey, OpenApproval, Record, RunFilter, RunSummary, verify_run,
+};
+use futures_util::stream::{self, StreamExt};
+use layer0::Timestamp;
+use layer0::id::{RunId, SessionId};
+
+/// The cases that run side by side: each waits for a process to count as dead.
+const SIDE_BY_SIDE: usize = 8;
+
+/// Two processes that share a store, of which the first can lose its right to act.
+#[async_trait]
+pub trait TwoProcesses: Send + Sync {
+    /// Returns the log of the process that begins the run.
+    fn first(&self) -> Arc<dyn EventLog>;
+
+    /// Returns the log of the process that takes the run over.
+    fn second(&self) -> Arc<dyn EventLog>;
+
+    /// Takes the right to act from the first process, which goes on without knowing it. A claim by the second one
+    /// succeeds after a while.
+    async fn cut_off(&self);
+
+    /// Lets the first process reach the store again, where it could not.
+    async fn let_back(&self);
+}
+
+/// A run that acts on the world, and notes each act in a [`Ledger`].
+#[async_trait]
+pub trait ActingRun: Send + Sync {
+    /// Runs to the end. The error is what the caller reads.
+    async fn begin(&self, log: Arc<dyn EventLog>, ledger: Ledger) -> Result<String, String>;
+
+    /// Resumes the run that [`begin`](ActingRun::begin) began, until it ends; begins it, if it has no record.
+    async fn resume(&self, log: Arc<dyn EventLog>, ledger: Ledger) -> Result<String, String>;
+}
+
+/// The acts of a run, by process.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    is_second: bool,
+    shared: Arc<SharedActs>,
+}
+
+#[derive(Debug, Default)]
+struct SharedActs {
+    is_taken: AtomicBool,
+    acts: Mutex<Vec<Act>>,
+}
+
+#[derive(Debug, Clone)]
+struct Act {
+    name: String,
+    is_second: bool,
+    follows_takeover: bool,
+}
+
+impl Ledger {
+    /// Notes an act at the moment in which it has its effect.
+    pub fn act(&self, name: impl Into<String>) {
+        let follows_takeover = self.shared.is_taken.load(Ordering::SeqCst);
+        let act = Act { name: name.into(), is_second: self.is_second, follows_takeover };
+        self.shared.acts.lock().unwrap_or_else(PoisonError::into_inner).push(act);
+    }
+}
+
+impl SharedActs {
+    fn acts(&self) -> Vec<Act> {
+        self.acts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Stops a run behind each of its appends, between "recorded" and "begun", lets the second process take it over and
+/// finish it, and lets the first process go on. The first process acts no more and learns that the run is not its own;
+/// acts named in `once` happen at most once; the record is whole. Returns the number of takeovers.
+///
+/// # Panics
+///
+/// If a guarantee does not hold.
+pub async fn takeovers<O, F>(open: O, run: Arc<dyn ActingRun>, once: &[&str]) -> usize
+where
+    O: Fn() -> F,
+    F: Future<Output = Arc<dyn TwoProcesses>>,
+{
+    let cases = stream::iter(1..).map(|at| check(open(), Arc::clone(&run), once, at));
+    let mut cases = std::pin::pin!(cases.buffered(SIDE_BY_SIDE));
+    let mut count = 0;
+    while cases.next().await == Some(true) {
+        count += 1;
+    }
+    assert!(count > 0, "the run appends something");
+    count
+}
+
+/// Lets a run be taken over behind its append `at`, and returns whether it has so many.
+async fn check(
+    open: impl Future<Output = Arc<dyn TwoProcesses>>,
+    run: Arc<dyn ActingRun>,
+    once: &[&str],
+    at: usize,
+) -> bool {
+    let (processes, shared) = (open.await, Arc::<SharedActs>::default());
+    let ledger = |is_second| Ledger { is_second, shared: Arc::clone(&shared) };
+    let log = Arc::new(HandoverLog {
+        inner: processes.first(),
+        processes: Arc::clone(&processes),
+        run: Arc::clone(&run),
+        ledger: ledger(true),
+        at,
+        appends: AtomicUsize::new(0),
+        answer: Mutex::new(None),
+    });
+    let first = run.begin(Arc::clone(&log) as Arc<dyn EventLog>, ledger(false)).await;
+    let answer = log.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some((behind, second)) = answer else { return false };
+    let case = format!("taken over behind append {at} ({behind})");
+    let acts = shared.acts();
+    let second = second.unwrap_or_else(|error| panic!("{case}: the second process: {error}"));
+    if let Ok(first) = first {
+        assert_eq!(first, second, "{case}: a run that is another's is over for the first");
+    }
+    let late = acts.iter().find(|act| !act.is_second && act.follows_takeover);
+    assert!(late.is_none(), "{case}: the first process acts: {acts:?}");
+    for name in once {
+        let times = acts.iter().filter(|act| act.name == *name).count();
+        assert!(times <= 1, "{case}: `{name}` was done {times} times: {acts:?}");
+    }
+    let log = processes.second();
+    for run in log.runs(RunFilter::new()).await.expect("runs are listed") {
+        assert!(!run.is_open(), "{case}: {} is {:?}", run.agent, run.state);
+        let verified = verify_run(&*log, &run.run).await;
+        assert!(verified.is_ok(), "{case}: {}: {verified:?}", run.agent);
+    }
+    true
+}
+
+type Answer = (String, Result<String, String>);
+
+/// The log of the first process, which hands its run over behind an append.
+struct HandoverLog {
+    inner: Arc<dyn EventLog>,
+    processes: Arc<dyn TwoProcesses>,
+    run: Arc<dyn ActingRun>,
+    /// The ledger of the second process.
+    ledger: Ledger,
+    at: usize,
+    appends: AtomicUsize,
+    answer: Mutex<Option<Answer>>,
+}
+
+impl HandoverLog {
+    async fn hand_over(&self, behind: String) {
+        self.processes.cut_off().await;
+        let second = self.run.resume(self.processes.second(), self.ledger.clone()).await;
+        self.ledger.shared.is_taken.store(true, Ordering::SeqCst);
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some((behind, second));
+        self.processes.let_back().await;
+    }
+}
+
+#[async_trait]
+impl EventLog for HandoverLog {
+    fn key(&self) -> Option<&LogKey> {
+        self.inner.key()
+    }
+    fn lease(&self) -> Option<Arc<dyn Lease>> {
+        self.inner.lease()
+    }
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        self.inner.claim(run).await
+    }
+    fn claim_new(&self, run: &RunId) -> Claim {
+        self.inner.claim_new(run)
+    }
+    async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        let types: Vec<&str> = batch.records.iter().map(|record| &*record.event_type).collect();
+        let behind = format!("{}: {}", batch.summary.agent, types.join(", "));
+        self.inner.append(batch).await?;
+        if self.appends.fetch_add(1, Ordering::SeqCst) + 1 == self.at {
+            self.hand_over(behind).await;
+        }
+        Ok(())
+    }
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        self.inner.summary(run).await
+    }
+    async fn kept_summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        self.inner.kept_summary(run).await
+    }
+    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
+        self.inner.records(run, from_seq).await
+    }
+    fn watch_events(&self) -> EventWatch {
+        self.inner.watch_events()
+    }
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        self.inner.runs(filter).await
+    }
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        self.inner.last_root(session).await
+    }
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        self.inner.open_approvals().await
+    }
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        self.inner.send(request, by, at).await
+    }
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
+        self.inner.inbox(run).await
+    }
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        self.inner.watch_inbox(run)
+    }
+}
