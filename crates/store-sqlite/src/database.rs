@@ -215,7 +215,7 @@ impl Database {
         let (claims, owner) = (Claims::default(), Arc::new(owner));
         let lookout = Lookout::default();
         if !owner.is_in_memory() {
-            tokio::spawn(Owner::watch_files(Arc::downgrade(&owner)));
+            tokio::spawn(Owner::watch_files(Arc::downgrade(&owner), claims.clone()));
         }
         let writer = Some(Writer::start(
             connection,

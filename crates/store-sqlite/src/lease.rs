@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use backstop_event_log::{AtWork, LogError};
+use backstop_event_log::{AtWork, Claims, LogError};
 use layer0::id::RunId;
 
 use crate::owner::{Owner, OwnerFile};
@@ -12,12 +12,22 @@ use crate::owner::{Owner, OwnerFile};
 #[derive(Debug)]
 pub(crate) struct FileLease {
     owner: Arc<Owner>,
+    claims: Claims,
+    run: RunId,
     file: OnceLock<Arc<OwnerFile>>,
 }
 
 impl FileLease {
-    pub(crate) const fn new(owner: Arc<Owner>) -> Self {
-        Self { owner, file: OnceLock::new() }
+    /// Makes the lease of a run's claim, which is among these claims.
+    pub(crate) const fn new(owner: Arc<Owner>, claims: Claims, run: RunId) -> Self {
+        Self { owner, claims, run, file: OnceLock::new() }
+    }
+
+    /// Returns whether the files stand under which the run was claimed.
+    fn holds(&self) -> bool {
+        // An owner that is gone loses its claims before another one is made: the claims are read behind the file.
+        let has_file = self.file().is_none_or(|file| file.holds());
+        has_file && !self.claims.is_lost(&self.run) && self.owner.database_holds()
     }
 
     fn file(&self) -> Option<&Arc<OwnerFile>> {
@@ -32,7 +42,7 @@ impl FileLease {
 #[async_trait]
 impl backstop_event_log::Lease for FileLease {
     fn may_start(&self) -> bool {
-        self.owner.database_holds() && self.file().is_none_or(|file| file.holds())
+        self.holds()
     }
 
     fn at_work(&self) -> Option<AtWork> {
@@ -55,9 +65,7 @@ impl backstop_event_log::Lease for FileLease {
 
     async fn ended(&self) {
         let mut lost = self.owner.lost();
-        let is_lost =
-            || !self.owner.database_holds() || self.file().is_some_and(|file| !file.holds());
         // The sender lives as long as the owner.
-        while !is_lost() && lost.changed().await.is_ok() {}
+        while self.holds() && lost.changed().await.is_ok() {}
     }
 }

@@ -38,11 +38,12 @@ pub struct SqliteLog(Database);
 
 impl SqliteLog {
     /// Lets a claim count only while the files stand in their places that keep other processes out.
-    fn under(&self, claim: Claim) -> Claim {
-        match self.0.is_in_memory() {
-            true => claim,
-            false => claim.under(Arc::new(FileLease::new(Arc::clone(self.0.owner())))),
+    fn under(&self, run: &RunId, claim: Claim) -> Claim {
+        if self.0.is_in_memory() {
+            return claim;
         }
+        let (owner, claims) = (Arc::clone(self.0.owner()), self.0.claims().clone());
+        claim.under(Arc::new(FileLease::new(owner, claims, run.clone())))
     }
 
     pub(crate) const fn new(database: Database) -> Self {
@@ -144,7 +145,7 @@ impl EventLog for SqliteLog {
             reserved.asking();
             let claiming = writer.claim(run.clone(), dead.clone()).await;
             let given = match claiming {
-                Ok(Claiming::Given(epoch)) => return Ok(self.under(reserved.claim(epoch))),
+                Ok(Claiming::Given(epoch)) => return Ok(self.under(run, reserved.claim(epoch))),
                 other => other,
             };
             reserved.refused();
@@ -169,7 +170,7 @@ impl EventLog for SqliteLog {
         let release = self.0.writer().and_then(|writer| writer.release(run.clone()));
         let epoch = self.0.claims().new_epoch();
         match release.and_then(|release| self.0.claims().reserve(run, epoch, release)) {
-            Some(reserved) => self.under(reserved.claim(epoch)),
+            Some(reserved) => self.under(run, reserved.claim(epoch)),
             // Its first append is refused.
             None => Claim::new(epoch, ()),
         }

@@ -14,11 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::Claims;
 use tokio::sync::watch;
 
 use crate::identity::FileIdentity;
 
-/// What stands between the name of the database and the id of an owner.
+/// The text between the name of the database and the id of an owner.
 const SUFFIX: &str = "-owner-";
 /// How often another id is drawn when a file was taken away while it was locked.
 const TRIES: u32 = 16;
@@ -124,21 +125,22 @@ impl Owner {
     }
 
     /// Looks at the files that keep other processes out, until the owner is dropped.
-    pub(crate) async fn watch_files(owner: Weak<Self>) {
+    pub(crate) async fn watch_files(owner: Weak<Self>, claims: Claims) {
         loop {
             SystemClock.sleep(LOOK_EVERY).await;
             let Some(owner) = owner.upgrade() else { return };
             if !owner.database_holds() {
                 return;
             }
-            owner.retire_lost();
+            owner.retire_lost(&claims);
         }
     }
 
-    /// Lets an owner go whose file is gone: another one is made for the next claim.
-    fn retire_lost(&self) {
+    /// Lets an owner go whose file is gone, with its claims: another one is made for the next claim.
+    fn retire_lost(&self, claims: &Claims) {
         let mut locked = self.locked();
         if let Some(gone) = locked.take_if(|file| !file.holds()) {
+            claims.lose_all();
             drop(locked);
             let path = gone.identity.path().display();
             tracing::warn!(%path, "the file by which this process owns its runs is gone");
@@ -322,18 +324,18 @@ mod tests {
     #[test]
     fn owner_without_its_file_owns_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let owner = Owner::with_file(folder.path().join("a.db"));
+        let (owner, claims) = (Owner::with_file(folder.path().join("a.db")), Claims::default());
         let id = owner.id().unwrap();
         let file = owner.file().unwrap();
         assert!(file.holds());
-        owner.retire_lost();
+        owner.retire_lost(&claims);
         assert_eq!(owner.id().unwrap(), id);
         let path = file.identity.path().to_owned();
         std::fs::remove_file(&path).unwrap();
         assert!(!file.holds());
         std::fs::write(&path, "").unwrap();
         assert!(!file.holds(), "another file stands there");
-        owner.retire_lost();
+        owner.retire_lost(&claims);
         assert_ne!(owner.id().unwrap(), id, "what is claimed later has another owner");
         assert!(!file.holds());
     }
