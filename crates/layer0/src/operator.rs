@@ -315,6 +315,22 @@ pub trait Caller: Send + Sync {
     ///
     /// If the future is dropped, the attempt was noted or not.
     async fn retry(&self, attempt: u32) -> Result<(), OrchError>;
+
+    /// Waits until work below may begin to act on the world; for ever, once another process has the caller's run.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    async fn until_may_act(&self) {}
+
+    /// Waits until work below that acts on the world has to stop: another process has the caller's run, or may soon.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    async fn must_stop(&self) {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// The wait of work that can do nothing else.

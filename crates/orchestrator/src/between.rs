@@ -17,7 +17,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::books::{Below, Books, Opening};
+use crate::books::callers::Below;
+use crate::books::{Books, Opening};
 use crate::many::one_of_many;
 
 /// Into how many parts what is left is divided where it is not known how many are to share it.

@@ -1,6 +1,8 @@
 //! What is known of those that an operator dispatched: what they may use, what they used and what they wait
 //! for.
 
+pub(crate) mod callers;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -295,6 +297,21 @@ impl Books {
         self.state().open.values().for_each(|open| open.signals.detach());
     }
 
+    /// Waits until those below may act.
+    async fn until_may_act(&self) {
+        if let Some(above) = &self.above {
+            above.until_may_act().await;
+        }
+    }
+
+    /// Waits until those below have to stop acting.
+    async fn must_stop(&self) {
+        match &self.above {
+            Some(above) => above.must_stop().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Holds a dispatch back while it is not settled whether the operator leaves.
     pub(crate) async fn hold_while_leaving(&self) {
         if !self.leaves() {
@@ -443,152 +460,4 @@ impl Drop for Held<'_> {
 fn share(left: Allowance, parts: u32) -> Allowance {
     let part = left.part(parts);
     if part.used_up().is_some() { left } else { part }
-}
-
-/// The operator itself, as what dispatched it sees it.
-pub(crate) struct Own(pub(crate) Arc<Books>);
-
-#[async_trait::async_trait]
-impl Caller for Own {
-    fn used(&self, usage: Usage) {
-        self.0.state().stated = usage;
-        self.0.tell_used();
-    }
-
-    async fn wait(&self, waiting: Waiting) {
-        let above = self.0.above.clone();
-        let _pause = Pause::new(&self.0.limit);
-        match above {
-            Some(above) => above.wait(waiting).await,
-            None => std::future::pending().await,
-        }
-    }
-
-    async fn more(&self, given: u32) -> Option<Allowance> {
-        self.0.above.as_ref()?.more(given).await
-    }
-
-    async fn retry(&self, attempt: u32) -> Result<(), layer0::error::OrchError> {
-        match &self.0.above {
-            Some(above) => above.retry(attempt).await,
-            None => Ok(()),
-        }
-    }
-}
-
-/// Keeps a limit from passing while it lives.
-pub(crate) struct Pause<'a>(&'a Limit);
-
-impl<'a> Pause<'a> {
-    pub(crate) fn new(limit: &'a Limit) -> Self {
-        limit.pause();
-        Self(limit)
-    }
-}
-
-impl Drop for Pause<'_> {
-    fn drop(&mut self) {
-        self.0.go_on();
-    }
-}
-
-/// One of those below, as it sees what is above it.
-pub(crate) struct Below {
-    pub(crate) books: Arc<Books>,
-    pub(crate) run: RunId,
-}
-
-impl Below {
-    fn note_want(&self, wants_more: bool) {
-        if let Some(open) = self.books.state().open.get_mut(&self.run) {
-            open.wants_more = wants_more;
-        }
-        self.books.changed.send_replace(());
-    }
-
-    fn note(&self, waiting: Option<Waiting>) {
-        if let Some(open) = self.books.state().open.get_mut(&self.run) {
-            open.waiting = waiting;
-        }
-        self.books.changed.send_replace(());
-    }
-}
-
-#[async_trait::async_trait]
-impl Caller for Below {
-    fn used(&self, usage: Usage) {
-        if let Some(open) = self.books.state().open.get_mut(&self.run) {
-            open.used = added(open.earlier, &usage);
-        }
-        self.books.tell_used();
-    }
-
-    async fn wait(&self, waiting: Waiting) {
-        let mut changes = self.books.changed.subscribe();
-        self.note(Some(waiting));
-        let _goes_on = GoesOn(self);
-        // Told to leave, it is waited for until it has ended.
-        while !self.books.state().leaves {
-            if changes.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-
-    async fn more(&self, _: u32) -> Option<Allowance> {
-        let mut changes = self.books.changed.subscribe();
-        let _wants = Wants::new(self);
-        loop {
-            let asks = {
-                let mut state = self.books.state();
-                let left = state.left()?;
-                let rest = state.open.get(&self.run).and_then(Open::rest);
-                if rest.is_some_and(|rest| rest.used_up().is_some()) {
-                    return None;
-                }
-                if left.used_up().is_none() {
-                    return state.grant(&self.run, left);
-                }
-                (!state.others_work(&self.run)).then_some(state.asked)
-            };
-            let Some(asked) = asks else {
-                drop(changes.changed().await);
-                continue;
-            };
-            if !self.books.refill(asked).await {
-                return None;
-            }
-        }
-    }
-
-    async fn retry(&self, _: u32) -> Result<(), layer0::error::OrchError> {
-        Ok(())
-    }
-}
-
-/// States that a run below asks for more, while it lives.
-struct Wants<'a>(&'a Below);
-
-impl<'a> Wants<'a> {
-    fn new(below: &'a Below) -> Self {
-        below.note_want(true);
-        Self(below)
-    }
-}
-
-impl Drop for Wants<'_> {
-    fn drop(&mut self) {
-        self.0.note_want(false);
-    }
-}
-
-struct GoesOn<'a>(&'a Below);
-
-impl Drop for GoesOn<'_> {
-    fn drop(&mut self) {
-        // One that was told to leave ends now.
-        if !self.0.books.state().leaves {
-            self.0.note(None);
-        }
-    }
 }

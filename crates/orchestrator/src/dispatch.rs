@@ -10,13 +10,14 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use backstop_clock::Limit;
-use backstop_event_log::{Lease, LogError, begin_work, while_it_lasts};
+use backstop_event_log::{Lease, LogError, begin_work};
 use backstop_retry::{FailedAttempt, RetryRequest};
+use futures_util::future::select;
 use layer0::Operator;
 use layer0::error::{OperatorError, OrchError};
 use layer0::failure::{Effect, Exhausted, Facts, Failure, Retry};
 use layer0::id::RunId;
-use layer0::operator::{Answer, Context, Signal, Task};
+use layer0::operator::{Answer, Caller, Context, Signal, Task};
 use tower::Service;
 
 use crate::between::Between;
@@ -174,21 +175,58 @@ impl From<Exhausted<Attempted>> for Attempted {
     }
 }
 
-/// Runs an operator while a lease lasts. Once it has ended, those below are detached before the operator is dropped.
-async fn under(
-    lease: &dyn Lease,
-    (run, books): (Option<&RunId>, Option<&Books>),
-    work: impl Future<Output = Result<Answer, OperatorError>> + Send,
-) -> Result<Answer, OperatorError> {
-    let mut work = pin!(work);
-    let _at_work = begin_work(lease).await;
-    while_it_lasts(lease, work.as_mut()).await.unwrap_or_else(|| {
-        if let Some(books) = books {
-            books.detach();
+/// The right of an operator without a record to act: that of this process, and that of the run above it.
+struct Right<'a> {
+    lease: Option<&'a dyn Lease>,
+    caller: Option<&'a dyn Caller>,
+}
+
+impl Right<'_> {
+    /// Runs an operator while the right lasts. Once it is lost, those below are detached before the operator is
+    /// dropped.
+    async fn run(
+        &self,
+        (run, books): (Option<&RunId>, Option<&Books>),
+        work: impl Future<Output = Result<Answer, OperatorError>> + Send,
+    ) -> Result<Answer, OperatorError> {
+        let mut work = pin!(work);
+        if let Some(caller) = self.caller {
+            caller.until_may_act().await;
         }
-        let run = run.cloned().unwrap_or_else(|| RunId::new(""));
-        Err(OperatorError::failed(LogError::LeaseEnded(run)))
-    })
+        let _at_work = match self.lease {
+            Some(lease) => begin_work(lease).await,
+            None => None,
+        };
+        let mut lost = pin!(self.until_lost());
+        let ended = poll_fn(|cx| match lost.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => work.as_mut().poll(cx).map(Some),
+        });
+        ended.await.unwrap_or_else(|| {
+            if let Some(books) = books {
+                books.detach();
+            }
+            let run = run.cloned().unwrap_or_else(|| RunId::new(""));
+            Err(OperatorError::failed(LogError::LeaseEnded(run)))
+        })
+    }
+
+    /// Waits until the right is lost.
+    async fn until_lost(&self) {
+        let lease = async {
+            match self.lease {
+                Some(lease) => lease.must_stop().await,
+                None => std::future::pending().await,
+            }
+        };
+        let caller = async {
+            match self.caller {
+                Some(caller) => caller.must_stop().await,
+                None => std::future::pending().await,
+            }
+        };
+        select(pin!(lease), pin!(caller)).await;
+    }
 }
 
 /// Runs the operator of a dispatch.
@@ -219,10 +257,9 @@ impl Service<Dispatch> for Run {
             }
             let goes_on = operator.can_go_on();
             let work = operator.run(task, &context);
-            let result = match lease {
-                Some(lease) => under(&*lease, (context.run.as_ref(), books.as_deref()), work).await,
-                None => work.await,
-            };
+            let caller = context.caller.as_deref().filter(|_| !goes_on);
+            let right = Right { lease: lease.as_deref(), caller };
+            let result = right.run((context.run.as_ref(), books.as_deref()), work).await;
             result.map_err(|error| Attempted { error: error.into(), goes_on })
         })
     }

@@ -21,7 +21,8 @@ use tower::{Layer, ServiceExt};
 use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
-use crate::books::{Books, Leaving, Own, Pause, least};
+use crate::books::callers::{Own, Pause};
+use crate::books::{Books, Leaving, least};
 use crate::checked::Checked;
 use crate::dispatch::{Dispatch, Run};
 use crate::in_flight::Entered;
@@ -290,7 +291,7 @@ impl AtWork {
     }
 }
 
-/// How an operator without a record ends that does not end by itself.
+/// The end of an operator without a record that does not end by itself.
 enum End {
     /// What it dispatched left, to be taken up with it.
     Left(Answer),
@@ -320,5 +321,13 @@ impl Caller for Timed {
 
     async fn retry(&self, attempt: u32) -> Result<(), OrchError> {
         self.above.retry(attempt).await
+    }
+
+    async fn until_may_act(&self) {
+        self.above.until_may_act().await;
+    }
+
+    async fn must_stop(&self) {
+        self.above.must_stop().await;
     }
 }

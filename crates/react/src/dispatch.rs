@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, Limit};
-use backstop_event_log::text_digest;
+use backstop_event_log::{Lease, text_digest};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_react_machine::NothingLeft;
 use backstop_tool::ToolContext;
@@ -72,6 +72,8 @@ pub(crate) struct Caller {
     pub(crate) adopts: bool,
     /// What the caller of the run sends to it; `None` without an orchestrator.
     pub(crate) signals: Option<Signals>,
+    /// The lease of the run's claim.
+    pub(crate) lease: Option<Arc<dyn Lease>>,
 }
 
 impl Caller {
@@ -223,7 +225,8 @@ impl Dispatcher {
         let (child, number) = self.child(&operator, &target, &*orchestrator, &task, parts).await?;
         let run = child.run.clone();
         let asks = Arc::clone(&self.caller.asks);
-        let (link, progress) = Link::new(asks, run.clone(), Arc::clone(&self.waits));
+        let (link, progress) =
+            Link::new(asks, run.clone(), Arc::clone(&self.waits), self.caller.lease.clone());
         let context = self.context(&child, Arc::clone(&link));
         let (signals, follows) = (context.signals.clone(), Arc::clone(&link));
         let (done, result) = oneshot::channel();

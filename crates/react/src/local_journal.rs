@@ -59,6 +59,9 @@ impl LocalJournal {
         cancellation: CancellationToken,
     ) -> Self {
         let inbox = log.map(|log| InboxReader::new(log, effects.run()));
+        if let Some(lease) = writer.lease() {
+            effects.act_under(Arc::clone(lease));
+        }
         Self {
             writer,
             effects,

@@ -14,7 +14,7 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use backstop_clock::{BoxFuture, Clock, Limit};
-use backstop_event_log::{EventLog, InboxMessage, InboxReader, InboxRequest};
+use backstop_event_log::{EventLog, InboxMessage, InboxReader, InboxRequest, LogError};
 use backstop_redact::Redactor;
 use futures_util::FutureExt;
 use layer0::error::{OperatorError, OrchError};
@@ -81,6 +81,8 @@ enum Happened {
     Late,
     Left,
     ClosingTime,
+    /// Another process has the run.
+    Lost(LogError),
 }
 
 /// What is waited for from outside.
@@ -90,8 +92,10 @@ struct Outside {
     late: Option<BoxFuture>,
     /// All below do nothing but wait, and the run is to leave.
     leaves: BoxFuture,
+    lost: Lost,
 }
 
+type Lost = std::pin::Pin<Box<dyn Future<Output = LogError> + Send>>;
 type Inbox = std::pin::Pin<Box<dyn Future<Output = (InboxReader, Vec<InboxMessage>)> + Send>>;
 
 impl Episode {
@@ -136,6 +140,7 @@ impl Episode {
                     Ok(())
                 }
                 Happened::Left => return self.leave().await,
+                Happened::Lost(error) => Err(error.into()),
                 Happened::Asked(ask) => self.take_ask(ask),
                 Happened::Noted => self.commit().await,
                 Happened::Settled(settled) => self.take_settled(settled),
@@ -167,15 +172,24 @@ impl Episode {
             }
         };
         let limit = Arc::clone(&self.limit);
+        let (lease, run) = (self.ledger.lease().cloned(), self.run.clone());
         Outside {
             inbox: Box::pin(next_rows(InboxReader::new(&self.log, &self.run))),
             late: Some(Box::pin(async move { limit.passed().await })),
             leaves: Box::pin(async move { books.follow(note).await }),
+            lost: Box::pin(async move {
+                let Some(lease) = lease else { return std::future::pending().await };
+                lease.ended().await;
+                lease.loss(&run)
+            }),
         }
     }
 
     /// What was asked for goes first, so that what is noted together is written together.
     fn poll_next(&mut self, outside: &mut Outside, cx: &mut TaskContext<'_>) -> Poll<Happened> {
+        if let Poll::Ready(error) = outside.lost.as_mut().poll(cx) {
+            return Poll::Ready(Happened::Lost(error));
+        }
         if let Poll::Ready(Some(ask)) = self.asks.poll_recv(cx) {
             return Poll::Ready(Happened::Asked(ask));
         }

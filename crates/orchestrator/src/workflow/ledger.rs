@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstop_clock::{Clock, RunClock};
-use backstop_event_log::{LogError, RunSummary, RunWriter, Seed};
+use backstop_event_log::{Lease, LogError, RunSummary, RunWriter, Seed};
 use layer0::Timestamp;
 use layer0::event::{Actor, EventKind};
 use layer0::usage::Usage;
@@ -37,6 +37,11 @@ impl Ledger {
 
     pub(super) const fn summary(&self) -> &RunSummary {
         self.writer.summary()
+    }
+
+    /// Returns the lease of the run's claim, where there is one.
+    pub(super) fn lease(&self) -> Option<&Arc<dyn Lease>> {
+        self.writer.lease()
     }
 
     pub(super) fn now(&self) -> Timestamp {

@@ -1,5 +1,6 @@
 //! What is said to the run of a workflow by its own code and by those below it.
 
+use backstop_event_log::Lease;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,7 +11,7 @@ use layer0::operator::{Answer, Caller, Context, Task, Waiting};
 use layer0::usage::{Allowance, Usage};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::books::Below;
+use crate::books::callers::Below;
 
 /// Something that the run is asked for, or told.
 pub(super) enum Ask {
@@ -99,6 +100,8 @@ impl Line {
 pub(super) struct StepCaller {
     pub(super) below: Below,
     pub(super) line: Line,
+    /// The lease of the workflow's run.
+    pub(super) lease: Option<Arc<dyn Lease>>,
 }
 
 #[async_trait]
@@ -126,6 +129,19 @@ impl Caller for StepCaller {
         let noted = self.line.ask(|noted| Ask::Retry { run, attempt, noted }).await;
         noted.ok_or_else(|| OrchError::Shutdown("the workflow is over".to_owned()))
     }
+
+    async fn until_may_act(&self) {
+        if let Some(lease) = &self.lease {
+            lease.until_may_start().await;
+        }
+    }
+
+    async fn must_stop(&self) {
+        match &self.lease {
+            Some(lease) => lease.must_stop().await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// What dispatched the workflow; what it grants is noted in the workflow's record.
@@ -152,5 +168,13 @@ impl Caller for Above {
 
     async fn retry(&self, attempt: u32) -> Result<(), OrchError> {
         self.caller.retry(attempt).await
+    }
+
+    async fn until_may_act(&self) {
+        self.caller.until_may_act().await;
+    }
+
+    async fn must_stop(&self) {
+        self.caller.must_stop().await;
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use backstop_clock::Limit;
+use backstop_event_log::Lease;
 use layer0::Code;
 use layer0::error::OrchError;
 use layer0::failure::Failure;
@@ -30,6 +31,8 @@ pub(super) struct Link {
     run: RunId,
     progress: watch::Sender<Progress>,
     waits: Arc<Waits>,
+    /// The lease of the run above.
+    lease: Option<Arc<dyn Lease>>,
     /// Was the run above told that this one waits, since it was last tried?
     has_waited: AtomicBool,
 }
@@ -63,11 +66,12 @@ impl Link {
         asks: Arc<Asks>,
         run: RunId,
         waits: Arc<Waits>,
+        lease: Option<Arc<dyn Lease>>,
     ) -> (Arc<Self>, watch::Receiver<Progress>) {
         let (progress, followed) = watch::channel(Progress::default());
         waits.change(|(open, _)| *open += 1);
         let has_waited = AtomicBool::default();
-        (Arc::new(Self { asks, run, progress, waits, has_waited }), followed)
+        (Arc::new(Self { asks, run, progress, waits, lease, has_waited }), followed)
     }
 
     /// Was the run above told that this one waits?
@@ -127,6 +131,19 @@ impl Caller for Link {
         match self.asks.ask(Ask::Retry { run: self.run.clone(), attempt }).await {
             Some(_) => Ok(()),
             None => Err(OrchError::DispatchFailed("the run that dispatches is over".to_owned())),
+        }
+    }
+
+    async fn until_may_act(&self) {
+        if let Some(lease) = &self.lease {
+            lease.until_may_start().await;
+        }
+    }
+
+    async fn must_stop(&self) {
+        match &self.lease {
+            Some(lease) => lease.must_stop().await,
+            None => std::future::pending().await,
         }
     }
 }

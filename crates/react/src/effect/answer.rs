@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_error_store::{StoreError, Summary};
+use backstop_event_log::begin_work;
 use backstop_react_machine::HookPoint;
 use backstop_tool::{Admitted, ToolError, failed_text};
 use layer0::JsonText;
@@ -96,17 +97,18 @@ pub(super) async fn answer(
             }
         }
     };
-    call_hooks(effects, &mut facts, stop).await;
+    call_hooks(effects, execution, &mut facts, stop).await;
     facts
 }
 
 /// Answers a call with facts of a record, and calls the hooks of a tool that ran.
 pub(super) async fn answer_recorded(
     effects: &Effects,
+    execution: &Execution,
     mut facts: Vec<EventKind>,
     stop: &Stop,
 ) -> Vec<EventKind> {
-    call_hooks(effects, &mut facts, stop).await;
+    call_hooks(effects, execution, &mut facts, stop).await;
     facts
 }
 
@@ -123,7 +125,12 @@ async fn keep_stderr(
 }
 
 /// Calls the hooks of a tool that ran. What they leave in the record stands before the answer.
-async fn call_hooks(effects: &Effects, facts: &mut Vec<EventKind>, stop: &Stop) {
+async fn call_hooks(
+    effects: &Effects,
+    execution: &Execution,
+    facts: &mut Vec<EventKind>,
+    stop: &Stop,
+) {
     let hooks = Hooks::of(&effects.agent);
     let Some(EventKind::ToolResponded(answer)) = facts.last() else { return };
     if !hooks.has(HookPoint::AfterTool) || stop.is_stopped() {
@@ -135,7 +142,15 @@ async fn call_hooks(effects: &Effects, facts: &mut Vec<EventKind>, stop: &Stop) 
         ok: answer.ok,
         output: &answer.output,
     };
-    let calling = hooks.call(moment, &effects.context, Kind::All);
+    // The step of a dispatch does not act by itself: what acts behind it looks whether it may.
+    let lease = effects.lease().filter(|_| execution.child.is_some());
+    let calling = async {
+        let _at_work = match lease {
+            Some(lease) => begin_work(&**lease).await,
+            None => None,
+        };
+        hooks.call(moment, &effects.context, Kind::All).await
+    };
     let Some(called) = unless_stopped(stop, calling).await else { return };
     let stop = called.stop.map(|stop| stop.into_fact(moment, effects));
     let before_answer = facts.len() - 1;

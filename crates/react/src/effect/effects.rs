@@ -1,7 +1,8 @@
 //! What every effect of one run is given.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use backstop_event_log::Lease;
 use backstop_provider::ProviderError;
 use layer0::Orchestrator;
 use layer0::id::RunId;
@@ -24,6 +25,8 @@ pub(crate) struct Effects {
     pub(super) asks: Arc<Asks>,
     /// Where the run stands among others.
     pub(super) place: Place,
+    /// The lease of the run's claim, where there is one.
+    lease: OnceLock<Arc<dyn Lease>>,
     errors: LiveErrors,
 }
 
@@ -42,11 +45,21 @@ impl Effects {
         place: Place,
     ) -> Self {
         let (late, asks, errors) = (Arc::default(), Arc::default(), LiveErrors::default());
-        Self { agent, context, feed, late, asks, place, errors }
+        Self { agent, context, feed, late, asks, place, lease: OnceLock::new(), errors }
     }
 
     pub(crate) const fn run(&self) -> &RunId {
         &self.context.run
+    }
+
+    /// Lets what acts do so only while a lease lasts. The first one counts.
+    pub(crate) fn act_under(&self, lease: Arc<dyn Lease>) {
+        // A run has one journal, which has one claim.
+        let _is_first = self.lease.set(lease);
+    }
+
+    pub(super) fn lease(&self) -> Option<&Arc<dyn Lease>> {
+        self.lease.get()
     }
 
     /// Returns the answers of tools that were given up.

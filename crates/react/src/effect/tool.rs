@@ -86,7 +86,7 @@ pub(super) async fn execution(
     match result {
         None => {}
         Some(_) if let Some(PriorAnswer::Recorded(facts)) = dispatcher.prior() => {
-            end.facts = Notes(answer_recorded(&effects, facts.clone(), &stop).await);
+            end.facts = Notes(answer_recorded(&effects, &execution, facts.clone(), &stop).await);
         }
         Some(Err(error))
             if !stop.is_stopped()
@@ -122,6 +122,7 @@ fn caller_of(effects: &Effects, execution: &Execution) -> Caller {
         max_park: effects.place.max_park,
         adopts: effects.place.adopts,
         signals: effects.signals().cloned(),
+        lease: effects.lease().cloned(),
     }
 }
 

@@ -20,7 +20,8 @@ use tokio::sync::oneshot;
 use super::Episode;
 use super::underway::{AnswerSender, OpenStep, Settled, Start};
 use crate::between::{NothingLeft, UNKNOWN_SHARES};
-use crate::books::{Below, Opening};
+use crate::books::Opening;
+use crate::books::callers::Below;
 use crate::ids::new_run_id;
 use crate::workflow::diverged::Diverged;
 use crate::workflow::halt::Halt;
@@ -221,7 +222,8 @@ impl Episode {
 
     pub(super) fn caller(&self, run: &RunId) -> Arc<dyn Caller> {
         let below = Below { books: Arc::clone(&self.books), run: run.clone() };
-        Arc::new(StepCaller { below, line: self.line.clone() })
+        let lease = self.ledger.lease().cloned();
+        Arc::new(StepCaller { below, line: self.line.clone(), lease })
     }
 
     /// Makes the context of a run below.
