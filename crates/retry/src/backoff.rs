@@ -187,6 +187,29 @@ mod tests {
         }
     }
 
+    /// Spec: R2. Full jitter reaches the bound, and the bound doubles.
+    #[test]
+    fn waits_reach_their_bound() {
+        let config = RetryConfig::new().base(Duration::from_millis(4));
+        let config = config.cap(Duration::from_millis(20));
+        for (attempt, bound) in [(1, 4), (2, 8), (3, 16), (4, 20), (9, 20)] {
+            let waits = (0..400).map(|seed| config.backoff(attempt, &Jitter::seeded(seed)));
+            assert_eq!(waits.max(), Some(Duration::from_millis(bound)), "{attempt}");
+        }
+    }
+
+    /// Spec: R3
+    #[test]
+    fn hints_are_spread_by_a_second_at_most() {
+        let spread = |hint: u64| {
+            let hint = Duration::from_millis(hint);
+            let waits = (0..400).map(|seed| RetryConfig::spread_hint(hint, &Jitter::seeded(seed)));
+            waits.max().map(|wait| wait.saturating_sub(hint).as_millis())
+        };
+        assert_eq!(spread(30), Some(3), "a tenth");
+        assert!(spread(60_000).is_some_and(|most| (900..=1_000).contains(&most)));
+    }
+
     /// Spec: R2
     #[test]
     fn sessions_draw_different_waits() {

@@ -109,4 +109,17 @@ mod tests {
             assert_eq!(granted(30), 0, "no time passed");
         }
     }
+    /// Spec: R5
+    #[test]
+    fn returned_retry_is_granted_once() {
+        let budget = RetryBudget::new(Arc::new(VirtualClock::starting_at(Timestamp::default())));
+        let granted = || (0..1_000).filter(|_| budget.withdraw()).count();
+        assert_eq!(granted(), 10, "the reserve");
+        budget.give_back();
+        assert_eq!(granted(), 1);
+        (0..100_000).for_each(|_| budget.deposit());
+        assert_eq!(granted(), 100, "calls build up so much");
+        (0..200).for_each(|_| budget.give_back());
+        assert_eq!(granted(), 100);
+    }
 }

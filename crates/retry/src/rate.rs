@@ -410,6 +410,45 @@ mod tests {
         assert_eq!(rate.wait(), Duration::from_millis(100), "tokens come at 10 a second");
     }
 
+    #[test]
+    fn longest_wait_of_all_limits_counts() {
+        let (_, rate) = limit();
+        let rate = rate.requests_per_minute(2);
+        rate.told(Some(level(Some(10), 0, Some(seconds(20)))), None);
+        assert_eq!(rate.wait(), seconds(2), "the endpoint is stricter");
+        let (_, rate) = limit();
+        let rate = rate.requests_per_minute(1);
+        drop(rate.try_take().unwrap());
+        rate.told(Some(level(Some(10), 0, Some(seconds(20)))), None);
+        assert_eq!(rate.wait(), seconds(60), "the configuration is stricter");
+    }
+
+    #[tokio::test]
+    async fn idle_time_saves_no_tokens() {
+        let (clock, rate) = limit();
+        let rate = rate.tokens_per_minute(600);
+        pass(&clock, seconds(3_600)).await;
+        rate.used(900);
+        assert_eq!(rate.wait(), Duration::from_millis(30_100));
+    }
+
+    /// Spec: R7
+    #[test]
+    fn limit_of_a_day_is_a_statement() {
+        let (_, rate) = limit();
+        rate.told(Some(level(Some(24), 0, Some(MAX_WAIT))), None);
+        assert_eq!(rate.wait(), seconds(3_600));
+        rate.told(Some(level(Some(24), 0, Some(MAX_WAIT + seconds(1)))), None);
+        assert_eq!(rate.wait(), Duration::from_millis(2_500), "what a minute brings counts");
+    }
+
+    #[test]
+    fn shortest_rest_is_a_second() {
+        let (_, rate) = limit();
+        rate.rest(Some(Duration::ZERO));
+        assert_eq!(rate.wait(), seconds(1));
+    }
+
     /// Spec: R7. `x-ratelimit-reset-requests` as the epoch, of an endpoint that answers everything.
     #[test]
     fn odd_statement_closes_no_endpoint() {

@@ -153,6 +153,20 @@ async fn given_up_wait_gives_its_token_back() {
     assert!(budget.withdraw(), "the retry was not made");
 }
 
+/// Spec: R5. Each call at an endpoint grants others a fifth of a retry.
+#[tokio::test]
+async fn calls_pay_for_retries() {
+    let budget = RetryBudget::new(Arc::new(VirtualClock::starting_at(Timestamp::default())));
+    while budget.withdraw() {}
+    for _ in 0..4 {
+        run_with(vec![vec![]], Call::default(), Some(budget.clone())).await.result.unwrap();
+        assert!(!budget.withdraw());
+    }
+    let seen = run_with(vec![vec![busy()]], Call::default(), Some(budget.clone())).await;
+    assert_eq!(seen.asked, vec![0, 0], "the fifth call makes up for the retry");
+    assert!(!budget.withdraw(), "one retry costs one");
+}
+
 /// Spec: R7
 #[tokio::test]
 async fn failures_together_are_the_first_that_passes() {

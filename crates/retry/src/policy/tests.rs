@@ -433,3 +433,53 @@ fn long_hint_parks_within_its_limit() {
     let busy = Stated(Facts::new("a", Retry::After(minutes(5)), Effect::None));
     assert!(matches!(policy.decide(&busy, full), Decision::Stop { .. }), "nothing is left to try");
 }
+
+fn policy() -> RetryPolicy {
+    RetryPolicy::new(RetryConfig::default(), Arc::new(backstop_clock::SystemClock))
+}
+
+/// Spec: R3
+#[test]
+fn longest_hint_is_waited_for() {
+    for (hint, waits) in [(60_000, true), (60_001, false)] {
+        let hint = Duration::from_millis(hint);
+        let busy = Stated(Facts::new("a", Retry::After(hint), Effect::None));
+        let decision = policy().decide(&busy, Tried::new(1, Duration::ZERO, true));
+        assert_eq!(matches!(decision, Decision::Again(_)), waits, "{decision:?}");
+    }
+}
+
+/// Spec: R4. The request's own limit is named only where it alone stops the request.
+#[test]
+fn limit_of_a_request_is_named_alone() {
+    let busy = Stated(Facts::new("a", Retry::Backoff, Effect::None));
+    let stop = |attempts, max_attempts, has_next| {
+        let mut tried = Tried::new(attempts, Duration::ZERO, true);
+        (tried.max_attempts, tried.has_next) = (max_attempts, has_next);
+        match policy().decide(&busy, tried) {
+            Decision::Stop { is_exhausted, is_limited } => Some((is_exhausted, is_limited)),
+            _ => None,
+        }
+    };
+    assert_eq!(stop(3, None, false), Some((true, false)), "the configuration's");
+    assert_eq!(stop(3, Some(3), false), Some((true, false)), "both");
+    assert_eq!(stop(2, Some(2), false), Some((true, true)), "the request's");
+    assert_eq!(stop(3, Some(3), true), Some((true, true)), "another endpoint would follow");
+    assert_eq!(stop(2, Some(3), false), None);
+}
+
+/// Spec: R7. Of two waits at endpoints of one model, the shorter one counts.
+#[test]
+fn shorter_wait_of_two_endpoints_counts() {
+    let wait = |here: u64, other: u64| {
+        let hint = Retry::After(Duration::from_secs(here));
+        let mut tried = Tried::new(1, Duration::ZERO, true);
+        tried.another_in = Some(Duration::from_secs(other));
+        match policy().decide(&Stated(Facts::new("a", hint, Effect::None)), tried) {
+            Decision::Again(wait) => wait.as_secs(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!((10..=11).contains(&wait(10, 40)));
+    assert!((10..=11).contains(&wait(40, 10)));
+}
