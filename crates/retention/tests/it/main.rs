@@ -1,5 +1,8 @@
 //! What is chosen to be removed.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod forgetting;
 mod pages;
+mod reasons;
 mod shelf;
+mod upkeep;

@@ -16,11 +16,32 @@ pub(crate) struct Shelf {
     rows: Mutex<Vec<RunRow>>,
     /// The runs that were read to decide about them.
     pub(crate) read: Mutex<Vec<RunId>>,
+    /// Sessions that were copied from another, by its name.
+    pub(crate) copies: Vec<(&'static str, SessionId)>,
+    /// A run that a worker took from a queue.
+    pub(crate) taken: Option<(SessionId, RunId)>,
+    /// A session with state.
+    pub(crate) stateful: Option<SessionId>,
+    pub(crate) subscriptions: Vec<Subscription>,
+    /// How often a removal meets another writer.
+    pub(crate) conflicts: Mutex<u32>,
+    /// The sessions that were marked, and the marks that were taken off.
+    pub(crate) marks: Mutex<(Vec<SessionId>, Vec<i64>)>,
 }
 
 impl Shelf {
     pub(crate) fn new(page: usize, rows: Vec<RunRow>) -> Self {
-        Self { page, rows: Mutex::new(rows), read: Mutex::default() }
+        Self {
+            page,
+            rows: Mutex::new(rows),
+            read: Mutex::default(),
+            copies: Vec::new(),
+            taken: None,
+            stateful: None,
+            subscriptions: Vec::new(),
+            conflicts: Mutex::default(),
+            marks: Mutex::default(),
+        }
     }
 
     pub(crate) fn rows(&self) -> MutexGuard<'_, Vec<RunRow>> {
@@ -77,16 +98,18 @@ impl RunShelf for Shelf {
         Ok(found)
     }
 
-    async fn runs_of(&self, _: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
-        unreachable!("no session is forgotten here")
+    async fn runs_of(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
+        let rows = self.rows();
+        let of_session = rows.iter().filter(|row| sessions.contains(&row.session));
+        Ok(of_session.rev().cloned().collect())
     }
 
     async fn segments(&self) -> Result<Vec<RunRow>, StoreError> {
-        unreachable!("there are no subscriptions")
+        Ok(self.rows().clone())
     }
 
     async fn subscriptions(&self) -> Result<Vec<Subscription>, StoreError> {
-        unreachable!("there are no subscriptions")
+        Ok(self.subscriptions.clone())
     }
 
     async fn remove(
@@ -95,6 +118,13 @@ impl RunShelf for Shelf {
         _: &Removal,
         removed: &mut Removed,
     ) -> Result<bool, StoreError> {
+        {
+            let mut conflicts = self.conflicts.lock().unwrap();
+            if *conflicts > 0 {
+                *conflicts -= 1;
+                return Ok(false);
+            }
+        }
         let mut rows = self.rows();
         for row in tree {
             let by = rows.iter().find(|later| {
@@ -108,28 +138,35 @@ impl RunShelf for Shelf {
         Ok(true)
     }
 
-    async fn mark_forgetting(&self, _: &SessionId) -> Result<i64, StoreError> {
-        unreachable!("no session is forgotten here")
+    async fn mark_forgetting(&self, session: &SessionId) -> Result<i64, StoreError> {
+        let (marked, _) = &mut *self.marks.lock().unwrap();
+        marked.push(session.clone());
+        Ok(i64::try_from(marked.len()).unwrap())
     }
 
-    async fn unmark_forgetting(&self, _: &[i64]) -> Result<(), StoreError> {
-        unreachable!("no session is forgotten here")
+    async fn unmark_forgetting(&self, marks: &[i64]) -> Result<(), StoreError> {
+        self.marks.lock().unwrap().1.extend(marks);
+        Ok(())
     }
 
-    async fn taken_run(&self, _: &[SessionId]) -> Result<Option<RunId>, StoreError> {
-        unreachable!("no session is forgotten here")
+    async fn taken_run(&self, sessions: &[SessionId]) -> Result<Option<RunId>, StoreError> {
+        let taken = self.taken.as_ref().filter(|(session, _)| sessions.contains(session));
+        Ok(taken.map(|(_, run)| run.clone()))
     }
 
-    async fn copies_of(&self, _: &SessionId) -> Result<Vec<SessionId>, StoreError> {
-        unreachable!("no session is forgotten here")
+    async fn copies_of(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
+        let copies = self.copies.iter().filter(|(of, _)| *of == session.as_str());
+        Ok(std::iter::once(session.clone()).chain(copies.map(|(_, copy)| copy.clone())).collect())
     }
 
     async fn take_session(
         &self,
-        _: &SessionId,
-        _: &Removal,
-        _: &mut Removed,
+        session: &SessionId,
+        removal: &Removal,
+        removed: &mut Removed,
     ) -> Result<(), StoreError> {
-        unreachable!("no session is forgotten here")
+        assert!(removal.forgotten.is_some());
+        removed.state += u64::from(self.stateful.as_ref() == Some(session));
+        Ok(())
     }
 }

@@ -1,0 +1,131 @@
+//! Sessions are forgotten whole, or not at all.
+
+use backstop_event_log::RunState;
+use backstop_retention::{Forgotten, RemoveError, RunRow, forget_session};
+use layer0::Timestamp;
+use layer0::id::{RunId, SessionId};
+
+use crate::shelf::Shelf;
+
+fn run(id: i64, session: &str, state: RunState) -> RunRow {
+    RunRow {
+        id,
+        run: format!("run_{id}").into(),
+        session: session.into(),
+        state: state.as_str().to_owned(),
+        parent: None,
+        follows: None,
+        last_seq: 2,
+        ended_at: Timestamp::from_millis(id),
+    }
+}
+
+/// A session of two runs, one copied from it, and one that has nothing to do with it.
+fn shelf() -> Shelf {
+    let over = |id, session| run(id, session, RunState::Finished);
+    let follower = RunRow { follows: Some("run_0".into()), ..over(1, "s") };
+    let rows = vec![over(0, "s"), follower, over(2, "copy"), over(3, "other")];
+    let mut shelf = Shelf::new(9, rows);
+    shelf.copies = vec![("s", "copy".into())];
+    shelf
+}
+
+fn forget(shelf: &Shelf, session: &str, with_forks: bool) -> Result<Forgotten, RemoveError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (session, now) = (SessionId::from(session), Timestamp::from_millis(99));
+    runtime.block_on(forget_session(shelf, &session, "ops", with_forks, now))
+}
+
+fn left(shelf: &Shelf) -> Vec<RunId> {
+    shelf.rows().iter().map(|row| row.run.clone()).collect()
+}
+
+/// Spec: S10. Copies hold what was copied: they are named, or go too.
+#[test]
+fn copies_are_named_or_go_too() {
+    let before = shelf();
+    let forgotten = forget(&before, "s", false).unwrap();
+    assert_eq!(forgotten.removed.runs, ["run_1".into(), "run_0".into()]);
+    let forks: Vec<_> = forgotten.forks.iter().map(|fork| fork.run.as_str()).collect();
+    assert_eq!(forks, ["run_2"]);
+    assert_eq!(left(&before), ["run_2".into(), "run_3".into()]);
+
+    let before = shelf();
+    let forgotten = forget(&before, "s", true).unwrap();
+    assert_eq!((forgotten.removed.runs.len(), forgotten.forks.len()), (3, 0));
+    assert_eq!(left(&before), ["run_3".into()]);
+}
+
+/// Spec: S10. Each session that goes is marked first, once, and its mark is taken off.
+#[test]
+fn sessions_are_marked_while_they_go() {
+    for (with_forks, sessions) in [(false, vec!["s"]), (true, vec!["s", "copy"])] {
+        let shelf = shelf();
+        forget(&shelf, "s", with_forks).unwrap();
+        let (marked, taken_off) = &*shelf.marks.lock().unwrap();
+        assert_eq!(marked.iter().map(SessionId::as_str).collect::<Vec<_>>(), sessions);
+        assert_eq!(taken_off.len(), sessions.len());
+    }
+}
+
+/// Spec: S10
+#[test]
+fn open_run_refuses_before_anything_goes() {
+    for session in ["s", "copy"] {
+        let shelf = shelf();
+        shelf.rows().push(run(4, session, RunState::Running));
+        let refused = forget(&shelf, "s", true).unwrap_err();
+        assert!(matches!(refused, RemoveError::Open(run) if run.as_str() == "run_4"));
+        assert_eq!(left(&shelf).len(), 5);
+        let (marked, taken_off) = &*shelf.marks.lock().unwrap();
+        assert_eq!(marked.len(), taken_off.len(), "a refusal takes the marks off too");
+    }
+    // One of a copy that stays refuses nothing.
+    let shelf = shelf();
+    shelf.rows().push(run(4, "copy", RunState::Running));
+    assert_eq!(forget(&shelf, "s", false).unwrap().forks.len(), 2);
+}
+
+/// Spec: S10
+#[test]
+fn taken_run_refuses_before_anything_goes() {
+    let mut shelf = shelf();
+    shelf.taken = Some(("s".into(), "run_9".into()));
+    let refused = forget(&shelf, "s", false).unwrap_err();
+    assert!(matches!(refused, RemoveError::Open(run) if run.as_str() == "run_9"));
+    assert_eq!(left(&shelf).len(), 4);
+}
+
+/// Spec: S10. A session that holds anything at all is known.
+#[test]
+fn session_without_anything_is_unknown() {
+    let mut shelf = shelf();
+    let refused = forget(&shelf, "nobody", false).unwrap_err();
+    assert!(matches!(refused, RemoveError::NoSession(session) if session.as_str() == "nobody"));
+    shelf.stateful = Some("nobody".into());
+    let forgotten = forget(&shelf, "nobody", false).unwrap();
+    assert_eq!(forgotten.removed.state, 1);
+    assert!(forget(&shelf, "other", false).is_ok(), "runs are enough");
+}
+
+/// Spec: S10. A removal that meets a writer is tried again, and gives up.
+#[test]
+fn removal_is_tried_three_times() {
+    for (conflicts, goes) in [(2, true), (3, false)] {
+        let shelf = shelf();
+        *shelf.conflicts.lock().unwrap() = conflicts;
+        let forgotten = forget(&shelf, "s", false);
+        assert_eq!(forgotten.is_ok(), goes, "{conflicts} conflicts: {forgotten:?}");
+        assert_eq!(left(&shelf).len(), if goes { 2 } else { 4 });
+    }
+}
+
+/// A count of nothing is left out of what people read, and no other is.
+#[test]
+fn only_empty_state_is_left_out() {
+    let mut shelf = shelf();
+    let json = |forgotten: Forgotten| serde_json::to_value(forgotten).unwrap();
+    assert_eq!(json(forget(&shelf, "other", false).unwrap()).get("state"), None);
+    shelf.stateful = Some("s".into());
+    assert_eq!(json(forget(&shelf, "s", false).unwrap())["state"], 1);
+}
