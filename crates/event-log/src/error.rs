@@ -135,6 +135,17 @@ pub enum LogError {
     /// Retry: never. Effect: unknown.
     #[error("the record of `{0}` was there, and is gone")]
     Lost(RunId),
+    /// An acknowledged event is missing from the record of a run: the store came back older than it was.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("the record of `{run}` has lost event {seq}, which was acknowledged")]
+    #[non_exhaustive]
+    LostTail {
+        /// The run.
+        run: RunId,
+        /// The newest event that is known to be lost.
+        seq: u64,
+    },
     /// A run was forgotten on request, and does not begin any more.
     ///
     /// Retry: never. Effect: none.
@@ -250,6 +261,12 @@ impl LogError {
         Self::KeyMissing { key_id: key_id.into() }
     }
 
+    /// Makes [`LogError::LostTail`].
+    #[must_use]
+    pub const fn lost_tail(run: RunId, seq: u64) -> Self {
+        Self::LostTail { run, seq }
+    }
+
     /// Makes [`LogError::NotApprover`].
     #[must_use]
     pub fn not_approver(approval: ApprovalId, by: &str, approvers: Approvers) -> Self {
@@ -323,7 +340,9 @@ impl Failure for LogError {
             Self::NotFound(_) | Self::RunForgotten(_) => {
                 Facts::never(code::INPUT_INVALID, Effect::None)
             }
-            Self::Lost(_) => Facts::never(code::LOG_LOST_TAIL, Effect::Unknown),
+            Self::Lost(_) | Self::LostTail { .. } => {
+                Facts::never(code::LOG_LOST_TAIL, Effect::Unknown)
+            }
             Self::StoreLost(_) => Facts::never(code::STORE_LOST, Effect::Unknown),
             Self::SchemaNewer { .. } => Facts::never(code::LOG_SCHEMA_NEWER, Effect::None),
             Self::Unreachable(_) => Facts::backoff(code::STORE_FAILED, Effect::Unknown),
@@ -353,6 +372,13 @@ impl Failure for LogError {
                 "it was deleted, or the store was restored from an older backup: begin the work anew \
                  only once it is known what it had done"
                     .into(),
+            ),
+            Self::LostTail { run, .. } => Some(
+                format!(
+                    "restore the store from a newer backup; or find out what the run did after its last recorded \
+                     event, and continue with `backstop resume {run} --accept-lost-tail`"
+                )
+                .into(),
             ),
             Self::TooLarge(_) => Some("give it a shorter name, or keep less in one event".into()),
             _ => None,

@@ -22,6 +22,7 @@ mod filter;
 mod follow;
 mod inbox;
 mod inbox_reader;
+mod known_end;
 mod lease;
 mod log;
 mod memory;
@@ -55,6 +56,7 @@ pub use filter::{AttemptFilter, EventFilter, RunFilter};
 pub use follow::{Feed, follow};
 pub use inbox::{InboxMessage, InboxRequest, InboxWatch, InboxWatches};
 pub use inbox_reader::InboxReader;
+pub use known_end::{KnownEnd, KnownEnds, LostRun};
 pub use lease::{AtWork, Lease, begin_work, while_it_lasts};
 pub use log::{Batch, EventLog, read_events, read_records};
 pub use memory::MemoryLog;
@@ -68,7 +70,7 @@ pub use store_url::{InvalidStoreUrl, StoreUrl};
 pub use stuck::{StuckReason, StuckRun, stuck_runs};
 pub use subscription::{Moves, Subscription, is_segment, segment_id, segment_of};
 pub use summary::{
-    LastFailure, RunState, RunSummary, Terms, agent_of, session_of_fork, sessions_of,
+    AcceptedLoss, LastFailure, RunState, RunSummary, Terms, agent_of, session_of_fork, sessions_of,
 };
 pub use trace::{Trace, TreeTrace, counted, describe, one_line};
 pub use verification::{Verified, verify_run};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use layer0::Timestamp;
 use layer0::code::APPROVAL_EXPIRED;
-use layer0::event::{Event, EventKind, RunForked};
+use layer0::event::{Event, EventKind, LostTail, RunForked};
 use layer0::id::{ApprovalId, RunId, SessionId};
 
 use crate::approval::{ApprovalChange, Decision, OpenApproval};
@@ -13,15 +13,16 @@ use crate::chain::verify;
 use crate::feed::{EventWatch, EventWatches, FeedPage};
 use crate::{
     AttemptFilter, Claim, Cursor, EventFilter, InboxMessage, InboxRequest, InboxWatch, Lease,
-    LogError, LogKey, Moves, Record, RunFilter, RunSummary, Subscription,
+    LogError, LogKey, LostRun, Moves, Record, RunFilter, RunSummary, Subscription,
 };
 
 /// The types of events that change what is open.
 const CHANGES: [&str; 5] =
     ["approval.requested", "approval.granted", "approval.denied", "run.finished", "run.failed"];
-/// The type of event that changes it where it names a code: that of a call that a person denied, or that is
-/// the same as one.
-const CODED: (&str, &str) = ("tool.responded", layer0::code::TOOL_APPROVAL_DENIED);
+/// The type of event that changes it where it names one of these codes: that of a call that a person denied, or that is
+/// the same as one; and that of a call that may have run in events that were lost.
+const ANSWER: &str = "tool.responded";
+const CODES: [&str; 2] = [layer0::code::TOOL_APPROVAL_DENIED, layer0::code::TOOL_INTERRUPTED];
 
 /// What is appended in one write: records of one run and the summary they lead to.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,6 +111,16 @@ impl Batch {
         })
     }
 
+    /// Returns whether a person accepts with it that the record has lost events.
+    #[must_use]
+    pub fn accepts_loss(&self) -> bool {
+        self.records.iter().any(|record| {
+            let names_one = |text: &str| text.contains(r#""lost_tail":{"#);
+            matches!(&*record.event_type, "run.resumed" | "run.reopened")
+                && record.payload.text().is_some_and(names_one)
+        })
+    }
+
     /// Returns what the batch does to the open approvals of its run, for logs that keep them.
     ///
     /// # Errors
@@ -122,7 +133,7 @@ impl Batch {
         self.records[copied.unwrap_or(0)..].iter().filter_map(|record| {
             let text = record.payload.text()?;
             let kind = &*record.event_type;
-            let is_coded = CODED.0 == kind && text.contains(CODED.1);
+            let is_coded = kind == ANSWER && CODES.iter().any(|code| text.contains(code));
             if !CHANGES.contains(&kind) && !is_coded {
                 return None;
             }
@@ -165,13 +176,36 @@ pub trait EventLog: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`LogError::Claimed`] while another writer has it, [`LogError::NotFound`],
-    /// [`LogError::Locked`], [`LogError::Closed`], [`LogError::Failed`].
+    /// [`LogError::Claimed`] while another writer has it, [`LogError::NotFound`], [`LogError::LostTail`] where an
+    /// acknowledged event is missing, [`LogError::Locked`], [`LogError::Closed`], [`LogError::Failed`].
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the run is not claimed, or free again soon.
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError>;
+
+    /// Claims a recorded run as [`EventLog::claim`] does, also one whose record has lost its tail, and returns the newest
+    /// event that is known to be lost. The run stays refused to others until an append accepts the loss.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLog::claim`], but for [`LogError::LostTail`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`EventLog::claim`].
+    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
+        Ok((self.claim(run).await?, None))
+    }
+
+    /// Lists the runs that are refused because their records have lost their tails, by run.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLog::summary`].
+    async fn lost_tails(&self) -> Result<Vec<LostRun>, LogError> {
+        Ok(Vec::new())
+    }
 
     /// Claims a run that is about to begin. Its first append is refused when the run exists.
     fn claim_new(&self, run: &RunId) -> Claim;
@@ -196,7 +230,8 @@ pub trait EventLog: Send + Sync {
     /// open at the same time. [`LogError::Followed`] when it reopens a run that another one follows; then nothing was
     /// written. [`LogError::Forgetting`] and [`LogError::RunForgotten`] where a run begins, is reopened or is copied that
     /// is being forgotten or was; [`LogError::NotFound`] where the run that it follows or was forked from is gone, and
-    /// [`LogError::Erased`] where an event that it would copy was erased. [`LogError::Locked`], [`LogError::Full`], [`LogError::Closed`],
+    /// [`LogError::Erased`] where an event that it would copy was erased; [`LogError::LostTail`] and [`LogError::Lost`]
+    /// where the record has lost events that were acknowledged. [`LogError::Locked`], [`LogError::Full`], [`LogError::Closed`],
     /// [`LogError::Failed`].
     ///
     /// # Cancel safety

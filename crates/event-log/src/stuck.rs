@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use layer0::id::RunId;
-use layer0::{Timestamp, code};
+use layer0::{Code, Timestamp, code};
 use serde::{Deserialize, Serialize};
 
-use crate::{EventLog, LogError, OpenApproval, RunFilter, RunState, RunSummary};
+use crate::{EventLog, LogError, LostRun, OpenApproval, RunFilter, RunState, RunSummary};
 
 /// How long an approval may wait before its run needs a look.
 const APPROVAL_WAITS: Duration = Duration::from_secs(24 * 60 * 60);
@@ -38,6 +38,8 @@ pub enum StuckReason {
     ApprovalWaits,
     /// The run failed because its process died again and again.
     CrashLoop,
+    /// The record of the run has lost events that were acknowledged: it is refused until a person accepts that.
+    LostTail,
     /// The run has been parked for more than an hour.
     Parked,
     /// No live worker has the agent that the run began with.
@@ -52,6 +54,7 @@ impl StuckReason {
             Self::ApprovalExpired => "approval_expired",
             Self::ApprovalWaits => "approval_waits",
             Self::CrashLoop => "crash_loop",
+            Self::LostTail => "lost_tail",
             Self::Parked => "parked",
             Self::Stranded => "stranded",
         }
@@ -87,6 +90,8 @@ pub async fn stuck_runs(
     stranded: &BTreeMap<RunId, Timestamp>,
     now: Timestamp,
 ) -> Result<Vec<StuckRun>, LogError> {
+    let lost = log.lost_tails().await?;
+    let is_lost = |run: &RunId| lost.iter().any(|lost| lost.run == *run);
     let mut longest: BTreeMap<RunId, (Timestamp, StuckReason)> = BTreeMap::new();
     for open in log.open_approvals().await? {
         if let Some((why, since)) = StuckReason::of(&open, now) {
@@ -103,17 +108,31 @@ pub async fn stuck_runs(
         let summary = log.summary(&run).await?.filter(RunSummary::is_open);
         stuck.extend(summary.map(|run| StuckRun { run, why, since }));
     }
+    stuck.retain(|stuck: &StuckRun| !is_lost(&stuck.run.run));
+    for lost in &lost {
+        let run = log.summary(&lost.run).await?.unwrap_or_else(|| gone(lost));
+        stuck.push(StuckRun { run, why: StuckReason::LostTail, since: lost.since });
+    }
     for run in log.runs(RunFilter::new().state(RunState::Parked)).await? {
         let since = run.parked.map_or(run.started_at, |(since, _)| since);
-        if now.since(since) > PARKED && !stranded.contains_key(&run.run) {
+        let is_listed = stranded.contains_key(&run.run) || is_lost(&run.run);
+        if now.since(since) > PARKED && !is_listed {
             stuck.push(StuckRun { run, why: StuckReason::Parked, since });
         }
     }
     let looped = RunFilter::new().state(RunState::Failed).reason(code::RUN_CRASH_LOOP);
-    for run in log.runs(looped).await? {
+    for run in log.runs(looped).await?.into_iter().filter(|run| !is_lost(&run.run)) {
         let since = run.finished_at.unwrap_or(run.started_at);
         stuck.push(StuckRun { run, why: StuckReason::CrashLoop, since });
     }
     stuck.sort_by_key(|stuck| stuck.since);
     Ok(stuck)
+}
+
+/// Returns what is left of a run that has no record any more.
+fn gone(lost: &LostRun) -> RunSummary {
+    let mut left = RunSummary::new(lost.run.clone());
+    (left.state, left.started_at) = (RunState::Unreadable, lost.since);
+    left.reason = Some(Code::new(code::LOG_LOST_TAIL));
+    left
 }

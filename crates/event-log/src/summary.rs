@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use layer0::event::{AgentRecord, Cause, Event, EventKind, Hash, WaitFor};
+use layer0::event::{AgentRecord, Cause, Event, EventKind, Hash, LostTail, WaitFor};
 use layer0::id::{RunId, SessionId};
 use layer0::stop::Outcome;
 use layer0::usage::{BudgetIncrease, Usage};
@@ -125,6 +125,16 @@ impl PartialEq for Terms {
     }
 }
 
+/// The last loss of events that a person accepted for a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct AcceptedLoss {
+    /// The newest event that was lost.
+    pub tail: LostTail,
+    /// The number of losses that were accepted, this one included.
+    pub count: u32,
+}
+
 /// A run at a glance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -195,6 +205,9 @@ pub struct RunSummary {
     /// What of it a behaviour caused, by the event that says so; the last few.
     #[serde(default, skip_serializing_if = "is_default")]
     pub causes: Vec<(u64, Timestamp, Cause)>,
+    /// The newest event that its record had lost, where a person accepted that, and how often that happened.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub accepted_loss: Option<Box<AcceptedLoss>>,
     /// The seq of its last event.
     #[serde(default, skip_serializing_if = "is_default")]
     pub last_seq: u64,
@@ -293,9 +306,23 @@ impl RunSummary {
             salted: false,
             key_id: None,
             causes: Vec::new(),
+            accepted_loss: None,
             last_seq: 0,
             head: Hash::default(),
         }
+    }
+
+    fn accept_loss(&mut self, lost: Option<LostTail>) {
+        if let Some(tail) = lost {
+            let count = self.losses().saturating_add(1);
+            self.accepted_loss = Some(Box::new(AcceptedLoss { tail, count }));
+        }
+    }
+
+    /// Returns how many losses of events a person accepted.
+    #[must_use]
+    pub fn losses(&self) -> u32 {
+        self.accepted_loss.as_ref().map_or(0, |loss| loss.count)
     }
 
     /// Takes in the next event.
@@ -377,6 +404,7 @@ impl RunSummary {
                 (self.state, self.outcome, self.reason) = (RunState::Running, None, None);
                 self.finished_at = None;
                 self.reopens = self.reopens.saturating_add(1);
+                self.accept_loss(reopened.lost_tail);
                 self.messages += u64::from(reopened.message.is_some());
                 // The time in which it was over does not count.
                 self.reopened = Some((event.at, self.usage.wall_ms));
@@ -396,6 +424,7 @@ impl RunSummary {
                 if let Some(agent) = &resumed.agent {
                     self.terms = Terms::of(agent.definition.clone());
                 }
+                self.accept_loss(resumed.lost_tail);
             }
             EventKind::OperatorDispatched(_)
             | EventKind::OperatorWaiting(_)
@@ -515,6 +544,10 @@ mod tests {
             salted: true,
             key_id: Some("0123".into()),
             causes: vec![(2, Timestamp::from_millis(6), Cause::new("tell", "run_0", 3, 1))],
+            accepted_loss: Some(Box::new(AcceptedLoss {
+                tail: LostTail::new(9, Hash([9; 32])),
+                count: 1,
+            })),
             last_seq: 8,
             head: Hash([7; 32]),
         };

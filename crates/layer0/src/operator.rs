@@ -255,6 +255,9 @@ pub struct Context {
     /// Whether the run, and those that it dispatched, may adopt their operators' current definitions. An operator that
     /// keeps a record notes its definition there.
     pub adopts: bool,
+    /// Whether the run, and those that it dispatched, may continue although acknowledged events are missing from their
+    /// records: a person has accepted that.
+    pub accepts_lost_tail: bool,
     /// The number of dispatches above this one.
     pub depth: u32,
     /// The deadline of the work.
@@ -382,6 +385,7 @@ impl Context {
             goes_on: false,
             is_recorded: false,
             adopts: false,
+            accepts_lost_tail: false,
             depth: 0,
             deadline: None,
             allowance: None,

@@ -48,7 +48,9 @@ fn details(kind: &EventKind) -> String {
         EventKind::RunForked(e) => format!("from {} at {}", e.parent, e.at),
         EventKind::RunResumed(e) => {
             let other = e.agent.as_ref().map(|agent| format!(", defined anew: {}", agent.digest));
-            format!("by {}{}", e.by, other.unwrap_or_default())
+            let lost =
+                e.lost_tail.map(|lost| format!(", without its lost events up to {}", lost.seq));
+            format!("by {}{}{}", e.by, other.unwrap_or_default(), lost.unwrap_or_default())
         }
         EventKind::RunReopened(e) => match &e.message {
             Some(message) => format!("by {}: {message}", e.by),

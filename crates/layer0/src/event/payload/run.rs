@@ -265,6 +265,34 @@ payload! {
         /// The agent that it continues with from here, if its definition changed.
         #[serde(default)]
         agent: Option<Box<AgentRecord>>,
+        /// The newest event that the record had lost, if a person accepted the loss.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lost_tail: Option<LostTail>,
+    }
+}
+
+/// An acknowledged event that is missing from its record: the store came back older than it was.
+///
+/// ```
+/// use layer0::event::{Hash, LostTail};
+///
+/// let lost = LostTail::new(12, Hash([7; 32]));
+/// assert_eq!(lost.seq, 12);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LostTail {
+    /// The seq of the event.
+    pub seq: u64,
+    /// Its hash.
+    pub hash: Hash,
+}
+
+impl LostTail {
+    /// Names the newest event that is known to be lost.
+    #[must_use]
+    pub const fn new(seq: u64, hash: Hash) -> Self {
+        Self { seq, hash }
     }
 }
 
@@ -272,7 +300,14 @@ impl RunResumed {
     /// Names the process or person that resumed it.
     #[must_use]
     pub fn new(by: impl Into<Arc<str>>) -> Self {
-        Self { by: by.into(), agent: None }
+        Self { by: by.into(), agent: None, lost_tail: None }
+    }
+
+    /// Accepts that the record has lost its events up to this one.
+    #[must_use]
+    pub const fn accepting(mut self, lost: LostTail) -> Self {
+        self.lost_tail = Some(lost);
+        self
     }
 
     /// Continues with another definition of the agent.
@@ -299,6 +334,9 @@ payload! {
         /// The delivery to a behaviour that led to it.
         #[serde(default)]
         cause: Option<Box<Cause>>,
+        /// The newest event that the record had lost, if a person accepted the loss.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lost_tail: Option<LostTail>,
     }
 }
 
@@ -306,7 +344,7 @@ impl RunReopened {
     /// Reopens a run that ended so, with no message to its model and no increase of its budget.
     #[must_use]
     pub fn new(by: impl Into<Arc<str>>, reason: Option<Code>) -> Self {
-        Self { by: by.into(), reason, budget: None, message: None, cause: None }
+        Self { by: by.into(), reason, budget: None, message: None, cause: None, lost_tail: None }
     }
 }
 

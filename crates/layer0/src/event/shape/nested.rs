@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::code::Code;
 use crate::event::shape::{Shape, Shaped};
-use crate::event::{AgentRecord, Cause, DoneBefore, Follows, Hash, ToolFailure};
+use crate::event::{AgentRecord, Cause, DoneBefore, Follows, Hash, LostTail, ToolFailure};
 use crate::failure::{Retry, RetryFacts};
 use crate::id::{CallId, ErrorId, RunId};
 use crate::json_text::JsonText;
@@ -53,6 +53,7 @@ nested! {
     DoneBefore { run: RunId, call_id: CallId }
     Follows { run: RunId, seq: u64, digest: Hash, messages: u64 }
     Image { media_type: Arc<str>, data: Arc<str> }
+    LostTail { seq: u64, hash: Hash }
     RetryFacts { retry: Retry, later: Retry }
     TokenUsage {
         input_tokens: u64,

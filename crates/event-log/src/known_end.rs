@@ -1,0 +1,208 @@
+//! The newest events that a process knows to be acknowledged.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use layer0::Timestamp;
+use layer0::event::LostTail;
+use layer0::id::RunId;
+
+use crate::{AcceptedLoss, Batch, RunSummary, is_segment};
+
+/// A run whose record has lost its tail: it is refused until a person accepts that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LostRun {
+    /// The run.
+    pub run: RunId,
+    /// The newest event that is known to be lost.
+    pub tail: LostTail,
+    /// When the loss was found.
+    pub since: Timestamp,
+}
+
+impl LostRun {
+    /// Names the run, its lost event, and when the loss was found.
+    #[must_use]
+    pub const fn new(run: RunId, tail: LostTail, since: Timestamp) -> Self {
+        Self { run, tail, since }
+    }
+}
+
+/// The newest event of a run that a process has seen acknowledged.
+///
+/// ```
+/// use backstop_event_log::{KnownEnd, RunSummary};
+///
+/// let end = KnownEnd::of(&RunSummary::new("run_1".into()));
+/// assert!(!end.is_lost(true, None));
+/// assert!(end.is_lost(false, None), "the record ends before it, or has another event there");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownEnd {
+    /// The event.
+    pub tail: LostTail,
+    /// The number of losses that were accepted before it was written.
+    losses: u32,
+}
+
+impl KnownEnd {
+    /// Returns the end of a run at a glance.
+    #[must_use]
+    pub fn of(summary: &RunSummary) -> Self {
+        Self { tail: LostTail::new(summary.last_seq, summary.head), losses: summary.losses() }
+    }
+
+    /// Returns whether the event is lost, where the record has it or not. `accepted` is the last loss that was accepted in
+    /// the record.
+    #[must_use]
+    pub fn is_lost(&self, is_there: bool, accepted: Option<&AcceptedLoss>) -> bool {
+        let is_accepted =
+            |loss: &AcceptedLoss| loss.count > self.losses && loss.tail.seq >= self.tail.seq;
+        !is_there && !accepted.is_some_and(is_accepted)
+    }
+
+    /// Returns whether it says more than another one of the same run.
+    const fn is_newer(&self, other: &Self) -> bool {
+        self.losses > other.losses || self.losses == other.losses && self.tail.seq >= other.tail.seq
+    }
+}
+
+/// The newest events that an open log of this process has seen acknowledged, of the runs that it wrote to or read last.
+/// Clones share them.
+///
+/// ```
+/// use backstop_event_log::{KnownEnd, KnownEnds, RunSummary};
+///
+/// let mut summary = RunSummary::new("run_1".into());
+/// summary.last_seq = 4;
+/// let ends = KnownEnds::default();
+/// ends.note(&summary.run, KnownEnd::of(&summary));
+/// assert_eq!(ends.find(&"run_1".into()).map(|end| end.tail.seq), Some(4));
+/// ends.forget(&"run_1".into());
+/// assert!(ends.find(&"run_1".into()).is_none());
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct KnownEnds(Arc<Mutex<Generations>>);
+
+/// Two generations of entries: the older one is dropped when the younger one is full.
+#[derive(Debug, Default)]
+struct Generations {
+    young: HashMap<RunId, KnownEnd>,
+    old: HashMap<RunId, KnownEnd>,
+}
+
+impl KnownEnds {
+    /// How many runs are remembered at least; twice as many at most.
+    pub const MIN_RUNS: usize = 16_384;
+
+    fn lock(&self) -> MutexGuard<'_, Generations> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers the end of a run that was read or written. Segments of subscriptions are not remembered: nothing acts
+    /// from them.
+    pub fn note(&self, run: &RunId, end: KnownEnd) {
+        if end.tail.seq > 0 && !is_segment(run) {
+            self.lock().note(run, end);
+        }
+    }
+
+    /// Returns what is known of a run.
+    #[must_use]
+    pub fn find(&self, run: &RunId) -> Option<KnownEnd> {
+        self.lock().find(run)
+    }
+
+    /// Returns what is known of a run that a batch would begin: then its record was lost. A copy from another store may
+    /// begin it.
+    #[must_use]
+    pub fn find_begun(&self, batch: &Batch) -> Option<KnownEnd> {
+        let begins = batch.records.first().is_some_and(|first| first.seq == 1);
+        if begins && !batch.is_import { self.find(&batch.run) } else { None }
+    }
+
+    /// Forgets a run that was removed.
+    pub fn forget(&self, run: &RunId) {
+        let mut generations = self.lock();
+        generations.young.remove(run);
+        generations.old.remove(run);
+    }
+}
+
+impl Generations {
+    fn find(&self, run: &RunId) -> Option<KnownEnd> {
+        self.young.get(run).or_else(|| self.old.get(run)).copied()
+    }
+
+    fn note(&mut self, run: &RunId, end: KnownEnd) {
+        let known = self.find(run).filter(|known| !end.is_newer(known));
+        let newest = known.unwrap_or(end);
+        if let Some(young) = self.young.get_mut(run) {
+            *young = newest;
+            return;
+        }
+        if self.young.len() >= KnownEnds::MIN_RUNS {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(run.clone(), newest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use layer0::event::Hash;
+
+    use super::*;
+
+    fn summary(run: &str, last_seq: u64, losses: u32) -> RunSummary {
+        let mut summary = RunSummary::new(run.into());
+        (summary.last_seq, summary.head) =
+            (last_seq, Hash([u8::try_from(last_seq).unwrap_or(0); 32]));
+        if losses > 0 {
+            let tail = LostTail::new(9, Hash([9; 32]));
+            summary.accepted_loss = Some(Box::new(AcceptedLoss { tail, count: losses }));
+        }
+        summary
+    }
+
+    /// Spec: J2
+    #[test]
+    fn newest_acknowledged_event_is_remembered() {
+        let (ends, run) = (KnownEnds::default(), "run_1".into());
+        for (last_seq, losses, expected) in [(3, 0, 3), (5, 0, 5), (4, 0, 5), (2, 1, 2), (7, 0, 2)]
+        {
+            ends.note(&run, KnownEnd::of(&summary("run_1", last_seq, losses)));
+            let known = ends.find(&run).map(|end| end.tail.seq);
+            assert_eq!(known, Some(expected), "{last_seq} after {losses} losses");
+        }
+    }
+
+    /// Spec: J2
+    #[test]
+    fn accepted_loss_covers_older_events_alone() {
+        let end = |last_seq, losses| KnownEnd::of(&summary("run_1", last_seq, losses));
+        let accepted = |count| AcceptedLoss { tail: LostTail::new(9, Hash([9; 32])), count };
+        for (of, count, is_lost) in [(9, 1, false), (4, 1, false), (10, 1, true), (9, 0, true)] {
+            let accepted = accepted(count);
+            let accepted = (count > 0).then_some(&accepted);
+            assert_eq!(end(of, 0).is_lost(false, accepted), is_lost, "{of} after {count}");
+        }
+        assert!(end(8, 1).is_lost(false, Some(&accepted(1))), "it was written after that loss");
+        assert!(!end(8, 1).is_lost(false, Some(&accepted(2))));
+    }
+
+    #[test]
+    fn memory_of_ends_is_bounded() {
+        let ends = KnownEnds::default();
+        for number in 0..KnownEnds::MIN_RUNS * 3 {
+            for run in [format!("run_{number}"), "run_at_work".to_owned()] {
+                ends.note(&run.as_str().into(), KnownEnd::of(&summary(&run, 1, 0)));
+            }
+        }
+        let generations = ends.lock();
+        assert!(generations.young.len() + generations.old.len() <= KnownEnds::MIN_RUNS * 2);
+        assert!(generations.find(&"run_at_work".into()).is_some());
+        assert!(generations.find(&"run_0".into()).is_none());
+    }
+}
