@@ -48,6 +48,7 @@ pub(crate) async fn admit(
     let row = sqlx::query(
         "SELECT EXISTS (SELECT 1 FROM backstop.forgetting WHERE session = $1) AS is_forgetting, \
          EXISTS (SELECT 1 FROM backstop.tombstones WHERE run = $2) AS is_forgotten, \
+         EXISTS (SELECT 1 FROM backstop.lost_tails WHERE run = $2) AS is_lost, \
          $3::text IS NULL OR EXISTS (SELECT 1 FROM backstop.runs WHERE run = $3) AS has_earlier",
     )
     .bind(&*stored(summary.session.as_str()))
@@ -63,6 +64,9 @@ pub(crate) async fn admit(
     }
     if begins && is("is_forgotten")? {
         return refused(LogError::RunForgotten(batch.run.clone()));
+    }
+    if begins && is("is_lost")? {
+        return refused(LogError::Lost(batch.run.clone()));
     }
     match (is("has_earlier")?, earlier) {
         (false, Some(earlier)) => refused(LogError::NotFound(earlier.clone())),

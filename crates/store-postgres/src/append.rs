@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::notes::Notes;
 use crate::rows::{signed, unsigned};
 use crate::text::stored;
-use crate::{admission, approvals, inbox, queued, sessions, subscriptions};
+use crate::{admission, approvals, inbox, lost_tails, queued, sessions, subscriptions};
 
 /// How many events one transaction writes at most: their places have room for so many.
 pub(crate) const MAX_EVENTS: usize = 1 << 20;
@@ -88,6 +88,7 @@ impl Append {
             || self.batch.reopens()
             || !self.batch.taken.is_empty()
             || self.batch.moves.is_some()
+            || self.batch.accepts_loss()
             || !self.notes.is_empty()
             || self.batch.approval_changes().next().is_some()
     }
@@ -365,6 +366,9 @@ async fn write_rest(
     inbox::take(connection, &batch.run, &batch.taken).await?;
     approvals::keep(connection, batch).await?;
     append.notes.write(connection, batch).await?;
+    if batch.accepts_loss() {
+        lost_tails::unmark(connection, &batch.run).await?;
+    }
     if append.is_root() && append.begins() {
         queued::begin(connection, &batch.run).await?;
     }

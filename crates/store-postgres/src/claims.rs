@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use backstop_event_log::LogError;
+use backstop_event_log::{KnownEnd, LogError};
+use layer0::event::LostTail;
 use layer0::id::RunId;
 use sqlx::{PgConnection, Row};
 
 use crate::fault::Fault;
+use crate::lost_tails;
 use crate::rows::{signed, unsigned};
 use crate::text::stored;
 use crate::transact::Work;
@@ -15,10 +17,12 @@ use crate::transact::Work;
 /// What became of a claim.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Claiming {
-    /// It was given, under this epoch.
-    Given(u64),
+    /// It was given, under this epoch, although this event of its record is lost, where one is.
+    Given(u64, Option<LostTail>),
     /// Another owner has the run, or one of its tree.
     Held(Arc<str>),
+    /// Its record has lost its tail, up to this event.
+    LostTail(LostTail),
     /// There is no such run.
     NoRun,
 }
@@ -40,6 +44,10 @@ pub(crate) struct Take<'a> {
     pub(crate) run: &'a RunId,
     pub(crate) owner: &'a str,
     pub(crate) dead: &'a [Arc<str>],
+    /// The newest event of the run that this process has seen acknowledged.
+    pub(crate) known: Option<KnownEnd>,
+    /// Whether it is taken although its record has lost its tail.
+    pub(crate) accepts_loss: bool,
 }
 
 #[async_trait]
@@ -54,8 +62,9 @@ impl Work for Take<'_> {
 
 async fn take(
     connection: &mut PgConnection,
-    Take { run, owner, dead }: &Take<'_>,
+    Take { run, owner, dead, known, accepts_loss }: &Take<'_>,
 ) -> Result<Claiming, LogError> {
+    let id = *run;
     let run = stored(run.as_str());
     // The root is locked in a statement of its own: what others wrote until then, the next one sees.
     let root: Option<String> =
@@ -73,10 +82,14 @@ async fn take(
     .execute(&mut *connection)
     .await
     .map_err(Fault::from)?;
+    let lost = lost_tails::check(connection, id, known.as_ref()).await?;
+    if let Some(tail) = lost.filter(|_| !accepts_loss) {
+        return Ok(Claiming::LostTail(tail));
+    }
     let dead: Vec<&str> = dead.iter().map(|owner| &**owner).collect();
     for _ in 0..MOST_LOOKS {
         if let Some(epoch) = try_take(connection, &root, owner, &dead, &run).await? {
-            return Ok(Claiming::Given(epoch));
+            return Ok(Claiming::Given(epoch, lost));
         }
         let held: Option<String> =
             sqlx::query_scalar(concat!("SELECT other.owner ", others!(), "LIMIT 1"))

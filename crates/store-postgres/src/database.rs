@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
-use backstop_event_log::{Claims, LogKey};
+use backstop_event_log::{Claims, KnownEnds, LogKey};
 use backstop_retention::Upkeep;
 use sqlx::{Connection, PgConnection};
 
@@ -39,6 +39,7 @@ struct Inner {
     /// `None` when it was opened for reading.
     writer: Option<Writer>,
     claims: Claims,
+    known_ends: KnownEnds,
     owner: Arc<CurrentOwner>,
     liveness: Liveness,
     /// The number of looks at queues.
@@ -111,8 +112,20 @@ impl Database {
         });
         let upkeep = Upkeep::new(options.retention);
         let (liveness, turns) = (Liveness::default(), AtomicUsize::default());
-        let inner =
-            Inner { place, options, pool, writer, claims, owner, liveness, turns, lookout, upkeep };
+        let known_ends = KnownEnds::default();
+        let inner = Inner {
+            place,
+            options,
+            pool,
+            writer,
+            claims,
+            known_ends,
+            owner,
+            liveness,
+            turns,
+            lookout,
+            upkeep,
+        };
         Ok(Self { inner: Arc::new(inner), key: None })
     }
 
@@ -198,6 +211,10 @@ impl Database {
 
     pub(crate) fn claims(&self) -> &Claims {
         &self.inner.claims
+    }
+
+    pub(crate) fn known_ends(&self) -> &KnownEnds {
+        &self.inner.known_ends
     }
 
     pub(crate) fn owner(&self) -> &Arc<CurrentOwner> {

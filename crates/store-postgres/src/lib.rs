@@ -43,6 +43,7 @@ mod limits;
 mod listing;
 mod liveness;
 mod log;
+mod lost_tails;
 mod lookout;
 mod notes;
 mod open_error;

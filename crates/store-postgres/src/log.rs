@@ -3,10 +3,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use backstop_event_log::{
     AttemptFilter, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
-    FeedPage, InboxMessage, InboxRequest, InboxWatch, Lease, LogError, LogKey, OpenApproval,
-    Record, RunFilter, RunState, RunSummary, StartKey, StartKeys, Subscription, verify,
+    FeedPage, InboxMessage, InboxRequest, InboxWatch, KnownEnd, Lease, LogError, LogKey, LostRun,
+    OpenApproval, Record, RunFilter, RunState, RunSummary, StartKey, StartKeys, Subscription,
+    verify,
 };
 use layer0::Timestamp;
+use layer0::event::LostTail;
 use layer0::id::{RunId, SessionId};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -15,6 +17,7 @@ use crate::claim_lease::ClaimLease;
 use crate::claims::{Claiming, Take};
 use crate::database::Database;
 use crate::fault::Fault;
+use crate::lost_tails::{Compare, CompareBegun};
 use crate::rows::{
     agreeing, disagrees, left_of, record_of, signed, sound_summary_of, state_of, summary_of,
     unreadable,
@@ -23,7 +26,7 @@ use crate::sent::Sent;
 use crate::start_keys::Bind;
 use crate::text::stored;
 use crate::transact::transact;
-use crate::{approvals, background, erasure, feed, inbox, limits, runs, subscriptions};
+use crate::{approvals, background, erasure, feed, inbox, limits, lost_tails, runs, subscriptions};
 
 /// The event log in a [`Database`].
 #[derive(Debug, Clone)]
@@ -86,11 +89,70 @@ impl PostgresLog {
         &self,
         run: &RunId,
         dead: &[Arc<str>],
+        accepts_loss: bool,
     ) -> Result<(Claiming, ClaimLease), LogError> {
         let (owner, lease) = self.0.owner().get().await?;
-        let take = Take { run, owner: &owner, dead };
+        let known = self.0.known_ends().find(run);
+        let take = Take { run, owner: &owner, dead, known, accepts_loss };
         let claiming = transact(self.0.pool(), self.0.options().patience, &take).await?;
         Ok((claiming, ClaimLease::for_given(Arc::clone(self.0.owner()), run.clone(), lease)))
+    }
+
+    /// Claims a run, also one that has lost its tail where `accepts_loss`; returns what it has lost.
+    async fn claim_run(
+        &self,
+        run: &RunId,
+        accepts_loss: bool,
+    ) -> Result<(Claim, Option<LostTail>), LogError> {
+        let writer = self.0.writer().ok_or_else(read_only)?;
+        let release = writer.release(run.clone()).ok_or(LogError::Closed)?;
+        let claimed = || LogError::Claimed(run.clone());
+        let mut reserved = self.0.claims().reserve(run, 0, release).ok_or_else(claimed)?;
+        let mut dead: Vec<Arc<str>> = Vec::new();
+        loop {
+            reserved.asking();
+            let given = match self.ask(run, &dead, accepts_loss).await {
+                Ok((Claiming::Given(epoch, lost), lease)) => {
+                    return Ok((reserved.claim(epoch).under(Arc::new(lease)), lost));
+                }
+                other => other.map(|(claiming, _)| claiming),
+            };
+            reserved.refused();
+            match given? {
+                Claiming::Held(owner) if !dead.contains(&owner) => {
+                    if !self.0.liveness().is_dead(self.0.pool(), &owner).await? {
+                        return Err(claimed());
+                    }
+                    dead.push(owner);
+                }
+                Claiming::NoRun => return Err(LogError::NotFound(run.clone())),
+                Claiming::LostTail(tail) => return Err(LogError::lost_tail(run.clone(), tail.seq)),
+                Claiming::Given(..) | Claiming::Held(_) => return Err(claimed()),
+            }
+        }
+    }
+
+    /// Returns what an append that was refused is refused for: its run may have lost its tail.
+    async fn refusal(&self, run: &RunId, error: LogError) -> LogError {
+        let is_refused = matches!(error, LogError::Conflict { .. } | LogError::Lost(_));
+        let Some(known) = self.0.known_ends().find(run).filter(|_| is_refused) else {
+            return error;
+        };
+        let compare = Compare { run, known };
+        match transact(self.0.pool(), self.0.options().patience, &compare).await {
+            Ok(Some(tail)) => LogError::lost_tail(run.clone(), tail.seq),
+            Ok(None) | Err(_) => error,
+        }
+    }
+
+    /// Refuses a run that is to begin and that this process knows: its record was lost.
+    async fn check_begun(&self, batch: &Batch) -> Result<(), LogError> {
+        let Some(known) = self.0.known_ends().find_begun(batch) else { return Ok(()) };
+        let compare = CompareBegun(Compare { run: &batch.run, known });
+        match transact(self.0.pool(), self.0.options().patience, &compare).await? {
+            Some(_) => Err(LogError::Lost(batch.run.clone())),
+            None => Ok(()),
+        }
     }
 }
 
@@ -114,31 +176,15 @@ impl EventLog for PostgresLog {
     }
 
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
-        let writer = self.0.writer().ok_or_else(read_only)?;
-        let release = writer.release(run.clone()).ok_or(LogError::Closed)?;
-        let claimed = || LogError::Claimed(run.clone());
-        let mut reserved = self.0.claims().reserve(run, 0, release).ok_or_else(claimed)?;
-        let mut dead: Vec<Arc<str>> = Vec::new();
-        loop {
-            reserved.asking();
-            let given = match self.ask(run, &dead).await {
-                Ok((Claiming::Given(epoch), lease)) => {
-                    return Ok(reserved.claim(epoch).under(Arc::new(lease)));
-                }
-                other => other.map(|(claiming, _)| claiming),
-            };
-            reserved.refused();
-            match given? {
-                Claiming::Held(owner) if !dead.contains(&owner) => {
-                    if !self.0.liveness().is_dead(self.0.pool(), &owner).await? {
-                        return Err(claimed());
-                    }
-                    dead.push(owner);
-                }
-                Claiming::NoRun => return Err(LogError::NotFound(run.clone())),
-                Claiming::Given(_) | Claiming::Held(_) => return Err(claimed()),
-            }
-        }
+        Ok(self.claim_run(run, false).await?.0)
+    }
+
+    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
+        self.claim_run(run, true).await
+    }
+
+    async fn lost_tails(&self) -> Result<Vec<LostRun>, LogError> {
+        lost_tails::all(self.0.pool()).await
     }
 
     fn claim_new(&self, run: &RunId) -> Claim {
@@ -209,8 +255,13 @@ impl EventLog for PostgresLog {
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         let Some(writer) = self.0.writer() else { return Err(read_only()) };
         limits::batch(&batch)?;
+        self.check_begun(&batch).await?;
         let at = batch.records.last().map(|record| record.at);
-        writer.append(batch).await?;
+        let (run, end) = (batch.run.clone(), KnownEnd::of(&batch.summary));
+        if let Err(error) = writer.append(batch).await {
+            return Err(self.refusal(&run, error).await);
+        }
+        self.0.known_ends().note(&run, end);
         if let Some(at) = at {
             background::after_append(&self.0, at);
         }
@@ -221,7 +272,11 @@ impl EventLog for PostgresLog {
         let Some(row) = self.row(run).await? else { return Ok(None) };
         match sound_summary_of(&row) {
             Err(LogError::UnreadableRun { .. }) => self.recorded_summary(&row).await.map(Some),
-            summary => summary.map(Some),
+            Ok(summary) => {
+                self.0.known_ends().note(run, KnownEnd::of(&summary));
+                Ok(Some(summary))
+            }
+            Err(error) => Err(error),
         }
     }
 

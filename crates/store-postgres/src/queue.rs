@@ -152,7 +152,8 @@ impl Queue {
         let taken = sqlx::query(
             "WITH taken AS (DELETE FROM backstop.queue AS queue WHERE run = $1 AND owner IS NULL \
              AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE runs.run = queue.run) RETURNING run), \
-             freed AS (DELETE FROM backstop.start_keys USING taken WHERE start_keys.run = taken.run) \
+             freed AS (DELETE FROM backstop.start_keys USING taken WHERE start_keys.run = taken.run), \
+             unmarked AS (DELETE FROM backstop.lost_tails USING taken WHERE lost_tails.run = taken.run) \
              SELECT 1 FROM taken",
         )
         .bind(&*stored(run.as_str()))

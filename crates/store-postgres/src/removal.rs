@@ -170,6 +170,7 @@ impl RunShelf for Database {
             return Ok(false);
         }
         for row in tree {
+            self.known_ends().forget(&row.run);
             let (whose, is_noted) = (Whose::Run(row.run.as_str()), !removal.is_silent);
             removed.errors += take_all(self, &Kind::ERRORS, whose, is_noted).await?;
             removed.results += take_all(self, &Kind::RESULTS, whose, is_noted).await?;
@@ -332,6 +333,7 @@ impl RemoveTree<'_> {
             "DELETE FROM backstop.inbox WHERE run = ANY($1)",
             "DELETE FROM backstop.queue WHERE run = ANY($1)",
             "DELETE FROM backstop.settled WHERE run = ANY($1)",
+            "DELETE FROM backstop.lost_tails WHERE run = ANY($1)",
             "DELETE FROM backstop.state WHERE scope IN (SELECT 'run:' || run FROM unnest($1::text[]) AS run)",
             "DELETE FROM backstop.labels WHERE run_id IN (SELECT id FROM backstop.runs WHERE run = ANY($1))",
             "DELETE FROM backstop.attempts WHERE run_id IN (SELECT id FROM backstop.runs WHERE run = ANY($1))",

@@ -21,6 +21,9 @@ pub(crate) async fn admit_begin(
     if is_in(connection, "SELECT 1 FROM tombstones WHERE run = $1", &batch.run).await? {
         return Err(JobError::Log(LogError::RunForgotten(batch.run.clone())));
     }
+    if is_in(connection, "SELECT 1 FROM lost_tails WHERE run = $1", &batch.run).await? {
+        return Err(JobError::Log(LogError::Lost(batch.run.clone())));
+    }
     match batch.forked_from().map_err(JobError::Log)? {
         Some(forked) => admit_fork(connection, &forked).await,
         None => Ok(()),

@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::many::{MAX_ROWS, Many, Values};
 use crate::rows::signed;
-use crate::{admission, approvals, inbox, sessions, subscriptions};
+use crate::{admission, approvals, inbox, lost_tails, sessions, subscriptions};
 
 /// What is to be appended, with all that can be done before it is its turn.
 pub(crate) struct Append {
@@ -60,6 +60,7 @@ impl Append {
             || !self.batch.taken.is_empty()
             || self.batch.moves.is_some()
             || self.batch.adopts()
+            || self.batch.accepts_loss()
             || self.batch.approval_changes().any(|change| !ends(&change))
     }
 
@@ -105,6 +106,9 @@ pub(crate) async fn write(
                 .bind(append.batch.summary.terms.alone().get())
                 .execute(&mut *connection)
                 .await?;
+        }
+        if append.batch.accepts_loss() {
+            lost_tails::unmark(connection, &append.batch.run).await?;
         }
         if let Some(moves) = &append.batch.moves {
             subscriptions::take(connection, moves).await?;

@@ -1,13 +1,12 @@
 //! Claims of runs: rows that name this process as their owner.
 
-use std::sync::Arc;
-
 use backstop_event_log::LogError;
 use layer0::id::RunId;
 use sqlx::{Row, SqliteConnection};
 
-use crate::job::Claiming;
+use crate::job::{ClaimRequest, Claiming};
 use crate::job_error::JobError;
+use crate::lost_tails;
 use crate::rows::{signed, unsigned};
 
 /// The runs of a tree, `$1` being one of them, that others have than `$2` and the dead ones `$3`.
@@ -24,10 +23,14 @@ macro_rules! others {
 /// that wrote to the runs below it before is refused from then on.
 pub(crate) async fn take(
     connection: &mut SqliteConnection,
-    run: &RunId,
+    request: &ClaimRequest,
     owner: &str,
-    dead: &[Arc<str>],
 ) -> Result<Claiming, JobError> {
+    let ClaimRequest { run, dead, known, accepts_loss } = request;
+    let lost = lost_tails::check(connection, run, known.as_ref()).await?;
+    if let Some(tail) = lost.filter(|_| !accepts_loss) {
+        return Ok(Claiming::LostTail(tail));
+    }
     let dead = serde_json::to_string(dead).map_err(|error| LogError::Failed(error.into()));
     let dead = dead.map_err(JobError::Log)?;
     let taken = sqlx::query(concat!(
@@ -43,7 +46,7 @@ pub(crate) async fn take(
     .await?;
     for row in taken {
         if row.try_get(0)? {
-            return Ok(Claiming::Given(unsigned(row.try_get(1)?)));
+            return Ok(Claiming::Given(unsigned(row.try_get(1)?), lost));
         }
     }
     let held: Option<String> =
@@ -79,6 +82,7 @@ pub(crate) async fn free(
 pub(crate) fn refused(run: &RunId, claiming: &Claiming) -> LogError {
     match claiming {
         Claiming::NoRun => LogError::NotFound(run.clone()),
-        Claiming::Given(_) | Claiming::Held(_) => LogError::Claimed(run.clone()),
+        Claiming::LostTail(tail) => LogError::lost_tail(run.clone(), tail.seq),
+        Claiming::Given(..) | Claiming::Held(_) => LogError::Claimed(run.clone()),
     }
 }

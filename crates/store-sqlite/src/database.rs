@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
-use backstop_event_log::{Claims, LogKey};
+use backstop_event_log::{Claims, KnownEnds, LogKey};
 use backstop_retention::{StoreRetention, Upkeep};
 use layer0::Timestamp;
 use layer0::id::RunId;
@@ -50,6 +50,7 @@ struct Inner {
     /// `None` when it was opened for reading.
     writer: Option<Writer>,
     claims: Claims,
+    known_ends: KnownEnds,
     owner: Arc<Owner>,
     lookout: Lookout,
     upkeep: Upkeep,
@@ -186,6 +187,7 @@ impl Database {
                 readers: readers(options),
                 writer: None,
                 claims: Claims::default(),
+                known_ends: KnownEnds::default(),
                 owner: Arc::new(Owner::with_file(file)),
                 lookout: Lookout::default(),
                 upkeep: Upkeep::default(),
@@ -231,6 +233,7 @@ impl Database {
             readers,
             writer,
             claims,
+            known_ends: KnownEnds::default(),
             owner,
             lookout,
             upkeep,
@@ -305,6 +308,10 @@ impl Database {
 
     pub(crate) fn claims(&self) -> &Claims {
         &self.inner.claims
+    }
+
+    pub(crate) fn known_ends(&self) -> &KnownEnds {
+        &self.inner.known_ends
     }
 
     pub(crate) fn owner(&self) -> &Arc<Owner> {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use backstop_error_store::{NewResult, StoreError, Stored};
-use backstop_event_log::LogError;
+use backstop_event_log::{KnownEnd, LogError};
+use layer0::event::LostTail;
 use layer0::id::{ResultId, RunId};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -23,10 +24,20 @@ pub(crate) enum Job {
     Change(Box<Change>, oneshot::Sender<Result<Changed, StoreError>>),
     Chore(Arc<dyn Chore>, oneshot::Sender<Result<u64, StoreError>>),
     Send(Box<Sent>, oneshot::Sender<Result<Option<RunId>, LogError>>),
-    /// Claims a run, also where these owners, which are dead, have it or a run of its tree.
-    Claim(RunId, Vec<Arc<str>>, oneshot::Sender<Result<Claiming, LogError>>),
+    Claim(Box<ClaimRequest>, oneshot::Sender<Result<Claiming, LogError>>),
     /// Frees a run that was claimed under this epoch; without one, a run whose claim is not waited for.
     Release(RunId, Option<u64>),
+}
+
+/// A run to claim.
+pub(crate) struct ClaimRequest {
+    pub(crate) run: RunId,
+    /// Owners that are dead: the run is claimed also where they have it, or a run of its tree.
+    pub(crate) dead: Vec<Arc<str>>,
+    /// The newest event of the run that this process has seen acknowledged.
+    pub(crate) known: Option<KnownEnd>,
+    /// Whether it is claimed although its record has lost its tail.
+    pub(crate) accepts_loss: bool,
 }
 
 /// A job in the queue, with its permit.
@@ -50,10 +61,12 @@ impl Queued {
 /// What became of a claim.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Claiming {
-    /// It was given, under this epoch.
-    Given(u64),
+    /// It was given, under this epoch, although this event of its record is lost, where one is.
+    Given(u64, Option<LostTail>),
     /// Another owner has the run.
     Held(Arc<str>),
+    /// Its record has lost its tail, up to this event.
+    LostTail(LostTail),
     /// There is no such run.
     NoRun,
 }
@@ -101,8 +114,8 @@ impl Job {
             (Self::Change(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Send(_, answer), Ok(Done::Sent(run))) => drop(answer.send(Ok(run))),
             (Self::Send(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            (Self::Claim(_, _, answer), Ok(Done::Claimed(claim))) => drop(answer.send(Ok(claim))),
-            (Self::Claim(_, _, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            (Self::Claim(_, answer), Ok(Done::Claimed(claim))) => drop(answer.send(Ok(claim))),
+            (Self::Claim(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Chore(_, answer), Ok(Done::Performed(many))) => drop(answer.send(Ok(many))),
             (Self::Chore(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             // `transact` answers each job with its own kind; a dropped answer reads as a writer that is gone.

@@ -28,6 +28,7 @@ mod lease;
 mod life;
 mod listing;
 mod log;
+mod lost_tails;
 mod lookout;
 mod many;
 mod network_fs;

@@ -4,9 +4,11 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{
     AttemptFilter, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
-    FeedPage, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, OpenApproval, Record,
-    RunFilter, RunState, RunSummary, StartKey, StartKeys, Subscription, Terms, verify,
+    FeedPage, InboxMessage, InboxRequest, InboxWatch, KnownEnd, LogError, LogKey, LostRun,
+    OpenApproval, Record, RunFilter, RunState, RunSummary, StartKey, StartKeys, Subscription,
+    Terms, verify,
 };
+use layer0::event::LostTail;
 use layer0::id::{RunId, SessionId};
 use layer0::{Code, Timestamp, code};
 use serde::de::DeserializeOwned;
@@ -16,13 +18,14 @@ use sqlx::sqlite::SqliteRow;
 use crate::claims::refused;
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::job::Claiming;
+use crate::job::{ClaimRequest, Claiming};
 use crate::lease::FileLease;
+use crate::lost_tails::{Compare, CompareBegun};
 use crate::owner::{OtherOwner, TAKEN_AFTER};
 use crate::rows::{chain, hash_of, record_of, signed, unsigned};
 use crate::sent::Sent;
 use crate::start_keys::Bind;
-use crate::{approvals, background, erasure, feed, inbox, runs, subscriptions};
+use crate::{approvals, background, erasure, feed, inbox, lost_tails, runs, subscriptions};
 
 /// What a run's row says of it. All columns: a file of an older version, which a reader leaves as it is,
 /// has no labels.
@@ -114,6 +117,69 @@ impl SqliteLog {
             summary => summary,
         }
     }
+
+    /// Claims a run, also one that has lost its tail where `accepts_loss`; returns what it has lost.
+    async fn claim_run(
+        &self,
+        run: &RunId,
+        accepts_loss: bool,
+    ) -> Result<(Claim, Option<LostTail>), LogError> {
+        let writer = self.0.writer().ok_or_else(read_only)?;
+        let release = writer.release(run.clone()).ok_or(LogError::Closed)?;
+        let claims = self.0.claims();
+        let claimed = || LogError::Claimed(run.clone());
+        let mut reserved = claims.reserve(run, 0, release).ok_or_else(claimed)?;
+        let mut dead: Vec<Arc<str>> = Vec::new();
+        loop {
+            reserved.asking();
+            let (run_id, dead_owners) = (run.clone(), dead.clone());
+            let known = self.0.known_ends().find(run);
+            let request = ClaimRequest { run: run_id, dead: dead_owners, known, accepts_loss };
+            let claiming = writer.claim(request).await;
+            let given = match claiming {
+                Ok(Claiming::Given(epoch, lost)) => {
+                    return Ok((self.under(run, reserved.claim(epoch)), lost));
+                }
+                other => other,
+            };
+            reserved.refused();
+            match given? {
+                Claiming::Held(owner) if !dead.contains(&owner) => {
+                    let (own, id) = (Arc::clone(self.0.owner()), Arc::clone(&owner));
+                    let look = tokio::task::spawn_blocking(move || own.look(&id)).await;
+                    let look = look.map_err(|error| LogError::Failed(error.into()))?;
+                    match look.map_err(|error| LogError::Failed(error.into()))? {
+                        OtherOwner::Alive => return Err(claimed()),
+                        OtherOwner::Missing => SystemClock.sleep(TAKEN_AFTER).await,
+                        OtherOwner::Dead => {}
+                    }
+                    dead.push(owner);
+                }
+                other => return Err(refused(run, &other)),
+            }
+        }
+    }
+
+    /// Returns what an append that was refused is refused for: its run may have lost its tail.
+    async fn refusal(&self, run: &RunId, error: LogError) -> LogError {
+        let is_refused = matches!(error, LogError::Conflict { .. });
+        let known = self.0.known_ends().find(run).filter(|_| is_refused);
+        let (Some(known), Ok(writer)) = (known, self.0.for_writing()) else { return error };
+        match writer.perform(Compare { run: run.clone(), known }).await {
+            Ok(0) | Err(_) => error,
+            Ok(seq) => LogError::lost_tail(run.clone(), seq),
+        }
+    }
+
+    /// Refuses a run that is to begin and that this process knows: its record was lost.
+    async fn check_begun(&self, batch: &Batch) -> Result<(), LogError> {
+        let Some(known) = self.0.known_ends().find_begun(batch) else { return Ok(()) };
+        let compare = CompareBegun(Compare { run: batch.run.clone(), known });
+        match self.0.for_writing()?.perform(compare).await? {
+            0 => Ok(()),
+            _ => Err(LogError::Lost(batch.run.clone())),
+        }
+    }
 }
 
 /// The events of a run from one of them on, along their links. All columns: a file of an older version,
@@ -135,35 +201,15 @@ impl EventLog for SqliteLog {
     }
 
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
-        let writer = self.0.writer().ok_or_else(read_only)?;
-        let release = writer.release(run.clone()).ok_or(LogError::Closed)?;
-        let claims = self.0.claims();
-        let claimed = || LogError::Claimed(run.clone());
-        let mut reserved = claims.reserve(run, 0, release).ok_or_else(claimed)?;
-        let mut dead: Vec<Arc<str>> = Vec::new();
-        loop {
-            reserved.asking();
-            let claiming = writer.claim(run.clone(), dead.clone()).await;
-            let given = match claiming {
-                Ok(Claiming::Given(epoch)) => return Ok(self.under(run, reserved.claim(epoch))),
-                other => other,
-            };
-            reserved.refused();
-            match given? {
-                Claiming::Held(owner) if !dead.contains(&owner) => {
-                    let (own, id) = (Arc::clone(self.0.owner()), Arc::clone(&owner));
-                    let look = tokio::task::spawn_blocking(move || own.look(&id)).await;
-                    let look = look.map_err(|error| LogError::Failed(error.into()))?;
-                    match look.map_err(|error| LogError::Failed(error.into()))? {
-                        OtherOwner::Alive => return Err(claimed()),
-                        OtherOwner::Missing => SystemClock.sleep(TAKEN_AFTER).await,
-                        OtherOwner::Dead => {}
-                    }
-                    dead.push(owner);
-                }
-                other => return Err(refused(run, &other)),
-            }
-        }
+        Ok(self.claim_run(run, false).await?.0)
+    }
+
+    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
+        self.claim_run(run, true).await
+    }
+
+    async fn lost_tails(&self) -> Result<Vec<LostRun>, LogError> {
+        lost_tails::all(self.0.readers()).await
     }
 
     fn claim_new(&self, run: &RunId) -> Claim {
@@ -224,9 +270,14 @@ impl EventLog for SqliteLog {
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         let Some(writer) = self.0.writer() else { return Err(read_only()) };
         let at = batch.records.last().map(|record| record.at);
-        let begun = batch.records.first().filter(|first| first.seq == 1).map(|_| batch.run.clone());
-        writer.append(batch).await?;
-        if let Some(run) = begun {
+        self.check_begun(&batch).await?;
+        let begins = batch.records.first().is_some_and(|first| first.seq == 1);
+        let (run, end) = (batch.run.clone(), KnownEnd::of(&batch.summary));
+        if let Err(error) = writer.append(batch).await {
+            return Err(self.refusal(&run, error).await);
+        }
+        self.0.known_ends().note(&run, end);
+        if begins {
             self.0.remember_own(&run);
         }
         if let Some(at) = at {
@@ -239,7 +290,11 @@ impl EventLog for SqliteLog {
         let Some(row) = self.row(run).await? else { return Ok(None) };
         match sound_summary_of(&row) {
             Err(LogError::UnreadableRun { .. }) => self.recorded_summary(&row).await.map(Some),
-            summary => summary.map(Some),
+            Ok(summary) => {
+                self.0.known_ends().note(run, KnownEnd::of(&summary));
+                Ok(Some(summary))
+            }
+            Err(error) => Err(error),
         }
     }
 

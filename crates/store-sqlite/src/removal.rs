@@ -31,6 +31,7 @@ pub(crate) async fn remove(
         return Ok(false);
     }
     for row in tree {
+        database.known_ends().forget(&row.run);
         let (whose, is_noted) = (Whose::Run(row.run.as_str()), !removal.is_silent);
         removed.errors += take_all(database, &Kind::ERRORS, whose, is_noted).await?;
         removed.results += take_all(database, &Kind::RESULTS, whose, is_noted).await?;
@@ -130,6 +131,7 @@ impl RemoveTree {
             "DELETE FROM approvals WHERE run = $1",
             "DELETE FROM expired_approvals WHERE run = $1",
             "DELETE FROM inbox WHERE run = $1",
+            "DELETE FROM lost_tails WHERE run = $1",
             "DELETE FROM follows WHERE run = $1",
             "DELETE FROM state WHERE scope = 'run:' || $1",
             "UPDATE start_keys SET removed = TRUE WHERE run = $1",

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use crate::append::Append;
 use crate::chore::Chore;
 use crate::errors::Insert;
-use crate::job::{Claiming, Done, Job, Queued, appends_alone};
+use crate::job::{ClaimRequest, Claiming, Done, Job, Queued, appends_alone};
 use crate::job_error::JobError;
 use crate::lookout::Watches;
 use crate::many::MAX_ROWS;
@@ -93,12 +93,8 @@ impl Writer {
         self.ask(|answer| Job::Send(Box::new(sent), answer)).await
     }
 
-    pub(crate) async fn claim(
-        &self,
-        run: RunId,
-        dead: Vec<Arc<str>>,
-    ) -> Result<Claiming, LogError> {
-        self.ask(|answer| Job::Claim(run, dead, answer)).await
+    pub(crate) async fn claim(&self, request: ClaimRequest) -> Result<Claiming, LogError> {
+        self.ask(|answer| Job::Claim(Box::new(request), answer)).await
     }
 
     pub(crate) async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
@@ -414,8 +410,8 @@ async fn write(
             Job::Put(result, _) => Done::Put(results::write(connection, result).await?),
             Job::Chore(chore, _) => Done::Performed(chore.perform(connection).await?),
             Job::Send(sent, _) => Done::Sent(inbox::insert(connection, sent).await?),
-            Job::Claim(run, dead, _) => {
-                Done::Claimed(claims::take(connection, run, owner, dead).await?)
+            Job::Claim(request, _) => {
+                Done::Claimed(claims::take(connection, request, owner).await?)
             }
             Job::Release(run, epoch) => {
                 claims::free(connection, run, owner, *epoch).await?;

@@ -47,6 +47,7 @@ const READY: &str = "SELECT runs.* FROM backstop.runs \
         JOIN backstop.runs AS waiting ON waiting.run = coalesce(asking.root, asking.run) \
         WHERE approvals.expires_at <= $8 \
         AND waiting.state = 'waiting_approval' AND (waiting.owner IS NULL OR waiting.owner = ANY($3))) \
+    AND NOT EXISTS (SELECT FROM backstop.lost_tails WHERE lost_tails.run = runs.run) \
     AND runs.id > $5 AND runs.run <> ALL($6) AND (queue.queue IS NULL OR queue.queue = ANY($7)) \
     ORDER BY runs.id LIMIT 256";
 

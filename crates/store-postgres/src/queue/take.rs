@@ -94,6 +94,7 @@ const TAKE: &str = "UPDATE backstop.queue AS taken SET owner = $1 FROM (\
     SELECT number FROM backstop.queue WHERE queue = $2 AND owner IS NULL AND refused IS NULL \
     AND not_before <= $3 AND agent = ANY($4) AND run <> ALL($6) \
     AND coalesce((SELECT false FROM backstop.runs WHERE runs.run = queue.run), true) \
+    AND coalesce((SELECT false FROM backstop.lost_tails WHERE lost_tails.run = queue.run), true) \
     AND session NOT IN (SELECT at_work.session FROM backstop.queue AS at_work WHERE at_work.owner IS NOT NULL) \
     AND coalesce((SELECT false FROM backstop.queue AS earlier WHERE earlier.session = queue.session \
         AND earlier.number < queue.number AND earlier.refused IS NULL AND coalesce((SELECT begun.ended_at IS NULL \

@@ -11,6 +11,7 @@ mod full_disk;
 mod keys;
 mod limits;
 mod lists;
+mod lost_tails;
 mod meanwhile;
 mod opening;
 mod pooling;

@@ -9,6 +9,7 @@ mod disk;
 mod feed;
 mod keys;
 mod lists;
+mod lost_tails;
 mod meanwhile;
 mod migration;
 mod moved;

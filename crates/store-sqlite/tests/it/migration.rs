@@ -18,7 +18,7 @@ use crate::{Folder, at, error, open, started, tamper};
 const FIRST_VERSION: &str = "
     DROP TABLE IF EXISTS state; DROP TABLE IF EXISTS state_words; DROP TABLE IF EXISTS subscriptions; DROP TABLE IF EXISTS positions;
     DROP TABLE IF EXISTS start_keys; DROP INDEX IF EXISTS runs_by_parent;
-    DROP TABLE IF EXISTS forgetting; DROP TABLE IF EXISTS erasing; DROP INDEX IF EXISTS runs_at_work;
+    DROP TABLE IF EXISTS forgetting; DROP TABLE IF EXISTS erasing; DROP TABLE IF EXISTS lost_tails; DROP INDEX IF EXISTS runs_at_work;
     DROP VIEW appends;
     DROP TRIGGER runs_taken; DROP TABLE labels; DROP TABLE expired_approvals;
     ALTER TABLE runs DROP COLUMN labels;
@@ -126,7 +126,7 @@ const BEFORE_TREES: &str = "
     CREATE INDEX runs_roots ON runs (session) WHERE parent IS NULL;
     DROP TABLE IF EXISTS state; DROP TABLE IF EXISTS state_words; DROP TABLE IF EXISTS subscriptions; DROP TABLE IF EXISTS positions;
     DROP INDEX IF EXISTS runs_by_parent; DROP TABLE IF EXISTS start_keys;
-    DROP TABLE IF EXISTS forgetting; DROP TABLE IF EXISTS erasing; DROP INDEX IF EXISTS runs_at_work; PRAGMA user_version = 12";
+    DROP TABLE IF EXISTS forgetting; DROP TABLE IF EXISTS erasing; DROP TABLE IF EXISTS lost_tails; DROP INDEX IF EXISTS runs_at_work; PRAGMA user_version = 12";
 
 /// Spec: D8, D11
 #[tokio::test]
@@ -162,7 +162,7 @@ const BEFORE_LISTS: &str = "
     CREATE TRIGGER appends_written INSTEAD OF INSERT ON appends BEGIN SELECT 1; END;
     DROP TABLE IF EXISTS state; DROP TABLE IF EXISTS state_words; DROP TABLE IF EXISTS subscriptions; DROP TABLE IF EXISTS positions;
     DROP INDEX IF EXISTS runs_by_parent; DROP TABLE IF EXISTS start_keys;
-    DROP TABLE IF EXISTS forgetting; DROP TABLE IF EXISTS erasing; DROP INDEX IF EXISTS runs_at_work; PRAGMA user_version = 10";
+    DROP TABLE IF EXISTS forgetting; DROP TABLE IF EXISTS erasing; DROP TABLE IF EXISTS lost_tails; DROP INDEX IF EXISTS runs_at_work; PRAGMA user_version = 10";
 
 /// Spec: C3. A reader leaves a file of an older version as it is, and lists what is in it.
 #[tokio::test]
@@ -189,7 +189,7 @@ const BEFORE_LABELS: &str = "
     DROP TRIGGER runs_taken; DROP TABLE labels; DROP TABLE expired_approvals;
     ALTER TABLE runs DROP COLUMN labels; DROP TABLE IF EXISTS state; DROP TABLE IF EXISTS state_words; DROP TABLE IF EXISTS subscriptions; DROP TABLE IF EXISTS positions;
     DROP INDEX IF EXISTS runs_by_parent; DROP TABLE IF EXISTS start_keys;
-    DROP TABLE IF EXISTS forgetting; DROP TABLE IF EXISTS erasing; DROP INDEX IF EXISTS runs_at_work; PRAGMA user_version = 9";
+    DROP TABLE IF EXISTS forgetting; DROP TABLE IF EXISTS erasing; DROP TABLE IF EXISTS lost_tails; DROP INDEX IF EXISTS runs_at_work; PRAGMA user_version = 9";
 
 /// Spec: D15, D11. Runs that were filed under labels before their rows had them are listed by them.
 #[tokio::test]

@@ -1,0 +1,175 @@
+//! Runs whose records have lost their tails: the server came back older than a process knows it.
+
+use async_trait::async_trait;
+use backstop_event_log::{KnownEnd, LogError, LostRun};
+use layer0::Timestamp;
+use layer0::event::LostTail;
+use layer0::id::RunId;
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
+
+use crate::fault::Fault;
+use crate::pool::Pool;
+use crate::rows::{hash_of, run_of, signed, summary_of, unsigned};
+use crate::text::stored;
+use crate::transact::Work;
+
+/// Returns the newest event that a run is known to have lost, and marks the run; `None` where it has what was
+/// acknowledged, as far as this process and the database know. The row of the run is locked.
+pub(crate) async fn check(
+    connection: &mut PgConnection,
+    run: &RunId,
+    known: Option<&KnownEnd>,
+) -> Result<Option<LostTail>, LogError> {
+    let mark = mark_of(connection, run).await?;
+    if mark.is_none() && known.is_none() {
+        return Ok(None);
+    }
+    let row = sqlx::query("SELECT * FROM backstop.runs WHERE run = $1 FOR NO KEY UPDATE")
+        .bind(&*stored(run.as_str()))
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(Fault::from)?;
+    let mark = match mark {
+        Some(mark) if has(connection, row.as_ref(), &mark).await? => {
+            unmark(connection, run).await?;
+            None
+        }
+        mark => mark,
+    };
+    let Some(known) = known else { return Ok(mark) };
+    let is_there = has(connection, row.as_ref(), &known.tail).await?;
+    let accepted = row.as_ref().and_then(|row| summary_of(row).ok()?.accepted_loss);
+    if !known.is_lost(is_there, accepted.as_deref()) {
+        return Ok(mark);
+    }
+    let newest = mark.filter(|mark| mark.seq > known.tail.seq).unwrap_or(known.tail);
+    put_mark(connection, run, newest).await?;
+    Ok(Some(newest))
+}
+
+/// Returns whether a record has an event. One of which only the row is missing is no lost tail: its reader finds the
+/// damage.
+async fn has(
+    connection: &mut PgConnection,
+    row: Option<&PgRow>,
+    tail: &LostTail,
+) -> Result<bool, LogError> {
+    let Some(row) = row else { return Ok(false) };
+    if unsigned(row.try_get("last_seq").map_err(Fault::from)?) < tail.seq {
+        return Ok(false);
+    }
+    let found: Option<Vec<u8>> =
+        sqlx::query_scalar("SELECT hash FROM backstop.events WHERE run_id = $1 AND seq = $2")
+            .bind(row.try_get::<i64, _>("id").map_err(Fault::from)?)
+            .bind(signed(tail.seq))
+            .fetch_optional(connection)
+            .await
+            .map_err(Fault::from)?;
+    Ok(found.is_none_or(|hash| hash == tail.hash.0))
+}
+
+async fn mark_of(connection: &mut PgConnection, run: &RunId) -> Result<Option<LostTail>, LogError> {
+    let row = sqlx::query("SELECT * FROM backstop.lost_tails WHERE run = $1")
+        .bind(&*stored(run.as_str()))
+        .fetch_optional(connection)
+        .await
+        .map_err(Fault::from)?;
+    row.as_ref().map(tail_of).transpose()
+}
+
+fn tail_of(row: &PgRow) -> Result<LostTail, LogError> {
+    let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
+    Ok(LostTail::new(seq, hash_of(row, "hash", seq)?))
+}
+
+/// Marks a run. Whoever writes to it is refused from then on.
+async fn put_mark(
+    connection: &mut PgConnection,
+    run: &RunId,
+    tail: LostTail,
+) -> Result<(), LogError> {
+    let run = stored(run.as_str());
+    sqlx::query(
+        "INSERT INTO backstop.lost_tails VALUES ($1, $2, $3, \
+         (extract(epoch FROM clock_timestamp()) * 1000)::bigint) \
+         ON CONFLICT (run) DO UPDATE SET seq = excluded.seq, hash = excluded.hash",
+    )
+    .bind(&*run)
+    .bind(signed(tail.seq))
+    .bind(&tail.hash.0[..])
+    .execute(&mut *connection)
+    .await
+    .map_err(Fault::from)?;
+    sqlx::query("UPDATE backstop.runs SET epoch = epoch + 1, owner = NULL WHERE run = $1")
+        .bind(&*run)
+        .execute(connection)
+        .await
+        .map_err(Fault::from)?;
+    Ok(())
+}
+
+/// Takes the mark of a run off, where it has one.
+pub(crate) async fn unmark(connection: &mut PgConnection, run: &RunId) -> Result<(), LogError> {
+    sqlx::query("DELETE FROM backstop.lost_tails WHERE run = $1")
+        .bind(&*stored(run.as_str()))
+        .execute(connection)
+        .await
+        .map_err(Fault::from)?;
+    Ok(())
+}
+
+/// Lists the runs that are marked.
+pub(crate) async fn all(pool: &Pool) -> Result<Vec<LostRun>, LogError> {
+    let rows = sqlx::query("SELECT * FROM backstop.lost_tails ORDER BY run")
+        .fetch_all(&mut *pool.lend().await?)
+        .await
+        .map_err(Fault::from)?;
+    let read = |row: &PgRow| {
+        let since = Timestamp::from_millis(row.try_get("at").map_err(Fault::from)?);
+        Ok(LostRun::new(run_of(row)?, tail_of(row)?, since))
+    };
+    rows.iter().map(read).collect()
+}
+
+/// Compares the record of a run with what this process knows of it, after an append to it was refused.
+pub(crate) struct Compare<'a> {
+    pub(crate) run: &'a RunId,
+    pub(crate) known: KnownEnd,
+}
+
+#[async_trait]
+impl Work for Compare<'_> {
+    type Done = Option<LostTail>;
+    type Error = LogError;
+
+    async fn perform(&self, connection: &mut PgConnection) -> Result<Self::Done, LogError> {
+        check(connection, self.run, Some(&self.known)).await
+    }
+}
+
+/// Looks whether a run that this process knows, and that is to begin, has lost its whole record. One that was
+/// removed or forgotten has not.
+pub(crate) struct CompareBegun<'a>(pub(crate) Compare<'a>);
+
+#[async_trait]
+impl Work for CompareBegun<'_> {
+    type Done = Option<LostTail>;
+    type Error = LogError;
+
+    async fn perform(&self, connection: &mut PgConnection) -> Result<Self::Done, LogError> {
+        let is_explained: bool = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM backstop.runs WHERE run = $1) \
+             OR EXISTS (SELECT 1 FROM backstop.removed WHERE run = $1) \
+             OR EXISTS (SELECT 1 FROM backstop.tombstones WHERE run = $1)",
+        )
+        .bind(&*stored(self.0.run.as_str()))
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(Fault::from)?;
+        match is_explained {
+            true => Ok(None),
+            false => self.0.perform(connection).await,
+        }
+    }
+}

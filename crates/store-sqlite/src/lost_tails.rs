@@ -1,0 +1,175 @@
+//! Runs whose records have lost their tails: the file came back older than a process knows it.
+
+use async_trait::async_trait;
+use backstop_event_log::{AcceptedLoss, KnownEnd, LogError, LostRun};
+use layer0::Timestamp;
+use layer0::event::LostTail;
+use layer0::id::RunId;
+use sqlx::sqlite::{SqlitePool, SqliteRow};
+use sqlx::{Row, SqliteConnection};
+
+use crate::chore::Chore;
+use crate::fault::Fault;
+use crate::job_error::JobError;
+use crate::rows::{chain, hash_of, signed, unsigned};
+
+/// The row of a run, with the last loss that was accepted in its record.
+const RUN: &str = "SELECT last_seq, \
+    CASE WHEN json_valid(summary) THEN json_extract(summary, '$.accepted_loss') END AS accepted \
+    FROM runs WHERE run = $1";
+
+/// Returns the newest event that a run is known to have lost, and marks the run; `None` where it has what was
+/// acknowledged, as far as this process and the database know.
+pub(crate) async fn check(
+    connection: &mut SqliteConnection,
+    run: &RunId,
+    known: Option<&KnownEnd>,
+) -> Result<Option<LostTail>, JobError> {
+    let mark = mark_of(connection, run).await?;
+    if mark.is_none() && known.is_none() {
+        return Ok(None);
+    }
+    let row = sqlx::query(RUN).bind(run.as_str()).fetch_optional(&mut *connection).await?;
+    let mark = match mark {
+        Some(mark) if has(connection, run, row.as_ref(), &mark).await? => {
+            unmark(connection, run).await?;
+            None
+        }
+        mark => mark,
+    };
+    let Some(known) = known else { return Ok(mark) };
+    let is_there = has(connection, run, row.as_ref(), &known.tail).await?;
+    let accepted = row.as_ref().and_then(accepted_in);
+    if !known.is_lost(is_there, accepted.as_ref()) {
+        return Ok(mark);
+    }
+    let newest = mark.filter(|mark| mark.seq > known.tail.seq).unwrap_or(known.tail);
+    put_mark(connection, run, newest).await?;
+    Ok(Some(newest))
+}
+
+fn accepted_in(row: &SqliteRow) -> Option<AcceptedLoss> {
+    let text: Option<String> = row.try_get("accepted").ok()?;
+    serde_json::from_str(&text?).ok()
+}
+
+/// Returns whether a record has an event. One of which only the row is missing is no lost tail: its reader finds the
+/// damage.
+async fn has(
+    connection: &mut SqliteConnection,
+    run: &RunId,
+    row: Option<&SqliteRow>,
+    tail: &LostTail,
+) -> Result<bool, JobError> {
+    let Some(row) = row else { return Ok(false) };
+    if unsigned(row.try_get("last_seq")?) < tail.seq {
+        return Ok(false);
+    }
+    let found: Option<Vec<u8>> =
+        sqlx::query_scalar(chain!("SELECT hash FROM chain WHERE seq = $2"))
+            .bind(run.as_str())
+            .bind(signed(tail.seq))
+            .fetch_optional(connection)
+            .await?;
+    Ok(found.is_none_or(|hash| hash == tail.hash.0))
+}
+
+async fn mark_of(
+    connection: &mut SqliteConnection,
+    run: &RunId,
+) -> Result<Option<LostTail>, JobError> {
+    let row = sqlx::query("SELECT * FROM lost_tails WHERE run = $1")
+        .bind(run.as_str())
+        .fetch_optional(connection)
+        .await?;
+    Ok(row.as_ref().map(tail_of).transpose()?)
+}
+
+fn tail_of(row: &SqliteRow) -> Result<LostTail, LogError> {
+    let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
+    Ok(LostTail::new(seq, hash_of(row, "hash", seq)?))
+}
+
+/// Marks a run. Whoever writes to it is refused from then on.
+async fn put_mark(
+    connection: &mut SqliteConnection,
+    run: &RunId,
+    tail: LostTail,
+) -> Result<(), JobError> {
+    sqlx::query(
+        "INSERT INTO lost_tails VALUES ($1, $2, $3, unixepoch() * 1000) \
+         ON CONFLICT (run) DO UPDATE SET seq = excluded.seq, hash = excluded.hash",
+    )
+    .bind(run.as_str())
+    .bind(signed(tail.seq))
+    .bind(&tail.hash.0[..])
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query("UPDATE runs SET epoch = epoch + 1, owner = NULL WHERE run = $1")
+        .bind(run.as_str())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Takes the mark of a run off, where it has one.
+pub(crate) async fn unmark(connection: &mut SqliteConnection, run: &RunId) -> Result<(), JobError> {
+    sqlx::query("DELETE FROM lost_tails WHERE run = $1")
+        .bind(run.as_str())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Lists the runs that are marked; a file of an older version has none.
+pub(crate) async fn all(readers: &SqlitePool) -> Result<Vec<LostRun>, LogError> {
+    let table = "SELECT count(*) FROM sqlite_master WHERE name = 'lost_tails'";
+    let tables: i64 = sqlx::query_scalar(table).fetch_one(readers).await.map_err(Fault::from)?;
+    if tables == 0 {
+        return Ok(Vec::new());
+    }
+    let rows = sqlx::query("SELECT * FROM lost_tails ORDER BY run").fetch_all(readers).await;
+    let read = |row: &SqliteRow| {
+        let run: String = row.try_get("run").map_err(Fault::from)?;
+        let since = Timestamp::from_millis(row.try_get("at").map_err(Fault::from)?);
+        Ok(LostRun::new(run.into(), tail_of(row)?, since))
+    };
+    rows.map_err(Fault::from)?.iter().map(read).collect()
+}
+
+/// Compares the record of a run with what this process knows of it, after an append to it was refused. Performs the seq of
+/// the newest event that is lost; 0 where none is.
+pub(crate) struct Compare {
+    pub(crate) run: RunId,
+    pub(crate) known: KnownEnd,
+}
+
+#[async_trait]
+impl Chore for Compare {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let lost = check(connection, &self.run, Some(&self.known)).await?;
+        Ok(lost.map_or(0, |tail| tail.seq))
+    }
+}
+
+/// Looks whether a run that this process knows, and that is to begin, has lost its whole record. One that was
+/// removed or forgotten has not.
+pub(crate) struct CompareBegun(pub(crate) Compare);
+
+#[async_trait]
+impl Chore for CompareBegun {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let is_explained: bool = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM runs WHERE run = $1) \
+             OR EXISTS (SELECT 1 FROM removed WHERE run = $1) \
+             OR EXISTS (SELECT 1 FROM tombstones WHERE run = $1)",
+        )
+        .bind(self.0.run.as_str())
+        .fetch_one(&mut *connection)
+        .await?;
+        match is_explained {
+            true => Ok(0),
+            false => self.0.perform(connection).await,
+        }
+    }
+}
