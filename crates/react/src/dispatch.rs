@@ -70,6 +70,8 @@ pub(crate) struct Caller {
     pub(crate) max_park: Option<Duration>,
     /// Do runs below go on with their agents as those are defined now?
     pub(crate) adopts: bool,
+    /// Whether runs below go on although their records have lost their tails.
+    pub(crate) accepts_lost_tail: bool,
     /// What the caller of the run sends to it; `None` without an orchestrator.
     pub(crate) signals: Option<Signals>,
     /// The lease of the run's claim.
@@ -333,6 +335,7 @@ impl Dispatcher {
         context.deadline = child.grant.time.map(|time| clock.now().after(time));
         context.allowance = Some(child.grant.allowance);
         (context.max_park, context.adopts) = (self.caller.max_park, self.caller.adopts);
+        context.accepts_lost_tail = self.caller.accepts_lost_tail;
         context.orchestrator.clone_from(orchestrator);
         context.caller = Some(link);
         context

@@ -190,6 +190,7 @@ impl RunRequest {
             signals: Some(context.signals.clone()),
             max_park: task.max_park.or(context.max_park),
             adopts: context.adopts,
+            accepts_lost_tail: context.accepts_lost_tail,
             trace_parent: None,
         };
         request

@@ -11,9 +11,10 @@ use backstop_error_store::{
 };
 use backstop_event_log::{
     Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FeedPage, InboxMessage, InboxRequest,
-    InboxWatch, LogError, LogKey, OpenApproval, Record, RunFilter, RunSummary,
+    InboxWatch, LogError, LogKey, LostRun, OpenApproval, Record, RunFilter, RunSummary,
 };
 use layer0::Timestamp;
+use layer0::event::LostTail;
 use layer0::id::{ErrorId, ResultId, RunId, SessionId};
 
 /// A log that fails from a seq on; reading works, so that a report can be made.
@@ -40,6 +41,14 @@ impl EventLog for FaultyLog {
 
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         self.log.claim(run).await
+    }
+
+    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
+        self.log.claim_with_loss(run).await
+    }
+
+    async fn lost_tails(&self) -> Result<Vec<LostRun>, LogError> {
+        self.log.lost_tails().await
     }
 
     fn claim_new(&self, run: &RunId) -> Claim {

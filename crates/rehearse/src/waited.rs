@@ -14,9 +14,10 @@ use backstop_error_store::{
 };
 use backstop_event_log::{
     Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FeedPage, InboxMessage, InboxRequest,
-    InboxWatch, LogError, LogKey, OpenApproval, Record, RunFilter, RunSummary,
+    InboxWatch, LogError, LogKey, LostRun, OpenApproval, Record, RunFilter, RunSummary,
 };
 use layer0::Timestamp;
+use layer0::event::LostTail;
 use layer0::id::{ErrorId, ResultId, RunId, SessionId};
 use tokio::runtime::Handle;
 use tokio::task::unconstrained;
@@ -90,6 +91,14 @@ impl EventLog for Waited<Arc<dyn EventLog>> {
 
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         self.wait(self.store.claim(run)).await
+    }
+
+    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
+        self.wait(self.store.claim_with_loss(run)).await
+    }
+
+    async fn lost_tails(&self) -> Result<Vec<LostRun>, LogError> {
+        self.wait(self.store.lost_tails()).await
     }
 
     fn claim_new(&self, run: &RunId) -> Claim {

@@ -176,7 +176,11 @@ impl Recorder {
             let (_, events) = self.read(&summary.run).await?;
             return Ok(ended(&summary.run, &events));
         }
-        let claim = self.log.claim(&summary.run).await.map_err(OperatorError::failed)?;
+        let claimed = match context.accepts_lost_tail {
+            true => self.log.claim_with_loss(&summary.run).await,
+            false => self.log.claim(&summary.run).await.map(|claim| (claim, None)),
+        };
+        let (claim, lost) = claimed.map_err(OperatorError::failed)?;
         let (summary, events) = self.read(&summary.run).await?;
         // Another process may have ended it before it let go of the claim.
         if is_over(&summary) {
@@ -200,10 +204,11 @@ impl Recorder {
         if is_tried_again {
             ledger.note(RunReopened::new(BY, reason))?;
         }
-        if before.is_some() {
-            ledger.note(RunResumed::new(BY).adopting(self.record.clone()))?;
-        } else if was_waiting && !is_tried_again {
-            ledger.note(RunResumed::new(BY))?;
+        if before.is_some() || lost.is_some() || was_waiting && !is_tried_again {
+            let mut resumed = RunResumed::new(BY);
+            resumed.agent = before.as_ref().map(|_| Box::new(self.record.clone()));
+            resumed.lost_tail = lost;
+            ledger.note(resumed)?;
         }
         if !was_waiting && !is_tried_again {
             ledger.note(RunRecovered::new(Vec::new(), Vec::new(), 0))?;
@@ -280,6 +285,7 @@ impl Recorder {
             depth: started.map_or(0, |started| started.depth),
             max_park: max_park.or(context.max_park),
             adopts: context.adopts,
+            accepts_lost_tail: context.accepts_lost_tail,
             before,
             allowed,
             has_caller,

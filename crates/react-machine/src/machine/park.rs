@@ -65,10 +65,10 @@ impl Run {
     }
 
     /// Goes on with a run that waited, in another process perhaps. One that was parked asks its model again
-    /// once it is time.
+    /// once it is time, or where its record has lost events.
     pub(super) fn resumed(
         &mut self,
-        phase: &Phase,
+        phase: &mut Phase,
         before: Timestamp,
         resumed: RunResumed,
     ) -> Option<Phase> {
@@ -77,9 +77,14 @@ impl Run {
         }
         self.outbox.begin_epoch();
         let is_due = self.clock.parked_until().is_some_and(|until| until <= self.clock.now());
+        let has_lost = resumed.lost_tail.is_some();
         let seq = self.append(Actor::Runtime, None, EventKind::from(resumed));
         match phase {
-            Phase::Parked(ask) if is_due => {
+            Phase::Working(batch) if has_lost => {
+                batch.doubt();
+                None
+            }
+            Phase::Parked(ask) if is_due || has_lost => {
                 self.clock.end_waiting();
                 Some(self.ask(seq, *ask))
             }

@@ -156,7 +156,12 @@ impl Run {
     }
 
     fn work_again(&mut self, cause: u64, batch: &mut Batch, sorted: &Sorted) -> Option<Phase> {
-        let Unfinished { rerun, settled, asked, decided, changed, held } = batch.unfinished(sorted);
+        if batch.is_doubtful() {
+            // What it waited for may have been decided in events that were lost.
+            self.clock.end_waiting();
+        }
+        let left = batch.unfinished(sorted, |tool| self.is_idempotent(tool));
+        let Unfinished { rerun, settled, doubtful, asked, decided, changed, held } = left;
         for place in rerun {
             let id = self.outbox.next_effect();
             let call_id = batch.rerun(place, id);
@@ -181,13 +186,16 @@ impl Run {
         for approval in held {
             self.perform(Effect::AskApproval(approval));
         }
-        let interrupted = sorted.interrupted.iter().map(|place| {
+        let interrupted = sorted.interrupted.iter().chain(&doubtful).map(|place| {
             let (id, tool) = batch.call_at(*place);
             (*place, ToolResponded::settled(id, tool, Verdict::Unknown, None))
         });
         let answers: Vec<_> = settled.into_iter().chain(interrupted).collect();
         let mut last = cause;
         for (place, answer) in answers {
+            if doubtful.contains(&place) {
+                self.note_outcome(&answer);
+            }
             match self.answer_call(batch, place, Actor::Machine, cause, answer) {
                 Ok(seq) => last = seq,
                 Err(stopped) => return Some(self.stop_by_hook(batch, stopped)),

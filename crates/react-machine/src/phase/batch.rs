@@ -38,6 +38,8 @@ pub(crate) struct Batch {
     is_short: bool,
     /// Is it a copy, whose open dispatches are another run's?
     is_copied: bool,
+    /// Whether events were lost in which calls may have run that have not begun by the record.
+    is_doubtful: bool,
     /// The run stops once this call has its answer.
     stopping: Option<(CallId, StoppedByHook)>,
 }
@@ -163,6 +165,7 @@ impl Batch {
             cancelled: false,
             is_short: false,
             is_copied: false,
+            is_doubtful: false,
             stopping: None,
         }
     }

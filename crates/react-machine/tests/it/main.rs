@@ -6,6 +6,7 @@ mod below;
 mod guards;
 mod judge;
 mod laws;
+mod lost_tail;
 mod rules;
 mod settling;
 mod turns;

@@ -13,7 +13,7 @@ use layer0::{Code, Orchestrator, code};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
-use crate::agent::resume::ResumeRequest;
+use crate::agent::resume::{ResumeRequest, claim_run};
 use crate::outcome::RunOutcome;
 use crate::place::Place;
 use crate::record::fold::{DefinedAs, check_walls, fold};
@@ -47,6 +47,8 @@ pub struct ReopenRequest {
     pub cancellation: CancellationToken,
     /// May it be another agent than the run was started with?
     pub other_agent: bool,
+    /// Whether it is opened although its record has lost events that were acknowledged.
+    pub accept_lost_tail: bool,
     /// The delivery to a behaviour that led to it, where one did.
     pub cause: Option<Cause>,
     /// Where it stands among others in this process.
@@ -63,6 +65,7 @@ impl ReopenRequest {
             budget: BudgetIncrease::default(),
             cancellation: CancellationToken::new(),
             other_agent: false,
+            accept_lost_tail: false,
             cause: None,
             place: Place::default(),
         }
@@ -115,6 +118,14 @@ impl ReopenRequest {
     #[must_use]
     pub const fn allow_other_agent(mut self) -> Self {
         self.other_agent = true;
+        self
+    }
+
+    /// Opens the run although its record has lost events that were acknowledged, as
+    /// [`ResumeRequest::accept_lost_tail`](crate::ResumeRequest::accept_lost_tail) does. `run.reopened` records it.
+    #[must_use]
+    pub const fn accept_lost_tail(mut self) -> Self {
+        self.accept_lost_tail = true;
         self
     }
 }
@@ -175,8 +186,9 @@ impl Agent {
             return self.go_on_with_root(request, root).await;
         }
         let has_caller = !is_dispatched && known.parent.is_some();
-        let claim = match log.claim(&request.run).await {
-            Ok(claim) => claim,
+        let accepts_loss = request.accept_lost_tail || request.place.accepts_lost_tail;
+        let (claim, lost) = match claim_run(&*log, &request.run, accepts_loss).await {
+            Ok(claimed) => claimed,
             Err(LogError::Claimed(run)) => {
                 let state = log.summary(&run).await?.filter(RunSummary::is_open);
                 let state = state.map_or(RunState::Running, |summary| summary.state);
@@ -212,7 +224,7 @@ impl Agent {
         resumed.probe_answered().await?;
         let reopened = resumed.machine().reopening(by, message, Some(budget));
         let mut reopened = reopened.map_err(refused)?;
-        reopened.cause = request.cause.map(Box::new);
+        (reopened.cause, reopened.lost_tail) = (request.cause.map(Box::new), lost);
         resumed.reopen(reopened).await
     }
 }
@@ -225,12 +237,14 @@ impl Agent {
         request: ReopenRequest,
         root: RunId,
     ) -> Result<RunOutcome, ResumeError> {
-        let ReopenRequest { run, by, message, budget, cancellation, place, .. } = request;
+        let ReopenRequest {
+            run, by, message, budget, cancellation, place, accept_lost_tail, ..
+        } = request;
         if message.is_some() || budget != BudgetIncrease::default() {
             return Err(ResumeError::caller_open(run, root));
         }
         let mut resume = ResumeRequest::new(run).by(by).cancelled_by(cancellation);
-        resume.place = place;
+        (resume.place, resume.accept_lost_tail) = (place, accept_lost_tail);
         self.resume_root(resume, root).await
     }
 }

@@ -8,7 +8,7 @@ use backstop_event_log::{Claim, EventLog, LogError, RunSummary, open_root, sessi
 use backstop_orchestrator::new_run_id;
 use backstop_react_machine::{AgentDefinition, Divergence, Finish, INPUT, Replayed};
 use layer0::Orchestrator;
-use layer0::event::{EventKind, RunForked, RunResumed, SignalReceived};
+use layer0::event::{EventKind, LostTail, RunForked, RunResumed, SignalReceived};
 use layer0::id::RunId;
 use layer0::usage::BudgetIncrease;
 use serde_json::Value;
@@ -34,6 +34,8 @@ pub struct ResumeRequest {
     pub cancellation: CancellationToken,
     /// May it be defined otherwise than the run's agent was until now?
     pub other_agent: bool,
+    /// Whether it goes on although its record has lost events that were acknowledged.
+    pub accept_lost_tail: bool,
     /// Where it stands among others in this process.
     pub(crate) place: Place,
 }
@@ -46,6 +48,7 @@ impl ResumeRequest {
             by: "backstop".into(),
             cancellation: CancellationToken::new(),
             other_agent: false,
+            accept_lost_tail: false,
             place: Place::default(),
         }
     }
@@ -95,6 +98,25 @@ impl ResumeRequest {
     #[must_use]
     pub const fn allow_other_agent(mut self) -> Self {
         self.other_agent = true;
+        self
+    }
+
+    /// Goes on with the run, and those that it dispatched, although their records have lost events that were acknowledged
+    /// ([`LogError::LostTail`]). `run.resumed` records it. Calls that are not idempotent, and that may have run in the events
+    /// that were lost, are answered as interrupted; what else was lost, such as an answer of the model and the calls that
+    /// followed it, the record does not know of: find out what the run did before you accept it.
+    ///
+    /// ```no_run
+    /// # async fn on(agent: backstop_react::Agent) -> Result<(), Box<dyn std::error::Error>> {
+    /// use backstop_react::ResumeRequest;
+    ///
+    /// agent.resume(ResumeRequest::new("run_1").by("ops").accept_lost_tail()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn accept_lost_tail(mut self) -> Self {
+        self.accept_lost_tail = true;
         self
     }
 
@@ -207,7 +229,7 @@ impl Agent {
     /// # Errors
     ///
     /// [`ResumeError::Log`] when there is no such run, its record cannot be trusted or another process
-    /// is writing it; [`ResumeError::Blank`] when nothing says who resumes it; [`ResumeError::Diverged`] when it is another agent's; [`ResumeError::Run`]
+    /// is writing it, or it has lost events that were acknowledged; [`ResumeError::Blank`] when nothing says who resumes it; [`ResumeError::Diverged`] when it is another agent's; [`ResumeError::Run`]
     /// when it fails, or has failed; [`ResumeError::CallerOpen`] when a run dispatched it that is open and
     /// another agent's.
     ///
@@ -264,21 +286,26 @@ impl Agent {
         request: ResumeRequest,
     ) -> Result<RunOutcome, ResumeError> {
         let defined_as = request.defined_as(&self.inner.definition);
-        let (mut folded, claim) = fold_claimed(&**log, known, defined_as).await?;
+        let accepts_loss = request.accept_lost_tail || request.place.accepts_lost_tail;
+        let (mut folded, claim, lost) =
+            fold_claimed(&**log, known, defined_as, accepts_loss).await?;
         let mut adopted = folded.adopted.take();
         if adopted.is_none() {
             adopted = other_model(&self.inner.definition, &folded.events)?;
         }
         let mut place = request.place;
         place.adopts |= request.other_agent;
+        place.accepts_lost_tail |= request.accept_lost_tail;
         let inner = Arc::clone(&self.inner);
         let log = Arc::clone(log);
         let mut resumed =
             Resumed::new(inner, log, folded, claim, (request.cancellation, place)).await;
         let mut by = RunResumed::new(self.inner.redactor.redact(&request.by));
-        by.agent = adopted;
+        (by.agent, by.lost_tail) = (adopted, lost);
         let mut first = Vec::new();
-        if resumed.machine().is_waiting() {
+        if by.lost_tail.is_some() {
+            resumed = resumed.adopting(by);
+        } else if resumed.machine().is_waiting() {
             resumed = resumed.by(by);
         } else if by.agent.is_some() {
             resumed = resumed.adopting(by);
@@ -359,15 +386,28 @@ async fn fold_claimed(
     log: &dyn EventLog,
     known: &RunSummary,
     defined_as: DefinedAs<'_>,
-) -> Result<(Folded, Option<Claim>), ResumeError> {
+    accepts_loss: bool,
+) -> Result<(Folded, Option<Claim>, Option<LostTail>), ResumeError> {
     if !known.is_open() {
         let folded = fold(log, &known.run, defined_as, None).await?;
         if folded.replayed.machine.is_over() {
-            return Ok((folded, None));
+            return Ok((folded, None, None));
         }
     }
-    let claim = log.claim(&known.run).await?;
-    Ok((fold(log, &known.run, defined_as, None).await?, Some(claim)))
+    let (claim, lost) = claim_run(log, &known.run, accepts_loss).await?;
+    Ok((fold(log, &known.run, defined_as, None).await?, Some(claim), lost))
+}
+
+/// Claims a run, also one whose record has lost its tail where that is accepted; returns what it has lost.
+pub(crate) async fn claim_run(
+    log: &dyn EventLog,
+    run: &RunId,
+    accepts_loss: bool,
+) -> Result<(Claim, Option<LostTail>), LogError> {
+    match accepts_loss {
+        true => log.claim_with_loss(run).await,
+        false => Ok((log.claim(run).await?, None)),
+    }
 }
 
 /// Replays a run: feeds its facts to the machine and compares every decision. No model and no tool

@@ -121,6 +121,7 @@ fn caller_of(effects: &Effects, execution: &Execution) -> Caller {
         orchestrator: effects.place.orchestrator.clone(),
         max_park: effects.place.max_park,
         adopts: effects.place.adopts,
+        accepts_lost_tail: effects.place.accepts_lost_tail,
         signals: effects.signals().cloned(),
         lease: effects.lease().cloned(),
     }

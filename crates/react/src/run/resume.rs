@@ -170,6 +170,7 @@ impl Resumed {
             return run.ledger.record().await;
         }
         let dead = run.dead_dispatches(&first).await?;
+        let has_recovered = first.iter().any(|fact| matches!(fact, EventKind::RunRecovered(_)));
         let resumed = first.iter().take_while(|fact| matches!(fact, EventKind::RunResumed(_)));
         let resumed = resumed.count();
         let mut facts: Vec<_> = first.into_iter().map(|fact| run.ledger.fact(fact)).collect();
@@ -182,7 +183,9 @@ impl Resumed {
         if run.ledger.is_over() {
             return Ok(());
         }
-        let was_waiting = was_waiting && run.ledger.machine().is_waiting();
+        // What is asked after a recovery is asked with it.
+        let is_recovered = has_recovered && run.ledger.machine().open_approvals().next().is_some();
+        let was_waiting = was_waiting && !is_recovered && run.ledger.machine().is_waiting();
         // What came while the run had no owner counts before anything starts again.
         run.read_inbox().await?;
         if was_waiting {

@@ -272,6 +272,11 @@ async fn close_dead(
             log.send(cancel, "backstop", agent.clock.now()).await?;
             return Ok(());
         }
+        // It stays as it is until a person accepts the loss.
+        Err(error @ LogError::LostTail { .. }) => {
+            tracing::warn!(%run, %error, "a run that was dispatched is left open");
+            return Ok(());
+        }
         Err(error) => return Err(error.into()),
     };
     // It may have a run below it, which is ended in the same way.

@@ -236,6 +236,7 @@ impl Episode {
         let started = self.ledger.progress().started.as_ref();
         context.labels = started.map(|started| Arc::clone(&started.labels)).unwrap_or_default();
         (context.max_park, context.adopts) = (self.max_park, self.adopts);
+        context.accepts_lost_tail = self.accepts_lost_tail;
         context.orchestrator = Some(Arc::clone(orchestrator));
         context
     }

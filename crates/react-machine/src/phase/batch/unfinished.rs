@@ -25,6 +25,8 @@ pub(crate) struct Unfinished {
     pub(crate) rerun: Vec<Place>,
     /// Calls of which a person said what became of them, with the answer that follows.
     pub(crate) settled: Vec<(Place, ToolResponded)>,
+    /// Calls that have not begun by the record, and may have run in events that were lost.
+    pub(crate) doubtful: Vec<Place>,
     /// Calls that were not admitted yet.
     pub(crate) asked: Vec<CallId>,
     /// Calls that a person agreed to.
@@ -70,13 +72,38 @@ impl Batch {
         places.filter_map(|place| Some((place, self.settlement_at(place)?))).collect()
     }
 
-    /// Returns what is to be done again after a process died.
-    pub(crate) fn unfinished(&mut self, sorted: &Sorted) -> Unfinished {
+    /// Notes that the record has lost events: calls may have run that have not begun by the record.
+    pub(crate) const fn doubt(&mut self) {
+        self.is_doubtful = true;
+    }
+
+    /// Returns whether the record has lost events since the last recovery.
+    pub(crate) const fn is_doubtful(&self) -> bool {
+        self.is_doubtful
+    }
+
+    /// Returns what is to be done again after a process died. Tools that are not `repeatable` are called only if it is
+    /// certain that they did not run.
+    pub(crate) fn unfinished(
+        &mut self,
+        sorted: &Sorted,
+        repeatable: impl Fn(&str) -> bool,
+    ) -> Unfinished {
         self.is_copied = false;
+        let has_lost = std::mem::take(&mut self.is_doubtful);
+        let has_not_begun = |state: &CallState| {
+            !matches!(state, CallState::Open { .. } | CallState::Answered { .. })
+        };
+        let is_doubtful =
+            |call: &Call| has_lost && has_not_begun(&call.state) && !repeatable(&call.tool);
         let is_sorted =
             |place: Place| sorted.interrupted.contains(&place) || sorted.probing.contains(&place);
         let mut unfinished = Unfinished::default();
         for (place, call) in self.calls.iter().enumerate().map(|(at, call)| (Place(at), call)) {
+            if is_doubtful(call) {
+                unfinished.doubtful.push(place);
+                continue;
+            }
             match &call.state {
                 CallState::Open { .. } if let Some(answer) = call.settlement() => {
                     unfinished.settled.push((place, answer));
