@@ -3,6 +3,7 @@
 
 mod drain;
 mod lost_lock;
+mod lost_tail;
 mod outage;
 mod panics;
 mod place;
