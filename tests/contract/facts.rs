@@ -55,6 +55,7 @@ fn every_variant_states_its_facts() {
         LogError::key_missing("0123456789abcdef"),
         LogError::Locked("busy".into()),
         LogError::Lost("run_1".into()),
+        LogError::lost_tail("run_1".into(), 7),
         LogError::not_erasable(7, "it has no salt"),
         LogError::NotFound("run_1".into()),
         LogError::schema_newer(2, 1),

@@ -300,7 +300,12 @@ fn events_have_the_documented_envelope_and_data() {
             let kept = ["retry", "effect", "messages", "superseded"]
                 .into_iter()
                 .filter(|key| is_return && data.get(*key).is_some());
+            // What a person accepted that a record had lost.
+            let lost = matches!(event_type, "run.resumed" | "run.reopened")
+                .then_some("lost_tail")
+                .filter(|key| data.get(*key).is_some());
             let keys = keys.iter().copied().chain(evidence).chain(retry).chain(asks).chain(kept);
+            let keys = keys.chain(lost);
             let keys: Vec<&str> = keys.collect();
             check_keys(data, &keys, &of);
             match event_type {

@@ -47,6 +47,9 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
     if args.agent.is_some() {
         request = request.allow_other_agent();
     }
+    if args.accept_lost_tail {
+        request = request.accept_lost_tail();
+    }
     let results = if args.json { Results::None } else { Results::Answer };
     let shown = tokio::spawn(progress::show(agent.subscribe(), results));
     let result = agent.resume(request).await;
@@ -78,6 +81,9 @@ async fn reopen(args: ResumeArgs, chosen: Chosen, run: RunId) -> Result<ExitCode
     }
     if args.agent.is_some() {
         request = request.allow_other_agent();
+    }
+    if args.accept_lost_tail {
+        request = request.accept_lost_tail();
     }
     let results = if args.json { Results::None } else { Results::Answer };
     let shown = tokio::spawn(progress::show(agent.subscribe(), results));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{RunFilter, StuckReason, StuckRun, stuck_runs};
+use backstop_event_log::{RunFilter, RunState, StuckReason, StuckRun, stuck_runs};
 use backstop_react::priced;
 use layer0::Timestamp;
 use serde::Serialize;
@@ -65,7 +65,23 @@ fn table(stuck: &[StuckRun]) -> Result<(), CliError> {
              `backstop worker --adopt`",
         );
     }
+    if stuck.iter().any(|stuck| stuck.why == StuckReason::LostTail) {
+        output::note(
+            "runs with a lost tail have lost recorded events: find out what they did, then \
+             `backstop resume RUN --accept-lost-tail`",
+        );
+    }
+    if stuck.iter().any(has_no_record) {
+        output::note(
+            "of runs without a session nothing is left: `backstop queue cancel RUN`, and start them anew",
+        );
+    }
     Ok(())
+}
+
+/// Returns whether a run has lost its whole record.
+fn has_no_record(stuck: &StuckRun) -> bool {
+    stuck.why == StuckReason::LostTail && stuck.run.state == RunState::Unreadable
 }
 
 /// A run that needs a look as one line of JSON.
