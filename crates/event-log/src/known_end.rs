@@ -7,7 +7,7 @@ use layer0::Timestamp;
 use layer0::event::LostTail;
 use layer0::id::RunId;
 
-use crate::{AcceptedLoss, Batch, RunSummary, is_segment};
+use crate::{AcceptedLoss, RunSummary, is_segment};
 
 /// A run whose record has lost its tail: it is refused until a person accepts that.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct LostRun {
     pub run: RunId,
     /// The newest event that is known to be lost.
     pub tail: LostTail,
-    /// When the loss was found.
+    /// The time at which the loss was found.
     pub since: Timestamp,
 }
 
@@ -34,7 +34,7 @@ impl LostRun {
 /// ```
 /// use backstop_event_log::{KnownEnd, RunSummary};
 ///
-/// let end = KnownEnd::of(&RunSummary::new("run_1".into()));
+/// let end = KnownEnd::new(&RunSummary::new("run_1".into()));
 /// assert!(!end.is_lost(true, None));
 /// assert!(end.is_lost(false, None), "the record ends before it, or has another event there");
 /// ```
@@ -49,7 +49,7 @@ pub struct KnownEnd {
 impl KnownEnd {
     /// Returns the end of a run at a glance.
     #[must_use]
-    pub fn of(summary: &RunSummary) -> Self {
+    pub fn new(summary: &RunSummary) -> Self {
         Self { tail: LostTail::new(summary.last_seq, summary.head), losses: summary.losses() }
     }
 
@@ -62,7 +62,7 @@ impl KnownEnd {
         !is_there && !accepted.is_some_and(is_accepted)
     }
 
-    /// Returns whether it says more than another one of the same run.
+    /// Returns whether it is newer than another one of the same run.
     const fn is_newer(&self, other: &Self) -> bool {
         self.losses > other.losses || self.losses == other.losses && self.tail.seq >= other.tail.seq
     }
@@ -77,7 +77,7 @@ impl KnownEnd {
 /// let mut summary = RunSummary::new("run_1".into());
 /// summary.last_seq = 4;
 /// let ends = KnownEnds::default();
-/// ends.note(&summary.run, KnownEnd::of(&summary));
+/// ends.note(&summary.run, KnownEnd::new(&summary));
 /// assert_eq!(ends.find(&"run_1".into()).map(|end| end.tail.seq), Some(4));
 /// ends.forget(&"run_1".into());
 /// assert!(ends.find(&"run_1".into()).is_none());
@@ -93,7 +93,7 @@ struct Generations {
 }
 
 impl KnownEnds {
-    /// How many runs are remembered at least; twice as many at most.
+    /// The number of runs that are remembered at least; twice as many at most.
     pub const MIN_RUNS: usize = 16_384;
 
     fn lock(&self) -> MutexGuard<'_, Generations> {
@@ -112,14 +112,6 @@ impl KnownEnds {
     #[must_use]
     pub fn find(&self, run: &RunId) -> Option<KnownEnd> {
         self.lock().find(run)
-    }
-
-    /// Returns what is known of a run that a batch would begin: then its record was lost. A copy from another store may
-    /// begin it.
-    #[must_use]
-    pub fn find_begun(&self, batch: &Batch) -> Option<KnownEnd> {
-        let begins = batch.records.first().is_some_and(|first| first.seq == 1);
-        if begins && !batch.is_import { self.find(&batch.run) } else { None }
     }
 
     /// Forgets a run that was removed.
@@ -172,7 +164,7 @@ mod tests {
         let (ends, run) = (KnownEnds::default(), "run_1".into());
         for (last_seq, losses, expected) in [(3, 0, 3), (5, 0, 5), (4, 0, 5), (2, 1, 2), (7, 0, 2)]
         {
-            ends.note(&run, KnownEnd::of(&summary("run_1", last_seq, losses)));
+            ends.note(&run, KnownEnd::new(&summary("run_1", last_seq, losses)));
             let known = ends.find(&run).map(|end| end.tail.seq);
             assert_eq!(known, Some(expected), "{last_seq} after {losses} losses");
         }
@@ -181,7 +173,7 @@ mod tests {
     /// Spec: J2
     #[test]
     fn accepted_loss_covers_older_events_alone() {
-        let end = |last_seq, losses| KnownEnd::of(&summary("run_1", last_seq, losses));
+        let end = |last_seq, losses| KnownEnd::new(&summary("run_1", last_seq, losses));
         let accepted = |count| AcceptedLoss { tail: LostTail::new(9, Hash([9; 32])), count };
         for (of, count, is_lost) in [(9, 1, false), (4, 1, false), (10, 1, true), (9, 0, true)] {
             let accepted = accepted(count);
@@ -197,7 +189,7 @@ mod tests {
         let ends = KnownEnds::default();
         for number in 0..KnownEnds::MIN_RUNS * 3 {
             for run in [format!("run_{number}"), "run_at_work".to_owned()] {
-                ends.note(&run.as_str().into(), KnownEnd::of(&summary(&run, 1, 0)));
+                ends.note(&run.as_str().into(), KnownEnd::new(&summary(&run, 1, 0)));
             }
         }
         let generations = ends.lock();

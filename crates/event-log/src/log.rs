@@ -111,6 +111,12 @@ impl Batch {
         })
     }
 
+    /// Returns whether it begins a run that is no copy from another store.
+    #[must_use]
+    pub fn begins(&self) -> bool {
+        !self.is_import && self.records.first().is_some_and(|first| first.seq == 1)
+    }
+
     /// Returns whether a person accepts with it that the record has lost events.
     #[must_use]
     pub fn accepts_loss(&self) -> bool {

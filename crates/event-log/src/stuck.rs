@@ -110,7 +110,7 @@ pub async fn stuck_runs(
     }
     stuck.retain(|stuck: &StuckRun| !is_lost(&stuck.run.run));
     for lost in &lost {
-        let run = log.summary(&lost.run).await?.unwrap_or_else(|| gone(lost));
+        let run = log.summary(&lost.run).await?.unwrap_or_else(|| summary_without_record(lost));
         stuck.push(StuckRun { run, why: StuckReason::LostTail, since: lost.since });
     }
     for run in log.runs(RunFilter::new().state(RunState::Parked)).await? {
@@ -130,7 +130,7 @@ pub async fn stuck_runs(
 }
 
 /// Returns what is left of a run that has no record any more.
-fn gone(lost: &LostRun) -> RunSummary {
+fn summary_without_record(lost: &LostRun) -> RunSummary {
     let mut left = RunSummary::new(lost.run.clone());
     (left.state, left.started_at) = (RunState::Unreadable, lost.since);
     left.reason = Some(Code::new(code::LOG_LOST_TAIL));

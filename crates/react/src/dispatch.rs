@@ -70,7 +70,7 @@ pub(crate) struct Caller {
     pub(crate) max_park: Option<Duration>,
     /// Do runs below go on with their agents as those are defined now?
     pub(crate) adopts: bool,
-    /// Whether runs below go on although their records have lost their tails.
+    /// Whether runs below continue although their records have lost their tails.
     pub(crate) accepts_lost_tail: bool,
     /// What the caller of the run sends to it; `None` without an orchestrator.
     pub(crate) signals: Option<Signals>,

@@ -19,7 +19,7 @@ pub(crate) struct Place {
     pub(crate) max_park: Option<Duration>,
     /// Does the run go on with its agent as it is defined now, where that is another definition than before?
     pub(crate) adopts: bool,
-    /// Whether the run goes on although its record has lost its tail.
+    /// Whether the run continues although its record has lost its tail.
     pub(crate) accepts_lost_tail: bool,
     /// The caller's place in a distributed trace.
     pub(crate) trace_parent: Option<Arc<str>>,

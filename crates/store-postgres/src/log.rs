@@ -17,7 +17,7 @@ use crate::claim_lease::ClaimLease;
 use crate::claims::{Claiming, Take};
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::lost_tails::{Compare, CompareBegun};
+use crate::lost_tails::{BegunComparison, TailComparison};
 use crate::rows::{
     agreeing, disagrees, left_of, record_of, signed, sound_summary_of, state_of, summary_of,
     unreadable,
@@ -98,7 +98,7 @@ impl PostgresLog {
         Ok((claiming, ClaimLease::for_given(Arc::clone(self.0.owner()), run.clone(), lease)))
     }
 
-    /// Claims a run, also one that has lost its tail where `accepts_loss`; returns what it has lost.
+    /// Claims a run, also one that has lost its tail where `accepts_loss`; returns its lost event.
     async fn claim_run(
         &self,
         run: &RunId,
@@ -138,7 +138,7 @@ impl PostgresLog {
         let Some(known) = self.0.known_ends().find(run).filter(|_| is_refused) else {
             return error;
         };
-        let compare = Compare { run, known };
+        let compare = TailComparison { run, known };
         match transact(self.0.pool(), self.0.options().patience, &compare).await {
             Ok(Some(tail)) => LogError::lost_tail(run.clone(), tail.seq),
             Ok(None) | Err(_) => error,
@@ -147,8 +147,9 @@ impl PostgresLog {
 
     /// Refuses a run that is to begin and that this process knows: its record was lost.
     async fn check_begun(&self, batch: &Batch) -> Result<(), LogError> {
-        let Some(known) = self.0.known_ends().find_begun(batch) else { return Ok(()) };
-        let compare = CompareBegun(Compare { run: &batch.run, known });
+        let known = self.0.known_ends().find(&batch.run).filter(|_| batch.begins());
+        let Some(known) = known else { return Ok(()) };
+        let compare = BegunComparison(TailComparison { run: &batch.run, known });
         match transact(self.0.pool(), self.0.options().patience, &compare).await? {
             Some(_) => Err(LogError::Lost(batch.run.clone())),
             None => Ok(()),
@@ -257,7 +258,7 @@ impl EventLog for PostgresLog {
         limits::batch(&batch)?;
         self.check_begun(&batch).await?;
         let at = batch.records.last().map(|record| record.at);
-        let (run, end) = (batch.run.clone(), KnownEnd::of(&batch.summary));
+        let (run, end) = (batch.run.clone(), KnownEnd::new(&batch.summary));
         if let Err(error) = writer.append(batch).await {
             return Err(self.refusal(&run, error).await);
         }
@@ -273,7 +274,7 @@ impl EventLog for PostgresLog {
         match sound_summary_of(&row) {
             Err(LogError::UnreadableRun { .. }) => self.recorded_summary(&row).await.map(Some),
             Ok(summary) => {
-                self.0.known_ends().note(run, KnownEnd::of(&summary));
+                self.0.known_ends().note(run, KnownEnd::new(&summary));
                 Ok(Some(summary))
             }
             Err(error) => Err(error),

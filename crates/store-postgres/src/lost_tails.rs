@@ -14,14 +14,14 @@ use crate::rows::{hash_of, run_of, signed, summary_of, unsigned};
 use crate::text::stored;
 use crate::transact::Work;
 
-/// Returns the newest event that a run is known to have lost, and marks the run; `None` where it has what was
+/// Returns the newest event that a run is known to have lost, and marks the run; `None` if it has what was
 /// acknowledged, as far as this process and the database know. The row of the run is locked.
 pub(crate) async fn check(
     connection: &mut PgConnection,
     run: &RunId,
     known: Option<&KnownEnd>,
 ) -> Result<Option<LostTail>, LogError> {
-    let mark = mark_of(connection, run).await?;
+    let mark = find_mark(connection, run).await?;
     if mark.is_none() && known.is_none() {
         return Ok(None);
     }
@@ -48,8 +48,7 @@ pub(crate) async fn check(
     Ok(Some(newest))
 }
 
-/// Returns whether a record has an event. One of which only the row is missing is no lost tail: its reader finds the
-/// damage.
+/// Returns whether a record has an event. A missing row within the record is no lost tail: its reader finds the damage.
 async fn has(
     connection: &mut PgConnection,
     row: Option<&PgRow>,
@@ -69,16 +68,19 @@ async fn has(
     Ok(found.is_none_or(|hash| hash == tail.hash.0))
 }
 
-async fn mark_of(connection: &mut PgConnection, run: &RunId) -> Result<Option<LostTail>, LogError> {
+async fn find_mark(
+    connection: &mut PgConnection,
+    run: &RunId,
+) -> Result<Option<LostTail>, LogError> {
     let row = sqlx::query("SELECT * FROM backstop.lost_tails WHERE run = $1")
         .bind(&*stored(run.as_str()))
         .fetch_optional(connection)
         .await
         .map_err(Fault::from)?;
-    row.as_ref().map(tail_of).transpose()
+    row.as_ref().map(read_tail).transpose()
 }
 
-fn tail_of(row: &PgRow) -> Result<LostTail, LogError> {
+fn read_tail(row: &PgRow) -> Result<LostTail, LogError> {
     let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
     Ok(LostTail::new(seq, hash_of(row, "hash", seq)?))
 }
@@ -127,19 +129,19 @@ pub(crate) async fn all(pool: &Pool) -> Result<Vec<LostRun>, LogError> {
         .map_err(Fault::from)?;
     let read = |row: &PgRow| {
         let since = Timestamp::from_millis(row.try_get("at").map_err(Fault::from)?);
-        Ok(LostRun::new(run_of(row)?, tail_of(row)?, since))
+        Ok(LostRun::new(run_of(row)?, read_tail(row)?, since))
     };
     rows.iter().map(read).collect()
 }
 
-/// Compares the record of a run with what this process knows of it, after an append to it was refused.
-pub(crate) struct Compare<'a> {
+/// Compares the record of a run with the end that this process knows, after an append was refused.
+pub(crate) struct TailComparison<'a> {
     pub(crate) run: &'a RunId,
     pub(crate) known: KnownEnd,
 }
 
 #[async_trait]
-impl Work for Compare<'_> {
+impl Work for TailComparison<'_> {
     type Done = Option<LostTail>;
     type Error = LogError;
 
@@ -150,10 +152,10 @@ impl Work for Compare<'_> {
 
 /// Looks whether a run that this process knows, and that is to begin, has lost its whole record. One that was
 /// removed or forgotten has not.
-pub(crate) struct CompareBegun<'a>(pub(crate) Compare<'a>);
+pub(crate) struct BegunComparison<'a>(pub(crate) TailComparison<'a>);
 
 #[async_trait]
-impl Work for CompareBegun<'_> {
+impl Work for BegunComparison<'_> {
     type Done = Option<LostTail>;
     type Error = LogError;
 

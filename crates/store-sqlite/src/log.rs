@@ -20,7 +20,7 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::job::{ClaimRequest, Claiming};
 use crate::lease::FileLease;
-use crate::lost_tails::{Compare, CompareBegun};
+use crate::lost_tails::{CompareBegun, CompareTail};
 use crate::owner::{OtherOwner, TAKEN_AFTER};
 use crate::rows::{chain, hash_of, record_of, signed, unsigned};
 use crate::sent::Sent;
@@ -118,7 +118,7 @@ impl SqliteLog {
         }
     }
 
-    /// Claims a run, also one that has lost its tail where `accepts_loss`; returns what it has lost.
+    /// Claims a run, also one that has lost its tail where `accepts_loss`; returns its lost event.
     async fn claim_run(
         &self,
         run: &RunId,
@@ -165,7 +165,7 @@ impl SqliteLog {
         let is_refused = matches!(error, LogError::Conflict { .. });
         let known = self.0.known_ends().find(run).filter(|_| is_refused);
         let (Some(known), Ok(writer)) = (known, self.0.for_writing()) else { return error };
-        match writer.perform(Compare { run: run.clone(), known }).await {
+        match writer.perform(CompareTail { run: run.clone(), known }).await {
             Ok(0) | Err(_) => error,
             Ok(seq) => LogError::lost_tail(run.clone(), seq),
         }
@@ -173,8 +173,9 @@ impl SqliteLog {
 
     /// Refuses a run that is to begin and that this process knows: its record was lost.
     async fn check_begun(&self, batch: &Batch) -> Result<(), LogError> {
-        let Some(known) = self.0.known_ends().find_begun(batch) else { return Ok(()) };
-        let compare = CompareBegun(Compare { run: batch.run.clone(), known });
+        let known = self.0.known_ends().find(&batch.run).filter(|_| batch.begins());
+        let Some(known) = known else { return Ok(()) };
+        let compare = CompareBegun(CompareTail { run: batch.run.clone(), known });
         match self.0.for_writing()?.perform(compare).await? {
             0 => Ok(()),
             _ => Err(LogError::Lost(batch.run.clone())),
@@ -272,7 +273,7 @@ impl EventLog for SqliteLog {
         let at = batch.records.last().map(|record| record.at);
         self.check_begun(&batch).await?;
         let begins = batch.records.first().is_some_and(|first| first.seq == 1);
-        let (run, end) = (batch.run.clone(), KnownEnd::of(&batch.summary));
+        let (run, end) = (batch.run.clone(), KnownEnd::new(&batch.summary));
         if let Err(error) = writer.append(batch).await {
             return Err(self.refusal(&run, error).await);
         }
@@ -291,7 +292,7 @@ impl EventLog for SqliteLog {
         match sound_summary_of(&row) {
             Err(LogError::UnreadableRun { .. }) => self.recorded_summary(&row).await.map(Some),
             Ok(summary) => {
-                self.0.known_ends().note(run, KnownEnd::of(&summary));
+                self.0.known_ends().note(run, KnownEnd::new(&summary));
                 Ok(Some(summary))
             }
             Err(error) => Err(error),

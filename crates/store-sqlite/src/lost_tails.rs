@@ -18,14 +18,14 @@ const RUN: &str = "SELECT last_seq, \
     CASE WHEN json_valid(summary) THEN json_extract(summary, '$.accepted_loss') END AS accepted \
     FROM runs WHERE run = $1";
 
-/// Returns the newest event that a run is known to have lost, and marks the run; `None` where it has what was
+/// Returns the newest event that a run is known to have lost, and marks the run; `None` if it has what was
 /// acknowledged, as far as this process and the database know.
 pub(crate) async fn check(
     connection: &mut SqliteConnection,
     run: &RunId,
     known: Option<&KnownEnd>,
 ) -> Result<Option<LostTail>, JobError> {
-    let mark = mark_of(connection, run).await?;
+    let mark = find_mark(connection, run).await?;
     if mark.is_none() && known.is_none() {
         return Ok(None);
     }
@@ -53,8 +53,7 @@ fn accepted_in(row: &SqliteRow) -> Option<AcceptedLoss> {
     serde_json::from_str(&text?).ok()
 }
 
-/// Returns whether a record has an event. One of which only the row is missing is no lost tail: its reader finds the
-/// damage.
+/// Returns whether a record has an event. A missing row within the record is no lost tail: its reader finds the damage.
 async fn has(
     connection: &mut SqliteConnection,
     run: &RunId,
@@ -74,7 +73,7 @@ async fn has(
     Ok(found.is_none_or(|hash| hash == tail.hash.0))
 }
 
-async fn mark_of(
+async fn find_mark(
     connection: &mut SqliteConnection,
     run: &RunId,
 ) -> Result<Option<LostTail>, JobError> {
@@ -82,10 +81,10 @@ async fn mark_of(
         .bind(run.as_str())
         .fetch_optional(connection)
         .await?;
-    Ok(row.as_ref().map(tail_of).transpose()?)
+    Ok(row.as_ref().map(read_tail).transpose()?)
 }
 
-fn tail_of(row: &SqliteRow) -> Result<LostTail, LogError> {
+fn read_tail(row: &SqliteRow) -> Result<LostTail, LogError> {
     let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
     Ok(LostTail::new(seq, hash_of(row, "hash", seq)?))
 }
@@ -132,20 +131,20 @@ pub(crate) async fn all(readers: &SqlitePool) -> Result<Vec<LostRun>, LogError> 
     let read = |row: &SqliteRow| {
         let run: String = row.try_get("run").map_err(Fault::from)?;
         let since = Timestamp::from_millis(row.try_get("at").map_err(Fault::from)?);
-        Ok(LostRun::new(run.into(), tail_of(row)?, since))
+        Ok(LostRun::new(run.into(), read_tail(row)?, since))
     };
     rows.map_err(Fault::from)?.iter().map(read).collect()
 }
 
-/// Compares the record of a run with what this process knows of it, after an append to it was refused. Performs the seq of
+/// Compares the record of a run with the end that this process knows, after an append was refused. Performs the seq of
 /// the newest event that is lost; 0 where none is.
-pub(crate) struct Compare {
+pub(crate) struct CompareTail {
     pub(crate) run: RunId,
     pub(crate) known: KnownEnd,
 }
 
 #[async_trait]
-impl Chore for Compare {
+impl Chore for CompareTail {
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
         let lost = check(connection, &self.run, Some(&self.known)).await?;
         Ok(lost.map_or(0, |tail| tail.seq))
@@ -154,7 +153,7 @@ impl Chore for Compare {
 
 /// Looks whether a run that this process knows, and that is to begin, has lost its whole record. One that was
 /// removed or forgotten has not.
-pub(crate) struct CompareBegun(pub(crate) Compare);
+pub(crate) struct CompareBegun(pub(crate) CompareTail);
 
 #[async_trait]
 impl Chore for CompareBegun {

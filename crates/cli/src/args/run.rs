@@ -65,7 +65,7 @@ pub(crate) struct ResumeArgs {
     /// With `--reopen`: say this to the model before it is asked next
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = not_blank, requires = "reopen")]
     pub(crate) input: Option<String>,
-    /// Resume it although its record has lost events that were acknowledged; the record says so from then on
+    /// Resume it although its record has lost events that were acknowledged; the record notes it
     #[arg(long)]
     pub(crate) accept_lost_tail: bool,
     /// Who goes on with it [default: the user]

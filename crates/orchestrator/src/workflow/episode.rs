@@ -44,7 +44,7 @@ pub(super) struct Episode {
     pub(super) max_park: Option<Duration>,
     /// Do its steps go on with their agents as those are defined now?
     pub(super) adopts: bool,
-    /// Whether its steps go on although their records have lost their tails.
+    /// Whether its steps continue although their records have lost their tails.
     pub(super) accepts_lost_tail: bool,
     /// What the workflow was until this episode, where that was something else.
     pub(super) before: Option<Box<AgentRecord>>,

@@ -65,7 +65,7 @@ impl Run {
     }
 
     /// Goes on with a run that waited, in another process perhaps. One that was parked asks its model again
-    /// once it is time, or where its record has lost events.
+    /// once it is time, or if its record has lost events.
     pub(super) fn resumed(
         &mut self,
         phase: &mut Phase,

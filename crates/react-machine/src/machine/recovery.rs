@@ -157,7 +157,7 @@ impl Run {
 
     fn work_again(&mut self, cause: u64, batch: &mut Batch, sorted: &Sorted) -> Option<Phase> {
         if batch.is_doubtful() {
-            // What it waited for may have been decided in events that were lost.
+            // The approvals may have been decided in events that were lost.
             self.clock.end_waiting();
         }
         let left = batch.unfinished(sorted, |tool| self.is_idempotent(tool));

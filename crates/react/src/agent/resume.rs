@@ -34,7 +34,7 @@ pub struct ResumeRequest {
     pub cancellation: CancellationToken,
     /// May it be defined otherwise than the run's agent was until now?
     pub other_agent: bool,
-    /// Whether it goes on although its record has lost events that were acknowledged.
+    /// Whether it continues although its record has lost events that were acknowledged.
     pub accept_lost_tail: bool,
     /// Where it stands among others in this process.
     pub(crate) place: Place,
@@ -101,7 +101,7 @@ impl ResumeRequest {
         self
     }
 
-    /// Goes on with the run, and those that it dispatched, although their records have lost events that were acknowledged
+    /// Continues the run, and those that it dispatched, although their records have lost events that were acknowledged
     /// ([`LogError::LostTail`]). `run.resumed` records it. Calls that are not idempotent, and that may have run in the events
     /// that were lost, are answered as interrupted; what else was lost, such as an answer of the model and the calls that
     /// followed it, the record does not know of: find out what the run did before you accept it.
@@ -398,7 +398,7 @@ async fn fold_claimed(
     Ok((fold(log, &known.run, defined_as, None).await?, Some(claim), lost))
 }
 
-/// Claims a run, also one whose record has lost its tail where that is accepted; returns what it has lost.
+/// Claims a run, also one whose record has lost its tail where that is accepted; returns its lost event.
 pub(crate) async fn claim_run(
     log: &dyn EventLog,
     run: &RunId,

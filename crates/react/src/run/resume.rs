@@ -183,7 +183,7 @@ impl Resumed {
         if run.ledger.is_over() {
             return Ok(());
         }
-        // What is asked after a recovery is asked with it.
+        // A recovery asks for its open approvals itself.
         let is_recovered = has_recovered && run.ledger.machine().open_approvals().next().is_some();
         let was_waiting = was_waiting && !is_recovered && run.ledger.machine().is_waiting();
         // What came while the run had no owner counts before anything starts again.
