@@ -49,11 +49,11 @@ impl Snapshot {
 /// Waits until a run is reported as put off or refused, and returns the code.
 async fn hindrance(reports: &mut Receiver<WorkerReport>) -> String {
     loop {
-        match reports.recv().await.unwrap() {
-            WorkerReport::Run(RunReport::PutOff { code, .. } | RunReport::Refused { code, .. }) => {
-                return code;
-            }
-            _ => {}
+        let report = reports.recv().await.unwrap();
+        if let WorkerReport::Run(RunReport::PutOff { code, .. } | RunReport::Refused { code, .. }) =
+            report
+        {
+            return code;
         }
     }
 }
