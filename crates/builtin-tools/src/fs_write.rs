@@ -11,15 +11,15 @@ use crate::path;
 mod diff;
 mod target;
 
-/// The arguments; the last two are the tool's own, for the person who is asked.
-const ARGUMENTS: [&str; 4] = ["path", "content", "diff", "replaces"];
+/// The arguments; the last three are the tool's own, for the person who is asked.
+const ARGUMENTS: [&str; 5] = ["path", "content", "file", "diff", "replaces"];
 
 /// `fs_write`: writes a text file, as a whole. A call needs `fs:write:<path>`, and a person has to
 /// agree to it.
 ///
-/// The person is shown what changes as a unified diff, which stands in the arguments of the approval
-/// (`diff`), and the file is written only if it still holds what the diff was made from (`replaces`,
-/// SHA-256). The content is written to a temporary file in the same folder, synced and renamed, so that
+/// The arguments of the approval show where the path leads, with links resolved (`file`), and what changes
+/// as a unified diff (`diff`). The file is written only if the path still leads there, and only if the file still holds
+/// what the diff was made from (`replaces`, SHA-256). The content is written to a temporary file in the same folder, synced and renamed, so that
 /// the file holds the old content or the new one, whatever fails. Permissions and owner of a file
 /// that is replaced are kept; other names of the same file (hard links) keep the old content.
 ///
@@ -128,6 +128,7 @@ fn propose(
     let proposed = json!({
         "path": arguments["path"],
         "content": arguments["content"],
+        "file": target.path().display().to_string(),
         "diff": diff::unified(shown, target.old(), content(arguments)),
         "replaces": target.digest(),
     });
@@ -136,6 +137,11 @@ fn propose(
 
 fn write(base: &Path, arguments: &Arguments, context: &ToolContext) -> Result<JsonText, ToolError> {
     let target = open(base, arguments, context)?;
+    let shown = path::asked(arguments);
+    // Before the content is compared: another file may hold it already.
+    if is_changed(&arguments["file"], &target.path().display().to_string()) {
+        return Err(changed(shown, "it leads to another file than when a person agreed"));
+    }
     let content = content(arguments);
     let mut answer = json!({
         "path": path::shown(base, target.path()),
@@ -146,12 +152,8 @@ fn write(base: &Path, arguments: &Arguments, context: &ToolContext) -> Result<Js
         answer["unchanged"] = Value::Bool(true);
         return Ok(answer.into());
     }
-    let shown = path::asked(arguments);
-    if arguments["replaces"].as_str().is_some_and(|replaces| replaces != target.digest()) {
-        return Err(ToolError::ExecutionFailed(format!(
-            "`{shown}` is not written: it changed after a person agreed"
-        ))
-        .with_code("CHANGED"));
+    if is_changed(&arguments["replaces"], &target.digest()) {
+        return Err(changed(shown, "it changed after a person agreed"));
     }
     if context.cancellation.is_cancelled() {
         return Err(ToolError::Cancelled);
@@ -161,4 +163,13 @@ fn write(base: &Path, arguments: &Arguments, context: &ToolContext) -> Result<Js
         ToolError::ExecutionFailed(format!("writing `{shown}` failed: {error}"))
     })?;
     Ok(answer.into())
+}
+
+/// Returns whether something is not as it was shown; arguments that show nothing bind to nothing.
+fn is_changed(shown: &Value, now: &str) -> bool {
+    shown.as_str().is_some_and(|shown| shown != now)
+}
+
+fn changed(shown: &str, why: &str) -> ToolError {
+    ToolError::ExecutionFailed(format!("`{shown}` is not written: {why}")).with_code("CHANGED")
 }

@@ -136,6 +136,33 @@ async fn what_changed_after_the_approval_is_kept() {
     }
 }
 
+/// Spec: N4, A1. A link on the way to the file is turned after a person agreed.
+#[tokio::test]
+async fn write_goes_where_the_person_was_shown() {
+    let files = Files::new();
+    for folder in ["a", "b"] {
+        std::fs::create_dir(files.path("out").join(folder)).unwrap();
+    }
+    let link = files.path("out/link");
+    symlink("a", &link).unwrap();
+    let proposed = files.propose("out/link/f.txt", "hello").await.unwrap();
+    let file = std::fs::canonicalize(files.path("out/a")).unwrap().join("f.txt");
+    assert_eq!(proposed.value()["file"], json!(file));
+    std::fs::remove_file(&link).unwrap();
+    symlink("b", &link).unwrap();
+    for held in [None, Some("hello")] {
+        held.map(|held| std::fs::write(files.path("out/b/f.txt"), held).unwrap());
+        let error = call(&files.admit(proposed.clone()).unwrap()).await.unwrap_err();
+        assert_eq!(error.author_code().map(|code| &**code), Some("CHANGED"));
+        assert!(!error.to_string().contains("out/b"), "where it leads is not told: {error}");
+    }
+    assert!(files.left("out/a").is_empty(), "nothing was written");
+    std::fs::remove_file(&link).unwrap();
+    symlink("a", &link).unwrap();
+    call(&files.admit(proposed).unwrap()).await.unwrap();
+    assert_eq!(files.left("out/a"), ["f.txt"]);
+}
+
 /// Spec: Y1, N4
 #[tokio::test]
 async fn writing_stays_inside_what_is_granted() {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
+use backstop_config::{ToolKind, ToolTable};
 use backstop_event_log::{EventLog, OpenApproval};
 use backstop_redact::Redactor;
 use backstop_tool::{Grants, ToolContext, Toolset};
@@ -14,8 +15,10 @@ use crate::assemble;
 use crate::exit::CliError;
 use crate::recorded::Recorded;
 
-/// What a tool adds to say what its call was bound to: the state of the file that the person was shown.
-const BOUND_TO: &str = "replaces";
+/// The built-in tool whose approvals are bound to the file that a person was shown.
+const WRITES: &str = "fs_write";
+/// The arguments that its approvals are bound to: where the path leads, and what the file holds.
+const BOUND_TO: [&str; 2] = ["file", "replaces"];
 /// How long the call could take is for the run to say.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -30,10 +33,10 @@ pub(crate) async fn renewed(
     open: &OpenApproval,
     typed: JsonText,
 ) -> Result<JsonText, CliError> {
-    let shown = open.arguments.value();
-    if shown.get(BOUND_TO).is_none() {
+    if *open.tool != *WRITES {
         return Ok(typed);
     }
+    let shown = open.arguments.value();
     let recorded = Recorded::read(log, &open.run, None, None).await.map_err(|error| {
         error.with_hint(
             "what would change cannot be shown; deny the call, so that it is asked again",
@@ -44,7 +47,9 @@ pub(crate) async fn renewed(
         CliError::usage(format!("other arguments for `{}`: {}", open.tool, Chain(error)))
     };
     let tables = recorded.file.tools.iter();
-    let Some(table) = tables.into_iter().find(|table| table.name == *open.tool) else {
+    // A program of this name, or a server's tool, adds nothing to its arguments.
+    let is_built_in = |table: &&ToolTable| table.kind == ToolKind::Builtin;
+    let Some(table) = tables.filter(is_built_in).find(|table| table.name == *open.tool) else {
         return Ok(typed);
     };
     let mut tools = Toolset::new();
@@ -65,8 +70,11 @@ pub(crate) async fn renewed(
     let asked = admitted.tool().proposal(&admitted.arguments, &context).await;
     let renewed = asked.map_err(|error| refused(&error))?;
     let renewed = renewed.unwrap_or_else(|| typed_value.clone().into());
-    let is_same_file = typed_value.get("path") == shown.get("path");
-    if is_same_file && renewed.value().get(BOUND_TO) != shown.get(BOUND_TO) {
+    let now = renewed.value();
+    // Another spelling of the path is the same file, and the same path may lead to another one by now.
+    let is_same = |key: &str| shown.get(key).is_some() && now.get(key) == shown.get(key);
+    let is_changed = BOUND_TO.iter().any(|key| shown.get(key).is_some() && !is_same(key));
+    if is_changed && (is_same("file") || is_same("path")) {
         return Err(CliError::usage("the file is not as it was shown")
             .with_hint("deny the call, so that the model looks at it and asks again"));
     }

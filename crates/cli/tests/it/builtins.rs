@@ -72,6 +72,8 @@ fn changed_write_keeps_diff_and_check() {
     bench.run(&["run", "agent.toml"]).fails(4, "waiting for approval: apr_");
     bench.write("out/a.txt", "another's\n");
     approve(changed).fails(2, "the file is not as it was shown");
+    let respelled = r#"{"path": "./out/../out/a.txt", "content": "one\nTWO\n"}"#;
+    approve(respelled).fails(2, "the file is not as it was shown");
     bench.write("out/a.txt", "one\ntwo\n");
     let outside = r#"{"path": "../a.txt", "content": "x"}"#;
     approve(outside).fails(2, "other arguments for `fs_write`: ");
@@ -94,6 +96,58 @@ fn changed_write_keeps_diff_and_check() {
     approve(changed).ok();
     bench.run(&["resume", &run_id(&bench)]).ok();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "one\nTWO\n");
+}
+
+/// Spec: N4, A1. A person agrees to a file below a link, which is turned before the run goes on.
+#[cfg(unix)]
+#[test]
+fn approved_write_follows_no_turned_link() {
+    let arguments = "{ path = \"link/f.txt\", content = \"hello\" }";
+    let bench = bench("fs_write", arguments, "", "\"fs:write:./a/**\", \"fs:write:./b/**\"");
+    let turn = |to: &str| {
+        let link = bench.path().join("link");
+        drop(std::fs::remove_file(&link));
+        std::os::unix::fs::symlink(to, link).unwrap();
+    };
+    for folder in ["a", "b"] {
+        std::fs::create_dir(bench.path().join(folder)).unwrap();
+    }
+    turn("a");
+    bench.run(&["run", "agent.toml"]).fails(4, "waiting for approval: apr_");
+    let open = bench.run(&["approvals", "--json"]).ok().json().remove(0);
+    assert!(open["arguments"]["file"].as_str().unwrap().ends_with("/a/f.txt"), "{open}");
+    turn("b");
+    // The same path in other arguments is bound as well.
+    let other = r#"{"path": "link/f.txt", "content": "other"}"#;
+    bench
+        .run(&["approve", "last", "--by", "ada", "--arguments", other])
+        .fails(2, "the file is not as it was shown");
+    bench.run(&["approve", "last", "--by", "ada"]).ok();
+    bench.run(&["resume", &run_id(&bench)]).ok();
+    assert!(!bench.path().join("b/f.txt").exists());
+    let events = bench.run(&["trace", &run_id(&bench), "--json"]).ok().json();
+    let answered = events.iter().find(|event| event["type"] == "tool.responded").unwrap();
+    assert_eq!(answered["data"]["error"]["code"], "CHANGED");
+}
+
+/// Spec: A4. The words that `fs_write` adds mean nothing in the arguments of other tools.
+#[test]
+fn own_tool_may_have_a_property_replaces() {
+    let call = "{ image = \"v2\", replaces = \"v1\", path = \"p\", file = \"f\" }";
+    for name in ["deploy", "fs_write"] {
+        let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+        let tool = format!(
+            "[[tools]]\nkind = \"command\"\nname = \"{name}\"\ndescription = \"acts\"\n\
+             schema = {{ type = \"object\" }}\ncommand = [\"cat\"]\napproval = true\n\
+             [agent.policy]\ngrant = [\"process:spawn\"]\n"
+        );
+        bench.agent(&script(name, call), &tool);
+        bench.run(&["run", "agent.toml"]).fails(4, "waiting for approval: apr_");
+        let other = r#"{"image": "v2", "replaces": "v0", "path": "p", "file": "g"}"#;
+        bench.run(&["approve", "last", "--by", "ada", "--arguments", other]).ok();
+        bench.run(&["resume", &run_id(&bench)]).ok();
+        assert_eq!(answer(&bench)["replaces"], "v0", "{name}");
+    }
 }
 
 /// Spec: N4
