@@ -38,9 +38,14 @@ impl Flight {
         *self.operator == *operator
     }
 
-    /// Did the run leave without an end?
-    pub(crate) fn has_left(&self) -> bool {
-        self.end.borrow().as_deref().is_some_and(|ended| ended.standing() != Standing::Final)
+    /// Returns the end of the work on the run in this process; `None` while it goes on.
+    pub(crate) fn ended(&self) -> Option<Arc<Ended>> {
+        self.end.borrow().clone()
+    }
+
+    /// Returns whether the other is a clone of this one.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.waiting, &other.waiting)
     }
 
     /// Stops a run that was given up once no call waits for it. A call that joins it meanwhile waits for the lock.
@@ -88,7 +93,7 @@ impl Call {
             // Its task was dropped with the server.
             None => {
                 let shutdown = OrchError::Shutdown("the server has ended".into());
-                Arc::new(Ended::new(Err(shutdown), Standing::Open))
+                Arc::new(Ended::unrecorded(Err(shutdown), Standing::Open))
             }
         }
     }

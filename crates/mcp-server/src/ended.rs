@@ -7,11 +7,14 @@ use layer0::id::{RunId, WorkflowId};
 use layer0::operator::Answer;
 use layer0::stop::{Outcome, Stop};
 use layer0::{Orchestrator, code};
+use serde_json::Value;
 
 /// What the work on a run in this process came to.
 pub(crate) struct Ended {
     result: Result<Answer, OrchError>,
     standing: Standing,
+    /// The record at that moment, at a glance; absent where none is kept, or it could not be read.
+    record: Option<Value>,
 }
 
 /// Where a run stands once the work on it in this process has ended.
@@ -26,8 +29,42 @@ pub(crate) enum Standing {
 }
 
 impl Ended {
-    pub(crate) const fn new(result: Result<Answer, OrchError>, standing: Standing) -> Self {
-        Self { result, standing }
+    /// Makes the end of a run that keeps no record.
+    pub(crate) const fn unrecorded(result: Result<Answer, OrchError>, standing: Standing) -> Self {
+        Self { result, standing, record: None }
+    }
+
+    /// Compares the result with the record of the run.
+    pub(crate) async fn of(
+        orchestrator: &LocalOrchestrator,
+        operator: &str,
+        run: &RunId,
+        result: Result<Answer, OrchError>,
+    ) -> Self {
+        if !orchestrator.can_go_on(operator) {
+            return Self::unrecorded(result, Standing::Final);
+        }
+        match orchestrator.query(&WorkflowId::new(run.as_str())).await {
+            Ok(record) => {
+                let standing = Standing::of(&record, &result);
+                Self { result, standing, record: Some(record) }
+            }
+            Err(OrchError::WorkflowNotFound(_)) => Self::unrecorded(result, Standing::Unrecorded),
+            // A record that cannot be read now may be read later.
+            Err(_) => Self::unrecorded(result, Standing::Open),
+        }
+    }
+
+    /// Returns whether the result is still the end of the run: nothing was appended to its record since.
+    pub(crate) async fn is_current(&self, orchestrator: &LocalOrchestrator, run: &RunId) -> bool {
+        match (self.standing, &self.record) {
+            (Standing::Final, None) => true,
+            (Standing::Final, Some(record)) => {
+                let now = orchestrator.query(&WorkflowId::new(run.as_str())).await;
+                now.is_ok_and(|now| now == *record)
+            }
+            (Standing::Open | Standing::Unrecorded, _) => false,
+        }
     }
 
     pub(crate) const fn result(&self) -> Result<&Answer, &OrchError> {
@@ -53,27 +90,12 @@ impl Ended {
 }
 
 impl Standing {
-    /// Asks the record of a run whether a result is its end.
-    pub(crate) async fn of(
-        orchestrator: &LocalOrchestrator,
-        operator: &str,
-        run: &RunId,
-        result: &Result<Answer, OrchError>,
-    ) -> Self {
-        if !orchestrator.can_go_on(operator) {
-            return Self::Final;
-        }
-        let recorded = match orchestrator.query(&WorkflowId::new(run.as_str())).await {
-            Ok(recorded) => recorded,
-            Err(OrchError::WorkflowNotFound(_)) => return Self::Unrecorded,
-            // A record that cannot be read now may be read later.
-            Err(_) => return Self::Open,
-        };
+    /// Returns whether a result is the end of its record.
+    fn of(record: &Value, result: &Result<Answer, OrchError>) -> Self {
         let is_final = match result {
-            Ok(answer) => answer.stop != Stop::WaitingApproval && !recorded["outcome"].is_null(),
+            Ok(answer) => answer.stop != Stop::WaitingApproval && !record["outcome"].is_null(),
             Err(error) => {
-                recorded["outcome"] == Outcome::Failed.as_str()
-                    && recorded["reason"] == error.code()
+                record["outcome"] == Outcome::Failed.as_str() && record["reason"] == error.code()
             }
         };
         if is_final { Self::Final } else { Self::Open }

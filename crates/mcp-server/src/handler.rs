@@ -20,10 +20,10 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ErrorData, ServerHandler};
 use serde_json::Value;
-use tokio::sync::Mutex;
 
 use crate::answer;
 use crate::call::Call;
+use crate::key_locks::KeyLocks;
 use crate::offer::Offer;
 use crate::runs::Runs;
 
@@ -43,7 +43,7 @@ struct Shared {
     runs: Runs,
     keys: Arc<dyn StartKeys>,
     /// Held while a key is bound and its run started, so that a call with the same key finds the run.
-    starting: Mutex<()>,
+    starting: KeyLocks,
     answer_within: Duration,
     redactor: Redactor,
     clock: Arc<dyn Clock>,
@@ -64,7 +64,7 @@ impl Handler {
         redactor: Redactor,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let starting = Mutex::default();
+        let starting = KeyLocks::default();
         Self(Arc::new(Shared { offers, runs, keys, starting, answer_within, redactor, clock }))
     }
 }
@@ -122,7 +122,7 @@ impl Shared {
         let refused = |code: &str, why: &str| Box::new(answer::refused(code, why));
         let input = match asked {
             Asked::Run(run) => {
-                let found = self.runs.find(&offer.operator, &run);
+                let found = self.runs.find(&offer.operator, &run).await;
                 let why = format!("run `{run}` is not one of `{}`", offer.operator);
                 let found = found.ok_or_else(|| refused(code::INPUT_INVALID, &why))?;
                 return Ok((found, run));
@@ -135,8 +135,8 @@ impl Shared {
         };
         let task = Task::json(input.clone());
         // A key that is no text is as bad as none.
-        let key = self.stored_key(key.as_str().unwrap_or_default());
-        let key = StartKey::new(&*offer.operator, &*key, &task, None, &BTreeMap::new());
+        let name = self.stored_key(key.as_str().unwrap_or_default());
+        let key = StartKey::new(&*offer.operator, &*name, &task, None, &BTreeMap::new());
         let key = key.map_err(|error| {
             let why = match error {
                 InvalidStartKey::Task(why) => format!("the input cannot be recorded: {why}"),
@@ -144,12 +144,12 @@ impl Shared {
             };
             refused(code::INPUT_INVALID, &why)
         })?;
-        let _starting = self.starting.lock().await;
+        let _starting = self.starting.lock(&offer.operator, &name).await;
         match self.keys.bind(&key, &run, self.clock.now()).await {
             Ok(Bound::New) => Ok((self.runs.start(&offer.operator, input, &run), run)),
             Ok(Bound::Earlier(run)) => {
                 // The process that bound the key may have died before it started the run.
-                let found = self.runs.find_or_start(&offer.operator, &run, Some(input));
+                let found = self.runs.find_or_start(&offer.operator, &run, Some(input)).await;
                 let why = format!("run `{run}` of this key was lost: it kept no record");
                 Ok((found.ok_or_else(|| refused(code::INPUT_INVALID, &why))?, run))
             }

@@ -38,6 +38,7 @@ mod error;
 mod handler;
 mod http_door;
 mod input_end;
+mod key_locks;
 mod mended;
 mod offer;
 mod origin;

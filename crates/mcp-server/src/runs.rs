@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::call::{Call, Flight};
-use crate::ended::{Ended, Standing};
+use crate::ended::Ended;
 
 /// How many runs that have ended are kept to be asked for; older ones are answered from their record, where
 /// there is one.
@@ -45,25 +45,41 @@ impl Runs {
 
     /// Finds a run that was started before, for a call: one of this process, or one that is gone on with from its
     /// record. `None` for one of another operator, and for one that is not known and keeps no record.
-    pub(crate) fn find(&self, operator: &Arc<str>, run: &RunId) -> Option<Call> {
-        self.find_or_start(operator, run, None)
+    pub(crate) async fn find(&self, operator: &Arc<str>, run: &RunId) -> Option<Call> {
+        self.find_or_start(operator, run, None).await
     }
 
     /// As [`Runs::find`]; a run that should have been started with this input, and has no record, is started.
-    pub(crate) fn find_or_start(
+    pub(crate) async fn find_or_start(
         &self,
         operator: &Arc<str>,
         run: &RunId,
         input: Option<Value>,
     ) -> Option<Call> {
+        let flight = lock(&self.known).runs.get(run).cloned();
+        if let Some(flight) = &flight {
+            if !flight.is_of(operator) {
+                return None;
+            }
+            let is_current = match flight.ended() {
+                Some(ended) => ended.is_current(&self.orchestrator, run).await,
+                None => true,
+            };
+            if is_current {
+                return Some(Call::further(flight.clone()));
+            }
+        }
+        if !self.orchestrator.can_go_on(operator) {
+            return None;
+        }
         let mut known = lock(&self.known);
         match known.runs.get(run) {
-            Some(flight) if !flight.is_of(operator) => return None,
-            Some(flight) if !flight.has_left() => return Some(Call::further(flight.clone())),
-            // Its record may say more by now.
-            Some(_) => {}
-            None if !self.orchestrator.can_go_on(operator) => return None,
-            None => {}
+            Some(now) if !now.is_of(operator) => return None,
+            // Another call resumed the run meanwhile.
+            Some(now) if !flight.is_some_and(|flight| flight.is_same(now)) => {
+                return Some(Call::further(now.clone()));
+            }
+            _ => {}
         }
         let work = Work { goes_on: true, input };
         Some(Call::further(self.spawn(&mut known, operator, run, work)))
@@ -75,13 +91,13 @@ impl Runs {
         known.ended.retain(|other| other != run);
         known.runs.insert(run.clone(), flight.clone());
         let (orchestrator, operator) = (self.orchestrator.clone(), Arc::clone(operator));
-        let (known, run) = (Arc::clone(&self.known), run.clone());
+        let (known, run, ended_flight) = (Arc::clone(&self.known), run.clone(), flight.clone());
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
             let ended = work.perform(&orchestrator, &operator, &run, &signals).await;
             ends.send_replace(Some(Arc::new(ended)));
-            lock(&known).has_ended(run);
+            lock(&known).note_end(run, &ended_flight);
         });
         flight
     }
@@ -110,8 +126,7 @@ impl Work {
                 (Some(run.clone()), goes_on, goes_on);
             async move {
                 let result = orchestrator.dispatch(operator, Task::json(input), context).await;
-                let standing = Standing::of(orchestrator, operator, run, &result).await;
-                Ended::new(result, standing)
+                Ended::of(orchestrator, operator, run, result).await
             }
         };
         if self.goes_on {
@@ -125,7 +140,11 @@ impl Work {
 }
 
 impl Known {
-    fn has_ended(&mut self, run: RunId) {
+    /// Notes that the work on a run ended, unless other work on the run began meanwhile.
+    fn note_end(&mut self, run: RunId, ended: &Flight) {
+        if !self.runs.get(&run).is_some_and(|flight| flight.is_same(ended)) {
+            return;
+        }
         self.ended.retain(|other| *other != run);
         self.ended.push_back(run);
         if self.ended.len() > MAX_ENDED
@@ -138,4 +157,24 @@ impl Known {
 
 fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use layer0::operator::Signals;
+    use tokio::sync::watch;
+
+    use super::*;
+
+    /// Spec: Q10
+    #[test]
+    fn resumed_run_is_not_listed_as_ended() {
+        let flight = || Flight::new("clerk".into(), Signals::default(), watch::channel(None).1);
+        let (mut known, earlier, now) = (Known::default(), flight(), flight());
+        known.runs.insert("run_1".into(), now.clone());
+        known.note_end("run_1".into(), &earlier);
+        assert!(known.ended.is_empty());
+        known.note_end("run_1".into(), &now);
+        assert_eq!(known.ended, [RunId::from("run_1")]);
+    }
 }

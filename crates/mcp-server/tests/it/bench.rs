@@ -46,6 +46,16 @@ impl Bench {
 
     /// Serves the agent as an offer says.
     pub(crate) fn offering(&self, offer: Offer) -> Server {
+        let orchestrator = LocalOrchestrator::builder()
+            .operator(self.clerk())
+            .shared_log(Arc::clone(&self.log) as Arc<dyn EventLog>)
+            .build()
+            .unwrap();
+        Server::new(orchestrator).offer(offer).answer_within(Duration::from_millis(200))
+    }
+
+    /// Builds the agent of the server, in a process of its own.
+    pub(crate) fn clerk(&self) -> Agent {
         let asked = Arc::clone(&self.asked);
         let answer = move |request: &ModelRequest| {
             asked.fetch_add(1, Ordering::SeqCst);
@@ -57,7 +67,7 @@ impl Bench {
                 _ => None,
             });
             match input.as_deref().unwrap_or_default() {
-                _ if has_answers => ScriptedAnswer::saying("done"),
+                _ if has_answers || is_told_to_finish(messages) => ScriptedAnswer::saying("done"),
                 "pay" => ScriptedAnswer::default().tool_calls([ScriptedToolCall::new(
                     "c1",
                     "pay",
@@ -74,25 +84,28 @@ impl Bench {
                 other => ScriptedAnswer::saying(format!("did: {other}")),
             }
         };
-        let clerk = Agent::builder(ScriptedProvider::from_fn(answer))
+        Agent::builder(ScriptedProvider::from_fn(answer))
             .name("clerk")
             .shared_log(Arc::clone(&self.log) as Arc<dyn EventLog>)
             .state(Arc::clone(&self.paid))
             .tool(pay)
             .build()
-            .unwrap();
-        let orchestrator = LocalOrchestrator::builder()
-            .operator(clerk)
-            .shared_log(Arc::clone(&self.log) as Arc<dyn EventLog>)
-            .build()
-            .unwrap();
-        Server::new(orchestrator).offer(offer).answer_within(Duration::from_millis(200))
+            .unwrap()
     }
 
     /// Connects a client to the server over streams.
     pub(crate) async fn client(&self) -> RunningService<RoleClient, ()> {
         connect(self.server()).await
     }
+}
+
+/// Returns whether a person told the agent to finish, when its run was reopened.
+fn is_told_to_finish(messages: &[Arc<Message>]) -> bool {
+    let mut said = messages.iter().filter_map(|message| match &**message {
+        Message::User { content, .. } => Some(content.to_string()),
+        _ => None,
+    });
+    said.any(|said| said == "finish")
 }
 
 pub(crate) async fn connect(server: Server) -> RunningService<RoleClient, ()> {

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use backstop_event_log::{Decision, EventLog, RunFilter};
+use backstop_react::ReopenRequest;
 use layer0::Timestamp;
 use layer0::stop::Outcome;
 use rmcp::model::{CallToolRequest, ClientRequest, RequestMetaObject};
@@ -201,6 +202,30 @@ async fn long_run_is_asked_for_until_done() {
     };
     assert_eq!(last, "late");
     assert_eq!(bench.asked.load(Ordering::SeqCst), 1, "it is one run");
+}
+
+/// Spec: Q10. A run that ended here is reopened in another process.
+#[tokio::test]
+async fn ended_run_is_read_from_its_record() {
+    for input in ["cut", "fail"] {
+        let bench = Bench::new();
+        let client = bench.client().await;
+        let mut meta = RequestMetaObject::default();
+        meta.insert("backstop/idempotency-key".into(), json!("order-7"));
+        let mut keyed = params(json!({"input": input}));
+        keyed.meta = Some(meta);
+        let first = shown(client.call_tool(keyed.clone()).await.unwrap());
+        let run = first.2["run"].as_str().unwrap().to_owned();
+        let again = call(&client, json!({"run": run})).await;
+        assert_eq!(again, first, "nothing became of it since");
+        let reopening = ReopenRequest::new(run.as_str()).by("ops").message("finish");
+        bench.clerk().reopen(reopening).await.unwrap();
+        let (is_error, text, said) = call(&client, json!({"run": run})).await;
+        assert_eq!((is_error, text.as_str()), (false, "done"), "{input}");
+        assert_eq!(said["outcome"], "completed");
+        let keyed = shown(client.call_tool(keyed).await.unwrap());
+        assert_eq!(keyed.1, "done", "{input}");
+    }
 }
 
 /// Spec: Q10. A call that is made again with its key is answered with the first one's run.

@@ -131,3 +131,35 @@ async fn processes_share_the_run_of_a_key() {
     assert_eq!((is_error, text.as_str()), (false, "did: sweep"));
     assert_eq!(bench.asked.load(Ordering::SeqCst), 1);
 }
+
+/// A store that answers for one key only.
+struct Stuck(MemoryLog);
+
+#[async_trait]
+impl StartKeys for Stuck {
+    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError> {
+        match key.key == "stuck" {
+            true => std::future::pending().await,
+            false => self.0.bind(key, run, now).await,
+        }
+    }
+}
+
+/// Spec: Q10
+#[tokio::test]
+async fn slow_key_holds_up_no_other() {
+    let bench = Bench::new();
+    let client = connect(bench.server().start_keys(Arc::new(Stuck(MemoryLog::new())))).await;
+    let call = |key: &str| {
+        let mut meta = RequestMetaObject::default();
+        meta.insert("backstop/idempotency-key".into(), json!(key));
+        let mut params = params(json!({"input": "sweep"}));
+        params.meta = Some(meta);
+        client.call_tool(params)
+    };
+    tokio::select! {
+        biased;
+        answer = call("stuck") => panic!("its store does not answer: {answer:?}"),
+        answer = call("order-7") => assert_eq!(shown(answer.unwrap()).1, "did: sweep"),
+    }
+}
