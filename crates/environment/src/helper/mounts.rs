@@ -63,6 +63,9 @@ pub(super) fn cover_groups() -> Result<(), String> {
     Ok(())
 }
 
+/// `MS_NOSYMFOLLOW` of linux/mount.h, since Linux 5.10.
+const NO_SYMFOLLOW: MsFlags = MsFlags::from_bits_retain(256);
+
 struct Mount {
     point: PathBuf,
     /// Those that must stay as they are.
@@ -78,10 +81,11 @@ fn all() -> Result<Vec<Mount>, String> {
 
 /// Reads a line of `/proc/self/mountinfo`: proc_pid_mountinfo(5).
 fn read(line: &str) -> Option<Mount> {
-    const FLAGS: [(&str, MsFlags); 3] = [
+    const FLAGS: [(&str, MsFlags); 4] = [
         ("nodev", MsFlags::MS_NODEV),
         ("noexec", MsFlags::MS_NOEXEC),
         ("nosuid", MsFlags::MS_NOSUID),
+        ("nosymfollow", NO_SYMFOLLOW),
     ];
     let (before, behind) = line.split_once(" - ")?;
     let mut before = before.split(' ').skip(4);
@@ -125,6 +129,8 @@ mod tests {
     fn mounts_are_read_with_their_flags() {
         let line =
             r"31 30 0:27 / /mnt/a\040b\134c rw,nosuid,relatime shared:1 - cgroup cgroup rw,pids";
+        let guarded = read("31 30 0:27 / /mnt rw,nodev,nosymfollow - ext4 /dev/a rw").unwrap();
+        assert_eq!(guarded.flags, MsFlags::MS_NODEV | NO_SYMFOLLOW, "a remount keeps them");
         let mount = read(line).unwrap();
         assert_eq!(mount.point, Path::new(r"/mnt/a b\c"));
         assert_eq!((mount.flags, mount.is_group), (MsFlags::MS_NOSUID, true));

@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::plan::GroupPlan;
 
+/// The most names that are tried for a group.
+const MAX_NAMES: u32 = 10_000;
+
 /// Where control groups can be made that count processes and memory, or why nowhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Homes {
@@ -54,15 +57,16 @@ impl Groups {
         processes: Option<u64>,
         memory_bytes: Option<u64>,
     ) -> io::Result<Self> {
-        let mut groups = Self::default();
-        let name = new_name();
-        if let (Some(most), Ok(home)) = (processes, &homes.pids) {
-            fs::write(groups.folder(home, &name)?.join("pids.max"), most.to_string())?;
-        }
-        if let (Some(most), Ok(home)) = (memory_bytes, &homes.memory) {
-            limit_memory(&groups.folder(home, &name)?, most)?;
-        }
-        Ok(groups)
+        under_free_name(|name| {
+            let mut groups = Self::default();
+            if let (Some(most), Ok(home)) = (processes, &homes.pids) {
+                fs::write(groups.folder(home, name)?.join("pids.max"), most.to_string())?;
+            }
+            if let (Some(most), Ok(home)) = (memory_bytes, &homes.memory) {
+                limit_memory(&groups.folder(home, name)?, most)?;
+            }
+            Ok(groups)
+        })
     }
 
     pub(crate) fn plan(&self) -> Vec<GroupPlan> {
@@ -102,15 +106,26 @@ fn limit_memory(folder: &Path, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a name that no other process of this machine uses now.
-fn new_name() -> String {
+/// Makes something under a name that is free. Process ids are unique only within a namespace, and a killed process
+/// leaves its groups behind, so that a name may be in use.
+fn under_free_name<T>(make: impl Fn(&str) -> io::Result<T>) -> io::Result<T> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    format!("backstop-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    let mut tried = 0;
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        tried += 1;
+        match make(&format!("backstop-{}-{number}", std::process::id())) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tried < MAX_NAMES => {}
+            made => return made,
+        }
+    }
 }
 
 fn try_in(home: &Path, files: &[&str]) -> io::Result<()> {
-    let folder = home.join(new_name());
-    fs::create_dir(&folder)?;
+    let folder = under_free_name(|name| {
+        let folder = home.join(name);
+        fs::create_dir(&folder).map(|()| folder)
+    })?;
     let is_counted = files.iter().any(|file| folder.join(file).exists());
     fs::remove_dir(&folder)?;
     if is_counted { Ok(()) } else { Err(io::Error::other("groups in it count nothing")) }
@@ -173,6 +188,25 @@ mod tests {
         assert_eq!(of("pids"), [Path::new("/sys/fs/cgroup/pids/a/b")]);
         assert_eq!(of("memory"), [Path::new("/sys/fs/cgroup/memory")]);
         assert!(of("cpu").is_empty());
+    }
+
+    /// A process of another namespace has the same id.
+    #[test]
+    fn taken_names_of_groups_are_passed_over() {
+        let home = tempfile::tempdir().unwrap();
+        let taken = |number| home.path().join(format!("backstop-{}-{number}", std::process::id()));
+        let taken: Vec<PathBuf> = (1..=100).map(taken).collect();
+        for folder in &taken {
+            fs::create_dir(folder).unwrap();
+        }
+        let pids = Ok(home.path().to_owned());
+        let homes = Homes { pids, ..Homes::default() };
+        let groups = Groups::create(&homes, Some(3), None).unwrap();
+        let [group] = &groups.plan()[..] else { panic!("one group") };
+        assert_eq!(fs::read_to_string(group.folder.join("pids.max")).unwrap(), "3");
+        assert!(!taken.contains(&group.folder));
+        drop(groups);
+        assert!(taken.iter().all(|folder| folder.is_dir()), "those of others stay");
     }
 
     /// The control groups of version 2, as files of their own.
