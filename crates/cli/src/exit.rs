@@ -26,7 +26,7 @@ pub(crate) const FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 const STOPPED: u8 = 3;
 const WAITING: u8 = 4;
-const STORAGE: u8 = 5;
+pub(crate) const STORAGE: u8 = 5;
 const TAMPERED: u8 = 6;
 
 /// An error that ends the command.
@@ -84,6 +84,11 @@ impl CliError {
         Self { code: code_of(error), facts: error.facts(), source, hint }
     }
 
+    /// Exits with another code.
+    pub(crate) fn with_code(self, code: u8) -> Self {
+        Self { code, ..self }
+    }
+
     /// Returns what the command exits with.
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
@@ -122,6 +127,12 @@ impl CliError {
             Err(error) => error,
         };
         self
+    }
+
+    /// Names the file that the error is about.
+    pub(crate) fn in_file(self, path: &Path) -> Self {
+        let source = format!("{}: {self}", path.display()).into();
+        Self { source, ..self }
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {

@@ -7,4 +7,5 @@ pub(crate) mod fold;
 pub(crate) mod past;
 pub(crate) mod recordable;
 pub(crate) mod source;
+mod target;
 pub(crate) mod transcript;

@@ -2,15 +2,16 @@
 
 use std::process::ExitCode;
 
-use crate::store::Database;
-use backstop_event_log::RunFilter;
+use backstop_event_log::{LogError, RunFilter};
 use backstop_react::{CopyOutcome, Source, copy_run};
+use layer0::failure::{Chain, Failure};
 use layer0::id::RunId;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::CopyArgs;
-use crate::exit::CliError;
+use crate::exit::{self, CliError};
 use crate::output::counted;
+use crate::store::Database;
 use crate::{output, store};
 
 pub(crate) async fn run(args: CopyArgs) -> Result<ExitCode, CliError> {
@@ -27,38 +28,117 @@ pub(crate) async fn run(args: CopyArgs) -> Result<ExitCode, CliError> {
     };
     let copied = copied.await;
     from.close().await;
-    copied.map(|()| ExitCode::SUCCESS)
+    let copied = copied?;
+    copied.report(args.json)?;
+    Ok(copied.exit())
 }
 
-async fn copy(args: &CopyArgs, from: &Database, to: &Database) -> Result<(), CliError> {
+async fn copy(args: &CopyArgs, from: &Database, to: &Database) -> Result<Copied, CliError> {
     let mut filter = RunFilter::new();
     filter.session = args.session.clone().map(Into::into);
     filter.from = args.since;
     let mut runs = from.log().runs(filter).await?;
+    if let (Some(session), true) = (&args.session, runs.is_empty()) {
+        check_session(from, session).await?;
+    }
     // A run stands behind the one that it follows.
     runs.sort_by_key(|run| (run.started_at, run.run.clone()));
     let (source, target) = (Source::of(from), Source::of(to));
-    let (mut done, mut known, mut open) = (0, 0, Vec::new());
-    for run in &runs {
-        match copy_run(&source, &target, &run.run).await? {
-            CopyOutcome::Open => open.push(run.run.clone()),
-            CopyOutcome::Known => known += 1,
-            _ => done += 1,
+    let mut copied = Copied::default();
+    for run in runs {
+        match copy_run(&source, &target, &run.run).await {
+            Ok(CopyOutcome::Open) => copied.open.push(run.run),
+            Ok(CopyOutcome::Known) => copied.known += 1,
+            Ok(_) => copied.done += 1,
+            Err(error) if is_of_run(&error) => copied.failed.push((run.run, error)),
+            Err(error) => return Err(error.into()),
         }
     }
-    report(args, done, known, &open)
+    Ok(copied)
 }
 
-fn report(args: &CopyArgs, done: u64, known: u64, open: &[RunId]) -> Result<(), CliError> {
-    if args.json {
-        return output::json(&json!({ "copied": done, "known": known, "open": open }));
+/// Refuses a session that the store does not have; `--since` may leave out all runs of one that it has.
+async fn check_session(from: &Database, session: &str) -> Result<(), CliError> {
+    let mut filter = RunFilter::new().limit(1);
+    filter.session = Some(session.into());
+    match from.log().runs(filter).await?.is_empty() {
+        true => Err(CliError::usage(format!("there is no session `{session}` in the store"))
+            .with_hint("`backstop runs` lists the sessions of a store")),
+        false => Ok(()),
     }
-    for run in open {
-        output::note(&format!("{run} is open, and was left out: copy it once it is over"));
+}
+
+/// Returns whether an error is about one run alone; the others are copied then.
+const fn is_of_run(error: &LogError) -> bool {
+    !matches!(
+        error,
+        LogError::Closed
+            | LogError::Failed(_)
+            | LogError::Full(_)
+            | LogError::Locked(_)
+            | LogError::SchemaNewer { .. }
+            | LogError::StoreLost(_)
+            | LogError::Unreachable(_)
+    )
+}
+
+/// The results of a copy.
+#[derive(Default)]
+struct Copied {
+    done: u64,
+    known: u64,
+    open: Vec<RunId>,
+    failed: Vec<(RunId, LogError)>,
+}
+
+impl Copied {
+    /// Returns the exit code; a record that was changed weighs more than one that is in the way.
+    fn exit(&self) -> ExitCode {
+        let is_tampered =
+            |(_, error): &&(RunId, LogError)| matches!(error, LogError::Tampered { .. });
+        match self.failed.iter().find(is_tampered) {
+            Some((_, error)) => exit::of_log(error),
+            None if self.failed.is_empty() => ExitCode::SUCCESS,
+            None => ExitCode::from(exit::STORAGE),
+        }
     }
-    let known = match known {
-        0 => String::new(),
-        known => format!(", {} there already", counted(known, "run")),
-    };
-    output::line(&format!("{} copied{known}", counted(done, "run")))
+
+    fn report(&self, json: bool) -> Result<(), CliError> {
+        let Self { done, known, open, failed } = self;
+        if json {
+            let failed: Vec<Value> =
+                failed.iter().map(|(run, error)| failure(run, error)).collect();
+            let copied = json!({ "copied": done, "known": known, "open": open, "failed": failed });
+            return output::json(&copied);
+        }
+        for run in open {
+            output::note(&format!("{run} is open, and was left out: copy it once it is over"));
+        }
+        for (run, error) in failed {
+            output::note(&format!("{run} was left out: {}", why(error)));
+        }
+        let known = match known {
+            0 => String::new(),
+            known => format!(", {} there already", counted(*known, "run")),
+        };
+        let left = match u64::try_from(failed.len()).unwrap_or(u64::MAX) {
+            0 => String::new(),
+            left => format!(", {} left out", counted(left, "run")),
+        };
+        output::line(&format!("{} copied{known}{left}", counted(*done, "run")))
+    }
+}
+
+fn failure(run: &RunId, error: &LogError) -> Value {
+    json!({ "run": run, "code": error.code(), "message": why(error) })
+}
+
+fn why(error: &LogError) -> String {
+    match error {
+        // Nobody writes it: it was reopened in both stores, or copied from a third one.
+        LogError::Conflict { seq, .. } => {
+            format!("its record in the other store is another one from seq {seq} on")
+        }
+        error => Chain(error).to_string(),
+    }
 }

@@ -1,25 +1,27 @@
 //! Carrying records from store to store.
 
-use backstop_event_log::{Batch, LogError, Record, read_records, sessions_of};
+use backstop_event_log::{LogError, Record, read_records, sessions_of};
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
 use super::source::{Source, copy_stored};
+use super::target::{Part, append_rest, compare};
 
-/// What became of a run that was to be copied.
+/// The result of copying a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CopyOutcome {
-    /// It is there now: with this many events.
+    /// It was copied: this many events are new there.
     Done(u64),
-    /// It was there already, the same to its last event.
+    /// It was there already, with all its events; it may have been reopened there since.
     Known,
     /// It is not over: it would go on in one of the two stores alone.
     Open,
 }
 
 /// Copies the record of a run that is over to another log, byte for byte, and what it stored to the stores beside it.
-/// The record is verified while it is read; its hashes, salts and key stay what they are.
+/// The record is verified while it is read; its hashes, salts and key stay what they are. Where a part of the record is
+/// there, because the run was reopened after it had been copied, the rest is appended.
 ///
 /// # Errors
 ///
@@ -36,20 +38,19 @@ pub async fn copy_run(from: &Source, to: &Source, run: &RunId) -> Result<CopyOut
         return Ok(CopyOutcome::Open);
     }
     let events = decoded(&records, run)?;
-    if let Some(there) = to.log.summary(run).await? {
-        if there.head != summary.head {
-            return Err(LogError::conflict(run.clone(), summary.last_seq));
-        }
-        // What it stored may not have come along the last time.
-        copy_all(from, to, &events).await?;
-        return Ok(CopyOutcome::Known);
-    }
+    let there = to.log.summary(run).await?;
+    let part = match &there {
+        Some(there) => compare(&*to.log, there, &summary, &records).await?,
+        None => Part::First(0),
+    };
+    // What it stored may not have come along the last time.
     copy_all(from, to, &events).await?;
-    let number = summary.last_seq;
-    let claim = to.log.claim_new(run);
-    let batch = Batch::new(run.clone(), claim.epoch(), records, summary);
-    to.log.append(batch.importing()).await?;
-    Ok(CopyOutcome::Done(number))
+    match part {
+        Part::First(last) => {
+            append_rest(&*to.log, &summary, records, last).await.map(CopyOutcome::Done)
+        }
+        Part::Whole => Ok(CopyOutcome::Known),
+    }
 }
 
 /// Returns the events that were not erased.

@@ -7,6 +7,7 @@ use backstop_event_log::{EventLog, LogError, RunWriter, sessions_of};
 use layer0::event::{Event, EventKind};
 use layer0::id::SessionId;
 
+use super::target::{Part, append_rest, compare};
 use crate::agent::inner::Inner;
 use crate::record::fold::started;
 use crate::record::transcript::followed;
@@ -60,13 +61,14 @@ impl Source {
         let earlier = runs.iter().flat_map(|(_, events)| sessions_of(events));
         let sessions: Vec<SessionId> = earlier.chain(sessions.iter().cloned()).collect();
         for (summary, events) in runs.iter().rev() {
-            match log.summary(&summary.run).await? {
-                None => {}
-                Some(there) if there.head == summary.head => continue,
-                Some(_) => return Err(LogError::conflict(summary.run.clone(), 1).into()),
-            }
             let mut records = self.log.records(&summary.run, 1).await?;
             records.retain(|record| record.seq <= summary.last_seq);
+            if let Some(there) = log.summary(&summary.run).await? {
+                if let Part::First(last) = compare(&**log, &there, summary, &records).await? {
+                    append_rest(&**log, summary, records, last).await?;
+                }
+                continue;
+            }
             let mut writer = RunWriter::copy(Arc::clone(log), summary.run.clone(), events, records);
             writer.commit().await?;
         }

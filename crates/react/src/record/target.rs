@@ -1,0 +1,55 @@
+//! The log that a record is copied to, and the part of the record that is there already.
+
+use backstop_event_log::{Batch, EventLog, LogError, Record, RunSummary};
+use layer0::event::Hash;
+
+/// The part of a record that is in another log.
+pub(super) enum Part {
+    /// Its first events, up to this one.
+    First(u64),
+    /// All of it, and perhaps more.
+    Whole,
+}
+
+/// Compares a record with the one of its name in another log. One of the two begins with the other, or they are
+/// different records.
+pub(super) async fn compare(
+    log: &dyn EventLog,
+    there: &RunSummary,
+    here: &RunSummary,
+    records: &[Record],
+) -> Result<Part, LogError> {
+    let conflict = || LogError::conflict(here.run.clone(), there.last_seq.min(here.last_seq) + 1);
+    if there.last_seq >= here.last_seq {
+        let last = match there.last_seq == here.last_seq {
+            true => Some(there.head),
+            false => hash_at(&log.records(&here.run, here.last_seq).await?, here.last_seq),
+        };
+        return if last == Some(here.head) { Ok(Part::Whole) } else { Err(conflict()) };
+    }
+    // A run that is open there has a writer of its own.
+    match hash_at(records, there.last_seq) == Some(there.head) && !there.is_open() {
+        true => Ok(Part::First(there.last_seq)),
+        false => Err(conflict()),
+    }
+}
+
+fn hash_at(records: &[Record], seq: u64) -> Option<Hash> {
+    records.iter().find(|record| record.seq == seq).map(|record| record.hash)
+}
+
+/// Appends the records after an event to a log, which leads to the state of the summary; returns their number.
+pub(super) async fn append_rest(
+    log: &dyn EventLog,
+    summary: &RunSummary,
+    mut records: Vec<Record>,
+    last: u64,
+) -> Result<u64, LogError> {
+    let run = &summary.run;
+    records.retain(|record| record.seq > last);
+    let number = u64::try_from(records.len()).unwrap_or(u64::MAX);
+    let claim = if last == 0 { log.claim_new(run) } else { log.claim(run).await? };
+    let batch = Batch::new(run.clone(), claim.epoch(), records, summary.clone());
+    log.append(batch.importing()).await?;
+    Ok(number)
+}
