@@ -1,8 +1,9 @@
 //! The scenarios pass, those that must not do not, and the same comes of them every time.
 
 use backstop_config::Scenario;
+use serde_json::json;
 
-use crate::support::played::{Played, failing, files, passing, play};
+use crate::support::played::{Played, failing, files, named, passing, play};
 use crate::support::story::same_ids;
 
 /// Spec: C6
@@ -45,6 +46,18 @@ fn what_must_not_pass_says_why() {
                 "model of `clerk`: asked more often than it has answers"
             ),
             (
+                "unused_parts",
+                false,
+                "unused: decision 1 of 1\n\
+                 unused: fault of the log at seq 700\n\
+                 unused: fault of the error store\n\
+                 unused: fault of the result store\n\
+                 unused: hook `cap`\n\
+                 unused: hook `cap` of `clerk`\n\
+                 unused: signal `cancel` at 400000 ms\n\
+                 unused: cancel at 500000 ms"
+            ),
+            (
                 "wrong_expectation",
                 false,
                 "outcome: expected \"failed\", got \"completed\"\n\
@@ -57,6 +70,18 @@ fn what_must_not_pass_says_why() {
             ),
         ]
     );
+}
+
+/// Spec: C6
+#[test]
+fn unused_parts_are_listed() {
+    let failed = failing().iter().find(|played| played.name == "unused_parts").unwrap();
+    let unused = failed.json["unused"].as_array().unwrap();
+    let left =
+        ["1 answer of the model", "2 calls of tool `pay`", "1 answer of the model of `clerk`"];
+    assert_eq!(unused[unused.len() - 3..], left);
+    assert_eq!(named("unused_parts_are_allowed").json["unused"], json!(["hook `cap`"]));
+    assert_eq!(named("memory_hangs").json["unused"], json!([]));
 }
 
 /// Spec: C6

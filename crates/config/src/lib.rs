@@ -31,6 +31,7 @@ mod read;
 mod redact_table;
 mod scenario;
 mod scripted_hook;
+mod scripted_names;
 mod scripted_tool;
 mod signal_table;
 mod tables;
@@ -54,7 +55,7 @@ pub use model_table::{DialectName, EndpointTable, ModelTable, ProviderName, Time
 pub use operator_table::OperatorTable;
 pub use read::{MAX_TEXT_BYTES, read_bytes, read_text, read_text_from};
 pub use redact_table::RedactTable;
-pub use scenario::{Expect, Reopening, Scenario};
+pub use scenario::{Expect, Reopening, Scenario, Unused};
 pub use scripted_hook::{ApprovalVerdict, HookAction, ScriptedDecision, ScriptedHook};
 pub use scripted_tool::{ProbeVerdict, ScriptedAsk, ScriptedCall, ScriptedTool};
 pub use signal_table::SignalTable;

@@ -19,6 +19,7 @@ use crate::parse::parse;
 use crate::probes::check_probes;
 use crate::read::read_text;
 use crate::scripted_hook::{ScriptedDecision, ScriptedHook};
+use crate::scripted_names::check_scripted_names;
 use crate::scripted_tool::ScriptedTool;
 use crate::signal_table::{SignalTable, check_signals};
 use crate::tables::check_scenario_tables;
@@ -74,9 +75,20 @@ pub struct Scenario {
     /// How the store of large results fails.
     #[serde(default)]
     pub result_store: StoreFaultTable,
+    /// Whether faults, signals, decisions and hooks may be left out by the run; it fails the scenario otherwise.
+    pub unused: Option<Unused>,
     /// What must come of it.
     #[serde(default)]
     pub expect: Expect,
+}
+
+/// The rule for parts of a scenario that its run does not reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Unused {
+    /// They are listed, and the scenario may pass.
+    Allowed,
 }
 
 /// `[[reopen]]`: a run that failed or was stopped goes on.
@@ -125,6 +137,7 @@ impl Scenario {
         check_probes(path, &text)?;
         check_operators(path, &text)?;
         check_signals(path, &text)?;
+        check_scripted_names(path, &text)?;
         let senseless = |table: StoreFaultTable| {
             table.locked_times.is_some() && table.fail != Some(StoreFault::Locked)
         };

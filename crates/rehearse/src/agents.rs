@@ -20,7 +20,9 @@ use tokio::runtime::Handle;
 use crate::approvals::ScriptedApprover;
 use crate::faults::{FaultyErrorStore, FaultyLog, FaultyResultStore};
 use crate::hooks::ScriptedGate;
-use crate::memory::ScriptedMemory;
+use crate::leftovers::ToolCalls;
+use crate::marks::{Mark, Marks};
+use crate::memory::{MemoryMarks, ScriptedMemory};
 use crate::model::{NotingProvider, Requests};
 use crate::tools::Scripted;
 use crate::waited::Waited;
@@ -39,6 +41,8 @@ pub(crate) struct Shared {
     /// The operators that agents can call.
     operators: Vec<Arc<str>>,
     file: PathBuf,
+    /// The parts of the scenario that a run has to reach.
+    pub(crate) marks: Marks,
 }
 
 /// What an agent of a scenario is, and what happens in each of its runs.
@@ -47,32 +51,33 @@ pub(crate) struct AgentScript {
     agent: AgentTable,
     model: Arc<[ScriptedAnswer]>,
     tools: Vec<ScriptedTool>,
-    memory: Option<MemoryTable>,
-    hooks: Vec<ScriptedHook>,
+    memory: Option<(MemoryTable, MemoryMarks)>,
+    hooks: Vec<(ScriptedHook, Mark)>,
 }
 
 impl AgentScript {
     /// Returns the scenario's own agent.
-    pub(crate) fn own(scenario: &Scenario) -> Self {
+    pub(crate) fn own(scenario: &Scenario, marks: &Marks) -> Self {
         Self {
             name: scenario.agent.name.as_deref().unwrap_or("scenario").into(),
             agent: scenario.agent.clone(),
             model: scenario.model.as_slice().into(),
             tools: scenario.tools.clone(),
-            memory: scenario.memory.clone(),
-            hooks: scenario.hooks.clone(),
+            memory: marked_memory(scenario.memory.as_ref(), "", marks),
+            hooks: marked_hooks(&scenario.hooks, "", marks),
         }
     }
 
     /// Returns the agent of an operator.
-    pub(crate) fn of(operator: &OperatorTable) -> Self {
+    pub(crate) fn of(operator: &OperatorTable, marks: &Marks) -> Self {
+        let owner = format!(" of `{}`", operator.name);
         Self {
             name: operator.name.as_str().into(),
             agent: operator.agent.clone(),
             model: operator.model.as_slice().into(),
             tools: operator.tools.clone(),
-            memory: operator.memory.clone(),
-            hooks: operator.hooks.clone(),
+            memory: marked_memory(operator.memory.as_ref(), &owner, marks),
+            hooks: marked_hooks(&operator.hooks, &owner, marks),
         }
     }
 
@@ -80,9 +85,30 @@ impl AgentScript {
         &self.name
     }
 
+    /// Returns the number of answers that the model has for each run.
+    pub(crate) fn answers(&self) -> usize {
+        self.model.len()
+    }
+
     pub(crate) fn max_park(&self) -> Option<Duration> {
         self.agent.max_park()
     }
+}
+
+/// Adds the faults of a memory to the parts that a run has to reach.
+fn marked_memory(
+    table: Option<&MemoryTable>,
+    owner: &str,
+    marks: &Marks,
+) -> Option<(MemoryTable, MemoryMarks)> {
+    table.map(|table| (table.clone(), MemoryMarks::add(table, owner, marks)))
+}
+
+/// Adds hooks to the parts that a run has to reach.
+fn marked_hooks(hooks: &[ScriptedHook], owner: &str, marks: &Marks) -> Vec<(ScriptedHook, Mark)> {
+    let marked =
+        |hook: &ScriptedHook| (hook.clone(), marks.add(format!("hook `{}`{owner}", hook.name)));
+    hooks.iter().map(marked).collect()
 }
 
 impl Shared {
@@ -99,19 +125,25 @@ impl Shared {
         let errors: Arc<dyn ErrorStore> = Arc::new(Waited::new(errors, store.clone()));
         let results: Arc<dyn ResultStore> = Arc::new(database.results());
         let results: Arc<dyn ResultStore> = Arc::new(Waited::new(results, store.clone()));
+        let marks = Marks::default();
         let is_asked = !scenario.approvals.is_empty();
-        let approver =
-            is_asked.then(|| ScriptedApprover::new(&scenario.approvals, Arc::clone(&shared)));
+        let approver = is_asked
+            .then(|| ScriptedApprover::new(&scenario.approvals, &marks, Arc::clone(&shared)));
         Self {
             clock: shared,
-            log: FaultyLog::wrap(log, scenario.log),
-            faulty_errors: FaultyErrorStore::wrap(Arc::clone(&errors), scenario.error_store),
+            log: FaultyLog::wrap(log, scenario.log, &marks),
+            faulty_errors: FaultyErrorStore::wrap(
+                Arc::clone(&errors),
+                scenario.error_store,
+                &marks,
+            ),
             errors,
-            results: FaultyResultStore::wrap(results, scenario.result_store),
+            results: FaultyResultStore::wrap(results, scenario.result_store, &marks),
             approver,
             seed: seed(&scenario.name),
             operators: scenario.operator.iter().map(|it| it.name.as_str().into()).collect(),
             file: file.to_owned(),
+            marks,
         }
     }
 
@@ -128,7 +160,12 @@ impl Shared {
     }
 
     /// Makes an agent. Its tools begin anew what they do.
-    pub(crate) fn agent(&self, script: &AgentScript, model: Upstream) -> Result<Agent, BoxError> {
+    pub(crate) fn agent(
+        &self,
+        script: &AgentScript,
+        model: Upstream,
+        calls: &ToolCalls,
+    ) -> Result<Agent, BoxError> {
         let folder = self.file.parent().unwrap_or(Path::new(""));
         let table = &script.agent;
         let mut agent = AgentBuilder::on(model)
@@ -150,17 +187,19 @@ impl Shared {
             agent = agent.grant(grant);
         }
         for tool in &script.tools {
-            agent = agent.tool(Scripted::new(tool, folder, Arc::clone(&self.clock)));
+            let made = calls.of_tool(tool);
+            agent = agent.tool(Scripted::new(tool, made, folder, Arc::clone(&self.clock)));
         }
         for operator in self.operators.iter().filter(|operator| **operator != script.name) {
             agent = agent.tool(OperatorTool::new(Arc::clone(operator), "A scripted operator."));
         }
-        if let Some(table) = &script.memory {
-            let clock = Arc::clone(&self.clock);
-            agent = agent.memory(ScriptedMemory { table: table.clone(), clock });
+        if let Some((table, marks)) = &script.memory {
+            let (table, marks) = (table.clone(), marks.clone());
+            agent = agent.memory(ScriptedMemory { table, marks, clock: Arc::clone(&self.clock) });
         }
-        for hook in &script.hooks {
-            agent = agent.gate(ScriptedGate::new(hook.clone(), Arc::clone(&self.clock)));
+        for (hook, mark) in &script.hooks {
+            let clock = Arc::clone(&self.clock);
+            agent = agent.gate(ScriptedGate::new(hook.clone(), mark.clone(), clock));
         }
         if let Some(approver) = &self.approver {
             agent = agent.approver(approver.clone());

@@ -9,25 +9,36 @@ use backstop_clock::Clock;
 use backstop_config::{ApprovalVerdict, ScriptedDecision};
 use backstop_react::{ApprovalRequest, Approver, Decision};
 
+use crate::marks::{Mark, Marks};
+
 /// Decides what the scenario says, in the order it is asked; further approvals stay open. Clones go on with
 /// the same decisions.
 #[derive(Clone)]
 pub(crate) struct ScriptedApprover {
-    decisions: Arc<[ScriptedDecision]>,
+    decisions: Arc<[(ScriptedDecision, Mark)]>,
     next: Arc<AtomicUsize>,
     clock: Arc<dyn Clock>,
 }
 
 impl ScriptedApprover {
-    pub(crate) fn new(decisions: &[ScriptedDecision], clock: Arc<dyn Clock>) -> Self {
-        Self { decisions: decisions.into(), next: Arc::default(), clock }
+    pub(crate) fn new(
+        decisions: &[ScriptedDecision],
+        marks: &Marks,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let marked = decisions.iter().enumerate().map(|(index, decision)| {
+            let part = format!("decision {} of {}", index + 1, decisions.len());
+            (decision.clone(), marks.add(part))
+        });
+        Self { decisions: marked.collect(), next: Arc::default(), clock }
     }
 }
 
 #[async_trait]
 impl Approver for ScriptedApprover {
     async fn decide(&self, _: &ApprovalRequest) -> Option<Decision> {
-        let scripted = self.decisions.get(self.next.fetch_add(1, Ordering::Relaxed))?;
+        let (scripted, mark) = self.decisions.get(self.next.fetch_add(1, Ordering::Relaxed))?;
+        mark.reach();
         if let Some(ms) = scripted.delay_ms {
             self.clock.sleep(Duration::from_millis(ms)).await;
         }

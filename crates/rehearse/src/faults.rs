@@ -17,17 +17,27 @@ use layer0::Timestamp;
 use layer0::event::LostTail;
 use layer0::id::{ErrorId, ResultId, RunId, SessionId};
 
+use crate::marks::{Mark, Marks};
+
 /// A log that fails from a seq on; reading works, so that a report can be made.
 pub(crate) struct FaultyLog {
     log: Arc<dyn EventLog>,
     from: u64,
+    mark: Mark,
 }
 
 impl FaultyLog {
     /// Wraps a log that a scenario wants to fail.
-    pub(crate) fn wrap(log: Arc<dyn EventLog>, table: LogFaultTable) -> Arc<dyn EventLog> {
+    pub(crate) fn wrap(
+        log: Arc<dyn EventLog>,
+        table: LogFaultTable,
+        marks: &Marks,
+    ) -> Arc<dyn EventLog> {
         match table.fail_at_seq {
-            Some(from) => Arc::new(Self { log, from }),
+            Some(from) => {
+                let mark = marks.add(format!("fault of the log at seq {from}"));
+                Arc::new(Self { log, from, mark })
+            }
             None => log,
         }
     }
@@ -77,6 +87,7 @@ impl EventLog for FaultyLog {
 
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         if batch.records.iter().any(|record| record.seq >= self.from) {
+            self.mark.reach();
             return Err(LogError::Full("database or disk is full".into()));
         }
         self.log.append(batch).await
@@ -108,15 +119,17 @@ struct Fault {
     fault: StoreFault,
     /// `None` for ever.
     left: Option<AtomicU32>,
+    mark: Mark,
 }
 
 impl Fault {
-    fn new(fault: StoreFault, table: StoreFaultTable) -> Self {
+    fn new(fault: StoreFault, table: StoreFaultTable, mark: Mark) -> Self {
         let times = table.locked_times.filter(|_| fault == StoreFault::Locked);
-        Self { fault, left: times.map(AtomicU32::new) }
+        Self { fault, left: times.map(AtomicU32::new), mark }
     }
 
     fn check(&self) -> Result<(), StoreError> {
+        self.mark.reach();
         if let Some(left) = &self.left
             && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_err()
         {
@@ -141,11 +154,15 @@ impl FaultyResultStore {
     pub(crate) fn wrap(
         store: Arc<dyn ResultStore>,
         table: StoreFaultTable,
+        marks: &Marks,
     ) -> Option<Arc<dyn ResultStore>> {
         match table.fail {
             None => Some(store),
             Some(StoreFault::None) => None,
-            Some(fault) => Some(Arc::new(Self { store, fault: Fault::new(fault, table) })),
+            Some(fault) => {
+                let fault = Fault::new(fault, table, marks.add("fault of the result store"));
+                Some(Arc::new(Self { store, fault }))
+            }
         }
     }
 }
@@ -207,11 +224,15 @@ impl FaultyErrorStore {
     pub(crate) fn wrap(
         store: Arc<dyn ErrorStore>,
         table: StoreFaultTable,
+        marks: &Marks,
     ) -> Option<Arc<dyn ErrorStore>> {
         match table.fail {
             None => Some(store),
             Some(StoreFault::None) => None,
-            Some(fault) => Some(Arc::new(Self { store, fault: Fault::new(fault, table) })),
+            Some(fault) => {
+                let fault = Fault::new(fault, table, marks.add("fault of the error store"));
+                Some(Arc::new(Self { store, fault }))
+            }
         }
     }
 }

@@ -9,16 +9,19 @@ use backstop_config::{HookAction, ScriptedHook};
 use backstop_react::{Gate, HookContext, HookPoint, Moment, Verdict};
 use layer0::error::BoxError;
 
+use crate::marks::Mark;
+
 /// A gate that does what the scenario says.
 pub(crate) struct ScriptedGate {
     hook: ScriptedHook,
     points: [HookPoint; 1],
+    mark: Mark,
     clock: Arc<dyn Clock>,
 }
 
 impl ScriptedGate {
-    pub(crate) fn new(hook: ScriptedHook, clock: Arc<dyn Clock>) -> Self {
-        Self { points: [hook.point], hook, clock }
+    pub(crate) fn new(hook: ScriptedHook, mark: Mark, clock: Arc<dyn Clock>) -> Self {
+        Self { points: [hook.point], hook, mark, clock }
     }
 }
 
@@ -42,6 +45,7 @@ impl Gate for ScriptedGate {
         {
             return Ok(Verdict::Continue);
         }
+        self.mark.reach();
         match &self.hook.action {
             HookAction::Abort(reason) => Ok(Verdict::Abort(reason.clone())),
             HookAction::Error(text) => Err(text.as_str().into()),

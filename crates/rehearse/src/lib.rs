@@ -12,6 +12,8 @@ mod approvals;
 mod expect;
 mod faults;
 mod hooks;
+mod leftovers;
+mod marks;
 mod memory;
 mod model;
 mod operators;

@@ -10,10 +10,39 @@ use backstop_react::{Memory, MemoryEntry, MemoryQuery};
 use layer0::error::BoxError;
 use layer0::id::SessionId;
 
+use crate::marks::{Mark, Marks};
+
 /// A memory that does what the scenario says.
 pub(crate) struct ScriptedMemory {
     pub(crate) table: MemoryTable,
+    pub(crate) marks: MemoryMarks,
     pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// The scripted faults of a memory; absent where it works.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct MemoryMarks {
+    read: Option<Mark>,
+    write: Option<Mark>,
+}
+
+impl MemoryMarks {
+    /// Adds the faults of a memory, of the agent that reports name so.
+    pub(crate) fn add(table: &MemoryTable, agent: &str, marks: &Marks) -> Self {
+        let fails = |error: &Option<String>, panic: &Option<String>, hang_ms: Option<u64>| {
+            error.is_some() || panic.is_some() || hang_ms.is_some()
+        };
+        let mark = |is_scripted: bool, what: &str| {
+            is_scripted.then(|| marks.add(format!("fault of a memory {what}{agent}")))
+        };
+        Self {
+            read: mark(fails(&table.read_error, &table.read_panic, table.read_hang_ms), "read"),
+            write: mark(
+                fails(&table.write_error, &table.write_panic, table.write_hang_ms),
+                "write",
+            ),
+        }
+    }
 }
 
 impl ScriptedMemory {
@@ -41,12 +70,14 @@ impl ScriptedMemory {
 impl Memory for ScriptedMemory {
     async fn read(&self, _: MemoryQuery) -> Result<Vec<String>, BoxError> {
         let table = &self.table;
+        self.marks.read.iter().for_each(Mark::reach);
         self.act(table.read_hang_ms, table.read_panic.as_ref(), table.read_error.as_ref()).await?;
         Ok(table.entries.clone())
     }
 
     async fn write(&self, _: MemoryEntry) -> Result<(), BoxError> {
         let table = &self.table;
+        self.marks.write.iter().for_each(Mark::reach);
         self.act(table.write_hang_ms, table.write_panic.as_ref(), table.write_error.as_ref()).await
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Requests(Arc<Mutex<Asked>>);
 #[derive(Debug, Default)]
 struct Asked {
     requests: Vec<SentRequest>,
+    /// The number of requests, those that were taken too.
+    count: usize,
     is_exhausted: bool,
 }
 
@@ -32,6 +34,11 @@ impl Requests {
     /// Returns the requests until now, in order.
     pub(crate) fn take(&self) -> Vec<SentRequest> {
         std::mem::take(&mut self.asked().requests)
+    }
+
+    /// Returns the number of requests until now.
+    pub(crate) fn count(&self) -> usize {
+        self.asked().count
     }
 
     /// Was the model asked more often than it has answers?
@@ -73,7 +80,11 @@ impl Provider for NotingProvider {
             messages: request.messages.messages().to_vec(),
             tools: request.tools.iter().map(|tool| Arc::clone(&tool.name)).collect(),
         };
-        self.requests.asked().requests.push(sent);
+        {
+            let mut asked = self.requests.asked();
+            asked.requests.push(sent);
+            asked.count += 1;
+        }
         let result = self.script.complete(request).await;
         if let Err(error) = &result
             && sources(error).any(|cause| cause.is::<ScriptExhausted>())

@@ -16,6 +16,7 @@ use layer0::id::RunId;
 use layer0::operator::{Answer, Context, Task};
 
 use crate::agents::{AgentScript, Shared};
+use crate::leftovers::{ToolCalls, answers_left};
 use crate::model::Requests;
 
 /// An agent whose every run begins its script anew; one that is taken up or opened again goes on in it.
@@ -26,27 +27,35 @@ pub(crate) struct ScriptedOperator {
     endpoint: Upstream,
     /// What every run is made like.
     model: Agent,
-    runs: Mutex<BTreeMap<RunId, (Agent, Requests)>>,
+    runs: Mutex<BTreeMap<RunId, ScriptedRun>>,
+}
+
+/// A run of an operator, with what its model and its tools were asked.
+struct ScriptedRun {
+    agent: Agent,
+    requests: Requests,
+    calls: ToolCalls,
 }
 
 impl ScriptedOperator {
     pub(crate) fn new(script: AgentScript, shared: &Arc<Shared>) -> Result<Self, BoxError> {
         let provider = shared.provider(&script, &Requests::default());
         let endpoint = Upstream::on_clock(provider, Arc::clone(&shared.clock));
-        let model = shared.agent(&script, endpoint.clone())?;
+        let model = shared.agent(&script, endpoint.clone(), &ToolCalls::default())?;
         Ok(Self { script, shared: Arc::clone(shared), endpoint, model, runs: Mutex::default() })
     }
 
     /// Returns the agent of one run.
     pub(crate) fn agent_of(&self, run: &RunId) -> Result<Agent, BoxError> {
         let mut runs = self.runs();
-        if let Some((agent, _)) = runs.get(run) {
-            return Ok(agent.clone());
+        if let Some(known) = runs.get(run) {
+            return Ok(known.agent.clone());
         }
-        let requests = Requests::default();
+        let (requests, calls) = (Requests::default(), ToolCalls::default());
         let provider = self.shared.provider(&self.script, &requests);
-        let agent = self.shared.agent(&self.script, self.endpoint.clone().provider(provider))?;
-        runs.insert(run.clone(), (agent.clone(), requests));
+        let endpoint = self.endpoint.clone().provider(provider);
+        let agent = self.shared.agent(&self.script, endpoint, &calls)?;
+        runs.insert(run.clone(), ScriptedRun { agent: agent.clone(), requests, calls });
         Ok(agent)
     }
 
@@ -57,10 +66,23 @@ impl ScriptedOperator {
 
     /// Returns what the model of one run was asked.
     fn requests_of(&self, run: &RunId) -> Option<Requests> {
-        self.runs().get(run).map(|(_, requests)| requests.clone())
+        self.runs().get(run).map(|run| run.requests.clone())
     }
 
-    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, (Agent, Requests)>> {
+    /// Returns the answers and calls that its runs did not ask for, as the report names them.
+    fn leftovers(&self, owner: &str) -> Vec<String> {
+        let left = |run: &ScriptedRun| {
+            let answers = answers_left(self.script.answers(), run.requests.count(), owner);
+            answers.into_iter().chain(run.calls.left(owner)).collect::<Vec<_>>()
+        };
+        let runs = self.runs();
+        match runs.is_empty() {
+            true => answers_left(self.script.answers(), 0, owner).into_iter().collect(),
+            false => runs.values().flat_map(left).collect(),
+        }
+    }
+
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, ScriptedRun>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -137,12 +159,12 @@ impl Operators {
     pub(crate) fn new(scenario: &Scenario, shared: &Arc<Shared>) -> Result<Self, BoxError> {
         let operator = |script| ScriptedOperator::new(script, shared).map(Arc::new);
         Ok(Self {
-            own: operator(AgentScript::own(scenario))?,
+            own: operator(AgentScript::own(scenario, &shared.marks))?,
             called: scenario
                 .operator
                 .iter()
                 .filter(|table| table.kind.is_none())
-                .map(|table| operator(AgentScript::of(table)))
+                .map(|table| operator(AgentScript::of(table, &shared.marks)))
                 .collect::<Result<_, _>>()?,
             workflows: scenario
                 .operator
@@ -172,6 +194,13 @@ impl Operators {
             self.workflows.iter().fold(builder, |builder, it| builder.operator(it.clone()));
         let called = self.called.iter().map(|it| Arc::clone(it) as Arc<dyn Operator>);
         called.fold(builder, |builder, it| builder.shared_operator(it)).build().map_err(Into::into)
+    }
+
+    /// Returns the answers and calls that no run asked for, as the report names them.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        let called = self.called.iter();
+        let called = called.flat_map(|it| it.leftovers(&format!(" of `{}`", it.script.name())));
+        self.own.leftovers("").into_iter().chain(called).collect()
     }
 
     /// Returns what the model of a run was asked.

@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, VirtualClock};
 use backstop_config::SignalTable;
+use backstop_event_log::EventLog;
 use backstop_orchestrator::LocalOrchestrator;
 use layer0::Orchestrator;
 use layer0::error::OrchError;
 use layer0::failure::Chain;
 use layer0::id::{RunId, WorkflowId};
 use layer0::operator::Signal;
+
+use crate::agents::Shared;
+use crate::marks::Mark;
 
 /// Signals that could not be sent, and why.
 #[derive(Debug, Clone, Default)]
@@ -26,36 +30,51 @@ impl Unsent {
     }
 }
 
-/// Sends signals to a run, each when it is due, counted from now.
+/// Sends signals to a run, each when it is due, counted from the start of the run.
 pub(crate) fn send(
     signals: &[SignalTable],
     run: &RunId,
     orchestrator: LocalOrchestrator,
+    shared: &Shared,
     clock: &VirtualClock,
 ) -> Unsent {
     let unsent = Unsent::default();
-    let mut due: Vec<(Duration, Signal)> = signals
+    let mut due: Vec<(Duration, Signal, Mark)> = signals
         .iter()
         .map(|table| {
             let signal = Signal::new(table.name.as_str(), table.data.clone());
-            (Duration::from_millis(table.at_ms), signal)
+            let mark = shared.marks.add(format!("signal `{}` at {} ms", table.name, table.at_ms));
+            (Duration::from_millis(table.at_ms), signal, mark)
         })
         .collect();
-    due.sort_by_key(|(at, _)| *at);
-    let (workflow, failed) = (WorkflowId::new(run.as_str()), unsent.clone());
-    let (timer, began) = (clock.clone(), clock.monotonic());
+    due.sort_by_key(|(at, ..)| *at);
+    let (run, failed, log) = (run.clone(), unsent.clone(), Arc::clone(&shared.log));
+    let timer = clock.clone();
     let sending = async move {
-        for (at, signal) in due {
+        started(&*log, &run).await;
+        let (workflow, began) = (WorkflowId::new(run.as_str()), timer.monotonic());
+        for (at, signal, mark) in due {
             let passed = timer.monotonic().saturating_sub(began);
             timer.sleep(at.saturating_sub(passed)).await;
             let name = signal.name.clone();
             match orchestrator.signal(&workflow, signal).await {
-                // One that comes after the end is dropped.
-                Ok(()) | Err(OrchError::WorkflowNotFound(_)) => {}
+                Ok(()) => mark.reach(),
+                // The run is over: the signal is reported as unused.
+                Err(OrchError::WorkflowNotFound(_)) => {}
                 Err(error) => failed.push(format!("signal `{name}`: {}", Chain(&error))),
             }
         }
     };
-    tokio::spawn(clock.track(Box::pin(sending)));
+    if !signals.is_empty() {
+        tokio::spawn(clock.track(Box::pin(sending)));
+    }
     unsent
+}
+
+/// Waits for the first event of a run: a signal to a run that has none is dropped.
+async fn started(log: &dyn EventLog, run: &RunId) {
+    let mut watch = log.watch_events();
+    while !matches!(log.summary(run).await, Ok(Some(_))) {
+        watch.changed().await;
+    }
 }

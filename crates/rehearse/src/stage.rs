@@ -26,6 +26,7 @@ use tokio::sync::oneshot;
 
 use crate::agents::Shared;
 use crate::expect::difference;
+use crate::marks::Mark;
 use crate::model::SentRequest;
 use crate::operators::{Entry, Operators};
 use crate::report::{RunReport, stored_errors};
@@ -50,6 +51,8 @@ pub struct Rehearsal {
     pub report: RunReport,
     /// What the model was sent, one per attempt.
     pub requests: Vec<SentRequest>,
+    /// The parts of the scenario that the run did not reach.
+    pub unused: Vec<String>,
 }
 
 /// Says why a scenario could not be run at all.
@@ -136,7 +139,7 @@ async fn play(
     let mut request = RunRequest::new(scenario.input.as_str()).run(run.clone());
     request.session = scenario.session.as_deref().map(Into::into);
     request = request.orchestrator(Arc::clone(&through));
-    let unsent = signals::send(&scenario.signals, &run, orchestrator, &clock);
+    let unsent = signals::send(&scenario.signals, &run, orchestrator, &shared, &clock);
     let token = CancellationToken::new();
     request = request.cancelled_by(token.clone());
     let max_park = entry.max_park();
@@ -144,10 +147,11 @@ async fn play(
         request = request.max_park(longest);
     }
     if let Some(ms) = scenario.cancel_at_ms {
-        let token = token.clone();
+        let (token, mark) = (token.clone(), stage.mark_cancel(ms));
         let timer = clock.sleep(Duration::from_millis(ms));
         tokio::spawn(clock.track(Box::pin(async move {
             timer.await;
+            mark.reach();
             token.cancel();
         })));
     }
@@ -185,12 +189,13 @@ async fn play(
         };
         (result, still) = until_due(&clock, &agent, &resume, (result, still)).await?;
     }
+    let unreached = shared.marks.unreached();
     let report = stage.report(&result).await.map_err(RehearsalError::Store)?;
     drop(still);
     let mut diff: Vec<String> = exhausted(&operators, &report, &result);
     diff.extend(unsent.take());
     diff.extend(refused);
-    Ok(stage.rehearsal(report, diff, &run))
+    Ok(stage.rehearsal(report, diff, unreached, &run))
 }
 
 /// A scenario that is played.
@@ -202,16 +207,33 @@ struct Stage<'s> {
 }
 
 impl Stage<'_> {
-    /// Compares what came with what is expected.
-    fn rehearsal(&self, report: RunReport, mut diff: Vec<String>, run: &RunId) -> Rehearsal {
+    /// Compares what came with what is expected. What was to happen and did not fails the scenario, unless it says that
+    /// it may.
+    fn rehearsal(
+        &self,
+        report: RunReport,
+        mut diff: Vec<String>,
+        unreached: Vec<String>,
+        run: &RunId,
+    ) -> Rehearsal {
         diff.extend(difference(&self.scenario.expect, &report));
+        if self.scenario.unused.is_none() {
+            diff.extend(unreached.iter().map(|part| format!("unused: {part}")));
+        }
+        let unused = unreached.into_iter().chain(self.operators.leftovers()).collect();
         Rehearsal {
             scenario: self.scenario.name.clone(),
             pass: diff.is_empty(),
             diff: (!diff.is_empty()).then(|| diff.join("\n")),
             report,
             requests: self.operators.requests_of(run).take(),
+            unused,
         }
+    }
+
+    /// Adds the cancellation to the parts that the run has to reach.
+    fn mark_cancel(&self, at_ms: u64) -> Mark {
+        self.shared.marks.add(format!("cancel at {at_ms} ms"))
     }
 
     /// Dispatches a workflow.
@@ -225,18 +247,22 @@ impl Stage<'_> {
         let mut context = Context::root();
         context.run = Some(run.clone());
         context.session = scenario.session.as_deref().map(Into::into);
-        let unsent = signals::send(&scenario.signals, &run, orchestrator.clone(), clock);
+        let unsent =
+            signals::send(&scenario.signals, &run, orchestrator.clone(), self.shared, clock);
         if let Some(ms) = scenario.cancel_at_ms {
             let (signals, timer) =
                 (context.signals.clone(), clock.sleep(Duration::from_millis(ms)));
+            let mark = self.mark_cancel(ms);
             tokio::spawn(clock.track(Box::pin(async move {
                 timer.await;
+                mark.reach();
                 signals.push(Signal::cancel());
             })));
         }
         let (name, task) = (name.to_owned(), Task::text(scenario.input.as_str()));
         let dispatch = async move { orchestrator.dispatch(&name, task, context).await };
         let (result, still) = tracked(clock, None, dispatch).await?;
+        let unreached = self.shared.marks.unreached();
         let events =
             self.events(&run).await.map_err(|error| RehearsalError::Store(error.into()))?;
         let report = RunReport::of_workflow(&run, &result, events);
@@ -249,7 +275,7 @@ impl Stage<'_> {
                 "reopen: a workflow goes on by what dispatched it, not from outside".to_owned(),
             );
         }
-        Ok(self.rehearsal(report, diff, &run))
+        Ok(self.rehearsal(report, diff, unreached, &run))
     }
 
     /// Reports the run, and where the scenario has operators those that it dispatched.

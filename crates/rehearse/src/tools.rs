@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,17 +12,25 @@ use backstop_tool::{Arguments, Given, Probe, Tool, ToolContext, ToolError};
 use layer0::{JsonText, Retry, ToolSpec};
 use serde_json::json;
 
+use crate::leftovers::Executions;
+
 /// A tool that does what the scenario says.
 pub(crate) struct Scripted {
     spec: ToolSpec,
     calls: Vec<ScriptedCall>,
     probe: Probe,
-    next: AtomicUsize,
+    /// The number of executions until now.
+    made: Executions,
     clock: Arc<dyn Clock>,
 }
 
 impl Scripted {
-    pub(crate) fn new(tool: &ScriptedTool, folder: &Path, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(
+        tool: &ScriptedTool,
+        made: Executions,
+        folder: &Path,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let schema = tool.schema.clone().unwrap_or_else(|| json!({"type": "object"}));
         let description = tool.description.as_deref().unwrap_or("A scripted tool.");
         let mut spec = ToolSpec::new(tool.name.as_str(), description, schema);
@@ -44,7 +52,7 @@ impl Scripted {
             Some(ProbeVerdict::DidNot) => Probe::DidNot,
             _ => Probe::Unknown,
         };
-        Self { spec, calls: tool.calls.clone(), probe, next: AtomicUsize::new(0), clock }
+        Self { spec, calls: tool.calls.clone(), probe, made, clock }
     }
 }
 
@@ -59,7 +67,7 @@ impl Tool for Scripted {
     }
 
     async fn call(&self, _: &Arguments, context: &ToolContext) -> Result<JsonText, ToolError> {
-        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        let index = self.made.fetch_add(1, Ordering::Relaxed);
         let Some(call) = self.calls.get(index).or(self.calls.last()) else {
             return Ok(JsonText::string("ok"));
         };

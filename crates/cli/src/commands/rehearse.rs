@@ -14,6 +14,7 @@ use crate::args::RehearseArgs;
 use crate::exit::{CliError, FAILED};
 use crate::output::style::{BAD, GOOD};
 use crate::output::{self, counted};
+use crate::report;
 
 pub(crate) async fn run(args: RehearseArgs) -> Result<ExitCode, CliError> {
     // All files are read before the first is run, so that a mistake in one costs nothing.
@@ -25,9 +26,16 @@ pub(crate) async fn run(args: RehearseArgs) -> Result<ExitCode, CliError> {
             Err(error) => Err(refused(error, path)),
         })
         .collect::<Result<Vec<_>, CliError>>()?;
-    let (mut passed, all) = (0, scenarios.len());
+    let (mut passed, mut failed, all) = (0, None, scenarios.len());
     for (scenario, path) in &scenarios {
-        let rehearsal = rehearse(scenario, path).await?;
+        let rehearsal = match rehearse(scenario, path).await {
+            Ok(rehearsal) => rehearsal,
+            // The others are run all the same.
+            Err(error) => {
+                failed = Some(report::error(&CliError::from(error).in_file(path)));
+                continue;
+            }
+        };
         passed += usize::from(rehearsal.pass);
         if args.json {
             output::json(&rehearsal)?;
@@ -39,7 +47,8 @@ pub(crate) async fn run(args: RehearseArgs) -> Result<ExitCode, CliError> {
         let scenarios = if all == 1 { "scenario passes" } else { "scenarios pass" };
         output::note(&format!("{passed} of {all} {scenarios}"));
     }
-    Ok(if passed == all { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    let verdict = if passed == all { ExitCode::SUCCESS } else { ExitCode::from(FAILED) };
+    Ok(failed.unwrap_or(verdict))
 }
 
 /// Says which file may be meant by one that cannot be read.

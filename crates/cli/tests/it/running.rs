@@ -237,6 +237,21 @@ fn rehearse_tells_pass_from_fail_from_mistake() {
     ran.fails(2, "wrong.toml:3: unknown field `hook`");
 }
 
+/// Spec: C6. An agent that cannot be built is an error of its file, and of no other.
+#[test]
+fn rehearse_runs_others_after_a_mistake() {
+    let bench = Bench::new();
+    bench.write(
+        "bad.toml",
+        "name = \"bad\"\ninput = \"x\"\n[[tools]]\nname = \"t\"\n\
+         schema = { type = \"object\", properties = { a = { type = \"nope\" } } }\n",
+    );
+    bench.write("good.toml", "name = \"good\"\ninput = \"x\"\n[[model]]\ntext = \"done\"\n");
+    let ran = bench.run(&["rehearse", "bad.toml", "good.toml"]).fails(2, "error: bad.toml: ");
+    assert!(ran.out.starts_with("pass  good: completed"), "{}", ran.out);
+    assert!(ran.err.contains("1 of 2 scenarios pass"), "{}", ran.err);
+}
+
 /// Spec: C6
 #[test]
 fn rehearsed_trees_list_their_runs() {

@@ -6,6 +6,7 @@ mod environment;
 mod mcp;
 mod mistakes;
 mod operators;
+mod scripted;
 
 use backstop_config::{AgentFile, ConfigError, Scenario, read_script};
 use backstop_provider::{ModelSettings, ReasoningEffort, ToolChoice};

@@ -1,0 +1,40 @@
+//! The scripted parts of a scenario that a run has to reach.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The faults, signals, decisions and hooks of a scenario. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Marks(Arc<Mutex<Vec<(String, Mark)>>>);
+
+impl Marks {
+    /// Adds a part, named as the report names it.
+    pub(crate) fn add(&self, part: impl Into<String>) -> Mark {
+        let mark = Mark::default();
+        let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        marks.push((part.into(), mark.clone()));
+        mark
+    }
+
+    /// Returns the parts that were not reached, in the order of the scenario.
+    pub(crate) fn unreached(&self) -> Vec<String> {
+        let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let unreached = marks.iter().filter(|(_, mark)| !mark.is_reached());
+        unreached.map(|(part, _)| part.clone()).collect()
+    }
+}
+
+/// Whether one part was reached. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Mark(Arc<AtomicBool>);
+
+impl Mark {
+    /// Notes that the part was reached.
+    pub(crate) fn reach(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_reached(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
