@@ -92,9 +92,7 @@ impl Tool for FsList {
         let root = path::resolve(&self.base, arguments);
         let asked = path::asked(arguments);
         if !path::granted(context, &capability(arguments, &root)) {
-            return Err(ToolError::ExecutionFailed(format!(
-                "`{asked}` changed between being judged and being listed"
-            )));
+            return Err(changed(asked));
         }
         match std::fs::metadata(&root) {
             Ok(metadata) if metadata.is_dir() => {}
@@ -119,11 +117,15 @@ impl Tool for FsList {
             is_everything: arguments["everything"].as_bool().unwrap_or_default(),
             given_up,
         };
-        tokio::task::spawn_blocking(move || listing.run())
+        let listed = tokio::task::spawn_blocking(move || listing.run())
             .await
-            .map(JsonText::from)
-            .map_err(|error| ToolError::Other(error.into()))
+            .map_err(|error| ToolError::Other(error.into()))?;
+        listed.map(JsonText::from).map_err(|_| changed(asked))
     }
+}
+
+fn changed(asked: &str) -> ToolError {
+    ToolError::ExecutionFailed(format!("`{asked}` changed between being judged and being listed"))
 }
 
 fn is_recursive(arguments: &Arguments) -> bool {

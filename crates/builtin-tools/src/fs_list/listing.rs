@@ -1,3 +1,5 @@
+use std::fs::{File, Metadata};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,7 +22,24 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    pub(super) fn run(&self) -> Value {
+    /// Lists the folder, if its path leads to the judged folder until the end.
+    pub(super) fn run(&self) -> io::Result<Value> {
+        let folder = match File::open(&self.root) {
+            Ok(folder) => folder,
+            // The answer says that it was skipped.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(self.list()),
+            Err(error) => return Err(error),
+        };
+        let is_judged = path::opened_path(&folder, &self.root)? == self.root;
+        let listed = self.list();
+        let now = std::fs::metadata(&self.root)?;
+        match is_judged && is_same_file(&folder.metadata()?, &now) {
+            true => Ok(listed),
+            false => Err(io::Error::other("the folder changed meanwhile")),
+        }
+    }
+
+    fn list(&self) -> Value {
         // A folder is listed whole: only what is below it may be too much.
         let filter = Filter::new(self.root.clone(), self.is_everything || !self.is_recursive);
         let filter = Arc::new(Mutex::new(filter));
@@ -68,6 +87,17 @@ impl Listing {
         }
         answer
     }
+}
+
+#[cfg(unix)]
+fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+#[cfg(not(unix))]
+const fn is_same_file(_: &Metadata, _: &Metadata) -> bool {
+    true
 }
 
 fn row(entry: &DirEntry, below: &Path) -> Value {
