@@ -159,6 +159,10 @@ pub(crate) fn check_arguments(schema: &JsonText, arguments: &JsonText) -> Result
     checked.map_err(|misfit| DecideError::Arguments(misfit.to_string()))
 }
 
+/// The most bytes of the data with an approval: a program gets it in one variable, for which Linux has room for 128 KiB
+/// (`MAX_ARG_STRLEN`).
+const MAX_DATA_BYTES: usize = 64 * 1024;
+
 /// Says whether a decision has the data that its approval asks for, and no other.
 pub(crate) fn check_data(
     schema: Option<&JsonText>,
@@ -170,6 +174,11 @@ pub(crate) fn check_data(
         (Some(_), None) => return Err(DecideError::Data("there is none".to_owned())),
         (Some(schema), Some(data)) => (schema, data),
     };
+    let length = data.get().len();
+    if length > MAX_DATA_BYTES {
+        let why = format!("it has {length} bytes, and at most {MAX_DATA_BYTES} reach a tool");
+        return Err(DecideError::Data(why));
+    }
     // What nothing can be held against is not agreed to either.
     let misfit = |why: &dyn ToString| DecideError::Data(why.to_string());
     let schema = Schema::new(&schema.value()).map_err(|error| misfit(&error))?;
