@@ -37,6 +37,7 @@ pub(crate) use self::tool::{tool, usual_variables};
 pub(crate) use self::walls::share_written;
 use crate::exit::CliError;
 pub(crate) use crate::folder::folder_of;
+use crate::folder::recordable;
 use crate::names::nearest;
 use crate::output;
 pub(crate) use crate::secrets::hold;
@@ -208,7 +209,7 @@ fn source(file: &AgentFile, folder: &Path, redactor: &Redactor) -> Value {
     let mut source = definition(file);
     let redacted = redactor.redact_settings(&mut source);
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    json!({ "folder": folder.display().to_string(), "agent_file": source, "redacted": redacted })
+    json!({ "folder": recordable(&folder), "agent_file": source, "redacted": redacted })
 }
 
 /// Reads what the agent is asked: the command line's text, standard input, a file, or the agent

@@ -157,6 +157,16 @@ pub(crate) fn approval(open: Vec<OpenApproval>, typed: &str) -> Result<OpenAppro
         .ok_or_else(|| CliError::usage(IdKind::APPROVAL.missing(typed)))
 }
 
+/// Refuses `last` where it names one of several approvals, and no terminal shows which.
+pub(crate) fn check_approval(open: &[OpenApproval], typed: &str) -> Result<(), CliError> {
+    if typed != LAST || open.len() < 2 {
+        return Ok(());
+    }
+    let ids: Vec<String> = open.iter().rev().map(|open| open.id.to_string()).collect();
+    Err(CliError::usage(format!("{} approvals are open", open.len()))
+        .with_hint(format!("name the one that was seen: {}", named(&ids))))
+}
+
 /// What an id names.
 struct IdKind {
     /// What stands before an id that is not there.

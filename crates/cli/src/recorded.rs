@@ -13,6 +13,7 @@ use layer0::id::RunId;
 use crate::agent_file;
 use crate::assemble::{self, Servers};
 use crate::exit::CliError;
+use crate::folder;
 use crate::store::{self, Chosen};
 
 /// What a run was recorded with.
@@ -61,7 +62,7 @@ impl Recorded {
         }
         let definition: serde_json::Value = agent.definition.read().unwrap_or_default();
         let source = &definition["runtime"]["source"];
-        let Some(folder) = source["folder"].as_str() else {
+        let Some(folder) = folder::recorded(&source["folder"]) else {
             if agent.is_workflow() {
                 let what = format!("run `{run}` is of the workflow `{}`", agent.name);
                 let hint =
@@ -76,7 +77,7 @@ impl Recorded {
                 format!("the agent file of run `{run}` held a secret, which is not recorded");
             return Err(CliError::usage(what).with_hint("name the file with --agent FILE"));
         }
-        let path = Path::new(folder).join("agent.toml");
+        let path = folder.join("agent.toml");
         let mut file = AgentFile::recorded(&path, source["agent_file"].clone())?;
         if file.agent.name.is_none() {
             file.agent.name = Some(agent.name.to_string());
@@ -91,7 +92,7 @@ impl Recorded {
         let Some(agent) = agent_of(&events) else { return Redactor::new() };
         let definition: serde_json::Value = agent.definition.read().unwrap_or_default();
         let source = &definition["runtime"]["source"];
-        let path = Path::new(source["folder"].as_str().unwrap_or_default()).join("agent.toml");
+        let path = folder::recorded(&source["folder"]).unwrap_or_default().join("agent.toml");
         match AgentFile::recorded(&path, source["agent_file"].clone()) {
             Ok(file) => assemble::redactor(&file, &path),
             Err(_) => Redactor::new(),

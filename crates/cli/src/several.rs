@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use backstop_config::AgentFile;
+use backstop_config::{AgentFile, StoreTable};
 use backstop_redact::Redactor;
 
 use crate::args::StoreArgs;
@@ -65,6 +65,32 @@ pub(crate) fn choose(args: &StoreArgs, files: &Files<'_>) -> Result<Chosen, CliE
         Some((chosen, _)) => Ok(chosen),
         None => store::choose(args, None),
     }
+}
+
+/// The settings of a store, beside its place, that its files agree about.
+const SETTINGS: [&str; 3] = ["durability", "error_retention_days", "run_retention_days"];
+
+/// Returns the settings of the store that the files share. A file that leaves one out takes that of the others.
+pub(crate) fn store_table(files: &Files<'_>) -> Result<StoreTable, CliError> {
+    let mut table = StoreTable::default();
+    for key in SETTINGS {
+        let mut given = files.iter().filter_map(|(path, file)| {
+            let value = file.source()["store"].get(key)?;
+            Some((*path, value, file))
+        });
+        let Some((path, value, file)) = given.next() else { continue };
+        if let Some((other, ..)) = given.find(|(_, other, _)| *other != value) {
+            let (path, other) = (path.display(), other.display());
+            return Err(CliError::usage(format!("{path} and {other} have different `{key}`"))
+                .with_hint("write the same into [store] of both, or leave it out of one"));
+        }
+        match key {
+            "durability" => table.durability = file.store.durability,
+            "error_retention_days" => table.error_retention_days = file.store.error_retention_days,
+            _ => table.run_retention_days = file.store.run_retention_days,
+        }
+    }
+    Ok(table)
 }
 
 /// Chooses the store as [`choose`] does; it has to be kept for other processes.

@@ -91,10 +91,23 @@ impl FromStr for Timestamp {
     type Err = ParseTimestampError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.parse::<jiff::Timestamp>()
-            .map(|at| Self::from_millis(at.as_millisecond()))
-            .map_err(|_| ParseTimestampError(text.to_owned()))
+        let refused = || ParseTimestampError(text.to_owned());
+        if offset_hours(text).is_some_and(|hours| hours > MAX_OFFSET_HOURS) {
+            return Err(refused());
+        }
+        let at = text.parse::<jiff::Timestamp>().map_err(|_| refused())?;
+        Ok(Self::from_millis(at.as_millisecond()))
     }
+}
+
+/// The most hours of an offset: RFC 3339, `time-hour`.
+const MAX_OFFSET_HOURS: u8 = 23;
+
+/// Returns the hours of the offset from UTC, if the text has one.
+fn offset_hours(text: &str) -> Option<u8> {
+    let (_, time) = text.split_once(['T', 't', ' '])?;
+    let (_, offset) = time.split_once(['+', '-'])?;
+    offset.get(..2)?.parse().ok()
 }
 
 impl Serialize for Timestamp {

@@ -60,6 +60,17 @@ pub enum ResumeError {
         /// The workflow.
         workflow: Box<str>,
     },
+    /// The copy is open where it ends: it goes on within its budget, and takes no more.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the copy of run `{run}` is open at event {at}: it takes no more budget")]
+    #[non_exhaustive]
+    CopyOpen {
+        /// The run that was to be copied.
+        run: RunId,
+        /// The last event that was to be copied.
+        at: u64,
+    },
     /// The copy is over where it ends, and nothing is to be said to its model.
     ///
     /// Retry: never. Effect: none.
@@ -136,6 +147,10 @@ impl ResumeError {
         Self::Open { run, state }
     }
 
+    pub(crate) const fn copy_open(run: RunId, at: u64) -> Self {
+        Self::CopyOpen { run, at }
+    }
+
     pub(crate) const fn copy_over(run: RunId, at: u64) -> Self {
         Self::CopyOver { run, at }
     }
@@ -160,9 +175,10 @@ impl From<RunFailure> for ResumeError {
 impl Failure for ResumeError {
     fn facts(&self) -> Facts {
         match self {
-            Self::Blank(_) | Self::CopyOver { .. } | Self::NoSuchEvent { .. } => {
-                Facts::never(code::INPUT_INVALID, Effect::None)
-            }
+            Self::Blank(_)
+            | Self::CopyOpen { .. }
+            | Self::CopyOver { .. }
+            | Self::NoSuchEvent { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
             Self::CallNotOpen { .. } => Facts::never(code::RUN_CALL_NOT_OPEN, Effect::None),
             Self::OfWorkflow { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
             Self::CallerOpen { .. } => Facts::never(code::RUN_OPEN, Effect::None),
@@ -189,6 +205,9 @@ impl Failure for ResumeError {
             ),
             Self::CallerOpen { root, .. } => {
                 Some(format!("go on with that run: `backstop resume {root}`").into())
+            }
+            Self::CopyOpen { .. } => {
+                Some("copy it to its end, or leave the budget out: `fork RUN --at SEQ`".into())
             }
             Self::CopyOver { .. } => Some("say something to its model: `--input TEXT`".into()),
             Self::Open { state: RunState::WaitingApproval, .. } => {

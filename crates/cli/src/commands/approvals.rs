@@ -109,17 +109,16 @@ async fn decide(
     };
     let log = database.log();
     let decided = async {
-        let open = match ids::approval(log.open_approvals().await?, typed) {
+        let open = log.open_approvals().await?;
+        if decision.approved && !output::at_terminal() {
+            ids::check_approval(&open, typed)?;
+        }
+        let open = match ids::approval(open, typed) {
             Ok(open) => open,
-            // The refusal says why one that was asked is not open.
+            // One that was asked may have been decided, or have expired.
             Err(missing) => {
-                let refused = decide_in(&*log, &typed.into(), decision, SystemClock.now()).await;
-                return Err(match refused {
-                    Ok(()) | Err(DecideError::NotFound(_)) => {
-                        decided_before(&*log, &typed.into(), &chosen).await.unwrap_or(missing)
-                    }
-                    Err(error) => error.into(),
-                });
+                let before = decided_before(&*log, &typed.into(), &chosen).await;
+                return Err(before.unwrap_or(missing));
             }
         };
         let decision = match decision.arguments.clone() {
@@ -218,6 +217,9 @@ async fn head_of(log: &dyn EventLog, run: &RunId) -> Option<RunId> {
 /// Says what was decided about an approval before; `None` where nothing was, or it cannot be read.
 async fn decided_before(log: &dyn EventLog, id: &ApprovalId, chosen: &Chosen) -> Option<CliError> {
     let earlier = EarlierDecision::find(log, id).await.ok()??;
+    if earlier.is_expiry {
+        return Some(DecideError::Expired(id.clone()).into());
+    }
     let is_open = log.summary(&earlier.run).await.ok()?.is_some_and(|run| run.is_open());
     let root = head_of(log, &earlier.run).await;
     let open = root.or_else(|| is_open.then(|| earlier.run.clone()));

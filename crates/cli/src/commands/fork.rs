@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use backstop_config::ProviderName;
 use backstop_react::{ForkRequest, RecordedTools, Source};
 
 use crate::advice::Advice;
@@ -12,6 +13,7 @@ use crate::commands::run::equipped;
 use crate::conclude::Ending;
 use crate::exit::CliError;
 use crate::ids;
+use crate::output;
 use crate::progress::{self, Results, Seen};
 use crate::prompt::user;
 use crate::recorded::Recorded;
@@ -24,7 +26,24 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
     let (mut recorded, from) =
         Recorded::open(&chosen, &run, args.agent.as_deref(), Some(args.at)).await?;
     if args.model.is_some() {
-        recorded.file.model.model = args.model;
+        if recorded.file.model.provider == ProviderName::Script {
+            from.close().await;
+            return Err(CliError::usage("--model: the answers of the agent come from a script")
+                .with_hint("name a file with another model: --agent FILE"));
+        }
+        let model = &mut recorded.file.model;
+        model.model = args.model;
+        let before = model.pool.len() + model.fallback.len();
+        model.pool.retain(|endpoint| endpoint.model.is_none());
+        model.fallback.clear();
+        let left = before - model.pool.len();
+        if left > 0 {
+            let left = u64::try_from(left).unwrap_or(u64::MAX);
+            let left = output::counted(left, "other model");
+            output::note(&format!(
+                "--model: {left} of the agent's pool and fallbacks is not asked"
+            ));
+        }
     }
     let until = usize::try_from(args.at).unwrap_or(usize::MAX);
     if args.at == 0 || until > recorded.events.len() {

@@ -38,7 +38,7 @@ pub(crate) async fn run(args: McpArgs) -> Result<ExitCode, CliError> {
     }
     assemble::hold(token.clone());
     assemble::hold_all(&files);
-    let Some((_, first)) = files.first() else { return Ok(ExitCode::SUCCESS) };
+    let table = several::store_table(&files)?;
     let mut servers = Vec::new();
     for (path, file) in &files {
         let connected = Servers::connect(file, path).await?;
@@ -53,7 +53,7 @@ pub(crate) async fn run(args: McpArgs) -> Result<ExitCode, CliError> {
         })?),
         None => None,
     };
-    let database = store::open(&chosen, &first.store).await?;
+    let database = store::open(&chosen, &table).await?;
     let served = serve(&args, &files, &servers, &database, listener, token).await;
     join_all(servers.iter().map(Servers::close)).await;
     database.close().await;

@@ -9,6 +9,7 @@ use layer0::stop::Outcome;
 use layer0::usage::BudgetIncrease;
 
 use crate::advice::Advice;
+use crate::agent_file;
 use crate::args::ResumeArgs;
 use crate::behaviors::Behaviors;
 use crate::commands::run::equipped;
@@ -31,7 +32,7 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
         return reopen(args, chosen, run).await;
     }
     if !args.reopen
-        && let Some(exit) = over(&chosen, &run, args.json).await?
+        && let Some(exit) = over(&chosen, &run, &args).await?
     {
         return Ok(exit);
     }
@@ -139,13 +140,26 @@ pub(super) async fn root_of(chosen: &Chosen, run: &RunId) -> Result<Option<RunId
 }
 
 /// Reports a run that is over; that needs neither its agent nor the right to write.
-async fn over(chosen: &Chosen, run: &RunId, json: bool) -> Result<Option<ExitCode>, CliError> {
+async fn over(
+    chosen: &Chosen,
+    run: &RunId,
+    args: &ResumeArgs,
+) -> Result<Option<ExitCode>, CliError> {
+    let json = args.json;
     let missing = || LogError::NotFound(run.clone());
     let database = store::open_read_only(chosen).await?.ok_or_else(missing)?;
     let result = match database.log().summary(run).await {
         Ok(Some(summary)) if summary.is_open() => Ok(None),
         Ok(Some(summary)) => {
+            if let Some(path) = &args.agent {
+                agent_file::read(path)?;
+            }
             output::note(&ended(&summary));
+            if args.agent.is_some() {
+                output::note(
+                    "--agent was not used: only `--reopen` goes on with a run that is over",
+                );
+            }
             backstop_react::recorded(&*database.log(), run).await
         }
         Ok(None) => Err(missing().into()),

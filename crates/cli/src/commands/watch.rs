@@ -32,8 +32,8 @@ pub(crate) async fn run(args: WatchArgs) -> Result<ExitCode, CliError> {
     for (path, file) in &files {
         behaviors.extend(of_file(file, path)?);
     }
-    let Some((_, first)) = files.first() else { return Ok(ExitCode::SUCCESS) };
-    let database = store::open(&chosen, &first.store).await?;
+    let table = several::store_table(&files)?;
+    let database = store::open(&chosen, &table).await?;
     let served = serve(&database, behaviors, args.json).await;
     database.close().await;
     served.map(|()| ExitCode::SUCCESS)

@@ -32,6 +32,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     several::check_names(&files)?;
     let chosen = several::choose(&args.store, &files)?;
     store::check_shared(&chosen)?;
+    let table = several::store_table(&files)?;
     // Before anything is taken: what is missing here would fail every run.
     let mut servers = Vec::new();
     for (path, file) in &mut files {
@@ -44,8 +45,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
         assemble::build(connected.give(assemble::agent(file, path, None)?), path)?;
         servers.push(connected);
     }
-    let Some((_, first)) = files.first() else { return Ok(ExitCode::SUCCESS) };
-    let shared = store::open_shared(&chosen, &first.store, PATIENCE).await?;
+    let shared = store::open_shared(&chosen, &table, PATIENCE).await?;
     let database = Database::Postgres(shared.clone());
     let mut worker = Worker::builder(&shared)
         .concurrency(args.concurrency.into())

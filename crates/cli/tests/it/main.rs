@@ -65,6 +65,7 @@ mod setup;
 mod sqlite;
 // Pipes of a chosen size, and a device that is always full.
 #[cfg(target_os = "linux")]
+mod sharing;
 mod spending;
 mod stating;
 mod streams;
@@ -73,6 +74,7 @@ mod terminal;
 mod trees;
 #[cfg(unix)]
 mod turning;
+mod unused_flags;
 mod upkeep;
 #[cfg(unix)]
 mod walled;

@@ -193,7 +193,8 @@ impl ForkRequest {
         self
     }
 
-    /// Lets a copy that is over where it ends use so much more than the run was allowed.
+    /// Lets a copy that is over where it ends use so much more than the run was allowed. A copy that is open there is
+    /// refused.
     #[must_use]
     pub const fn budget(mut self, more: BudgetIncrease) -> Self {
         self.budget = more;
@@ -322,6 +323,7 @@ impl Agent {
     /// # Errors
     ///
     /// [`ResumeError::NoSuchEvent`], [`ResumeError::CopyOver`] for a copy that is over and has no input,
+    /// [`ResumeError::CopyOpen`] for a budget that a copy does not need because it is open,
     /// [`ResumeError::NotReopenable`] where even that does not open it, and as [`Agent::resume`]. The agent need not be the one that
     /// the run was started with: the copy keeps the recorded definition, with this agent's model and
     /// tools.
@@ -342,6 +344,9 @@ impl Agent {
         }
         if is_silent && request.input.is_some() {
             return Err(ResumeError::Blank("input"));
+        }
+        if !machine.is_over() && !request.budget.is_empty() {
+            return Err(ResumeError::copy_open(request.run, request.at));
         }
         let is_from_elsewhere = !Arc::ptr_eq(&from.log, &log);
         if is_from_elsewhere {

@@ -4,6 +4,7 @@ use backstop_event_log::{
     Cursor, EventFilter, EventLog, InboxRequest, LogError, RunFilter, RunState, one_line,
 };
 use layer0::Timestamp;
+use layer0::code::APPROVAL_EXPIRED;
 use layer0::event::EventKind;
 use layer0::id::{ApprovalId, RunId};
 
@@ -14,6 +15,8 @@ use crate::output;
 pub(super) struct EarlierDecision {
     /// The run that asked.
     pub(super) run: RunId,
+    /// Nobody decided in time.
+    pub(super) is_expiry: bool,
     approved: bool,
     by: String,
     why: Option<String>,
@@ -58,13 +61,19 @@ async fn waiting(log: &dyn EventLog, id: &ApprovalId) -> Result<Option<EarlierDe
     let open = RunFilter::new().state(RunState::Running).state(RunState::WaitingApproval);
     for run in log.runs(open).await? {
         for sent in log.inbox(&run.run).await? {
-            if let InboxRequest::Decide { approval, decision } = sent.request
-                && approval == *id
-            {
-                let (approved, by, why) = (decision.approved, decision.by, decision.reason);
-                let run = run.run;
-                return Ok(Some(EarlierDecision { run, approved, by, why, at: sent.at }));
-            }
+            let (run, by, at) = (&run.run, sent.by, sent.at);
+            let found = match sent.request {
+                InboxRequest::Decide { approval, decision } if approval == *id => {
+                    let (approved, by, why) = (decision.approved, decision.by, decision.reason);
+                    EarlierDecision { run: run.clone(), is_expiry: false, approved, by, why, at }
+                }
+                InboxRequest::Expire { approval } if approval == *id => {
+                    let (run, by) = (run.clone(), by.to_string());
+                    EarlierDecision { run, is_expiry: true, approved: false, by, why: None, at }
+                }
+                _ => continue,
+            };
+            return Ok(Some(found));
         }
     }
     Ok(None)
@@ -81,18 +90,18 @@ async fn recorded(
         let page = log.read_feed(&decisions, &cursor).await?;
         for found in page.records {
             let Ok(event) = found.record.decode(&found.run) else { continue };
-            let (approved, by, why) = match event.kind {
+            let (is_expiry, approved, by, why) = match event.kind {
                 EventKind::ApprovalGranted(it) if it.approval_id == *id => {
-                    (true, it.by, it.message)
+                    (false, true, it.by, it.message)
                 }
                 EventKind::ApprovalDenied(it) if it.approval_id == *id => {
-                    (false, it.by, it.message)
+                    (it.reason == APPROVAL_EXPIRED, false, it.by, it.message)
                 }
                 _ => continue,
             };
             let (by, why) = (by.to_string(), why.map(|why| why.to_string()));
             let (run, at) = (found.run, event.at);
-            return Ok(Some(EarlierDecision { run, approved, by, why, at }));
+            return Ok(Some(EarlierDecision { run, is_expiry, approved, by, why, at }));
         }
         if page.is_end {
             return Ok(None);
