@@ -1,6 +1,8 @@
 //! Connections to read through, and to write small things through.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
@@ -19,6 +21,8 @@ pub(crate) struct Pool {
     pool: PgPool,
     is_shared: bool,
     limits: TimeLimits,
+    /// The number of connections that were lent until now.
+    lent: Arc<AtomicU64>,
 }
 
 /// A connection of a pool for one statement, which is its own transaction. Behind a proxy that shares connections
@@ -41,7 +45,7 @@ impl Pool {
                 })
             })
             .connect_lazy_with(connect.options().clone());
-        Self { pool, is_shared, limits }
+        Self { pool, is_shared, limits, lent: Arc::default() }
     }
 
     /// Lends a connection for one statement. One that writes has to be [ended](Lent::end).
@@ -52,17 +56,28 @@ impl Pool {
         })
     }
 
-    /// Takes a connection. While all are lent, the wait for one says nothing about the server, and is no failure.
+    /// Takes a connection. While all are lent, or others are lent one meanwhile, the wait for one says nothing about the
+    /// server, and is no failure.
     async fn acquire(&self) -> Result<PoolConnection<Postgres>, Fault> {
         let mut waits = 0;
         loop {
+            let before = self.lent.load(Ordering::Relaxed);
             match self.pool.acquire().await {
-                Err(sqlx::Error::PoolTimedOut) if self.is_lent() && waits < MOST_WAITS => {
+                Ok(connection) => {
+                    self.lent.fetch_add(1, Ordering::Relaxed);
+                    return Ok(connection);
+                }
+                Err(sqlx::Error::PoolTimedOut) if waits < MOST_WAITS && self.is_busy(before) => {
                     waits += 1;
                 }
-                acquired => return Ok(acquired?),
+                Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Returns whether all connections are lent, or one was lent since the number of them was this one.
+    fn is_busy(&self, before: u64) -> bool {
+        self.is_lent() || self.lent.load(Ordering::Relaxed) != before
     }
 
     fn is_lent(&self) -> bool {
@@ -125,6 +140,35 @@ impl DerefMut for Lent {
         match self {
             Self::Direct(connection) => connection,
             Self::Shared(transaction) => transaction,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::postgres::PgConnectOptions;
+
+    use super::*;
+
+    /// Spec: J2. No server is there: whether it is waited for depends on others alone, which are lent connections.
+    #[tokio::test]
+    async fn lending_pool_is_waited_for() {
+        let (patience, nobody) = (Duration::from_millis(20), "postgres://u@127.0.0.1:1/d");
+        let options: PgConnectOptions = nobody.parse().unwrap();
+        let pool = Pool::new(&Connect::new(options, Vec::new()), 4, patience);
+        assert!(pool.acquire().await.is_err(), "nobody is lent one");
+        let lent = Arc::clone(&pool.lent);
+        let others = async {
+            // Longer than several waits of the pool, each of which sees one that was lent.
+            for _ in 0..20 {
+                lent.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(patience / 4).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = others => {}
+            acquired = pool.acquire() => panic!("it gives up: {:?}", acquired.err()),
         }
     }
 }
