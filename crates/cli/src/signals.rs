@@ -89,8 +89,10 @@ impl Turns {
         match &turn.going_on {
             Some(token) if !token.is_cancelled() => {
                 token.cancel();
-                output::note("stopping the turn");
+                output::note("stopping the turn; press Ctrl-C again to leave at once");
             }
+            // It does not stop.
+            Some(_) if told.insists => output::leave(128 + told.number),
             // A line that is edited is no turn; its terminal is put back.
             None if told.ends => output::leave(128 + told.number),
             _ => {}

@@ -1,8 +1,9 @@
 //! From `[[tools]]` to a tool.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::env::VarError;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop_builtin_tools::{
@@ -18,6 +19,7 @@ use serde_json::json;
 use super::walls::{Surroundings, surroundings};
 use crate::exit::CliError;
 use crate::names::nearest;
+use crate::output;
 
 /// The variables a program sees unless the file says otherwise.
 const VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
@@ -202,6 +204,22 @@ pub(crate) fn usual_variables() -> BTreeMap<String, String> {
 }
 
 fn held<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeMap<String, String> {
-    let held = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
+    let held = |name: &str| match std::env::var(name) {
+        Ok(value) => Some((name.to_owned(), value)),
+        Err(VarError::NotPresent) => None,
+        Err(VarError::NotUnicode(_)) => {
+            warn_of_bytes(name);
+            None
+        }
+    };
     names.into_iter().filter_map(held).collect()
+}
+
+/// Says once that a variable is not given to programs, because its value is no UTF-8.
+fn warn_of_bytes(name: &str) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if told.insert(name.to_owned()) {
+        output::alert(&format!("warning: variable {name} is no UTF-8; programs do not get it"));
+    }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::args::{
     StateArgs, StateCommand, StateGetArgs, StateListArgs, StateRmArgs, StateSetArgs, WhereArgs,
 };
-use crate::exit::CliError;
+use crate::exit::{CliError, FAILED};
 use crate::store::Chosen;
 use crate::{output, store};
 
@@ -92,13 +92,21 @@ async fn set(args: StateSetArgs) -> Result<(), CliError> {
     let write = StateWrite::new(of.scope.clone(), key.clone(), value).expecting(expected(expect));
     let written = database.state().write(write).await;
     database.close().await;
-    let version = written?;
+    let version = written.map_err(refused)?;
     match of.json {
         true => output::json(&json!({ "key": key, "version": version })),
         false => {
             output::note(&format!("{key} has version {version}"));
             Ok(())
         }
+    }
+}
+
+/// Says why a value was not stored. Nothing is wrong with the store where the value is nested too deep.
+fn refused(error: StateError) -> CliError {
+    match error {
+        StateError::Serialization(_) => CliError::from(error).with_code(FAILED),
+        error => error.into(),
     }
 }
 

@@ -201,6 +201,20 @@ mod tests {
 
     /// Spec: A3
     #[test]
+    fn typed_numbers_are_kept_exactly() {
+        let amount = || of(json!({"amount": {"type": "number"}}));
+        let screen = check(amount(), "0.1234567890123456789\n12.5\n", json!({"amount": 12.5}));
+        assert!(screen.contains("at most 15 digits"), "{screen}");
+        check(
+            amount(),
+            "18446744073709551615\n",
+            json!({"amount": 18_446_744_073_709_551_615_u64}),
+        );
+        check(amount(), "123456789012345680000.0\n1e300\n", json!({"amount": 1e300}));
+    }
+
+    /// Spec: A3
+    #[test]
     fn choices_are_shown_with_titles() {
         let titled = of(json!({"how": {"type": "string", "oneOf": [
             {"const": "a", "title": "by air\u{1b}[2J"}, {"const": "s", "title": "by sea"},

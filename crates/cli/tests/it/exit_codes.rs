@@ -95,6 +95,28 @@ fn storage_that_cannot_be_used_exits_5() {
         .fails(5, "cannot open database");
 }
 
+/// Spec: S8, C3. The file is moved or removed while a run writes it: what it does then has no record.
+#[cfg(unix)]
+#[test]
+fn lost_database_file_exits_5() {
+    for lose in ["mv x.db y.db", "rm x.db x.db-wal x.db-shm", "cp x.db y.db; mv y.db x.db"] {
+        let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+        bench.agent(
+            "[[model]]\ntool_calls = [{ id = \"a\", name = \"lose\" }]\n[[model]]\n\
+             tool_calls = [{ id = \"b\", name = \"act\" }]\n[[model]]\ntext = \"ok\"\n",
+            &format!(
+                "[agent.policy]\ngrant = [\"process:spawn\"]\n[[tools]]\nkind = \"command\"\nname = \"lose\"\n\
+                 description = \"d\"\ncommand = [\"sh\", \"-c\", \"{lose}\"]\n[[tools]]\nkind = \"command\"\n\
+                 name = \"act\"\ndescription = \"d\"\ncommand = [\"touch\", \"acted\"]\n"
+            ),
+        );
+        let ran = bench.run(&["run", "agent.toml"]);
+        let ran = ran.fails(5, "is not the file any more that was opened");
+        assert!(!bench.path().join("acted").exists(), "{lose}: nothing later is done");
+        assert!(ran.err.contains("put it back together with its -wal and -shm"), "{}", ran.err);
+    }
+}
+
 /// Spec: C3
 #[test]
 fn changed_log_exits_6_naming_the_event() {

@@ -1,7 +1,10 @@
 //! What `backstop worker` says while its database is away.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -9,7 +12,103 @@ use backstop_testkit::PostgresServer;
 use serde_json::Value;
 
 use crate::bench::Bench;
+use crate::terminal::kill;
 use crate::worker::until;
+
+/// A proxy on loopback that stops forwarding when it is told, with its connections open: a network that hangs.
+struct HangingProxy {
+    port: u16,
+    is_hung: Arc<AtomicBool>,
+}
+
+impl HangingProxy {
+    fn start(url: &str) -> Self {
+        let (_, target, _) = parts(url);
+        let target = target.to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let is_hung = Arc::<AtomicBool>::default();
+        let hung = Arc::clone(&is_hung);
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let server = TcpStream::connect(&target).unwrap();
+                forward(client.try_clone().unwrap(), server.try_clone().unwrap(), &hung);
+                forward(server, client, &hung);
+            }
+        });
+        Self { port, is_hung }
+    }
+
+    /// Forwards nothing any more.
+    fn hang(&self) {
+        self.is_hung.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Forwards in one direction. What is read while the network hangs is kept from the other side for good.
+fn forward(mut from: TcpStream, mut to: TcpStream, is_hung: &Arc<AtomicBool>) {
+    let is_hung = Arc::clone(is_hung);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 16 * 1024];
+        while let Ok(read @ 1..) = from.read(&mut buffer) {
+            if is_hung.load(Ordering::SeqCst) {
+                // The connections stay open until the test is over.
+                std::thread::park();
+            }
+            if to.write_all(&buffer[..read]).is_err() {
+                break;
+            }
+        }
+        if is_hung.load(Ordering::SeqCst) {
+            std::thread::park();
+        }
+        let _ = to.shutdown(Shutdown::Both);
+    });
+}
+
+/// Spec: J2w. A worker that waits for work, and one with a tool at work, end on SIGTERM though their server does not
+/// answer any more.
+#[test]
+fn hung_network_keeps_no_worker_alive() {
+    let Some(server) = PostgresServer::start() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for is_busy in [false, true] {
+        let url = runtime.block_on(server.database());
+        let proxy = HangingProxy::start(&url);
+        let (user, _, database) = parts(&url);
+        let through = format!("{user}@127.0.0.1:{}/{database}", proxy.port);
+        let bench = Bench::new().with("BACKSTOP_STORE", &url);
+        bench.agent(
+            "[[model]]\ntool_calls = [{ id = \"a\", name = \"wait\" }]\n[[model]]\ntext = \"ok\"\n",
+            "[agent.policy]\ngrant = [\"process:spawn\"]\n[[tools]]\nkind = \"command\"\nname = \"wait\"\n\
+             description = \"d\"\ncommand = [\"sh\", \"-c\", \"touch begun; exec sleep 1000\"]\n",
+        );
+        let mut command =
+            bench.command(&["worker", "agent.toml", "--drain", "1", "--store", &through]);
+        let mut worker = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = lines(worker.stderr.take().unwrap());
+        said(&lines, "working;");
+        if is_busy {
+            bench.run(&["enqueue", "agent.toml", "--input", "hi"]).ok();
+            until(|| bench.path().join("begun").exists());
+        }
+        proxy.hang();
+        kill("-TERM", worker.id());
+        let mut ended = None;
+        until(|| {
+            ended = worker.try_wait().unwrap();
+            ended.is_some()
+        });
+        assert!(ended.unwrap().code().is_some(), "it ends by itself");
+    }
+}
+
+/// Takes the URL of a database apart: what is before the server, its host and port, and the rest.
+fn parts(url: &str) -> (&str, &str, &str) {
+    let (user, rest) = url.split_once('@').unwrap();
+    let (server, database) = rest.split_once('/').unwrap();
+    (user, server, database)
+}
 
 /// Reads lines as they come.
 fn lines(from: impl Read + Send + 'static) -> Receiver<String> {

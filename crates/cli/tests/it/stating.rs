@@ -56,6 +56,15 @@ fn write_that_expects_otherwise_is_refused() {
     assert_eq!(bench.run(&["state", "get", "k"]).ok().out, "2\n");
 }
 
+/// Spec: K1, C2. Nothing is wrong with the store.
+#[test]
+fn deep_value_is_refused_as_others_are() {
+    let bench = bench();
+    let deep = format!("{}1{}", "[".repeat(120), "]".repeat(120));
+    refused(&bench.run(&["state", "set", "k", &deep]), "state.serialization");
+    refused(&bench.run(&["state", "get", "k"]), "state.not_found");
+}
+
 /// Spec: K1, C2. Each scope has keys of its own.
 #[test]
 fn scopes_are_apart() {

@@ -76,6 +76,26 @@ fn signals_stop_a_run_behind_an_unread_pipe() {
     }
 }
 
+/// Spec: B3, V1. Events that nobody reads wait in a full pipe; one signal ends the command all the same.
+#[test]
+fn unread_events_never_outlive_a_signal() {
+    for signal in ["-TERM", "-INT"] {
+        let bench = busy(2, "[[model]]\ntool_calls = [{ id = \"s\", name = \"sleep\" }]\n");
+        let (unread, writer) = pipe().unwrap();
+        rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+        let mut command = bench.command(&["run", "agent.toml", "--events"]);
+        let mut child = command.stdout(writer).stderr(Stdio::null()).spawn().unwrap();
+        drop(command);
+        wait_for(|| bench.path().join("pid").exists().then_some(()));
+        kill(signal, child.id());
+        let code = child.wait().unwrap().code().unwrap();
+        assert!([3, 128 + 15, 128 + 2].contains(&code), "{signal}: {code}");
+        let run = bench.run(&["runs", "--json"]).ok().json().remove(0);
+        assert_eq!(run["outcome"], "cancelled", "{signal}: {run}");
+        drop(unread);
+    }
+}
+
 /// Spec: B3
 #[test]
 fn a_hangup_that_is_ignored_stops_nothing() {

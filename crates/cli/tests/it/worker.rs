@@ -43,7 +43,7 @@ impl Drop for Worker {
     }
 }
 
-pub(crate) fn until(is_so: impl Fn() -> bool) {
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     let mut looks = 0;
     while !is_so() {
         looks += 1;

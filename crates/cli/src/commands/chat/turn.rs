@@ -27,15 +27,25 @@ impl Conversation {
         if self.session.is_none() {
             note(&format!("session {}", stream.session()));
         }
-        self.session = Some(stream.session().clone());
+        let before = self.session.replace(stream.session().clone());
         let seen = progress::show_run(stream, Results::Answer).await;
         self.turns.end();
-        self.said = None;
-        self.taken.push(match &seen.result {
-            Ok(outcome) => outcome.run_id.clone(),
-            Err(failure) => failure.run_id.clone(),
-        });
+        let run = match &seen.result {
+            Ok(outcome) => &outcome.run_id,
+            Err(failure) => &failure.run_id,
+        };
+        match self.has_begun(run).await {
+            true => self.said = None,
+            // The next turn takes up what was said before this one.
+            false => self.session = before,
+        }
+        self.taken.push(run.clone());
         show(&seen.result, seen.answer.as_deref())
+    }
+
+    /// Returns whether a turn has a record. One whose record cannot be read counts as begun.
+    async fn has_begun(&self, run: &RunId) -> bool {
+        !matches!(self.database.log().summary(run).await, Ok(None))
     }
 
     /// Goes on with a turn that is open.

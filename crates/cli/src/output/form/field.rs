@@ -1,7 +1,7 @@
 //! One field of a form: what it takes, what it offers, and what a typed line says.
 
 use backstop_tool::Schema;
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 
 /// A property that one line says.
 pub(super) struct Field {
@@ -148,7 +148,10 @@ impl Kind {
                 _ => Err("please give an integer".to_owned()),
             },
             Self::Number => match serde_json::from_str(typed) {
-                Ok(Value::Number(number)) => Ok(number.into()),
+                Ok(Value::Number(number)) if is_exact(&number, typed) => Ok(number.into()),
+                Ok(Value::Number(_)) => Err(format!(
+                    "please give at most {EXACT_DIGITS} digits: more are not kept exactly"
+                )),
                 _ => Err("please give a number".to_owned()),
             },
             Self::Several(choices) => {
@@ -158,6 +161,16 @@ impl Kind {
             Self::Text => Ok(typed.into()),
         }
     }
+}
+
+/// The decimal digits that a 64-bit float always keeps (`DBL_DIG`).
+const EXACT_DIGITS: usize = 15;
+
+/// Returns whether a number is the one that was typed.
+fn is_exact(number: &Number, typed: &str) -> bool {
+    let mantissa = typed.split(['e', 'E']).next().unwrap_or_default();
+    let digits = mantissa.chars().filter(char::is_ascii_digit).count();
+    !number.is_f64() || digits <= EXACT_DIGITS || number.to_string() == typed
 }
 
 impl Choice {
