@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
+use backstop_react::CancellationToken;
 use backstop_store_postgres::{Queue, QueueLimit};
 use backstop_worker::{RunReport, Worker, WorkerReport};
 use serde_json::{Value, json};
@@ -14,13 +15,15 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::args::WorkerArgs;
 use crate::assemble::{self, Servers};
 use crate::behaviors::Behaviors;
-use crate::exit::CliError;
+use crate::exit::{CliError, STORAGE};
 use crate::output::{self, alert, note};
 use crate::store::Database;
 use crate::{several, signals, store, unworked};
 
 /// How long a worker waits for a server that is away before a run is let go.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The time limit for taking leave of a server, after the tools had theirs.
+const LEAVING: Duration = Duration::from_secs(5);
 /// How long after its start a worker has said what it goes on with; and how long after that the lease has ended of one
 /// that was killed before.
 const LOOKS_AFTER: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(18)];
@@ -68,21 +71,37 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     note("working; SIGTERM or Ctrl-C stops");
     note(&store::connections(shared.most_connections()));
     let looking = tokio::spawn(tell_unworked(shared.queue()));
-    let end = worker.run(stop).await;
-    looking.abort();
-    drop(worker);
-    let _ = told.await;
-    for behaviors in behaviors {
-        behaviors.end_of_all().await;
-    }
-    for servers in &servers {
-        servers.close().await;
-    }
-    database.close().await;
-    if !end?.at_rest {
+    let work = async {
+        let end = worker.run(stop.clone()).await;
+        looking.abort();
+        drop(worker);
+        let _ = told.await;
+        for behaviors in behaviors {
+            behaviors.end_of_all().await;
+        }
+        for servers in &servers {
+            servers.close().await;
+        }
+        database.close().await;
+        end
+    };
+    let end = tokio::select! {
+        end = work => end?,
+        () = overdue(&stop, args.drain()) => {
+            alert("the database does not answer; its runs go on elsewhere once the lease has ended");
+            return Ok(ExitCode::from(STORAGE));
+        }
+    };
+    if !end.at_rest {
         note("tools were still open; their calls count as interrupted");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until a worker that was told to stop has had the time to drain, and to take leave of its server.
+async fn overdue(stop: &CancellationToken, drain: Duration) {
+    stop.cancelled().await;
+    SystemClock.sleep(drain.saturating_add(LEAVING)).await;
 }
 
 /// Names the runs that no worker works on, once this one has said what it goes on with, and again once those that it

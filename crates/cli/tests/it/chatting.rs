@@ -226,7 +226,10 @@ fn a_note_inside_an_answer_begins_a_line() {
     terminal.say("/quit");
     let (code, screen) = terminal.end();
     assert_eq!(code, 0, "{screen}");
-    assert!(screen.contains("\r\nstopping the turn\r\n"), "{screen}");
+    assert!(
+        screen.contains("\r\nstopping the turn; press Ctrl-C again to leave at once\r\n"),
+        "{screen}"
+    );
 }
 
 /// Spec: W7
