@@ -92,7 +92,7 @@ impl Tool for FsList {
         let root = path::resolve(&self.base, arguments);
         let asked = path::asked(arguments);
         if !path::granted(context, &capability(arguments, &root)) {
-            return Err(changed(asked));
+            return Err(change_error(asked));
         }
         match std::fs::metadata(&root) {
             Ok(metadata) if metadata.is_dir() => {}
@@ -120,11 +120,11 @@ impl Tool for FsList {
         let listed = tokio::task::spawn_blocking(move || listing.run())
             .await
             .map_err(|error| ToolError::Other(error.into()))?;
-        listed.map(JsonText::from).map_err(|_| changed(asked))
+        listed.map(JsonText::from).map_err(|_| change_error(asked))
     }
 }
 
-fn changed(asked: &str) -> ToolError {
+fn change_error(asked: &str) -> ToolError {
     ToolError::ExecutionFailed(format!("`{asked}` changed between being judged and being listed"))
 }
 

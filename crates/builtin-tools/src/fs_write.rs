@@ -140,7 +140,7 @@ fn write(base: &Path, arguments: &Arguments, context: &ToolContext) -> Result<Js
     let shown = path::asked(arguments);
     // Before the content is compared: another file may hold it already.
     if is_changed(&arguments["file"], &target.path().display().to_string()) {
-        return Err(changed(shown, "it leads to another file than when a person agreed"));
+        return Err(change_error(shown, "it leads to another file than when a person agreed"));
     }
     let content = content(arguments);
     let mut answer = json!({
@@ -153,7 +153,7 @@ fn write(base: &Path, arguments: &Arguments, context: &ToolContext) -> Result<Js
         return Ok(answer.into());
     }
     if is_changed(&arguments["replaces"], &target.digest()) {
-        return Err(changed(shown, "it changed after a person agreed"));
+        return Err(change_error(shown, "it changed after a person agreed"));
     }
     if context.cancellation.is_cancelled() {
         return Err(ToolError::Cancelled);
@@ -170,6 +170,6 @@ fn is_changed(shown: &Value, now: &str) -> bool {
     shown.as_str().is_some_and(|shown| shown != now)
 }
 
-fn changed(shown: &str, why: &str) -> ToolError {
+fn change_error(shown: &str, why: &str) -> ToolError {
     ToolError::ExecutionFailed(format!("`{shown}` is not written: {why}")).with_code("CHANGED")
 }

@@ -21,7 +21,7 @@ pub(crate) fn recordable(folder: &Path) -> Value {
 }
 
 /// Returns the folder that a record names.
-pub(crate) fn recorded(name: &Value) -> Option<PathBuf> {
+pub(crate) fn read_recorded(name: &Value) -> Option<PathBuf> {
     let shown = name.as_str().or_else(|| name["shown"].as_str());
     let bytes: Option<Vec<u8>> = serde_json::from_value(name["bytes"].clone()).ok();
     bytes.and_then(from_bytes).or_else(|| shown.map(PathBuf::from))
@@ -60,9 +60,9 @@ mod tests {
     fn recorded_folder_keeps_its_bytes() {
         for name in [&b"/data/a"[..], b"/data/\xffd", "/d\u{e4}".as_bytes()] {
             let folder = Path::new(OsStr::from_bytes(name));
-            assert_eq!(recorded(&recordable(folder)).as_deref(), Some(folder));
+            assert_eq!(read_recorded(&recordable(folder)).as_deref(), Some(folder));
         }
         assert_eq!(recordable(Path::new("/data/a")), "/data/a");
-        assert_eq!(recorded(&Value::Null), None);
+        assert_eq!(read_recorded(&Value::Null), None);
     }
 }

@@ -62,7 +62,7 @@ impl Recorded {
         }
         let definition: serde_json::Value = agent.definition.read().unwrap_or_default();
         let source = &definition["runtime"]["source"];
-        let Some(folder) = folder::recorded(&source["folder"]) else {
+        let Some(folder) = folder::read_recorded(&source["folder"]) else {
             if agent.is_workflow() {
                 let what = format!("run `{run}` is of the workflow `{}`", agent.name);
                 let hint =
@@ -92,7 +92,7 @@ impl Recorded {
         let Some(agent) = agent_of(&events) else { return Redactor::new() };
         let definition: serde_json::Value = agent.definition.read().unwrap_or_default();
         let source = &definition["runtime"]["source"];
-        let path = folder::recorded(&source["folder"]).unwrap_or_default().join("agent.toml");
+        let path = folder::read_recorded(&source["folder"]).unwrap_or_default().join("agent.toml");
         match AgentFile::recorded(&path, source["agent_file"].clone()) {
             Ok(file) => assemble::redactor(&file, &path),
             Err(_) => Redactor::new(),

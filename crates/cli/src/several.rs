@@ -67,7 +67,7 @@ pub(crate) fn choose(args: &StoreArgs, files: &Files<'_>) -> Result<Chosen, CliE
     }
 }
 
-/// The settings of a store, beside its place, that its files agree about.
+/// The settings of a store, apart from its place, that all files agree about.
 const SETTINGS: [&str; 3] = ["durability", "error_retention_days", "run_retention_days"];
 
 /// Returns the settings of the store that the files share. A file that leaves one out takes that of the others.

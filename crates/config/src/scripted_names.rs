@@ -1,4 +1,4 @@
-//! What `[[hooks]]`, `[[tools]]` and `[expect]` of a scenario name and do, checked where it is written.
+//! Checks of the names and actions in `[[hooks]]`, `[[tools]]` and `[expect]` of a scenario.
 
 use std::ops::Range;
 use std::path::Path;
@@ -15,15 +15,15 @@ use crate::parse::parse;
 
 /// The tools that every agent has.
 const BUILT_IN: [&str; 2] = ["get_error_detail", "get_tool_result"];
-/// Stands for any number of events.
+/// The placeholder for any number of events.
 const ANY_EVENTS: &str = "…";
 
 /// The tables of a file that are checked.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ScriptedTables {
-    tools: Vec<Tool>,
-    hooks: Vec<Hook>,
+    tools: Vec<NamedTool>,
+    hooks: Vec<HookKeys>,
     operator: Vec<OperatorTables>,
     expect: ExpectTable,
 }
@@ -32,21 +32,21 @@ struct ScriptedTables {
 struct OperatorTables {
     name: String,
     #[serde(default)]
-    tools: Vec<Tool>,
+    tools: Vec<NamedTool>,
     #[serde(default)]
-    hooks: Vec<Hook>,
+    hooks: Vec<HookKeys>,
 }
 
 #[derive(Deserialize)]
-struct Tool {
+struct NamedTool {
     name: String,
     #[serde(default)]
-    calls: Vec<Call>,
+    calls: Vec<CallKeys>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Call {
+struct CallKeys {
     output: Option<Spanned<IgnoredAny>>,
     output_bytes: Option<Spanned<IgnoredAny>>,
     error: Option<Spanned<IgnoredAny>>,
@@ -57,7 +57,7 @@ struct Call {
 }
 
 #[derive(Deserialize)]
-struct Hook {
+struct HookKeys {
     point: String,
     tool: Option<Spanned<String>>,
     action: Spanned<Value>,
@@ -96,7 +96,7 @@ pub(crate) fn check_scripted_names(path: &Path, text: &str) -> Result<(), Config
     Ok(())
 }
 
-fn check_hook(path: &Path, text: &str, hook: &Hook, known: &[&str]) -> Result<(), ConfigError> {
+fn check_hook(path: &Path, text: &str, hook: &HookKeys, known: &[&str]) -> Result<(), ConfigError> {
     let is_at_tools = matches!(hook.point.as_str(), "before_tool" | "after_tool");
     if hook.action.as_ref().get("replace_arguments").is_some() && hook.point != "before_tool" {
         let error = ConfigError::goes_with(path, "replace_arguments", "point = \"before_tool\"");
@@ -124,13 +124,13 @@ fn near(name: &str, known: &[&str]) -> Option<String> {
     nearest(name, known).filter(|hint| hint.starts_with("did you mean"))
 }
 
-fn check_call(path: &Path, text: &str, call: &Call) -> Result<(), ConfigError> {
+fn check_call(path: &Path, text: &str, call: &CallKeys) -> Result<(), ConfigError> {
     type Key<'k> = (&'static str, &'k Option<Spanned<IgnoredAny>>);
-    fn given(keys: &[Key<'_>]) -> Vec<(&'static str, Range<usize>)> {
+    fn present_keys(keys: &[Key<'_>]) -> Vec<(&'static str, Range<usize>)> {
         let given = keys.iter().filter_map(|(key, value)| Some((*key, value.as_ref()?.span())));
         given.collect()
     }
-    let ends = given(&[
+    let ends = present_keys(&[
         ("output", &call.output),
         ("output_bytes", &call.output_bytes),
         ("error", &call.error),
@@ -141,7 +141,7 @@ fn check_call(path: &Path, text: &str, call: &Call) -> Result<(), ConfigError> {
         let error = ConfigError::new(path, what).in_text(text, at.clone());
         return Err(error.with_hint("take one of them out, or make two calls of them"));
     }
-    let of_error = given(&[
+    let of_error = present_keys(&[
         ("code", &call.code),
         ("retryable", &call.retryable),
         ("retry_after_ms", &call.retry_after_ms),

@@ -38,8 +38,8 @@ impl Flight {
         *self.operator == *operator
     }
 
-    /// Returns the end of the work on the run in this process; `None` while it goes on.
-    pub(crate) fn ended(&self) -> Option<Arc<Ended>> {
+    /// Returns the end of the work on the run in this process; `None` while the run continues.
+    pub(crate) fn current_end(&self) -> Option<Arc<Ended>> {
         self.end.borrow().clone()
     }
 
@@ -93,7 +93,7 @@ impl Call {
             // Its task was dropped with the server.
             None => {
                 let shutdown = OrchError::Shutdown("the server has ended".into());
-                Arc::new(Ended::unrecorded(Err(shutdown), Standing::Open))
+                Arc::new(Ended::without_record(Err(shutdown), Standing::Open))
             }
         }
     }

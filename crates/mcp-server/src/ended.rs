@@ -30,28 +30,33 @@ pub(crate) enum Standing {
 
 impl Ended {
     /// Makes the end of a run that keeps no record.
-    pub(crate) const fn unrecorded(result: Result<Answer, OrchError>, standing: Standing) -> Self {
+    pub(crate) const fn without_record(
+        result: Result<Answer, OrchError>,
+        standing: Standing,
+    ) -> Self {
         Self { result, standing, record: None }
     }
 
     /// Compares the result with the record of the run.
-    pub(crate) async fn of(
+    pub(crate) async fn read(
         orchestrator: &LocalOrchestrator,
         operator: &str,
         run: &RunId,
         result: Result<Answer, OrchError>,
     ) -> Self {
         if !orchestrator.can_go_on(operator) {
-            return Self::unrecorded(result, Standing::Final);
+            return Self::without_record(result, Standing::Final);
         }
         match orchestrator.query(&WorkflowId::new(run.as_str())).await {
             Ok(record) => {
                 let standing = Standing::of(&record, &result);
                 Self { result, standing, record: Some(record) }
             }
-            Err(OrchError::WorkflowNotFound(_)) => Self::unrecorded(result, Standing::Unrecorded),
+            Err(OrchError::WorkflowNotFound(_)) => {
+                Self::without_record(result, Standing::Unrecorded)
+            }
             // A record that cannot be read now may be read later.
-            Err(_) => Self::unrecorded(result, Standing::Open),
+            Err(_) => Self::without_record(result, Standing::Open),
         }
     }
 

@@ -61,7 +61,7 @@ impl Runs {
             if !flight.is_of(operator) {
                 return None;
             }
-            let is_current = match flight.ended() {
+            let is_current = match flight.current_end() {
                 Some(ended) => ended.is_current(&self.orchestrator, run).await,
                 None => true,
             };
@@ -126,7 +126,7 @@ impl Work {
                 (Some(run.clone()), goes_on, goes_on);
             async move {
                 let result = orchestrator.dispatch(operator, Task::json(input), context).await;
-                Ended::of(orchestrator, operator, run, result).await
+                Ended::read(orchestrator, operator, run, result).await
             }
         };
         if self.goes_on {

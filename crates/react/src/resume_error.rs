@@ -60,7 +60,7 @@ pub enum ResumeError {
         /// The workflow.
         workflow: Box<str>,
     },
-    /// The copy is open where it ends: it goes on within its budget, and takes no more.
+    /// The copy is open where it ends: it continues within its budget, and takes no more.
     ///
     /// Retry: never. Effect: none.
     #[error("the copy of run `{run}` is open at event {at}: it takes no more budget")]

@@ -21,7 +21,7 @@ use crate::approvals::ScriptedApprover;
 use crate::faults::{FaultyErrorStore, FaultyLog, FaultyResultStore};
 use crate::hooks::ScriptedGate;
 use crate::leftovers::ToolCalls;
-use crate::marks::{Mark, Marks};
+use crate::marks::{Marks, ReachMark};
 use crate::memory::{MemoryMarks, ScriptedMemory};
 use crate::model::{NotingProvider, Requests};
 use crate::tools::Scripted;
@@ -52,7 +52,7 @@ pub(crate) struct AgentScript {
     model: Arc<[ScriptedAnswer]>,
     tools: Vec<ScriptedTool>,
     memory: Option<(MemoryTable, MemoryMarks)>,
-    hooks: Vec<(ScriptedHook, Mark)>,
+    hooks: Vec<(ScriptedHook, ReachMark)>,
 }
 
 impl AgentScript {
@@ -105,7 +105,11 @@ fn marked_memory(
 }
 
 /// Adds hooks to the parts that a run has to reach.
-fn marked_hooks(hooks: &[ScriptedHook], owner: &str, marks: &Marks) -> Vec<(ScriptedHook, Mark)> {
+fn marked_hooks(
+    hooks: &[ScriptedHook],
+    owner: &str,
+    marks: &Marks,
+) -> Vec<(ScriptedHook, ReachMark)> {
     let marked =
         |hook: &ScriptedHook| (hook.clone(), marks.add(format!("hook `{}`{owner}", hook.name)));
     hooks.iter().map(marked).collect()

@@ -9,13 +9,13 @@ use backstop_clock::Clock;
 use backstop_config::{ApprovalVerdict, ScriptedDecision};
 use backstop_react::{ApprovalRequest, Approver, Decision};
 
-use crate::marks::{Mark, Marks};
+use crate::marks::{Marks, ReachMark};
 
 /// Decides what the scenario says, in the order it is asked; further approvals stay open. Clones go on with
 /// the same decisions.
 #[derive(Clone)]
 pub(crate) struct ScriptedApprover {
-    decisions: Arc<[(ScriptedDecision, Mark)]>,
+    decisions: Arc<[(ScriptedDecision, ReachMark)]>,
     next: Arc<AtomicUsize>,
     clock: Arc<dyn Clock>,
 }

@@ -17,13 +17,13 @@ use layer0::Timestamp;
 use layer0::event::LostTail;
 use layer0::id::{ErrorId, ResultId, RunId, SessionId};
 
-use crate::marks::{Mark, Marks};
+use crate::marks::{Marks, ReachMark};
 
 /// A log that fails from a seq on; reading works, so that a report can be made.
 pub(crate) struct FaultyLog {
     log: Arc<dyn EventLog>,
     from: u64,
-    mark: Mark,
+    mark: ReachMark,
 }
 
 impl FaultyLog {
@@ -119,11 +119,11 @@ struct Fault {
     fault: StoreFault,
     /// `None` for ever.
     left: Option<AtomicU32>,
-    mark: Mark,
+    mark: ReachMark,
 }
 
 impl Fault {
-    fn new(fault: StoreFault, table: StoreFaultTable, mark: Mark) -> Self {
+    fn new(fault: StoreFault, table: StoreFaultTable, mark: ReachMark) -> Self {
         let times = table.locked_times.filter(|_| fault == StoreFault::Locked);
         Self { fault, left: times.map(AtomicU32::new), mark }
     }

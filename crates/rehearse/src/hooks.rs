@@ -9,18 +9,18 @@ use backstop_config::{HookAction, ScriptedHook};
 use backstop_react::{Gate, HookContext, HookPoint, Moment, Verdict};
 use layer0::error::BoxError;
 
-use crate::marks::Mark;
+use crate::marks::ReachMark;
 
 /// A gate that does what the scenario says.
 pub(crate) struct ScriptedGate {
     hook: ScriptedHook,
     points: [HookPoint; 1],
-    mark: Mark,
+    mark: ReachMark,
     clock: Arc<dyn Clock>,
 }
 
 impl ScriptedGate {
-    pub(crate) fn new(hook: ScriptedHook, mark: Mark, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(hook: ScriptedHook, mark: ReachMark, clock: Arc<dyn Clock>) -> Self {
         Self { points: [hook.point], hook, mark, clock }
     }
 }

@@ -22,11 +22,11 @@ impl ToolCalls {
     }
 
     /// Returns the tools that have scripted calls left, as the report names them.
-    pub(crate) fn left(&self, owner: &str) -> Vec<String> {
+    pub(crate) fn list_remaining(&self, owner: &str) -> Vec<String> {
         let tools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let left = tools.iter().filter_map(|(name, scripted, made)| {
             let left = scripted.saturating_sub(made.load(Ordering::Relaxed));
-            (left > 0).then(|| format!("{} of tool `{name}`{owner}", counted(left, "call")))
+            (left > 0).then(|| format!("{} of tool `{name}`{owner}", count_text(left, "call")))
         });
         left.collect()
     }
@@ -35,10 +35,10 @@ impl ToolCalls {
 /// Returns the answers of a model that were not asked for, as the report names them.
 pub(crate) fn answers_left(scripted: usize, asked: usize, owner: &str) -> Option<String> {
     let left = scripted.saturating_sub(asked);
-    (left > 0).then(|| format!("{} of the model{owner}", counted(left, "answer")))
+    (left > 0).then(|| format!("{} of the model{owner}", count_text(left, "answer")))
 }
 
-fn counted(count: usize, what: &str) -> String {
+fn count_text(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),
         count => format!("{count} {what}s"),

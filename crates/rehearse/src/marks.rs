@@ -5,19 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The faults, signals, decisions and hooks of a scenario. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Marks(Arc<Mutex<Vec<(String, Mark)>>>);
+pub(crate) struct Marks(Arc<Mutex<Vec<(String, ReachMark)>>>);
 
 impl Marks {
     /// Adds a part, named as the report names it.
-    pub(crate) fn add(&self, part: impl Into<String>) -> Mark {
-        let mark = Mark::default();
+    pub(crate) fn add(&self, part: impl Into<String>) -> ReachMark {
+        let mark = ReachMark::default();
         let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         marks.push((part.into(), mark.clone()));
         mark
     }
 
     /// Returns the parts that were not reached, in the order of the scenario.
-    pub(crate) fn unreached(&self) -> Vec<String> {
+    pub(crate) fn list_unreached(&self) -> Vec<String> {
         let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let unreached = marks.iter().filter(|(_, mark)| !mark.is_reached());
         unreached.map(|(part, _)| part.clone()).collect()
@@ -26,9 +26,9 @@ impl Marks {
 
 /// Whether one part was reached. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Mark(Arc<AtomicBool>);
+pub(crate) struct ReachMark(Arc<AtomicBool>);
 
-impl Mark {
+impl ReachMark {
     /// Notes that the part was reached.
     pub(crate) fn reach(&self) {
         self.0.store(true, Ordering::Relaxed);

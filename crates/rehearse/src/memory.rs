@@ -10,7 +10,7 @@ use backstop_react::{Memory, MemoryEntry, MemoryQuery};
 use layer0::error::BoxError;
 use layer0::id::SessionId;
 
-use crate::marks::{Mark, Marks};
+use crate::marks::{Marks, ReachMark};
 
 /// A memory that does what the scenario says.
 pub(crate) struct ScriptedMemory {
@@ -22,8 +22,8 @@ pub(crate) struct ScriptedMemory {
 /// The scripted faults of a memory; absent where it works.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MemoryMarks {
-    read: Option<Mark>,
-    write: Option<Mark>,
+    read: Option<ReachMark>,
+    write: Option<ReachMark>,
 }
 
 impl MemoryMarks {
@@ -70,14 +70,14 @@ impl ScriptedMemory {
 impl Memory for ScriptedMemory {
     async fn read(&self, _: MemoryQuery) -> Result<Vec<String>, BoxError> {
         let table = &self.table;
-        self.marks.read.iter().for_each(Mark::reach);
+        self.marks.read.iter().for_each(ReachMark::reach);
         self.act(table.read_hang_ms, table.read_panic.as_ref(), table.read_error.as_ref()).await?;
         Ok(table.entries.clone())
     }
 
     async fn write(&self, _: MemoryEntry) -> Result<(), BoxError> {
         let table = &self.table;
-        self.marks.write.iter().for_each(Mark::reach);
+        self.marks.write.iter().for_each(ReachMark::reach);
         self.act(table.write_hang_ms, table.write_panic.as_ref(), table.write_error.as_ref()).await
     }
 

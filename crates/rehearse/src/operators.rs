@@ -73,7 +73,7 @@ impl ScriptedOperator {
     fn leftovers(&self, owner: &str) -> Vec<String> {
         let left = |run: &ScriptedRun| {
             let answers = answers_left(self.script.answers(), run.requests.count(), owner);
-            answers.into_iter().chain(run.calls.left(owner)).collect::<Vec<_>>()
+            answers.into_iter().chain(run.calls.list_remaining(owner)).collect::<Vec<_>>()
         };
         let runs = self.runs();
         match runs.is_empty() {

@@ -14,7 +14,7 @@ use layer0::id::{RunId, WorkflowId};
 use layer0::operator::Signal;
 
 use crate::agents::Shared;
-use crate::marks::Mark;
+use crate::marks::ReachMark;
 
 /// Signals that could not be sent, and why.
 #[derive(Debug, Clone, Default)]
@@ -39,7 +39,7 @@ pub(crate) fn send(
     clock: &VirtualClock,
 ) -> Unsent {
     let unsent = Unsent::default();
-    let mut due: Vec<(Duration, Signal, Mark)> = signals
+    let mut due: Vec<(Duration, Signal, ReachMark)> = signals
         .iter()
         .map(|table| {
             let signal = Signal::new(table.name.as_str(), table.data.clone());
@@ -51,7 +51,7 @@ pub(crate) fn send(
     let (run, failed, log) = (run.clone(), unsent.clone(), Arc::clone(&shared.log));
     let timer = clock.clone();
     let sending = async move {
-        started(&*log, &run).await;
+        wait_for_start(&*log, &run).await;
         let (workflow, began) = (WorkflowId::new(run.as_str()), timer.monotonic());
         for (at, signal, mark) in due {
             let passed = timer.monotonic().saturating_sub(began);
@@ -72,7 +72,7 @@ pub(crate) fn send(
 }
 
 /// Waits for the first event of a run: a signal to a run that has none is dropped.
-async fn started(log: &dyn EventLog, run: &RunId) {
+async fn wait_for_start(log: &dyn EventLog, run: &RunId) {
     let mut watch = log.watch_events();
     while !matches!(log.summary(run).await, Ok(Some(_))) {
         watch.changed().await;

@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 
 use crate::agents::Shared;
 use crate::expect::difference;
-use crate::marks::Mark;
+use crate::marks::ReachMark;
 use crate::model::SentRequest;
 use crate::operators::{Entry, Operators};
 use crate::report::{RunReport, stored_errors};
@@ -189,7 +189,7 @@ async fn play(
         };
         (result, still) = until_due(&clock, &agent, &resume, (result, still)).await?;
     }
-    let unreached = shared.marks.unreached();
+    let unreached = shared.marks.list_unreached();
     let report = stage.report(&result).await.map_err(RehearsalError::Store)?;
     drop(still);
     let mut diff: Vec<String> = exhausted(&operators, &report, &result);
@@ -207,8 +207,8 @@ struct Stage<'s> {
 }
 
 impl Stage<'_> {
-    /// Compares what came with what is expected. What was to happen and did not fails the scenario, unless it says that
-    /// it may.
+    /// Compares what came with what is expected. What was to happen and did not fails the scenario, unless it
+    /// allows that.
     fn rehearsal(
         &self,
         report: RunReport,
@@ -232,7 +232,7 @@ impl Stage<'_> {
     }
 
     /// Adds the cancellation to the parts that the run has to reach.
-    fn mark_cancel(&self, at_ms: u64) -> Mark {
+    fn mark_cancel(&self, at_ms: u64) -> ReachMark {
         self.shared.marks.add(format!("cancel at {at_ms} ms"))
     }
 
@@ -262,7 +262,7 @@ impl Stage<'_> {
         let (name, task) = (name.to_owned(), Task::text(scenario.input.as_str()));
         let dispatch = async move { orchestrator.dispatch(&name, task, context).await };
         let (result, still) = tracked(clock, None, dispatch).await?;
-        let unreached = self.shared.marks.unreached();
+        let unreached = self.shared.marks.list_unreached();
         let events =
             self.events(&run).await.map_err(|error| RehearsalError::Store(error.into()))?;
         let report = RunReport::of_workflow(&run, &result, events);

@@ -159,7 +159,7 @@ mod tests {
         assert!(pool.acquire().await.is_err(), "nobody is lent one");
         let lent = Arc::clone(&pool.lent);
         let others = async {
-            // Longer than several waits of the pool, each of which sees one that was lent.
+            // Longer than several waits of the pool; each sees one that was lent.
             for _ in 0..20 {
                 lent.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(patience / 4).await;

@@ -26,7 +26,7 @@ impl Listing {
     pub(super) fn run(&self) -> io::Result<Value> {
         let folder = match File::open(&self.root) {
             Ok(folder) => folder,
-            // The answer says that it was skipped.
+            // The answer counts it as skipped.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(self.list()),
             Err(error) => return Err(error),
         };

@@ -215,7 +215,7 @@ fn held<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeMap<String, String
     names.into_iter().filter_map(held).collect()
 }
 
-/// Says once that a variable is not given to programs, because its value is no UTF-8.
+/// Warns once about a variable that programs do not get, because its value is no UTF-8.
 fn warn_of_bytes(name: &str) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);

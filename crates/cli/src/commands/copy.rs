@@ -33,7 +33,7 @@ pub(crate) async fn run(args: CopyArgs) -> Result<ExitCode, CliError> {
     Ok(copied.exit())
 }
 
-async fn copy(args: &CopyArgs, from: &Database, to: &Database) -> Result<Copied, CliError> {
+async fn copy(args: &CopyArgs, from: &Database, to: &Database) -> Result<CopyReport, CliError> {
     let mut filter = RunFilter::new();
     filter.session = args.session.clone().map(Into::into);
     filter.from = args.since;
@@ -44,7 +44,7 @@ async fn copy(args: &CopyArgs, from: &Database, to: &Database) -> Result<Copied,
     // A run stands behind the one that it follows.
     runs.sort_by_key(|run| (run.started_at, run.run.clone()));
     let (source, target) = (Source::of(from), Source::of(to));
-    let mut copied = Copied::default();
+    let mut copied = CopyReport::default();
     for run in runs {
         match copy_run(&source, &target, &run.run).await {
             Ok(CopyOutcome::Open) => copied.open.push(run.run),
@@ -84,14 +84,14 @@ const fn is_of_run(error: &LogError) -> bool {
 
 /// The results of a copy.
 #[derive(Default)]
-struct Copied {
+struct CopyReport {
     done: u64,
     known: u64,
     open: Vec<RunId>,
     failed: Vec<(RunId, LogError)>,
 }
 
-impl Copied {
+impl CopyReport {
     /// Returns the exit code; a record that was changed weighs more than one that is in the way.
     fn exit(&self) -> ExitCode {
         let is_tampered =

@@ -92,7 +92,7 @@ async fn set(args: StateSetArgs) -> Result<(), CliError> {
     let write = StateWrite::new(of.scope.clone(), key.clone(), value).expecting(expected(expect));
     let written = database.state().write(write).await;
     database.close().await;
-    let version = written.map_err(refused)?;
+    let version = written.map_err(refusal)?;
     match of.json {
         true => output::json(&json!({ "key": key, "version": version })),
         false => {
@@ -102,8 +102,8 @@ async fn set(args: StateSetArgs) -> Result<(), CliError> {
     }
 }
 
-/// Says why a value was not stored. Nothing is wrong with the store where the value is nested too deep.
-fn refused(error: StateError) -> CliError {
+/// Returns why a value was not stored. Nothing is wrong with the store where the value is nested too deep.
+fn refusal(error: StateError) -> CliError {
     match error {
         StateError::Serialization(_) => CliError::from(error).with_code(FAILED),
         error => error.into(),

@@ -98,7 +98,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until a worker that was told to stop has had the time to drain, and to take leave of its server.
+/// Waits until a stopped worker has had the time to drain, and to take leave of its server.
 async fn overdue(stop: &CancellationToken, drain: Duration) {
     stop.cancelled().await;
     SystemClock.sleep(drain.saturating_add(LEAVING)).await;

@@ -5,7 +5,7 @@ use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
 use super::source::{Source, copy_stored};
-use super::target::{Part, append_rest, compare};
+use super::target::{RecordPart, append_rest, compare};
 
 /// The result of copying a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,15 +41,15 @@ pub async fn copy_run(from: &Source, to: &Source, run: &RunId) -> Result<CopyOut
     let there = to.log.summary(run).await?;
     let part = match &there {
         Some(there) => compare(&*to.log, there, &summary, &records).await?,
-        None => Part::First(0),
+        None => RecordPart::First(0),
     };
     // What it stored may not have come along the last time.
     copy_all(from, to, &events).await?;
     match part {
-        Part::First(last) => {
+        RecordPart::First(last) => {
             append_rest(&*to.log, &summary, records, last).await.map(CopyOutcome::Done)
         }
-        Part::Whole => Ok(CopyOutcome::Known),
+        RecordPart::Whole => Ok(CopyOutcome::Known),
     }
 }
 

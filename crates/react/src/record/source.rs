@@ -7,7 +7,7 @@ use backstop_event_log::{EventLog, LogError, RunWriter, sessions_of};
 use layer0::event::{Event, EventKind};
 use layer0::id::SessionId;
 
-use super::target::{Part, append_rest, compare};
+use super::target::{RecordPart, append_rest, compare};
 use crate::agent::inner::Inner;
 use crate::record::fold::started;
 use crate::record::transcript::followed;
@@ -64,7 +64,7 @@ impl Source {
             let mut records = self.log.records(&summary.run, 1).await?;
             records.retain(|record| record.seq <= summary.last_seq);
             if let Some(there) = log.summary(&summary.run).await? {
-                if let Part::First(last) = compare(&**log, &there, summary, &records).await? {
+                if let RecordPart::First(last) = compare(&**log, &there, summary, &records).await? {
                     append_rest(&**log, summary, records, last).await?;
                 }
                 continue;

@@ -4,10 +4,10 @@ use backstop_event_log::{Batch, EventLog, LogError, Record, RunSummary};
 use layer0::event::Hash;
 
 /// The part of a record that is in another log.
-pub(super) enum Part {
+pub(super) enum RecordPart {
     /// Its first events, up to this one.
     First(u64),
-    /// All of it, and perhaps more.
+    /// The whole record, and perhaps more.
     Whole,
 }
 
@@ -18,18 +18,18 @@ pub(super) async fn compare(
     there: &RunSummary,
     here: &RunSummary,
     records: &[Record],
-) -> Result<Part, LogError> {
+) -> Result<RecordPart, LogError> {
     let conflict = || LogError::conflict(here.run.clone(), there.last_seq.min(here.last_seq) + 1);
     if there.last_seq >= here.last_seq {
         let last = match there.last_seq == here.last_seq {
             true => Some(there.head),
             false => hash_at(&log.records(&here.run, here.last_seq).await?, here.last_seq),
         };
-        return if last == Some(here.head) { Ok(Part::Whole) } else { Err(conflict()) };
+        return if last == Some(here.head) { Ok(RecordPart::Whole) } else { Err(conflict()) };
     }
     // A run that is open there has a writer of its own.
     match hash_at(records, there.last_seq) == Some(there.head) && !there.is_open() {
-        true => Ok(Part::First(there.last_seq)),
+        true => Ok(RecordPart::First(there.last_seq)),
         false => Err(conflict()),
     }
 }

@@ -36,7 +36,7 @@ impl Conversation {
         };
         match self.has_begun(run).await {
             true => self.said = None,
-            // The next turn takes up what was said before this one.
+            // The next turn begins with the same history.
             false => self.session = before,
         }
         self.taken.push(run.clone());
