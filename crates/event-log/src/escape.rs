@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Is it a control (C0, DEL, C1), does it set the direction of writing, or has it no width? These are the
-/// `Default_Ignorable_Code_Point`s of Unicode but for the variation selectors U+FE00 to U+FE0F, which choose
+/// Returns whether a character is a control (C0, DEL, C1), sets the direction of writing or has no width. Those are
+/// the `Default_Ignorable_Code_Point`s of Unicode but for the variation selectors U+FE00 to U+FE0F, which choose
 /// between pictures and text, and beside them the separators of lines and paragraphs and the marks of
 /// annotations (U+FFF9 to U+FFFB). The list is part of the record's format.
 #[must_use]
@@ -19,6 +19,16 @@ pub fn is_harmful(c: char) -> bool {
             | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FEFF}' | '\u{FFA0}'
             | '\u{FFF0}'..='\u{FFFB}' | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}'
             | '\u{E0000}'..='\u{E0FFF}')
+}
+
+/// Returns whether a harmful character is a joiner that writing needs there: inside an emoji, or between Persian or
+/// Indic letters.
+#[must_use]
+pub fn is_joiner_needed(before: Option<char>, c: char, after: Option<char>) -> bool {
+    let is_written = |c: char| !c.is_ascii() && !is_harmful(c);
+    matches!(c, '\u{200C}' | '\u{200D}')
+        && before.is_some_and(is_written)
+        && after.is_some_and(is_written)
 }
 
 /// Escapes a text of JSON, which stays the same JSON. Line ends between its tokens stay.

@@ -50,7 +50,7 @@ pub use claims::{Claims, Reserved};
 pub use cursor::{Cursor, InvalidCursor};
 pub use digest::text_digest;
 pub use error::LogError;
-pub use escape::{escape_json, is_harmful};
+pub use escape::{escape_json, is_harmful, is_joiner_needed};
 pub use feed::{EventWatch, EventWatches, FeedPage, FeedRecord};
 pub use filter::{AttemptFilter, EventFilter, RunFilter};
 pub use follow::{Feed, follow};

@@ -1,6 +1,7 @@
 //! One line per event for people, the same live and from disk.
 
 mod describe;
+mod line;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,8 @@ use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
 use layer0::failure::Seconds;
 
-pub use self::describe::{counted, describe, one_line};
+pub use self::describe::{counted, describe};
+pub use self::line::one_line;
 pub use self::tree::TreeTrace;
 use crate::Record;
 

@@ -4,10 +4,8 @@
 //! such as `\u001b`. Everything that is printed comes through here.
 
 use std::fmt::Write;
-use std::iter::Peekable;
-use std::str::Chars;
 
-use backstop_event_log::{escape_json, is_harmful};
+use backstop_event_log::{escape_json, is_harmful, is_joiner_needed};
 
 /// Escapes a text of several lines. Line ends and tabs stay.
 pub(crate) fn text(text: &str) -> String {
@@ -15,7 +13,9 @@ pub(crate) fn text(text: &str) -> String {
     let mut before = None;
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
-        let stays = matches!(c, '\n' | '\t') || !is_harmful(c) || joins(before, c, &mut chars);
+        let stays = matches!(c, '\n' | '\t')
+            || !is_harmful(c)
+            || is_joiner_needed(before, c, chars.peek().copied());
         push(&mut safe, c, !stays);
         before = Some(c);
     }
@@ -50,14 +50,6 @@ fn strict(text: &str, stays: impl Fn(char) -> bool) -> String {
     let mut safe = String::with_capacity(text.len());
     text.chars().for_each(|c| push(&mut safe, c, !stays(c) && is_harmful(c) || blank(c)));
     safe
-}
-
-/// Is it a joiner where writing needs one: inside an emoji, or between Persian or Indic letters?
-fn joins(before: Option<char>, c: char, after: &mut Peekable<Chars<'_>>) -> bool {
-    let written = |c: &char| !c.is_ascii() && !is_harmful(*c);
-    matches!(c, '\u{200C}' | '\u{200D}')
-        && before.as_ref().is_some_and(written)
-        && after.peek().is_some_and(written)
 }
 
 fn push(text: &mut String, c: char, escaped: bool) {

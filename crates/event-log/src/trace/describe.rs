@@ -8,23 +8,16 @@ use layer0::id::ApprovalId;
 use layer0::usage::{Allowance, Usage};
 use layer0::{JsonText, code};
 
-/// How many characters of a text stand in a line.
-const MAX_TEXT: usize = 100;
+use super::line::{brief, cut};
 
-/// Says in one line what an event is about. What others wrote cannot break the line or turn it.
+/// The most characters of a line.
+const MAX_LINE: usize = 1_000;
+
+/// Describes an event in one line of at most 1,000 characters. Text of others cannot break the line, turn it, hide
+/// in it or fill it.
 #[must_use]
 pub fn describe(kind: &EventKind) -> String {
-    one_line(&details(kind))
-}
-
-/// Folds white space and control characters into single spaces, and leaves out what turns the
-/// direction of writing.
-#[must_use]
-pub fn one_line(text: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
-    let text = text.split(|c: char| c.is_whitespace() || c.is_control());
-    let words = text.map(|word| word.replace(turns, "")).filter(|word| !word.is_empty());
-    words.collect::<Vec<_>>().join(" ")
+    cut(&details(kind), MAX_LINE)
 }
 
 fn with_images(count: usize) -> String {
@@ -50,11 +43,12 @@ fn details(kind: &EventKind) -> String {
             let other = e.agent.as_ref().map(|agent| format!(", defined anew: {}", agent.digest));
             let lost =
                 e.lost_tail.map(|lost| format!(", without its lost events up to {}", lost.seq));
-            format!("by {}{}{}", e.by, other.unwrap_or_default(), lost.unwrap_or_default())
+            let by = brief(&e.by);
+            format!("by {by}{}{}", other.unwrap_or_default(), lost.unwrap_or_default())
         }
         EventKind::RunReopened(e) => match &e.message {
-            Some(message) => format!("by {}: {message}", e.by),
-            None => format!("by {}", e.by),
+            Some(message) => format!("by {}: {}", brief(&e.by), brief(message)),
+            None => format!("by {}", brief(&e.by)),
         },
         EventKind::RunParked(e) => format!("until {}: {} {}", e.until, e.reason, brief(&e.message)),
         EventKind::RunRecovered(e) => {
@@ -78,7 +72,7 @@ fn details(kind: &EventKind) -> String {
             let status = e.status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
             let id = e.request_id.as_ref().map(|id| format!(", request {}", brief(id)));
             let id = id.filter(|_| e.code.is_some()).unwrap_or_default();
-            let next = e.next_provider.as_ref().map(|next| format!(", then {next}"));
+            let next = e.next_provider.as_ref().map(|next| format!(", then {}", brief(next)));
             let next = next.unwrap_or_default();
             let wait = e
                 .delay_ms
@@ -87,7 +81,9 @@ fn details(kind: &EventKind) -> String {
                 .unwrap_or_default();
             format!(
                 "call {} attempt {} at {}: {result}{status}{id}{wait}{next}",
-                e.call, e.attempt, e.provider
+                e.call,
+                e.attempt,
+                brief(&e.provider)
             )
         }
         EventKind::ModelResponded(e) => {
@@ -109,7 +105,7 @@ fn details(kind: &EventKind) -> String {
             format!("{}({})", brief(&e.tool), brief(e.arguments.get()))
         }
         EventKind::ToolAttempted(e) => {
-            format!("{} {}, waits {}", e.call_id, e.reason, millis(e.delay_ms))
+            format!("{} {}, waits {}", brief(e.call_id.as_str()), e.reason, millis(e.delay_ms))
         }
         EventKind::ToolResponded(e) => {
             let took = millis(e.duration_ms);
@@ -132,9 +128,13 @@ fn details(kind: &EventKind) -> String {
                 }
             }
         }
-        EventKind::ToolLate(e) => format!("{} answered too late", e.call_id),
-        EventKind::ToolProbed(e) => format!("{} {}", e.call_id, e.verdict.as_str()),
-        EventKind::ToolResolved(e) => format!("{} {} by {}", e.call_id, e.verdict.as_str(), e.by),
+        EventKind::ToolLate(e) => format!("{} answered too late", brief(e.call_id.as_str())),
+        EventKind::ToolProbed(e) => {
+            format!("{} {}", brief(e.call_id.as_str()), e.verdict.as_str())
+        }
+        EventKind::ToolResolved(e) => {
+            format!("{} {} by {}", brief(e.call_id.as_str()), e.verdict.as_str(), brief(&e.by))
+        }
         EventKind::ApprovalRequested(e) => {
             let until = e.expires_at.map(|over| format!(", until {over}")).unwrap_or_default();
             let by = match e.approvers.is_empty() {
@@ -153,12 +153,12 @@ fn details(kind: &EventKind) -> String {
                 e.arguments.as_ref().map(|given| format!(", with {}", brief(given.get())));
             let given = e.data.as_ref().map(|given| format!(", gives {}", brief(given.get())));
             let (changed, given) = (changed.unwrap_or_default(), given.unwrap_or_default());
-            format!("{} by {}{changed}{given}", e.approval_id, e.by)
+            format!("{} by {}{changed}{given}", e.approval_id, brief(&e.by))
         }
         EventKind::ApprovalDenied(e) if e.reason == code::APPROVAL_EXPIRED => {
             format!("{} {}", e.approval_id, e.reason)
         }
-        EventKind::ApprovalDenied(e) => format!("{} by {}", e.approval_id, e.by),
+        EventKind::ApprovalDenied(e) => format!("{} by {}", e.approval_id, brief(&e.by)),
         EventKind::HookFailed(e) => {
             format!("{} at {}: {} {}", e.hook, e.point, e.reason, brief(&e.message))
         }
@@ -252,9 +252,9 @@ fn details(kind: &EventKind) -> String {
             None => format!("nothing to {}", e.run),
         },
         EventKind::WorkflowRouted(e) => format!("{} → {}", brief(&e.step), brief(&e.to)),
-        EventKind::SignalReceived(e) if e.data.is_null() => e.name.to_string(),
+        EventKind::SignalReceived(e) if e.data.is_null() => brief(&e.name),
         EventKind::SignalReceived(e) => {
-            format!("{}: {}", e.name, brief(&JsonText::from(&e.data).shown()))
+            format!("{}: {}", brief(&e.name), brief(&JsonText::from(&e.data).shown()))
         }
         _ => String::new(),
     }
@@ -327,17 +327,6 @@ pub fn counted(number: u64, what: &str) -> String {
 
 fn counted_len(number: usize, what: &str) -> String {
     counted(u64::try_from(number).unwrap_or(u64::MAX), what)
-}
-
-/// Cuts a text that is too long for its place in a line.
-fn brief(text: &str) -> String {
-    // Four bytes are the longest character, and what is folded gets shorter.
-    let line = one_line(&text[..text.floor_char_boundary(MAX_TEXT * 40)]);
-    if line.chars().count() <= MAX_TEXT {
-        return line;
-    }
-    let cut: String = line.chars().take(MAX_TEXT - 1).collect();
-    format!("{}…", cut.trim_end())
 }
 
 fn millis(ms: u64) -> Seconds {

@@ -1,5 +1,6 @@
 //! A run as a stream: its events and deltas, and how it ended as the last item.
 
+mod log_reader;
 mod print;
 mod task;
 
@@ -9,11 +10,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use backstop_event_log::{EventLog, LogError, Record};
+use backstop_event_log::LogError;
 use futures_util::Stream;
 use layer0::event::{Event, EventKind};
 use layer0::id::{RunId, SessionId};
 
+use self::log_reader::{LogReader, Unread};
 use self::task::RunTask;
 use crate::agent::Agent;
 use crate::error::RunFailure;
@@ -22,9 +24,6 @@ use crate::live::Piece;
 use crate::outcome::RunOutcome;
 use crate::request::RunRequest;
 use crate::run::start::Start;
-
-/// How many records are kept that were read beyond those that were wanted.
-const MAX_READ_AHEAD: usize = 256;
 
 /// What a [`RunStream`] is made of.
 #[derive(Debug)]
@@ -43,8 +42,9 @@ pub enum StreamItem {
         /// The piece.
         piece: Piece,
     },
-    /// The stream was read so late that these events are in the log alone, and the log could not be
-    /// read. The run is not affected, and the events are in its record.
+    /// Events that were read so late that they are in the log alone, and that could not be read there:
+    /// the log failed, or stayed locked for 5 seconds. The run is not affected, and the events are in
+    /// its record.
     Unread {
         /// The seq of the first of them.
         from: u64,
@@ -74,20 +74,10 @@ pub struct RunStream {
     session: SessionId,
     feed: Arc<Feed>,
     task: RunTask,
-    log: Option<Arc<dyn EventLog>>,
-    reading: Option<ReadingRecords>,
-    /// What was read from the log beyond what was wanted.
-    ahead: VecDeque<Record>,
+    log_reader: LogReader,
     ready: VecDeque<StreamItem>,
     shown: ShownDeltas,
     has_ended: bool,
-}
-
-/// Events on their way from the log.
-struct ReadingRecords {
-    from: u64,
-    to: u64,
-    records: Pin<Box<dyn Future<Output = Result<Vec<Record>, LogError>> + Send>>,
 }
 
 /// How much of the current attempt's answer the reader has got.
@@ -132,15 +122,15 @@ impl Agent {
         let start = Start::new(Arc::clone(&self.inner), request.into());
         let start = Box::new(start.feeding(Arc::clone(&feed)));
         let (run, session) = (start.run.clone(), start.session.clone());
-        let task = RunTask::new(start, Arc::clone(&feed), &self.inner.clock);
+        let clock = &self.inner.clock;
+        let task = RunTask::new(start, Arc::clone(&feed), clock);
+        let log_reader = LogReader::new(run.clone(), log, Arc::clone(clock));
         RunStream {
             run,
             session,
             feed,
             task,
-            log,
-            reading: None,
-            ahead: VecDeque::new(),
+            log_reader,
             ready: VecDeque::new(),
             shown: ShownDeltas::default(),
             has_ended: false,
@@ -198,60 +188,23 @@ impl RunStream {
             if self.has_ended {
                 return Poll::Ready(None);
             }
-            if let Some(reading) = &mut self.reading {
-                let result = ready!(reading.records.as_mut().poll(context));
-                let (from, to) = (reading.from, reading.to);
-                self.reading = None;
-                match result {
-                    Ok(records) => {
-                        self.ahead = records.into();
-                        self.take_ahead(from, to);
-                        self.ahead.truncate(MAX_READ_AHEAD);
-                        self.ahead.shrink_to_fit();
-                    }
-                    Err(error) => self.ready.push_back(StreamItem::Unread { from, to, error }),
+            match ready!(self.log_reader.poll_next(context)) {
+                Some(Ok(event)) => {
+                    self.take_event(Arc::new(event));
+                    continue;
                 }
-                continue;
+                Some(Err(Unread { from, to, error })) => {
+                    return Poll::Ready(Some(StreamItem::Unread { from, to, error }));
+                }
+                None => {}
             }
             match ready!(self.feed.poll_next(context)) {
                 Pending::Event(event) => self.take_event(event),
-                Pending::InLog { from, to } => self.read(from, to),
+                Pending::InLog { from, to } => self.log_reader.want(from, to),
                 Pending::Delta(delta) => self.take_delta(delta),
                 Pending::Ended(result) => {
                     self.has_ended = true;
                     return Poll::Ready(Some(StreamItem::Ended(*result)));
-                }
-            }
-        }
-    }
-
-    /// Reads events from the log, unless they were read with others before.
-    fn read(&mut self, from: u64, to: u64) {
-        while self.ahead.front().is_some_and(|record| record.seq < from) {
-            self.ahead.pop_front();
-        }
-        let covers = self.ahead.front().is_some_and(|first| first.seq == from)
-            && self.ahead.back().is_some_and(|last| last.seq >= to);
-        if covers {
-            return self.take_ahead(from, to);
-        }
-        self.ahead.clear();
-        // Only a feed with a log says that events are there.
-        let Some(log) = self.log.clone() else { return };
-        let run = self.run.clone();
-        let records = Box::pin(async move { log.records(&run, from).await });
-        self.reading = Some(ReadingRecords { from, to, records });
-    }
-
-    /// Hands on what was read from the log.
-    fn take_ahead(&mut self, from: u64, to: u64) {
-        for seq in from..=to {
-            let record = self.ahead.pop_front_if(|record| record.seq == seq);
-            let missing = || Err(LogError::tampered(seq, "it is missing"));
-            match record.map_or_else(missing, |record| record.decode(&self.run)) {
-                Ok(event) => self.take_event(Arc::new(event)),
-                Err(error) => {
-                    return self.ready.push_back(StreamItem::Unread { from: seq, to, error });
                 }
             }
         }

@@ -30,6 +30,7 @@ mod forks;
 mod hooks;
 mod images;
 mod late;
+mod late_streams;
 mod limits;
 mod lost;
 mod model;

@@ -2,8 +2,10 @@
 
 use std::io::{self, Write};
 
-use backstop_event_log::describe;
+use backstop_event_log::{LogError, describe, is_harmful, is_joiner_needed, one_line};
+use layer0::failure::Chain;
 use layer0::event::{Event, EventKind};
+use layer0::stop::Outcome;
 
 use super::{RunStream, StreamItem};
 use crate::error::RunFailure;
@@ -28,8 +30,8 @@ impl RunStream {
     /// Writes the run to a writer while it goes on: what the model says as it comes, and a line for
     /// each tool call and for what goes wrong. Returns how the run ended.
     ///
-    /// Control characters other than line ends and tabs are left out, so that a model cannot steer a
-    /// terminal. A writer that fails is not written to any more; the run goes on.
+    /// Characters that steer a terminal, that are not seen or that turn the direction of writing
+    /// ([`is_harmful`]) are left out; line ends and tabs stay. A writer that fails is not written to any more; the run goes on.
     ///
     /// # Errors
     ///
@@ -39,7 +41,7 @@ impl RunStream {
     ///
     /// As [`RunStream::finish`].
     pub async fn write_to(mut self, writer: impl Write) -> Result<RunOutcome, RunFailure> {
-        let mut printer = Printer { writer: Some(writer), is_in_line: false, has_text: false };
+        let mut printer = Printer { writer: Some(writer), is_in_line: false, has_text: false, last: None };
         loop {
             match self.next().await {
                 Some(StreamItem::Delta { piece: Piece::Text(text), .. }) => printer.text(&text),
@@ -48,7 +50,8 @@ impl RunStream {
                     printer.end_line();
                     return result;
                 }
-                Some(StreamItem::Delta { .. } | StreamItem::Unread { .. }) => {}
+                Some(StreamItem::Unread { from, to, error }) => printer.unread(from, to, &error),
+                Some(StreamItem::Delta { .. }) => {}
                 None => return Err(RunFailure::lost(self.run.clone(), self.session.clone())),
             }
         }
@@ -62,6 +65,8 @@ struct Printer<W> {
     is_in_line: bool,
     /// Was some of the current attempt's text written?
     has_text: bool,
+    /// The last character of the text.
+    last: Option<char>,
 }
 
 impl<W: Write> Printer<W> {
@@ -76,7 +81,9 @@ impl<W: Write> Printer<W> {
             }
             // An answer that did not come in pieces.
             EventKind::ModelResponded(responded) if !self.has_text => self.text(&responded.text),
+            EventKind::ModelFailed(_) => self.line(&format!("! model {what}")),
             EventKind::ToolRequested(_) => self.line(&format!("→ {what}")),
+            EventKind::ToolAttempted(_) => self.line(&format!("! tool {what}")),
             EventKind::ToolResponded(answer) if answer.ok => self.line(&format!("✓ {what}")),
             EventKind::ToolResponded(_) => self.line(&format!("✗ {what}")),
             EventKind::ApprovalRequested(_) => self.line(&format!("? approval {what}")),
@@ -89,18 +96,48 @@ impl<W: Write> Printer<W> {
             }
             EventKind::MemoryDegraded(_) => self.line(&format!("! memory {what}")),
             EventKind::ErrorStoreDegraded(_) => self.line(&format!("! error store: {what}")),
+            EventKind::OperatorReturned(returned) if returned.outcome == Outcome::Failed => {
+                self.line(&format!("✗ operator {what}"));
+            }
+            EventKind::RunParked(_) => self.line(&format!("… parked {what}")),
             EventKind::RunWaiting(_) => self.line(&format!("… waiting {what}")),
+            EventKind::Warning(_) => self.line(&format!("! warning {what}")),
             _ => {}
         }
     }
 
+    /// Writes a line for events that could not be read.
+    fn unread(&mut self, from: u64, to: u64, error: &LogError) {
+        let which = match from == to {
+            true => format!("event {from}"),
+            false => format!("events {from} to {to}"),
+        };
+        self.line(&format!("! {which} cannot be read: {}", one_line(&Chain(error).to_string())));
+    }
+
     fn text(&mut self, text: &str) {
-        let text: String = text.chars().filter(|c| !steers(*c)).collect();
+        let text = self.harmless(text);
         if let Some(last) = text.chars().last() {
             self.is_in_line = last != '\n';
             self.has_text = true;
             self.write(&text);
         }
+    }
+
+    /// Removes harmful characters from the next piece of a text.
+    fn harmless(&mut self, text: &str) -> String {
+        let mut chars = text.chars().peekable();
+        let mut harmless = String::with_capacity(text.len());
+        while let Some(c) = chars.next() {
+            // The next piece may begin with what is joined.
+            let after = chars.peek().copied().or(self.last);
+            let stays = matches!(c, '\n' | '\t') || !is_harmful(c);
+            if stays || is_joiner_needed(self.last, c, after) {
+                harmless.push(c);
+            }
+            self.last = Some(c);
+        }
+        harmless
     }
 
     fn line(&mut self, text: &str) {
@@ -123,10 +160,4 @@ impl<W: Write> Printer<W> {
             }
         }
     }
-}
-
-/// Can it steer a terminal, or turn the direction of writing?
-fn steers(c: char) -> bool {
-    c.is_control() && !matches!(c, '\n' | '\t')
-        || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
