@@ -5,7 +5,7 @@ import { after, before, test } from "node:test";
 
 import { chromium } from "playwright-core";
 
-import { HOSTILE, batches, hostile, pairs, tree, waiting } from "./runs.mjs";
+import { HOSTILE, NUMBERS, batches, hostile, long, numbers, pairs, steps, tree, waiting } from "./runs.mjs";
 
 const WIDTHS = [400, 1400];
 const SCHEMES = ["light", "dark"];
@@ -129,6 +129,37 @@ test("runs below stand where they were dispatched", async () => {
     const ids = await page.evaluate(() => [...document.querySelectorAll("[id]")].map((each) => each.id));
     assert.equal(new Set(ids).size, ids.length, `${look}: an id stands twice`);
   });
+});
+
+test("numbers keep the text of the record", async () => {
+  await looks(numbers(), async (page, look) => {
+    await seen(page, ".call .args", `{"path":${NUMBERS}}`, look);
+    await page.locator(".call > summary").click();
+    for (const line of [`"amount": 3.10`, `"id": 12345678901234567890`, `"rate": 0.1234567890123456789`]) {
+      await seen(page, ".call pre", line, look);
+    }
+  });
+});
+
+test("a failed step is a failure", async () => {
+  await looks(steps(), async (page, look) => {
+    await seen(page, ".facts", "1 failed", look);
+    await seen(page, ".failures h2", "1 failure", look);
+    await seen(page, ".failures .what", "pay", look);
+    await seen(page, ".turns .note.failed", "it failed operator.non_retryable", look);
+  });
+});
+
+test("a long record opens", async () => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  const wrong = [];
+  page.on("pageerror", (error) => wrong.push(String(error)));
+  await page.goto(long());
+  await page.evaluate(() => { location.hash = "#seq-130000"; });
+  await page.locator("#seq-130000.here").waitFor({ state: "attached", timeout: 120_000 });
+  assert.deepEqual(wrong, []);
+  await context.close();
 });
 
 test("text stands out from its ground in both schemes", async () => {

@@ -128,3 +128,50 @@ export const tree = once(() => {
   writeFileSync(join(folder, "page.html"), `${before}id="data">${data}${after}`);
   return pathToFileURL(join(folder, "page.html")).href;
 });
+
+// Rewrites the data of a page, and returns where the new page is.
+function rewritten(url, edit) {
+  const whole = readFileSync(fileURLToPath(url), "utf8");
+  const [before, rest] = whole.split(`id="data">`);
+  const end = rest.indexOf("</script>");
+  const folder = mkdtempSync(join(tmpdir(), "backstop-rewritten-"));
+  writeFileSync(join(folder, "page.html"), `${before}id="data">${edit(rest.slice(0, end))}${rest.slice(end)}`);
+  return pathToFileURL(join(folder, "page.html")).href;
+}
+
+// Numbers as no script writes them.
+export const NUMBERS = `{"amount":3.10,"id":12345678901234567890,"rate":0.1234567890123456789}`;
+
+// A call whose arguments have them.
+export const numbers = once(() => {
+  const url = page({ script: [turn([{ id: "c1", name: "fs_list", path: "numbers" }]), answer("done")], file: LISTS });
+  return rewritten(url, (json) => json.replaceAll(`"path":"numbers"`, `"path":${NUMBERS}`));
+});
+
+// A workflow that collects a failed step, which kept no record.
+export const steps = once(() => {
+  const url = page({ script: [answer("done")], file: LISTS });
+  return rewritten(url, (json) => {
+    const data = JSON.parse(json);
+    const [first, last] = [data.events[0], data.events.at(-1)];
+    const of = (type, more) => ({ ...last, type, data: more });
+    const step = { operator: "pay", run: "run_step" };
+    const { usage } = data.summary;
+    const returned = { ...step, outcome: "failed", reason: "operator.non_retryable", usage };
+    data.events = [first,
+      of("operator.dispatched", { ...step, attempt: 1, call_id: null, step: "pay/1", input_digest: "", allowance: {} }),
+      of("operator.returned", returned), last].map((event, at) => ({ ...event, seq: at + 1 }));
+    data.lines = data.events.map((event) => event.type);
+    return JSON.stringify(data).replaceAll("<", "\\u003c");
+  });
+});
+
+// A record of more events than a call takes arguments.
+export const long = once(() => rewritten(page({ script: [answer("done")], file: LISTS }), (json) => {
+  const data = JSON.parse(json);
+  const noted = { ...data.events.at(-1), type: "warning", data: { message: "late" } };
+  const more = Array(130_000).fill(noted);
+  data.events = [data.events[0], ...more].map((event, at) => ({ ...event, seq: at + 1 }));
+  data.lines = data.events.map(() => "late");
+  return JSON.stringify(data).replaceAll("<", "\\u003c");
+}));

@@ -8,6 +8,11 @@ function element(name, attributes, ...children) {
     else if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
     else made.setAttribute(key, value);
   }
+  return fill(made, children);
+}
+
+// Appends what is there, one at a time: a call takes only so many arguments.
+function fill(made, children) {
   for (const child of children.flat(Infinity)) {
     if (child !== null && child !== undefined && child !== false && child !== "") made.append(child);
   }
@@ -17,17 +22,16 @@ function element(name, attributes, ...children) {
 // A `details` whose content is made when it is opened for the first time.
 function foldOut(attributes, summary, content) {
   const made = element("details", attributes, element("summary", {}, summary));
-  const fill = () => {
-    if (content) made.append(...[content()].flat());
+  made.fill = () => {
+    if (content) fill(made, [content()]);
     content = null;
   };
-  made.fill = fill;
-  made.addEventListener("toggle", () => made.open && fill());
+  made.addEventListener("toggle", () => made.open && made.fill());
   return made;
 }
 
 function pretty(value) {
-  return typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  return typeof value === "string" ? value : exactText(value, 2);
 }
 
 function block(label, value, kind) {
@@ -57,8 +61,45 @@ function code(text) {
   return element("code", { class: "code" }, text);
 }
 
-// Numbers too large for the script keep their digits.
-function exactly(key, value, context) {
-  const large = typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
-  return large && JSON.rawJSON && context && context.source ? JSON.rawJSON(context.source) : value;
+// A number that the script would write differently, with its text in the record.
+class Exact extends Number {
+  constructor(text) {
+    super(text);
+    this.text = text;
+  }
+}
+
+// Marks the text of a number among strings; no record can know it.
+const MARK = `exact${crypto.getRandomValues(new Uint32Array(4)).join("x")}:`;
+
+// Reads JSON whose numbers keep their text.
+function parseExact(json) {
+  const token = /"|-?[0-9][0-9.eE+-]*/g;
+  const parts = [];
+  let copied = 0;
+  for (let found = token.exec(json); found; found = token.exec(json)) {
+    const [text] = found;
+    if (text === '"') {
+      token.lastIndex = stringEnd(json, found.index);
+    } else if (String(Number(text)) !== text) {
+      parts.push(json.slice(copied, found.index), `"${MARK}${text}"`);
+      copied = token.lastIndex;
+    }
+  }
+  const exact = (key, value) =>
+    typeof value === "string" && value.startsWith(MARK) ? new Exact(value.slice(MARK.length)) : value;
+  return JSON.parse(parts.join("") + json.slice(copied), exact);
+}
+
+// Returns where the string that begins at `start` ends. A pattern for it would recurse once for each escape.
+function stringEnd(json, start) {
+  let at = start + 1;
+  while (at < json.length && json[at] !== '"') at += json[at] === "\\" ? 2 : 1;
+  return at + 1;
+}
+
+// Writes JSON with the numbers as they were recorded.
+function exactText(value, indent) {
+  const marked = JSON.stringify(value, (key, each) => each instanceof Exact ? MARK + each.text : each, indent);
+  return marked && marked.replace(new RegExp(`"${MARK}([^"]*)"`, "g"), "$1");
 }

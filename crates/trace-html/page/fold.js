@@ -10,7 +10,14 @@ const NOTED = new Set(["run.forked", "run.resumed", "run.reopened", "run.recover
 
 function isBad(event) {
   return BAD.has(event.type) || (event.type === "tool.responded" && !event.data.ok)
-    || event.type === "tool.attempted" || (event.type === "operator.returned" && event.data.outcome === "failed") || (event.type === "model.attempted" && event.data.code !== null);
+    || event.type === "tool.attempted" || (event.type === "operator.returned" && event.data.outcome === "failed")
+    || (event.type === "model.attempted" && event.data.code !== null);
+}
+
+// Lists dispatches that failed, but for those whose failure is that of the call that asked for them.
+function failedDispatches(run) {
+  const failed = run.dispatches.filter(({ returned }) => returned && returned.outcome === "failed");
+  return failed.filter(({ call }) => !(call && call.answer && !call.answer.ok));
 }
 
 // Folds a run and those below it; each of these hangs at the dispatch that started it. What is named by an
@@ -109,6 +116,7 @@ function fold(data, prefix) {
         break;
       case "tool.attempted":
         if (call) call.waits.push({ from: event.ms, to: event.ms + d.delay_ms });
+        run.failures.push({ event, call, turn, what: call ? call.name : "tool" });
         break;
       case "error.stored":
         if (call) call.storedAs = d;
@@ -124,14 +132,14 @@ function fold(data, prefix) {
       case "operator.dispatched": {
         const known = run.dispatches.find((each) => each.run === d.run);
         if (known) { known.attempts = d.attempt; break; }
-        const dispatch = { ...d, attempts: d.attempt, seq: event.seq, from: event.ms };
+        const dispatch = { ...d, attempts: d.attempt, seq: event.seq, from: event.ms, call };
         run.dispatches.push(dispatch);
         if (call) (call.dispatches ??= []).push(dispatch);
         break;
       }
       case "operator.returned": {
         const dispatch = run.dispatches.find((each) => each.run === d.run);
-        if (dispatch) { dispatch.returned = d; dispatch.to = event.ms; }
+        if (dispatch) Object.assign(dispatch, { returned: d, to: event.ms, end: event, turn });
         break;
       }
       case "run.started":
@@ -153,6 +161,10 @@ function fold(data, prefix) {
       (call ? call.notes : turn ? turn.notes : run.before).push(event);
     }
   });
+  for (const { end, call, turn, operator } of failedDispatches(run)) {
+    run.failures.push({ event: end, call, turn, what: operator });
+  }
+  run.failures.sort((one, other) => one.event.seq - other.event.seq);
   run.start = data.events.length ? data.events[0].ms : 0;
   run.end = before ? before.ms : 0;
   for (const call of run.calls) {

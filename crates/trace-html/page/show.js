@@ -18,7 +18,7 @@ function given(call) {
 }
 
 function brief(value) {
-  const text = typeof value === "string" ? value : JSON.stringify(value);
+  const text = typeof value === "string" ? value : exactText(value);
   return text.length > 300 ? `${text.slice(0, 300)}…` : text;
 }
 
@@ -69,6 +69,8 @@ function header(run) {
   const people = run.gaps.filter((gap) => gap.why === "approval").reduce((sum, gap) => sum + gap.to - gap.from, 0);
   const waits = [retries && `${duration(retries)} before retries`, people && `${duration(people)} for people`];
   const attempts = usage.model_attempts;
+  const steps = run.dispatches.filter(({ call }) => !call);
+  const failedSteps = failedDispatches(run).filter(({ call }) => !call).length;
   return element("header", {},
     element("h1", {}, summary.agent || "run", " ", pill),
     element("p", { class: "about" }, "One run of an LLM agent: what it was asked, what the model answered, which tools it called, and what failed."),
@@ -76,6 +78,7 @@ function header(run) {
       fact("took", duration(run.end - run.start), waits.filter(Boolean).map((wait) => `waited ${wait}`).join(", ")),
       fact("model calls", number(usage.model_calls), attempts > usage.model_calls ? `${number(attempts)} attempts` : ""),
       fact("tool calls", number(usage.tool_calls), bad.filter(Boolean).join(", ")),
+      steps.length > 0 && fact("steps", number(steps.length), failedSteps > 0 ? `${number(failedSteps)} failed` : ""),
       fact("tokens", number(usage.total_tokens),
         `${number(usage.input_tokens)} in${usage.cached_tokens ? ` (${number(usage.cached_tokens)} cached)` : ""}, ${number(usage.output_tokens)} out${usage.estimated ? " (estimated)" : ""}`),
       usage.cost_usd !== null && fact("cost", `$${+usage.cost_usd.toFixed(4)}`),
@@ -101,7 +104,8 @@ function failures(run) {
     const why = d.error ? d.error : d;
     const reason = why.reason || why.code;
     const target = run.prefix + (call ? `call-${call.key}` : turn ? `turn-${turn.seq}` : `seq-${event.seq}`);
-    const text = what === "model" ? event.line : why.message || event.line;
+    const own = ["model.attempted", "operator.returned"].includes(event.type);
+    const text = own ? event.line : why.message || event.line;
     return element("li", {}, element("button", { type: "button", onclick: () => reveal(target) },
       element("span", { class: "when" }, duration(event.ms - run.start)),
       element("span", { class: "what" }, what), reason && code(reason), element("span", { class: "why" }, text)));
@@ -128,7 +132,7 @@ function note(run, event) {
 function callBody(run, call) {
   const { answer } = call;
   const parts = shownArguments("asked with", call.arguments);
-  if (JSON.stringify(given(call)) !== JSON.stringify(call.arguments)) {
+  if (exactText(given(call)) !== exactText(call.arguments)) {
     parts.push(...shownArguments(call.ran ? "ran with" : "what a person is asked about", given(call)));
   }
   parts.push(...call.notes.map((event) => note(run, event)));
@@ -223,8 +227,11 @@ function openRun(prefix) {
 function below(run, dispatch) {
   const { child } = dispatch;
   if (!child) {
-    const elsewhere = element("p", { class: "dim" }, "run ", code(dispatch.run), " has no record in this page");
-    return element("div", { class: "note operator" }, elsewhere);
+    const { returned } = dispatch;
+    const failed = returned && returned.outcome === "failed";
+    const end = returned ? ["; it ", element("b", {}, returned.outcome.replaceAll("_", " ")), " ", returned.reason && code(returned.reason), " ", seq(run, dispatch.end.seq)] : "";
+    const elsewhere = element("p", { class: "dim" }, element("b", {}, dispatch.operator), ": run ", code(dispatch.run), " has no record in this page", end);
+    return element("div", { class: failed ? "note failed" : "note operator" }, elsewhere, failed && returned.reason && explain(run, returned.reason));
   }
   const { usage, outcome, state } = child.summary;
   const failed = child.failures.length;
@@ -283,7 +290,7 @@ function show(run) {
   const definition = run.began ? run.began.agent.definition : null;
   const instructions = definition && definition.instructions;
   document.title = `${run.summary.agent}: ${run.summary.run}`;
-  document.getElementById("page").append(...[
+  fill(document.getElementById("page"), [
     header(run), ending(run),
     element("section", { class: "asked" }, element("h2", {}, "Asked"), element("div", { class: "says", dir: "auto" }, input),
       instructions && foldOut({}, "instructions of the agent", () => block(null, instructions, "prose"))),
@@ -292,9 +299,9 @@ function show(run) {
       run.before.map((event) => note(run, event)), run.turns.map((turn) => turnOf(run, turn)), alone(run)),
     definition && foldOut({ class: "record" }, "The agent's definition", () => block(null, definition)),
     record(run),
-  ].filter(Boolean));
+  ]);
   addEventListener("hashchange", follow);
   follow();
 }
 
-show(foldTree(JSON.parse(document.getElementById("data").textContent, exactly)));
+show(foldTree(parseExact(document.getElementById("data").textContent)));
