@@ -227,8 +227,8 @@ pub fn session_of_fork(run: &RunId) -> SessionId {
     format!("ses_{}", name.strip_prefix("run_").unwrap_or(name)).into()
 }
 
-/// Returns the sessions a run can look into: its own first, then those of the runs it was copied
-/// from.
+/// Returns the sessions whose stored errors and results a run can read: its own first, then those of the runs that it
+/// was copied from, then those that its caller handed on.
 #[must_use]
 pub fn sessions_of(events: &[Event]) -> Vec<SessionId> {
     let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
@@ -250,6 +250,11 @@ pub fn sessions_of(events: &[Event]) -> Vec<SessionId> {
         sessions.push(session_of_fork(&last.run));
     }
     sessions.reverse();
+    for session in &*started.sessions {
+        if !sessions.contains(session) {
+            sessions.push(session.clone());
+        }
+    }
     sessions
 }
 

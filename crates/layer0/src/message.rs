@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::CallId;
+use crate::id::{CallId, SessionId};
 use crate::json_text::JsonText;
 
 pub use self::image::{Image, ImageError, MAX_IMAGE_BYTES};
@@ -176,31 +176,37 @@ impl StatePart {
 ///
 /// Cloning costs one reference count. Appending costs one push while there is no other clone,
 /// which is so between model calls.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+///
+/// Two transcripts are equal if their messages are.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Transcript(Arc<Vec<Arc<Message>>>);
+pub struct Transcript {
+    messages: Arc<Vec<Arc<Message>>>,
+    #[serde(skip)]
+    sessions: Arc<[SessionId]>,
+}
 
 impl Transcript {
     /// Appends a message.
     pub fn push(&mut self, message: Message) {
-        Arc::make_mut(&mut self.0).push(Arc::new(message));
+        Arc::make_mut(&mut self.messages).push(Arc::new(message));
     }
 
     /// Appends a message that another transcript holds too.
     pub fn push_shared(&mut self, message: Arc<Message>) {
-        Arc::make_mut(&mut self.0).push(message);
+        Arc::make_mut(&mut self.messages).push(message);
     }
 
     /// Returns how many messages there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.messages.len()
     }
 
     /// Returns whether there is no message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.messages.is_empty()
     }
 
     /// Inserts messages that another transcript holds too before the message at `index`.
@@ -213,13 +219,27 @@ impl Transcript {
         index: usize,
         messages: impl IntoIterator<Item = Arc<Message>>,
     ) {
-        Arc::make_mut(&mut self.0).splice(index..index, messages);
+        Arc::make_mut(&mut self.messages).splice(index..index, messages);
     }
 
     /// Returns the messages, oldest first.
     #[must_use]
     pub fn messages(&self) -> &[Arc<Message>] {
-        &self.0
+        &self.messages
+    }
+
+    /// Returns the sessions whose stored errors and results the messages may refer to. Transcripts of a run have
+    /// them; they are not serialised.
+    #[must_use]
+    pub fn sessions(&self) -> &[SessionId] {
+        &self.sessions
+    }
+
+    /// Sets the sessions whose stored errors and results the messages may refer to.
+    #[must_use]
+    pub fn with_sessions(mut self, sessions: impl Into<Arc<[SessionId]>>) -> Self {
+        self.sessions = sessions.into();
+        self
     }
 
     /// Returns an iterator over the messages, oldest first.
@@ -232,7 +252,7 @@ impl Transcript {
     /// assert_eq!(said.len(), 2);
     /// ```
     pub fn iter(&self) -> std::slice::Iter<'_, Arc<Message>> {
-        self.0.iter()
+        self.messages.iter()
     }
 }
 
@@ -248,7 +268,14 @@ impl<'a> IntoIterator for &'a Transcript {
 /// Holds the messages, oldest first.
 impl<M: Into<Arc<Message>>> FromIterator<M> for Transcript {
     fn from_iter<I: IntoIterator<Item = M>>(messages: I) -> Self {
-        Self(Arc::new(messages.into_iter().map(Into::into).collect()))
+        let messages = Arc::new(messages.into_iter().map(Into::into).collect());
+        Self { messages, sessions: Arc::default() }
+    }
+}
+
+impl PartialEq for Transcript {
+    fn eq(&self, other: &Self) -> bool {
+        self.messages == other.messages
     }
 }
 

@@ -236,6 +236,9 @@ impl Answer {
 pub struct Context {
     /// The session; sub-dispatches share their caller's.
     pub session: Option<SessionId>,
+    /// The other sessions whose stored errors and results the work may read: what its caller hands on may refer to
+    /// them.
+    pub sessions: Arc<[SessionId]>,
     /// The run to record the work under.
     pub run: Option<RunId>,
     /// The runs of the session that are dispatched together, this one included, if nothing dispatched them: they are
@@ -377,6 +380,7 @@ impl Context {
     pub fn root() -> Self {
         Self {
             session: None,
+            sessions: Arc::default(),
             run: None,
             together: Arc::default(),
             parent: None,
@@ -489,6 +493,7 @@ impl Context {
     pub fn below(&self) -> Self {
         Self {
             session: self.session.clone(),
+            sessions: Arc::clone(&self.sessions),
             parent: self.run.clone(),
             root: self.root.clone().or_else(|| self.run.clone()),
             depth: self.depth.saturating_add(1),

@@ -62,6 +62,8 @@ pub(crate) enum PriorAnswer {
 pub(crate) struct Caller {
     pub(crate) run: RunId,
     pub(crate) session: SessionId,
+    /// The sessions whose stored errors and results the run may read.
+    pub(crate) sessions: Arc<[SessionId]>,
     pub(crate) depth: u32,
     pub(crate) call: CallId,
     pub(crate) asks: Arc<Asks>,
@@ -322,9 +324,10 @@ impl Dispatcher {
     }
 
     fn context(&self, child: &Child, link: Arc<Link>) -> Context {
-        let Caller { run, session, depth, clock, orchestrator, .. } = &self.caller;
+        let Caller { run, session, sessions, depth, clock, orchestrator, .. } = &self.caller;
         let mut context = Context::root();
         context.session = Some(session.clone());
+        context.sessions = sessions.iter().filter(|other| *other != session).cloned().collect();
         context.run = Some(child.run.clone());
         context.parent = Some(run.clone());
         context.root = Some(child.root.clone());

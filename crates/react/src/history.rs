@@ -173,6 +173,20 @@ impl History {
         &self.messages
     }
 
+    /// Returns the sessions whose stored errors and results the messages may refer to.
+    #[must_use]
+    pub fn sessions(&self) -> &[SessionId] {
+        self.messages.sessions()
+    }
+
+    /// Sets the sessions whose stored errors and results the messages may refer to; the run reads them there. The
+    /// transcript of a run has them already.
+    #[must_use]
+    pub fn with_sessions(mut self, sessions: impl Into<Arc<[SessionId]>>) -> Self {
+        self.messages = self.messages.with_sessions(sessions);
+        self
+    }
+
     /// Checks that a model can go on from it: it begins with the user, every call is answered right
     /// behind the message that asks for it, and nothing in it is empty or instructs. Speakers take
     /// turns, and the user does not have the last word, unless it is the transcript of a run.
@@ -254,7 +268,7 @@ impl From<Transcript> for History {
 impl From<&Transcript> for History {
     fn from(transcript: &Transcript) -> Self {
         let said = |message: &&Arc<Message>| !matches!(***message, Message::System { .. });
-        let mut messages = Transcript::default();
+        let mut messages = Transcript::default().with_sessions(transcript.sessions());
         transcript
             .messages()
             .iter()

@@ -99,7 +99,9 @@ impl RunRequest {
     ///
     /// It is checked before the run starts: it begins with the user, speakers take turns, every call
     /// is answered, and the input is not in it. With a [`session`](RunRequest::session), it stands
-    /// before the first run of that session; later ones have the session's own.
+    /// before the first run of that session; later ones have the session's own. What the messages say
+    /// is stored can be read where they know its [sessions](History::with_sessions), as the transcript of
+    /// a run does.
     ///
     /// ```
     /// use backstop_provider::ScriptedProvider;
@@ -173,6 +175,7 @@ impl RunRequest {
     pub(crate) fn dispatched(input: String, task: &Task, context: &Context) -> Self {
         let mut request = Self::new(input).images(Arc::clone(&task.images)).depth(context.depth);
         request.session.clone_from(&context.session);
+        request.history = request.history.with_sessions(Arc::clone(&context.sessions));
         request.run.clone_from(&context.run);
         request.parent.clone_from(&context.parent);
         request.root.clone_from(&context.root);

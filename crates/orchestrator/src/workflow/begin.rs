@@ -127,6 +127,7 @@ impl Recorder {
         started.max_park_ms = context.max_park.map(millis);
         started.deadline = context.deadline;
         started.labels = Arc::clone(&context.labels);
+        started.sessions = Arc::clone(&context.sessions);
         started.cause = context.cause.clone().map(Box::new);
         started.output_schema = task.output_schema.as_ref().map(|schema| Box::new(schema.into()));
         started.key_id = self.log.key().map(|key| key.id().into());

@@ -114,6 +114,7 @@ fn caller_of(effects: &Effects, execution: &Execution) -> Caller {
     Caller {
         run,
         session,
+        sessions: Arc::clone(&execution.sessions),
         depth: execution.depth,
         call: execution.run.call_id.clone(),
         asks: Arc::clone(&effects.asks),

@@ -43,7 +43,7 @@ pub async fn said_until(log: &dyn EventLog, run: &RunId) -> Result<History, LogE
     if let Some(unreadable) = history.unreadable {
         tracing::warn!(%run, "{unreadable}");
     }
-    let mut said = Transcript::default();
+    let mut said = Transcript::default().with_sessions(history.sessions);
     history.messages.into_iter().for_each(|message| said.push_shared(message));
     Ok(History::from(&said))
 }
@@ -62,7 +62,9 @@ pub async fn said_before(log: &dyn EventLog, run: &RunId) -> Result<History, Log
     // The caller may have brought something along.
     let (_, events) = backstop_event_log::read_events(log, run).await?;
     match events.into_iter().next().map(|event| event.kind) {
-        Some(EventKind::RunStarted(started)) => Ok(History::from(&started.history)),
+        Some(EventKind::RunStarted(started)) => {
+            Ok(History::from(&started.history).with_sessions(started.sessions))
+        }
         _ => Ok(History::default()),
     }
 }

@@ -29,7 +29,7 @@ impl Run {
             Ok(None) => Ok(self.suspended(below)),
             Ok(Some(Finish::Stopped { stop, output })) => {
                 let HookContext { run, session } = self.context.clone();
-                Ok(stopped(run, session, self.ledger.machine(), stop, output))
+                Ok(stopped((run, session, self.sessions), self.ledger.machine(), stop, output))
             }
             Ok(Some(Finish::Failed(cause))) => {
                 let model = self.effects.take_model_error();
@@ -46,7 +46,8 @@ impl Run {
         let HookContext { run, session } = self.context.clone();
         let machine = self.ledger.machine();
         let output = Arc::clone(machine.last_text());
-        let mut outcome = stopped(run, session, machine, Stop::WaitingApproval, output);
+        let place = (run, session, Arc::clone(&self.sessions));
+        let mut outcome = stopped(place, machine, Stop::WaitingApproval, output);
         outcome.parked_until = machine.parked_until();
         outcome.approvals = machine.open_approvals().cloned().chain(below).collect();
         outcome
@@ -63,7 +64,7 @@ impl Run {
             session,
             error,
             usage: self.ledger.usage(),
-            transcript: machine.transcript().clone(),
+            transcript: machine.transcript().clone().with_sessions(self.sessions),
             partial: Arc::clone(machine.last_text()),
             acted: self.acted,
         }
@@ -71,8 +72,7 @@ impl Run {
 }
 
 fn stopped(
-    run_id: RunId,
-    session: SessionId,
+    (run_id, session, sessions): (RunId, SessionId, Arc<[SessionId]>),
     machine: &Machine,
     stop: Stop,
     output: Arc<str>,
@@ -83,7 +83,7 @@ fn stopped(
         stop,
         output,
         usage: machine.usage(),
-        transcript: machine.transcript().clone(),
+        transcript: machine.transcript().clone().with_sessions(sessions),
         approvals: Vec::new(),
         parked_until: None,
     }
@@ -142,20 +142,24 @@ fn error_of(
 ///
 /// Dropping the future changes nothing.
 pub async fn recorded(log: &dyn EventLog, run: &RunId) -> Result<Option<RunOutcome>, ResumeError> {
-    let Folded { summary, events, replayed, follows, .. } =
+    let Folded { summary, events, replayed, mut sessions, follows, .. } =
         fold(log, run, DefinedAs::Recorded, None).await?;
     let mut machine = replayed.machine;
-    machine.provide_earlier(history(log, follows.as_ref()).await.messages);
+    let earlier = history(log, follows.as_ref()).await;
+    machine.provide_earlier(earlier.messages);
+    sessions.extend(earlier.sessions);
+    let sessions: Arc<[SessionId]> = sessions.into();
     match machine.poll() {
         Output::Finish(Finish::Stopped { stop, output }) => {
-            Ok(Some(stopped(summary.run, summary.session, &machine, stop, output)))
+            let place = (summary.run, summary.session, sessions);
+            Ok(Some(stopped(place, &machine, stop, output)))
         }
         Output::Finish(Finish::Failed(cause)) => Err(RunFailure {
             run_id: summary.run,
             session: summary.session,
             error: error_of(cause, None, None),
             usage: summary.usage,
-            transcript: machine.transcript().clone(),
+            transcript: machine.transcript().clone().with_sessions(sessions),
             partial: Arc::clone(machine.last_text()),
             acted: has_acted(&events),
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backstop_event_log::{
     Claim, EventLog, InboxMessage, InboxRequest, LogError, RunFilter, RunState, RunSummary,
-    read_events,
+    read_events, sessions_of,
 };
 use backstop_react_machine::{CANCEL, messages_of};
 use layer0::event::{Event, EventKind, Follows, OperatorReturned, RunResumed, SignalReceived};
@@ -18,7 +18,7 @@ use super::resume::Resumed;
 use super::start::{InSession, Start};
 use crate::agent::inner::Inner;
 use crate::error::AgentError;
-use crate::history::RequestError;
+use crate::history::{History, RequestError};
 use crate::record::abandon::{Ended, OpenWork, abandon, open_in};
 use crate::record::fold::{DefinedAs, fold, started};
 use crate::resume_error::ResumeError;
@@ -79,7 +79,10 @@ impl Start {
             Err(error) => return Err(error.into()),
         };
         let kinds = events.iter().map(|event| &event.kind);
-        self.request.history = messages_of(kinds.take(settled(&events))).into();
+        let history = History::from(messages_of(kinds.take(settled(&events))));
+        let given = self.request.history.sessions().iter().cloned();
+        let sessions: Vec<SessionId> = given.chain(sessions_of(&events)).collect();
+        self.request.history = history.with_sessions(sessions);
         Ok(started(&events)?.follows.as_deref().cloned())
     }
 

@@ -186,6 +186,7 @@ impl Start {
             feed: self.feed.clone(),
         });
         let mut run = Box::new(run.await);
+        run.sessions = std::iter::once(&self.session).chain(&*self.sessions()).cloned().collect();
         run.depth = self.request.depth;
         run.root = self.root();
         run
@@ -214,7 +215,19 @@ impl Start {
         started.key_id = self.key_id();
         started.history =
             recordable_messages(&self.agent.redactor, self.request.history.messages());
+        started.sessions = self.sessions();
         started
+    }
+
+    /// Returns the other sessions whose stored errors and results the run may read.
+    fn sessions(&self) -> Arc<[SessionId]> {
+        let mut sessions: Vec<SessionId> = Vec::new();
+        for session in self.request.history.sessions() {
+            if *session != self.session && !sessions.contains(session) {
+                sessions.push(session.clone());
+            }
+        }
+        sessions.into()
     }
 
     /// Returns the run at the head of its callers, as far as they are known.
@@ -258,7 +271,9 @@ impl Start {
     fn check_request(&self) -> Result<(), RequestError> {
         let RunRequest { session, parent, history, labels, .. } = &self.request;
         LabelError::check_all(labels.iter())?;
-        session.as_ref().map_or(Ok(()), |session| check_session(session.as_str()))?;
+        for session in session.iter().chain(history.sessions()) {
+            check_session(session.as_str())?;
+        }
         // A run that was dispatched has its caller's session for what is stored.
         if self.agent.log.is_none()
             && parent.is_none()
@@ -306,6 +321,10 @@ impl Start {
         if let Some(redacted) = found(self.session.as_str()) {
             self.session = redacted.into();
             return Err(refused("session"));
+        }
+        let mut sessions = self.request.history.sessions().iter();
+        if sessions.any(|session| found(session.as_str()).is_some()) {
+            return Err(refused("history's session"));
         }
         if self.request.parent.as_ref().is_some_and(|parent| found(parent.as_str()).is_some()) {
             return Err(refused("parent's"));

@@ -24,6 +24,7 @@ mod episodes;
 mod estimates;
 mod errors;
 mod expiry;
+mod handed_on;
 mod histories;
 mod history;
 mod forks;

@@ -154,5 +154,5 @@ fn without_last_turn(said: &History) -> (History, Option<String>) {
     });
     let (at, asked) = asked.unzip();
     let before: Transcript = messages.iter().take(at.unwrap_or(0)).cloned().collect();
-    (History::from(before), asked)
+    (History::from(before).with_sessions(said.sessions()), asked)
 }

@@ -124,6 +124,10 @@ payload! {
         /// The messages before, if the caller brought them along.
         #[serde(default, skip_serializing_if = "Transcript::is_empty")]
         history: Transcript,
+        /// The other sessions whose stored errors and results it may read: those that the messages before and the
+        /// input may refer to.
+        #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+        sessions: Arc<[SessionId]>,
         /// Whether a workflow's task may be done again after it may have acted.
         #[serde(default, skip_serializing_if = "is_false")]
         idempotent: bool,
@@ -164,6 +168,7 @@ impl RunStarted {
             journal: JournalKind::default(),
             key_id: None,
             history: Transcript::default(),
+            sessions: Arc::default(),
             idempotent: false,
             with_history: false,
             max_park_ms: None,

@@ -235,6 +235,7 @@ impl Episode {
         context.depth = self.depth.saturating_add(1);
         let started = self.ledger.progress().started.as_ref();
         context.labels = started.map(|started| Arc::clone(&started.labels)).unwrap_or_default();
+        context.sessions = started.map(|started| Arc::clone(&started.sessions)).unwrap_or_default();
         (context.max_park, context.adopts) = (self.max_park, self.adopts);
         context.accepts_lost_tail = self.accepts_lost_tail;
         context.orchestrator = Some(Arc::clone(orchestrator));
