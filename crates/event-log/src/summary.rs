@@ -335,8 +335,8 @@ impl RunSummary {
         self.last_seq = event.seq;
         self.head = event.hash;
         self.salted = event.salt.is_some();
-        if let Some(code) = code_of(&event.kind) {
-            self.last_failure = Some(LastFailure { seq: event.seq, code: code.clone() });
+        if let Some(failure) = failure_in(event).or_else(|| later_failure_in(event)) {
+            self.last_failure = Some(failure);
         }
         if let Some(cause) = event.kind.cause() {
             let too_many = (self.causes.len() + 1).saturating_sub(Self::MAX_CAUSES);
@@ -481,9 +481,14 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Returns the code of an event that says that something went wrong.
-fn code_of(kind: &EventKind) -> Option<&Code> {
-    match kind {
+/// Returns the last failure as rows had it before they counted runs below and hooks that stop a run.
+pub(crate) fn last_failure_before(events: &[Event]) -> Option<LastFailure> {
+    events.iter().rev().find_map(failure_in)
+}
+
+/// Returns the failure that an event records.
+fn failure_in(event: &Event) -> Option<LastFailure> {
+    let code = match &event.kind {
         EventKind::ModelAttempted(attempted) => attempted.code.as_ref(),
         EventKind::ModelFailed(failed) => Some(&failed.reason),
         EventKind::ToolAttempted(attempted) => Some(&attempted.reason),
@@ -496,7 +501,20 @@ fn code_of(kind: &EventKind) -> Option<&Code> {
         EventKind::RunFailed(failed) => Some(&failed.reason),
         EventKind::BehaviorFailed(failed) => Some(&failed.reason),
         _ => None,
-    }
+    };
+    Some(LastFailure::new(event.seq, code?.clone()))
+}
+
+/// Returns the failure that an event records, where rows of earlier versions did not count it.
+fn later_failure_in(event: &Event) -> Option<LastFailure> {
+    let code = match &event.kind {
+        EventKind::HookAborted(aborted) => Some(&aborted.reason),
+        EventKind::OperatorReturned(returned) if returned.outcome == Outcome::Failed => {
+            returned.reason.as_ref()
+        }
+        _ => None,
+    };
+    Some(LastFailure::new(event.seq, code?.clone()))
 }
 
 #[cfg(test)]

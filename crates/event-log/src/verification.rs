@@ -4,6 +4,7 @@ use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
 use crate::log::{EventLog, records_of};
+use crate::summary::last_failure_before;
 use crate::{LogError, RunSummary};
 
 /// A run whose record is what was recorded.
@@ -51,7 +52,11 @@ pub async fn verify_run(log: &dyn EventLog, run: &RunId) -> Result<Verified, Log
             (summary.messages, summary.dispatched_model_calls);
         folded.usage.cost_usd = summary.usage.cost_usd;
     }
-    if folded == summary {
+    let is_sound = folded == summary || {
+        folded.last_failure = last_failure_before(&events);
+        folded == summary
+    };
+    if is_sound {
         Ok(Verified { summary, erased })
     } else {
         Err(LogError::tampered(summary.last_seq, "the summary is not what the events say"))
@@ -70,8 +75,9 @@ fn says_no_version(events: &[Event]) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use layer0::event::{Actor, ModelAttempted, RunStarted};
+    use layer0::event::{Actor, HookAborted, ModelAttempted, OperatorReturned, RunStarted};
     use layer0::stop::Outcome;
+    use layer0::usage::Usage;
     use layer0::{Code, Timestamp};
     use serde_json::json;
 
@@ -142,5 +148,40 @@ mod tests {
             let found = verify_run(&*other, &run).await;
             assert!(matches!(found, Err(LogError::Tampered { seq: 2, .. })), "{name}: {found:?}");
         }
+    }
+
+    /// Spec: D4, D13. Rows of earlier versions did not count runs below and hooks that stop a run.
+    #[tokio::test]
+    async fn failures_below_count_and_earlier_rows_verify() {
+        let log = Arc::new(MemoryLog::new());
+        let run = RunId::from("run_1");
+        let mut writer = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, run.clone());
+        let code = || Some(Code::new("provider.timeout"));
+        let returned = |outcome, code| {
+            OperatorReturned::new("a", "run_a", outcome, code, Usage::default()).into()
+        };
+        let aborted = HookAborted::new("gate", "run_end", None, "hook.aborted", "no", false);
+        let expected = [None, None, Some((3, "provider.timeout")), Some((4, "hook.aborted"))];
+        let kinds: [EventKind; 4] = [
+            started(),
+            returned(Outcome::Completed, None),
+            returned(Outcome::Failed, code()),
+            aborted.into(),
+        ];
+        for (at, (kind, expected)) in (5..).zip(kinds.into_iter().zip(expected)) {
+            let at = Timestamp::from_millis(at);
+            writer.stage(&Seed::new("test"), at, Actor::Runtime, None, kind);
+            let failure = writer.summary().last_failure.clone();
+            let expected = expected.map(|(seq, code)| LastFailure::new(seq, Code::new(code)));
+            assert_eq!(failure, expected);
+        }
+        writer.commit().await.unwrap();
+        let records = log.records(&run, 1).await.unwrap();
+        let mut earlier = verify_run(&*log, &run).await.unwrap().summary;
+        earlier.last_failure = None;
+        let other = MemoryLog::new();
+        let batch = Batch::new(run.clone(), Claim::FIRST, records, earlier);
+        other.append(batch).await.unwrap();
+        assert!(verify_run(&other, &run).await.is_ok());
     }
 }
