@@ -83,7 +83,7 @@ impl Feed {
         } else {
             queue.pending.push_back(Pending::InLog { from: event.seq, to: event.seq });
         }
-        queue.wake();
+        wake(queue);
     }
 
     /// Takes in a piece of an answer.
@@ -121,7 +121,7 @@ impl Feed {
             return;
         }
         queue.delta_bytes += cost;
-        queue.wake();
+        wake(queue);
     }
 
     /// Takes in how the run ended; only the first one counts.
@@ -130,7 +130,7 @@ impl Feed {
         if !queue.has_ended {
             queue.has_ended = true;
             queue.pending.push_back(Pending::Ended(Box::new(result)));
-            queue.wake();
+            wake(queue);
         }
     }
 
@@ -159,16 +159,19 @@ impl Feed {
     }
 }
 
-impl Queue {
-    fn wake(&mut self) {
-        if let Some(reader) = self.reader.take() {
-            reader.wake();
-        }
+/// Wakes the reader, which an executor may poll at once: the queue is free then.
+fn wake(mut queue: MutexGuard<'_, Queue>) {
+    let reader = queue.reader.take();
+    drop(queue);
+    if let Some(reader) = reader {
+        reader.wake();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::Wake;
+
     use super::*;
 
     fn taken(feed: &Feed) -> Vec<Pending> {
@@ -178,6 +181,26 @@ mod tests {
             Poll::Pending => None,
         };
         std::iter::from_fn(next).collect()
+    }
+
+    /// Polls its feed when it is woken, as an executor may.
+    struct Polls(Arc<Feed>, Mutex<Vec<Pending>>);
+
+    impl Wake for Polls {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().unwrap().extend(taken(&self.0));
+        }
+    }
+
+    /// Spec: D14
+    #[test]
+    fn reader_may_poll_while_it_is_woken() {
+        let feed = Arc::new(Feed::new(true));
+        let polls = Arc::new(Polls(Arc::clone(&feed), Mutex::default()));
+        let waker = Waker::from(Arc::clone(&polls));
+        assert!(feed.poll_next(&Context::from_waker(&waker)).is_pending());
+        feed.delta(1, 1, &text("a"));
+        assert_eq!(polls.1.lock().unwrap().len(), 1);
     }
 
     fn text(text: &str) -> Piece {

@@ -49,7 +49,10 @@ impl Asks {
             return answer;
         }
         queue.asked.push_back((ask, told));
-        if let Some(reader) = queue.reader.take() {
+        let reader = queue.reader.take();
+        // An executor may poll the reader at once.
+        drop(queue);
+        if let Some(reader) = reader {
             reader.wake();
         }
         answer

@@ -20,7 +20,10 @@ impl Late {
     pub(super) fn push(&self, late: ToolLate) {
         let mut queue = self.queue();
         queue.answers.push_back(late);
-        if let Some(reader) = queue.reader.take() {
+        let reader = queue.reader.take();
+        // An executor may poll the reader at once.
+        drop(queue);
+        if let Some(reader) = reader {
             reader.wake();
         }
     }
