@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_event_log::{Claim, EventLog, LogError, RunSummary, open_root, session_of_fork};
+use backstop_event_log::{
+    Claim, EventLog, LogError, RunSummary, open_root, read_records, session_of_fork,
+};
 use backstop_orchestrator::new_run_id;
 use backstop_react_machine::{AgentDefinition, Divergence, Finish, INPUT, Replayed};
 use layer0::Orchestrator;
@@ -352,7 +354,7 @@ impl Agent {
         if is_from_elsewhere {
             from.copy_to(&self.inner, &log, &folded.events, &folded.sessions).await?;
         }
-        let mut records = from.log.records(&request.run, 1).await?;
+        let (_, mut records) = read_records(&*from.log, &request.run).await?;
         records.retain(|record| record.seq <= request.at);
         let child = new_run_id(self.inner.clock.now());
         let session = session_of_fork(&child);

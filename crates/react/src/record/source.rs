@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstop_error_store::{ErrorStore, Lookup, ResultStore, Store, StoreError};
-use backstop_event_log::{EventLog, LogError, RunWriter, sessions_of};
+use backstop_event_log::{EventLog, LogError, RunWriter, read_records, sessions_of};
 use layer0::event::{Event, EventKind};
 use layer0::id::SessionId;
 
@@ -61,7 +61,7 @@ impl Source {
         let earlier = runs.iter().flat_map(|(_, events)| sessions_of(events));
         let sessions: Vec<SessionId> = earlier.chain(sessions.iter().cloned()).collect();
         for (summary, events) in runs.iter().rev() {
-            let mut records = self.log.records(&summary.run, 1).await?;
+            let (_, mut records) = read_records(&*self.log, &summary.run).await?;
             records.retain(|record| record.seq <= summary.last_seq);
             if let Some(there) = log.summary(&summary.run).await? {
                 if let RecordPart::First(last) = compare(&**log, &there, summary, &records).await? {
