@@ -162,6 +162,14 @@ impl Asked {
         }
     }
 
+    /// Returns the limit of its attempts, if it has one of its own.
+    pub(crate) fn attempt_timeout(&self) -> Option<Duration> {
+        match self {
+            Self::Alone(_) => None,
+            Self::Shared(upstream) => upstream.attempt_timeout,
+        }
+    }
+
     /// Returns what its tokens cost, if it has a price of its own.
     pub(crate) fn price(&self) -> Option<Price> {
         match self {

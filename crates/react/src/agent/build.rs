@@ -123,6 +123,11 @@ impl AgentBuilder {
         if self.retry.attempts == 0 {
             return Err(BuildError::Definition(DefinitionError::ZeroLimit("retry.attempts")));
         }
+        check_attempt_timeouts(self.attempt_timeout, self.pools.iter().flatten())?;
+        if self.exploratory_tools.iter().any(|part| part.trim().is_empty()) {
+            // It would be a part of each name.
+            return Err(BuildError::Definition(DefinitionError::Empty("exploratory_tools")));
+        }
         check_schemas(&self.schemas)?;
         check_settings(&self.settings)?;
         check_tool_choice(&self.settings, &tools)?;
@@ -260,6 +265,18 @@ fn without_doubles(limits: Vec<SpendLimit>) -> Vec<SpendLimit> {
         }
     }
     kept
+}
+
+/// Refuses attempts that have no time.
+fn check_attempt_timeouts<'a>(
+    attempt_timeout: Duration,
+    asked: impl Iterator<Item = &'a Asked>,
+) -> Result<(), DefinitionError> {
+    let own = asked.filter_map(Asked::attempt_timeout);
+    match std::iter::once(attempt_timeout).chain(own).any(|timeout| timeout.is_zero()) {
+        true => Err(DefinitionError::ZeroLimit("attempt_timeout")),
+        false => Ok(()),
+    }
 }
 
 /// Refuses schemas that are none.

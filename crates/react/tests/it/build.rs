@@ -1,9 +1,11 @@
 //! Agents that cannot be made.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError, ScriptedProvider};
 use backstop_react::{
-    Agent, AgentBuilder, Gate, HookContext, HookPoint, Moment, Observer, Pack, Verdict,
+    Agent, AgentBuilder, Gate, HookContext, HookPoint, Moment, Observer, Pack, Upstream, Verdict,
 };
 use layer0::error::BoxError;
 use layer0::failure::Chain;
@@ -108,4 +110,19 @@ fn a_state_of_another_type_is_refused() {
         );
     }
     assert!(agent().state(vec![1_i64]).build().is_ok());
+}
+
+/// Spec: E12. Attempts that have no time, and a part of every tool's name.
+#[test]
+fn settings_that_mean_nothing_are_refused() {
+    let agent = || Agent::builder(ScriptedProvider::saying(["42"]));
+    let upstream = Upstream::new(ScriptedProvider::saying(["42"])).attempt_timeout(Duration::ZERO);
+    for (agent, key) in [
+        (agent().attempt_timeout(Duration::ZERO), "attempt_timeout"),
+        (agent().endpoint(upstream), "attempt_timeout"),
+        (agent().exploratory_tool(" "), "exploratory_tools"),
+    ] {
+        let refused = Chain(&agent.build().unwrap_err()).to_string();
+        assert!(refused.contains(&format!("`{key}`")), "{refused}");
+    }
 }
