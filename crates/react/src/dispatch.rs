@@ -30,7 +30,7 @@ use tracing::instrument::WithSubscriber;
 
 use crate::effect::Asks;
 use crate::journal::{Ask, Child, Told, Wanted};
-use link::{Link, Progress, Waits};
+use link::{Link, PersonWait, Progress, Waits};
 
 /// How long a run that was given up has to close its record.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -184,6 +184,11 @@ impl Dispatcher {
     /// Returns how long the call may take.
     pub(crate) fn limit(&self) -> &Limit {
         &self.waits.limit
+    }
+
+    /// Stops the call's time while it asks a person, until the guard is dropped.
+    pub(crate) fn ask_person(&self) -> PersonWait {
+        self.waits.ask_person()
     }
 
     /// Completes when runs that were started have left, to be taken up later, and nothing else of the call

@@ -249,7 +249,8 @@ pub struct ToolContext {
     /// a copy of the run; give it to services that know such keys. `bs_` and the first 32 hex digits of
     /// SHA-256 over run and call.
     pub idempotency_key: String,
-    /// When the call will be given up.
+    /// When the call will be given up if it waits for nobody, as it was when the call began. While it asks a person,
+    /// or all that it dispatched waits, its time does not pass, and it has that much more.
     pub deadline: Timestamp,
     /// What the call said it needs ([`Tool::needs`]) and was granted. A tool that names a thing
     /// twice, once to be judged and once to use it, compares what it holds with this.
@@ -356,7 +357,7 @@ impl ToolContext {
 
     /// Asks a person, while the tool is running, for data that fits a JSON Schema. Where the agent has an
     /// approver in this process ([`Approver`]), that is asked, and the record has the approval, what was given
-    /// and by whom; elsewhere it is [`Given::NobodyThere`] at once. The tool's time passes meanwhile. What two
+    /// and by whom; elsewhere it is [`Given::NobodyThere`] at once. None of the tool's time passes meanwhile. What two
     /// tasks of a call ask at once is asked one after the other.
     ///
     /// ```

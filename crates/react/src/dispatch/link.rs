@@ -37,13 +37,23 @@ pub(super) struct Link {
     has_waited: AtomicBool,
 }
 
-/// What the runs of one call wait for: while they all do, its time does not pass.
+/// The waits of one call: its time does not pass while all its runs wait, or it asks a person and they do.
 pub(super) struct Waits {
     pub(super) limit: Limit,
-    /// How many have not ended, and how many of them wait.
-    open: Mutex<(usize, usize)>,
+    open: Mutex<OpenWork>,
     /// Is told when one has ended.
     pub(super) changed: Notify,
+}
+
+/// The open work of a call.
+#[derive(Default)]
+struct OpenWork {
+    /// The number of runs that have not ended.
+    runs: usize,
+    /// The number of these that wait.
+    waiting: usize,
+    /// Whether a person is asked.
+    asks_person: bool,
 }
 
 impl Waits {
@@ -51,13 +61,23 @@ impl Waits {
         Self { limit, open: Mutex::default(), changed: Notify::new() }
     }
 
-    fn change(&self, change: impl FnOnce(&mut (usize, usize))) {
+    fn change(&self, change: impl FnOnce(&mut OpenWork)) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut open);
         match *open {
-            (open, waiting) if open > 0 && open == waiting => self.limit.pause(),
+            OpenWork { runs, waiting, asks_person }
+                if runs == waiting && (runs > 0 || asks_person) =>
+            {
+                self.limit.pause();
+            }
             _ => self.limit.go_on(),
         }
+    }
+
+    /// Stops the call's time until the guard is dropped, as far as its runs let it.
+    pub(super) fn ask_person(self: &Arc<Self>) -> PersonWait {
+        self.change(|open| open.asks_person = true);
+        PersonWait(Arc::clone(self))
     }
 }
 
@@ -69,7 +89,7 @@ impl Link {
         lease: Option<Arc<dyn Lease>>,
     ) -> (Arc<Self>, watch::Receiver<Progress>) {
         let (progress, followed) = watch::channel(Progress::default());
-        waits.change(|(open, _)| *open += 1);
+        waits.change(|open| open.runs += 1);
         let has_waited = AtomicBool::default();
         (Arc::new(Self { asks, run, progress, waits, lease, has_waited }), followed)
     }
@@ -95,7 +115,7 @@ impl Link {
                 Err(error) => (Outcome::Failed, Some(Code::new(error.code()))),
             });
         });
-        self.waits.change(|(open, _)| *open = open.saturating_sub(1));
+        self.waits.change(|open| open.runs = open.runs.saturating_sub(1));
         self.waits.changed.notify_waiters();
     }
 }
@@ -108,7 +128,7 @@ impl Caller for Link {
 
     async fn wait(&self, waiting: Waiting) {
         self.has_waited.store(true, Ordering::Release);
-        self.waits.change(|(_, waiting)| *waiting += 1);
+        self.waits.change(|open| open.waiting += 1);
         let _waits = NoLonger(&self.waits);
         let goes_on = GoesOn(self);
         let told = self.asks.ask(Ask::Wait { run: self.run.clone(), waiting }).await;
@@ -162,6 +182,15 @@ struct NoLonger<'a>(&'a Waits);
 
 impl Drop for NoLonger<'_> {
     fn drop(&mut self) {
-        self.0.change(|(_, waiting)| *waiting = waiting.saturating_sub(1));
+        self.0.change(|open| open.waiting = open.waiting.saturating_sub(1));
+    }
+}
+
+/// The wait of a call for a person.
+pub(crate) struct PersonWait(Arc<Waits>);
+
+impl Drop for PersonWait {
+    fn drop(&mut self) {
+        self.0.change(|open| open.asks_person = false);
     }
 }

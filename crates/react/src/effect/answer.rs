@@ -68,6 +68,7 @@ pub(super) async fn answer(
     let Execution { run, elapsed, .. } = execution;
     let duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
     let failing = Failing::new(agent, context, &run.call_id, &run.tool, duration_ms);
+    let failing = failing.may_have_acted(!admitted.spec().idempotent);
     let stores = admitted.stores_errors();
     let mut facts = match result {
         Ok(Output { text: output, images, stderr, done_before }) => {

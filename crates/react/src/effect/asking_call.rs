@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::asks::Asks;
 use super::effects::Effects;
+use crate::dispatch::Dispatcher;
 use crate::journal::{Ask, PersonAsk, Told};
 
 /// How often a call may ask, so that a server that goes on asking lets go of the person.
@@ -25,18 +26,25 @@ pub(super) struct AskingCall {
     /// Is cancelled when the call is given up.
     given_up: CancellationToken,
     has_approver: bool,
+    dispatcher: Arc<Dispatcher>,
     /// How often it asked. A call asks one thing at a time.
     asked: Mutex<u32>,
 }
 
 impl AskingCall {
-    pub(super) fn new(effects: &Effects, run: &ToolRun, context: &ToolContext) -> Self {
+    pub(super) fn new(
+        effects: &Effects,
+        run: &ToolRun,
+        context: &ToolContext,
+        dispatcher: &Arc<Dispatcher>,
+    ) -> Self {
         Self {
             call: run.call_id.clone(),
             arguments: run.arguments.clone(),
             asks: Arc::clone(&effects.asks),
             given_up: context.cancellation.clone(),
             has_approver: effects.agent.approver.is_some(),
+            dispatcher: Arc::clone(dispatcher),
             asked: Mutex::default(),
         }
     }
@@ -60,6 +68,8 @@ impl People for AskingCall {
         *asked += 1;
         let (call, arguments) = (self.call.clone(), self.arguments.clone());
         let ask = PersonAsk { call, arguments, message: message.into(), schema };
+        // Nobody has less time to answer because the tool is to be quick.
+        let _wait = self.dispatcher.ask_person();
         let withdraws = Withdraws(self);
         let told = self.asks.ask(Ask::Person(Box::new(ask))).await;
         std::mem::forget(withdraws);

@@ -11,7 +11,7 @@ use backstop_tool::{ToolError, failed_text};
 use layer0::event::{ErrorStoreDegraded, ErrorStored, EventKind, ToolFailure, ToolResponded};
 use layer0::failure::{Chain, Failure};
 use layer0::id::{CallId, RunId, SessionId};
-use layer0::{Code, Timestamp, code};
+use layer0::{Code, Timestamp, code, text};
 use serde_json::json;
 use tracing::Instrument;
 
@@ -32,6 +32,7 @@ pub(crate) struct Failing<'a> {
     redactor: &'a Redactor,
     at: Timestamp,
     duration_ms: u64,
+    may_have_acted: bool,
 }
 
 impl<'a> Failing<'a> {
@@ -44,7 +45,14 @@ impl<'a> Failing<'a> {
     ) -> Self {
         let HookContext { run, session } = context;
         let at = agent.clock.now();
-        Self { run, session, call_id, tool, redactor: &agent.redactor, at, duration_ms }
+        let (redactor, may_have_acted) = (&agent.redactor, false);
+        Self { run, session, call_id, tool, redactor, at, duration_ms, may_have_acted }
+    }
+
+    /// States whether a call that was stopped may have acted.
+    pub(crate) const fn may_have_acted(mut self, may_have_acted: bool) -> Self {
+        self.may_have_acted = may_have_acted;
+        self
     }
 
     /// Records a failure whose text is bounded and says all; of an interruption also what is known of its cause, such
@@ -89,12 +97,13 @@ impl<'a> Failing<'a> {
         };
         let text = match error.kind() {
             // These have sentences of their own, which are bounded.
+            ToolError::Cancelled => self.stopped_text().to_owned(),
             ToolError::Panicked(_) | ToolError::Timeout { .. } => {
                 self.redactor.redact(&failed_text(self.tool, error)).into_owned()
             }
             _ => fallback_text(&readable(new.raw()), author_code.as_deref()),
         };
-        vec![degraded, self.responded(error, &text, &new.summary().text, None)]
+        vec![degraded, self.responded(error, &text, self.message(error, new.summary()), None)]
     }
 
     /// Says that the error store could not do its work.
@@ -119,7 +128,23 @@ impl<'a> Failing<'a> {
         let (id, call_id, tool) = (stored.id.clone(), self.call_id.clone(), Arc::clone(self.tool));
         let mut event = ErrorStored::new(id, call_id, tool, stored.occurrences, new.chars_kept());
         event.code = new.code().cloned();
-        vec![event.into(), self.responded(error, &text, &summary.text, Some(stored))]
+        vec![event.into(), self.responded(error, &text, self.message(error, summary), Some(stored))]
+    }
+
+    /// Returns the message of a failure in the record.
+    fn message<'t>(&self, error: &ToolError, summary: &'t Summary) -> &'t str {
+        match error.kind() {
+            ToolError::Cancelled => self.stopped_text(),
+            _ => &summary.text,
+        }
+    }
+
+    /// Returns the text of a call that was stopped with its run.
+    const fn stopped_text(&self) -> &'static str {
+        match self.may_have_acted {
+            true => text::MAY_HAVE_ACTED,
+            false => text::CANCELLED,
+        }
     }
 
     /// Returns the author's code, which is text from outside like the rest of the error.
@@ -137,6 +162,7 @@ impl<'a> Failing<'a> {
     fn headline(&self, error: &ToolError, summary: &Summary) -> String {
         let tool = self.tool;
         match error.kind() {
+            ToolError::Cancelled => self.stopped_text().to_owned(),
             ToolError::Timeout { .. } => failed_text(tool, error),
             ToolError::Panicked(_) => {
                 failed_text(tool, &ToolError::Panicked(summary.text.to_string()))
@@ -161,8 +187,11 @@ impl<'a> Failing<'a> {
     }
 }
 
-/// Is this a failure of the tool's own, whose text may be long?
+/// Returns whether this is a failure of the tool's own, whose text may be long, or has what a stopped tool wrote.
 pub(crate) fn is_stored(error: &ToolError) -> bool {
+    if matches!(error.kind(), ToolError::Cancelled) {
+        return error.output().is_some();
+    }
     matches!(
         error.kind(),
         ToolError::Caused(_)

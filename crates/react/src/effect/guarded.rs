@@ -150,14 +150,19 @@ fn checked(
 /// Returns the error of a call that took too long, with what the tool has written so far.
 fn timed_out(limit: Duration, written: &Written) -> ToolError {
     let error = ToolError::timeout(limit);
-    match std::panic::catch_unwind(AssertUnwindSafe(|| written.so_far())) {
-        Ok(Some(output)) => error.with_output(output),
-        Ok(None) => error,
-        Err(panic) => {
-            tracing::warn!("what a tool wrote cannot be read: {}", text::panicked(panic));
-            error
-        }
+    match so_far(written) {
+        Some(output) => error.with_output(output),
+        None => error,
     }
+}
+
+/// Returns what a tool has written so far, as its own code reads it.
+pub(super) fn so_far(written: &Written) -> Option<String> {
+    let read = std::panic::catch_unwind(AssertUnwindSafe(|| written.so_far()));
+    read.unwrap_or_else(|panic| {
+        tracing::warn!("what a tool wrote cannot be read: {}", text::panicked(panic));
+        None
+    })
 }
 
 /// Stops the task when the driver no longer waits for it: aborting it ends it at its next await, even if

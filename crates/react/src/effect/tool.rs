@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backstop_react_machine::NothingLeft;
 use backstop_retry::{Decision, RetryPolicy, Tried};
-use backstop_tool::{Admitted, ToolError, failed_text};
+use backstop_tool::{Admitted, ToolError, Written, failed_text};
 use layer0::code;
 use layer0::event::ToolLate;
 use layer0::failure::{Failure, Retry};
@@ -20,7 +20,7 @@ use super::failure::Failing;
 use super::probe;
 use super::stop::Stop;
 use crate::dispatch::{Caller, Dispatcher, PriorAnswer};
-use crate::effect::guarded::{execute, forward};
+use crate::effect::guarded::{execute, forward, so_far};
 use crate::hook::HookContext;
 use crate::journal::{End, Execution, ExecutionEnd, Notes};
 
@@ -60,11 +60,12 @@ pub(super) async fn execution(
     let dispatcher = Arc::new(Dispatcher::new(caller, ahead, limit, may_leave));
     let span =
         tracing::info_span!("tool", tool = %execution.run.tool, call = %execution.run.call_id);
+    let written = Written::default();
     // A stopped step does not begin; a finished answer counts.
     let result = if stop.is_stopped() {
         None
     } else {
-        let call = call(&effects, &execution, &admitted, Arc::clone(&dispatcher));
+        let call = call(&effects, &execution, &admitted, Arc::clone(&dispatcher), &written);
         let mut call = pin!(call.instrument(span));
         tokio::select! {
             biased;
@@ -84,7 +85,13 @@ pub(super) async fn execution(
     execution.tried = execution.tried.saturating_add(1);
     let mut end = ExecutionEnd { returned, ..ExecutionEnd::default() };
     match result {
-        None => {}
+        None => {
+            // Without it, the machine has the whole answer.
+            if let Some(output) = so_far(&written) {
+                let error = ToolError::Cancelled.with_output(output);
+                end.facts = Notes(answer(&effects, &execution, &admitted, Err(error), &stop).await);
+            }
+        }
         Some(_) if let Some(PriorAnswer::Recorded(facts)) = dispatcher.prior() => {
             end.facts = Notes(answer_recorded(&effects, &execution, facts.clone(), &stop).await);
         }
@@ -152,12 +159,14 @@ async fn call(
     execution: &Execution,
     admitted: &Admitted,
     dispatcher: Arc<Dispatcher>,
+    written: &Written,
 ) -> Result<Output, ToolError> {
     let Execution { run, sessions, depth, .. } = execution;
     let mut context = context_of(effects, &run.call_id, sessions, admitted);
     context.approval_data.clone_from(&run.approval_data);
-    context.people = Some(Arc::new(AskingCall::new(effects, run, &context)));
+    context.people = Some(Arc::new(AskingCall::new(effects, run, &context, &dispatcher)));
     context.depth = *depth;
+    context.written = written.clone();
     context.operators = Some(Arc::clone(&dispatcher) as _);
     context.runtime = Some(Arc::clone(&dispatcher) as _);
     let (images, stderr) = (context.images.clone(), context.stderr.clone());

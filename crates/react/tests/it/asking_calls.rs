@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use backstop_clock::Clock;
+use backstop_clock::{Clock, VirtualClock};
 use backstop_event_log::{Decision, EventLog, MemoryLog, read_events};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
@@ -188,17 +188,45 @@ async fn another_process_may_answer() {
     check_closed(&log, &outcome.run_id).await;
 }
 
-/// Spec: A3. The tool's own time passes while it asks.
+/// Spec: O2, A3. A person who takes longer than the tool may is waited for.
 #[tokio::test]
-async fn a_call_that_times_out_asks_no_more() {
+async fn asking_takes_no_time_of_the_tool() {
+    /// Answers when it asked for the longest time.
+    struct Late(VirtualClock);
+
+    #[async_trait]
+    impl Approver for Late {
+        async fn decide(&self, _: &ApprovalRequest) -> Option<Decision> {
+            self.0.sleep(Duration::from_secs(300)).await;
+            Some(monday())
+        }
+    }
+
     let bench = Bench::new();
-    let desk = ApprovalDesk::default();
-    let agent = bench.agent(asks("plan")).tool(plan).approver(desk.clone());
-    let outcome = bench.run(agent).await.unwrap();
+    let late = Late(bench.clock.clone());
+    let outcome = bench.run(bench.agent(asks("plan")).tool(plan).approver(late)).await.unwrap();
+    assert_eq!(tool_texts(&outcome), [(r#"{"day":"monday"}"#.to_owned(), false)]);
+    assert_eq!(bench.elapsed(), Duration::from_secs(300));
+    check_closed(&bench.log, &outcome.run_id).await;
+}
+
+/// Spec: O2, A3, T7. The tool's own time passes before and behind what it asks.
+#[tokio::test]
+async fn tool_that_asked_times_out() {
+    /// Waits for half its time, asks, and waits for more than the rest.
+    #[tool(timeout = "60s")]
+    async fn slow(context: &ToolContext) -> Result<String, ToolError> {
+        let clock: &VirtualClock = context.state().unwrap();
+        clock.sleep(Duration::from_secs(30)).await;
+        which_day(context).await?;
+        clock.sleep(Duration::from_secs(40)).await;
+        Ok("too late".into())
+    }
+    let bench = Bench::new();
+    let agent = bench.agent(asks("slow")).tool(slow).state(bench.clock.clone());
+    let outcome = bench.run(agent.approver(Says(Some(monday())))).await.unwrap();
     assert!(tool_texts(&outcome)[0].0.contains("timed out"), "{:?}", tool_texts(&outcome));
-    let events = bench.events(&outcome.run_id).await;
-    assert_eq!(denied(&events), [(Actor::Machine, "tool.timeout")]);
-    assert!(desk.open().is_empty());
+    assert_eq!(bench.elapsed(), Duration::from_secs(60));
     check_closed(&bench.log, &outcome.run_id).await;
 }
 

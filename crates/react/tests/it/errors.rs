@@ -6,7 +6,9 @@ use backstop_clock::Clock;
 use backstop_error_store::{ErrorFilter, ErrorStore};
 use backstop_event_log::EventLog;
 use backstop_provider::ScriptedProvider;
-use backstop_react::Agent;
+use backstop_react::{Agent, ReopenRequest, replay};
+use layer0::event::EventKind;
+use layer0::stop::Stop;
 use serde_json::json;
 
 use crate::bench::*;
@@ -109,6 +111,49 @@ async fn what_a_failed_tool_wrote_is_stored_whole() {
     let why = "invalid output: output must be an object";
     let headline = format!("Tool 'write' failed: {why}");
     check(1, "c2", &headline, why, "seen api_key=[redacted]\nrows: 7");
+}
+
+/// Spec: T7, T14, B3
+#[tokio::test]
+async fn output_of_a_stopped_tool_is_stored() {
+    for (idempotent, headline) in
+        [(false, "Cancelled: may already have acted"), (true, "Cancelled: the run was stopped")]
+    {
+        let bench = Bench::new();
+        let mut spec = backstop_tool::ToolSpec::new("write", "Writes.", json!({"type": "object"}));
+        spec.idempotent = idempotent;
+        let clock: Arc<dyn Clock> = Arc::new(bench.clock.clone());
+        let writer = Writer { spec, clock: Arc::clone(&clock) };
+        let answers = vec![calls([call("c1", "write", json!({"hang": true}))]), says("done")];
+        let agent = bench.agent(answers).tool(writer).build().unwrap();
+        let token = backstop_react::CancellationToken::new();
+        let request = backstop_react::RunRequest::new("go").cancelled_by(token.clone());
+        let again = agent.clone();
+        let outcome = on(&bench, async move {
+            let cancels = async {
+                clock.sleep(std::time::Duration::from_secs(1)).await;
+                token.cancel();
+            };
+            tokio::join!(agent.run(request), cancels).0.unwrap()
+        });
+        let outcome = outcome.await;
+        assert_eq!(outcome.stop, Stop::Cancelled);
+        let (text, is_error) = tool_texts(&outcome).remove(0);
+        assert!(is_error && text.starts_with(&format!("{headline}\n[Error ID: ")), "{text}");
+        let stored = bench.errors.list(ErrorFilter::default()).await.unwrap();
+        assert!(stored[0].raw().contains("Traceback"), "{}", stored[0].raw());
+        let events = bench.events(&outcome.run_id).await;
+        let failure = events.iter().find_map(|event| match &event.kind {
+            EventKind::ToolResponded(answer) => answer.error.clone(),
+            _ => None,
+        });
+        let failure = failure.unwrap();
+        assert_eq!((failure.reason.as_str(), &*failure.message), ("tool.cancelled", headline));
+        replay(&*bench.log, &outcome.run_id).await.unwrap();
+        let reopened = ReopenRequest::new(outcome.run_id);
+        let reopened = on(&bench, async move { again.reopen(reopened).await });
+        assert_eq!(reopened.await.unwrap().text(), "done");
+    }
 }
 
 /// Spec: S6
