@@ -276,6 +276,8 @@ pub struct Context {
     pub signals: Signals,
     /// The receiver of reports on the work.
     pub caller: Option<Arc<dyn Caller>>,
+    /// The receiver of reports on the operator's own work; `None` where nothing depends on it.
+    pub own_work: Option<Arc<dyn OwnWork>>,
     /// The step of a workflow that is dispatched next; counted from 1 where it has no name.
     pub step: Option<Arc<str>>,
     /// The part of a workflow whose steps are counted by themselves.
@@ -339,6 +341,42 @@ pub trait Caller: Send + Sync {
     }
 }
 
+/// The receiver of reports on what an operator does itself, beside what it dispatched.
+pub trait OwnWork: Send + Sync {
+    /// Takes in that a piece of work begins.
+    fn begin(&self);
+
+    /// Takes in that one that began has ended.
+    fn end(&self);
+}
+
+/// A piece of an operator's own work; made by [`Context::busy`].
+#[must_use = "the work ends when it is dropped"]
+pub struct Busy(Option<Arc<dyn OwnWork>>);
+
+impl Busy {
+    fn new(work: Option<Arc<dyn OwnWork>>) -> Self {
+        if let Some(work) = &work {
+            work.begin();
+        }
+        Self(work)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if let Some(work) = self.0.take() {
+            work.end();
+        }
+    }
+}
+
+impl fmt::Debug for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Busy").finish_non_exhaustive()
+    }
+}
+
 /// The wait of work that can do nothing else.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -397,6 +435,7 @@ impl Context {
             orchestrator: None,
             signals: Signals::default(),
             caller: None,
+            own_work: None,
             step: None,
             scope: None,
             shares: None,
@@ -485,6 +524,23 @@ impl Context {
         let Some(orchestrator) = &self.orchestrator else { return Ok(to) };
         let routed = orchestrator.route(to.clone(), self.below()).await;
         routed.map_err(|error| OperatorError::sub_dispatch(to, error))
+    }
+
+    /// States that the operator's own code is at work beside what it dispatched, until the guard is dropped: it waits
+    /// for a timer or for another service, or computes. It is not left then while the runs below it wait.
+    ///
+    /// ```
+    /// use layer0::operator::Context;
+    ///
+    /// # async fn poll_the_service() {}
+    /// # async fn example(context: &Context) {
+    /// let busy = context.busy();
+    /// poll_the_service().await;
+    /// drop(busy);
+    /// # }
+    /// ```
+    pub fn busy(&self) -> Busy {
+        Busy::new(self.own_work.clone())
     }
 
     /// Makes the context of an operator that this one calls: one level deeper, in the same session, until

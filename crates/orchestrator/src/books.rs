@@ -11,7 +11,7 @@ use futures_util::future::{Either, select};
 use layer0::Timestamp;
 use layer0::event::WaitFor;
 use layer0::id::RunId;
-use layer0::operator::{Answer, Caller, Signal, Signals, Waiting};
+use layer0::operator::{Answer, Caller, OwnWork, Signal, Signals, Waiting};
 use layer0::stop::Stop;
 use layer0::usage::{Allowance, Usage};
 use serde_json::Value;
@@ -64,6 +64,8 @@ struct State {
     is_cancelled: bool,
     /// Dispatches that are held back until it is settled whether the operator leaves.
     held: u32,
+    /// Pieces of work that the operator does itself.
+    busy: u32,
 }
 
 /// A dispatch that has not ended.
@@ -106,6 +108,7 @@ impl Books {
             stated: Usage::default(),
             stated_before: None,
             held: 0,
+            busy: 0,
             leaves: false,
             is_left: false,
             parked_until: None,
@@ -334,7 +337,7 @@ impl Books {
         }
         let was_leaving = std::mem::take(&mut state.leaves);
         // One that was told to leave had its answer instead, and the operator acts on that first.
-        if state.held == 0 {
+        if state.held == 0 && state.busy == 0 {
             return std::mem::take(&mut state.is_left) && self.may_leave();
         }
         drop(state);
@@ -347,6 +350,9 @@ impl Books {
     /// Returns what is waited for, where nothing else is done.
     fn waiting(&self) -> Option<Waiting> {
         let state = self.state();
+        if state.busy > 0 {
+            return None;
+        }
         let all: Option<Vec<_>> = state.open.values().map(|open| open.waiting.as_ref()).collect();
         let all = all.filter(|all| !all.is_empty())?;
         let approvals: Vec<_> = all.iter().flat_map(|one| one.approvals.iter().cloned()).collect();
@@ -372,6 +378,20 @@ impl Books {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OwnWork for Books {
+    fn begin(&self) {
+        self.state().busy += 1;
+        self.changed.send_replace(());
+    }
+
+    fn end(&self) {
+        let mut state = self.state();
+        state.busy = state.busy.saturating_sub(1);
+        drop(state);
+        self.changed.send_replace(());
     }
 }
 

@@ -208,6 +208,8 @@ impl AtWork {
         let time = context.deadline.map(|deadline| deadline.since(clock.now()));
         let limit = Arc::new(Limit::new(Arc::clone(&clock), time));
         let above = context.caller.take();
+        // That is its caller's, if there is one.
+        context.own_work = None;
         let books = match checked.operator.can_go_on() {
             true => {
                 let limit = Arc::clone(&limit);
@@ -222,6 +224,7 @@ impl AtWork {
                 let leaving = if task.idempotent { Leaving::WithCaller } else { Leaving::Never };
                 let books = Books::new(above, allowance, limit, signals, leaving);
                 context.caller = has_caller.then(|| Arc::new(Own(Arc::clone(&books))) as _);
+                context.own_work = Some(Arc::clone(&books) as _);
                 Some(books)
             }
         };

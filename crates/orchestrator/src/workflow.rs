@@ -178,6 +178,7 @@ impl episode::Episode {
         own.signals = self.own_signals.clone();
         // What it dispatches is known by its steps.
         (own.caller, own.allowance, own.step, own.shares) = (None, None, None, None);
+        own.own_work = Some(Arc::clone(&self.books) as _);
         own.orchestrator = self
             .orchestrator
             .clone()

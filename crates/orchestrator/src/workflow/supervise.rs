@@ -126,7 +126,9 @@ impl Operator for Supervise {
                     "an operator is begun anew"
                 ),
             }
+            let busy = context.busy();
             self.clock.sleep(wait).await;
+            drop(busy);
             wait = (wait * 2).min(MAX_WAIT);
         }
         unreachable!("the runs are bounded by their limit")

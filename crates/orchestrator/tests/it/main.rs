@@ -6,6 +6,7 @@ mod at_hand;
 mod below;
 mod between;
 mod detached;
+mod own_work;
 mod parked;
 mod process;
 mod refused;

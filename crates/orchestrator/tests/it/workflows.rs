@@ -50,7 +50,7 @@ impl Operator for Named {
 }
 
 /// Fails so many times, then answers `up`.
-struct Failing(&'static str, Mutex<u32>);
+pub(crate) struct Failing(pub(crate) &'static str, pub(crate) Mutex<u32>);
 
 #[async_trait]
 impl Operator for Failing {
