@@ -71,7 +71,8 @@ mod tests {
     /// Spec: D10
     #[test]
     fn harmful_characters_stay_out_of_lines() {
-        let line = failure("card \u{e0041}de\u{200b}cl\u{200f}in\u{61c}ed\u{feff}\u{202e}\u{1b}[2J");
+        let line =
+            failure("card \u{e0041}de\u{200b}cl\u{200f}in\u{61c}ed\u{feff}\u{202e}\u{1b}[2J");
         assert!(line.ends_with(": card declined [2J"), "{line}");
         let joined = "👨\u{200d}👩 می\u{200c}خواهم";
         assert_eq!(one_line(&format!("{joined} r\u{200d}m")), format!("{joined} rm"));

@@ -246,3 +246,32 @@ async fn stream_is_written_as_text() {
     whole.stream("?").write_to(&mut text).await.unwrap();
     assert_eq!(text, b"yes\n");
 }
+
+/// Spec: D14
+#[tokio::test]
+async fn failures_are_written_as_lines() {
+    let below = retrying(vec![fails(ErrorKind::AuthFailed)]).name("below").build().unwrap();
+    let asks = calls([call("c1", "below", json!({"input": "go"}))]);
+    let agent = retrying(vec![asks, fails(ErrorKind::AuthFailed)]).tool(below.as_tool("Fails."));
+    let mut text = Vec::new();
+    agent.build().unwrap().stream("?").write_to(&mut text).await.unwrap_err();
+    let text = String::from_utf8(text).unwrap();
+    for line in [
+        "✗ operator below failed (provider.auth_failed)",
+        "! model provider.auth_failed after 1 attempt",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+}
+
+/// Spec: D10, D14. Emoji that are joined stay so, though pieces come apart.
+#[tokio::test]
+async fn written_text_hides_and_turns_nothing() {
+    let given = "a\u{200b}b\u{202e}c 👨\u{200d}👩 r\u{200d}m\u{e0041}\u{feff}";
+    for stream in [true, false] {
+        let agent = retrying(vec![says(given)]).stream(stream).build().unwrap();
+        let mut text = Vec::new();
+        agent.stream("?").write_to(&mut text).await.unwrap();
+        assert_eq!(String::from_utf8(text).unwrap(), "abc 👨\u{200d}👩 rm\n");
+    }
+}

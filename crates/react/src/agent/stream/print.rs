@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use backstop_event_log::{LogError, describe, is_harmful, is_joiner_needed, one_line};
-use layer0::failure::Chain;
 use layer0::event::{Event, EventKind};
+use layer0::failure::Chain;
 use layer0::stop::Outcome;
 
 use super::{RunStream, StreamItem};
@@ -41,7 +41,8 @@ impl RunStream {
     ///
     /// As [`RunStream::finish`].
     pub async fn write_to(mut self, writer: impl Write) -> Result<RunOutcome, RunFailure> {
-        let mut printer = Printer { writer: Some(writer), is_in_line: false, has_text: false, last: None };
+        let mut printer =
+            Printer { writer: Some(writer), is_in_line: false, has_text: false, last: None };
         loop {
             match self.next().await {
                 Some(StreamItem::Delta { piece: Piece::Text(text), .. }) => printer.text(&text),
