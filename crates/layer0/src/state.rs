@@ -1,5 +1,6 @@
 //! The protocol of state that outlives a run: JSON values by scope and key, each with a version.
 
+mod add;
 mod scope;
 
 use std::time::Duration;
@@ -10,6 +11,7 @@ use serde_json::Value;
 use crate::error::StateError;
 use crate::time::Timestamp;
 
+pub use add::{Added, StateAdd};
 pub use scope::{InvalidScope, Scope};
 
 /// The most values in a page, unless its query sets another limit.
@@ -217,6 +219,23 @@ pub trait StateStore: Send + Sync {
     ///
     /// If the future is dropped, the value was written or not.
     async fn write(&self, write: StateWrite) -> Result<u64, StateError>;
+
+    /// Adds to a whole number, in one step however many processes add to it. The number is a value as any other: it
+    /// can be read, and each addition gives it a new version.
+    ///
+    /// A store that does not implement this reads, compares and writes, again while others were faster.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::Serialization`] where something other than a whole number is stored, and as
+    /// [`StateStore::write`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the amount was added or not.
+    async fn add(&self, add: StateAdd) -> Result<Added, StateError> {
+        add::add(self, add).await
+    }
 
     /// Removes a value, if the stored one is as expected; returns whether there was one.
     ///

@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_redact::Redactor;
 use layer0::error::StateError;
-use layer0::state::{Expected, Scope, StateEntry, StateQuery, StateWrite, Versioned};
+use layer0::state::{
+    Added, Expected, Scope, StateAdd, StateEntry, StateQuery, StateWrite, Versioned,
+};
 use layer0::{StateStore, Timestamp};
 
 use crate::prepared::{PreparedWrite, check_identity};
@@ -86,6 +88,35 @@ impl MemoryStateStore {
         }
         (kept, now)
     }
+
+    fn write_to(
+        &self,
+        kept: &mut Kept,
+        write: StateWrite,
+        now: Timestamp,
+    ) -> Result<u64, StateError> {
+        let write = PreparedWrite::new(write, &self.redactor, now)?;
+        let at = (write.scope, write.key);
+        let found = kept.found(&at);
+        if !write.expected.allows(found) {
+            return Err(StateError::conflict(&at.0, at.1, found));
+        }
+        let bytes = at.1.len() + write.json.get().len();
+        let before = kept.values.get(&at).map_or(0, |row| row.bytes);
+        if kept.bytes - before + bytes > self.capacity {
+            let most = self.capacity;
+            return Err(StateError::WriteFailed(format!(
+                "the store in memory holds at most {most} bytes"
+            )));
+        }
+        kept.writes += 1;
+        kept.next_expiry = kept.next_expiry.into_iter().chain(write.expires_at).min();
+        kept.bytes = kept.bytes - before + bytes;
+        let version = kept.writes;
+        let value = Versioned::new(write.value, version, now).expires_at(write.expires_at);
+        kept.values.insert(at, Row { value, words: words(&write.words).collect(), bytes });
+        Ok(version)
+    }
 }
 
 impl Default for MemoryStateStore {
@@ -139,27 +170,19 @@ impl StateStore for MemoryStateStore {
 
     async fn write(&self, write: StateWrite) -> Result<u64, StateError> {
         let (mut kept, now) = self.kept();
-        let write = PreparedWrite::new(write, &self.redactor, now)?;
-        let at = (write.scope, write.key);
-        let found = kept.found(&at);
-        if !write.expected.allows(found) {
-            return Err(StateError::conflict(&at.0, at.1, found));
-        }
-        let bytes = at.1.len() + write.json.get().len();
-        let before = kept.values.get(&at).map_or(0, |row| row.bytes);
-        if kept.bytes - before + bytes > self.capacity {
-            let most = self.capacity;
-            return Err(StateError::WriteFailed(format!(
-                "the store in memory holds at most {most} bytes"
-            )));
-        }
-        kept.writes += 1;
-        kept.next_expiry = kept.next_expiry.into_iter().chain(write.expires_at).min();
-        kept.bytes = kept.bytes - before + bytes;
-        let version = kept.writes;
-        let value = Versioned::new(write.value, version, now).expires_at(write.expires_at);
-        kept.values.insert(at, Row { value, words: words(&write.words).collect(), bytes });
-        Ok(version)
+        self.write_to(&mut kept, write, now)
+    }
+
+    async fn add(&self, add: StateAdd) -> Result<Added, StateError> {
+        check_identity(&add.scope, &add.key, &self.redactor)?;
+        let (mut kept, now) = self.kept();
+        let stored = kept.values.get(&(add.scope.clone(), add.key.clone()));
+        let write = match add.over(stored.map(|row| &row.value))? {
+            Ok(write) => write,
+            Err(found) => return Ok(Added::Refused(found)),
+        };
+        let sum = write.value.as_u64().unwrap_or_default();
+        self.write_to(&mut kept, write, now).map(|_| Added::Done(sum))
     }
 
     async fn delete(

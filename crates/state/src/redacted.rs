@@ -5,7 +5,9 @@ use async_trait::async_trait;
 use backstop_redact::Redactor;
 use layer0::StateStore;
 use layer0::error::StateError;
-use layer0::state::{Expected, Scope, StateEntry, StateQuery, StateWrite, Versioned};
+use layer0::state::{
+    Added, Expected, Scope, StateAdd, StateEntry, StateQuery, StateWrite, Versioned,
+};
 
 use crate::prepared::{check_identity, redact};
 
@@ -59,6 +61,11 @@ impl StateStore for RedactedStateStore {
         check_identity(&write.scope, &write.key, &self.redactor)?;
         redact(&mut write.value, &self.redactor);
         self.store.write(write).await
+    }
+
+    async fn add(&self, add: StateAdd) -> Result<Added, StateError> {
+        check_identity(&add.scope, &add.key, &self.redactor)?;
+        self.store.add(add).await
     }
 
     async fn delete(

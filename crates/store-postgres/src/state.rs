@@ -1,4 +1,3 @@
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -6,10 +5,12 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
 use backstop_redact::Redactor;
-use backstop_state::{PreparedWrite, check_identity, words};
+use backstop_state::{PreparedWrite, check_identity};
 use layer0::error::StateError;
 use layer0::failure::Chain;
-use layer0::state::{Expected, InvalidScope, Scope, StateEntry, StateQuery, StateWrite, Versioned};
+use layer0::state::{
+    Added, Expected, InvalidScope, Scope, StateAdd, StateEntry, StateQuery, StateWrite, Versioned,
+};
 use layer0::{StateStore, Timestamp};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
@@ -19,12 +20,11 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::pool::Lent;
 use crate::rows::{signed, unsigned};
+use crate::state_add::Add;
 use crate::state_removal::clear;
+use crate::state_words::indexed;
 use crate::text::{column, stored};
 use crate::transact::{Work, transact};
-
-/// How much of a word is indexed: an index has no room for longer ones.
-const MAX_WORD_CHARS: usize = 256;
 
 /// The state store in a [`Database`]: every write is one statement on a condition, so that any number of processes
 /// may write.
@@ -104,6 +104,15 @@ impl StateStore for PostgresStateStore {
                 Err(StateError::conflict(&prepared.scope, prepared.key.clone(), found))
             }
         }
+    }
+
+    async fn add(&self, add: StateAdd) -> Result<Added, StateError> {
+        // Checked as a write is.
+        let write = StateWrite::new(add.scope.clone(), add.key.clone(), 0.into());
+        PreparedWrite::new(write, &self.redactor, self.clock.now())?;
+        let done = self.perform(&Add { add: &add, at: self.clock.now() }).await?;
+        let error = || StateError::Serialization("the stored value is no whole number".to_owned());
+        done.ok_or_else(error)
     }
 
     async fn delete(
@@ -203,13 +212,6 @@ impl StateStore for PostgresStateStore {
         let pool = self.database.for_writing().map_err(write_failed)?;
         clear(pool, scope).await.map_err(write_failed)
     }
-}
-
-/// Returns the words of a text as they are indexed: each once, and of a long one its beginning.
-fn indexed(text: &str) -> Vec<String> {
-    let beginning = |word: String| word.chars().take(MAX_WORD_CHARS).collect::<String>();
-    let words: BTreeSet<String> = words(text).map(beginning).collect();
-    words.iter().map(|word| stored(word).into_owned()).collect()
 }
 
 /// What became of a conditional change.

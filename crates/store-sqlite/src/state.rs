@@ -1,5 +1,7 @@
+mod add;
 mod change;
 mod removal;
+mod row;
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +13,9 @@ use backstop_redact::Redactor;
 use backstop_state::{PreparedWrite, check_identity, words};
 use layer0::error::StateError;
 use layer0::failure::Chain;
-use layer0::state::{Expected, InvalidScope, Scope, StateEntry, StateQuery, StateWrite, Versioned};
+use layer0::state::{
+    Added, Expected, InvalidScope, Scope, StateAdd, StateEntry, StateQuery, StateWrite, Versioned,
+};
 use layer0::{StateStore, Timestamp};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -21,9 +25,11 @@ use crate::chore::Chore;
 use crate::database::Database;
 use crate::fault::Fault;
 
+use add::Add;
 pub(crate) use change::{Change, Changed, write};
 use removal::Delete;
 pub(crate) use removal::{Clear, ExpireState, merge_words};
+use row::{unreadable, versioned};
 
 /// The state store in a [`Database`].
 #[derive(Clone)]
@@ -96,6 +102,13 @@ impl StateStore for SqliteStateStore {
             Changed::Written(version) => Ok(version),
             Changed::Refused(found) => Err(StateError::conflict(&scope, key, found)),
         }
+    }
+
+    async fn add(&self, add: StateAdd) -> Result<Added, StateError> {
+        check_identity(&add.scope, &add.key, &self.redactor)?;
+        let (add, outcome) = Add::new(add, &self.redactor, self.clock.now());
+        self.perform(add).await?;
+        outcome.take()
     }
 
     async fn delete(
@@ -199,21 +212,6 @@ impl StateStore for SqliteStateStore {
 fn entries(rows: &[SqliteRow]) -> Result<Vec<StateEntry>, StateError> {
     let entry = |row: &SqliteRow| Ok((row.try_get("key").map_err(unreadable)?, versioned(row)?));
     rows.iter().map(entry).collect()
-}
-
-fn versioned(row: &SqliteRow) -> Result<Versioned, StateError> {
-    let number: i64 = row.try_get("number").map_err(unreadable)?;
-    let at = Timestamp::from_millis(row.try_get("at").map_err(unreadable)?);
-    let expires_at: Option<i64> = row.try_get("expires_at").map_err(unreadable)?;
-    let text: &str = row.try_get("value").map_err(unreadable)?;
-    let value =
-        serde_json::from_str(text).map_err(|error| StateError::Serialization(error.to_string()))?;
-    let version = Versioned::new(value, u64::try_from(number).unwrap_or_default(), at);
-    Ok(version.expires_at(expires_at.map(Timestamp::from_millis)))
-}
-
-fn unreadable(error: sqlx::Error) -> StateError {
-    StateError::Other(StoreError::from(Fault::from(error)).into())
 }
 
 fn write_failed(error: StoreError) -> StateError {

@@ -10,11 +10,17 @@ use backstop_redact::Redactor;
 use backstop_state::{PreparedWrite, words};
 use backstop_testkit::contract::Suite;
 use layer0::error::StateError;
-use layer0::state::{Expected, Scope, StateEntry, StateQuery, StateWrite, Versioned};
+use layer0::state::{
+    Added, Expected, Scope, StateAdd, StateEntry, StateQuery, StateWrite, Versioned,
+};
 use layer0::{StateStore, Timestamp};
 use serde_json::{Value, json};
 
 super::defects! {
+    AddsAboveTheBound => adds_only_up_to_a_bound,
+    AddsForever => adds_to_a_number,
+    AddsInTwoSteps => loses_no_addition_of_many,
+    AddsToAnything => adds_to_nothing_but_numbers,
     AbsentIsAnything => writes_only_where_nothing_is,
     AfterIsIgnored => lists_page_by_page,
     AfterIsIncluded => lists_page_by_page,
@@ -245,6 +251,32 @@ impl StateStore for Defective {
             self.keep(prepared);
         }
         Err(StateError::conflict(&scope, key, told))
+    }
+
+    async fn add(&self, mut add: StateAdd) -> Result<Added, StateError> {
+        match self.defect {
+            D::AddsAboveTheBound => add.unless_above = None,
+            D::AddsForever => add.expires_after = None,
+            _ => {}
+        }
+        let mut tries_left = 100;
+        loop {
+            let stored = self.read(&add.scope, &add.key).await?;
+            let counts = |stored: &Versioned| !self.is(D::AddsToAnything) || stored.value.is_u64();
+            let mut write = match add.over(stored.filter(counts).as_ref())? {
+                Ok(write) => write,
+                Err(found) => return Ok(Added::Refused(found)),
+            };
+            let sum = write.value.as_u64().unwrap();
+            if matches!(self.defect, D::AddsInTwoSteps | D::AddsToAnything) {
+                write.expected = Expected::Any;
+                tokio::task::yield_now().await;
+            }
+            match self.write(write).await {
+                Err(StateError::Conflict { .. }) if tries_left > 0 => tries_left -= 1,
+                written => return written.map(|_| Added::Done(sum)),
+            }
+        }
     }
 
     async fn delete(

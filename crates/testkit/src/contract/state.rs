@@ -9,7 +9,7 @@ use backstop_clock::{Clock, VirtualClock};
 use futures_util::future::join_all;
 use layer0::error::StateError;
 use layer0::failure::Failure;
-use layer0::state::{Expected, Scope, StateQuery, StateWrite, Versioned};
+use layer0::state::{Added, Expected, Scope, StateAdd, StateQuery, StateWrite, Versioned};
 use layer0::{StateStore, Timestamp};
 use serde_json::{Value, json};
 
@@ -76,6 +76,10 @@ pub fn state_store(
             takes_secrets_out,
             empties_a_scope,
             loses_no_update_of_many_writers,
+            adds_to_a_number,
+            adds_only_up_to_a_bound,
+            adds_to_nothing_but_numbers,
+            loses_no_addition_of_many,
             gives_a_lock_to_one_of_many,
             writes_a_dropped_value_whole_or_not_at_all,
         ],
@@ -465,6 +469,73 @@ async fn count_up(held: &Held) {
             Err(error) => panic!("{error:?}"),
         }
     }
+}
+
+async fn adds_to_a_number(held: Held) {
+    let add = |amount| StateAdd::new(Scope::Global, "n", amount);
+    assert_eq!(held.store.add(add(5)).await.expect("it is added"), Added::Done(5));
+    let first = held.get(&Scope::Global, "n").await.expect("a number");
+    assert_eq!((first.value, first.expires_at), (json!(5), None));
+    let sum = held.store.add(add(-2).expires_after(Duration::from_secs(10))).await;
+    assert_eq!(sum.expect("it is added"), Added::Done(3));
+    let second = held.get(&Scope::Global, "n").await.expect("a number");
+    assert!(second.version > first.version, "each addition is a version of its own");
+    let until = held.clock.now().after(Duration::from_secs(10));
+    assert_eq!((second.value, second.expires_at), (json!(3), Some(until)));
+    assert_eq!(
+        held.store.add(add(-9)).await.expect("it is added"),
+        Added::Done(0),
+        "0 is the least"
+    );
+    held.store.add(add(7).expires_after(Duration::from_secs(10))).await.expect("it is added");
+    held.clock.set_time_of_day(10_000);
+    assert_eq!(
+        held.store.add(add(1)).await.expect("it is added"),
+        Added::Done(1),
+        "it had expired"
+    );
+    let elsewhere = held.store.add(StateAdd::new(Scope::Agent("x".into()), "n", 4)).await;
+    assert_eq!(elsewhere.expect("it is added"), Added::Done(4));
+    let most = held.store.add(add(i64::MAX)).await.expect("it is added");
+    assert_eq!(most, Added::Done(i64::MAX.unsigned_abs()), "there is a most");
+}
+
+async fn adds_only_up_to_a_bound(held: Held) {
+    let add = |amount, bound| StateAdd::new(Scope::Global, "n", amount).unless_above(bound);
+    assert_eq!(held.store.add(add(5, 0)).await.expect("it is added"), Added::Done(5));
+    assert_eq!(held.store.add(add(5, 5)).await.expect("it is added"), Added::Done(10));
+    let before = held.get(&Scope::Global, "n").await;
+    assert_eq!(held.store.add(add(1, 9)).await.expect("it is refused"), Added::Refused(10));
+    assert_eq!(held.get(&Scope::Global, "n").await, before, "nothing was written");
+    assert_eq!(held.store.add(add(-1, 9)).await.expect("it is refused"), Added::Refused(10));
+}
+
+async fn adds_to_nothing_but_numbers(held: Held) {
+    for value in [json!("5"), json!({"n": 5}), json!(-5), json!(1.5)] {
+        held.put(&Scope::Global, "n", value.clone()).await;
+        let refused = held.store.add(StateAdd::new(Scope::Global, "n", 1)).await;
+        assert!(matches!(refused, Err(StateError::Serialization(_))), "{value}: {refused:?}");
+        assert_eq!(held.value("n").await, Some(value));
+    }
+    held.put(&Scope::Global, "n", json!(5)).await;
+    let sum = held.store.add(StateAdd::new(Scope::Global, "n", 1)).await;
+    assert_eq!(sum.expect("it is added"), Added::Done(6));
+}
+
+/// Ten at once, of which six find room.
+async fn loses_no_addition_of_many(held: Held) {
+    let add = || StateAdd::new(Scope::Global, "n", 5).unless_above(25);
+    let added = join_all((0..10).map(|_| held.store.add(add()))).await;
+    let mut done: Vec<u64> = Vec::new();
+    for added in added {
+        match added.expect("it is added or refused") {
+            Added::Done(sum) => done.push(sum),
+            refused => assert_eq!(refused, Added::Refused(30)),
+        }
+    }
+    done.sort_unstable();
+    assert_eq!(done, [5, 10, 15, 20, 25, 30]);
+    assert_eq!(held.value("n").await, Some(json!(30)));
 }
 
 async fn loses_no_update_of_many_writers(held: Held) {

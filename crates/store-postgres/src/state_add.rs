@@ -1,0 +1,69 @@
+//! Additions to whole numbers, each in one statement on its row.
+
+use async_trait::async_trait;
+use backstop_error_store::StoreError;
+use layer0::Timestamp;
+use layer0::state::{Added, StateAdd};
+use sqlx::PgConnection;
+
+use crate::fault::Fault;
+use crate::rows::{signed, unsigned};
+use crate::state_words::indexed;
+use crate::text::stored;
+use crate::transact::Work;
+
+/// An amount to add.
+pub(crate) struct Add<'a> {
+    pub(crate) add: &'a StateAdd,
+    pub(crate) at: Timestamp,
+}
+
+#[async_trait]
+impl Work for Add<'_> {
+    /// `None` where something other than a whole number is stored.
+    type Done = Option<Added>;
+    type Error = StoreError;
+
+    async fn perform(&self, connection: &mut PgConnection) -> Result<Option<Added>, StoreError> {
+        let StateAdd { scope, key, amount, unless_above, expires_after, .. } = self.add;
+        let scope = scope.to_string();
+        let (at, expires_at) = (self.at, expires_after.map(|time| self.at.after(time)));
+        // The row is locked before its value counts, and what was written meanwhile is seen.
+        let sum: Option<String> = sqlx::query_scalar(
+            "INSERT INTO backstop.state AS known (scope, key, version, at, expires_at, value, words) \
+             VALUES ($1, $2, nextval('backstop.state_versions'), $3, $4, greatest(0, $5::bigint)::text, $6) \
+             ON CONFLICT (scope, key) DO UPDATE SET version = nextval('backstop.state_versions'), \
+             at = $3, expires_at = $4, words = $6, value = least(9223372036854775807, greatest(0, \
+             CASE WHEN known.expires_at <= $3 THEN 0 ELSE known.value::numeric END + $5))::text \
+             WHERE known.expires_at <= $3 OR CASE WHEN known.value ~ '^[0-9]{1,19}$' \
+             THEN known.value::numeric <= coalesce($7::numeric, known.value::numeric) END \
+             RETURNING value",
+        )
+        .bind(&*stored(&scope))
+        .bind(&*stored(key))
+        .bind(at.as_millis())
+        .bind(expires_at.map(Timestamp::as_millis))
+        .bind(*amount)
+        .bind(indexed(key))
+        .bind(unless_above.map(signed))
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(Fault::from)?;
+        if let Some(sum) = sum {
+            return Ok(sum.parse().ok().map(Added::Done));
+        }
+        let found: Option<String> =
+            sqlx::query_scalar("SELECT value FROM backstop.state WHERE scope = $1 AND key = $2")
+                .bind(&*stored(&scope))
+                .bind(&*stored(key))
+                .fetch_optional(connection)
+                .await
+                .map_err(Fault::from)?;
+        // The row that was in the way may have been removed since.
+        Ok(found
+            .unwrap_or_else(|| "0".to_owned())
+            .parse::<i64>()
+            .ok()
+            .map(|found| Added::Refused(unsigned(found))))
+    }
+}
