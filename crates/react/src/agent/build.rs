@@ -176,8 +176,8 @@ impl AgentBuilder {
                 return Err(BuildError::MissingStateStore("the agent has a spend limit".into()));
             }
             (false, Some(state)) => {
-                let (name, jitter) = (Arc::clone(&definition.name), self.jitter.clone());
-                let limits = SpendLimits::new(name, spend_limits, state, limit, &clock, jitter);
+                let name = Arc::clone(&definition.name);
+                let limits = SpendLimits::new(name, spend_limits, state, limit, &clock);
                 Some(Box::new(limits))
             }
         };

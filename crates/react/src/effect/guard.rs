@@ -18,7 +18,7 @@ use futures_util::future::{Either, select};
 use layer0::error::StateError;
 use layer0::failure::{Chain, Seconds};
 use layer0::id::{ErrorId, ResultId, SessionId};
-use layer0::state::{Scope, StateWrite, Versioned};
+use layer0::state::{Added, Scope, StateAdd, StateWrite, Versioned};
 use layer0::{StateStore, Timestamp, text};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -136,6 +136,10 @@ impl Guarded<dyn StateStore> {
 
     pub(crate) async fn write(&self, write: StateWrite) -> Result<u64, StateError> {
         self.ask(|store| Box::pin(async move { store.write(write).await })).await
+    }
+
+    pub(crate) async fn add(&self, add: StateAdd) -> Result<Added, StateError> {
+        self.ask(|store| Box::pin(async move { store.add(add).await })).await
     }
 }
 
