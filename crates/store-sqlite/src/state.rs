@@ -11,19 +11,18 @@ use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
 use backstop_redact::Redactor;
 use backstop_state::{PreparedWrite, check_identity, words};
+use layer0::StateStore;
 use layer0::error::StateError;
 use layer0::failure::Chain;
 use layer0::state::{
     Added, Expected, InvalidScope, Scope, StateAdd, StateEntry, StateQuery, StateWrite, Versioned,
 };
-use layer0::{StateStore, Timestamp};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use crate::background;
 use crate::chore::Chore;
 use crate::database::Database;
-use crate::fault::Fault;
 
 use add::Add;
 pub(crate) use change::{Change, Changed, write};

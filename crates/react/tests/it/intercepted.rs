@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_event_log::{
-    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, MemoryLog,
+    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, Lease, LogError, MemoryLog,
     OpenApproval, Record, RunFilter, RunSummary,
 };
 use futures_util::future::BoxFuture;
@@ -14,6 +14,7 @@ use layer0::id::{RunId, SessionId};
 /// An access to the log, before it is carried out.
 pub(crate) enum Access {
     Append(Box<Batch>),
+    Claim,
     Inbox,
     Records,
     Send(InboxRequest),
@@ -26,6 +27,7 @@ type Interceptor = Box<dyn Fn(Access) -> BoxFuture<'static, Result<(), LogError>
 pub(crate) struct InterceptedLog {
     log: Arc<MemoryLog>,
     before: Interceptor,
+    lease: Option<Arc<dyn Lease>>,
 }
 
 impl InterceptedLog {
@@ -33,7 +35,12 @@ impl InterceptedLog {
         log: &Arc<MemoryLog>,
         before: impl Fn(Access) -> BoxFuture<'static, Result<(), LogError>> + Send + Sync + 'static,
     ) -> Self {
-        Self { log: Arc::clone(log), before: Box::new(before) }
+        Self { log: Arc::clone(log), before: Box::new(before), lease: None }
+    }
+
+    /// Lets the process act under this lease.
+    pub(crate) fn leased(log: &Arc<MemoryLog>, lease: Arc<dyn Lease>) -> Self {
+        Self { lease: Some(lease), ..Self::failing(log, |_| None) }
     }
 
     /// Asks before each access whether it fails.
@@ -55,7 +62,11 @@ pub(crate) fn unreachable() -> LogError {
 
 #[async_trait]
 impl EventLog for InterceptedLog {
+    fn lease(&self) -> Option<Arc<dyn Lease>> {
+        self.lease.clone()
+    }
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        (self.before)(Access::Claim).await?;
         self.log.claim(run).await
     }
     fn claim_new(&self, run: &RunId) -> Claim {

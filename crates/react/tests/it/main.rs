@@ -31,7 +31,9 @@ mod forks;
 mod hooks;
 mod images;
 mod late;
+
 mod late_streams;
+mod leases;
 mod limits;
 mod lost;
 mod model;

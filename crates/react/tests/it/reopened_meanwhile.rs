@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use backstop_event_log::{EventLog, LogError, MemoryLog};
+use backstop_event_log::{EventLog, LogError, MemoryLog, RunState};
 use backstop_provider::{ErrorKind, ScriptedAnswer, ScriptedProvider};
 use backstop_react::{Agent, AgentBuilder, ReopenRequest, ResumeError, RunRequest};
 use backstop_tool::{State, ToolError, tool};
 use futures_util::future::BoxFuture;
+use layer0::stop::Stop;
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -77,4 +78,31 @@ async fn resume_leaves_a_reopened_run_to_its_owner() {
     let refused = late.resume("run_1").await.unwrap_err();
     assert!(matches!(refused, ResumeError::Log(LogError::Claimed(_))), "{refused:?}");
     assert_eq!(ledger.0.load(Ordering::SeqCst), 1, "only its owner pays");
+}
+
+/// Spec: D8, D12. Another process reopened the run, and left it to a person, before the claim.
+#[tokio::test]
+async fn reopen_leaves_a_reopened_run_to_its_owner() {
+    let (log, ledger) = (Arc::default(), Ledger::default());
+    let asking = |answers| payer(answers, &ledger).require_approval("pay");
+    let failing = asking(vec![fails(ErrorKind::AuthFailed)]);
+    let failing = failing.shared_log(Arc::clone(&log) as Arc<dyn EventLog>).build().unwrap();
+    failing.run(RunRequest::new("pay it").run("run_1".into())).await.unwrap_err();
+    let owner = asking(pays()).shared_log(Arc::clone(&log) as Arc<dyn EventLog>).build().unwrap();
+    let owner = Mutex::new(Some(owner));
+    let between = InterceptedLog::new(&log, move |access| {
+        let is_claim = matches!(access, Access::Claim);
+        let owner = is_claim.then(|| owner.lock().unwrap().take()).flatten();
+        Box::pin(async move {
+            if let Some(owner) = owner {
+                let outcome = owner.reopen(ReopenRequest::new("run_1")).await.unwrap();
+                assert_eq!(outcome.stop, Stop::WaitingApproval);
+            }
+            Ok(())
+        })
+    });
+    let late = asking(pays()).log(between).build().unwrap();
+    let refused = late.reopen(ReopenRequest::new("run_1")).await.unwrap_err();
+    let is_open = matches!(&refused, ResumeError::Open { state: RunState::WaitingApproval, .. });
+    assert!(is_open, "{refused:?}");
 }

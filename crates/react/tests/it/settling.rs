@@ -4,18 +4,22 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use backstop_clock::Clock;
+use backstop_clock::{Clock, VirtualClock};
 use backstop_event_log::{EventLog, RunWriter, read_events};
+use backstop_orchestrator::LocalOrchestrator;
 use backstop_provider::{ErrorKind, ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
     Agent, AgentBuilder, ForkRequest, ReopenRequest, ResumeError, RunOutcome, RunRequest,
     Settlement, replay, resolve,
 };
 use backstop_tool::{Probe, State, ToolContext, ToolError, tool};
+use layer0::Operator;
+use layer0::error::OperatorError;
 use layer0::event::{Event, EventKind, Verdict};
 use layer0::failure::Failure;
 use layer0::id::RunId;
 use layer0::message::Message;
+use layer0::operator::{Answer, Context, Task};
 use layer0::stop::Stop;
 use serde_json::{Value, json};
 
@@ -427,4 +431,60 @@ async fn settled_call_of_a_cancelled_run_stays_answered() {
     assert!(replay(&*bench.log, &run).await.unwrap().is_some());
     let (_, read) = read_events(&*bench.log, &run).await.unwrap();
     assert_eq!(types(&read).last(), Some(&"run.finished"));
+}
+
+/// Spec: T14, B3, D12. The run is cancelled while the call that was settled still ends.
+#[tokio::test]
+async fn settlement_before_a_stop_is_recorded() {
+    /// Answers after 2 seconds, whoever wants it to end.
+    struct Stubborn(VirtualClock);
+
+    #[async_trait::async_trait]
+    impl Operator for Stubborn {
+        fn name(&self) -> &str {
+            "stubborn"
+        }
+        async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
+            self.0.sleep(Duration::from_secs(2)).await;
+            Ok(Answer::completed(json!("paid")))
+        }
+    }
+
+    /// Lets another pay.
+    #[tool]
+    async fn delegate(context: &ToolContext) -> Result<String, ToolError> {
+        let answer = context.dispatch("stubborn", Task::text("pay")).await;
+        Ok(answer
+            .map_err(|error| ToolError::ExecutionFailed(error.to_string()))?
+            .output
+            .to_string())
+    }
+
+    let bench = Bench::new();
+    let orchestrator = LocalOrchestrator::builder()
+        .clock(Arc::new(bench.clock.clone()))
+        .operator(Stubborn(bench.clock.clone()))
+        .build()
+        .unwrap();
+    let answers = vec![calls([call("c1", "delegate", json!({}))]), says_done()];
+    let payer = bench.agent(answers).tool(delegate).build().unwrap();
+    let (log, clock) = (Arc::clone(&bench.log) as Arc<dyn EventLog>, bench.clock.clone());
+    let request = RunRequest::new("pay").run("run_1".into()).orchestrator(Arc::new(orchestrator));
+    let outcome = on(&bench, async move {
+        let people = async {
+            clock.sleep(Duration::from_secs(1)).await;
+            let settlement = Settlement::happened("ops").with_output(json!("paid by hand"));
+            resolve(log, &"run_1".into(), &"c1".into(), settlement).await.unwrap();
+            clock.sleep(Duration::from_millis(500)).await;
+            assert!(payer.cancel(&"run_1".into(), "ops").await.unwrap());
+        };
+        tokio::join!(payer.run(request), people).0.unwrap()
+    })
+    .await;
+    assert_eq!(outcome.stop, Stop::Cancelled);
+    let events = bench.events(&outcome.run_id).await;
+    assert!(types(&events).contains(&"tool.resolved"), "{:?}", types(&events));
+    assert_eq!(answer(&events), (true, json!("paid by hand"), None));
+    assert!(bench.log.inbox(&outcome.run_id).await.unwrap().is_empty());
+    assert!(replay(&*bench.log, &outcome.run_id).await.unwrap().is_some());
 }

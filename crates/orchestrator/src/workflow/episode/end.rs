@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use layer0::error::OperatorError;
-use layer0::event::{BudgetExhausted, RunFailed, RunFinished, RunParked, RunResumed};
+use layer0::event::{BudgetExhausted, RunFailed, RunFinished, RunParked, RunResumed, Warning};
 use layer0::failure::{Failure, Retry, chain};
 use layer0::operator::Answer;
 use layer0::stop::Stop;
@@ -19,11 +19,17 @@ use crate::workflow::halt::Closing;
 use crate::workflow::recorded::answer;
 use crate::workflow::text::value_of;
 
+/// The most steps that are named which the code did not ask for.
+const MAX_UNASKED: usize = 8;
+
 impl Episode {
     /// Writes the end, and says it.
     pub(super) async fn finish(mut self) -> Result<Answer, OperatorError> {
         match self.underway.take_end() {
-            Some(Closing::Done(Ok(done))) => self.stop(done.stop, &done.output).await,
+            Some(Closing::Done(Ok(done))) => {
+                self.note_unasked()?;
+                self.stop(done.stop, &done.output).await
+            }
             Some(Closing::Done(Err(error))) => self.fail(error).await,
             Some(Closing::Late) => {
                 let allowed = self.allowed.unwrap_or_default();
@@ -39,6 +45,21 @@ impl Episode {
             }
             Some(Closing::Cancelled) | None => self.stop(Stop::Cancelled, &Value::from("")).await,
         }
+    }
+
+    /// Records which recorded steps the code did not ask for: another version of it may have begun them.
+    fn note_unasked(&mut self) -> Result<(), OperatorError> {
+        let steps = self.ledger.progress().steps.keys();
+        let unasked: Vec<&str> =
+            steps.map(|path| &**path).filter(|path| !self.underway.paths.has_step(path)).collect();
+        if unasked.is_empty() {
+            return Ok(());
+        }
+        let named = unasked.iter().take(MAX_UNASKED).copied().collect::<Vec<_>>().join("`, `");
+        let more = unasked.len().saturating_sub(MAX_UNASKED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let warning = format!("the code did not ask for recorded steps: `{named}`{more}");
+        self.note(Warning::new(warning))
     }
 
     /// Leaves the run to the code that began it: the record stays open, and so do its steps.

@@ -63,6 +63,16 @@ impl Paths {
         Ok(count(&mut self.routes, path))
     }
 
+    /// Returns whether a recorded step was asked for.
+    pub(super) fn has_step(&self, path: &str) -> bool {
+        let (name, number) = match path.rsplit_once('~') {
+            Some((name, number)) => (name, number.parse().ok()),
+            None => (path, Some(1)),
+        };
+        let asked = self.steps.get(name).copied().unwrap_or_default();
+        number.is_some_and(|number: u32| number <= asked)
+    }
+
     fn path(&mut self, workflow: &str, step: &StepName) -> Result<Arc<str>, OrchError> {
         if step.holds_count() {
             let name = step.scope.iter().chain(&step.name).map(|it| &**it).collect::<Vec<_>>();
