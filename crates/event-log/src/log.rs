@@ -392,7 +392,8 @@ pub trait EventLog: Send + Sync {
         Err(LogError::not_erasable(seq, "this log cannot erase"))
     }
 
-    /// Watches the inbox of a run, whichever process sends to it.
+    /// Watches the inbox of a run, whichever process sends to it. In a log whose inbox may fail to be read, the watch
+    /// is ready again within seconds while a row is there: a writer whose read failed looks again then.
     fn watch_inbox(&self, run: &RunId) -> InboxWatch;
 
     /// Decides an approval, as [`EventLog::send`] does.

@@ -7,7 +7,7 @@ use layer0::state::{Added, StateAdd};
 use sqlx::PgConnection;
 
 use crate::fault::Fault;
-use crate::rows::{signed, unsigned};
+use crate::rows::signed;
 use crate::state_words::indexed;
 use crate::text::stored;
 use crate::transact::Work;
@@ -60,10 +60,7 @@ impl Work for Add<'_> {
                 .await
                 .map_err(Fault::from)?;
         // The row that was in the way may have been removed since.
-        Ok(found
-            .unwrap_or_else(|| "0".to_owned())
-            .parse::<i64>()
-            .ok()
-            .map(|found| Added::Refused(unsigned(found))))
+        let found = found.map_or(Ok(0), |found| found.parse());
+        Ok(found.ok().map(Added::Refused))
     }
 }
