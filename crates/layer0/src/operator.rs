@@ -236,8 +236,7 @@ impl Answer {
 pub struct Context {
     /// The session; sub-dispatches share their caller's.
     pub session: Option<SessionId>,
-    /// The other sessions whose stored errors and results the work may read: what its caller hands on may refer to
-    /// them.
+    /// Other sessions whose stored errors and results the work may read, since its input may refer to them.
     pub sessions: Arc<[SessionId]>,
     /// The run to record the work under.
     pub run: Option<RunId>,
@@ -341,20 +340,20 @@ pub trait Caller: Send + Sync {
     }
 }
 
-/// The receiver of reports on what an operator does itself, beside what it dispatched.
+/// The receiver of reports on an operator's own work.
 pub trait OwnWork: Send + Sync {
-    /// Takes in that a piece of work begins.
+    /// Notes that a piece of work began.
     fn begin(&self);
 
-    /// Takes in that one that began has ended.
+    /// Notes that a piece of work ended.
     fn end(&self);
 }
 
 /// A piece of an operator's own work; made by [`Context::busy`].
 #[must_use = "the work ends when it is dropped"]
-pub struct Busy(Option<Arc<dyn OwnWork>>);
+pub struct BusyGuard(Option<Arc<dyn OwnWork>>);
 
-impl Busy {
+impl BusyGuard {
     fn new(work: Option<Arc<dyn OwnWork>>) -> Self {
         if let Some(work) = &work {
             work.begin();
@@ -363,7 +362,7 @@ impl Busy {
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         if let Some(work) = self.0.take() {
             work.end();
@@ -371,9 +370,9 @@ impl Drop for Busy {
     }
 }
 
-impl fmt::Debug for Busy {
+impl fmt::Debug for BusyGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Busy").finish_non_exhaustive()
+        f.debug_struct("BusyGuard").finish_non_exhaustive()
     }
 }
 
@@ -526,8 +525,8 @@ impl Context {
         routed.map_err(|error| OperatorError::sub_dispatch(to, error))
     }
 
-    /// States that the operator's own code is at work beside what it dispatched, until the guard is dropped: it waits
-    /// for a timer or for another service, or computes. It is not left then while the runs below it wait.
+    /// States that the operator's code does work of its own until the guard is dropped: it waits for a timer or another
+    /// service, or computes. An operator is not suspended during such work, even if all runs below it wait.
     ///
     /// ```
     /// use layer0::operator::Context;
@@ -539,8 +538,8 @@ impl Context {
     /// drop(busy);
     /// # }
     /// ```
-    pub fn busy(&self) -> Busy {
-        Busy::new(self.own_work.clone())
+    pub fn busy(&self) -> BusyGuard {
+        BusyGuard::new(self.own_work.clone())
     }
 
     /// Makes the context of an operator that this one calls: one level deeper, in the same session, until

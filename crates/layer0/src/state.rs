@@ -14,6 +14,8 @@ use crate::time::Timestamp;
 pub use add::{Added, StateAdd};
 pub use scope::{InvalidScope, Scope};
 
+/// The most tries of [`StateStore::add`] by its default.
+const MAX_TRIES: u32 = 1_000;
 /// The most values in a page, unless its query sets another limit.
 const PAGE: u32 = 100;
 
@@ -193,6 +195,22 @@ impl StateQuery {
 /// A value with its key.
 pub type StateEntry = (String, Versioned);
 
+impl StateAdd {
+    /// Returns the write of the sum; the stored number if that is above the bound.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::Serialization`] where something other than a whole number from 0 is stored.
+    pub fn over(&self, stored: Option<&Versioned>) -> Result<Result<StateWrite, u64>, StateError> {
+        let found = stored.map_or(Ok(0), |stored| whole_number(&stored.value))?;
+        let Some(sum) = self.after(found) else { return Ok(Err(found)) };
+        let expected = stored.map_or(Expected::Absent, |stored| Expected::Version(stored.version));
+        let write = StateWrite::new(self.scope.clone(), self.key.clone(), sum.into());
+        let expires_after = self.expires_after;
+        Ok(Ok(StateWrite { expires_after, ..write.expecting(expected) }))
+    }
+}
+
 /// Keeps JSON values by scope and key, redacted, each of at most 1 MiB.
 #[async_trait]
 pub trait StateStore: Send + Sync {
@@ -220,10 +238,10 @@ pub trait StateStore: Send + Sync {
     /// If the future is dropped, the value was written or not.
     async fn write(&self, write: StateWrite) -> Result<u64, StateError>;
 
-    /// Adds to a whole number, in one step however many processes add to it. The number is a value as any other: it
-    /// can be read, and each addition gives it a new version.
+    /// Adds to a whole number in one atomic step. The number is an ordinary value: it can be read, and each addition
+    /// gives it a new version.
     ///
-    /// A store that does not implement this reads, compares and writes, again while others were faster.
+    /// The default reads, compares and writes, and repeats that after a conflict.
     ///
     /// # Errors
     ///
@@ -234,7 +252,7 @@ pub trait StateStore: Send + Sync {
     ///
     /// If the future is dropped, the amount was added or not.
     async fn add(&self, add: StateAdd) -> Result<Added, StateError> {
-        add::add(self, add).await
+        add_by_writes(self, add).await
     }
 
     /// Removes a value, if the stored one is as expected; returns whether there was one.
@@ -297,4 +315,29 @@ pub trait StateStore: Send + Sync {
     ///
     /// If the future is dropped, the scope was emptied or not.
     async fn clear(&self, scope: &Scope) -> Result<u64, StateError>;
+}
+
+fn whole_number(value: &Value) -> Result<u64, StateError> {
+    let error = || StateError::Serialization("the stored value is no whole number".to_owned());
+    value.as_u64().ok_or_else(error)
+}
+
+/// Adds to the stored number, and repeats that after a conflict.
+async fn add_by_writes<S>(store: &S, add: StateAdd) -> Result<Added, StateError>
+where
+    S: StateStore + ?Sized,
+{
+    let mut tries_left = MAX_TRIES;
+    loop {
+        let stored = store.read(&add.scope, &add.key).await?;
+        let write = match add.over(stored.as_ref())? {
+            Ok(write) => write,
+            Err(found) => return Ok(Added::Refused(found)),
+        };
+        let sum = write.value.as_u64().unwrap_or_default();
+        match store.write(write).await {
+            Err(StateError::Conflict { .. }) if tries_left > 0 => tries_left -= 1,
+            written => return written.map(|_| Added::Done(sum)),
+        }
+    }
 }

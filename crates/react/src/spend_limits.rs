@@ -91,7 +91,7 @@ impl SpendLimits {
                     reserved.queues.push(queue);
                     continue;
                 }
-                Ok(Err(used)) => NotReserved::Refused(queue.account().exhausted(used, max)),
+                Ok(Err(used)) => NotReserved::Refused(queue.account().make_event(used, max)),
                 Err(error) => NotReserved::Failed(queue.account().name.clone(), error),
             };
             self.settle(reserved, Some(0)).await;

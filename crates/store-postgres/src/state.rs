@@ -20,7 +20,7 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::pool::Lent;
 use crate::rows::{signed, unsigned};
-use crate::state_add::Add;
+use crate::state_add::StateAddition;
 use crate::state_removal::clear;
 use crate::state_words::indexed;
 use crate::text::{column, stored};
@@ -107,10 +107,10 @@ impl StateStore for PostgresStateStore {
     }
 
     async fn add(&self, add: StateAdd) -> Result<Added, StateError> {
-        // Checked as a write is.
+        // Validated like a write.
         let write = StateWrite::new(add.scope.clone(), add.key.clone(), 0.into());
         PreparedWrite::new(write, &self.redactor, self.clock.now())?;
-        let done = self.perform(&Add { add: &add, at: self.clock.now() }).await?;
+        let done = self.perform(&StateAddition { add: &add, at: self.clock.now() }).await?;
         let error = || StateError::Serialization("the stored value is no whole number".to_owned());
         done.ok_or_else(error)
     }

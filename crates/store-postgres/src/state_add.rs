@@ -13,13 +13,13 @@ use crate::text::stored;
 use crate::transact::Work;
 
 /// An amount to add.
-pub(crate) struct Add<'a> {
+pub(crate) struct StateAddition<'a> {
     pub(crate) add: &'a StateAdd,
     pub(crate) at: Timestamp,
 }
 
 #[async_trait]
-impl Work for Add<'_> {
+impl Work for StateAddition<'_> {
     /// `None` where something other than a whole number is stored.
     type Done = Option<Added>;
     type Error = StoreError;
@@ -28,7 +28,7 @@ impl Work for Add<'_> {
         let StateAdd { scope, key, amount, unless_above, expires_after, .. } = self.add;
         let scope = scope.to_string();
         let (at, expires_at) = (self.at, expires_after.map(|time| self.at.after(time)));
-        // The row is locked before its value counts, and what was written meanwhile is seen.
+        // The row is locked before its value is read, so that concurrent additions count.
         let sum: Option<String> = sqlx::query_scalar(
             "INSERT INTO backstop.state AS known (scope, key, version, at, expires_at, value, words) \
              VALUES ($1, $2, nextval('backstop.state_versions'), $3, $4, greatest(0, $5::bigint)::text, $6) \
@@ -59,7 +59,7 @@ impl Work for Add<'_> {
                 .fetch_optional(connection)
                 .await
                 .map_err(Fault::from)?;
-        // The row that was in the way may have been removed since.
+        // The conflicting row may be gone by now.
         let found = found.map_or(Ok(0), |found| found.parse());
         Ok(found.ok().map(Added::Refused))
     }

@@ -24,7 +24,7 @@ use crate::background;
 use crate::chore::Chore;
 use crate::database::Database;
 
-use add::Add;
+use add::Addition;
 pub(crate) use change::{Change, Changed, write};
 use removal::Delete;
 pub(crate) use removal::{Clear, ExpireState, merge_words};
@@ -105,7 +105,7 @@ impl StateStore for SqliteStateStore {
 
     async fn add(&self, add: StateAdd) -> Result<Added, StateError> {
         check_identity(&add.scope, &add.key, &self.redactor)?;
-        let (add, outcome) = Add::new(add, &self.redactor, self.clock.now());
+        let (add, outcome) = Addition::new(add, &self.redactor, self.clock.now());
         self.perform(add).await?;
         outcome.take()
     }

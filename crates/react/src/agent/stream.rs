@@ -15,7 +15,7 @@ use futures_util::Stream;
 use layer0::event::{Event, EventKind};
 use layer0::id::{RunId, SessionId};
 
-use self::log_reader::{LogReader, Unread};
+use self::log_reader::{LogReader, UnreadEvents};
 use self::task::RunTask;
 use crate::agent::Agent;
 use crate::error::RunFailure;
@@ -193,7 +193,7 @@ impl RunStream {
                     self.take_event(Arc::new(event));
                     continue;
                 }
-                Some(Err(Unread { from, to, error })) => {
+                Some(Err(UnreadEvents { from, to, error })) => {
                     return Poll::Ready(Some(StreamItem::Unread { from, to, error }));
                 }
                 None => {}

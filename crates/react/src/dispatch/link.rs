@@ -40,14 +40,14 @@ pub(super) struct Link {
 /// The waits of one call: its time does not pass while all its runs wait, or it asks a person and they do.
 pub(super) struct Waits {
     pub(super) limit: Limit,
-    open: Mutex<OpenWork>,
+    open: Mutex<CallWork>,
     /// Is told when one has ended.
     pub(super) changed: Notify,
 }
 
 /// The open work of a call.
 #[derive(Default)]
-struct OpenWork {
+struct CallWork {
     /// The number of runs that have not ended.
     runs: usize,
     /// The number of these that wait.
@@ -61,11 +61,11 @@ impl Waits {
         Self { limit, open: Mutex::default(), changed: Notify::new() }
     }
 
-    fn change(&self, change: impl FnOnce(&mut OpenWork)) {
+    fn change(&self, change: impl FnOnce(&mut CallWork)) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut open);
         match *open {
-            OpenWork { runs, waiting, asks_person }
+            CallWork { runs, waiting, asks_person }
                 if runs == waiting && (runs > 0 || asks_person) =>
             {
                 self.limit.pause();

@@ -14,7 +14,7 @@ use layer0::usage::dollars;
 use serde::Deserialize;
 use serde_json::Number;
 
-use super::round::Used;
+use super::round::UsedUp;
 use crate::hook::HookContext;
 
 /// How long an account stays after its last write: at least a week after its day or month.
@@ -76,7 +76,7 @@ impl Account {
     }
 
     /// Returns what a stored value says is used.
-    pub(super) fn used(&self, stored: &Versioned) -> Result<u64, StateError> {
+    pub(super) fn read_used(&self, stored: &Versioned) -> Result<u64, StateError> {
         if let Some(used) = stored.value.as_u64() {
             return Ok(used);
         }
@@ -87,14 +87,14 @@ impl Account {
     }
 
     /// Returns the write that replaces a stored value by the number that is used.
-    pub(super) fn converted(&self, stored: &Versioned) -> Result<StateWrite, StateError> {
-        let used = self.used(stored)?.min(i64::MAX.unsigned_abs());
+    pub(super) fn convert(&self, stored: &Versioned) -> Result<StateWrite, StateError> {
+        let used = self.read_used(stored)?.min(i64::MAX.unsigned_abs());
         let write = StateWrite::new(self.scope.clone(), self.key.clone(), used.into());
         Ok(write.expecting(Expected::Version(stored.version)).expires_after(self.keep))
     }
 
     /// Returns the event of a run that has nothing left under a limit.
-    pub(super) fn exhausted(&self, Used(used): Used, max_nanousd: u64) -> BudgetExhausted {
+    pub(super) fn make_event(&self, UsedUp(used): UsedUp, max_nanousd: u64) -> BudgetExhausted {
         let number = |nanousd| Number::from_f64(dollars(nanousd)).unwrap_or_else(|| 0.into());
         let (limit, used) = (number(max_nanousd), number(used));
         let message = format!("{}: {used} of {limit} used", self.name);

@@ -7,13 +7,12 @@ use backstop_clock::Clock;
 use futures_util::future::select;
 use layer0::StateStore;
 use layer0::error::StateError;
-use layer0::failure::Chain;
 use layer0::state::{Added, StateAdd};
 use tokio::sync::{Notify, oneshot};
 use tracing::instrument::WithSubscriber;
 
 use super::account::Account;
-use super::round::{Reservation, Round, Used};
+use super::round::{AccountRound, Reservation, UsedUp};
 use crate::effect::guard::Guarded;
 
 /// How often a settlement that failed is sent again by itself.
@@ -27,13 +26,13 @@ pub(super) struct AccountQueue {
     account: Account,
     store: Arc<Guarded<dyn StateStore>>,
     clock: Arc<dyn Clock>,
-    state: Mutex<QueueState>,
+    state: Mutex<AccountState>,
     arrived: Notify,
 }
 
 #[derive(Default)]
-struct QueueState {
-    next: Round,
+struct AccountState {
+    next: AccountRound,
     /// The number that was stored when it was last seen.
     seen: u64,
     is_served: bool,
@@ -67,10 +66,10 @@ impl AccountQueue {
         self: &Arc<Self>,
         may_cost: u64,
         max: u64,
-    ) -> Result<Result<(), Used>, StateError> {
+    ) -> Result<Result<(), UsedUp>, StateError> {
         let (answer, answered) = oneshot::channel();
         self.push(|next| next.reservations.push(Reservation { may_cost, max, answer }));
-        answered.await.unwrap_or_else(|_| Err(lost()))
+        answered.await.unwrap_or_else(|_| Err(make_lost_error()))
     }
 
     /// Changes the account by the difference between what an attempt cost and what was reserved. If that fails, it is
@@ -88,10 +87,10 @@ impl AccountQueue {
             next.owed = next.owed.saturating_add(change);
             next.settlements.push(answer);
         });
-        answered.await.unwrap_or_else(|_| Err(lost()))
+        answered.await.unwrap_or_else(|_| Err(make_lost_error()))
     }
 
-    fn push(self: &Arc<Self>, push: impl FnOnce(&mut Round)) {
+    fn push(self: &Arc<Self>, push: impl FnOnce(&mut AccountRound)) {
         let mut state = self.state();
         push(&mut state.next);
         if std::mem::replace(&mut state.is_served, true) {
@@ -99,23 +98,23 @@ impl AccountQueue {
             return self.arrived.notify_one();
         }
         drop(state);
-        let service = Service { queue: Arc::clone(self), has_ended: false };
+        let service = AccountWriter { queue: Arc::clone(self), has_ended: false };
         let task = async move { service.serve().await }.with_current_subscriber();
         tokio::spawn(self.clock.track(Box::pin(task)));
     }
 
-    fn state(&self) -> MutexGuard<'_, QueueState> {
+    fn state(&self) -> MutexGuard<'_, AccountState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The task that writes an account.
-struct Service {
+struct AccountWriter {
     queue: Arc<AccountQueue>,
     has_ended: bool,
 }
 
-impl Service {
+impl AccountWriter {
     async fn serve(mut self) {
         let mut retries = 0;
         while self.take_turn(&mut retries).await {}
@@ -145,7 +144,7 @@ impl Service {
     }
 
     /// Waits until a settlement is to be sent again, or is sent with something else.
-    async fn wait(&self, retries: u32) -> Round {
+    async fn wait(&self, retries: u32) -> AccountRound {
         let factor = 2_u32.saturating_pow(retries.saturating_sub(1));
         let wait = FIRST_WAIT.saturating_mul(factor).min(LONGEST_WAIT);
         select(std::pin::pin!(self.queue.arrived.notified()), self.queue.clock.sleep(wait)).await;
@@ -153,7 +152,7 @@ impl Service {
     }
 
     /// Writes a round; returns whether that succeeded.
-    async fn perform(&self, round: Round) -> bool {
+    async fn perform(&self, round: AccountRound) -> bool {
         match self.write(&round).await {
             Ok((seen, refused)) => {
                 let unused = round.answer(&refused);
@@ -175,7 +174,7 @@ impl Service {
 
     /// Adds what a round may add. Returns the number that is stored, and the places of the reservations that have
     /// nothing left, with what is used.
-    async fn write(&self, round: &Round) -> Result<(u64, Vec<(usize, Used)>), StateError> {
+    async fn write(&self, round: &AccountRound) -> Result<(u64, Vec<(usize, UsedUp)>), StateError> {
         let (mut seen, mut is_fresh) = (self.queue.state().seen, false);
         loop {
             let admission = round.admit(seen);
@@ -197,7 +196,7 @@ impl Service {
     async fn read(&self) -> Result<u64, StateError> {
         let account = &self.queue.account;
         match self.queue.store.read(&account.scope, &account.key).await? {
-            Some(stored) => account.used(&stored),
+            Some(stored) => account.read_used(&stored),
             None => Ok(0),
         }
     }
@@ -221,7 +220,7 @@ impl Service {
         let account = &self.queue.account;
         let stored = self.queue.store.read(&account.scope, &account.key).await?;
         let Some(stored) = stored else { return Ok(()) };
-        match self.queue.store.write(account.converted(&stored)?).await {
+        match self.queue.store.write(account.convert(&stored)?).await {
             Ok(_) | Err(StateError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -229,7 +228,7 @@ impl Service {
 }
 
 /// A service whose runtime ends leaves nobody waiting.
-impl Drop for Service {
+impl Drop for AccountWriter {
     fn drop(&mut self) {
         // Another one may be at work by now.
         if self.has_ended {
@@ -244,16 +243,6 @@ impl Drop for Service {
     }
 }
 
-fn lost() -> StateError {
+fn make_lost_error() -> StateError {
     StateError::Other("the task of the spend limit was lost".into())
-}
-
-/// Repeats an error for another waiter.
-pub(super) fn repeated(error: &StateError) -> StateError {
-    match error {
-        StateError::InvalidKey(why) => StateError::InvalidKey(why.clone()),
-        StateError::Serialization(why) => StateError::Serialization(why.clone()),
-        StateError::WriteFailed(why) => StateError::WriteFailed(why.clone()),
-        other => StateError::Other(Chain(other).to_string().into()),
-    }
 }

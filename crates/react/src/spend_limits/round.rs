@@ -1,24 +1,23 @@
 //! What is written to an account at once.
 
 use layer0::error::StateError;
+use layer0::failure::Chain;
 use tokio::sync::oneshot;
-
-use super::queue::repeated;
 
 /// The amount used of an account that has nothing left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Used(pub(super) u64);
+pub(super) struct UsedUp(pub(super) u64);
 
 /// A reservation that waits for its answer.
 pub(super) struct Reservation {
     pub(super) may_cost: u64,
     pub(super) max: u64,
-    pub(super) answer: oneshot::Sender<Result<Result<(), Used>, StateError>>,
+    pub(super) answer: oneshot::Sender<Result<Result<(), UsedUp>, StateError>>,
 }
 
 /// Changes of an account, in the order in which they were asked for.
 #[derive(Default)]
-pub(super) struct Round {
+pub(super) struct AccountRound {
     pub(super) reservations: Vec<Reservation>,
     /// The sum of the settlements.
     pub(super) owed: i64,
@@ -27,24 +26,24 @@ pub(super) struct Round {
 
 /// The part of a round that fits an account.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Admission {
+pub(super) struct AdmittedPart {
     /// The number of admitted reservations.
     pub(super) admitted: usize,
     pub(super) amount: i64,
     /// The most that may be stored for all of them to be admitted.
     pub(super) bound: Option<u64>,
     /// The places of the others.
-    pub(super) refused: Vec<(usize, Used)>,
+    pub(super) refused: Vec<(usize, UsedUp)>,
 }
 
-impl Admission {
+impl AdmittedPart {
     /// Returns whether there is nothing to write.
     pub(super) const fn is_empty(&self) -> bool {
         self.admitted == 0 && self.amount == 0
     }
 }
 
-impl Round {
+impl AccountRound {
     pub(super) fn is_empty(&self) -> bool {
         self.owed == 0 && self.reservations.is_empty() && self.settlements.is_empty()
     }
@@ -55,12 +54,12 @@ impl Round {
     }
 
     /// Decides about the reservations one after the other, for the number that is stored.
-    pub(super) fn admit(&self, stored: u64) -> Admission {
-        let mut admission = Admission { amount: self.owed, ..Admission::default() };
+    pub(super) fn admit(&self, stored: u64) -> AdmittedPart {
+        let mut admission = AdmittedPart { amount: self.owed, ..AdmittedPart::default() };
         for (place, Reservation { may_cost, max, .. }) in self.reservations.iter().enumerate() {
             let used = stored.saturating_add_signed(admission.amount);
             if used >= *max {
-                admission.refused.push((place, Used(used)));
+                admission.refused.push((place, UsedUp(used)));
                 continue;
             }
             let bound = (max - 1).saturating_add_signed(admission.amount.saturating_neg());
@@ -72,7 +71,7 @@ impl Round {
     }
 
     /// Answers all that wait. Returns what was reserved for those that do no more.
-    pub(super) fn answer(self, refused: &[(usize, Used)]) -> u64 {
+    pub(super) fn answer(self, refused: &[(usize, UsedUp)]) -> u64 {
         let mut unused = 0_u64;
         for (place, Reservation { may_cost, answer, .. }) in
             self.reservations.into_iter().enumerate()
@@ -96,11 +95,21 @@ impl Round {
     pub(super) fn fail(self, error: &StateError) {
         for Reservation { answer, .. } in self.reservations {
             // One that is no longer waited for needs none.
-            let _ = answer.send(Err(repeated(error)));
+            let _ = answer.send(Err(repeat_error(error)));
         }
         for settlement in self.settlements {
-            let _ = settlement.send(Err(repeated(error)));
+            let _ = settlement.send(Err(repeat_error(error)));
         }
+    }
+}
+
+/// Repeats an error for another waiter.
+fn repeat_error(error: &StateError) -> StateError {
+    match error {
+        StateError::InvalidKey(why) => StateError::InvalidKey(why.clone()),
+        StateError::Serialization(why) => StateError::Serialization(why.clone()),
+        StateError::WriteFailed(why) => StateError::WriteFailed(why.clone()),
+        other => StateError::Other(Chain(other).to_string().into()),
     }
 }
 
@@ -108,24 +117,24 @@ impl Round {
 mod tests {
     use super::*;
 
-    fn round(owed: i64, reservations: &[(u64, u64)]) -> Round {
+    fn round(owed: i64, reservations: &[(u64, u64)]) -> AccountRound {
         let reservation = |(may_cost, max): &(u64, u64)| {
             let (answer, _) = oneshot::channel();
             Reservation { may_cost: *may_cost, max: *max, answer }
         };
         let reservations = reservations.iter().map(reservation).collect();
-        Round { reservations, owed, settlements: Vec::new() }
+        AccountRound { reservations, owed, settlements: Vec::new() }
     }
 
     #[track_caller]
     fn check(
-        round: &Round,
+        round: &AccountRound,
         stored: u64,
         (admitted, amount, bound): (usize, i64, Option<u64>),
         refused: &[(usize, u64)],
     ) {
-        let refused = refused.iter().map(|(place, used)| (*place, Used(*used))).collect();
-        let expected = Admission { admitted, amount, bound, refused };
+        let refused = refused.iter().map(|(place, used)| (*place, UsedUp(*used))).collect();
+        let expected = AdmittedPart { admitted, amount, bound, refused };
         assert_eq!(round.admit(stored), expected);
     }
 

@@ -192,10 +192,10 @@ async fn another_process_may_answer() {
 #[tokio::test]
 async fn asking_takes_no_time_of_the_tool() {
     /// Answers when it asked for the longest time.
-    struct Late(VirtualClock);
+    struct AnswersLate(VirtualClock);
 
     #[async_trait]
-    impl Approver for Late {
+    impl Approver for AnswersLate {
         async fn decide(&self, _: &ApprovalRequest) -> Option<Decision> {
             self.0.sleep(Duration::from_secs(300)).await;
             Some(monday())
@@ -203,7 +203,7 @@ async fn asking_takes_no_time_of_the_tool() {
     }
 
     let bench = Bench::new();
-    let late = Late(bench.clock.clone());
+    let late = AnswersLate(bench.clock.clone());
     let outcome = bench.run(bench.agent(asks("plan")).tool(plan).approver(late)).await.unwrap();
     assert_eq!(tool_texts(&outcome), [(r#"{"day":"monday"}"#.to_owned(), false)]);
     assert_eq!(bench.elapsed(), Duration::from_secs(300));

@@ -57,13 +57,13 @@ fn reads(id: &str) -> ScriptedAnswer {
     }
 }
 
-struct Stores {
+struct SharedStores {
     log: Arc<MemoryLog>,
     errors: Arc<MemoryErrorStore>,
     results: Arc<MemoryResultStore>,
 }
 
-impl Stores {
+impl SharedStores {
     fn new() -> Self {
         let (errors, results) = (MemoryErrorStore::new(), MemoryResultStore::new());
         Self { log: Arc::default(), errors: Arc::new(errors), results: Arc::new(results) }
@@ -94,7 +94,7 @@ fn check_read(outcome: &RunOutcome) {
 #[tokio::test]
 async fn history_of_a_session_reads_there() {
     for first in [RESULT, ERROR] {
-        let stores = Stores::new();
+        let stores = SharedStores::new();
         let agent = stores.agent(first).build().unwrap();
         let begun = agent.run(RunRequest::new("go").session("ses_a")).await.unwrap();
         let said = said_until(&*stores.log, &begun.run_id).await.unwrap();
@@ -118,7 +118,7 @@ async fn history_of_a_session_reads_there() {
 /// Spec: L2
 #[tokio::test]
 async fn transcript_of_an_outcome_reads_there() {
-    let stores = Stores::new();
+    let stores = SharedStores::new();
     let agent = stores.agent(RESULT).build().unwrap();
     let begun = agent.run("go").await.unwrap();
     let next = agent.run(RunRequest::new("more").history(begun.transcript)).await.unwrap();
@@ -140,7 +140,7 @@ async fn transcript_of_an_outcome_reads_there() {
 /// Spec: L2, D7, O2
 #[tokio::test]
 async fn run_below_a_fork_reads_there() {
-    let stores = Stores::new();
+    let stores = SharedStores::new();
     let reader = stores.agent(ERROR).name("reader").build().unwrap();
     let lead = stores.agent(RESULT).tool(reader.as_tool("Reads.")).build().unwrap();
     let begun = lead.run("go").await.unwrap();
@@ -155,7 +155,7 @@ async fn run_below_a_fork_reads_there() {
 /// Spec: L2, N1
 #[tokio::test]
 async fn sessions_of_a_history_are_checked() {
-    let stores = Stores::new();
+    let stores = SharedStores::new();
     let redactor = Redactor::new().with_secret("hush-hush-secret-1");
     let agent = stores.agent(RESULT).redactor(redactor).build().unwrap();
     for session in ["a b\n", "hush-hush-secret-1"] {

@@ -16,10 +16,10 @@ use crate::bench::*;
 use crate::intercepted::{Access, InterceptedLog};
 
 /// Asks for so many tool calls, one a turn.
-struct Turns(usize);
+struct AddingTurns(usize);
 
 #[async_trait]
-impl Provider for Turns {
+impl Provider for AddingTurns {
     fn name(&self) -> &str {
         "turns"
     }
@@ -42,13 +42,13 @@ impl Provider for Turns {
 }
 
 /// A log that counts how often records are read, and is locked for the first of those reads.
-struct Counted {
+struct ReadCount {
     bench: Bench,
     log: Arc<InterceptedLog>,
     reads: Arc<AtomicUsize>,
 }
 
-impl Counted {
+impl ReadCount {
     fn locked_for(locked: usize) -> Self {
         let bench = Bench::new();
         let reads = Arc::new(AtomicUsize::new(0));
@@ -65,7 +65,7 @@ impl Counted {
 
     /// Starts a run of so many turns, and returns its stream when the run has ended.
     fn stream(&self, turns: usize) -> impl Future<Output = (Arc<MemoryLog>, RunStream)> + use<> {
-        let agent = Agent::builder(Turns(turns))
+        let agent = Agent::builder(AddingTurns(turns))
             .clock(Arc::new(self.bench.clock.clone()))
             .tool(add)
             .limits(Limits::new().max_iterations(10_000))
@@ -103,7 +103,7 @@ async fn read(mut stream: RunStream) -> (Vec<u64>, Vec<(u64, u64)>) {
 #[tokio::test]
 async fn late_reader_reads_the_record_once() {
     for turns in [100, 200] {
-        let counted = Counted::locked_for(0);
+        let counted = ReadCount::locked_for(0);
         let stream = counted.stream(turns);
         let (seqs, unread) = on(&counted.bench, async move { read(stream.await.1).await }).await;
         let all = u64::try_from(seqs.len()).unwrap();
@@ -115,7 +115,7 @@ async fn late_reader_reads_the_record_once() {
 /// Spec: R6, D14
 #[tokio::test]
 async fn locked_log_is_read_again() {
-    let counted = Counted::locked_for(5);
+    let counted = ReadCount::locked_for(5);
     let stream = counted.stream(100);
     let (seqs, unread) = on(&counted.bench, async move { read(stream.await.1).await }).await;
     assert_eq!(unread, []);
@@ -126,7 +126,7 @@ async fn locked_log_is_read_again() {
 /// Spec: R6, D14
 #[tokio::test]
 async fn stream_gives_a_locked_log_up() {
-    let counted = Counted::locked_for(usize::MAX);
+    let counted = ReadCount::locked_for(usize::MAX);
     let stream = counted.stream(100);
     let (seqs, unread) = on(&counted.bench, async move { read(stream.await.1).await }).await;
     assert_eq!(seqs.len(), 256);
@@ -139,7 +139,7 @@ async fn stream_gives_a_locked_log_up() {
 /// Spec: D14
 #[tokio::test]
 async fn unread_events_are_printed() {
-    let counted = Counted::locked_for(usize::MAX);
+    let counted = ReadCount::locked_for(usize::MAX);
     let stream = counted.stream(100);
     let text = on(&counted.bench, async move {
         let mut text = Vec::new();
@@ -154,7 +154,7 @@ async fn unread_events_are_printed() {
 /// Spec: D1, D14
 #[tokio::test]
 async fn erased_event_alone_is_unread() {
-    let counted = Counted::locked_for(0);
+    let counted = ReadCount::locked_for(0);
     let stream = counted.stream(100);
     let (seqs, unread) = on(&counted.bench, async move {
         let (log, stream) = stream.await;

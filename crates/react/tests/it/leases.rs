@@ -23,9 +23,9 @@ use crate::intercepted::InterceptedLog;
 struct Lasting(Arc<AtomicU32>);
 
 /// Counts until it is dropped.
-struct Counted(Arc<AtomicU32>);
+struct WorkCount(Arc<AtomicU32>);
 
-impl Drop for Counted {
+impl Drop for WorkCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -38,30 +38,30 @@ impl Lease for Lasting {
     }
     async fn until_may_start(&self) {}
     async fn ended(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
     fn at_work(&self) -> Option<AtWork> {
         self.0.fetch_add(1, Ordering::SeqCst);
-        Some(AtWork::new(Counted(Arc::clone(&self.0))))
+        Some(AtWork::new(WorkCount(Arc::clone(&self.0))))
     }
 }
 
 /// Denies after an hour.
-struct Late(VirtualClock);
+struct DeniesLate(VirtualClock);
 
 #[async_trait]
-impl Approver for Late {
+impl Approver for DeniesLate {
     async fn decide(&self, _: &ApprovalRequest) -> Option<Decision> {
         self.0.sleep(Duration::from_secs(3_600)).await;
         Some(Decision::deny("ops", "no"))
     }
 }
 
-/// Looks at signals, and leaves nothing.
-struct Looks(Arc<AtomicU32>);
+/// LooksAtSignals at signals, and leaves nothing.
+struct LooksAtSignals(Arc<AtomicU32>);
 
 #[async_trait]
-impl Observer for Looks {
+impl Observer for LooksAtSignals {
     fn name(&self) -> &str {
         "looks"
     }
@@ -84,8 +84,8 @@ async fn work_without_a_record_is_over() {
         .agent(answers)
         .tool(add)
         .require_approval("add")
-        .approver(Late(bench.clock.clone()))
-        .observer(Looks(Arc::clone(&seen)))
+        .approver(DeniesLate(bench.clock.clone()))
+        .observer(LooksAtSignals(Arc::clone(&seen)))
         .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
         .build()
         .unwrap();

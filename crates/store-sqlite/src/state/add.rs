@@ -17,9 +17,9 @@ use crate::job_error::JobError;
 
 /// What became of an addition, once it was performed.
 #[derive(Clone, Default)]
-pub(super) struct Outcome(Arc<Mutex<Option<Result<Added, StateError>>>>);
+pub(super) struct AdditionResult(Arc<Mutex<Option<Result<Added, StateError>>>>);
 
-impl Outcome {
+impl AdditionResult {
     fn set(&self, outcome: Result<Added, StateError>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
     }
@@ -31,16 +31,20 @@ impl Outcome {
 }
 
 /// An amount to add.
-pub(super) struct Add {
+pub(super) struct Addition {
     add: StateAdd,
     redactor: Redactor,
     now: Timestamp,
-    outcome: Outcome,
+    outcome: AdditionResult,
 }
 
-impl Add {
-    pub(super) fn new(add: StateAdd, redactor: &Redactor, now: Timestamp) -> (Self, Outcome) {
-        let outcome = Outcome::default();
+impl Addition {
+    pub(super) fn new(
+        add: StateAdd,
+        redactor: &Redactor,
+        now: Timestamp,
+    ) -> (Self, AdditionResult) {
+        let outcome = AdditionResult::default();
         (Self { add, redactor: redactor.clone(), now, outcome: outcome.clone() }, outcome)
     }
 
@@ -60,7 +64,7 @@ impl Add {
 }
 
 #[async_trait]
-impl Chore for Add {
+impl Chore for Addition {
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
         let row = sqlx::query(
             "SELECT number, at, expires_at, value FROM state \

@@ -47,7 +47,7 @@ impl Episode {
         }
     }
 
-    /// Records which recorded steps the code did not ask for: another version of it may have begun them.
+    /// Records a warning about recorded steps that the code did not request.
     fn note_unasked(&mut self) -> Result<(), OperatorError> {
         let steps = self.ledger.progress().steps.keys();
         let unasked: Vec<&str> =

@@ -36,7 +36,7 @@ pub(super) struct LogReader {
 }
 
 /// Events that could not be read.
-pub(super) struct Unread {
+pub(super) struct UnreadEvents {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) error: LogError,
@@ -65,21 +65,25 @@ impl LogReader {
     pub(super) fn poll_next(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Event, Unread>>> {
+    ) -> Poll<Option<Result<Event, UnreadEvents>>> {
         loop {
             let Some((from, to)) = self.wanted else { return Poll::Ready(None) };
             while self.ahead.pop_front_if(|record| record.seq < from).is_some() {}
             if let Some(record) = self.ahead.pop_front_if(|record| record.seq == from) {
                 self.advance(from, to);
                 let event = record.decode(&self.run);
-                return Poll::Ready(Some(event.map_err(|error| Unread { from, to: from, error })));
+                return Poll::Ready(Some(event.map_err(|error| UnreadEvents {
+                    from,
+                    to: from,
+                    error,
+                })));
             }
             if std::mem::take(&mut self.is_read) {
                 let next = self.ahead.front().map(|record| record.seq);
                 let last = next.map_or(to, |next| to.min(next.saturating_sub(1)));
                 self.advance(last, to);
                 let error = LogError::tampered(from, "it is missing");
-                return Poll::Ready(Some(Err(Unread { from, to: last, error })));
+                return Poll::Ready(Some(Err(UnreadEvents { from, to: last, error })));
             }
             let Some(log) = &self.log else { return Poll::Ready(None) };
             let reading = self.reading.get_or_insert_with(|| {
@@ -95,7 +99,7 @@ impl LogReader {
                 }
                 Err(error) => {
                     (self.wanted, self.patience) = (None, Duration::ZERO);
-                    return Poll::Ready(Some(Err(Unread { from, to, error })));
+                    return Poll::Ready(Some(Err(UnreadEvents { from, to, error })));
                 }
             }
         }
