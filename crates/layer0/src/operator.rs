@@ -275,7 +275,7 @@ pub struct Context {
     pub signals: Signals,
     /// The receiver of reports on the work.
     pub caller: Option<Arc<dyn Caller>>,
-    /// The receiver of reports on the operator's own work; `None` where nothing depends on it.
+    /// The receiver of reports on the operator's own work; `None` if there is none.
     pub own_work: Option<Arc<dyn OwnWork>>,
     /// The step of a workflow that is dispatched next; counted from 1 where it has no name.
     pub step: Option<Arc<str>>,

@@ -200,7 +200,7 @@ impl StateAdd {
     ///
     /// # Errors
     ///
-    /// [`StateError::Serialization`] where something other than a whole number from 0 is stored.
+    /// [`StateError::Serialization`] if the stored value is not a whole number from 0.
     pub fn over(&self, stored: Option<&Versioned>) -> Result<Result<StateWrite, u64>, StateError> {
         let found = stored.map_or(Ok(0), |stored| whole_number(&stored.value))?;
         let Some(sum) = self.after(found) else { return Ok(Err(found)) };
@@ -245,7 +245,7 @@ pub trait StateStore: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`StateError::Serialization`] where something other than a whole number is stored, and as
+    /// [`StateError::Serialization`] if the stored value is not a whole number, and as
     /// [`StateStore::write`].
     ///
     /// # Cancel safety

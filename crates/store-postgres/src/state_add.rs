@@ -20,7 +20,7 @@ pub(crate) struct StateAddition<'a> {
 
 #[async_trait]
 impl Work for StateAddition<'_> {
-    /// `None` where something other than a whole number is stored.
+    /// `None` if the stored value is not a whole number.
     type Done = Option<Added>;
     type Error = StoreError;
 

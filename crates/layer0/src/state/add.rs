@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::scope::Scope;
 
-/// An amount that is to be added to a stored whole number.
+/// An amount to add to a stored whole number.
 ///
 /// ```
 /// use layer0::state::{Scope, StateAdd};
@@ -21,7 +21,7 @@ pub struct StateAdd {
     pub scope: Scope,
     /// Under which key.
     pub key: String,
-    /// The amount; what is stored becomes no less than 0.
+    /// The amount. The sum is at least 0.
     pub amount: i64,
     /// The largest stored number that is added to; no bound if `None`.
     pub unless_above: Option<u64>,

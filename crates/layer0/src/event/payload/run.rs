@@ -124,8 +124,8 @@ payload! {
         /// The messages before, if the caller brought them along.
         #[serde(default, skip_serializing_if = "Transcript::is_empty")]
         history: Transcript,
-        /// The other sessions whose stored errors and results it may read: those that the messages before and the
-        /// input may refer to.
+        /// Other sessions whose stored errors and results it may read, since its history and its input may refer to
+        /// them.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         sessions: Arc<[SessionId]>,
         /// Whether a workflow's task may be done again after it may have acted.
