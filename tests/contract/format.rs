@@ -152,6 +152,7 @@ fn a_rehearsal_has_the_documented_keys() {
             "events",
             "requests",
             "errors",
+            "unused",
         ];
         keys.extend((!played.scenario.operator.is_empty()).then_some("runs"));
         check_keys(json, &keys, name);
