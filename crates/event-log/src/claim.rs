@@ -15,6 +15,7 @@ use crate::lease::HeldLease;
 pub struct Claim {
     epoch: u64,
     lease: HeldLease,
+    is_takeover: bool,
     _held: Box<dyn Send + Sync>,
 }
 
@@ -24,13 +25,25 @@ impl Claim {
 
     /// Makes a claim that ends when `held` is dropped.
     pub fn new(epoch: u64, held: impl Send + Sync + 'static) -> Self {
-        Self { epoch, lease: None, _held: Box::new(held) }
+        Self { epoch, lease: None, is_takeover: false, _held: Box::new(held) }
     }
 
     /// Lets the claim count only while a lease lasts.
     pub fn under(mut self, lease: Arc<dyn Lease>) -> Self {
         self.lease = Some(lease);
         self
+    }
+
+    /// Marks the claim as one that a dead process held before.
+    pub fn takeover(mut self) -> Self {
+        self.is_takeover = true;
+        self
+    }
+
+    /// Returns whether the process that held the claim before died without releasing it.
+    #[must_use]
+    pub const fn is_takeover(&self) -> bool {
+        self.is_takeover
     }
 
     /// Returns the lease while which it counts, where there is one.

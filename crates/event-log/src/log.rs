@@ -32,7 +32,7 @@ pub struct Batch {
     pub run: RunId,
     /// The epoch of the claim under which it is written.
     pub epoch: u64,
-    /// The records, in order, without a gap; never empty.
+    /// The records, in order, without a gap; empty where the batch only moves a subscription.
     pub records: Vec<Record>,
     /// The run after them.
     pub summary: RunSummary,
@@ -50,6 +50,12 @@ impl Batch {
     #[must_use]
     pub const fn new(run: RunId, epoch: u64, records: Vec<Record>, summary: RunSummary) -> Self {
         Self { run, epoch, records, summary, taken: Vec::new(), moves: None, is_import: false }
+    }
+
+    /// Returns the number of its first event; of a batch without records, that of the next event of the run.
+    #[must_use]
+    pub fn first_seq(&self) -> u64 {
+        self.records.first().map_or(self.summary.last_seq + 1, |record| record.seq)
     }
 
     /// Carries the records of another store as they are.

@@ -12,7 +12,7 @@ use layer0::id::{ApprovalId, CallId, RunId, SessionId};
 use crate::{
     ApprovalChange, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, EventWatches,
     FeedPage, FeedRecord, InboxMessage, InboxRequest, InboxWatch, InboxWatches, LogError, LogKey,
-    Moves, OpenApproval, Payload, Record, RunFilter, RunSummary, StartKey, StartKeys, Subscription,
+    OpenApproval, Payload, Record, RunFilter, RunSummary, StartKey, StartKeys, Subscription,
     is_segment,
 };
 
@@ -212,7 +212,10 @@ impl Runs {
 
     /// Takes the records and the rows of a batch. Returns whether there are any records.
     fn append(&mut self, batch: &mut Batch) -> Result<bool, LogError> {
-        let Some(first) = batch.records.first().map(|record| record.seq) else { return Ok(false) };
+        if batch.records.is_empty() {
+            return self.move_alone(batch).map(|()| false);
+        }
+        let first = batch.first_seq();
         let known = self.by_id.get(&batch.run);
         let (last, epoch) = known.map_or((0, batch.epoch), |it| (it.summary.last_seq, it.epoch));
         if first != last + 1 || epoch != batch.epoch {
@@ -227,18 +230,7 @@ impl Runs {
         if batch.reopens() {
             self.sessions.reopen(&batch.summary)?;
         }
-        let stale = |moves: &Moves| {
-            let stands = self.subscriptions.get(&moves.name);
-            stands.is_some_and(|it| ![it.segment, it.segment + 1].contains(&moves.segment))
-        };
-        if batch.moves.as_deref().is_some_and(stale) {
-            return Err(LogError::conflict(batch.run.clone(), first));
-        }
-        if let Some(moves) = batch.moves.take() {
-            let begun = || moves.begun();
-            let name = Arc::clone(&moves.name);
-            self.subscriptions.entry(name).or_insert_with(begun).take(&moves);
-        }
+        self.move_subscription(batch)?;
         if is_root {
             self.sessions.update(&batch.summary);
         }
@@ -258,6 +250,31 @@ impl Runs {
             }
         }
         Ok(true)
+    }
+
+    /// Moves a subscription without an event, under the claim of its segment.
+    fn move_alone(&mut self, batch: &mut Batch) -> Result<(), LogError> {
+        let is_held = |kept: &Kept| {
+            kept.epoch == batch.epoch && kept.summary.last_seq == batch.summary.last_seq
+        };
+        match self.by_id.get(&batch.run) {
+            Some(kept) if !is_held(kept) => {
+                Err(LogError::conflict(batch.run.clone(), batch.first_seq()))
+            }
+            _ => self.move_subscription(batch),
+        }
+    }
+
+    fn move_subscription(&mut self, batch: &mut Batch) -> Result<(), LogError> {
+        let Some(moves) = batch.moves.take() else { return Ok(()) };
+        let stands = self.subscriptions.get(&moves.name);
+        if stands.is_some_and(|it| ![it.segment, it.segment + 1].contains(&moves.segment)) {
+            return Err(LogError::conflict(batch.run.clone(), batch.first_seq()));
+        }
+        let begun = || moves.begun();
+        let name = Arc::clone(&moves.name);
+        self.subscriptions.entry(name).or_insert_with(begun).take(&moves);
+        Ok(())
     }
 
     fn claim(&mut self, run: &RunId) -> u64 {

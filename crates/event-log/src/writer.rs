@@ -166,6 +166,20 @@ impl RunWriter {
         self.batch.moves = Some(Box::new(moves));
     }
 
+    /// Moves a subscription now, without an event. Nothing may be staged.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunWriter::commit`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`RunWriter::commit`].
+    pub async fn move_subscription_alone(&mut self, moves: Moves) -> Result<(), LogError> {
+        self.move_subscription(moves);
+        self.append().await
+    }
+
     /// Appends what was staged, in one write, and returns it.
     ///
     /// # Errors
@@ -182,6 +196,11 @@ impl RunWriter {
         if self.events.is_empty() && self.batch.records.is_empty() {
             return Ok(self.events.drain(..));
         }
+        self.append().await?;
+        Ok(self.events.drain(..))
+    }
+
+    async fn append(&mut self) -> Result<(), LogError> {
         if self.is_closed {
             return Err(LogError::WriterClosed(self.batch.run.clone()));
         }
@@ -197,7 +216,7 @@ impl RunWriter {
             }
         }
         self.is_closed = false;
-        Ok(self.events.drain(..))
+        Ok(())
     }
 }
 

@@ -53,7 +53,12 @@ impl Append {
 
     /// The last event of the run before this; 0 of a run that begins.
     pub(crate) fn before(&self) -> u64 {
-        self.batch.records.first().map_or(0, |record| record.seq.saturating_sub(1))
+        self.batch.first_seq().saturating_sub(1)
+    }
+
+    /// Returns whether it has no events, and only moves a subscription.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.batch.records.is_empty()
     }
 
     /// The last event of the run after this, and its hash.

@@ -113,7 +113,8 @@ impl PostgresLog {
             reserved.asking();
             let given = match self.ask(run, &dead, accepts_loss).await {
                 Ok((Claiming::Given(epoch, lost), lease)) => {
-                    return Ok((reserved.claim(epoch).under(Arc::new(lease)), lost));
+                    let claim = reserved.claim(epoch).under(Arc::new(lease));
+                    return Ok((if dead.is_empty() { claim } else { claim.takeover() }, lost));
                 }
                 other => other.map(|(claiming, _)| claiming),
             };

@@ -32,7 +32,7 @@ impl Append {
 
     /// The last event of the run before this; 0 of a run that begins.
     fn before(&self) -> u64 {
-        self.batch.records.first().map_or(0, |record| record.seq.saturating_sub(1))
+        self.batch.first_seq().saturating_sub(1)
     }
 
     /// Does it begin its run?
@@ -97,6 +97,9 @@ pub(crate) async fn write(
         sessions::reopen(connection, &append.batch.summary).await?;
     }
     write_rows(connection, appends).await?;
+    for append in appends.iter().filter(|append| append.rows() == 0) {
+        check_claim(connection, append).await?;
+    }
     for append in appends {
         inbox::take(connection, &append.batch.run, &append.batch.taken).await?;
         approvals::keep(connection, &append.batch).await?;
@@ -115,6 +118,18 @@ pub(crate) async fn write(
         }
     }
     Ok(())
+}
+
+/// Checks the claim of an append without events: those that have some check it as they are written.
+async fn check_claim(connection: &mut SqliteConnection, append: &Append) -> Result<(), JobError> {
+    let held: Option<i64> =
+        sqlx::query_scalar("SELECT 1 FROM runs WHERE run = $1 AND last_seq = $2 AND epoch = $3")
+            .bind(append.batch.run.as_str())
+            .bind(signed(append.before()))
+            .bind(signed(append.batch.epoch))
+            .fetch_optional(connection)
+            .await?;
+    held.map(drop).ok_or_else(|| append.conflict())
 }
 
 /// Writes the events of appends to different runs, in one statement for [`MAX_ROWS`] events.

@@ -138,7 +138,8 @@ impl SqliteLog {
             let claiming = writer.claim(request).await;
             let given = match claiming {
                 Ok(Claiming::Given(epoch, lost)) => {
-                    return Ok((self.under(run, reserved.claim(epoch)), lost));
+                    let claim = self.under(run, reserved.claim(epoch));
+                    return Ok((if dead.is_empty() { claim } else { claim.takeover() }, lost));
                 }
                 other => other,
             };

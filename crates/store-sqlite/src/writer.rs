@@ -260,7 +260,7 @@ fn answer_all(
     let mut has_events = false;
     for (job, result) in jobs.into_iter().zip(results) {
         if let (Job::Append(append, _), Ok(_)) = (&job, &result) {
-            has_events = true;
+            has_events |= append.rows() > 0;
             if let Some(run) = append.frees() {
                 connected.claims.ended(run);
             }

@@ -195,7 +195,9 @@ impl Lane {
             let head = heads.iter().find(|(run, _)| run == append.run()).map(|(_, head)| head);
             let (last_seq, hash) = append.head();
             match head {
-                Some(head) if head.last_seq == last_seq && head.hash == hash.0 => {
+                Some(head)
+                    if !append.is_empty() && head.last_seq == last_seq && head.hash == hash.0 =>
+                {
                     has_events = true;
                     self.acknowledge(&append);
                     let _ = answer.send(Ok(()));
@@ -226,7 +228,7 @@ impl Lane {
         for (Waiting { append, answer }, refused) in waiting.into_iter().zip(refused) {
             match refused {
                 None => {
-                    has_events = true;
+                    has_events |= !append.is_empty();
                     self.acknowledge(&append);
                     let _ = answer.send(Ok(()));
                 }

@@ -18,6 +18,7 @@ mod removal;
 mod retention;
 mod sharing;
 mod state;
+mod subscriptions;
 mod unreadable;
 
 use std::path::{Path, PathBuf};
