@@ -20,23 +20,33 @@ const LOOKED_AT: i64 = FeedPage::MAX_LOOKED_AT as i64;
 const MAX_RECORDS: i64 = FeedPage::MAX_RECORDS as i64;
 const MAX_BYTES: i64 = FeedPage::MAX_BYTES as i64;
 
-/// Returns the first place at which a transaction may still write, and the last of an event that was taken away.
+/// Returns the first place at which a transaction may still write.
 ///
 /// Every transaction that appends locks the table of events before it has an id, and keeps the lock until it is
 /// over and seen. So a transaction that is open and not among the holders of that lock gets its id later, and one
 /// that is not seen by the next statement is among them: the least id of theirs, or else the next that is given, is
 /// where the events that are complete end. The lock shows 32 bits of an id, which the next one completes.
-const OPEN: &str = "WITH ids AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next), \
+///
+/// A standby shows no locks of its primary. There the events end at the oldest transaction that is open, whether it
+/// appends or not.
+const OPEN: &str = "WITH ids AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next, \
+    pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest), \
     locks AS MATERIALIZED (SELECT locktype, database, relation, mode, virtualtransaction, \
     transactionid::text::bigint AS id FROM pg_locks WHERE granted) \
-    SELECT ((least(ids.next, (SELECT min(ids.next - \
+    SELECT ((CASE WHEN pg_is_in_recovery() THEN ids.oldest ELSE least(ids.next, (SELECT min(ids.next - \
     (((ids.next - own.id + 2147483648) % 4294967296 + 4294967296) % 4294967296 - 2147483648)) \
     FROM locks AS appends JOIN locks AS own ON own.virtualtransaction = appends.virtualtransaction \
     AND own.locktype = 'transactionid' AND own.mode = 'ExclusiveLock' \
     WHERE appends.locktype = 'relation' AND appends.relation = 'backstop.events'::regclass \
     AND appends.mode = 'RowExclusiveLock' \
-    AND appends.database = (SELECT oid FROM pg_database WHERE datname = current_database()))) \
-    + meta.tx_offset) << 20)::bigint, meta.removed_until FROM ids, backstop.meta AS meta";
+    AND appends.database = (SELECT oid FROM pg_database WHERE datname = current_database()))) END \
+    + meta.tx_offset) << 20)::bigint FROM ids, backstop.meta AS meta";
+
+/// Returns the newest event before the place `$1`, and the last place of an event that was removed: both as of one
+/// moment, so that an event that is removed meanwhile is one of them.
+const LAST: &str = "SELECT newest.place, newest.hash, meta.removed_until FROM backstop.meta AS meta \
+    LEFT JOIN LATERAL (SELECT place, hash FROM backstop.events WHERE place < $1 ORDER BY place DESC LIMIT 1) \
+    AS newest ON true";
 
 /// Says which events `$1 < place <= $2` are of the session `$3` and the types `$4`, where these are given; `$5` is
 /// the greatest number of them, and `$6` of bytes.
@@ -73,9 +83,9 @@ pub(crate) async fn read(
     filter: &EventFilter,
     cursor: &Cursor,
 ) -> Result<FeedPage, LogError> {
-    let (open, removed): (i64, i64) =
-        sqlx::query_as(OPEN).fetch_one(&mut *pool.lend().await?).await.map_err(Fault::from)?;
-    let end = end(pool, open).await?;
+    let open: i64 =
+        sqlx::query_scalar(OPEN).fetch_one(&mut *pool.lend().await?).await.map_err(Fault::from)?;
+    let Last { end, removed } = last(pool, open).await?;
     let last = signed(end.number().unwrap_or_default());
     let is_known = |after| after <= last.max(removed);
     let after = match cursor.number().map(|after| (after, signed(after))) {
@@ -105,16 +115,21 @@ pub(crate) async fn read(
     Ok(FeedPage::new(records, read_to, is_whole && until == last))
 }
 
-/// Returns the place behind the newest event that no open transaction comes before.
-async fn end(pool: &Pool, open: i64) -> Result<Cursor, LogError> {
-    let newest = sqlx::query(
-        "SELECT place, hash FROM backstop.events WHERE place < $1 ORDER BY place DESC LIMIT 1",
-    )
-    .bind(open)
-    .fetch_optional(&mut *pool.lend().await?)
-    .await
-    .map_err(Fault::from)?;
-    newest.as_ref().map_or(Ok(Cursor::start()), place_of)
+/// Where the log ends.
+struct Last {
+    /// The place behind the newest event that no open transaction comes before.
+    end: Cursor,
+    /// The last place of an event that was removed.
+    removed: i64,
+}
+
+async fn last(pool: &Pool, open: i64) -> Result<Last, LogError> {
+    let row = sqlx::query(LAST).bind(open).fetch_one(&mut *pool.lend().await?).await;
+    let row = row.map_err(Fault::from)?;
+    let removed = row.try_get("removed_until").map_err(Fault::from)?;
+    let newest: Option<i64> = row.try_get("place").map_err(Fault::from)?;
+    let end = newest.map_or(Ok(Cursor::start()), |_| place_of(&row))?;
+    Ok(Last { end, removed })
 }
 
 /// Can a cursor stand behind this event? Where the event has gone, it can.

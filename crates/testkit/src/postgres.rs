@@ -93,6 +93,13 @@ impl PostgresServer {
         Some(server)
     }
 
+    /// Starts a standby of this server, which has to be one of the test's own. It can be read. `None`, said loudly, where
+    /// there is no `pg_basebackup`.
+    pub fn standby(&self) -> Option<Self> {
+        let launch = Launch::of(binaries::own()?).standby(&self.url)?;
+        Some(Self::started(&launch))
+    }
+
     /// Returns the file of the authority that signed the certificate of [`PostgresServer::with_tls`].
     pub fn root_certificate(&self) -> PathBuf {
         self.own().folder.join(ROOT_CERTIFICATE)

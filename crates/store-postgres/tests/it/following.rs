@@ -10,7 +10,7 @@ use layer0::event::Warning;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
-use crate::support::{append, begin, open, server};
+use crate::support::{append, begin, connection, open, server, until};
 
 const WRITERS: usize = 8;
 const EVENTS: u64 = 60;
@@ -138,4 +138,52 @@ async fn an_inbox_hears_of_another_process() {
     drop(writer);
     one.close().await;
     two.close().await;
+}
+
+/// Spec: X2, S10. The newest run is removed between two statements of a follower that stands behind it: its cursor stays
+/// its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn cursor_holds_while_the_newest_run_goes() {
+    let server = server!();
+    let url = server.database().await;
+    let (database, reader) = (open(&url).await, open(&url).await);
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    drop(begin(&log, "run_1", "a").await);
+    drop(begin(&log, "run_2", "b").await);
+    let follower = reader.log();
+    let start = follower.read_feed(&EventFilter::new(), &Cursor::start()).await.unwrap();
+    // As a removal does it, in one transaction; the lock makes the moment long.
+    let mut other = connection(&url).await;
+    let mut removing = other.begin().await.unwrap();
+    let lock = "LOCK TABLE backstop.events IN ACCESS EXCLUSIVE MODE";
+    sqlx::query(lock).execute(&mut *removing).await.unwrap();
+    sqlx::query(
+        "WITH run AS (DELETE FROM backstop.runs WHERE run = 'run_2' RETURNING id), \
+         gone AS (DELETE FROM backstop.events USING run WHERE run_id = run.id RETURNING place) \
+         UPDATE backstop.meta SET removed_until = newest.place \
+         FROM (SELECT max(place) AS place FROM gone) AS newest WHERE removed_until < newest.place",
+    )
+    .execute(&mut *removing)
+    .await
+    .unwrap();
+    let reading = tokio::spawn(async move {
+        let read = follower.read_feed(&EventFilter::new(), &start.cursor).await;
+        read.map(|page| page.records.len())
+    });
+    let mut looking = connection(&url).await;
+    until("the follower waits", async || {
+        let waiting: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM pg_locks \
+             WHERE relation = 'backstop.events'::regclass AND NOT granted",
+        )
+        .fetch_one(&mut looking)
+        .await
+        .unwrap();
+        waiting > 0
+    })
+    .await;
+    removing.commit().await.unwrap();
+    assert_eq!(reading.await.unwrap().unwrap(), 0);
+    reader.close().await;
+    database.close().await;
 }

@@ -130,3 +130,23 @@ async fn a_restored_database_counts_on() {
     assert_eq!(after.records.len(), 1, "and what comes after it stands behind it");
     database.close().await;
 }
+
+/// Spec: X2. Where the newest events were removed before a database was restored elsewhere, a follower that had read them
+/// goes on too.
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_database_counts_on_from_removed_events() {
+    let server = server!();
+    let url = server.database().await;
+    open(&url).await.close().await;
+    // All that the dump holds of a server that counted further.
+    let removed = "UPDATE backstop.meta SET removed_until = (1::bigint << 50) + 7";
+    server.execute_in(&name_of(&url), removed).await;
+    let database = open(&url).await;
+    let log: std::sync::Arc<dyn EventLog> = std::sync::Arc::new(database.log());
+    drop(begin(&log, "run_1", "s-1").await);
+    let filter = backstop_event_log::EventFilter::new();
+    let cursor = backstop_event_log::Cursor::behind((1 << 50) + 7, None);
+    let after = log.read_feed(&filter, &cursor).await.unwrap();
+    assert_eq!(after.records.len(), 1, "what comes after it stands behind the cursor");
+    database.close().await;
+}

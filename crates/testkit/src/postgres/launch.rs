@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -34,7 +34,8 @@ pub(super) const ROOT_CERTIFICATE: &str = "root.pem";
 /// Who may connect how: the members of the role `with_password` with theirs, all others as they are.
 const ACCESS: &str = "local all all trust\n\
     host all +with_password 127.0.0.1/32 scram-sha-256\n\
-    host all all 127.0.0.1/32 trust\n";
+    host all all 127.0.0.1/32 trust\n\
+    host replication all 127.0.0.1/32 trust\n";
 /// The numbers of the user and group that run the server where the tests are run by root: PostgreSQL refuses root.
 const UNPRIVILEGED: u32 = 65_534;
 
@@ -59,16 +60,29 @@ pub(super) struct Launch {
     folder: PathBuf,
     settings: Vec<String>,
     disk: Option<u32>,
+    /// The URL of the server that this one is a standby of.
+    primary: Option<String>,
 }
 
 impl Launch {
     pub(super) fn of(programs: PathBuf) -> Self {
-        Self { programs, folder: new_folder(), settings: Vec::new(), disk: None }
+        Self { programs, folder: new_folder(), settings: Vec::new(), disk: None, primary: None }
     }
 
     pub(super) fn settings(mut self, settings: &[&str]) -> Self {
         self.settings.extend(settings.iter().map(|setting| (*setting).to_owned()));
         self
+    }
+
+    /// Makes the server a standby of another one.
+    pub(super) fn standby(mut self, primary: &str) -> Option<Self> {
+        if !self.programs.join("pg_basebackup").exists() {
+            not_tested("no standby can be made here, which takes pg_basebackup");
+            let _ = std::fs::remove_dir_all(&self.folder);
+            return None;
+        }
+        self.primary = Some(primary.to_owned());
+        Some(self)
     }
 
     /// Gives the server a disk of its own, of so many MiB.
@@ -133,19 +147,10 @@ impl Launch {
     /// Starts the server as [`Launch::launch`] does, until the standard input of its keeper ends.
     pub(super) fn launch_until(&self, end: impl Into<Stdio>) -> (Child, String) {
         let data = self.folder.join("data");
-        let mut initdb = Command::new(self.programs.join("initdb"));
-        initdb.current_dir("/").env("LC_ALL", "C");
-        initdb.args([
-            "--no-sync",
-            "--auth=trust",
-            "--encoding=UTF8",
-            "--locale=C",
-            "--username",
-            USER,
-        ]);
-        set_user(&mut initdb);
-        let made = initdb.arg(&data).output().expect("initdb can be run");
-        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        match &self.primary {
+            Some(primary) => self.copy_data(&data, primary),
+            None => self.make_data(&data),
+        }
         std::fs::write(data.join("pg_hba.conf"), ACCESS).expect("its folder can be written to");
         let port = free_port();
         let mut keeper = match self.disk {
@@ -182,6 +187,38 @@ impl Launch {
         keeper.process_group(0).stdin(end).stdout(Stdio::null()).stderr(Stdio::null());
         let keeper = keeper.spawn().expect("a shell can be run");
         (keeper, format!("postgres://{USER}@127.0.0.1:{port}"))
+    }
+
+    fn make_data(&self, data: &Path) {
+        let mut initdb = Command::new(self.programs.join("initdb"));
+        initdb.current_dir("/").env("LC_ALL", "C");
+        initdb.args([
+            "--no-sync",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--username",
+            USER,
+        ]);
+        set_user(&mut initdb);
+        let made = initdb.arg(data).output().expect("initdb can be run");
+        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+    }
+
+    fn copy_data(&self, data: &Path, primary: &str) {
+        let mut copy = Command::new(self.programs.join("pg_basebackup"));
+        copy.current_dir("/").env("LC_ALL", "C");
+        copy.args([
+            "--write-recovery-conf",
+            "--wal-method=stream",
+            "--checkpoint=fast",
+            "--no-sync",
+        ]);
+        copy.arg("--dbname").arg(primary).arg("--pgdata").arg(data);
+        set_user(&mut copy);
+        let copied = copy.output().expect("pg_basebackup can be run");
+        let said = String::from_utf8_lossy(&copied.stderr).into_owned();
+        assert!(copied.status.success(), "pg_basebackup: {said}");
     }
 }
 
