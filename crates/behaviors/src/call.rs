@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
 
 use backstop_clock::Clock;
 use backstop_event_log::{AtWork, Lease, begin_work, while_it_lasts};
@@ -53,7 +54,8 @@ pub(crate) async fn call(
     lease: Option<Arc<dyn Lease>>,
 ) -> CallEnd {
     let attempts = Arc::new(AtomicU32::new(1));
-    let config = RetryConfig::new().attempts(behavior.attempts().max(1));
+    // Each attempt has a limit of its own, which may be longer than the usual one of all attempts together.
+    let config = RetryConfig::new().attempts(behavior.attempts().max(1)).deadline(Duration::MAX);
     let policy = RetryPolicy::new(config, Arc::clone(&clock));
     let delivery = Arc::new(delivery);
     let made = Arc::<Mutex<_>>::default();

@@ -16,6 +16,7 @@ use layer0::usage::Allowance;
 use layer0::{JsonText, Orchestrator, StateStore, code};
 use thiserror::Error;
 
+use crate::cause::KnownCauses;
 use crate::error::BehaviorError;
 
 /// What a host lends its behaviours.
@@ -28,6 +29,7 @@ pub(crate) struct Means {
     pub(crate) grants: Vec<String>,
     pub(crate) allowance: Option<Allowance>,
     pub(crate) redactor: Redactor,
+    pub(crate) causes: KnownCauses,
 }
 
 /// What a behaviour may do in the name of its host: each needs a grant of the host, or of its pack. What it causes names the

@@ -15,6 +15,7 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::behavior::Behavior;
+use crate::cause::KnownCauses;
 use crate::context::Means;
 use crate::delivery::read_delivery_id;
 use crate::pack::behaviors_of;
@@ -87,6 +88,7 @@ impl BehaviorHost {
             grants: Vec::new(),
             allowance: None,
             redactor: Redactor::new(),
+            causes: KnownCauses::default(),
         };
         BehaviorHostBuilder { behaviors: Vec::new(), packs: Vec::new(), means }
     }
@@ -100,23 +102,17 @@ impl BehaviorHost {
         for (behavior, grants) in self.behaviors {
             let (progress, watched) = Progressing::new();
             let name: Arc<str> = behavior.name().into();
-            let serve = Serve {
-                name: Arc::clone(&name),
-                pattern: behavior.patterns().to_string().into(),
-                behavior: Arc::clone(&behavior),
-                grants,
-                means: Arc::clone(&self.means),
-                progress,
-                stop: stop.clone(),
-            };
+            let granted = (Arc::clone(&behavior), grants);
+            let serve = Serve::new(granted, Arc::clone(&self.means), progress, stop.clone());
             let task = tokio::spawn(self.means.clock.track(Box::pin(serve.run())));
             subscriptions.push(Served { name, behavior, task, standing: watched });
         }
         Serving::new(log, clock, stop, subscriptions)
     }
 
-    /// Delivers one event again, whether it was delivered before or not, and records what comes of it. Where the
-    /// subscription stands is not moved.
+    /// Delivers one event again, whether it was delivered before or not, and records what comes of it. The event has to
+    /// be one that the pattern of the behaviour matches, or that was delivered under an earlier pattern. The
+    /// subscription is not moved.
     ///
     /// # Errors
     ///

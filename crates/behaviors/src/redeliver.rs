@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{Cursor, EventLog, FeedRecord, LogError};
+use backstop_event_log::{
+    Cursor, EventLog, FeedRecord, LogError, Record, Subscription, segment_id,
+};
 use layer0::code;
 use layer0::event::{BehaviorCompleted, BehaviorDelivered, EventKind};
 use layer0::failure::{Effect, Facts, Failure};
@@ -15,7 +17,7 @@ use crate::context::{BehaviorContext, Means};
 use crate::delivery::InvalidDeliveryId;
 use crate::error::BehaviorError;
 use crate::segment::Segment;
-use crate::subscription::{Verdict, acquire, prepare};
+use crate::subscription::{Verdict, acquire, is_wanted, prepare};
 
 /// How a delivery that was made again ended.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub struct Redelivered {
     pub attempts: u32,
     /// What came of it, as it is recorded.
     pub result: Result<(), BehaviorError>,
+    /// Whether an earlier delivery of the event had completed.
+    pub was_completed: bool,
 }
 
 /// Says why an event was not delivered again.
@@ -41,6 +45,20 @@ pub enum RedeliverError {
     /// Retry: as the log says. Effect: as it says.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The event is none that the behaviour is shown, and was never delivered to it.
+    ///
+    /// Retry: never. Effect: none.
+    #[error(
+        "behaviour `{behavior}` is not shown `{event}` events like this: its pattern is `{pattern}`"
+    )]
+    NotMatched {
+        /// The behaviour.
+        behavior: String,
+        /// The type of the event.
+        event: String,
+        /// The pattern of the behaviour.
+        pattern: String,
+    },
     /// There is no such subscription, or no such event.
     ///
     /// Retry: never. Effect: none.
@@ -63,6 +81,7 @@ impl Failure for RedeliverError {
         match self {
             Self::InvalidId(_)
             | Self::NotFound(_)
+            | Self::NotMatched { .. }
             | Self::OwnEvent(_)
             | Self::UnknownBehavior(_) => Facts::never(code::INPUT_INVALID, Effect::None),
             Self::Log(error) => error.facts(),
@@ -78,15 +97,25 @@ pub(crate) async fn redeliver(
 ) -> Result<Redelivered, RedeliverError> {
     let missing = || RedeliverError::NotFound(id.to_owned());
     let name: Arc<str> = behavior.name().into();
-    means.log.subscription(&name).await?.ok_or_else(missing)?;
+    let subscription = means.log.subscription(&name).await?.ok_or_else(missing)?;
     let record = record_of(&*means.log, run, seq).await?.ok_or_else(missing)?;
     let event_type = record.record.event_type.clone();
-    let verdict = prepare(&*means.log, &name, &record).await?;
+    let earlier = earlier_end(&*means.log, &subscription, (run, seq)).await?;
+    // What was delivered under an earlier pattern may be delivered again.
+    if earlier.is_none() && !is_wanted(&**behavior, &record) {
+        return Err(RedeliverError::NotMatched {
+            behavior: name.to_string(),
+            event: event_type.into_owned(),
+            pattern: behavior.patterns().to_string(),
+        });
+    }
+    let was_completed = earlier == Some(EarlierEnd::Completed);
+    let verdict = prepare(means, &name, &record).await?;
     if matches!(verdict, Verdict::Skip) {
         return Err(RedeliverError::OwnEvent(name.to_string()));
     }
     let pattern: Arc<str> = behavior.patterns().to_string().into();
-    let (mut segment, _) = acquire(&**behavior, means, (&name, &pattern)).await?;
+    let mut segment = acquire(&**behavior, means, (&name, &pattern)).await?.segment;
     let mut delivered = BehaviorDelivered::new(Arc::clone(&name), run.clone(), seq, &*event_type);
     let (delivery, cause) = match verdict {
         Verdict::Deliver(delivery, cause) => (*delivery, cause),
@@ -94,7 +123,7 @@ pub(crate) async fn redeliver(
         Verdict::Refuse { reason, message, exception_type } => {
             let error = BehaviorError::refused(reason, message, exception_type);
             end(&mut segment, error.failed(&delivered, 0, &means.redactor)).await?;
-            return Ok(Redelivered { attempts: 0, result: Err(error) });
+            return Ok(Redelivered { attempts: 0, result: Err(error), was_completed });
         }
     };
     delivered.length = cause.length;
@@ -114,12 +143,51 @@ pub(crate) async fn redeliver(
             end(&mut segment, failed).await?;
         }
     }
-    Ok(Redelivered { attempts: made.attempts, result: made.result })
+    Ok(Redelivered { attempts: made.attempts, result: made.result, was_completed })
 }
 
 async fn end(segment: &mut Segment, kind: impl Into<EventKind>) -> Result<(), LogError> {
     segment.note(kind);
     segment.commit().await.map(drop)
+}
+
+/// How an earlier delivery of an event ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EarlierEnd {
+    Completed,
+    Failed,
+}
+
+/// Returns how the last delivery of an event ended, as the record of the subscription says; `None` if there was none.
+async fn earlier_end(
+    log: &dyn EventLog,
+    subscription: &Subscription,
+    event: (&RunId, u64),
+) -> Result<Option<EarlierEnd>, LogError> {
+    for number in (1..=subscription.segment).rev() {
+        let segment = segment_id(&subscription.name, number);
+        // Those before it are gone too: segments are taken away from the oldest on.
+        if log.summary(&segment).await?.is_none() {
+            return Ok(None);
+        }
+        let records = log.records(&segment, 1).await?;
+        let end = records.iter().rev().find_map(|record| end_in(record, event));
+        if end.is_some() {
+            return Ok(end);
+        }
+    }
+    Ok(None)
+}
+
+fn end_in(record: &Record, event: (&RunId, u64)) -> Option<EarlierEnd> {
+    let text = record.payload.text()?;
+    match EventKind::decode(&record.event_type, text).ok()? {
+        EventKind::BehaviorCompleted(it) => {
+            ((&it.run, it.seq) == event).then_some(EarlierEnd::Completed)
+        }
+        EventKind::BehaviorFailed(it) => ((&it.run, it.seq) == event).then_some(EarlierEnd::Failed),
+        _ => None,
+    }
 }
 
 /// Reads one event of a run; `None` where there is none of this number.

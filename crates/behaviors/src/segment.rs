@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, RunClock};
 use backstop_event_log::{
-    Claim, Cursor, EventLog, Lease, LogError, Moves, RunSummary, RunWriter, Seed, segment_id,
+    Claim, Cursor, EventLog, Lease, LogError, Moves, RunSummary, RunWriter, Seed, Subscription,
+    segment_id,
 };
 use layer0::Timestamp;
 use layer0::event::{Actor, EventKind, SubscriptionOpened};
@@ -24,6 +25,8 @@ pub(crate) struct Segment {
     seed: Seed,
     writer: RunWriter,
     moves: Moves,
+    /// Where the subscription stands in the log.
+    stands: Option<Cursor>,
     has_notes: bool,
 }
 
@@ -50,13 +53,16 @@ impl Segment {
         log: &Arc<dyn EventLog>,
         clock: &Arc<dyn Clock>,
         (summary, claim): (RunSummary, Claim),
-        moves: Moves,
+        subscription: &Subscription,
     ) -> Result<Self, LogError> {
+        let Subscription { name, pattern, segment, cursor, .. } = subscription;
+        let moves = Moves::new(Arc::clone(name), Arc::clone(pattern), *segment);
         let records = log.records(&summary.run, summary.last_seq).await?;
         let last_at = records.last().map(|record| record.at);
         let (started_at, writer) =
             (summary.started_at, RunWriter::resume(Arc::clone(log), summary, claim));
         let mut segment = Self::new(log, clock, writer, moves);
+        segment.stands = Some(*cursor);
         segment.clock.not_before(last_at.unwrap_or(started_at));
         Ok(segment)
     }
@@ -69,7 +75,7 @@ impl Segment {
     ) -> Self {
         let seed = Seed::new(&uuid::Uuid::now_v7().to_string());
         let (log, clock) = (Arc::clone(log), RunClock::new(Arc::clone(clock)));
-        Self { log, clock, seed, writer, moves, has_notes: false }
+        Self { log, clock, seed, writer, moves, stands: None, has_notes: false }
     }
 
     pub(crate) const fn has_notes(&self) -> bool {
@@ -97,6 +103,7 @@ impl Segment {
         cursor: Option<Cursor>,
         positions: impl IntoIterator<Item = (RunId, Option<u64>)>,
     ) {
+        let cursor = cursor.filter(|cursor| Some(*cursor) != self.stands);
         self.moves.cursor = cursor.or(self.moves.cursor);
         for (run, position) in positions {
             self.moves.positions.retain(|(other, _)| *other != run);
@@ -116,12 +123,25 @@ impl Segment {
                 failures.push(Failed { of, recorded: (event.run.clone(), event.seq) });
             }
         }
-        self.moves.cursor = None;
-        self.moves.positions.clear();
+        self.moved();
         if self.is_full() {
             self.roll(None).await?;
         }
         Ok(failures)
+    }
+
+    /// Moves the subscription without an event, if it is to be moved.
+    pub(crate) async fn commit_moves(&mut self) -> Result<(), LogError> {
+        if self.moves.cursor.is_some() || !self.moves.positions.is_empty() {
+            self.writer.move_subscription_alone(self.moves.clone()).await?;
+            self.moved();
+        }
+        Ok(())
+    }
+
+    fn moved(&mut self) {
+        self.stands = self.moves.cursor.take().or(self.stands);
+        self.moves.positions.clear();
     }
 
     /// Notes the first event, sealed with the key of the log where it has one.

@@ -2,11 +2,20 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{Cursor, LogError, Moves, Subscription, segment_id};
+use backstop_event_log::{Cursor, LogError, Subscription, segment_id};
 
 use crate::behavior::{Behavior, Start};
 use crate::context::Means;
 use crate::segment::Segment;
+
+/// A subscription that this host has taken.
+pub(crate) struct Acquired {
+    pub(crate) segment: Segment,
+    /// Where it stood then.
+    pub(crate) stands: Subscription,
+    /// Whether the host that had it before died.
+    pub(crate) is_takeover: bool,
+}
 
 /// Takes a subscription, from where it stands.
 ///
@@ -17,7 +26,7 @@ pub(crate) async fn acquire(
     behavior: &dyn Behavior,
     means: &Means,
     (name, pattern): (&Arc<str>, &Arc<str>),
-) -> Result<(Segment, Subscription), LogError> {
+) -> Result<Acquired, LogError> {
     let (log, clock) = (&means.log, &means.clock);
     let Some(stands) = log.subscription(name).await? else {
         let cursor = match behavior.start() {
@@ -28,20 +37,21 @@ pub(crate) async fn acquire(
             }
         };
         let segment = Segment::first(log, clock, (name, pattern), cursor).await?;
-        return Ok((segment, Subscription::new(Arc::clone(name), Arc::clone(pattern), 1, cursor)));
+        let stands = Subscription::new(Arc::clone(name), Arc::clone(pattern), 1, cursor);
+        return Ok(Acquired { segment, stands, is_takeover: false });
     };
     let newest = segment_id(name, stands.segment);
     let claim = log.claim(&newest).await?;
+    let is_takeover = claim.is_takeover();
     // The host before may have begun another segment, or moved on, until the claim was ours.
     let stands = log.subscription(name).await?.unwrap_or(stands);
     if segment_id(name, stands.segment) != newest {
         return Err(LogError::Claimed(newest));
     }
     let summary = log.summary(&newest).await?.ok_or(LogError::NotFound(newest))?;
-    let moves = Moves::new(Arc::clone(name), Arc::clone(&stands.pattern), stands.segment);
-    let mut segment = Segment::resume(log, clock, (summary, claim), moves).await?;
+    let mut segment = Segment::resume(log, clock, (summary, claim), &stands).await?;
     if stands.pattern != *pattern {
         segment.roll(Some(Arc::clone(pattern))).await?;
     }
-    Ok((segment, stands))
+    Ok(Acquired { segment, stands, is_takeover })
 }

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use backstop_event_log::{Cursor, FeedRecord};
 use layer0::id::RunId;
 
+use super::EventId;
+
 /// How many events may be read ahead of the first that has not ended.
 const MAX_AHEAD: usize = 1_024;
 
@@ -67,6 +69,12 @@ impl Backlog {
         let lane = self.lanes.entry(run).or_default();
         lane.push_back(id);
         (lane.len() == 1).then_some(id)
+    }
+
+    /// Returns which event this is, while something is to be done for it.
+    pub(super) fn pending(&self, id: ItemId) -> Option<EventId> {
+        let item = self.items.get(&id).filter(|item| item.record.is_some())?;
+        Some((item.run.clone(), item.seq))
     }
 
     /// Takes what is to be done for an event; `None` where nothing is.

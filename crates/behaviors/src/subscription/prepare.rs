@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, FeedRecord, LogError};
+use backstop_event_log::{FeedRecord, LogError};
 use layer0::code;
 use layer0::event::Cause;
 use layer0::failure::{Failure, chain};
 
-use crate::cause::{MAX_CHAIN, cause_of};
+use crate::cause::MAX_CHAIN;
+use crate::context::Means;
 use crate::delivery::Delivery;
 
 pub(crate) enum Verdict {
@@ -25,7 +26,7 @@ pub(crate) enum Verdict {
 ///
 /// What the log fails with that can be tried again.
 pub(crate) async fn prepare(
-    log: &dyn EventLog,
+    means: &Means,
     name: &Arc<str>,
     record: &FeedRecord,
 ) -> Result<Verdict, LogError> {
@@ -36,7 +37,7 @@ pub(crate) async fn prepare(
             return Ok(Verdict::Refuse { reason, message, exception_type: "LogError" });
         }
     };
-    let cause = match cause_of(log, &event).await {
+    let cause = match means.causes.find(&*means.log, &event).await {
         Ok(cause) => cause,
         Err(error) if error.is_retryable() => return Err(error),
         // Delivered without its cause, it could go in a circle.

@@ -2,11 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod caused;
+mod deaths;
 mod failing;
 mod hosts;
 mod leases;
 mod listing;
+mod moving;
+mod redelivering;
 mod settling;
+mod troubled;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use crate::store::Database;
 use backstop_behaviors::{FailedDelivery, RedeliverError, newest_failures};
-use backstop_event_log::{Cursor, EventLog, LogError, Subscription, segment_id};
+use backstop_event_log::{Cursor, EventLog, LogError, Record, Subscription, segment_id};
+use layer0::event::EventKind;
 use serde::Serialize;
 use serde_json::json;
 
@@ -32,7 +33,7 @@ struct Listed {
     pattern: String,
     segment: String,
     cursor: Cursor,
-    /// Of its newest segment.
+    /// The deliveries that ended, of its newest segment.
     delivered: usize,
     failed: usize,
 }
@@ -41,15 +42,35 @@ impl Listed {
     async fn of(log: &dyn EventLog, subscription: Subscription) -> Result<Self, LogError> {
         let segment = segment_id(&subscription.name, subscription.segment);
         let records = log.records(&segment, 1).await?;
-        let count = |kind: &str| records.iter().filter(|one| one.event_type == kind).count();
+        let ends = records.iter().filter_map(read_end);
+        let (completed, failed): (Vec<_>, Vec<_>) = ends.partition(|end| *end == End::Completed);
+        let refused = failed.iter().filter(|end| **end == End::Refused).count();
         Ok(Self {
             name: subscription.name.to_string(),
             pattern: subscription.pattern.to_string(),
             segment: segment.to_string(),
             cursor: subscription.cursor,
-            delivered: count("behavior.delivered"),
-            failed: count("behavior.failed"),
+            delivered: completed.len() + failed.len() - refused,
+            failed: failed.len(),
         })
+    }
+}
+
+/// How a delivery ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Completed,
+    Failed,
+    /// The behaviour was not asked.
+    Refused,
+}
+
+fn read_end(record: &Record) -> Option<End> {
+    match EventKind::decode(&record.event_type, record.payload.text()?).ok()? {
+        EventKind::BehaviorCompleted(_) => Some(End::Completed),
+        EventKind::BehaviorFailed(failed) if failed.attempts == 0 => Some(End::Refused),
+        EventKind::BehaviorFailed(_) => Some(End::Failed),
+        _ => None,
     }
 }
 
@@ -132,15 +153,22 @@ async fn redeliver(args: BehaviorsRedeliverArgs) -> Result<ExitCode, CliError> {
     let redelivered = redelivered?;
     let (id, attempts) = (args.id, redelivered.attempts);
     let failed = redelivered.result.err();
+    if redelivered.was_completed && !args.json {
+        output::note(&format!("an earlier delivery of {id} had completed"));
+    }
     if args.json {
         let (reason, message) = (
             failed.as_ref().map(|error| error.facts().code),
             failed.as_ref().map(|error| error.message()),
         );
-        output::json(&json!({
+        let mut report = json!({
             "id": id, "ok": failed.is_none(), "attempts": attempts, "reason": reason,
             "message": message,
-        }))?;
+        });
+        if redelivered.was_completed {
+            report["was_completed"] = true.into();
+        }
+        output::json(&report)?;
     } else if let Some(error) = &failed {
         let what = format!("{}: {}", error.facts().code, error.message());
         output::alert_of(BAD, "error: ", &what);

@@ -239,20 +239,24 @@ fn failures_are_listed_and_delivered_again() {
     let done = bench.run(&[&again[..], &["--json"]].concat()).ok().json().remove(0);
     let expected = json!({ "id": id, "ok": true, "attempts": 1, "reason": null, "message": null });
     assert_eq!(done, expected);
+    let said = "an earlier delivery of ";
+    assert!(bench.run(&again).ok().err.contains(said), "it had completed");
     let listed = bench.run(&["behaviors", "list", "--json"]).ok().json().remove(0);
     let expected = json!({
         "name": "tell", "pattern": "run.failed", "segment": "sub_tell.1",
-        "cursor": listed["cursor"], "delivered": 3, "failed": 2,
+        "cursor": listed["cursor"], "delivered": 4, "failed": 2,
     });
     assert_eq!(listed, expected);
     let kinds: Vec<String> =
         recorded(&bench, "sub_tell").into_iter().map(|(kind, _)| kind).collect();
     let [begun, failed] = ["behavior.delivered", "behavior.failed"];
-    assert_eq!(kinds, [begun, failed, begun, failed, begun, "behavior.completed"]);
+    let completed = "behavior.completed";
+    assert_eq!(kinds, [begun, failed, begun, failed, begun, completed, begun, completed]);
     for (unknown, message) in [
         ("tell/run_none/5", "there is no delivery `tell/run_none/5`"),
         (&*format!("{id}0"), "there is no delivery"),
         ("other/run_none/5", "the agent file has no behaviour `other`"),
+        (&*id.replace("/5", "/1"), "is not shown `run.started` events like this"),
         ("tell", "invalid delivery id `tell`"),
     ] {
         bench.run(&["behaviors", "redeliver", unknown, "--agent", "agent.toml"]).fails(2, message);

@@ -207,7 +207,12 @@ fn details(kind: &EventKind) -> String {
             format!("{}: {}{}", brief(&e.name), brief(&e.pattern), after.unwrap_or_default())
         }
         EventKind::BehaviorDelivered(e) => {
-            format!("{} gets {} {} of {}", brief(&e.behavior), e.event, e.seq, e.run)
+            let died = match e.deaths {
+                0 => String::new(),
+                1 => " (a process died at it)".to_owned(),
+                deaths => format!(" ({deaths} processes died at it)"),
+            };
+            format!("{} gets {} {} of {}{died}", brief(&e.behavior), e.event, e.seq, e.run)
         }
         EventKind::BehaviorCompleted(e) => {
             let after = tried(e.attempts);

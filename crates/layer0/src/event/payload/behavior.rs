@@ -82,6 +82,9 @@ payload! {
         /// The number of deliveries that led to this, one after the other, itself included.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         length: u32,
+        /// The number of processes that died while this delivery was in progress; absent if none did.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        deaths: u32,
     }
 }
 
@@ -95,7 +98,7 @@ impl BehaviorDelivered {
         event: impl Into<Arc<str>>,
     ) -> Self {
         let (behavior, run, event) = (behavior.into(), run.into(), event.into());
-        Self { behavior, run, seq, event, length: 1 }
+        Self { behavior, run, seq, event, length: 1, deaths: 0 }
     }
 }
 
@@ -106,6 +109,11 @@ const fn one() -> u32 {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_one(length: &u32) -> bool {
     *length == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(deaths: &u32) -> bool {
+    *deaths == 0
 }
 
 payload! {

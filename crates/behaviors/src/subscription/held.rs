@@ -1,0 +1,385 @@
+//! A subscription that this host has.
+
+use std::collections::VecDeque;
+use std::future::{pending, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use backstop_event_log::{AtWork, Cursor, Feed, FeedRecord, LogError, Subscription};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use layer0::Code;
+use layer0::code;
+use layer0::event::{BehaviorCompleted, BehaviorDelivered, BehaviorFailed, Cause};
+use layer0::failure::Failure;
+
+use super::backlog::{Backlog, ItemId, Moved};
+use super::deaths::{Deaths, MAX_DEATHS};
+use super::reading::Reading;
+use super::{AGAIN, EventId, Progress, Serve, Verdict, is_wanted, prepare};
+use crate::call::{CallEnd, call};
+use crate::context::BehaviorContext;
+use crate::delivery::Delivery;
+use crate::segment::Segment;
+
+/// How many runs of one subscription are at work at once.
+const MAX_AT_WORK: usize = 16;
+/// The time after which a subscription moves to what was read, although nothing was delivered: a host that takes it over
+/// does not read that again.
+const MOVE_AFTER: Duration = Duration::from_secs(60);
+
+type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
+
+/// What work on an event came to.
+pub(super) enum Done {
+    Prepared(ItemId, Box<FeedRecord>, Result<Verdict, LogError>),
+    Ended(ItemId, Box<BehaviorDelivered>, CallEnd),
+}
+
+pub(super) enum Happened {
+    Done(Done),
+    /// The lease ended under which this host has the subscription.
+    Lost(LogError),
+    Noted,
+    Read(Result<Option<FeedRecord>, LogError>),
+    /// There may be more to read.
+    Resumed,
+    Stopped,
+}
+
+pub(super) struct Held<'s> {
+    serve: &'s Serve,
+    segment: Segment,
+    backlog: Backlog,
+    deaths: Deaths,
+    /// Those whose turn it is, until there is room.
+    ready: VecDeque<ItemId>,
+    at_work: usize,
+    /// Whether what is at work is the last chance of a delivery, beside which nothing else begins.
+    is_alone: bool,
+    reading: Reading,
+    /// When the subscription moved last, in monotonic time.
+    moved_at: Duration,
+    work: FuturesUnordered<Work>,
+    /// What has ended, and is not committed.
+    ended: Vec<EventId>,
+    /// What was made counts as at work until its end is committed.
+    made: Vec<AtWork>,
+    /// Those whose delivery is noted and not committed.
+    starting: Vec<(ItemId, Box<BehaviorDelivered>, Delivery, Cause)>,
+}
+
+impl<'s> Held<'s> {
+    pub(super) fn new(
+        serve: &'s Serve,
+        (segment, stands): (Segment, &Subscription),
+        deaths: Deaths,
+    ) -> Self {
+        Self {
+            serve,
+            segment,
+            backlog: Backlog::keeping(stands.positions.keys().cloned()),
+            deaths,
+            ready: VecDeque::new(),
+            at_work: 0,
+            is_alone: false,
+            reading: Reading::Open,
+            moved_at: serve.means.clock.monotonic(),
+            work: FuturesUnordered::new(),
+            ended: Vec::new(),
+            made: Vec::new(),
+            starting: Vec::new(),
+        }
+    }
+
+    /// Returns what happens next.
+    pub(super) async fn next(&mut self, feed: &mut Feed) -> Happened {
+        self.report(feed.cursor());
+        if let Some(error) = self.give_up() {
+            return Happened::Lost(error);
+        }
+        let mut stopped = pin!(self.serve.stop.cancelled());
+        let lease = self.segment.lease();
+        let mut lost = pin!(async {
+            match &lease {
+                Some(lease) => lease.ended().await,
+                None => pending().await,
+            }
+        });
+        // What was read ahead is given at once; a read that is dropped loses nothing.
+        let mut reading = pin!(self.reading.next(feed));
+        poll_fn(|cx| {
+            if stopped.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Happened::Stopped);
+            }
+            if lost.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Happened::Lost(LogError::LeaseEnded(
+                    self.segment.run().clone(),
+                )));
+            }
+            if let Poll::Ready(Some(done)) = self.work.poll_next_unpin(cx) {
+                return Poll::Ready(Happened::Done(done));
+            }
+            if self.segment.has_notes() {
+                return Poll::Ready(Happened::Noted);
+            }
+            if self.backlog.is_full() {
+                return Poll::Pending;
+            }
+            reading.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// Tells those that wait how far the subscription is.
+    fn report(&mut self, cursor: Cursor) {
+        let progress = &self.serve.progress;
+        progress.read(cursor);
+        // What needs no note has ended as it is.
+        if !self.segment.has_notes() && !self.ended.is_empty() {
+            progress.end(self.ended.drain(..), []);
+        }
+        let is_at_end = matches!(self.reading, Reading::AtEnd);
+        progress.set(match self.backlog.is_empty() && is_at_end && !self.segment.has_notes() {
+            true => Progress::Behind(cursor),
+            false => Progress::Busy,
+        });
+    }
+
+    /// Returns why no event can be read any more, once what was in progress has ended and that is recorded.
+    fn give_up(&mut self) -> Option<LogError> {
+        match self.at_work == 0 && !self.segment.has_notes() {
+            true => self.reading.take_failure(),
+            false => None,
+        }
+    }
+
+    /// Notes that all was read that the log holds.
+    pub(super) fn reach_end(&mut self) {
+        self.reading = Reading::AtEnd;
+    }
+
+    /// Reads on.
+    pub(super) fn resume_reading(&mut self) {
+        self.reading = Reading::Open;
+    }
+
+    /// Waits before the next read, or reads no more. Deliveries in progress end either way.
+    pub(super) fn suspend_reading(&mut self, error: LogError) {
+        let Serve { name, means, .. } = self.serve;
+        tracing::warn!(subscription = %name, code = error.code(), "events cannot be read: {error}");
+        self.reading = Reading::after(error, &*means.clock);
+    }
+
+    /// Takes in an event that was read.
+    pub(super) fn read(&mut self, record: FeedRecord, is_ended: bool) {
+        let is_wanted = !is_ended && is_wanted(&*self.serve.behavior, &record);
+        if is_wanted {
+            self.serve.progress.open((record.run.clone(), record.record.seq));
+        }
+        // What has none has its turn behind what is at work of its run.
+        self.ready.extend(self.backlog.push(record, is_wanted));
+        self.begin_ready();
+    }
+
+    /// Goes on behind an event of which nothing is to be done.
+    fn pass(&mut self, id: ItemId) {
+        let (moved, next) = self.backlog.end(id);
+        self.moved(moved);
+        self.ready.extend(next);
+    }
+
+    fn moved(&mut self, Moved { cursor, positions }: Moved) {
+        self.segment.move_to(cursor, positions);
+    }
+
+    fn begin_ready(&mut self) {
+        while self.has_room()
+            && let Some(id) = self.ready.pop_front()
+        {
+            let Some(event) = self.backlog.pending(id) else {
+                self.pass(id);
+                continue;
+            };
+            let is_alone = self.deaths.is_last_chance(&event);
+            if is_alone && self.at_work > 0 {
+                self.ready.push_front(id);
+                return;
+            }
+            if let Some(record) = self.backlog.begin(id) {
+                self.is_alone = is_alone;
+                self.begin(id, record);
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let is_alone = self.is_alone && self.at_work > 0;
+        self.at_work < MAX_AT_WORK && !is_alone && !self.reading.has_failed()
+    }
+
+    fn begin(&mut self, id: ItemId, record: Box<FeedRecord>) {
+        self.at_work += 1;
+        let Serve { name, means, .. } = self.serve;
+        let (means, name) = (Arc::clone(means), Arc::clone(name));
+        self.work.push(Box::pin(async move {
+            let mut verdict = prepare(&means, &name, &record).await;
+            // What else is at work goes on meanwhile.
+            while verdict.as_ref().is_err_and(LogError::is_retryable) {
+                means.clock.sleep(AGAIN).await;
+                verdict = prepare(&means, &name, &record).await;
+            }
+            Done::Prepared(id, record, verdict)
+        }));
+    }
+
+    /// Takes in what work on an event came to.
+    pub(super) fn take(&mut self, done: Done) -> Result<(), LogError> {
+        match done {
+            Done::Prepared(id, record, verdict) => self.prepared(id, &record, verdict?),
+            Done::Ended(id, delivered, end) => {
+                let event = (delivered.run.clone(), delivered.seq);
+                self.made.extend(end.at_work);
+                match end.result {
+                    Ok(()) => {
+                        let BehaviorDelivered { behavior, run, seq, .. } = *delivered;
+                        let completed = BehaviorCompleted::new(behavior, run, seq, end.attempts);
+                        self.segment.note(completed);
+                    }
+                    Err(error) => {
+                        let redactor = &self.serve.means.redactor;
+                        self.fail(error.failed(&delivered, end.attempts, redactor));
+                    }
+                }
+                self.ended(id, event);
+            }
+        }
+        self.begin_ready();
+        Ok(())
+    }
+
+    fn prepared(&mut self, id: ItemId, record: &FeedRecord, verdict: Verdict) {
+        let name = Arc::clone(&self.serve.name);
+        let event = (record.run.clone(), record.record.seq);
+        let event_type = &*record.record.event_type;
+        let mut delivered =
+            Box::new(BehaviorDelivered::new(name, event.0.clone(), event.1, event_type));
+        match verdict {
+            Verdict::Skip => self.ended(id, event),
+            Verdict::Refuse { reason, message, exception_type } => {
+                let code = Code::new(reason);
+                self.fail(BehaviorFailed::new(&delivered, 0, exception_type, code, message));
+                self.ended(id, event);
+            }
+            Verdict::Deliver(delivery, cause) => {
+                delivered.length = cause.length;
+                delivered.deaths = self.deaths.count(&event);
+                if delivered.deaths >= MAX_DEATHS {
+                    self.fail(set_aside(&delivered));
+                    self.ended(id, event);
+                    return;
+                }
+                self.segment.note((*delivered).clone());
+                self.starting.push((id, delivered, *delivery, cause));
+            }
+        }
+    }
+
+    fn fail(&mut self, failed: BehaviorFailed) {
+        let BehaviorFailed { reason, message, .. } = &failed;
+        tracing::warn!(subscription = %self.serve.name, %reason, "{message}");
+        self.segment.note(failed);
+    }
+
+    fn ended(&mut self, id: ItemId, event: EventId) {
+        self.at_work -= 1;
+        self.deaths.forget(&event);
+        self.ended.push(event);
+        self.pass(id);
+    }
+
+    /// Writes what was noted, and makes the deliveries whose begin is durable.
+    pub(super) async fn commit(&mut self) -> Result<(), LogError> {
+        let failures = self.segment.commit().await?;
+        self.moved_at = self.serve.means.clock.monotonic();
+        self.made.clear();
+        self.serve.progress.end(self.ended.drain(..), failures);
+        for (id, delivered, delivery, cause) in std::mem::take(&mut self.starting) {
+            self.deliver(id, delivered, delivery, cause);
+        }
+        Ok(())
+    }
+
+    fn deliver(
+        &self,
+        id: ItemId,
+        delivered: Box<BehaviorDelivered>,
+        delivery: Delivery,
+        cause: Cause,
+    ) {
+        let Serve { name, behavior, means, grants, .. } = self.serve;
+        let lent = (Arc::clone(means), Arc::clone(grants));
+        let context = BehaviorContext::new(lent, Arc::clone(name), cause);
+        let (behavior, clock) = (Arc::clone(behavior), Arc::clone(&means.clock));
+        // In a task of its own, so that one that holds its thread holds up no other.
+        let lease = self.segment.lease();
+        let made = call(behavior, delivery, context, Arc::clone(&clock), lease);
+        let (done, ended) = tokio::sync::oneshot::channel();
+        let made = async move { drop(done.send(made.await)) };
+        let task = tokio::spawn(clock.track(Box::pin(made)));
+        let task = Aborted(task);
+        self.work.push(Box::pin(async move {
+            let end = ended.await;
+            drop(task);
+            let lost = |_| CallEnd {
+                attempts: 1,
+                result: Err(crate::BehaviorError::other("the delivery's task was lost")),
+                at_work: None,
+            };
+            Done::Ended(id, delivered, end.unwrap_or_else(lost))
+        }));
+    }
+
+    /// Moves the subscription behind what was read, if nothing is in progress and it was not moved for a while.
+    pub(super) async fn move_if_due(&mut self, cursor: Cursor) -> Result<(), LogError> {
+        let now = self.serve.means.clock.monotonic();
+        let is_due = now.saturating_sub(self.moved_at) >= MOVE_AFTER;
+        if !is_due || self.segment.has_notes() || !self.backlog.is_empty() {
+            return Ok(());
+        }
+        self.moved_at = now;
+        self.segment.move_to(Some(cursor), []);
+        self.segment.commit_moves().await
+    }
+
+    /// Writes what has ended, and moves the subscription behind what was read. What is in progress is dropped.
+    pub(super) async fn stop(mut self, cursor: Cursor) -> Result<(), LogError> {
+        if self.backlog.is_empty() {
+            self.segment.move_to(Some(cursor), []);
+        }
+        match self.segment.has_notes() {
+            // What has ended is not to be made again.
+            true => self.segment.commit().await.map(drop),
+            false => self.segment.commit_moves().await,
+        }
+    }
+}
+
+/// Makes the end of a delivery at which process after process died.
+fn set_aside(delivered: &BehaviorDelivered) -> BehaviorFailed {
+    let deaths = delivered.deaths;
+    let message = format!("the process died {deaths} times during this delivery");
+    let code = Code::new(code::BEHAVIOR_FAILED);
+    BehaviorFailed::new(delivered, deaths, "CrashLoop", code, message)
+}
+
+/// Aborts a task when it is dropped.
+struct Aborted(tokio::task::JoinHandle<()>);
+
+impl Drop for Aborted {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,86 @@
+//! A log that fails as it is told to, and notes what is read.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use backstop_event_log::*;
+use layer0::Timestamp;
+use layer0::id::{RunId, SessionId};
+
+/// A log beneath a disturbance.
+pub(crate) struct Troubled {
+    pub(crate) inner: Arc<dyn EventLog>,
+    /// The number of reads of the feed that are refused for a lock.
+    pub(crate) locked_reads: AtomicU32,
+    /// Whether claims are those of a process that died.
+    pub(crate) is_takeover: AtomicBool,
+    /// The records that were read: the run, and the first event.
+    pub(crate) read: Mutex<Vec<(RunId, u64)>>,
+}
+
+impl Troubled {
+    pub(crate) fn new(inner: Arc<dyn EventLog>) -> Arc<Self> {
+        let (locked_reads, is_takeover) = (AtomicU32::new(0), AtomicBool::new(false));
+        Arc::new(Self { inner, locked_reads, is_takeover, read: Mutex::default() })
+    }
+}
+
+#[async_trait]
+impl EventLog for Troubled {
+    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        let takes_one = |left: u32| left.checked_sub(1);
+        let left = &self.locked_reads;
+        if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, takes_one).is_ok() {
+            return Err(LogError::Locked("another process writes".into()));
+        }
+        self.inner.read_feed(filter, cursor).await
+    }
+    fn watch_events(&self) -> EventWatch {
+        self.inner.watch_events()
+    }
+    async fn records(&self, run: &RunId, from: u64) -> Result<Vec<Record>, LogError> {
+        self.read.lock().unwrap().push((run.clone(), from));
+        self.inner.records(run, from).await
+    }
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        self.inner.summary(run).await
+    }
+    async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
+        self.inner.subscription(name).await
+    }
+    async fn subscriptions(&self) -> Result<Vec<Subscription>, LogError> {
+        self.inner.subscriptions().await
+    }
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        self.inner.runs(filter).await
+    }
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        let claim = self.inner.claim(run).await?;
+        match self.is_takeover.load(Ordering::SeqCst) {
+            true => Ok(claim.takeover()),
+            false => Ok(claim),
+        }
+    }
+    fn claim_new(&self, run: &RunId) -> Claim {
+        self.inner.claim_new(run)
+    }
+    async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        self.inner.append(batch).await
+    }
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        self.inner.last_root(session).await
+    }
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        self.inner.open_approvals().await
+    }
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        self.inner.send(request, by, at).await
+    }
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
+        self.inner.inbox(run).await
+    }
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        self.inner.watch_inbox(run)
+    }
+}
