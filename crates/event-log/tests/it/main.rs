@@ -1,7 +1,10 @@
 //! What this crate shows of itself.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod claiming;
+mod folding;
 mod matches;
 mod mistakes;
 mod patterns;
+mod selecting;
 mod stuck;

@@ -1,0 +1,79 @@
+//! What frees a claim of this process.
+
+use std::sync::{Arc, Mutex};
+
+use backstop_event_log::{Claims, Reserved};
+use layer0::id::RunId;
+
+/// Reserves a run, and notes with which epoch it is freed.
+fn reserve(claims: &Claims, epoch: u64) -> (Reserved, Arc<Mutex<Vec<Option<u64>>>>) {
+    let freed = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&freed);
+    let release = move |epoch| noted.lock().unwrap().push(epoch);
+    (claims.reserve(&"run_1".into(), epoch, release).unwrap(), freed)
+}
+
+fn freed(freed: &Mutex<Vec<Option<u64>>>) -> Vec<Option<u64>> {
+    freed.lock().unwrap().clone()
+}
+
+/// Spec: D8. A claim whose answer was not heard may have been given: it is freed under any epoch.
+#[test]
+fn unheard_claim_is_freed() {
+    let claims = Claims::default();
+    let (mut reserved, log) = reserve(&claims, 0);
+    reserved.asking();
+    drop(reserved);
+    assert_eq!(freed(&log), [None]);
+}
+
+/// Spec: D8
+#[test]
+fn refused_claim_frees_nothing() {
+    let claims = Claims::default();
+    let (reserved, log) = reserve(&claims, 0);
+    drop(reserved);
+    assert_eq!(freed(&log), [], "it was not asked for");
+    let (mut reserved, log) = reserve(&claims, 0);
+    reserved.asking();
+    reserved.refused();
+    drop(reserved);
+    assert_eq!(freed(&log), []);
+}
+
+/// Spec: D8
+#[test]
+fn claim_is_freed_under_its_epoch() {
+    let claims = Claims::default();
+    let (mut reserved, log) = reserve(&claims, 0);
+    reserved.asking();
+    let claim = reserved.claim(7);
+    assert_eq!(claims.still_held(), [(RunId::from("run_1"), 7)]);
+    assert!(claims.reserve(&"run_1".into(), 8, |_| ()).is_none());
+    drop(claim);
+    assert_eq!(freed(&log), [Some(7)]);
+    assert_eq!(claims.still_held(), []);
+
+    let (reserved, log) = reserve(&claims, 0);
+    let claim = reserved.claim(9);
+    claims.ended(&"run_1".into());
+    assert_eq!(claims.still_held(), [], "its last event has freed it");
+    drop(claim);
+    assert_eq!(freed(&log), []);
+}
+
+/// Spec: D8, J2. A lost claim is not freed at the close: it may be another's.
+#[test]
+fn lost_claim_is_not_held() {
+    let claims = Claims::default();
+    let (reserved, _log) = reserve(&claims, 0);
+    let claim = reserved.claim(7);
+    assert!(!claims.is_lost(&"run_1".into()));
+    claims.lose_all();
+    assert!(claims.is_lost(&"run_1".into()));
+    assert_eq!(claims.still_held(), []);
+    drop(claim);
+    assert!(!claims.is_lost(&"run_1".into()));
+    let epochs = [claims.new_epoch(), claims.new_epoch(), claims.new_epoch()];
+    assert!(epochs.is_sorted_by(|one, other| one < other), "no two are the same: {epochs:?}");
+}
