@@ -1,0 +1,119 @@
+//! Runs that go on with another definition of their agent (SPEC D2, T14).
+
+use std::sync::Arc;
+
+use backstop_react_machine::*;
+use layer0::ToolSpec;
+use layer0::event::*;
+use layer0::message::Message;
+use layer0::usage::Allowance;
+use serde_json::json;
+
+use crate::world::{World, definition, machine, started};
+
+fn adopting(definition: &AgentDefinition) -> RunResumed {
+    let record = AgentRecord::new("prop", "d2", json!(definition));
+    RunResumed::new("ops").adopting(record)
+}
+
+fn adopt(world: &mut World, definition: &AgentDefinition) {
+    let at = world.at();
+    world.accept(Input::fact(at, adopting(definition)));
+}
+
+fn systems(world: &World) -> Vec<String> {
+    let said = world.machine.transcript().messages().iter();
+    let systems = said.filter_map(|message| match &**message {
+        Message::System { content, .. } => Some(content.to_string()),
+        _ => None,
+    });
+    systems.collect()
+}
+
+/// Spec: D2. The new instructions stand in place of the old ones, and all else stays.
+#[test]
+fn instructions_are_replaced_in_place() {
+    let mut world = World::new();
+    world.answer(9, 1, false, 3);
+    let before = world.machine.transcript().len();
+    for instructions in ["Be long.", "", "Be quick."] {
+        let mut other = (*definition()).clone();
+        other.instructions = instructions.into();
+        adopt(&mut world, &other);
+        let expected: Vec<&str> =
+            Some(instructions).filter(|it| !it.is_empty()).into_iter().collect();
+        assert_eq!(systems(&world), expected);
+        let left_out = usize::from(instructions.is_empty());
+        assert_eq!(world.machine.transcript().len(), before - left_out);
+    }
+}
+
+/// Spec: T14. A tool that is not there any more cannot be asked.
+#[test]
+fn missing_tool_is_not_probed() {
+    let mut probing = definition();
+    let tools: Vec<_> = probing.tools.iter().cloned().map(ToolSpec::probe).collect();
+    Arc::make_mut(&mut probing).tools = tools.into();
+    let mut world = World::of(Arc::clone(&probing));
+    world.answer(9, 1, false, 3);
+    world.admit(1);
+    let mut unknown = crate::world::response(world.open[0].call_id.clone(), false);
+    unknown.error = Some(ToolFailure::new("tool.timeout", "timed out"));
+    let run = world.open.remove(0);
+    let at = world.at();
+    world.accept(Input::answer(at, run.id, unknown));
+    assert_eq!(world.machine.probeable().len(), 1);
+    let mut other = (*probing).clone();
+    other.tools = Arc::from([ToolSpec::new("other", "", json!({ "type": "object" }))]);
+    adopt(&mut world, &other);
+    assert_eq!(world.machine.probeable().len(), 0);
+    assert_eq!(world.machine.unsettled().count(), 1, "a person can still say it");
+}
+
+/// Spec: B1. Where the caller bounds the cost, every definition needs a price.
+#[test]
+fn bounded_cost_needs_a_price() {
+    for (cost, fits) in [(None, true), (Some(1_000), false)] {
+        let mut priced = (*definition()).clone();
+        priced.price = Some(Price::new(3.0, 15.0));
+        let mut machine = machine(Arc::new(priced.clone()));
+        let mut allowance = Allowance::unlimited();
+        (allowance.cost_nanousd, allowance.tool_calls) = (cost, Some(3));
+        let mut started = started();
+        started.parent = Some("run_0".into());
+        started.allowance = Some(Box::new(allowance));
+        machine.handle(Input::fact(layer0::Timestamp::from_millis(1_000), started)).unwrap();
+        let record =
+            |definition: &AgentDefinition| AgentRecord::new("prop", "d2", json!(definition));
+        machine.check_agent(&record(&priced)).unwrap();
+        let unpriced = record(&definition());
+        assert_eq!(machine.check_agent(&unpriced).is_ok(), fits, "{cost:?}");
+    }
+}
+
+/// Spec: O2. Messages that are handed on stand before the input.
+#[test]
+fn handed_history_is_read_first() {
+    let mut machine = machine(definition());
+    let mut started = started();
+    started.history.push(Message::user("before"));
+    started.history.push(Message::assistant("yes", Arc::default()));
+    machine.handle(Input::fact(layer0::Timestamp::from_millis(1_000), started)).unwrap();
+    let said: Vec<_> =
+        machine.transcript().messages()[1..].iter().map(|it| (**it).clone()).collect();
+    let expected = [
+        Message::user("before"),
+        Message::assistant("yes", Arc::default()),
+        Message::user("question"),
+    ];
+    assert_eq!(said, expected);
+    let requested = std::iter::from_fn(|| match machine.poll() {
+        Output::Append(entry) => Some(entry),
+        _ => None,
+    });
+    let counts = requested.filter_map(|entry| match entry.kind {
+        EventKind::ModelRequested(requested) => Some(requested.messages),
+        _ => None,
+    });
+    assert_eq!(counts.collect::<Vec<_>>(), [4]);
+}
