@@ -147,6 +147,7 @@ impl Segment {
     /// Notes the first event, sealed with the key of the log where it has one.
     fn open(&mut self, mut opened: SubscriptionOpened) {
         opened.key_id = self.log.key().map(|key| key.id().into());
+        opened.row_sealed = self.log.seals_rows();
         self.note(opened);
     }
 

@@ -7,6 +7,7 @@
 //!
 //! This crate never decides what is recorded; that is the machine's and the driver's.
 
+mod account;
 mod approval;
 mod attempts;
 mod callers;
@@ -29,6 +30,7 @@ mod memory;
 mod pattern;
 mod patterns;
 mod record;
+mod seal;
 mod secret;
 mod settlement;
 mod start_key;
@@ -41,6 +43,7 @@ mod verification;
 mod watches;
 mod writer;
 
+pub use account::account_scope;
 pub use approval::{ApprovalChange, Decision, OpenApproval};
 pub use attempts::FailedAttempts;
 pub use callers::open_root;
@@ -63,6 +66,7 @@ pub use memory::MemoryLog;
 pub use pattern::{MAX_CONDITIONS, MAX_PATTERN_CHARS, Pattern, PatternError};
 pub use patterns::{MAX_PATTERNS, Patterns};
 pub use record::{Payload, Record};
+pub use seal::{KeptRow, RowSeal, RunSeals};
 pub use secret::{LogKey, Seed};
 pub use settlement::Settlement;
 pub use start_key::{Bound, InvalidStartKey, StartKey, StartKeys};
@@ -73,5 +77,5 @@ pub use summary::{
     AcceptedLoss, LastFailure, RunState, RunSummary, Terms, agent_of, session_of_fork, sessions_of,
 };
 pub use trace::{Trace, TreeTrace, counted, describe, one_line};
-pub use verification::{Verified, verify_run};
+pub use verification::{UncheckedParts, Verified, verify_run};
 pub use writer::RunWriter;

@@ -13,7 +13,7 @@ use crate::chain::verify;
 use crate::feed::{EventWatch, EventWatches, FeedPage};
 use crate::{
     AttemptFilter, Claim, Cursor, EventFilter, InboxMessage, InboxRequest, InboxWatch, Lease,
-    LogError, LogKey, LostRun, Moves, Record, RunFilter, RunSummary, Subscription,
+    LogError, LogKey, LostRun, Moves, Record, RunFilter, RunSeals, RunSummary, Subscription,
 };
 
 /// The types of events that change what is open.
@@ -176,6 +176,22 @@ pub trait EventLog: Send + Sync {
     /// Returns the key that new runs are sealed with; those of another log are not keyed.
     fn key(&self) -> Option<&LogKey> {
         None
+    }
+
+    /// Returns whether the log seals the row that it keeps of each run that is sealed with its [key](EventLog::key). The
+    /// first event of such a run records this.
+    fn seals_rows(&self) -> bool {
+        false
+    }
+
+    /// Returns the HMACs that the log keeps for a run under its [key](EventLog::key); or `None`.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLog::summary`].
+    async fn seals(&self, run: &RunId) -> Result<Option<RunSeals>, LogError> {
+        let _ = run;
+        Ok(None)
     }
 
     /// Returns the lease under which this process acts for the runs of the log, where it is shared by several.
@@ -388,7 +404,7 @@ pub trait EventLog: Send + Sync {
     /// # Errors
     ///
     /// [`LogError::NotErasable`] for an event that is not there or has no salt, and from a log that
-    /// cannot erase; and as [`EventLog::claim`], whose claim it needs.
+    /// cannot erase; [`LogError::KeyMissing`] for a run that is sealed with a key that the log does not have; and as [`EventLog::claim`], whose claim it needs.
     ///
     /// # Cancel safety
     ///

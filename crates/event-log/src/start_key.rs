@@ -13,6 +13,9 @@ use crate::{LogError, text_digest};
 /// How long a key is kept at least, in milliseconds.
 const KEPT: i64 = 24 * 60 * 60 * 1_000;
 
+/// The beginning of a key that is kept by its digest.
+const DIGEST: &str = "sha256:";
+
 /// The key of a start, and what it starts. It is its operator's own.
 ///
 /// ```
@@ -60,6 +63,27 @@ impl StartKey {
         }
         let input = JsonText::of(&(task, session, labels)).map_err(InvalidStartKey::Task)?;
         Ok(Self { operator: operator.into(), key, input: text_digest(input.get()) })
+    }
+
+    /// Returns the digest of the key, by which stores keep it: a key may say what is asked.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        format!("{DIGEST}{}", text_digest(&self.key))
+    }
+
+    /// Returns the digest of a key that a store keeps, as an older version kept it or by its digest.
+    #[must_use]
+    pub fn kept_digest(kept: &str) -> String {
+        match kept.starts_with(DIGEST) {
+            true => kept.to_owned(),
+            false => format!("{DIGEST}{}", text_digest(kept)),
+        }
+    }
+
+    /// Returns the key as older versions kept it; `None` for a text that could be taken for a digest.
+    #[must_use]
+    pub fn plain(&self) -> Option<&str> {
+        Some(&*self.key).filter(|key| !key.starts_with(DIGEST))
     }
 
     /// Returns since when keys are kept whose run is not there: for 24 hours.

@@ -1,11 +1,14 @@
 //! Is a recorded run what was recorded?
 
+mod left;
+
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
+use self::left::LostParts;
 use crate::log::{EventLog, records_of};
 use crate::summary::last_failure_before;
-use crate::{LogError, RunSummary};
+use crate::{LogError, LogKey, Payload, Record, RowSeal, RunSeals, RunSummary};
 
 /// A run whose record is what was recorded.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,13 +16,34 @@ use crate::{LogError, RunSummary};
 pub struct Verified {
     /// The run at a glance.
     pub summary: RunSummary,
-    /// The events that were erased. Where there are some, the summary has nothing to be compared with.
+    /// The events that were erased. The summary was compared with the fold of the others.
     pub erased: Vec<u64>,
+    /// The parts that could not be checked.
+    pub unchecked: UncheckedParts,
+}
+
+/// The parts of a keyed run that have no HMAC, because an older version wrote them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UncheckedParts {
+    /// Whether the row could not be checked: it may be an earlier one.
+    pub row: bool,
+    /// The events that may have been erased without the key.
+    pub erasures: Vec<u64>,
+}
+
+impl UncheckedParts {
+    /// Returns whether all was checked.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        !self.row && self.erasures.is_empty()
+    }
 }
 
 /// Checks a run: its chain of hashes, the head that its row keeps, and the row's summary, which has to be
-/// what the events fold to. Who can write to the whole store can also write an unkeyed record anew, with
-/// every hash.
+/// what the events fold to; of erased events, all but what they add. Of a run that is sealed with a key, the row and
+/// what was erased have to carry an HMAC. Who can write to the whole store can also write an unkeyed record anew, with
+/// every hash, and restore an earlier state of a row.
 ///
 /// # Errors
 ///
@@ -37,13 +61,17 @@ pub async fn verify_run(log: &dyn EventLog, run: &RunId) -> Result<Verified, Log
     let (mut events, mut erased) = (Vec::with_capacity(records.len()), Vec::new());
     for record in &records {
         match record.decode(run) {
-            Err(LogError::Erased { seq }) => erased.push(seq),
+            Err(LogError::Erased { .. }) => erased.push(record),
             event => events.push(event?),
         }
     }
-    if !erased.is_empty() {
-        return Ok(Verified { summary, erased });
-    }
+    let unchecked = match (log.key(), is_keyed(&events, &summary)) {
+        (Some(key), true) => match log.seals(run).await? {
+            Some(seals) => Seals { run, key, seals }.check(&events, &erased, &summary)?,
+            None => UncheckedParts::default(),
+        },
+        _ => UncheckedParts::default(),
+    };
     let mut folded = RunSummary::new(run.clone());
     events.iter().for_each(|event| folded.apply(event));
     if says_no_version(&events) {
@@ -52,14 +80,84 @@ pub async fn verify_run(log: &dyn EventLog, run: &RunId) -> Result<Verified, Log
             (summary.messages, summary.dispatched_model_calls);
         folded.usage.cost_usd = summary.usage.cost_usd;
     }
+    let lost = LostParts::without(&erased);
+    lost.complete(&mut folded, &summary);
     let is_sound = folded == summary || {
         folded.last_failure = last_failure_before(&events);
+        lost.complete(&mut folded, &summary);
         folded == summary
     };
+    let erased = erased.iter().map(|record| record.seq).collect();
     if is_sound {
-        Ok(Verified { summary, erased })
+        Ok(Verified { summary, erased, unchecked })
     } else {
         Err(LogError::tampered(summary.last_seq, "the summary is not what the events say"))
+    }
+}
+
+/// The HMACs of a keyed run.
+struct Seals<'a> {
+    run: &'a RunId,
+    key: &'a LogKey,
+    seals: RunSeals,
+}
+
+impl Seals<'_> {
+    fn check(
+        &self,
+        events: &[Event],
+        erased: &[&Record],
+        summary: &RunSummary,
+    ) -> Result<UncheckedParts, LogError> {
+        let mut unchecked = UncheckedParts::default();
+        let is_required = are_rows_sealed(events);
+        for record in erased {
+            match self.is_erasure_sound(record) {
+                Some(true) => {}
+                // Only the first event records whether erasures are sealed.
+                None if !is_required && record.seq > 1 => unchecked.erasures.push(record.seq),
+                _ => {
+                    let why = "it was erased without the key";
+                    return Err(LogError::tampered(record.seq, why));
+                }
+            }
+        }
+        // The row is sealed anew where the first event is erased.
+        let is_first_erased = self.seals.erasures.contains_key(&1);
+        match self.seals.row {
+            RowSeal::Sound => {}
+            RowSeal::Absent if !is_required && !is_first_erased => unchecked.row = true,
+            RowSeal::Absent | RowSeal::Broken => {
+                let why = "its row was changed without the key";
+                return Err(LogError::tampered(summary.last_seq, why));
+            }
+        }
+        Ok(unchecked)
+    }
+
+    /// Returns whether the HMAC of an erasure fits, or `None`.
+    fn is_erasure_sound(&self, record: &Record) -> Option<bool> {
+        let Payload::Erased(digest) = &record.payload else { return Some(false) };
+        let seal = self.seals.erasures.get(&record.seq)?;
+        Some(*seal == self.key.seal_erasure(self.run, record.seq, &record.hash, digest))
+    }
+}
+
+/// Returns whether the run is sealed with a key.
+fn is_keyed(events: &[Event], summary: &RunSummary) -> bool {
+    match events.first().filter(|event| event.seq == 1).map(|event| &event.kind) {
+        Some(EventKind::RunStarted(started)) => started.key_id.is_some(),
+        Some(EventKind::SubscriptionOpened(opened)) => opened.key_id.is_some(),
+        _ => summary.key_id.is_some(),
+    }
+}
+
+/// Returns whether the record requires HMACs of its row and its erasures.
+fn are_rows_sealed(events: &[Event]) -> bool {
+    match events.first().map(|event| &event.kind) {
+        Some(EventKind::RunStarted(started)) => started.row_sealed,
+        Some(EventKind::SubscriptionOpened(opened)) => opened.row_sealed,
+        _ => false,
     }
 }
 

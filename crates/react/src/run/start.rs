@@ -213,6 +213,7 @@ impl Start {
         started.labels = self.labels();
         started.trace_parent = self.request.trace_parent.clone();
         started.key_id = self.key_id();
+        started.row_sealed = self.agent.log.as_ref().is_some_and(|log| log.seals_rows());
         started.history =
             recordable_messages(&self.agent.redactor, self.request.history.messages());
         started.sessions = self.sessions();

@@ -56,6 +56,9 @@ payload! {
         /// The id of the key that the segment is sealed with, where it is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key_id: Option<Arc<str>>,
+        /// Whether the row of the segment, and each erasure of one of its events, are sealed with the key too.
+        #[serde(default, skip_serializing_if = "is_false")]
+        row_sealed: bool,
     }
 }
 
@@ -64,7 +67,7 @@ impl SubscriptionOpened {
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, pattern: impl Into<Arc<str>>) -> Self {
         let (name, pattern) = (name.into(), pattern.into());
-        Self { name, pattern, follows: None, head: None, key_id: None }
+        Self { name, pattern, follows: None, head: None, key_id: None, row_sealed: false }
     }
 }
 
@@ -100,6 +103,11 @@ impl BehaviorDelivered {
         let (behavior, run, event) = (behavior.into(), run.into(), event.into());
         Self { behavior, run, seq, event, length: 1, deaths: 0 }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 const fn one() -> u32 {

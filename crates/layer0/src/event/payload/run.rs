@@ -121,6 +121,9 @@ payload! {
         /// The id of the key that the record is sealed with; null for an unkeyed one.
         #[serde(default)]
         key_id: Option<Arc<str>>,
+        /// Whether the row of the run, and each erasure of one of its events, are sealed with the key too.
+        #[serde(default, skip_serializing_if = "is_false")]
+        row_sealed: bool,
         /// The messages before, if the caller brought them along.
         #[serde(default, skip_serializing_if = "Transcript::is_empty")]
         history: Transcript,
@@ -167,6 +170,7 @@ impl RunStarted {
             cause: None,
             journal: JournalKind::default(),
             key_id: None,
+            row_sealed: false,
             history: Transcript::default(),
             sessions: Arc::default(),
             idempotent: false,
