@@ -62,6 +62,7 @@ impl Once {
             log: stores.log.cloned(),
             clock: Arc::clone(stores.clock),
             redactor: stores.redactor.clone(),
+            keeps_arguments: spec.probe,
         };
         Some(Arc::new(Self {
             tool: Arc::clone(tool),
@@ -98,7 +99,7 @@ impl Once {
                 Claim::Elsewhere(entry, version, why) => (entry, version, why),
                 claim => return Ok(claim),
             };
-            let outcome = self.probe_other(&entry, arguments, context).await;
+            let outcome = self.probe_other(key, &entry, arguments, context).await;
             let refused = done_elsewhere(&entry, why);
             if matches!(outcome, CallOutcome::Unknown(_) | CallOutcome::Running) {
                 return Err(refused);
@@ -113,6 +114,7 @@ impl Once {
     /// Asks the tool what became of the call of an entry, under the key of that call.
     async fn probe_other(
         &self,
+        key: &str,
         entry: &Entry,
         arguments: &Arguments,
         context: &ToolContext,
@@ -129,7 +131,8 @@ impl Once {
         other.app_state.clone_from(&context.app_state);
         other.trace_parent.clone_from(&context.trace_parent);
         other.cancellation = context.cancellation.clone();
-        let arguments = entry.arguments().map_or_else(|| arguments.clone(), Arguments::new);
+        let kept = self.ledger.read_texts(key, entry).await.arguments();
+        let arguments = kept.map_or_else(|| arguments.clone(), Arguments::new);
         let asked = AssertUnwindSafe(async { self.tool.probe(&arguments, &other).await });
         let left = context.deadline.since(self.ledger.clock.now()).saturating_sub(WAIT);
         // It ends before the call is given up: this call has not begun.
@@ -149,7 +152,7 @@ impl Once {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let given_up = GivenUp::new(&self.ledger, key, version, arguments, context);
+        let given_up = GivenUp::new(&self.ledger, key, version, context);
         let result = self.tool.call(arguments, context).await;
         given_up.disarm();
         let ledger = &self.ledger;
@@ -163,7 +166,7 @@ impl Once {
                 // Another call may.
                 Effect::None => ledger.free(key, version).await,
                 Effect::Happened => ledger.note_done(key, version, context, None).await,
-                _ => ledger.note_failed(key, version, arguments.text(), context).await,
+                _ => ledger.note_failed(key, version, context).await,
             },
         };
         warn_if_not_noted(key, noted);
@@ -183,21 +186,13 @@ struct BegunCall {
     ledger: OnceLedger,
     key: String,
     version: u64,
-    arguments: JsonText,
     context: ToolContext,
 }
 
 impl GivenUp {
-    fn new(
-        ledger: &OnceLedger,
-        key: &str,
-        version: u64,
-        arguments: &Arguments,
-        context: &ToolContext,
-    ) -> Self {
-        let (ledger, key) = (ledger.clone(), key.to_owned());
-        let (arguments, context) = (arguments.text().clone(), context.clone());
-        Self(Some(Box::new(BegunCall { ledger, key, version, arguments, context })))
+    fn new(ledger: &OnceLedger, key: &str, version: u64, context: &ToolContext) -> Self {
+        let (ledger, key, context) = (ledger.clone(), key.to_owned(), context.clone());
+        Self(Some(Box::new(BegunCall { ledger, key, version, context })))
     }
 
     fn disarm(mut self) {
@@ -212,8 +207,8 @@ impl Drop for GivenUp {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let clock = Arc::clone(&call.ledger.clock);
         runtime.spawn(clock.track(Box::pin(async move {
-            let BegunCall { ledger, key, version, arguments, context } = *call;
-            let noted = ledger.note_failed(&key, version, &arguments, &context).await;
+            let BegunCall { ledger, key, version, context } = *call;
+            let noted = ledger.note_failed(&key, version, &context).await;
             warn_if_not_noted(&key, noted);
         })));
     }
@@ -326,7 +321,8 @@ impl Tool for Once {
             Claim::Done(entry) => entry,
             Claim::Elsewhere(entry, _, why) => return Err(done_elsewhere(&entry, why)),
         };
-        let answer = entry.answer().unwrap_or_else(|| JsonText::string(text::HAPPENED));
+        let kept = self.ledger.read_texts(&key, &entry).await.answer();
+        let answer = kept.unwrap_or_else(|| JsonText::string(text::HAPPENED));
         let before = DoneBefore::new(entry.run.clone(), entry.call_id.clone());
         if let Some(dispatcher) = Dispatcher::of(context) {
             dispatcher.give_prior(PriorAnswer::Once(before));

@@ -200,6 +200,9 @@ fn no_table_of_the_store_holds_a_key() {
     let input = format!("pay, the key is {KEY}");
     bench.run(&["run", "agent.toml", &input, "--label", "team=red"]).ok();
     let kept = bench.run(&["state", "list", "--json"]).ok().out;
+    assert!(kept.contains("once/pay/") && !kept.contains("paid with"), "{kept}");
+    let run = bench.run(&["runs", "--json"]).ok().json()[0]["run"].as_str().unwrap().to_owned();
+    let kept = bench.run(&["state", "list", "--json", "--scope", &format!("run:{run}")]).ok().out;
     assert!(kept.contains("once/pay/") && kept.contains("paid with [redacted]"), "{kept}");
     for scope in ["agent:agent", "limit:label:team=red"] {
         let kept = bench.run(&["state", "list", "--json", "--scope", scope]).out;

@@ -10,7 +10,7 @@ use backstop_tool::ToolContext;
 use layer0::error::StateError;
 use layer0::failure::Chain;
 use layer0::id::{CallId, RunId};
-use layer0::state::{Expected, Scope, StateWrite};
+use layer0::state::{Expected, Scope, StateWrite, Versioned};
 use layer0::{JsonText, StateStore};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -30,21 +30,37 @@ pub(super) struct OnceLedger {
     pub(super) log: Option<Arc<dyn EventLog>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) redactor: Redactor,
+    /// Whether the arguments of a call are kept, for a probe by another call.
+    pub(super) keeps_arguments: bool,
 }
 
-/// An entry: one call, and what became of it.
+/// An entry: one call, and what became of it. It says nothing of what the call was about, and stays when the run is
+/// removed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) run: RunId,
     pub(super) call_id: CallId,
     pub(super) state: EntryState,
+    /// The texts, where an older version wrote them into the entry.
+    #[serde(flatten, skip_serializing)]
+    texts: EntryTexts,
+}
+
+/// The texts of a call, under the key of its entry in the scope of its run: they are removed with the run.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct EntryTexts {
+    /// The call, by which they are erased with its events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call_id: Option<CallId>,
     /// The arguments, for a probe by another call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<Value>,
     /// The output, where a tree holds it without a loss.
+    #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<Value>,
     /// The output as text, where a tree would change its numbers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
 }
 
@@ -71,25 +87,25 @@ pub(super) enum Claim {
 impl Entry {
     fn new(context: &ToolContext, state: EntryState) -> Self {
         let (run, call_id) = (context.run.clone(), context.call_id.clone());
-        Self { run, call_id, state, arguments: None, output: None, text: None }
+        Self { run, call_id, state, texts: EntryTexts::default() }
     }
 
     fn is_of(&self, context: &ToolContext) -> bool {
         self.run == context.run && self.call_id == context.call_id
     }
+}
 
-    /// Makes it done, with what it answered.
-    fn done(mut self, redactor: &Redactor, output: Option<JsonText>) -> Self {
-        (self.state, self.arguments) = (EntryState::Done, None);
+impl EntryTexts {
+    /// Keeps what a call answered.
+    fn answered(call: &CallId, redactor: &Redactor, output: JsonText) -> Self {
+        let mut texts = Self { call_id: Some(call.clone()), ..Self::default() };
         // As text that is redacted later, a secret would run into its escapes.
-        let Some(output) = output.map(|output| redactor.redact_held_json(output)) else {
-            return self;
-        };
+        let output = redactor.redact_held_json(output);
         match output.value() {
-            value if JsonText::from(&value).get() == output.get() => self.output = Some(value),
-            _ => self.text = Some(output.get().to_owned()),
+            value if JsonText::from(&value).get() == output.get() => texts.output = Some(value),
+            _ => texts.text = Some(output.get().to_owned()),
         }
-        self
+        texts
     }
 
     /// Returns what the call answered; `None` where that is not known.
@@ -192,6 +208,51 @@ impl OnceLedger {
         self.store.write(write).await
     }
 
+    /// Reads the texts of an entry. Those that were removed with their run, or cannot be read, are empty.
+    pub(super) async fn read_texts(&self, key: &str, entry: &Entry) -> EntryTexts {
+        let found = self.store.read(&Scope::Run(entry.run.clone()), key).await;
+        let read = |found: Option<Versioned>| {
+            found.and_then(|found| serde_json::from_value(found.value).ok())
+        };
+        match found.map(read) {
+            Ok(Some(texts)) => texts,
+            Ok(None) => EntryTexts {
+                call_id: None,
+                arguments: entry.texts.arguments.clone(),
+                output: entry.texts.output.clone(),
+                text: entry.texts.text.clone(),
+            },
+            Err(error) => {
+                let (run, error) = (&entry.run, Chain(&error));
+                tracing::warn!(%run, %error, "the texts of a call made once cannot be read");
+                EntryTexts::default()
+            }
+        }
+    }
+
+    /// Writes the texts of a call. What is too large is left out: that the call was made is worth more.
+    async fn write_texts(
+        &self,
+        key: &str,
+        run: &RunId,
+        texts: &EntryTexts,
+    ) -> Result<(), StateError> {
+        let scope = Scope::Run(run.clone());
+        match self.store.write(StateWrite::new(scope, key, json!(texts))).await {
+            Err(StateError::TooLarge { .. } | StateError::Serialization(_)) => Ok(()),
+            written => written.map(drop),
+        }
+    }
+
+    /// Removes the texts of a call whose run was removed while they were written.
+    async fn remove_orphans(&self, key: &str, run: &RunId) -> Result<(), StateError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        if let Ok(None) = log.summary(run).await {
+            self.store.delete(&Scope::Run(run.clone()), key, Expected::Any).await?;
+        }
+        Ok(())
+    }
+
     async fn begin(
         &self,
         key: &str,
@@ -199,19 +260,23 @@ impl OnceLedger {
         arguments: &JsonText,
         context: &ToolContext,
     ) -> Result<u64, StateError> {
-        let mut entry = Entry::new(context, EntryState::Begun);
-        entry.arguments = Some(self.redactor.redact_held_json(arguments.clone()).value());
-        match self.write(key, expected, &entry).await {
-            // They serve a probe only.
-            Err(StateError::TooLarge { .. } | StateError::Serialization(_)) => {
-                entry.arguments = None;
-                self.write(key, expected, &entry).await
+        let version = self.write(key, expected, &Entry::new(context, EntryState::Begun)).await?;
+        if self.keeps_arguments {
+            let texts = EntryTexts {
+                call_id: Some(context.call_id.clone()),
+                arguments: Some(self.redactor.redact_held_json(arguments.clone()).value()),
+                ..EntryTexts::default()
+            };
+            if let Err(error) = self.write_texts(key, &context.run, &texts).await {
+                // They serve a probe only.
+                let (run, error) = (&context.run, Chain(&error));
+                tracing::warn!(%run, %error, "the arguments of a call made once were not kept");
             }
-            begun => begun,
         }
+        Ok(version)
     }
 
-    /// Writes down that the call of an entry was made.
+    /// Writes down that the call of an entry was made. Where its run was removed meanwhile, the answer goes too.
     pub(super) async fn finish(
         &self,
         key: &str,
@@ -219,16 +284,28 @@ impl OnceLedger {
         version: u64,
         output: Option<JsonText>,
     ) -> Result<Entry, StateError> {
-        let mut entry = entry.done(&self.redactor, output);
-        let expected = Expected::Version(version);
-        match self.write(key, expected, &entry).await {
-            // That it was made is worth more than what it answered.
-            Err(StateError::TooLarge { .. } | StateError::Serialization(_)) => {
-                (entry.output, entry.text) = (None, None);
-                self.write(key, expected, &entry).await?;
-            }
-            finished => drop(finished?),
+        let has_texts = output.is_some();
+        let entry = self.write_done(key, entry, version, output).await?;
+        if has_texts {
+            self.remove_orphans(key, &entry.run).await?;
         }
+        Ok(entry)
+    }
+
+    /// Writes the answer first, so that an entry that is done has it.
+    async fn write_done(
+        &self,
+        key: &str,
+        mut entry: Entry,
+        version: u64,
+        output: Option<JsonText>,
+    ) -> Result<Entry, StateError> {
+        (entry.state, entry.texts) = (EntryState::Done, EntryTexts::default());
+        if let Some(output) = output {
+            let texts = EntryTexts::answered(&entry.call_id, &self.redactor, output);
+            self.write_texts(key, &entry.run, &texts).await?;
+        }
+        self.write(key, Expected::Version(version), &entry).await?;
         Ok(entry)
     }
 
@@ -241,7 +318,7 @@ impl OnceLedger {
         output: Option<JsonText>,
     ) -> Result<(), StateError> {
         let entry = Entry::new(context, EntryState::Done);
-        self.finish(key, entry, version, output).await.map(drop)
+        self.write_done(key, entry, version, output).await.map(drop)
     }
 
     /// Writes down that a call failed or was given up, and may have acted.
@@ -249,11 +326,9 @@ impl OnceLedger {
         &self,
         key: &str,
         version: u64,
-        arguments: &JsonText,
         context: &ToolContext,
     ) -> Result<(), StateError> {
-        let mut entry = Entry::new(context, EntryState::Failed);
-        entry.arguments = Some(self.redactor.redact_held_json(arguments.clone()).value());
+        let entry = Entry::new(context, EntryState::Failed);
         self.write(key, Expected::Version(version), &entry).await.map(drop)
     }
 
