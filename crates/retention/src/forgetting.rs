@@ -1,7 +1,9 @@
 //! Forgetting a session.
 
+use backstop_event_log::account_scope;
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
+use layer0::state::Scope;
 
 use crate::removal::ATTEMPTS;
 use crate::{Forgotten, Fork, Removal, RemoveError, Removed, RunRow, RunShelf, trees};
@@ -32,6 +34,12 @@ pub async fn forget_session(
     let forgotten = forgotten?;
     unmarked?;
     Ok(forgotten)
+}
+
+/// Returns the scopes of state that belong to a session: its own, and that of its spend account.
+pub fn session_scopes(session: &SessionId) -> impl Iterator<Item = Scope> {
+    let own = Scope::Session(session.clone());
+    std::iter::once(own).chain(account_scope("session", session.as_str()))
 }
 
 /// A session that is to be forgotten.

@@ -20,7 +20,7 @@ mod removed;
 mod run_row;
 mod upkeep;
 
-pub use forgetting::forget_session;
+pub use forgetting::{forget_session, session_scopes};
 pub use life::Life;
 pub use removal::{PAGE, Removal, RunShelf, delete_run, prune_runs, prune_segments};
 pub use remove_error::RemoveError;

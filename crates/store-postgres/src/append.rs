@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{Batch, LogError, Payload, RunSummary, Terms, is_segment};
+use backstop_event_log::{Batch, LogError, LogKey, Payload, RunSummary, Terms, is_segment};
 use layer0::JsonText;
 use layer0::event::Hash;
 use layer0::id::RunId;
@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::notes::Notes;
 use crate::rows::{signed, unsigned};
 use crate::text::stored;
-use crate::{admission, approvals, inbox, lost_tails, queued, sessions, subscriptions};
+use crate::{admission, approvals, inbox, lost_tails, queued, seals, sessions, subscriptions};
 
 /// How many events one transaction writes at most: their places have room for so many.
 pub(crate) const MAX_EVENTS: usize = 1 << 20;
@@ -24,6 +24,8 @@ pub(crate) struct Append {
     pub(crate) notes: Notes,
     /// The run at a glance, as JSON.
     summary: String,
+    /// The key that its row is sealed with.
+    key: Option<LogKey>,
 }
 
 /// What became of an append that the transaction did not write.
@@ -36,7 +38,8 @@ pub(crate) enum Refused {
 }
 
 impl Append {
-    pub(crate) fn new(batch: Batch) -> Result<Self, LogError> {
+    /// Prepares a batch; the row of a run that names this key is sealed with it.
+    pub(crate) fn new(batch: Batch, key: Option<&LogKey>) -> Result<Self, LogError> {
         if batch.records.len() > MAX_EVENTS {
             let why = format!("an append has at most {MAX_EVENTS} events");
             return Err(LogError::Failed(why.into()));
@@ -44,7 +47,13 @@ impl Append {
         let summary = serde_json::to_string(&without_columns(&batch.summary))
             .map_err(|error| LogError::Failed(error.into()))?;
         let notes = Notes::of(&batch);
-        Ok(Self { batch, notes, summary })
+        let is_named = |key: &&LogKey| batch.summary.key_id.as_deref() == Some(key.id());
+        let key = key.filter(is_named).cloned();
+        if let (true, Some(id), None) = (batch.is_import, &batch.summary.key_id, &key) {
+            // Its first event may say that its row is sealed.
+            return Err(LogError::key_missing(id));
+        }
+        Ok(Self { batch, notes, summary, key })
     }
 
     pub(crate) const fn run(&self) -> &RunId {
@@ -89,6 +98,7 @@ impl Append {
     /// Does it need other statements than that for its events?
     pub(crate) fn needs_more(&self) -> bool {
         self.begins()
+            || self.key.is_some()
             || self.frees()
             || self.batch.reopens()
             || !self.batch.taken.is_empty()
@@ -151,6 +161,9 @@ pub(crate) async fn write(
             }
         }
     }
+    let written = appends.iter().zip(&refused).filter(|(_, refused)| refused.is_none());
+    let sealed = written.filter_map(|(append, _)| Some((append.run(), append.key.as_ref()?)));
+    seals::seal_rows(connection, &sealed.collect::<Vec<_>>()).await?;
     Ok(refused)
 }
 

@@ -60,6 +60,7 @@ mod rows;
 mod run_rows;
 mod runs;
 mod schema;
+mod seals;
 mod sent;
 mod server;
 mod server_time;

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use backstop_event_log::{
     AttemptFilter, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
     FeedPage, InboxMessage, InboxRequest, InboxWatch, KnownEnd, Lease, LogError, LogKey, LostRun,
-    OpenApproval, Record, RunFilter, RunState, RunSummary, StartKey, StartKeys, Subscription,
-    verify,
+    OpenApproval, Record, RunFilter, RunSeals, RunState, RunSummary, StartKey, StartKeys,
+    Subscription, verify,
 };
 use layer0::Timestamp;
 use layer0::event::LostTail;
@@ -26,7 +26,9 @@ use crate::sent::Sent;
 use crate::start_keys::Bind;
 use crate::text::stored;
 use crate::transact::transact;
-use crate::{approvals, background, erasure, feed, inbox, limits, lost_tails, runs, subscriptions};
+use crate::{
+    approvals, background, erasure, feed, inbox, limits, lost_tails, runs, seals, subscriptions,
+};
 
 /// The event log in a [`Database`].
 #[derive(Debug, Clone)]
@@ -55,8 +57,18 @@ impl PostgresLog {
         let unreadable = |error: LogError| LogError::unreadable_run(run.clone(), error);
         verify(&records, &left, self.key()).map_err(unreadable)?;
         let mut summary = RunSummary::new(run.clone());
+        let mut is_erased = false;
         for record in &records {
-            summary.apply(&record.decode(&run).map_err(unreadable)?);
+            match record.decode(&run) {
+                Err(LogError::Erased { .. }) => is_erased = true,
+                event => summary.apply(&event.map_err(unreadable)?),
+            }
+        }
+        if is_erased {
+            // The columns of the row replace the erased events.
+            (summary.last_seq, summary.head) = (left.last_seq, left.head);
+            (summary.session, summary.started_at) = (left.session, left.started_at);
+            summary.state = state_of(row)?;
         }
         tracing::warn!(%run, "the row of a run cannot be read; what its record says counts");
         agreeing(row, summary)
@@ -168,6 +180,17 @@ impl EventLog for PostgresLog {
         self.0.log_key()
     }
 
+    fn seals_rows(&self) -> bool {
+        self.0.log_key().is_some()
+    }
+
+    async fn seals(&self, run: &RunId) -> Result<Option<RunSeals>, LogError> {
+        match self.key() {
+            Some(key) => seals::read(self.0.pool(), run, key).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     fn lease(&self) -> Option<Arc<dyn Lease>> {
         Some(Arc::new(ClaimLease::without_run(Arc::clone(self.0.owner()))))
     }
@@ -260,7 +283,7 @@ impl EventLog for PostgresLog {
         self.check_begun(&batch).await?;
         let at = batch.records.last().map(|record| record.at);
         let (run, end) = (batch.run.clone(), KnownEnd::new(&batch.summary));
-        if let Err(error) = writer.append(batch).await {
+        if let Err(error) = writer.append(batch, self.key()).await {
             return Err(self.refusal(&run, error).await);
         }
         self.0.known_ends().note(&run, end);

@@ -10,7 +10,8 @@ use crate::rows::signed;
 use crate::text::stored;
 
 /// The types of events that say such a thing.
-const TYPES: [&str; 7] = [
+const TYPES: [&str; 8] = [
+    "behavior.failed",
     "run.started",
     "run.forked",
     "run.resumed",
@@ -39,6 +40,8 @@ pub(crate) struct Notes {
     attempts: Vec<(i64, i64, String, String)>,
     /// Calls that a person settled.
     settled: Vec<String>,
+    /// Failures of behaviours: the run whose event was delivered, and seq.
+    failures: Vec<(String, i64)>,
 }
 
 impl Notes {
@@ -87,6 +90,10 @@ impl Notes {
                 Ok(EventKind::ToolResolved(resolved)) => {
                     notes.settled.push(stored(resolved.call_id.as_str()).into_owned());
                 }
+                Ok(EventKind::BehaviorFailed(failed)) => {
+                    let about = stored(failed.run.as_str()).into_owned();
+                    notes.failures.push((about, signed(record.seq)));
+                }
                 _ => {}
             }
         }
@@ -100,6 +107,7 @@ impl Notes {
             && self.refers.is_empty()
             && self.attempts.is_empty()
             && self.settled.is_empty()
+            && self.failures.is_empty()
             && self.digest.is_none()
     }
 
@@ -157,6 +165,18 @@ impl Notes {
             .bind(at)
             .bind(provider)
             .bind(code)
+            .execute(&mut *connection)
+            .await
+            .map_err(Fault::from)?;
+        }
+        for (about, seq) in &self.failures {
+            sqlx::query(
+                "INSERT INTO backstop.delivery_failures SELECT $2, id, $3 FROM backstop.runs \
+                 WHERE run = $1 ON CONFLICT DO NOTHING",
+            )
+            .bind(&*run)
+            .bind(about)
+            .bind(seq)
             .execute(&mut *connection)
             .await
             .map_err(Fault::from)?;

@@ -33,9 +33,8 @@ pub(crate) struct Kind {
     oldest: &'static str,
     /// Takes the rows `$1` away that were not seen since `$2`, and of whose session no run is open.
     take: &'static str,
-    of_session: &'static str,
-    lock: &'static str,
-    of_run: &'static str,
+    of_session: Taking,
+    of_run: Taking,
 }
 
 /// Neither the session of a row nor one that was copied from it has an open run, and no open run refers to the row.
@@ -61,16 +60,33 @@ macro_rules! take {
     };
 }
 
-/// Takes all rows of a table away that a condition names; `$2` says whether their ids are noted.
+/// The most rows that one statement takes away: it ends within its limit of time.
+const PAGE: i64 = 256;
+
+/// Finds some rows of a table that a condition names, and locks them. A transaction that stores one of them for another
+/// run is waited for, and seen by the next statement.
+macro_rules! lock {
+    ($table:literal, $which:expr) => {
+        concat!(
+            "SELECT id FROM ",
+            $table,
+            " AS old WHERE ",
+            $which,
+            " ORDER BY id LIMIT $2 FOR UPDATE"
+        )
+    };
+}
+
+/// Takes the rows `$2` of a table away that a condition still names; `$3` says whether their ids are noted.
 macro_rules! take_all {
     ($table:literal, $which:expr) => {
         concat!(
             "WITH taken AS (DELETE FROM ",
             $table,
-            " AS old WHERE ",
+            " AS old WHERE id = ANY($2) AND ",
             $which,
             " RETURNING id, session), noted AS (INSERT INTO backstop.expired SELECT id, session FROM taken \
-             WHERE $2 ON CONFLICT DO NOTHING) SELECT count(*) FROM taken"
+             WHERE $3 ON CONFLICT DO NOTHING) SELECT count(*) FROM taken"
         )
     };
 }
@@ -84,11 +100,10 @@ macro_rules! alone {
     };
 }
 
-/// Locks the rows of a table that the run `$1` alone refers to. A transaction that stores one of them for another run is
-/// waited for, and seen by the next statement.
-macro_rules! lock {
-    ($table:literal) => {
-        concat!("SELECT 1 FROM ", $table, " AS old WHERE ", alone!(), " ORDER BY id FOR UPDATE")
+/// The rows of the session `$1`.
+macro_rules! of_session {
+    () => {
+        "session = $1"
     };
 }
 
@@ -98,20 +113,37 @@ impl Kind {
         oldest: "SELECT number, id, session, last_at AS seen, bytes FROM backstop.errors \
                  WHERE (last_at, number) > ($1, $2) ORDER BY last_at, number LIMIT 256",
         take: take!("backstop.errors", "last_at"),
-        of_session: take_all!("backstop.errors", "session = $1"),
-        lock: lock!("backstop.errors"),
-        of_run: take_all!("backstop.errors", alone!()),
+        of_session: Taking {
+            lock: lock!("backstop.errors", of_session!()),
+            take: take_all!("backstop.errors", of_session!()),
+        },
+        of_run: Taking {
+            lock: lock!("backstop.errors", alone!()),
+            take: take_all!("backstop.errors", alone!()),
+        },
     };
     pub(crate) const RESULTS: Self = Self {
         totals: "SELECT count(*) AS many, coalesce(sum(bytes), 0)::bigint AS bytes FROM backstop.results",
         oldest: "SELECT number, id, session, at AS seen, bytes FROM backstop.results \
                  WHERE (at, number) > ($1, $2) ORDER BY at, number LIMIT 256",
         take: take!("backstop.results", "at"),
-        of_session: take_all!("backstop.results", "session = $1"),
-        lock: lock!("backstop.results"),
-        of_run: take_all!("backstop.results", alone!()),
+        of_session: Taking {
+            lock: lock!("backstop.results", of_session!()),
+            take: take_all!("backstop.results", of_session!()),
+        },
+        of_run: Taking {
+            lock: lock!("backstop.results", alone!()),
+            take: take_all!("backstop.results", alone!()),
+        },
     };
     pub(crate) const ALL: [&Self; 2] = [&Self::ERRORS, &Self::RESULTS];
+}
+
+/// The statements that find rows to be taken away whatever their age, and take them.
+#[derive(Debug)]
+struct Taking {
+    lock: &'static str,
+    take: &'static str,
 }
 
 /// A row that may go.
@@ -282,36 +314,49 @@ pub(crate) async fn take_all(
     whose: Whose<'_>,
     is_noted: bool,
 ) -> Result<u64, StoreError> {
-    let patience = database.options().patience;
-    transact(database.for_writing()?, patience, &TakeAll { kind, whose, is_noted }).await
+    let (pool, patience) = (database.for_writing()?, database.options().patience);
+    let mut taken = 0;
+    loop {
+        match transact(pool, patience, &TakeSome { kind, whose, is_noted }).await? {
+            Some(some) => taken += some,
+            None => return Ok(taken),
+        }
+    }
 }
 
-struct TakeAll<'a> {
+/// Takes some rows away, and returns how many; `None` where none are left.
+struct TakeSome<'a> {
     kind: &'static Kind,
     whose: Whose<'a>,
     is_noted: bool,
 }
 
 #[async_trait]
-impl Work for TakeAll<'_> {
-    type Done = u64;
+impl Work for TakeSome<'_> {
+    type Done = Option<u64>;
     type Error = StoreError;
 
-    async fn perform(&self, connection: &mut PgConnection) -> Result<u64, StoreError> {
-        let (statement, of) = match self.whose {
-            Whose::Run(run) => (self.kind.of_run, stored(run)),
-            Whose::Session(session) => (self.kind.of_session, stored(session)),
+    async fn perform(&self, connection: &mut PgConnection) -> Result<Option<u64>, StoreError> {
+        let (taking, of) = match self.whose {
+            Whose::Run(run) => (&self.kind.of_run, stored(run)),
+            Whose::Session(session) => (&self.kind.of_session, stored(session)),
         };
-        if matches!(self.whose, Whose::Run(_)) {
-            let lock = sqlx::query(self.kind.lock).bind(&*of).execute(&mut *connection).await;
-            lock.map_err(Fault::from)?;
-        }
-        let many: i64 = sqlx::query_scalar(statement)
+        let ids: Vec<String> = sqlx::query_scalar(taking.lock)
             .bind(&*of)
+            .bind(PAGE)
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(Fault::from)?;
+        if ids.is_empty() {
+            return Ok(None);
+        }
+        let many: i64 = sqlx::query_scalar(taking.take)
+            .bind(&*of)
+            .bind(ids)
             .bind(self.is_noted)
             .fetch_one(connection)
             .await
             .map_err(Fault::from)?;
-        Ok(unsigned(many))
+        Ok(Some(unsigned(many)))
     }
 }

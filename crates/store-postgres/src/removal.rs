@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_error_store::StoreError;
-use backstop_event_log::{RunState, Subscription};
+use backstop_event_log::{LogError, RunState, Subscription};
 use backstop_retention::{
-    Forgotten, OldRun, Removal, RemoveError, Removed, RunRow, RunShelf, Tombstone,
+    Forgotten, OldRun, Removal, RemoveError, Removed, RunRow, RunShelf, Tombstone, session_scopes,
 };
 use layer0::Timestamp;
 use layer0::event::Hash;
+use layer0::failure::Chain;
 use layer0::id::{RunId, SessionId};
-use layer0::state::Scope;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
 use crate::database::Database;
+use crate::erasure::{erase_all, failures_about, failures_left};
 use crate::fault::Fault;
 use crate::prune::{Kind, Whose, take_all};
 use crate::server_time::bounded;
@@ -130,7 +131,16 @@ impl RunShelf for Database {
             }
             self.sweep_events(row.try_get("run_id").map_err(Fault::from)?).await?;
         }
-        Ok(())
+        match failures_left(self).await {
+            Ok(failures) => erase_all(self, &failures).await.map_err(unreadable),
+            // Nothing else waits for the key.
+            Err(error @ LogError::KeyMissing { .. }) => {
+                let error = Chain(&error);
+                tracing::warn!(%error, "failure messages of behaviours about removed runs are left");
+                Ok(())
+            }
+            Err(error) => Err(unreadable(error)),
+        }
     }
 
     async fn old_runs(
@@ -166,9 +176,15 @@ impl RunShelf for Database {
         removed: &mut Removed,
     ) -> Result<bool, StoreError> {
         let (pool, patience) = (self.for_writing()?, self.options().patience);
+        // Before anything goes: the key that they are sealed with may be missing.
+        let mut failures = Vec::new();
+        for row in tree {
+            failures.extend(failures_about(self, row.run.as_str()).await.map_err(unreadable)?);
+        }
         if !transact(pool, patience, &RemoveTree { tree, removal }).await? {
             return Ok(false);
         }
+        erase_all(self, &failures).await.map_err(unreadable)?;
         for row in tree {
             self.known_ends().forget(&row.run);
             let (whose, is_noted) = (Whose::Run(row.run.as_str()), !removal.is_silent);
@@ -233,7 +249,9 @@ impl RunShelf for Database {
         let (whose, is_silent) = (Whose::Session(session.as_str()), removal.is_silent);
         removed.errors += take_all(self, &Kind::ERRORS, whose, !is_silent).await?;
         removed.results += take_all(self, &Kind::RESULTS, whose, !is_silent).await?;
-        removed.state += state_removal::clear(pool, &Scope::Session(session.clone())).await?;
+        for scope in session_scopes(session) {
+            removed.state += state_removal::clear(pool, &scope).await?;
+        }
         if let Some((by, at)) = &removal.forgotten {
             let queued = TakeQueuedOf { session, by, at: *at };
             removed.runs.extend(transact(pool, patience, &queued).await?);
@@ -249,6 +267,10 @@ impl RunShelf for Database {
         }
         Ok(())
     }
+}
+
+fn unreadable(error: LogError) -> StoreError {
+    StoreError::Failed(error.into())
 }
 
 /// Removes the rows of runs if they are as they were; their texts and events come after them.
@@ -337,6 +359,8 @@ impl RemoveTree<'_> {
             "DELETE FROM backstop.state WHERE scope IN (SELECT 'run:' || run FROM unnest($1::text[]) AS run)",
             "DELETE FROM backstop.labels WHERE run_id IN (SELECT id FROM backstop.runs WHERE run = ANY($1))",
             "DELETE FROM backstop.attempts WHERE run_id IN (SELECT id FROM backstop.runs WHERE run = ANY($1))",
+            "DELETE FROM backstop.erasures WHERE run_id IN (SELECT id FROM backstop.runs WHERE run = ANY($1))",
+            "DELETE FROM backstop.delivery_failures WHERE run_id IN (SELECT id FROM backstop.runs WHERE run = ANY($1))",
             "DELETE FROM backstop.runs WHERE run = ANY($1)",
         ] {
             sqlx::query(statement)

@@ -14,6 +14,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/6_forgetting.sql"),
     include_str!("../migrations/7_due_approvals.sql"),
     include_str!("../migrations/8_lost_tails.sql"),
+    include_str!("../migrations/9_erased_texts.sql"),
 ];
 
 /// Lifts the limits of time that each connection has, for one transaction.

@@ -38,14 +38,16 @@ pub(crate) async fn bind(
 ) -> Result<Bound, Fault> {
     loop {
         let bound = sqlx::query(
-            "INSERT INTO backstop.start_keys (agent, key, input, run, at) VALUES ($1, $2, $3, $4, $5) \
+            "INSERT INTO backstop.start_keys (agent, key, input, run, at) SELECT $1, $2, $3, $4, $5 \
+             WHERE NOT EXISTS (SELECT 1 FROM backstop.start_keys WHERE agent = $1 AND key = $6) \
              ON CONFLICT (agent, key) DO NOTHING",
         )
         .bind(&*stored(&key.operator))
-        .bind(&*stored(&key.key))
+        .bind(key.digest())
         .bind(&key.input)
         .bind(&*stored(run.as_str()))
         .bind(now.as_millis())
+        .bind(key.plain().map(stored))
         .execute(&mut *connection)
         .await?;
         if bound.rows_affected() > 0 {
@@ -63,10 +65,11 @@ async fn find(connection: &mut PgConnection, key: &StartKey) -> Result<Option<Bo
     let row = sqlx::query(
         "SELECT input, run, removed, EXISTS (SELECT 1 FROM backstop.queue WHERE queue.run = keys.run AND refused IS NULL) \
          AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE runs.run = keys.run) AS is_queued \
-         FROM backstop.start_keys AS keys WHERE agent = $1 AND key = $2 FOR SHARE",
+         FROM backstop.start_keys AS keys WHERE agent = $1 AND key IN ($2, $3) FOR SHARE",
     )
     .bind(&*stored(&key.operator))
-    .bind(&*stored(&key.key))
+    .bind(key.digest())
+    .bind(key.plain().map(stored))
     .fetch_optional(connection)
     .await?;
     let Some(row) = row else { return Ok(None) };

@@ -1,4 +1,5 @@
-//! Taking values away, whatever is expected of them.
+//! Taking values away, whatever is expected of them. Each statement takes some: it ends within its limit of time however
+//! many there are.
 
 use backstop_error_store::StoreError;
 use layer0::Timestamp;
@@ -10,14 +11,24 @@ use crate::text::stored;
 
 /// Removes the values of a scope, and returns how many there were.
 pub(crate) async fn clear(pool: &Pool, scope: &Scope) -> Result<u64, StoreError> {
-    let mut lent = pool.lend().await?;
-    let gone = sqlx::query("DELETE FROM backstop.state WHERE scope = $1")
-        .bind(&*stored(&scope.to_string()))
+    let scope = scope.to_string();
+    let mut removed = 0;
+    loop {
+        let mut lent = pool.lend().await?;
+        let gone = sqlx::query(
+            "DELETE FROM backstop.state WHERE scope = $1 AND key IN \
+             (SELECT key FROM backstop.state WHERE scope = $1 ORDER BY key LIMIT 256)",
+        )
+        .bind(&*stored(&scope))
         .execute(&mut *lent)
         .await
         .map_err(Fault::from)?;
-    lent.end().await?;
-    Ok(gone.rows_affected())
+        lent.end().await?;
+        if gone.rows_affected() == 0 {
+            return Ok(removed);
+        }
+        removed += gone.rows_affected();
+    }
 }
 
 /// Removes the values that have expired, some at a time.

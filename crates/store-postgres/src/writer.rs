@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use backstop_event_log::{Batch, LogError};
+use backstop_event_log::{Batch, LogError, LogKey};
 use layer0::id::RunId;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -82,8 +82,8 @@ impl Writer {
     }
 
     /// Appends a batch, and waits until it is written.
-    pub(crate) async fn append(&self, batch: Batch) -> Result<(), LogError> {
-        let append = Box::new(Append::new(batch)?);
+    pub(crate) async fn append(&self, batch: Batch, key: Option<&LogKey>) -> Result<(), LogError> {
+        let append = Box::new(Append::new(batch, key)?);
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         let (answer, answered) = oneshot::channel();
         let lost = || LogError::Failed(LOST.into());

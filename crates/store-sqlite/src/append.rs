@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstop_event_log::{
-    ApprovalChange, Batch, LogError, Payload, Record, RunSummary, Terms, is_segment,
+    ApprovalChange, Batch, LogError, LogKey, Payload, Record, RunSummary, Terms, is_segment,
 };
 use layer0::JsonText;
 use layer0::event::Hash;
@@ -14,20 +14,29 @@ use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::many::{MAX_ROWS, Many, Values};
 use crate::rows::signed;
-use crate::{admission, approvals, inbox, lost_tails, sessions, subscriptions};
+use crate::{admission, approvals, inbox, lost_tails, seals, sessions, subscriptions};
 
 /// What is to be appended, with all that can be done before it is its turn.
 pub(crate) struct Append {
     batch: Batch,
     /// The run at a glance, as JSON.
     summary: String,
+    /// The key that its row is sealed with.
+    key: Option<LogKey>,
 }
 
 impl Append {
-    pub(crate) fn new(batch: Batch) -> Result<Self, LogError> {
+    /// Prepares a batch; the row of a run that names this key is sealed with it.
+    pub(crate) fn new(batch: Batch, key: Option<&LogKey>) -> Result<Self, LogError> {
         let summary = serde_json::to_string(&without_columns(&batch.summary))
             .map_err(|error| LogError::Failed(error.into()))?;
-        Ok(Self { batch, summary })
+        let is_named = |key: &&LogKey| batch.summary.key_id.as_deref() == Some(key.id());
+        let key = key.filter(is_named).cloned();
+        if let (true, Some(id), None) = (batch.is_import, &batch.summary.key_id, &key) {
+            // Its first event may say that its row is sealed.
+            return Err(LogError::key_missing(id));
+        }
+        Ok(Self { batch, summary, key })
     }
 
     /// The last event of the run before this; 0 of a run that begins.
@@ -56,6 +65,7 @@ impl Append {
             matches!(change, Ok(ApprovalChange::AllClosed))
         };
         self.begins()
+            || self.key.is_some()
             || self.batch.reopens()
             || !self.batch.taken.is_empty()
             || self.batch.moves.is_some()
@@ -115,6 +125,9 @@ pub(crate) async fn write(
         }
         if let Some(moves) = &append.batch.moves {
             subscriptions::take(connection, moves).await?;
+        }
+        if let Some(key) = &append.key {
+            seals::seal_row(connection, &append.batch.run, key).await?;
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
-use backstop_event_log::{Claims, KnownEnds, LogKey};
+use backstop_event_log::{Claims, KnownEnds, LogError, LogKey};
 use backstop_retention::{StoreRetention, Upkeep};
 use layer0::Timestamp;
 use layer0::id::RunId;
@@ -266,6 +266,13 @@ impl Database {
 
     pub(crate) const fn log_key(&self) -> Option<&LogKey> {
         self.key.as_ref()
+    }
+
+    /// Returns the key that a run names, where it names one.
+    pub(crate) fn key_named(&self, id: Option<&str>) -> Result<Option<&LogKey>, LogError> {
+        let Some(id) = id else { return Ok(None) };
+        let key = self.log_key().filter(|key| key.id() == id);
+        key.map(Some).ok_or_else(|| LogError::key_missing(id))
     }
 
     /// Returns the file.

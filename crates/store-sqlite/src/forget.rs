@@ -6,12 +6,11 @@ use async_trait::async_trait;
 use backstop_error_store::StoreError;
 use backstop_event_log::{RunState, Subscription};
 use backstop_retention::{
-    Forgotten, OldRun, Removal, RemoveError, Removed, RunRow, RunShelf, Tombstone,
+    Forgotten, OldRun, Removal, RemoveError, Removed, RunRow, RunShelf, Tombstone, session_scopes,
 };
 use layer0::Timestamp;
 use layer0::event::Hash;
 use layer0::id::{RunId, SessionId};
-use layer0::state::Scope;
 use sqlx::Row;
 
 use crate::database::Database;
@@ -42,7 +41,12 @@ impl Database {
         states: &[RunState],
         now: Timestamp,
     ) -> Result<Removed, StoreError> {
-        backstop_retention::prune_runs(self, age, states, now).await
+        let removed = backstop_retention::prune_runs(self, age, states, now).await?;
+        if !removed.runs.is_empty() {
+            merge_words(self.for_writing()?).await?;
+            self.checkpoint().await?;
+        }
+        Ok(removed)
     }
 
     /// Takes a run away, with the runs that it dispatched and what they stored.
@@ -55,7 +59,9 @@ impl Database {
     ///
     /// As [`Database::prune_runs`].
     pub async fn delete_run(&self, run: &RunId) -> Result<Removed, RemoveError> {
-        backstop_retention::delete_run(self, run).await
+        let removed = backstop_retention::delete_run(self, run).await?;
+        self.clear_traces().await?;
+        Ok(removed)
     }
 
     /// Takes away everything of a session: its runs, their errors and results, its state. Runs that were copied
@@ -78,10 +84,15 @@ impl Database {
     ) -> Result<Forgotten, RemoveError> {
         let forgotten =
             backstop_retention::forget_session(self, session, by, with_forks, now).await?;
+        self.clear_traces().await?;
+        Ok(forgotten)
+    }
+
+    /// Overwrites what was removed, in the word index, in a file that an older version wrote, and in the write-ahead log.
+    pub(crate) async fn clear_traces(&self) -> Result<(), StoreError> {
         merge_words(self.for_writing()?).await?;
         self.clean().await?;
-        self.checkpoint().await?;
-        Ok(forgotten)
+        self.checkpoint().await
     }
 
     /// Writes the file anew where an older version wrote it, which did not overwrite what it deleted or moved.
@@ -195,8 +206,9 @@ impl RunShelf for Database {
     ) -> Result<(), StoreError> {
         let (whose, is_silent) = (Whose::Session(session.as_str()), removal.is_silent);
         removed.errors += take_all(self, &Kind::ERRORS, whose, !is_silent).await?;
-        let state = Clear(Scope::Session(session.clone()));
-        removed.state += self.for_writing()?.perform(state).await?;
+        for scope in session_scopes(session) {
+            removed.state += self.for_writing()?.perform(Clear(scope)).await?;
+        }
         removed.results += take_all(self, &Kind::RESULTS, whose, !is_silent).await?;
         if is_silent {
             self.for_writing()?.perform(Unexpire(session.clone())).await?;

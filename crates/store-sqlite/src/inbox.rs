@@ -77,9 +77,7 @@ async fn is_settled(
 ) -> Result<bool, JobError> {
     let settled = "SELECT EXISTS (SELECT 1 FROM inbox WHERE run = $1 AND kind = 'settlement' \
          AND json_extract(data, '$.call') = $2) \
-         OR EXISTS (SELECT 1 FROM events JOIN runs ON runs.id = events.run_id WHERE runs.run = $1 \
-         AND type = 'tool.resolved' \
-         AND CASE WHEN erased IS NULL THEN json_extract(data, '$.call_id') = $2 END)";
+         OR EXISTS (SELECT 1 FROM settled WHERE run = $1 AND call = $2)";
     let settled = sqlx::query_scalar(settled).bind(run.as_str()).bind(call.as_str());
     Ok(settled.fetch_one(connection).await?)
 }

@@ -44,6 +44,7 @@ mod rows;
 mod run_rows;
 mod runs;
 mod schema;
+mod seals;
 mod sent;
 mod sessions;
 mod start_keys;

@@ -5,8 +5,8 @@ use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{
     AttemptFilter, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
     FeedPage, InboxMessage, InboxRequest, InboxWatch, KnownEnd, LogError, LogKey, LostRun,
-    OpenApproval, Record, RunFilter, RunState, RunSummary, StartKey, StartKeys, Subscription,
-    Terms, verify,
+    OpenApproval, Record, RunFilter, RunSeals, RunState, RunSummary, StartKey, StartKeys,
+    Subscription, Terms, verify,
 };
 use layer0::event::LostTail;
 use layer0::id::{RunId, SessionId};
@@ -25,7 +25,7 @@ use crate::owner::{OtherOwner, TAKEN_AFTER};
 use crate::rows::{chain, hash_of, record_of, signed, unsigned};
 use crate::sent::Sent;
 use crate::start_keys::Bind;
-use crate::{approvals, background, erasure, feed, inbox, lost_tails, runs, subscriptions};
+use crate::{approvals, background, erasure, feed, inbox, lost_tails, runs, seals, subscriptions};
 
 /// What a run's row says of it. All columns: a file of an older version, which a reader leaves as it is,
 /// has no labels.
@@ -89,8 +89,18 @@ impl SqliteLog {
         let unreadable = |error: LogError| LogError::unreadable_run(run.clone(), error);
         verify(&records, &left, self.key()).map_err(unreadable)?;
         let mut summary = RunSummary::new(run.clone());
+        let mut is_erased = false;
         for record in &records {
-            summary.apply(&record.decode(&run).map_err(unreadable)?);
+            match record.decode(&run) {
+                Err(LogError::Erased { .. }) => is_erased = true,
+                event => summary.apply(&event.map_err(unreadable)?),
+            }
+        }
+        if is_erased {
+            // The columns of the row replace the erased events.
+            (summary.last_seq, summary.head) = (left.last_seq, left.head);
+            (summary.session, summary.started_at) = (left.session, left.started_at);
+            summary.state = state_of(row)?;
         }
         tracing::warn!(%run, "the row of a run cannot be read; what its record says counts");
         agreeing(row, summary)
@@ -197,6 +207,17 @@ impl EventLog for SqliteLog {
         self.0.log_key()
     }
 
+    fn seals_rows(&self) -> bool {
+        self.0.log_key().is_some()
+    }
+
+    async fn seals(&self, run: &RunId) -> Result<Option<RunSeals>, LogError> {
+        match self.key() {
+            Some(key) => seals::read(self.0.readers(), run, key).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
         let _claim = self.claim(run).await?;
         erasure::erase(&self.0, run, seq).await
@@ -275,7 +296,7 @@ impl EventLog for SqliteLog {
         self.check_begun(&batch).await?;
         let begins = batch.records.first().is_some_and(|first| first.seq == 1);
         let (run, end) = (batch.run.clone(), KnownEnd::new(&batch.summary));
-        if let Err(error) = writer.append(batch).await {
+        if let Err(error) = writer.append(batch, self.key()).await {
             return Err(self.refusal(&run, error).await);
         }
         self.0.known_ends().note(&run, end);

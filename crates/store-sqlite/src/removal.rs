@@ -2,17 +2,21 @@
 
 use async_trait::async_trait;
 use backstop_error_store::StoreError;
+use backstop_event_log::LogError;
 use backstop_retention::{Removal, Removed, RunRow};
+use layer0::failure::Chain;
 use layer0::id::SessionId;
 use serde_json::json;
 use sqlx::SqliteConnection;
 
 use crate::chore::Chore;
 use crate::database::Database;
+use crate::erasure::{erase_all, failures_about, failures_left};
 use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::prune::{Kind, Whose, take_all};
 use crate::rows::unsigned;
+use crate::start_keys;
 
 /// How many events one transaction takes away.
 const BATCH: i64 = 64;
@@ -26,10 +30,16 @@ pub(crate) async fn remove(
     removed: &mut Removed,
 ) -> Result<bool, StoreError> {
     let writer = database.for_writing()?;
+    // Before anything goes: the key that they are sealed with may be missing.
+    let mut failures = Vec::new();
+    for row in tree {
+        failures.extend(failures_about(database, row.run.as_str()).await.map_err(unreadable)?);
+    }
     let rows = tree.iter().map(|row| (*row).clone()).collect();
     if writer.perform(RemoveTree { rows, removal: removal.clone() }).await? == 0 {
         return Ok(false);
     }
+    erase_all(database, failures).await?;
     for row in tree {
         database.known_ends().forget(&row.run);
         let (whose, is_noted) = (Whose::Run(row.run.as_str()), !removal.is_silent);
@@ -55,7 +65,20 @@ pub(crate) async fn sweep(database: &Database) -> Result<(), StoreError> {
         }
         while writer.perform(SweepEvents(run_id)).await? > 0 {}
     }
-    Ok(())
+    match failures_left(database).await {
+        Ok(failures) => erase_all(database, failures).await,
+        // Nothing else waits for the key.
+        Err(error @ LogError::KeyMissing { .. }) => {
+            let error = Chain(&error);
+            tracing::warn!(%error, "failure messages of behaviours about removed runs are left");
+            Ok(())
+        }
+        Err(error) => Err(unreadable(error)),
+    }
+}
+
+fn unreadable(error: LogError) -> StoreError {
+    StoreError::Failed(error.into())
 }
 
 /// Removes the rows of runs if they are as they were; their texts and events come after them.
@@ -134,11 +157,13 @@ impl RemoveTree {
             "DELETE FROM lost_tails WHERE run = $1",
             "DELETE FROM follows WHERE run = $1",
             "DELETE FROM state WHERE scope = 'run:' || $1",
-            "UPDATE start_keys SET removed = TRUE WHERE run = $1",
+            "DELETE FROM settled WHERE run = $1",
+            "DELETE FROM erasures WHERE run_id = (SELECT id FROM runs WHERE run = $1)",
             "DELETE FROM runs WHERE run = $1",
         ] {
             sqlx::query(statement).bind(run).execute(&mut *connection).await?;
         }
+        start_keys::keep_removed(connection, run).await?;
         sqlx::query(
             "DELETE FROM lineage WHERE session = $1 \
              AND NOT EXISTS (SELECT 1 FROM runs WHERE session = $1)",
@@ -225,6 +250,7 @@ impl Chore for SweepEvents {
         let ids = ids.map_err(JobError::Store)?;
         // The numbers of events are never given out again: of the newest, the number stays.
         for statement in [
+            "DELETE FROM delivery_failures WHERE event IN (SELECT value FROM json_each($1))",
             "UPDATE events SET run_id = 0, prev = NULL, data = '{}', hash = x'', salt = NULL, \
              erased = NULL \
              WHERE id = (SELECT max(id) FROM events) AND id IN (SELECT value FROM json_each($1))",

@@ -28,6 +28,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/18_forgetting.sql"),
     include_str!("../migrations/19_told_too_late.sql"),
     include_str!("../migrations/20_lost_tails.sql"),
+    include_str!("../migrations/21_erased_texts.sql"),
 ];
 
 /// Marks a file as ours: "BSTP".

@@ -24,14 +24,16 @@ pub(crate) struct Bind {
 impl Chore for Bind {
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
         let bound = sqlx::query(
-            "INSERT INTO start_keys (operator, key, input, run, at) VALUES ($1, $2, $3, $4, $5) \
+            "INSERT INTO start_keys (operator, key, input, run, at) SELECT $1, $2, $3, $4, $5 \
+             WHERE NOT EXISTS (SELECT 1 FROM start_keys WHERE operator = $1 AND key = $6) \
              ON CONFLICT DO NOTHING",
         )
         .bind(&self.key.operator)
-        .bind(&self.key.key)
+        .bind(self.key.digest())
         .bind(&self.key.input)
         .bind(self.run.as_str())
         .bind(self.at.as_millis())
+        .bind(self.key.plain())
         .execute(&mut *connection)
         .await?;
         let answer = match bound.rows_affected() {
@@ -56,10 +58,11 @@ impl Bind {
     /// Returns what the key stands for already.
     async fn found(&self, connection: &mut SqliteConnection) -> Result<Bound, JobError> {
         let row = sqlx::query(
-            "SELECT input, run, removed FROM start_keys WHERE operator = $1 AND key = $2",
+            "SELECT input, run, removed FROM start_keys WHERE operator = $1 AND key IN ($2, $3)",
         )
         .bind(&self.key.operator)
-        .bind(&self.key.key)
+        .bind(self.key.digest())
+        .bind(self.key.plain())
         .fetch_one(connection)
         .await?;
         if row.try_get::<String, _>("input")? != self.key.input {
@@ -71,6 +74,30 @@ impl Bind {
             false => Bound::Earlier(run),
         })
     }
+}
+
+/// Keeps the keys of a removed run: it does not begin again. Those that an older version kept as text are kept by their
+/// digests from here on.
+pub(crate) async fn keep_removed(
+    connection: &mut SqliteConnection,
+    run: &str,
+) -> Result<(), JobError> {
+    let keys: Vec<(String, String)> =
+        sqlx::query_as("SELECT operator, key FROM start_keys WHERE run = $1")
+            .bind(run)
+            .fetch_all(&mut *connection)
+            .await?;
+    for (operator, key) in keys {
+        sqlx::query(
+            "UPDATE OR REPLACE start_keys SET removed = TRUE, key = $3 WHERE operator = $1 AND key = $2",
+        )
+        .bind(operator)
+        .bind(&key)
+        .bind(StartKey::kept_digest(&key))
+        .execute(&mut *connection)
+        .await?;
+    }
+    Ok(())
 }
 
 /// Removes some of the keys that were kept for long enough and whose run is not here, and returns how many.

@@ -20,6 +20,7 @@ mod removal;
 mod retention;
 mod rows;
 mod runs;
+mod sealed;
 mod sharing;
 mod standby;
 mod stranded;

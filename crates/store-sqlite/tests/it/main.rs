@@ -16,6 +16,7 @@ mod moved;
 mod network;
 mod removal;
 mod retention;
+mod sealed;
 mod sharing;
 mod state;
 mod subscriptions;

@@ -1,16 +1,21 @@
 //! Older databases are brought to this version.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_error_store::{ErrorStore, ResultStore};
 use backstop_event_log::{
-    Batch, EventLog, LogError, Payload, Record, RunFilter, RunSummary, RunWriter, Seed,
-    read_events, verify_run,
+    Batch, Bound, EventLog, LogError, Payload, Record, RunFilter, RunSummary, RunWriter, Seed,
+    StartKey, StartKeys, read_events, verify_run,
 };
 use backstop_store_sqlite::Database;
+use layer0::StateStore;
 use layer0::event::{Actor, EventKind};
 use layer0::failure::Chain;
 use layer0::id::RunId;
+use layer0::operator::Task;
+use layer0::state::Scope;
+use serde_json::json;
 
 use crate::{Folder, at, error, open, started, tamper};
 
@@ -121,6 +126,9 @@ async fn an_older_database_is_migrated() {
 
 /// What migration 13 made.
 const BEFORE_TREES: &str = "
+    DROP TABLE IF EXISTS settled; DROP TABLE IF EXISTS delivery_failures; DROP TABLE IF EXISTS erasures;
+    DROP TRIGGER IF EXISTS events_settled; DROP TRIGGER IF EXISTS events_undelivered;
+    ALTER TABLE runs DROP COLUMN seal;
     DROP TRIGGER events_rooted; DROP INDEX runs_by_root; DROP INDEX runs_branches; DROP INDEX runs_roots;
     ALTER TABLE runs DROP COLUMN root; ALTER TABLE runs DROP COLUMN branch_of;
     CREATE INDEX runs_roots ON runs (session) WHERE parent IS NULL;
@@ -222,5 +230,49 @@ async fn labels_of_older_runs_are_found() {
     assert_eq!(found.iter().map(|run| run.run.as_str()).collect::<Vec<_>>(), ["run_1"]);
     for run in ["run_1", "run_2"] {
         verify_run(&database.log(), &run.into()).await.unwrap();
+    }
+}
+
+/// What migration 21 made.
+const BEFORE_ERASED_TEXTS: &str = "
+    DROP TABLE settled; DROP TABLE delivery_failures; DROP TABLE erasures; DROP TRIGGER events_settled;
+    DROP TRIGGER events_undelivered; ALTER TABLE runs DROP COLUMN seal;
+    INSERT INTO state (scope, key, at, value) VALUES
+    ('global', 'once/pay/a', 1,
+     '{\"call_id\":\"c\",\"output\":\"a private answer\",\"run\":\"run_1\",\"state\":\"done\"}'),
+    ('global', 'once/pay/b', 1,
+     '{\"call_id\":\"c\",\"output\":\"an older answer\",\"run\":\"run_0\",\"state\":\"done\"}');
+    INSERT INTO start_keys (operator, key, input, run, at)
+    VALUES ('demo', 'a private key', 'x', 'run_1', 1); PRAGMA user_version = 20";
+
+/// Spec: S10, T16. What an older version kept of calls and starts goes with their runs.
+#[tokio::test]
+async fn older_texts_go_with_their_runs() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    crate::removal::over(&database, 0, "run_1", started("s")).await;
+    database.close().await;
+    tamper(&folder.file(), BEFORE_ERASED_TEXTS).await;
+
+    let database = open(&folder.file()).await;
+    let state = database.state();
+    let entry = async |scope: Scope, key: &str| {
+        state.read(&scope, key).await.unwrap().map(|found| found.value.to_string())
+    };
+    let done = |run: &str| json!({ "call_id": "c", "run": run, "state": "done" }).to_string();
+    let (of_run, pay) = (Scope::Run("run_1".into()), "once/pay/a");
+    assert_eq!(entry(Scope::Global, pay).await, Some(done("run_1")));
+    assert_eq!(entry(Scope::Global, "once/pay/b").await, Some(done("run_0")));
+    assert!(entry(of_run.clone(), pay).await.unwrap().contains("a private answer"));
+    database.delete_run(&"run_1".into()).await.unwrap();
+    assert_eq!(entry(Scope::Global, pay).await, Some(done("run_1")));
+    assert_eq!(entry(of_run, pay).await, None);
+    let key = StartKey::new("demo", "a private key", &Task::text("go"), None, &BTreeMap::new());
+    let bound = database.log().bind(&key.unwrap(), &"run_2".into(), at(0)).await.unwrap();
+    assert_eq!(bound, Bound::Reused, "the key is known, of another input");
+    database.close().await;
+    let bytes = std::fs::read(folder.file()).unwrap();
+    for text in ["a private answer", "an older answer", "a private key"] {
+        assert!(!bytes.windows(text.len()).any(|bytes| bytes == text.as_bytes()), "{text}");
     }
 }

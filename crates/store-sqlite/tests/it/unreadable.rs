@@ -188,3 +188,24 @@ async fn an_unreadable_approval_is_not_appended() {
         assert_eq!(log.summary(&run).await.unwrap(), Some(whole));
     }
 }
+
+/// Spec: D11, D1. Where an event is erased too, the others and the columns of the row say what the run is.
+#[tokio::test]
+async fn unreadable_row_is_rebuilt_beside_erased_events() {
+    for seq in [1, 2] {
+        let folder = Folder::new();
+        let database = open(&folder.file()).await;
+        crate::removal::over(&database, 0, "run_1", crate::started("s-1")).await;
+        let log = database.log();
+        let run = "run_1".into();
+        let whole = log.summary(&run).await.unwrap().unwrap();
+        log.erase(&run, seq).await.unwrap();
+        let options = SqliteConnectOptions::new().filename(folder.file());
+        let mut connection = options.connect().await.unwrap();
+        let broken = "UPDATE runs SET summary = '{'";
+        sqlx::query(broken).execute(&mut connection).await.unwrap();
+        let rebuilt = log.summary(&run).await.unwrap().unwrap();
+        assert_eq!((rebuilt.state, &rebuilt.session), (whole.state, &whole.session));
+        assert_eq!((rebuilt.last_seq, rebuilt.head), (whole.last_seq, whole.head));
+    }
+}

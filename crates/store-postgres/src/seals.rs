@@ -1,0 +1,87 @@
+//! The HMACs of rows and erasures.
+
+use std::collections::BTreeMap;
+
+use backstop_event_log::{KeptRow, LogError, LogKey, RowSeal, RunSeals};
+use layer0::event::Hash;
+use layer0::id::RunId;
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, Row};
+
+use crate::fault::Fault;
+use crate::pool::Pool;
+use crate::rows::{hash_of, unsigned};
+use crate::text::stored;
+
+/// Seals the rows of runs as they are in the transaction, each with its key.
+pub(crate) async fn seal_rows(
+    connection: &mut PgConnection,
+    sealed: &[(&RunId, &LogKey)],
+) -> Result<(), LogError> {
+    if sealed.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> =
+        sealed.iter().map(|(run, _)| stored(run.as_str()).into_owned()).collect();
+    let rows = sqlx::query("SELECT * FROM backstop.runs WHERE run = ANY($1)")
+        .bind(&names)
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(Fault::from)?;
+    let (mut ids, mut seals) = (Vec::new(), Vec::new());
+    for row in &rows {
+        let kept = kept_row(row)?;
+        let key = names.iter().zip(sealed).find(|(name, _)| *name == kept.run);
+        let Some((_, (_, key))) = key else { continue };
+        ids.push(row.try_get::<i64, _>("id").map_err(Fault::from)?);
+        seals.push(key.seal_row(&kept).0.to_vec());
+    }
+    sqlx::query(
+        "UPDATE backstop.runs AS runs SET seal = sealed.seal \
+         FROM unnest($1::bigint[], $2::bytea[]) AS sealed (id, seal) WHERE runs.id = sealed.id",
+    )
+    .bind(ids)
+    .bind(seals)
+    .execute(connection)
+    .await
+    .map_err(Fault::from)?;
+    Ok(())
+}
+
+/// Reads the HMACs of a run, and checks that of its row.
+pub(crate) async fn read(pool: &Pool, run: &RunId, key: &LogKey) -> Result<RunSeals, LogError> {
+    let row = sqlx::query("SELECT * FROM backstop.runs WHERE run = $1")
+        .bind(&*stored(run.as_str()))
+        .fetch_optional(&mut *pool.lend().await?)
+        .await
+        .map_err(Fault::from)?;
+    let Some(row) = row else { return Ok(RunSeals::new(RowSeal::Absent, BTreeMap::new())) };
+    let seal: Option<&[u8]> = row.try_get("seal").map_err(Fault::from)?;
+    let verdict = key.check_row(&kept_row(&row)?, seal);
+    let rows = sqlx::query("SELECT seq, seal FROM backstop.erasures WHERE run_id = $1")
+        .bind(row.try_get::<i64, _>("id").map_err(Fault::from)?)
+        .fetch_all(&mut *pool.lend().await?)
+        .await
+        .map_err(Fault::from)?;
+    let erasure = |row: &PgRow| -> Result<(u64, Hash), LogError> {
+        let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
+        Ok((seq, hash_of(row, "seal", seq)?))
+    };
+    let erasures: Result<BTreeMap<u64, Hash>, LogError> = rows.iter().map(erasure).collect();
+    Ok(RunSeals::new(verdict, erasures?))
+}
+
+fn kept_row(row: &PgRow) -> Result<KeptRow<'_>, LogError> {
+    let last_seq = unsigned(row.try_get("last_seq").map_err(Fault::from)?);
+    Ok(KeptRow {
+        run: row.try_get("run").map_err(Fault::from)?,
+        session: row.try_get("session").map_err(Fault::from)?,
+        parent: row.try_get("parent").map_err(Fault::from)?,
+        branch_of: row.try_get("branch_of").map_err(Fault::from)?,
+        last_seq,
+        head: hash_of(row, "head", last_seq)?,
+        summary: row.try_get("summary").map_err(Fault::from)?,
+        terms: row.try_get("terms").map_err(Fault::from)?,
+        labels: row.try_get("labels").map_err(Fault::from)?,
+    })
+}
