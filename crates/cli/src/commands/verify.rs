@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use backstop_event_log::{LogError, RunFilter, Verified, is_segment, verify_run};
+use backstop_event_log::{LogError, RunFilter, UncheckedParts, Verified, is_segment, verify_run};
 use layer0::failure::{Chain, Failure};
 use layer0::id::RunId;
 use serde_json::json;
@@ -53,6 +53,20 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<ExitCode, CliError> {
     Ok(if verified? { ExitCode::SUCCESS } else { exit::of_divergence() })
 }
 
+/// Prints the parts of a keyed run that could not be checked.
+fn note_unchecked(unchecked: &UncheckedParts) {
+    if unchecked.row {
+        output::note(
+            "  not checked: its row, which an older version wrote and the key does not seal",
+        );
+    }
+    if !unchecked.erasures.is_empty() {
+        let events: Vec<String> = unchecked.erasures.iter().map(u64::to_string).collect();
+        let events = events.join(", ");
+        output::note(&format!("  not checked: whether {events} was erased by one who has the key"));
+    }
+}
+
 /// Prints what became of a run; says whether it can be trusted. What is no fault of the record is an error.
 fn report(
     run: &RunId,
@@ -60,10 +74,11 @@ fn report(
     args: &VerifyArgs,
 ) -> Result<bool, CliError> {
     match verified {
-        Ok(Verified { summary, erased, .. }) => {
+        Ok(Verified { summary, erased, unchecked, .. }) => {
             if args.json {
                 let sound = json!({"run": run, "ok": true, "events": summary.last_seq,
                     "head": summary.head, "key_id": summary.key_id, "erased": erased,
+                    "unchecked": {"row": unchecked.row, "erasures": unchecked.erasures},
                     "code": null, "message": null});
                 output::json(&sound)?;
             } else {
@@ -75,6 +90,7 @@ fn report(
                 let by = by.unwrap_or_default();
                 let events = counted(summary.last_seq, "event");
                 output::line(&format!("{run}: {events}, sound{by}{gone}"))?;
+                note_unchecked(&unchecked);
             }
             Ok(true)
         }
@@ -86,7 +102,7 @@ fn report(
             let message = Chain(&error).to_string();
             if args.json {
                 let broken = json!({"run": run, "ok": false, "events": null, "head": null,
-                    "key_id": null, "erased": null, "code": error.code(), "message": message});
+                    "key_id": null, "erased": null, "unchecked": null, "code": error.code(), "message": message});
                 output::json(&broken)?;
             } else {
                 output::line(&format!("{run}: {}: {message}", error.code()))?;

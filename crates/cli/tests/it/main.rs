@@ -25,6 +25,8 @@ mod durable;
 #[cfg(unix)]
 mod eliciting;
 mod episodes;
+#[cfg(unix)]
+mod erasing;
 mod exit_codes;
 #[cfg(unix)]
 mod following;

@@ -1,0 +1,248 @@
+//! What is left in a store of a session, run or event that was removed: every text of it is looked for in each column of
+//! each table, and in the bytes of the files.
+
+use sqlx::{AssertSqlSafe, Connection as _, Row as _};
+
+use crate::bench::Bench;
+use crate::postgres::database;
+
+/// The texts of a session, each as one word of its own, and where it stands.
+const TEXTS: [(&str, &str); 13] = [
+    ("input", "quixoticinput"),
+    ("answer of a call that is made once", "zephyronce"),
+    ("error", "wombaterror"),
+    ("large result", "vortexresult"),
+    ("note of memory", "umbranote"),
+    ("argument of an approved call", "talonargument"),
+    ("data of an approval", "saffrondata"),
+    ("who approved", "radiusperson"),
+    ("label", "plinthlabel"),
+    ("state of the session", "obsidianstate"),
+    ("final text", "nimbusanswer"),
+    ("failure of a behaviour", "lanternfailure"),
+    ("session", "kestrelsession"),
+];
+const SESSION: &str = "kestrelsession";
+
+/// An agent that uses what writes into a store.
+fn bench(store: &str) -> Bench {
+    let bench = Bench::new().with("BACKSTOP_STORE", store);
+    let call = |id: &str, tool: &str, arguments: &str| {
+        format!("{{ id = \"{id}\", name = \"{tool}\", arguments = {{ {arguments} }} }}")
+    };
+    let calls = [
+        call("c1", "pay", "invoice = 7"),
+        call("c2", "memory_save", "text = \"umbranote\""),
+        call("c3", "fails", ""),
+        call("c4", "large", ""),
+        call("c5", "asks", "about = \"talonargument\""),
+    ];
+    let usage = "usage = { input_tokens = 1000, output_tokens = 0 }";
+    let script = format!(
+        "[[model]]\ntool_calls = [{}]\n{usage}\n[[model]]\ntext = \"nimbusanswer\"\n{usage}\n",
+        calls.join(", ")
+    );
+    let tool = |name: &str, line: &str, more: &str| {
+        format!(
+            "[[tools]]\nkind = \"command\"\nname = \"{name}\"\ndescription = \"d\"\n\
+             command = [\"sh\", \"-c\", \"{line}\"]\n{more}\n"
+        )
+    };
+    let asks = "approval = true\napproval_schema = { type = \"object\", properties = \
+         { note = { type = \"string\" } }, required = [\"note\"] }";
+    let tells = "[[behavior]]\nname = \"tell\"\non = \"run.finished\"\n\
+         command = [\"sh\", \"-c\", \"echo lanternfailure >&2; exit 3\"]\n";
+    bench.agent(
+        &script,
+        &format!(
+            "[agent.policy]\ngrant = [\"process:spawn\", \"memory\"]\n\
+             [agent.price]\ninput_per_mtok = 1.0\noutput_per_mtok = 1.0\n\
+             [memory]\nscope = \"session\"\n\
+             [[limit]]\nscope = \"session\"\nper = \"day\"\nmax_cost_usd = 1.0\n\
+             {}{}{}{}[[tools]]\nkind = \"builtin\"\nname = \"memory_save\"\n{tells}",
+            tool("pay", "echo zephyronce", "once = \"/invoice\""),
+            tool("fails", "echo wombaterror >&2; exit 1", ""),
+            tool("large", "yes vortexresult | head -c 40000", ""),
+            tool("asks", "echo fine", asks),
+        ),
+    );
+    bench
+}
+
+/// Runs the agent in the session to its end, and returns the run.
+fn fill(bench: &Bench) -> String {
+    let args = ["run", "agent.toml", "quixoticinput", "--session", SESSION];
+    bench.run(&[&args[..], &["--label", "team=plinthlabel"]].concat()).fails(4, "waiting");
+    let open = bench.run(&["approvals", "--json"]).ok().json().remove(0);
+    let (id, run) = (open["id"].as_str().unwrap(), open["run"].as_str().unwrap());
+    let data = "{\"note\": \"saffrondata\"}";
+    bench.run(&["approve", id, "--by", "radiusperson", "--data", data]).ok();
+    bench.run(&["resume", run]).ok();
+    let scope = format!("session:{SESSION}");
+    bench.run(&["state", "set", "note", "\"obsidianstate\"", "--scope", &scope]).ok();
+    run.to_owned()
+}
+
+/// Returns each value of each table that the catalogue of the store lists, with the name of its table.
+fn values(store: &str, bench: &Bench) -> Vec<(String, String)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        match store.strip_prefix("sqlite:") {
+            Some(file) => sqlite_values(&bench.path().join(file)).await,
+            None => postgres_values(store).await,
+        }
+    })
+}
+
+async fn sqlite_values(file: &std::path::Path) -> Vec<(String, String)> {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file);
+    let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+    let tables: Vec<String> =
+        sqlx::query_scalar("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
+    let mut values = Vec::new();
+    for table in tables {
+        let columns = format!("SELECT name FROM pragma_table_info('{table}')");
+        let columns: Vec<String> =
+            sqlx::query_scalar(AssertSqlSafe(columns)).fetch_all(&mut connection).await.unwrap();
+        for column in columns {
+            let all = format!("SELECT CAST(CAST(\"{column}\" AS BLOB) AS BLOB) FROM \"{table}\"");
+            let rows = sqlx::query(AssertSqlSafe(all)).fetch_all(&mut connection).await.unwrap();
+            for row in rows {
+                let bytes: Option<Vec<u8>> = row.get(0);
+                let text = String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
+                values.push((format!("{table}.{column}"), text));
+            }
+        }
+    }
+    connection.close().await.unwrap();
+    values
+}
+
+async fn postgres_values(url: &str) -> Vec<(String, String)> {
+    let mut connection = sqlx::PgConnection::connect(url).await.unwrap();
+    let tables: Vec<String> = sqlx::query_scalar(
+        "SELECT format('%I.%I', nspname, relname) FROM pg_class \
+         JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relkind IN ('r', 'p', 'm') \
+         AND nspname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1",
+    )
+    .fetch_all(&mut connection)
+    .await
+    .unwrap();
+    let mut values = Vec::new();
+    for table in tables {
+        let all = format!("SELECT row_to_json(all_rows)::text FROM {table} AS all_rows");
+        let rows: Vec<String> =
+            sqlx::query_scalar(AssertSqlSafe(all)).fetch_all(&mut connection).await.unwrap();
+        values.extend(rows.into_iter().map(|row| (table.clone(), row)));
+    }
+    connection.close().await.unwrap();
+    values
+}
+
+/// Returns where texts are found: in values of tables, and in the files that the store left.
+fn found(store: &str, bench: &Bench, texts: &[(&str, &str)]) -> Vec<String> {
+    let mut places = values(store, bench);
+    for file in bench.files() {
+        if !matches!(file.extension().and_then(|end| end.to_str()), Some("toml")) {
+            let text = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
+            places.push((file.display().to_string(), text));
+        }
+    }
+    let mut found = Vec::new();
+    for (what, text) in texts {
+        let holders = places.iter().filter(|(_, value)| value.contains(text));
+        found.extend(holders.map(|(place, _)| format!("{what} ({text}) in {place}")));
+    }
+    found.dedup();
+    found
+}
+
+fn stores() -> Vec<String> {
+    let mut stores = vec!["sqlite:x.db".to_owned()];
+    stores.extend(database());
+    stores
+}
+
+/// Spec: S10, E10. Every text, in each table that there is.
+#[test]
+fn forgotten_session_leaves_no_text() {
+    for store in stores() {
+        let bench = bench(&store);
+        fill(&bench);
+        for text in &TEXTS {
+            assert!(!found(&store, &bench, &[*text]).is_empty(), "{store}: {text:?} was nowhere");
+        }
+        bench.run(&["sessions", "forget", SESSION, "--by", "ops"]).ok();
+        assert_eq!(found(&store, &bench, &TEXTS), [""; 0], "{store}");
+        bench.run(&["verify"]).ok();
+        bench.run(&["behaviors", "failures"]).ok();
+    }
+}
+
+/// Spec: S10, T16. What was paid is not paid twice, though nothing of it is left.
+#[test]
+fn forgotten_call_is_not_made_again() {
+    for store in stores() {
+        let bench = bench(&store);
+        let run = fill(&bench);
+        bench.run(&["sessions", "forget", SESSION]).ok();
+        bench.run(&["run", "agent.toml", "again", "--session", "other"]).fails(4, "waiting");
+        let events = bench.run(&["trace", "last", "--json"]).ok().json();
+        let is_paid = |event: &&serde_json::Value| {
+            event["type"] == "tool.responded" && event["data"]["call_id"] == "c1"
+        };
+        let paid = &events.iter().find(is_paid).unwrap()["data"];
+        assert_eq!(paid["done_before"]["run"], run.as_str(), "{paid}");
+        assert!(!paid.to_string().contains("zephyronce"), "{paid}");
+    }
+}
+
+/// Spec: S10. The session goes on: what is its own stays.
+#[test]
+fn deleted_run_leaves_no_text() {
+    let of_session =
+        ["obsidianstate", "kestrelsession", "umbranote", "quixoticinput", "nimbusanswer"];
+    let of_run: Vec<_> = TEXTS.into_iter().filter(|(_, text)| !of_session.contains(text)).collect();
+    for store in stores() {
+        let bench = bench(&store);
+        let run = fill(&bench);
+        bench.run(&["runs", "delete", &run]).ok();
+        assert_eq!(found(&store, &bench, &of_run), [""; 0], "{store}");
+        bench.run(&["verify"]).ok();
+    }
+}
+
+/// Spec: D1, T16. An answer goes with what `once` keeps of it and with what behaviours said of its run.
+#[test]
+fn redacted_answer_is_nowhere_else() {
+    for store in stores() {
+        let bench = bench(&store);
+        let run = fill(&bench);
+        for event in bench.run(&["trace", &run, "--json"]).ok().json() {
+            let holds = |text: &str| event.to_string().contains(text);
+            if holds("zephyronce") || holds("plinthlabel") {
+                bench.run(&["redact", &run, &event["seq"].to_string()]).ok();
+            }
+        }
+        let texts = [TEXTS[1], TEXTS[8], TEXTS[11]];
+        assert_eq!(found(&store, &bench, &texts), [""; 0], "{store}");
+        bench.run(&["verify"]).ok();
+    }
+}
+
+/// Spec: J2w, S10. A run that was never begun is forgotten with its key and its task.
+#[test]
+fn forgotten_entry_of_a_queue_leaves_no_text() {
+    let Some(store) = database() else { return };
+    let bench = bench(&store);
+    let args = ["enqueue", "agent.toml", "--input", "quixoticinput", "--session", SESSION];
+    let more = ["--label", "team=plinthlabel", "--key", "jasperkey"];
+    let texts = [TEXTS[0], TEXTS[8], TEXTS[12], ("key", "jasperkey")];
+    bench.run(&[&args[..], &more].concat()).ok();
+    assert!(found(&store, &bench, &[TEXTS[0]]).len() == 1);
+    bench.run(&["sessions", "forget", SESSION]).ok();
+    assert_eq!(found(&store, &bench, &texts), [""; 0]);
+}
