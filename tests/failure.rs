@@ -8,6 +8,7 @@ mod invariants;
 mod layers;
 mod load;
 mod pools;
+mod resumed;
 mod scenarios;
 mod shared;
 mod takeovers;

@@ -26,6 +26,7 @@ pub mod measure;
 mod postgres;
 mod server;
 pub mod strict;
+mod tape;
 mod wire;
 
 pub use chaos::Chaos;
@@ -35,4 +36,5 @@ pub use server::{
     ClosedPort, Ending, Heard, KEY, Loopback, Relay, Reply, Request, ScriptedEndpoint, TOKEN,
     hello, send,
 };
+pub use tape::{Tape, append_all};
 pub use wire::{Cannot, MakeProvider, Wire, anthropic, bedrock, gemini, ollama, openai, responses};

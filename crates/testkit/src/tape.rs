@@ -1,0 +1,117 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use backstop_event_log::{
+    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval, Record,
+    RunFilter, RunSummary,
+};
+use layer0::Timestamp;
+use layer0::id::{RunId, SessionId};
+
+/// A log that remembers its appends, in order. Each number of them is what a process leaves that dies then; see
+/// [`append_all`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use std::sync::Arc;
+///
+/// use backstop_event_log::MemoryLog;
+/// use backstop_testkit::{Tape, append_all};
+///
+/// let tape = Tape::new(Arc::new(MemoryLog::new()));
+/// // A run that writes to `tape` …
+/// for count in 0..=tape.batches().len() {
+///     let log = MemoryLog::new();
+///     append_all(&tape.batches()[..count], &log).await;
+///     // … is resumed from `log`.
+/// }
+/// # }
+/// ```
+pub struct Tape {
+    log: Arc<dyn EventLog>,
+    batches: Mutex<Vec<Batch>>,
+}
+
+impl Tape {
+    /// Remembers the appends to a log.
+    #[must_use]
+    pub fn new(log: Arc<dyn EventLog>) -> Self {
+        Self { log, batches: Mutex::default() }
+    }
+
+    /// Returns the appends that succeeded, in order.
+    #[must_use]
+    pub fn batches(&self) -> Vec<Batch> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl std::fmt::Debug for Tape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tape").field("batches", &self.batches).finish_non_exhaustive()
+    }
+}
+
+/// Appends batches to an empty log under claims of its own, which are free again afterwards.
+///
+/// # Panics
+///
+/// If the log refuses one.
+pub async fn append_all(batches: &[Batch], log: &dyn EventLog) {
+    let mut claims = BTreeMap::<RunId, (u64, Claim)>::new();
+    for batch in batches {
+        let mut batch = batch.clone();
+        let claimed = claims.get(&batch.run).map(|(epoch, _)| *epoch);
+        if claimed != Some(batch.epoch) {
+            claims.remove(&batch.run);
+            let claim = match claimed {
+                None => log.claim_new(&batch.run),
+                Some(_) => log.claim(&batch.run).await.expect("the run is free"),
+            };
+            claims.insert(batch.run.clone(), (batch.epoch, claim));
+        }
+        batch.epoch = claims[&batch.run].1.epoch();
+        log.append(batch).await.expect("what was appended before is appended again");
+    }
+}
+
+#[async_trait]
+impl EventLog for Tape {
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        self.log.claim(run).await
+    }
+    fn claim_new(&self, run: &RunId) -> Claim {
+        self.log.claim_new(run)
+    }
+    async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        self.log.append(batch.clone()).await?;
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+        Ok(())
+    }
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        self.log.summary(run).await
+    }
+    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
+        self.log.records(run, from_seq).await
+    }
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        self.log.runs(filter).await
+    }
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        self.log.last_root(session).await
+    }
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        self.log.open_approvals().await
+    }
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        self.log.send(request, by, at).await
+    }
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
+        self.log.inbox(run).await
+    }
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        self.log.watch_inbox(run)
+    }
+}
