@@ -148,6 +148,8 @@ impl DerefMut for Lent {
 mod tests {
     use sqlx::postgres::PgConnectOptions;
 
+    use backstop_clock::{Clock, SystemClock};
+
     use super::*;
 
     /// Spec: J2. No server is there: whether it is waited for depends on others alone, which are lent connections.
@@ -162,7 +164,7 @@ mod tests {
             // Longer than several waits of the pool; each sees one that was lent.
             for _ in 0..20 {
                 lent.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(patience / 4).await;
+                SystemClock.sleep(patience / 4).await;
             }
         };
         tokio::select! {

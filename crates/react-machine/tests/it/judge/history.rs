@@ -6,6 +6,7 @@ use layer0::usage::BudgetIncrease;
 
 /// One thing that happened to a run, or that its machine did.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a history is short")]
 pub(crate) enum Happening {
     /// An entry of the record.
     Event { at: i64, kind: EventKind },
