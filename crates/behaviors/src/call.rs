@@ -24,7 +24,7 @@ use crate::error::BehaviorError;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// How a delivery ended.
+/// The end of a delivery.
 pub(crate) struct CallEnd {
     pub(crate) attempts: u32,
     pub(crate) result: Result<(), BehaviorError>,

@@ -19,7 +19,7 @@ const MAX_KNOWN: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct KnownCauses(Mutex<VecDeque<(RunId, Arc<NamedCauses>)>>);
 
-/// What a record says of causes.
+/// The causes that a record names.
 #[derive(Debug, Default, Clone)]
 struct NamedCauses {
     /// The last event that was read.
@@ -30,7 +30,7 @@ struct NamedCauses {
     dispatched: BTreeMap<RunId, u64>,
 }
 
-/// What happened before an event, in the record of a run.
+/// The events of a run's record before a given event.
 #[derive(Debug, Clone, Copy)]
 struct Before<'a> {
     /// The event that ends it, if it is one of this record.
@@ -96,7 +96,7 @@ impl KnownCauses {
         summary: &RunSummary,
     ) -> Result<Arc<NamedCauses>, LogError> {
         let run = &summary.run;
-        let known = self.known(run).filter(|known| known.read <= summary.last_seq);
+        let known = self.find_known(run).filter(|known| known.read <= summary.last_seq);
         let mut known = known.unwrap_or_default();
         if known.read == summary.last_seq {
             return Ok(known);
@@ -106,7 +106,14 @@ impl KnownCauses {
             named.read = record.seq;
             match &*record.event_type {
                 "run.started" | "run.reopened" | "signal.received" => {
-                    named.apply(record.decode(run)?);
+                    match record.decode(run) {
+                        // The summary keeps the last causes.
+                        Err(LogError::Erased { .. }) => {
+                            let mut kept = summary.causes.iter();
+                            named.causes.extend(kept.find(|(seq, ..)| *seq == record.seq).cloned());
+                        }
+                        event => named.apply(event?),
+                    }
                 }
                 "operator.dispatched" => {
                     if let Ok(event) = record.decode(run) {
@@ -120,7 +127,7 @@ impl KnownCauses {
         Ok(known)
     }
 
-    fn known(&self, run: &RunId) -> Option<Arc<NamedCauses>> {
+    fn find_known(&self, run: &RunId) -> Option<Arc<NamedCauses>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().find(|(other, _)| other == run).map(|(_, named)| Arc::clone(named))
     }

@@ -101,7 +101,7 @@ pub(crate) async fn redeliver(
     let record = record_of(&*means.log, run, seq).await?.ok_or_else(missing)?;
     let event_type = record.record.event_type.clone();
     let earlier = earlier_end(&*means.log, &subscription, (run, seq)).await?;
-    // What was delivered under an earlier pattern may be delivered again.
+    // A delivery under an earlier pattern may be repeated.
     if earlier.is_none() && !is_wanted(&**behavior, &record) {
         return Err(RedeliverError::NotMatched {
             behavior: name.to_string(),
@@ -151,7 +151,7 @@ async fn end(segment: &mut Segment, kind: impl Into<EventKind>) -> Result<(), Lo
     segment.commit().await.map(drop)
 }
 
-/// How an earlier delivery of an event ended.
+/// The end of an earlier delivery of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EarlierEnd {
     Completed,

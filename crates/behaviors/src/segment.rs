@@ -25,7 +25,7 @@ pub(crate) struct Segment {
     seed: Seed,
     writer: RunWriter,
     moves: Moves,
-    /// Where the subscription stands in the log.
+    /// The place of the subscription in the log.
     stands: Option<Cursor>,
     has_notes: bool,
 }
@@ -130,7 +130,7 @@ impl Segment {
         Ok(failures)
     }
 
-    /// Moves the subscription without an event, if it is to be moved.
+    /// Moves the subscription without an event, if a move is due.
     pub(crate) async fn commit_moves(&mut self) -> Result<(), LogError> {
         if self.moves.cursor.is_some() || !self.moves.positions.is_empty() {
             self.writer.move_subscription_alone(self.moves.clone()).await?;

@@ -219,7 +219,7 @@ pub(crate) async fn open_existing(chosen: &Chosen) -> Result<Option<Database>, C
     database.close().await;
     match &chosen.url {
         url @ (StoreUrl::Sqlite(path) | StoreUrl::SqliteOnNetwork(path)) => {
-            // What a person decided is acknowledged once it survives a loss of power.
+            // A person's decision is acknowledged once it survives a loss of power.
             let options = open_options(url).durability(Durability::Full);
             let opened = SqliteDatabase::open_with(path, options).await?;
             keyed(Database::Sqlite(opened)).map(Some)

@@ -80,10 +80,10 @@ impl StartKey {
         }
     }
 
-    /// Returns the key as older versions kept it; `None` for a text that could be taken for a digest.
+    /// Returns the key as older versions kept it.
     #[must_use]
-    pub fn plain(&self) -> Option<&str> {
-        Some(&*self.key).filter(|key| !key.starts_with(DIGEST))
+    pub fn plain(&self) -> &str {
+        &self.key
     }
 
     /// Returns since when keys are kept whose run is not there: for 24 hours.

@@ -4,6 +4,7 @@
 //! they said is not replayed but read from their events: what cannot be read is left out, and a call
 //! without an answer gets one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use layer0::event::{EventKind, ModelResponded};
@@ -12,6 +13,7 @@ use layer0::message::{Message, StopReason};
 
 use crate::conversation::joined;
 use crate::machine::{INPUT, INTERRUPTED};
+use crate::text::late_verdict;
 use crate::tool_message::tool_message;
 
 /// What stands between two answers of which the first was not taken.
@@ -34,7 +36,9 @@ struct History {
     messages: Vec<Message>,
     /// The calls of the last answer, in its order, with theirs.
     calls: Vec<(CallId, Option<Message>)>,
-    /// What is said to the model when it is asked next.
+    /// The tools of the answered calls: what is learned of a call later is further input.
+    tools: BTreeMap<CallId, Arc<str>>,
+    /// The text for the model's next request.
     further_input: Option<Arc<str>>,
     /// Is this a run of a workflow?
     is_workflow: bool,
@@ -61,14 +65,22 @@ impl History {
             }
             EventKind::SignalReceived(signal) if &*signal.name == INPUT => {
                 if let Some(text) = signal.data.as_str() {
-                    let earlier = self.further_input.take();
-                    self.further_input = Some(joined(earlier, text));
+                    self.add_further_input(text);
                 }
             }
             EventKind::RunReopened(reopened) => {
                 if let Some(text) = &reopened.message {
-                    let earlier = self.further_input.take();
-                    self.further_input = Some(joined(earlier, text));
+                    self.add_further_input(text);
+                }
+            }
+            // A running call is answered with it.
+            EventKind::ToolResolved(resolved) if self.tools.contains_key(&resolved.call_id) => {
+                self.add_further_input(&resolved.message);
+            }
+            EventKind::ToolProbed(probed) => {
+                let tool = self.tools.get(&probed.call_id);
+                if let Some(text) = tool.and_then(|tool| late_verdict(tool, probed)) {
+                    self.add_further_input(&text);
                 }
             }
             EventKind::ModelRequested(_) => {
@@ -80,6 +92,7 @@ impl History {
             }
             EventKind::ModelResponded(answer) if answer.is_said() => self.answer(answer),
             EventKind::ToolResponded(responded) => {
+                self.tools.insert(responded.call_id.clone(), Arc::clone(&responded.tool));
                 let call = self.calls.iter_mut().find(|(id, _)| *id == responded.call_id);
                 if let Some((_, answer)) = call {
                     *answer = Some(tool_message(responded));
@@ -87,6 +100,10 @@ impl History {
             }
             _ => {}
         }
+    }
+
+    fn add_further_input(&mut self, text: &str) {
+        self.further_input = Some(joined(self.further_input.take(), text));
     }
 
     fn answer(&mut self, answer: &ModelResponded) {

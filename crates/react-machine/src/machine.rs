@@ -52,7 +52,7 @@ pub const INPUT: &str = "input";
 
 /// The version of the machine, as `run.started` holds it. It grows when the same facts lead to other
 /// decisions than before.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What the model would read of a call that a budget kept from running.
 pub const BUDGET_CANCELLED: &str = "Cancelled: a budget of the run is used up";
@@ -115,6 +115,8 @@ struct Run {
     calls_before: u32,
     /// Is it a copy of a run that was over, which goes on from any end?
     is_copy_of_an_end: bool,
+    /// Whether a settlement decides the outcome of a running call: since version 2.
+    settles_once: bool,
 }
 
 /// How far the beginning of a run came. What an earlier episode did not do of it is done in the next.
@@ -149,6 +151,7 @@ impl Machine {
             begun_otherwise: BTreeMap::new(),
             calls_before: 0,
             is_copy_of_an_end: false,
+            settles_once: false,
             definition,
         };
         Self { phase: Phase::New, run }

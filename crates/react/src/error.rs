@@ -211,7 +211,9 @@ impl Failure for AgentError {
             Self::StagnationDetected { .. } => {
                 Facts::never(code::GUARD_STAGNATION, Effect::Unknown)
             }
-            Self::Storage(error @ (LogError::Lost(_) | LogError::LostTail { .. })) => error.facts(),
+            Self::Storage(error @ (LogError::Lost(_) | LogError::LostTail { .. })) => {
+                error.facts().with_effect(Effect::Unknown)
+            }
             Self::Storage(error) => {
                 error.facts().with_code(code::LOG_APPEND_FAILED).with_effect(Effect::Unknown)
             }

@@ -131,7 +131,8 @@ impl Once {
         other.app_state.clone_from(&context.app_state);
         other.trace_parent.clone_from(&context.trace_parent);
         other.cancellation = context.cancellation.clone();
-        let kept = self.ledger.read_texts(key, entry).await.arguments();
+        let Ok(kept) = self.ledger.read_texts(key, entry).await else { return UNKNOWN };
+        let kept = kept.arguments();
         let arguments = kept.map_or_else(|| arguments.clone(), Arguments::new);
         let asked = AssertUnwindSafe(async { self.tool.probe(&arguments, &other).await });
         let left = context.deadline.since(self.ledger.clock.now()).saturating_sub(WAIT);
@@ -321,7 +322,8 @@ impl Tool for Once {
             Claim::Done(entry) => entry,
             Claim::Elsewhere(entry, _, why) => return Err(done_elsewhere(&entry, why)),
         };
-        let kept = self.ledger.read_texts(&key, &entry).await.answer();
+        let kept = self.ledger.read_texts(&key, &entry).await;
+        let kept = kept.map_err(|error| not_run(&error))?.answer();
         let answer = kept.unwrap_or_else(|| JsonText::string(text::HAPPENED));
         let before = DoneBefore::new(entry.run.clone(), entry.call_id.clone());
         if let Some(dispatcher) = Dispatcher::of(context) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_error_store::StoreError;
-use backstop_event_log::{RunState, Subscription, segment_of};
+use backstop_event_log::{LogError, RunState, Subscription, segment_of};
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
@@ -138,10 +138,21 @@ pub async fn prune_runs(
         let rows = shelf.connected_runs(&new).await?;
         seen.extend(rows.iter().map(|row| row.id));
         for tree in trees(removable(&rows, is_old)) {
-            // One that another process wrote to meanwhile stays until the next pruning.
-            shelf.remove(&tree, &Removal::default(), &mut removed).await?;
+            // One that another process wrote to meanwhile stays until the next pruning; one that is sealed with a key
+            // that this process lacks stays until a process that has it prunes.
+            match shelf.remove(&tree, &Removal::default(), &mut removed).await {
+                Err(error) if is_key_missing(&error) => {
+                    tracing::warn!(run = %tree[0].run, %error, "a run is not pruned");
+                }
+                result => drop(result?),
+            }
         }
     }
+}
+
+fn is_key_missing(error: &StoreError) -> bool {
+    let StoreError::Failed(cause) = error else { return false };
+    matches!(cause.downcast_ref(), Some(LogError::KeyMissing { .. }))
 }
 
 /// Takes away whole segments of subscriptions whose last event is that old, but for the newest of each.

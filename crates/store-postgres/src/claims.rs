@@ -82,7 +82,7 @@ async fn take(
     .execute(&mut *connection)
     .await
     .map_err(Fault::from)?;
-    let lost = lost_tails::check(connection, id, known.as_ref()).await?;
+    let lost = lost_tails::check(connection, id, known.as_ref(), false).await?;
     if let Some(tail) = lost.filter(|_| !accepts_loss) {
         return Ok(Claiming::LostTail(tail));
     }

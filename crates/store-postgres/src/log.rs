@@ -151,7 +151,7 @@ impl PostgresLog {
         let Some(known) = self.0.known_ends().find(run).filter(|_| is_refused) else {
             return error;
         };
-        let compare = TailComparison { run, known };
+        let compare = TailComparison { run, known, begins: false };
         match transact(self.0.pool(), self.0.options().patience, &compare).await {
             Ok(Some(tail)) => LogError::lost_tail(run.clone(), tail.seq),
             Ok(None) | Err(_) => error,
@@ -162,7 +162,7 @@ impl PostgresLog {
     async fn check_begun(&self, batch: &Batch) -> Result<(), LogError> {
         let known = self.0.known_ends().find(&batch.run).filter(|_| batch.begins());
         let Some(known) = known else { return Ok(()) };
-        let compare = BegunComparison(TailComparison { run: &batch.run, known });
+        let compare = BegunComparison(TailComparison { run: &batch.run, known, begins: true });
         match transact(self.0.pool(), self.0.options().patience, &compare).await? {
             Some(_) => Err(LogError::Lost(batch.run.clone())),
             None => Ok(()),
@@ -282,9 +282,14 @@ impl EventLog for PostgresLog {
         limits::batch(&batch)?;
         self.check_begun(&batch).await?;
         let at = batch.records.last().map(|record| record.at);
+        let begins = batch.records.first().is_some_and(|first| first.seq == 1);
         let (run, end) = (batch.run.clone(), KnownEnd::new(&batch.summary));
         if let Err(error) = writer.append(batch, self.key()).await {
             return Err(self.refusal(&run, error).await);
+        }
+        if begins {
+            // An earlier run of that id was removed.
+            self.0.known_ends().forget(&run);
         }
         self.0.known_ends().note(&run, end);
         if let Some(at) = at {

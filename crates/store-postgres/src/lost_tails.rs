@@ -15,11 +15,13 @@ use crate::text::stored;
 use crate::transact::Work;
 
 /// Returns the newest event that a run is known to have lost, and marks the run; `None` if it has what was
-/// acknowledged, as far as this process and the database know. The row of the run is locked.
+/// acknowledged, as far as this process and the database know. A missing record counts as lost where the run begins: one that
+/// is continued may have been removed. The row of the run is locked.
 pub(crate) async fn check(
     connection: &mut PgConnection,
     run: &RunId,
     known: Option<&KnownEnd>,
+    begins: bool,
 ) -> Result<Option<LostTail>, LogError> {
     let mark = find_mark(connection, run).await?;
     if mark.is_none() && known.is_none() {
@@ -30,6 +32,9 @@ pub(crate) async fn check(
         .fetch_optional(&mut *connection)
         .await
         .map_err(Fault::from)?;
+    if row.is_none() && !begins {
+        return Ok(mark);
+    }
     let mark = match mark {
         Some(mark) if has(connection, row.as_ref(), &mark).await? => {
             unmark(connection, run).await?;
@@ -138,6 +143,8 @@ pub(crate) async fn all(pool: &Pool) -> Result<Vec<LostRun>, LogError> {
 pub(crate) struct TailComparison<'a> {
     pub(crate) run: &'a RunId,
     pub(crate) known: KnownEnd,
+    /// Whether the run is about to begin.
+    pub(crate) begins: bool,
 }
 
 #[async_trait]
@@ -146,7 +153,7 @@ impl Work for TailComparison<'_> {
     type Error = LogError;
 
     async fn perform(&self, connection: &mut PgConnection) -> Result<Self::Done, LogError> {
-        check(connection, self.run, Some(&self.known)).await
+        check(connection, self.run, Some(&self.known), self.begins).await
     }
 }
 

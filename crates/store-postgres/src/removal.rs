@@ -184,9 +184,9 @@ impl RunShelf for Database {
         if !transact(pool, patience, &RemoveTree { tree, removal }).await? {
             return Ok(false);
         }
+        tree.iter().for_each(|row| self.known_ends().forget(&row.run));
         erase_all(self, &failures).await.map_err(unreadable)?;
         for row in tree {
-            self.known_ends().forget(&row.run);
             let (whose, is_noted) = (Whose::Run(row.run.as_str()), !removal.is_silent);
             removed.errors += take_all(self, &Kind::ERRORS, whose, is_noted).await?;
             removed.results += take_all(self, &Kind::RESULTS, whose, is_noted).await?;

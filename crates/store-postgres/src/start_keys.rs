@@ -47,7 +47,7 @@ pub(crate) async fn bind(
         .bind(&key.input)
         .bind(&*stored(run.as_str()))
         .bind(now.as_millis())
-        .bind(key.plain().map(stored))
+        .bind(stored(key.plain()))
         .execute(&mut *connection)
         .await?;
         if bound.rows_affected() > 0 {
@@ -69,7 +69,7 @@ async fn find(connection: &mut PgConnection, key: &StartKey) -> Result<Option<Bo
     )
     .bind(&*stored(&key.operator))
     .bind(key.digest())
-    .bind(key.plain().map(stored))
+    .bind(stored(key.plain()))
     .fetch_optional(connection)
     .await?;
     let Some(row) = row else { return Ok(None) };

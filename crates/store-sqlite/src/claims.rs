@@ -27,7 +27,7 @@ pub(crate) async fn take(
     owner: &str,
 ) -> Result<Claiming, JobError> {
     let ClaimRequest { run, dead, known, accepts_loss } = request;
-    let lost = lost_tails::check(connection, run, known.as_ref()).await?;
+    let lost = lost_tails::check(connection, run, known.as_ref(), false).await?;
     if let Some(tail) = lost.filter(|_| !accepts_loss) {
         return Ok(Claiming::LostTail(tail));
     }

@@ -176,7 +176,7 @@ impl SqliteLog {
         let is_refused = matches!(error, LogError::Conflict { .. });
         let known = self.0.known_ends().find(run).filter(|_| is_refused);
         let (Some(known), Ok(writer)) = (known, self.0.for_writing()) else { return error };
-        match writer.perform(CompareTail { run: run.clone(), known }).await {
+        match writer.perform(CompareTail { run: run.clone(), known, begins: false }).await {
             Ok(0) | Err(_) => error,
             Ok(seq) => LogError::lost_tail(run.clone(), seq),
         }
@@ -186,7 +186,7 @@ impl SqliteLog {
     async fn check_begun(&self, batch: &Batch) -> Result<(), LogError> {
         let known = self.0.known_ends().find(&batch.run).filter(|_| batch.begins());
         let Some(known) = known else { return Ok(()) };
-        let compare = CompareBegun(CompareTail { run: batch.run.clone(), known });
+        let compare = CompareBegun(CompareTail { run: batch.run.clone(), known, begins: true });
         match self.0.for_writing()?.perform(compare).await? {
             0 => Ok(()),
             _ => Err(LogError::Lost(batch.run.clone())),
@@ -299,10 +299,12 @@ impl EventLog for SqliteLog {
         if let Err(error) = writer.append(batch, self.key()).await {
             return Err(self.refusal(&run, error).await);
         }
-        self.0.known_ends().note(&run, end);
         if begins {
+            // An earlier run of that id was removed.
+            self.0.known_ends().forget(&run);
             self.0.remember_own(&run);
         }
+        self.0.known_ends().note(&run, end);
         if let Some(at) = at {
             background::after_append(&self.0, at);
         }

@@ -19,17 +19,22 @@ const RUN: &str = "SELECT last_seq, \
     FROM runs WHERE run = $1";
 
 /// Returns the newest event that a run is known to have lost, and marks the run; `None` if it has what was
-/// acknowledged, as far as this process and the database know.
+/// acknowledged, as far as this process and the database know. A missing record counts as lost where the run begins: one
+/// that is continued may have been removed.
 pub(crate) async fn check(
     connection: &mut SqliteConnection,
     run: &RunId,
     known: Option<&KnownEnd>,
+    begins: bool,
 ) -> Result<Option<LostTail>, JobError> {
     let mark = find_mark(connection, run).await?;
     if mark.is_none() && known.is_none() {
         return Ok(None);
     }
     let row = sqlx::query(RUN).bind(run.as_str()).fetch_optional(&mut *connection).await?;
+    if row.is_none() && !begins {
+        return Ok(mark);
+    }
     let mark = match mark {
         Some(mark) if has(connection, run, row.as_ref(), &mark).await? => {
             unmark(connection, run).await?;
@@ -141,12 +146,14 @@ pub(crate) async fn all(readers: &SqlitePool) -> Result<Vec<LostRun>, LogError> 
 pub(crate) struct CompareTail {
     pub(crate) run: RunId,
     pub(crate) known: KnownEnd,
+    /// Whether the run is about to begin.
+    pub(crate) begins: bool,
 }
 
 #[async_trait]
 impl Chore for CompareTail {
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
-        let lost = check(connection, &self.run, Some(&self.known)).await?;
+        let lost = check(connection, &self.run, Some(&self.known), self.begins).await?;
         Ok(lost.map_or(0, |tail| tail.seq))
     }
 }

@@ -39,9 +39,9 @@ pub(crate) async fn remove(
     if writer.perform(RemoveTree { rows, removal: removal.clone() }).await? == 0 {
         return Ok(false);
     }
+    tree.iter().for_each(|row| database.known_ends().forget(&row.run));
     erase_all(database, failures).await?;
     for row in tree {
-        database.known_ends().forget(&row.run);
         let (whose, is_noted) = (Whose::Run(row.run.as_str()), !removal.is_silent);
         removed.errors += take_all(database, &Kind::ERRORS, whose, is_noted).await?;
         removed.results += take_all(database, &Kind::RESULTS, whose, is_noted).await?;

@@ -11,7 +11,7 @@ use crate::segment::Segment;
 /// A subscription that this host has taken.
 pub(crate) struct Acquired {
     pub(crate) segment: Segment,
-    /// Where it stood then.
+    /// Its place at that time.
     pub(crate) stands: Subscription,
     /// Whether the host that had it before died.
     pub(crate) is_takeover: bool,

@@ -71,7 +71,7 @@ impl Backlog {
         (lane.len() == 1).then_some(id)
     }
 
-    /// Returns which event this is, while something is to be done for it.
+    /// Returns the id of the event while it is pending.
     pub(super) fn pending(&self, id: ItemId) -> Option<EventId> {
         let item = self.items.get(&id).filter(|item| item.record.is_some())?;
         Some((item.run.clone(), item.seq))

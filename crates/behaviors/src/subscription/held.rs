@@ -17,14 +17,15 @@ use layer0::failure::Failure;
 
 use super::backlog::{Backlog, ItemId, Moved};
 use super::deaths::{Deaths, MAX_DEATHS};
-use super::reading::Reading;
-use super::{AGAIN, EventId, Progress, Serve, Verdict, is_wanted, prepare};
+use super::reading::{NextRead, Reading};
+use super::serve::{AGAIN, Serve, is_wanted};
+use super::{EventId, Progress, Verdict, prepare};
 use crate::call::{CallEnd, call};
 use crate::context::BehaviorContext;
 use crate::delivery::Delivery;
 use crate::segment::Segment;
 
-/// How many runs of one subscription are at work at once.
+/// The limit of runs of one subscription that are in progress at once.
 const MAX_AT_WORK: usize = 16;
 /// The time after which a subscription moves to what was read, although nothing was delivered: a host that takes it over
 /// does not read that again.
@@ -32,7 +33,7 @@ const MOVE_AFTER: Duration = Duration::from_secs(60);
 
 type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
 
-/// What work on an event came to.
+/// The result of work on an event.
 pub(super) enum Done {
     Prepared(ItemId, Box<FeedRecord>, Result<Verdict, LogError>),
     Ended(ItemId, Box<BehaviorDelivered>, CallEnd),
@@ -54,20 +55,20 @@ pub(super) struct Held<'s> {
     segment: Segment,
     backlog: Backlog,
     deaths: Deaths,
-    /// Those whose turn it is, until there is room.
+    /// The items whose turn has come, until there is room.
     ready: VecDeque<ItemId>,
     at_work: usize,
-    /// Whether what is at work is the last chance of a delivery, beside which nothing else begins.
+    /// Whether the delivery in progress is the last try, during which no other begins.
     is_alone: bool,
     reading: Reading,
-    /// When the subscription moved last, in monotonic time.
+    /// The monotonic time of the last move of the subscription.
     moved_at: Duration,
     work: FuturesUnordered<Work>,
-    /// What has ended, and is not committed.
+    /// The ended events that are not committed.
     ended: Vec<EventId>,
-    /// What was made counts as at work until its end is committed.
+    /// The deliveries whose end is not committed; they count as in progress.
     made: Vec<AtWork>,
-    /// Those whose delivery is noted and not committed.
+    /// The deliveries that are noted and not committed.
     starting: Vec<(ItemId, Box<BehaviorDelivered>, Delivery, Cause)>,
 }
 
@@ -108,7 +109,7 @@ impl<'s> Held<'s> {
                 None => pending().await,
             }
         });
-        // What was read ahead is given at once; a read that is dropped loses nothing.
+        // Events that were read ahead are returned at once; a dropped read loses nothing.
         let mut reading = pin!(self.reading.next(feed));
         poll_fn(|cx| {
             if stopped.as_mut().poll(cx).is_ready() {
@@ -128,16 +129,19 @@ impl<'s> Held<'s> {
             if self.backlog.is_full() {
                 return Poll::Pending;
             }
-            reading.as_mut().poll(cx)
+            reading.as_mut().poll(cx).map(|read| match read {
+                NextRead::Event(read) => Happened::Read(read),
+                NextRead::Resumed => Happened::Resumed,
+            })
         })
         .await
     }
 
-    /// Tells those that wait how far the subscription is.
+    /// Reports the progress of the subscription.
     fn report(&mut self, cursor: Cursor) {
         let progress = &self.serve.progress;
         progress.read(cursor);
-        // What needs no note has ended as it is.
+        // An event that needs no note has ended.
         if !self.segment.has_notes() && !self.ended.is_empty() {
             progress.end(self.ended.drain(..), []);
         }
@@ -170,7 +174,7 @@ impl<'s> Held<'s> {
     pub(super) fn suspend_reading(&mut self, error: LogError) {
         let Serve { name, means, .. } = self.serve;
         tracing::warn!(subscription = %name, code = error.code(), "events cannot be read: {error}");
-        self.reading = Reading::after(error, &*means.clock);
+        self.reading = Reading::after(error, || means.clock.sleep(AGAIN));
     }
 
     /// Takes in an event that was read.
@@ -179,7 +183,7 @@ impl<'s> Held<'s> {
         if is_wanted {
             self.serve.progress.open((record.run.clone(), record.record.seq));
         }
-        // What has none has its turn behind what is at work of its run.
+        // An unwanted event waits for the earlier events of its run.
         self.ready.extend(self.backlog.push(record, is_wanted));
         self.begin_ready();
     }
@@ -187,11 +191,11 @@ impl<'s> Held<'s> {
     /// Goes on behind an event of which nothing is to be done.
     fn pass(&mut self, id: ItemId) {
         let (moved, next) = self.backlog.end(id);
-        self.moved(moved);
+        self.note_move(moved);
         self.ready.extend(next);
     }
 
-    fn moved(&mut self, Moved { cursor, positions }: Moved) {
+    fn note_move(&mut self, Moved { cursor, positions }: Moved) {
         self.segment.move_to(cursor, positions);
     }
 
@@ -226,7 +230,7 @@ impl<'s> Held<'s> {
         let (means, name) = (Arc::clone(means), Arc::clone(name));
         self.work.push(Box::pin(async move {
             let mut verdict = prepare(&means, &name, &record).await;
-            // What else is at work goes on meanwhile.
+            // Other deliveries continue meanwhile.
             while verdict.as_ref().is_err_and(LogError::is_retryable) {
                 means.clock.sleep(AGAIN).await;
                 verdict = prepare(&means, &name, &record).await;
@@ -238,7 +242,7 @@ impl<'s> Held<'s> {
     /// Takes in what work on an event came to.
     pub(super) fn take(&mut self, done: Done) -> Result<(), LogError> {
         match done {
-            Done::Prepared(id, record, verdict) => self.prepared(id, &record, verdict?),
+            Done::Prepared(id, record, verdict) => self.take_verdict(id, &record, verdict?),
             Done::Ended(id, delivered, end) => {
                 let event = (delivered.run.clone(), delivered.seq);
                 self.made.extend(end.at_work);
@@ -253,32 +257,32 @@ impl<'s> Held<'s> {
                         self.fail(error.failed(&delivered, end.attempts, redactor));
                     }
                 }
-                self.ended(id, event);
+                self.end(id, event);
             }
         }
         self.begin_ready();
         Ok(())
     }
 
-    fn prepared(&mut self, id: ItemId, record: &FeedRecord, verdict: Verdict) {
+    fn take_verdict(&mut self, id: ItemId, record: &FeedRecord, verdict: Verdict) {
         let name = Arc::clone(&self.serve.name);
         let event = (record.run.clone(), record.record.seq);
         let event_type = &*record.record.event_type;
         let mut delivered =
             Box::new(BehaviorDelivered::new(name, event.0.clone(), event.1, event_type));
         match verdict {
-            Verdict::Skip => self.ended(id, event),
+            Verdict::Skip => self.end(id, event),
             Verdict::Refuse { reason, message, exception_type } => {
                 let code = Code::new(reason);
                 self.fail(BehaviorFailed::new(&delivered, 0, exception_type, code, message));
-                self.ended(id, event);
+                self.end(id, event);
             }
             Verdict::Deliver(delivery, cause) => {
                 delivered.length = cause.length;
                 delivered.deaths = self.deaths.count(&event);
                 if delivered.deaths >= MAX_DEATHS {
                     self.fail(set_aside(&delivered));
-                    self.ended(id, event);
+                    self.end(id, event);
                     return;
                 }
                 self.segment.note((*delivered).clone());
@@ -293,7 +297,7 @@ impl<'s> Held<'s> {
         self.segment.note(failed);
     }
 
-    fn ended(&mut self, id: ItemId, event: EventId) {
+    fn end(&mut self, id: ItemId, event: EventId) {
         self.at_work -= 1;
         self.deaths.forget(&event);
         self.ended.push(event);

@@ -1,30 +1,33 @@
-//! Whether the log is read.
+//! The reading of the log by a subscription.
 
 use std::future::pending;
-use std::pin::Pin;
 
-use backstop_clock::Clock;
-use backstop_event_log::{Feed, LogError};
+use backstop_clock::BoxFuture;
+use backstop_event_log::{Feed, FeedRecord, LogError};
 
-use super::AGAIN;
-use super::held::Happened;
+/// The result of a wait for the next event.
+pub(super) enum NextRead {
+    Event(Result<Option<FeedRecord>, LogError>),
+    /// There may be more to read.
+    Resumed,
+}
 
-/// How the next event is read.
+/// The state of the reading.
 pub(super) enum Reading {
-    /// All that the log holds was read.
+    /// The end of the log was reached.
     AtEnd,
     /// No read can succeed. What is in progress ends before the subscription is given up.
     Failed(LogError),
     Open,
     /// A read failed, and is repeated after this. What is in progress goes on meanwhile.
-    Paused(Pin<Box<dyn Future<Output = ()> + Send>>),
+    Paused(BoxFuture),
 }
 
 impl Reading {
-    /// Pauses after a failed read where another one can succeed.
-    pub(super) fn after(error: LogError, clock: &dyn Clock) -> Self {
+    /// Pauses after a failed read if another one can succeed.
+    pub(super) fn after(error: LogError, pause: impl FnOnce() -> BoxFuture) -> Self {
         match error.is_retryable() {
-            true => Self::Paused(clock.sleep(AGAIN)),
+            true => Self::Paused(pause()),
             false => Self::Failed(error),
         }
     }
@@ -44,17 +47,17 @@ impl Reading {
         }
     }
 
-    /// Returns what is read next. A read that is dropped loses nothing.
-    pub(super) async fn next(&mut self, feed: &mut Feed) -> Happened {
+    /// Reads the next event. Dropping the future loses nothing.
+    pub(super) async fn next(&mut self, feed: &mut Feed) -> NextRead {
         match self {
-            Self::Open => Happened::Read(feed.try_next().await),
+            Self::Open => NextRead::Event(feed.try_next().await),
             Self::AtEnd => {
                 feed.changed().await;
-                Happened::Resumed
+                NextRead::Resumed
             }
             Self::Paused(pause) => {
                 pause.as_mut().await;
-                Happened::Resumed
+                NextRead::Resumed
             }
             Self::Failed(_) => pending().await,
         }

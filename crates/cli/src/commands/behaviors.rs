@@ -56,7 +56,7 @@ impl Listed {
     }
 }
 
-/// How a delivery ended.
+/// The end of a delivery.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Completed,

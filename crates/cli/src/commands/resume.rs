@@ -160,6 +160,9 @@ async fn over(
                     "--agent was not used: only `--reopen` goes on with a run that is over",
                 );
             }
+            if args.accept_lost_tail {
+                output::note("--accept-lost-tail was not used: the run is over; add --reopen");
+            }
             backstop_react::recorded(&*database.log(), run).await
         }
         Ok(None) => Err(missing().into()),

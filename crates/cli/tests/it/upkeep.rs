@@ -298,6 +298,7 @@ fn verify_reports_each_run_and_exits_6() {
     let sound = json!({
         "run": first, "ok": true, "events": 5, "head": last["hash"], "key_id": null,
         "erased": [], "code": null, "message": null,
+        "unchecked": { "row": false, "erasures": [] },
     });
     gives(bench.run(&["verify", &first, "--json"]), &sound);
     let newest = bench.run(&["runs", "--json"]).ok().json();
@@ -371,7 +372,7 @@ fn a_store_of_another_version_is_left_alone() {
         assert!(!bench.path().join("copy.db").exists());
     };
     sqlite::execute(&store, "PRAGMA user_version = 99");
-    let newer = "`x.db` has schema version 99, this version knows up to 19";
+    let newer = "`x.db` has schema version 99, this version knows up to 21";
     check(newer, "use the version that wrote it, or a later one");
     sqlite::execute(&store, "PRAGMA application_id = 7");
     check("`x.db` is a database of another program", "name another file with --store sqlite:PATH");

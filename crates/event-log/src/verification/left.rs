@@ -15,6 +15,8 @@ pub(super) struct LostParts {
     errors: bool,
     causes: bool,
     reopens: bool,
+    reopened: bool,
+    losses: bool,
 }
 
 impl LostParts {
@@ -52,6 +54,9 @@ impl LostParts {
         self.errors |= event_type == "error.stored";
         self.causes |= is_one(&["run.started", "run.reopened", "signal.received"]);
         self.reopens |= event_type == "run.reopened";
+        // The time of an earlier end counts from when the run was reopened.
+        self.reopened |= is_one(&["run.reopened", "run.finished", "run.failed"]);
+        self.losses |= is_one(&["run.resumed", "run.reopened"]);
         self.failures |= is_one(&["model.attempted", "model.failed", "tool.attempted"])
             || is_one(&["tool.responded", "hook.failed", "memory.degraded", "run.failed"])
             || is_one(&["error_store.degraded", "budget.exhausted", "guard.tripped"])
@@ -104,7 +109,12 @@ impl LostParts {
         if self.reopens {
             folded.reopens = row.reopens;
             folded.raised.clone_from(&row.raised);
+        }
+        if self.reopened {
             folded.reopened = row.reopened;
+        }
+        if self.losses {
+            folded.accepted_loss.clone_from(&row.accepted_loss);
         }
     }
 }

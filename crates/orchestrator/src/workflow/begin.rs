@@ -131,6 +131,7 @@ impl Recorder {
         started.cause = context.cause.clone().map(Box::new);
         started.output_schema = task.output_schema.as_ref().map(|schema| Box::new(schema.into()));
         started.key_id = self.log.key().map(|key| key.id().into());
+        started.row_sealed = self.log.seals_rows();
         if started.parent.is_none() && context.session.is_some() {
             self.join(&mut started, context).await.map_err(OperatorError::failed)?;
         }

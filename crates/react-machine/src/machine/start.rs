@@ -23,6 +23,7 @@ impl Machine {
 impl Run {
     pub(super) fn start(&mut self, started: RunStarted) -> Phase {
         self.clock.start();
+        self.settles_once = started.machine >= 2;
         let time = started.deadline.map(|deadline| deadline.since(self.clock.now()));
         let has_caller = started.parent.is_some();
         self.meter.limit(started.depth, started.allowance.as_deref(), time, has_caller);

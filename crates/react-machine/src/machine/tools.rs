@@ -192,7 +192,8 @@ impl Run {
         responded: ToolResponded,
     ) -> Result<u64, StoppedByHook> {
         // A settlement decides the outcome of a call, not its answer.
-        if batch.is_running(&responded.call_id) && !batch.is_settled(&responded.call_id) {
+        let is_decided = self.settles_once && batch.is_settled(&responded.call_id);
+        if batch.is_running(&responded.call_id) && !is_decided {
             self.note_outcome(&responded);
         }
         let stopped = batch.answer(place, &responded);

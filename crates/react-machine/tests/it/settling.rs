@@ -6,6 +6,7 @@ use backstop_react_machine::*;
 use layer0::Timestamp;
 use layer0::event::*;
 use layer0::id::CallId;
+use layer0::message::Message;
 use layer0::stop::Stop;
 use serde_json::json;
 
@@ -62,6 +63,29 @@ fn settled_call_leaves_the_deadline() {
     world.drain();
     let Some(Finish::Stopped { stop, .. }) = &world.finish else { panic!("{:?}", world.finish) };
     assert_eq!(stop.reason(), Some("budget.wall_time".into()));
+}
+
+/// Spec: T14. The runs that follow in the session read what the model of this one read.
+#[test]
+fn late_settlement_is_read_by_the_session() {
+    let mut world = at_work();
+    let (first, second) = (world.open.remove(0), world.open.remove(0));
+    let mut unknown = crate::world::response(first.call_id.clone(), false);
+    unknown.error = Some(ToolFailure::new("tool.timeout", "timed out"));
+    let at = world.at();
+    world.accept(Input::answer(at, first.id, unknown));
+    world.accept(Input::fact(at, resolved(&first.call_id, true)));
+    let answer = crate::world::response(second.call_id.clone(), true);
+    world.accept(Input::answer(at, second.id, answer));
+    world.answer(0, 0, false, 0);
+    let says_so = |message: &Message| match message {
+        Message::User { content, .. } => content.contains("ops says so"),
+        _ => false,
+    };
+    let transcript = world.machine.transcript();
+    assert!(transcript.messages().iter().any(|message| says_so(message)));
+    let read = messages_of(world.log.iter().map(|entry| &entry.kind));
+    assert!(read.iter().any(|message| says_so(message)), "{read:?}");
 }
 
 /// Spec: D12. The time from the end of a process to a settlement is nobody's.

@@ -10,7 +10,7 @@ use backstop_tool::ToolContext;
 use layer0::error::StateError;
 use layer0::failure::Chain;
 use layer0::id::{CallId, RunId};
-use layer0::state::{Expected, Scope, StateWrite, Versioned};
+use layer0::state::{Expected, Scope, StateWrite};
 use layer0::{JsonText, StateStore};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -208,26 +208,20 @@ impl OnceLedger {
         self.store.write(write).await
     }
 
-    /// Reads the texts of an entry. Those that were removed with their run, or cannot be read, are empty.
-    pub(super) async fn read_texts(&self, key: &str, entry: &Entry) -> EntryTexts {
-        let found = self.store.read(&Scope::Run(entry.run.clone()), key).await;
-        let read = |found: Option<Versioned>| {
-            found.and_then(|found| serde_json::from_value(found.value).ok())
-        };
-        match found.map(read) {
-            Ok(Some(texts)) => texts,
-            Ok(None) => EntryTexts {
-                call_id: None,
-                arguments: entry.texts.arguments.clone(),
-                output: entry.texts.output.clone(),
-                text: entry.texts.text.clone(),
-            },
-            Err(error) => {
-                let (run, error) = (&entry.run, Chain(&error));
-                tracing::warn!(%run, %error, "the texts of a call made once cannot be read");
-                EntryTexts::default()
-            }
-        }
+    /// Reads the texts of an entry. Those that were removed with their run are empty.
+    pub(super) async fn read_texts(
+        &self,
+        key: &str,
+        entry: &Entry,
+    ) -> Result<EntryTexts, StateError> {
+        let found = self.store.read(&Scope::Run(entry.run.clone()), key).await?;
+        let texts = found.and_then(|found| serde_json::from_value(found.value).ok());
+        Ok(texts.unwrap_or_else(|| EntryTexts {
+            call_id: None,
+            arguments: entry.texts.arguments.clone(),
+            output: entry.texts.output.clone(),
+            text: entry.texts.text.clone(),
+        }))
     }
 
     /// Writes the texts of a call. What is too large is left out: that the call was made is worth more.

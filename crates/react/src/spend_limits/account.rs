@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use backstop_event_log::text_digest;
+use backstop_event_log::account_scope;
 use backstop_react_machine::{LimitPeriod, LimitScope, SpendLimit};
 use layer0::Timestamp;
 use layer0::code;
@@ -62,17 +62,14 @@ impl Account {
             }
             _ => ("global", "all".to_owned(), "all agents".to_owned()),
         };
-        let scope = Scope::custom("limit", &format!("{kind}:{id}")).or_else(|_| {
-            // Too long for a scope, or with characters that none has.
-            Scope::custom("limit", &format!("{kind}:sha256:{}", text_digest(&id)))
-        });
+        let scope = account_scope(kind, &id)?;
         let day = now.date();
         let (key, keep) = match limit.per {
             LimitPeriod::Day => (day, KEEP_DAY),
             _ => (day.get(..7).unwrap_or_default().to_owned(), KEEP_MONTH),
         };
         let name = format!("spend limit of {whose} per {}", limit.per.as_str());
-        Some(Self { scope: scope.ok()?, key, keep, name })
+        Some(Self { scope, key, keep, name })
     }
 
     /// Returns what a stored value says is used.

@@ -7,6 +7,7 @@ use backstop_clock::Clock;
 use futures_util::future::select;
 use layer0::StateStore;
 use layer0::error::StateError;
+use layer0::failure::{Effect, Failure};
 use layer0::state::{Added, StateAdd};
 use tokio::sync::{Notify, oneshot};
 use tracing::instrument::WithSubscriber;
@@ -163,8 +164,11 @@ impl AccountWriter {
                 true
             }
             Err(error) => {
+                // A refund that may have been written would count twice.
+                let is_unwritten = error.facts().effect == Effect::None;
+                let owed = if is_unwritten { round.owed } else { round.owed.max(0) };
                 let mut state = self.queue.state();
-                state.next.owed = state.next.owed.saturating_add(round.owed);
+                state.next.owed = state.next.owed.saturating_add(owed);
                 drop(state);
                 round.fail(&error);
                 false

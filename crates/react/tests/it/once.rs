@@ -232,11 +232,15 @@ async fn ledger_holds_no_secret() {
             true => agent.redactor(redactor).shared_state_store(Arc::clone(&store)),
             false => agent.shared_state_store(Arc::clone(&store)).redactor(redactor),
         };
-        bench.run(agent).await.unwrap();
-        let kept = store.list(StateQuery::new(Scope::Global)).await.unwrap();
-        assert_eq!(kept.len(), 1);
-        let kept = format!("{kept:?}");
-        assert!(kept.contains("[redacted]") && !kept.contains(KEY), "{kept}");
+        let outcome = bench.run(agent).await.unwrap();
+        let own = Scope::Run(outcome.run_id.clone());
+        for (scope, has_texts) in [(Scope::Global, false), (own, true)] {
+            let kept = store.list(StateQuery::new(scope)).await.unwrap();
+            assert_eq!(kept.len(), 1);
+            let kept = format!("{kept:?}");
+            assert_eq!(kept.contains("[redacted]"), has_texts, "{kept}");
+            assert!(!kept.contains(KEY), "{kept}");
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use backstop_event_log::{
 use futures_util::stream::{self, StreamExt};
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
+use tokio::sync::oneshot;
 
 /// The cases that run side by side: each waits for a process to count as dead.
 const SIDE_BY_SIDE: usize = 8;
@@ -108,11 +109,11 @@ async fn check(
 ) -> bool {
     let (processes, shared) = (open.await, Arc::<SharedActs>::default());
     let ledger = |is_second| Ledger { is_second, shared: Arc::clone(&shared) };
+    let handover =
+        Handover { processes: Arc::clone(&processes), run: Arc::clone(&run), ledger: ledger(true) };
     let log = Arc::new(HandoverLog {
         inner: processes.first(),
-        processes: Arc::clone(&processes),
-        run: Arc::clone(&run),
-        ledger: ledger(true),
+        handover: Arc::new(handover),
         at,
         appends: AtomicUsize::new(0),
         answer: Mutex::new(None),
@@ -121,6 +122,7 @@ async fn check(
     let answer = log.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some((behind, second)) = answer else { return false };
     let case = format!("taken over behind append {at} ({behind})");
+    let second = second.await.unwrap_or_else(|_| panic!("{case}: the second process panicked"));
     let acts = shared.acts();
     let second = second.unwrap_or_else(|error| panic!("{case}: the second process: {error}"));
     if let Ok(first) = first {
@@ -141,27 +143,47 @@ async fn check(
     true
 }
 
-type Answer = (String, Result<String, String>);
+/// The events behind which the run was taken over, and the answer of the second process, once there is one.
+type Answer = (String, oneshot::Receiver<Result<String, String>>);
 
-/// The log of the first process, which hands its run over behind an append.
-struct HandoverLog {
-    inner: Arc<dyn EventLog>,
+/// The second process of a case.
+struct Handover {
     processes: Arc<dyn TwoProcesses>,
     run: Arc<dyn ActingRun>,
     /// The ledger of the second process.
     ledger: Ledger,
+}
+
+impl Handover {
+    async fn perform(&self) -> Result<String, String> {
+        self.processes.cut_off().await;
+        let answer = self.run.resume(self.processes.second(), self.ledger.clone()).await;
+        self.ledger.shared.is_taken.store(true, Ordering::SeqCst);
+        self.processes.let_back().await;
+        answer
+    }
+}
+
+/// The log of the first process, which hands its run over behind an append.
+struct HandoverLog {
+    inner: Arc<dyn EventLog>,
+    handover: Arc<Handover>,
     at: usize,
     appends: AtomicUsize,
     answer: Mutex<Option<Answer>>,
 }
 
 impl HandoverLog {
+    /// Hands the run over in a task of its own: the first process may drop its append meanwhile.
     async fn hand_over(&self, behind: String) {
-        self.processes.cut_off().await;
-        let second = self.run.resume(self.processes.second(), self.ledger.clone()).await;
-        self.ledger.shared.is_taken.store(true, Ordering::SeqCst);
-        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some((behind, second));
-        self.processes.let_back().await;
+        let (done, answer) = oneshot::channel();
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some((behind, answer));
+        let handover = Arc::clone(&self.handover);
+        let second = tokio::spawn(async move {
+            // A case that is over waits for it no more.
+            let _is_waited_for = done.send(handover.perform().await).is_ok();
+        });
+        let _has_ended = second.await.is_ok();
     }
 }
 

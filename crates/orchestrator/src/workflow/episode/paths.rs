@@ -65,12 +65,10 @@ impl Paths {
 
     /// Returns whether a recorded step was asked for.
     pub(super) fn has_step(&self, path: &str) -> bool {
-        let (name, number) = match path.rsplit_once('~') {
-            Some((name, number)) => (name, number.parse().ok()),
-            None => (path, Some(1)),
-        };
-        let asked = self.steps.get(name).copied().unwrap_or_default();
-        number.is_some_and(|number: u32| number <= asked)
+        let counted = path.rsplit_once('~');
+        let counted = counted.and_then(|(name, number)| Some((name, number.parse::<u32>().ok()?)));
+        let (name, number) = counted.unwrap_or((path, 1));
+        number <= self.steps.get(name).copied().unwrap_or_default()
     }
 
     fn path(&mut self, workflow: &str, step: &StepName) -> Result<Arc<str>, OrchError> {

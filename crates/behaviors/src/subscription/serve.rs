@@ -1,0 +1,62 @@
+//! The parts that serve one subscription.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use backstop_event_log::FeedRecord;
+use layer0::code;
+use layer0::event::EventKind;
+use tokio_util::sync::CancellationToken;
+
+use super::progress::Progressing;
+use crate::behavior::Behavior;
+use crate::context::Means;
+
+/// The wait before a subscription that another host has, or a log that fails, is tried again.
+pub(super) const AGAIN: Duration = Duration::from_millis(500);
+
+/// A behaviour with what its host lends it.
+pub(crate) struct Serve {
+    pub(crate) name: Arc<str>,
+    pub(crate) pattern: Arc<str>,
+    pub(crate) behavior: Arc<dyn Behavior>,
+    /// What its pack grants it.
+    pub(crate) grants: Arc<[String]>,
+    pub(crate) means: Arc<Means>,
+    pub(crate) progress: Progressing,
+    pub(crate) stop: CancellationToken,
+    /// Whether the host before died, until that is counted.
+    pub(super) is_takeover: AtomicBool,
+}
+
+impl Serve {
+    /// Puts together what serves a behaviour until `stop` is cancelled.
+    pub(crate) fn new(
+        (behavior, grants): (Arc<dyn Behavior>, Arc<[String]>),
+        means: Arc<Means>,
+        progress: Progressing,
+        stop: CancellationToken,
+    ) -> Self {
+        let name = behavior.name().into();
+        let pattern = behavior.patterns().to_string().into();
+        let is_takeover = AtomicBool::new(false);
+        Self { name, pattern, behavior, grants, means, progress, stop, is_takeover }
+    }
+}
+
+/// Returns whether an event is to be delivered, as far as it says so itself. Failures that end a circle are not.
+pub(crate) fn is_wanted(
+    behavior: &dyn Behavior,
+    FeedRecord { run, record, .. }: &FeedRecord,
+) -> bool {
+    let is_own =
+        backstop_event_log::segment_of(run).is_some_and(|(name, _)| name == behavior.name());
+    let ends_a_circle = record.event_type == "behavior.failed"
+        && record.payload.text().is_some_and(|text| text.contains(code::BEHAVIOR_RECURSION))
+        && matches!(
+            record.decode(run).map(|event| event.kind),
+            Ok(EventKind::BehaviorFailed(failed)) if failed.reason == *code::BEHAVIOR_RECURSION
+        );
+    !is_own && !ends_a_circle && behavior.patterns().matches(run, record)
+}
