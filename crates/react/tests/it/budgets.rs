@@ -94,7 +94,7 @@ async fn child_stays_within_its_callers_budget() {
     let child_events = bench.events(&dispatched.run).await;
     let EventKind::RunStarted(started) = &child_events[0].kind else { panic!("it starts") };
     assert_eq!(started.allowance.as_ref(), Some(&dispatched.allowance));
-    assert_eq!((started.depth, started.machine), (1, 1));
+    assert_eq!((started.depth, started.machine), (1, 2));
     assert_eq!(
         (started.run.as_ref(), started.root.as_ref()),
         (Some(&dispatched.run), Some(&outcome.run_id))
