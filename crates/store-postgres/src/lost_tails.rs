@@ -15,7 +15,7 @@ use crate::text::stored;
 use crate::transact::Work;
 
 /// Returns the newest event that a run is known to have lost, and marks the run; `None` if it has what was
-/// acknowledged, as far as this process and the database know. A missing record counts as lost where the run begins: one that
+/// acknowledged, as far as this process and the database know. A missing record counts as lost where the run begins or is queued: one that
 /// is continued may have been removed. The row of the run is locked.
 pub(crate) async fn check(
     connection: &mut PgConnection,
@@ -32,7 +32,7 @@ pub(crate) async fn check(
         .fetch_optional(&mut *connection)
         .await
         .map_err(Fault::from)?;
-    if row.is_none() && !begins {
+    if row.is_none() && !begins && !is_queued(connection, run).await? {
         return Ok(mark);
     }
     let mark = match mark {
@@ -83,6 +83,14 @@ async fn find_mark(
         .await
         .map_err(Fault::from)?;
     row.as_ref().map(read_tail).transpose()
+}
+
+async fn is_queued(connection: &mut PgConnection, run: &RunId) -> Result<bool, LogError> {
+    let queued = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM backstop.queue WHERE run = $1)")
+        .bind(&*stored(run.as_str()))
+        .fetch_one(connection)
+        .await;
+    Ok(queued.map_err(Fault::from)?)
 }
 
 fn read_tail(row: &PgRow) -> Result<LostTail, LogError> {
