@@ -296,12 +296,12 @@ fn events_have_the_documented_envelope_and_data() {
             // What a call asks that is running already, in its tool's words.
             let asks = event_type == "approval.requested" && data.get("message").is_some();
             let asks = asks.then_some("message");
-            // What a caller that has no record of a step below keeps of its failure, and whether another step stopped it.
+            // The failure of a step without a record, and whether another step stopped it.
             let is_return = event_type == "operator.returned";
             let kept = ["retry", "effect", "messages", "superseded"]
                 .into_iter()
                 .filter(|key| is_return && data.get(*key).is_some());
-            // What a person accepted that a record had lost.
+            // The lost event that a person accepted.
             let lost = matches!(event_type, "run.resumed" | "run.reopened")
                 .then_some("lost_tail")
                 .filter(|key| data.get(*key).is_some());

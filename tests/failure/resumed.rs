@@ -59,7 +59,7 @@ enum Leaf {
     Lost,
     /// Fails at first, and did nothing.
     Away,
-    /// Is not there.
+    /// No such operator exists.
     Missing,
 }
 
@@ -201,7 +201,7 @@ impl Operator for Code {
     }
 }
 
-/// Does what a plan says; `at` is its place in the whole.
+/// Performs a plan; `at` is its place in the whole.
 fn play<'a>(
     plan: &'a Plan,
     at: String,

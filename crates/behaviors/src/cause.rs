@@ -61,7 +61,7 @@ impl KnownCauses {
             if let Some(cause) = self.find_in(log, &summary, before).await? {
                 return Ok(Some(cause));
             }
-            // Of its callers, what they were told before it happened.
+            // Causes of its callers count up to the dispatch.
             (next, seq) = (summary.parent, u64::MAX);
             below = Some(run);
         }

@@ -37,7 +37,7 @@ pub(crate) struct Means {
 #[derive(Clone)]
 pub struct BehaviorContext {
     means: Arc<Means>,
-    /// What its pack grants it.
+    /// The grants of its pack.
     grants: Arc<[String]>,
     behavior: Arc<str>,
     cause: Cause,

@@ -52,7 +52,7 @@ pub async fn newest_failures(
         let mut number = subscription.segment;
         while found < limit && number > 0 {
             let segment = segment_id(&subscription.name, number);
-            // Those before it are gone too: segments are taken away from the oldest on.
+            // Earlier segments are gone too: they are removed from the oldest on.
             if log.summary(&segment).await?.is_none() {
                 break;
             }

@@ -158,7 +158,7 @@ enum EarlierEnd {
     Failed,
 }
 
-/// Returns how the last delivery of an event ended, as the record of the subscription says; `None` if there was none.
+/// Returns the end of the last delivery of an event, by the record of the subscription; `None` if there was none.
 async fn earlier_end(
     log: &dyn EventLog,
     subscription: &Subscription,
@@ -166,7 +166,7 @@ async fn earlier_end(
 ) -> Result<Option<EarlierEnd>, LogError> {
     for number in (1..=subscription.segment).rev() {
         let segment = segment_id(&subscription.name, number);
-        // Those before it are gone too: segments are taken away from the oldest on.
+        // Earlier segments are gone too: they are removed from the oldest on.
         if log.summary(&segment).await?.is_none() {
             return Ok(None);
         }

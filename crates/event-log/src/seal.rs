@@ -53,7 +53,7 @@ pub enum RowSeal {
 pub struct RunSeals {
     /// The verdict on that of its row.
     pub row: RowSeal,
-    /// Those of its events that were erased, by seq.
+    /// The seals of its erased events, by seq.
     pub erasures: BTreeMap<u64, Hash>,
 }
 

@@ -10,7 +10,7 @@ use layer0::usage::{BudgetIncrease, Usage};
 use layer0::{Code, JsonText, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What a run is doing.
+/// The activity of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

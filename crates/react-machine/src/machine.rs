@@ -119,7 +119,7 @@ struct Run {
     settles_once: bool,
 }
 
-/// How far the beginning of a run came. What an earlier episode did not do of it is done in the next.
+/// The progress of a run's beginning. What an earlier episode did not do of it is done in the next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Begun {
     #[default]

@@ -115,7 +115,7 @@ pub(crate) async fn read(
     Ok(FeedPage::new(records, read_to, is_whole && until == last))
 }
 
-/// Where the log ends.
+/// The end of the log.
 struct Last {
     /// The place behind the newest event that no open transaction comes before.
     end: Cursor,

@@ -249,7 +249,7 @@ pub struct ToolContext {
     /// a copy of the run; give it to services that know such keys. `bs_` and the first 32 hex digits of
     /// SHA-256 over run and call.
     pub idempotency_key: String,
-    /// When the call will be given up if it waits for nobody, as it was when the call began. While it asks a person,
+    /// The time at which the call is given up if it waits for nobody, as it was when the call began. While it asks a person,
     /// or all that it dispatched waits, its time does not pass, and it has that much more.
     pub deadline: Timestamp,
     /// What the call said it needs ([`Tool::needs`]) and was granted. A tool that names a thing

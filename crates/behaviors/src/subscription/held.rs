@@ -188,7 +188,7 @@ impl<'s> Held<'s> {
         self.begin_ready();
     }
 
-    /// Goes on behind an event of which nothing is to be done.
+    /// Passes over an event that needs no delivery.
     fn pass(&mut self, id: ItemId) {
         let (moved, next) = self.backlog.end(id);
         self.note_move(moved);
@@ -364,7 +364,7 @@ impl<'s> Held<'s> {
             self.segment.move_to(Some(cursor), []);
         }
         match self.segment.has_notes() {
-            // What has ended is not to be made again.
+            // Ended deliveries are recorded, so that none is repeated.
             true => self.segment.commit().await.map(drop),
             false => self.segment.commit_moves().await,
         }

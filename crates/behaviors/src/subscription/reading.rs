@@ -19,7 +19,7 @@ pub(super) enum Reading {
     /// No read can succeed. What is in progress ends before the subscription is given up.
     Failed(LogError),
     Open,
-    /// A read failed, and is repeated after this. What is in progress goes on meanwhile.
+    /// A read failed, and is repeated after this wait. Deliveries in progress continue.
     Paused(BoxFuture),
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Serve {
     pub(crate) name: Arc<str>,
     pub(crate) pattern: Arc<str>,
     pub(crate) behavior: Arc<dyn Behavior>,
-    /// What its pack grants it.
+    /// The grants of its pack.
     pub(crate) grants: Arc<[String]>,
     pub(crate) means: Arc<Means>,
     pub(crate) progress: Progressing,

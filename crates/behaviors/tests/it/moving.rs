@@ -1,4 +1,4 @@
-//! Where subscriptions stand after events that are not delivered.
+//! The place of a subscription behind events that are not delivered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -97,7 +97,7 @@ fn reopened_run_is_copied_to_its_end() {
         assert_eq!(there(&["export", run]).ok().out, here);
         there(&["verify", run]).ok();
     }
-    // What went on there is left as it is.
+    // The run that continued there stays as it is.
     there(&["resume", &both, "--reopen"]).ok();
     assert_eq!(copy().ok().out, "0 runs copied, 3 runs there already\n");
     // Reopened in both stores, it is two records; the others are copied.

@@ -1,4 +1,4 @@
-//! What is left in a store of a session, run or event that was removed: every text of it is looked for in each column of
+//! The texts of a removed session, run or event: a store has none of them left. Each is searched for in each column of
 //! each table, and in the bytes of the files.
 
 use sqlx::{AssertSqlSafe, Connection as _, Row as _};

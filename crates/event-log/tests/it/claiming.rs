@@ -1,4 +1,4 @@
-//! What frees a claim of this process.
+//! Releases of claims of this process.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! What the summary of a run makes of its events.
+//! The fold of a run's events into its summary.
 
 use std::sync::Arc;
 

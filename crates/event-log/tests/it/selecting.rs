@@ -1,4 +1,4 @@
-//! Which events and attempts are chosen, and where a cursor stands.
+//! Filters of events and attempts, and places of cursors.
 
 use std::sync::Arc;
 

@@ -86,7 +86,7 @@ impl Run {
             Some(code::BUDGET_TOOL_CALLS) => budget.used_up_tool_calls(&usage),
             _ => None,
         };
-        // What opens it is an event too.
+        // The event that opens it counts.
         let exhausted = exhausted.or_else(|| budget.for_model(&usage, self.events() + 1));
         exhausted.map_or(Ok(()), |exhausted| Err(exhausted.into()))
     }

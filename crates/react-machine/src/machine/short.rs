@@ -79,7 +79,7 @@ impl Run {
                         false => Some(self.exhaust_in(phase, seq, &exhausted)),
                     };
                 }
-                // What is missing of the executions now is not there.
+                // Executions beyond the budget are not begun.
                 let calls = self.conversation.last_calls().to_vec();
                 self.admit(calls.into());
                 None

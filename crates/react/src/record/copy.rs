@@ -43,7 +43,7 @@ pub async fn copy_run(from: &Source, to: &Source, run: &RunId) -> Result<CopyOut
         Some(there) => compare(&*to.log, there, &summary, &records).await?,
         None => RecordPart::First(0),
     };
-    // What it stored may not have come along the last time.
+    // Its stored texts may be missing from the last copy.
     copy_all(from, to, &events).await?;
     match part {
         RecordPart::First(last) => {

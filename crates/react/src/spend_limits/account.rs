@@ -17,7 +17,7 @@ use serde_json::Number;
 use super::round::UsedUp;
 use crate::hook::HookContext;
 
-/// How long an account stays after its last write: at least a week after its day or month.
+/// The time that an account is kept after its last write: at least a week after its day or month.
 const KEEP_DAY: Duration = Duration::from_secs(8 * 24 * 60 * 60);
 const KEEP_MONTH: Duration = Duration::from_secs(38 * 24 * 60 * 60);
 

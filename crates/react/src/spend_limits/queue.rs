@@ -16,7 +16,7 @@ use super::account::Account;
 use super::round::{AccountRound, Reservation, UsedUp};
 use crate::effect::guard::Guarded;
 
-/// How often a settlement that failed is sent again by itself.
+/// The number of times that a failed settlement is sent again by itself.
 const MAX_RETRIES: u32 = 8;
 /// The delay before the first of these, and the longest before a later one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -159,7 +159,7 @@ impl AccountWriter {
                 let unused = round.answer(&refused);
                 let mut state = self.queue.state();
                 state.seen = seen;
-                // Of those that are no longer waited for.
+                // Reservations that nobody waits for are given back.
                 state.next.owed = state.next.owed.saturating_sub_unsigned(unused);
                 true
             }

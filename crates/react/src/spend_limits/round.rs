@@ -1,4 +1,4 @@
-//! What is written to an account at once.
+//! The additions that are written to an account at once.
 
 use layer0::error::StateError;
 use layer0::failure::Chain;

@@ -23,7 +23,7 @@ pub(crate) struct Shelf {
     /// A session with state.
     pub(crate) stateful: Option<SessionId>,
     pub(crate) subscriptions: Vec<Subscription>,
-    /// How often a removal meets another writer.
+    /// The number of removals that meet another writer.
     pub(crate) conflicts: Mutex<u32>,
     /// The sessions that were marked, and the marks that were taken off.
     pub(crate) marks: Mutex<(Vec<SessionId>, Vec<i64>)>,

@@ -15,7 +15,7 @@ use super::row::versioned;
 use crate::chore::Chore;
 use crate::job_error::JobError;
 
-/// What became of an addition, once it was performed.
+/// The result of an addition, once it was performed.
 #[derive(Clone, Default)]
 pub(super) struct AdditionResult(Arc<Mutex<Option<Result<Added, StateError>>>>);
 

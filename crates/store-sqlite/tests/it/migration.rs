@@ -233,7 +233,7 @@ async fn labels_of_older_runs_are_found() {
     }
 }
 
-/// What migration 21 made.
+/// The rows that migration 21 makes.
 const BEFORE_ERASED_TEXTS: &str = "
     DROP TABLE settled; DROP TABLE delivery_failures; DROP TABLE erasures; DROP TRIGGER events_settled;
     DROP TRIGGER events_undelivered; ALTER TABLE runs DROP COLUMN seal;

@@ -1,4 +1,4 @@
-//! What the key of a log seals beside the record: rows and erasures.
+//! The seals of rows and erasures.
 
 use std::path::Path;
 use std::sync::Arc;

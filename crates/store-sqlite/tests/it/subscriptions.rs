@@ -1,4 +1,4 @@
-//! Who may move a subscription, and what a host learns of the one before it.
+//! Moves of subscriptions, and claims that tell of a dead host.
 
 use std::sync::Arc;
 

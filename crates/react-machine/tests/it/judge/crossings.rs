@@ -6,7 +6,7 @@ use layer0::event::EventKind;
 
 use super::history::Happening;
 
-/// What the generators must reach.
+/// The crossings that the generators have to reach.
 pub(crate) const ALL: &[&str] = &[
     "answer of a settled call",
     "approval expired",

@@ -175,7 +175,7 @@ impl Judge {
         }
         let budgets = more.map_or_else(|| self.budgets(), |more| self.budgets().increased(more));
         let mut room = budgets.reopened();
-        // What opens it is an event too.
+        // The event that opens it counts.
         room.events = room.events.map(|limit| limit.saturating_sub(1));
         let used = self.used().executions;
         let lacks =

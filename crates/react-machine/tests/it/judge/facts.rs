@@ -7,7 +7,7 @@ use super::due::Due;
 use super::model::{Activity, Complaint, Judge, ModelTurn, Step};
 use super::repeats::signature;
 
-/// What comes of a fact.
+/// The consequence of a fact.
 pub(super) type Read = Result<(), Complaint>;
 
 impl Judge {
@@ -168,7 +168,7 @@ impl Judge {
                 self.calls_ask_budget = false;
                 match self.exhausted(self.budgets().effective(), true, None) {
                     Some(_) => self.look_at_calls(),
-                    // What is missing of the executions now is not there.
+                    // Executions beyond the budget are not begun.
                     None => self.admit(self.calls.iter().map(|it| it.id.clone()).collect(), false),
                 }
             }

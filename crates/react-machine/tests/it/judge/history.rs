@@ -51,7 +51,7 @@ pub(crate) enum Performed {
     WriteMemory,
 }
 
-/// What a run has used.
+/// The usage of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Used {
     pub(crate) attempts: u64,

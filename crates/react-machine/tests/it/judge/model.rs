@@ -12,7 +12,7 @@ use super::history::{Happening, Performed, Used, model_calls, used, wall_ms};
 use super::repeats::{Repetitions, result};
 use super::rules::{Budgets, CallStatus, JudgedCall, Rules};
 
-/// What a run is doing.
+/// The activity of a run.
 #[derive(Debug, Clone)]
 pub(super) enum Activity {
     Unstarted,
@@ -49,7 +49,7 @@ pub(super) struct ModelTurn {
     pub(super) is_recorded: bool,
 }
 
-/// How a run ends, as its last event says it.
+/// The end of a run, as its last event has it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RunEnd {
     /// `completed`, `failed`, ….
@@ -67,11 +67,11 @@ pub(super) struct OpenDispatch {
     pub(super) call: CallId,
     pub(super) share: Allowance,
     pub(super) is_unrecorded: bool,
-    /// What it waits for, with the approvals in it.
+    /// The reason of a wait, with its approvals.
     pub(super) waits: Option<(layer0::event::WaitFor, Vec<String>)>,
 }
 
-/// How far the beginning of a run came.
+/// The progress of a run's beginning.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Beginning {
     Unadmitted,

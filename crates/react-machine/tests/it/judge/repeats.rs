@@ -15,7 +15,7 @@ pub(super) struct Repetitions {
     failures: BTreeMap<String, (String, u64)>,
 }
 
-/// How often a batch was asked for, and the results of the last two times.
+/// The number of times that a batch was requested, and the results of the last two.
 #[derive(Debug, Clone, Default)]
 struct BatchCount {
     count: u64,

@@ -114,7 +114,7 @@ pub(crate) struct Budgets {
     pub(crate) own: Room,
     /// The share of the caller's, with what it gave since.
     pub(crate) share: Option<Room>,
-    /// How often the caller answered.
+    /// The number of answers of the caller.
     pub(crate) grants: u32,
     /// Whether the caller can still give more.
     pub(crate) may_grow: bool,
