@@ -159,6 +159,25 @@ fn retries_come_to_the_same_record() {
     ])));
 }
 
+/// Spec: J1, B1. The first `wait` fails, and no execution is left to repeat it; the second one answers.
+#[test]
+fn failures_without_a_repeat_come_to_the_same_record() {
+    let answers = json!([
+        {"tool_calls": [
+            {"id": "c0", "name": "look", "arguments": {"at": 0}},
+            {"id": "c1", "name": "below", "arguments": {"input": "look at 0"}},
+        ]},
+        {"tool_calls": [
+            {"id": "c0", "name": "look", "arguments": {"at": 0}},
+            {"id": "c1", "name": "wait", "arguments": {"at": 0}},
+            {"id": "c2", "name": "look", "arguments": {"at": 0}},
+        ]},
+        {"tool_calls": [{"id": "c0", "name": "wait", "arguments": {"at": 0}}]},
+        {"text": "done"},
+    ]);
+    check(History { answers, model_calls: None, tool_calls: Some(6) });
+}
+
 /// Spec: J1, A1
 #[test]
 fn an_approval_comes_to_the_same_record() {

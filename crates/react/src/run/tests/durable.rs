@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use backstop_event_log::LogError;
 use layer0::Timestamp;
-use layer0::event::Event;
+use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -75,9 +75,13 @@ impl Entries {
         self.ends(|end| matches!(end, End::Attempt(end) if !matches!(end, AttemptEnd::NotBegun)))
     }
 
-    /// Returns how many executions asked to be tried again.
+    /// Returns the number of failed executions of the tool that waits, repeated or not.
     pub(super) fn waits(&self) -> u32 {
-        let waits = self.ends(|end| matches!(end, End::Execution(end) if end.again.is_some()));
+        let has_failed = |fact: &EventKind| matches!(fact, EventKind::ToolResponded(it) if &*it.tool == "wait" && !it.ok);
+        let waits = self.ends(|end| match end {
+            End::Execution(end) => end.again.is_some() || end.facts.0.iter().any(has_failed),
+            _ => false,
+        });
         u32::try_from(waits).unwrap()
     }
 }
