@@ -37,6 +37,23 @@ pub(crate) struct Watches {
     pub(crate) events: EventWatches,
 }
 
+/// The mark of the task that listens. It is removed with the task, even if the runtime of the task ends.
+struct ListenMark(Arc<AtomicBool>);
+
+impl ListenMark {
+    /// Sets the mark; `None` if another task has set it.
+    fn set(is_looking: &Arc<AtomicBool>) -> Option<Self> {
+        let is_set = is_looking.swap(true, Ordering::AcqRel);
+        (!is_set).then(|| Self(Arc::clone(is_looking)))
+    }
+}
+
+impl Drop for ListenMark {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 impl Watches {
     fn are_empty(&self) -> bool {
         self.inboxes.is_empty() && self.events.is_empty()
@@ -96,19 +113,21 @@ impl Lookout {
 
     /// Looks from now on, until nothing is watched any more.
     pub(crate) fn look(&self, pool: &Pool) {
-        if self.is_looking.swap(true, Ordering::AcqRel) {
-            return;
-        }
+        let Some(mark) = ListenMark::set(&self.is_looking) else { return };
         let (watches, pool) = (self.watches.clone(), pool.clone());
         let is_looking = Arc::clone(&self.is_looking);
+        let mut mark = Some(mark);
         self.own(tokio::spawn(async move {
             let mut listener = None;
             // A database that is closed is waited for no more.
             while pool.until_closed(hear(&pool, &mut listener)).await.is_some() {
                 if watches.are_empty() {
-                    is_looking.store(false, Ordering::Release);
+                    drop(mark.take());
                     // What was watched meanwhile found the task still looking.
-                    if watches.are_empty() || is_looking.swap(true, Ordering::AcqRel) {
+                    if !watches.are_empty() {
+                        mark = ListenMark::set(&is_looking);
+                    }
+                    if mark.is_none() {
                         return;
                     }
                 }

@@ -34,6 +34,23 @@ pub(crate) struct Lookout {
     unreadable: Mutex<BTreeSet<i64>>,
 }
 
+/// The mark of the task that looks. It is removed with the task, even if the runtime of the task ends.
+struct LookMark(Arc<AtomicBool>);
+
+impl LookMark {
+    /// Sets the mark; `None` if another task has set it.
+    fn set(is_looking: &Arc<AtomicBool>) -> Option<Self> {
+        let is_set = is_looking.swap(true, Ordering::AcqRel);
+        (!is_set).then(|| Self(Arc::clone(is_looking)))
+    }
+}
+
+impl Drop for LookMark {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 impl Watches {
     fn are_empty(&self) -> bool {
         self.inboxes.is_empty() && self.events.is_empty()
@@ -51,19 +68,21 @@ impl Lookout {
 
     /// Looks from now on, until nothing is watched any more.
     pub(crate) fn look(&self, readers: &SqlitePool) {
-        if self.is_looking.swap(true, Ordering::AcqRel) {
-            return;
-        }
+        let Some(mark) = LookMark::set(&self.is_looking) else { return };
         let (watches, readers) = (self.watches.clone(), readers.clone());
         let is_looking = Arc::clone(&self.is_looking);
+        let mut mark = Some(mark);
         let task = tokio::spawn(async move {
             let mut seen = None;
             // A database that is closed is waited for no more.
             while readers.close_event().do_until(SystemClock.sleep(LOOK_EVERY)).await.is_ok() {
                 if watches.are_empty() {
-                    is_looking.store(false, Ordering::Release);
+                    drop(mark.take());
                     // What was watched meanwhile found the task still looking.
-                    if watches.are_empty() || is_looking.swap(true, Ordering::AcqRel) {
+                    if !watches.are_empty() {
+                        mark = LookMark::set(&is_looking);
+                    }
+                    if mark.is_none() {
                         return;
                     }
                 }
