@@ -8,8 +8,8 @@ use thiserror::Error;
 /// A place in the events of a log, behind which a [`Feed`](crate::Feed) goes on.
 ///
 /// It is opaque, and has a text form to keep it in: `start`, `now`, or what the log made of a place.
-/// With the place goes a mark of the event that stands there, by which a log knows a cursor that is
-/// not its own.
+/// The place carries a mark of its event and a mark of the store, by which a log refuses a cursor of another
+/// log.
 ///
 /// ```
 /// use backstop_event_log::Cursor;
@@ -27,8 +27,17 @@ pub struct Cursor(Place);
 enum Place {
     Start,
     Now,
-    /// Behind the event of this number, with the beginning of its hash where that is known.
-    Behind(u64, Option<u32>),
+    Behind(Behind),
+}
+
+/// A place behind an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Behind {
+    number: u64,
+    /// The beginning of the event's hash, if the hash is known.
+    hash: Option<u32>,
+    /// The mark of the store, if it has one.
+    store: Option<u32>,
 }
 
 /// Says that a text is no cursor.
@@ -55,7 +64,31 @@ impl Cursor {
     pub fn behind(number: u64, hash: Option<&Hash>) -> Self {
         match number {
             0 => Self::start(),
-            _ => Self(Place::Behind(number, hash.map(mark_of))),
+            _ => {
+                let hash = hash.map(hash_prefix);
+                Self(Place::Behind(Behind { number, hash, store: None }))
+            }
+        }
+    }
+
+    /// Adds the mark of a store, for logs. A store draws its mark once; a backup of the store has the same mark.
+    #[must_use]
+    pub const fn in_store(mut self, mark: Option<u32>) -> Self {
+        if let Place::Behind(behind) = &mut self.0 {
+            behind.store = mark;
+        }
+        self
+    }
+
+    /// Returns whether the cursor can be of the store with this mark, for logs. A cursor without a mark fits every
+    /// store: an earlier version wrote it.
+    #[must_use]
+    pub fn fits_store(&self, mark: Option<u32>) -> bool {
+        match self.0 {
+            Place::Behind(Behind { store: Some(store), .. }) => {
+                mark.is_none_or(|mark| store == mark)
+            }
+            _ => true,
         }
     }
 
@@ -66,7 +99,7 @@ impl Cursor {
         match self.0 {
             Place::Start => Some(0),
             Place::Now => None,
-            Place::Behind(number, _) => Some(number),
+            Place::Behind(behind) => Some(behind.number),
         }
     }
 
@@ -74,13 +107,13 @@ impl Cursor {
     #[must_use]
     pub fn fits(&self, hash: &Hash) -> bool {
         match self.0 {
-            Place::Behind(_, Some(mark)) => mark == mark_of(hash),
+            Place::Behind(Behind { hash: Some(mark), .. }) => mark == hash_prefix(hash),
             _ => true,
         }
     }
 }
 
-const fn mark_of(hash: &Hash) -> u32 {
+const fn hash_prefix(hash: &Hash) -> u32 {
     let [a, b, c, d, ..] = hash.0;
     u32::from_be_bytes([a, b, c, d])
 }
@@ -90,8 +123,19 @@ impl fmt::Display for Cursor {
         match self.0 {
             Place::Start => f.write_str("start"),
             Place::Now => f.write_str("now"),
-            Place::Behind(number, None) => write!(f, "{number}"),
-            Place::Behind(number, Some(mark)) => write!(f, "{number}-{mark:08x}"),
+            Place::Behind(behind) => behind.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.number)?;
+        match (self.hash, self.store) {
+            (None, None) => Ok(()),
+            (Some(hash), None) => write!(f, "-{hash:08x}"),
+            (None, Some(store)) => write!(f, "--{store:08x}"),
+            (Some(hash), Some(store)) => write!(f, "-{hash:08x}-{store:08x}"),
         }
     }
 }
@@ -100,12 +144,15 @@ impl FromStr for Cursor {
     type Err = InvalidCursor;
 
     fn from_str(text: &str) -> Result<Self, InvalidCursor> {
+        let mark = |part: Option<&str>| match part {
+            None | Some("") => Some(None),
+            Some(part) => u32::from_str_radix(part, 16).ok().map(Some),
+        };
         let read = || {
-            let (number, mark) = match text.split_once('-') {
-                Some((number, mark)) => (number, Some(u32::from_str_radix(mark, 16).ok()?)),
-                None => (text, None),
-            };
-            Some(Self(Place::Behind(number.parse().ok().filter(|number| *number > 0)?, mark)))
+            let mut parts = text.splitn(3, '-');
+            let number = parts.next()?.parse().ok().filter(|number| *number > 0)?;
+            let (hash, store) = (mark(parts.next())?, mark(parts.next())?);
+            Some(Self(Place::Behind(Behind { number, hash, store })))
         };
         let cursor = match text {
             "start" => Some(Self::start()),
@@ -145,6 +192,9 @@ mod tests {
             (Cursor::now(), "now"),
             (Cursor::behind(7, None), "7"),
             (Cursor::behind(u64::MAX, Some(&hash)), "18446744073709551615-0f0f0f0f"),
+            (Cursor::behind(7, Some(&hash)).in_store(Some(0xa)), "7-0f0f0f0f-0000000a"),
+            (Cursor::behind(7, None).in_store(Some(0xa)), "7--0000000a"),
+            (Cursor::start().in_store(Some(0xa)), "start"),
         ] {
             assert_eq!(cursor.to_string(), text);
             assert_eq!(text.parse(), Ok(cursor));
@@ -153,11 +203,35 @@ mod tests {
         }
     }
 
+    /// Spec: X2
+    #[test]
+    fn cursor_fits_its_own_store() {
+        let cursor = Cursor::behind(7, None);
+        assert!(cursor.fits_store(Some(1)), "an earlier version wrote no marks");
+        let marked = cursor.in_store(Some(1));
+        assert!(marked.fits_store(Some(1)) && marked.fits_store(None));
+        assert!(!marked.fits_store(Some(2)));
+    }
+
     #[test]
     fn what_is_no_cursor_is_refused() {
-        for text in
-            ["", "0", "-", "7-", "-0f0f0f0f", "+7", "07", "7-f", "7-0F0F0F0F", "7-0f0f0f0f0", "Now"]
-        {
+        for text in [
+            "",
+            "0",
+            "-",
+            "7-",
+            "7--",
+            "7--a",
+            "7-0f0f0f0f-",
+            "7-0f0f0f0f-0000000a-",
+            "-0f0f0f0f",
+            "+7",
+            "07",
+            "7-f",
+            "7-0F0F0F0F",
+            "7-0f0f0f0f0",
+            "Now",
+        ] {
             assert_eq!(text.parse::<Cursor>(), Err(InvalidCursor(text.to_owned())), "{text}");
         }
         assert!(serde_json::from_str::<Cursor>("7").is_err());

@@ -414,6 +414,17 @@ pub trait EventLog: Send + Sync {
         Err(LogError::not_erasable(seq, "this log cannot erase"))
     }
 
+    /// Returns a number that changes with each erased event and each removed run of the log, or `None` from a log that does
+    /// not count them. A text that was read from a record may be kept in memory and used as long as the number is the
+    /// one from before the read. Costs the same however large the log is.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLog::summary`].
+    async fn erasures(&self) -> Result<Option<u64>, LogError> {
+        Ok(None)
+    }
+
     /// Watches the inbox of a run, whichever process sends to it. In a log whose inbox may fail to be read, the watch
     /// is ready again within seconds while a row is there: a writer whose read failed looks again then.
     fn watch_inbox(&self, run: &RunId) -> InboxWatch;

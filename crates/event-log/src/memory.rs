@@ -42,6 +42,8 @@ struct Runs {
     claimed: HashMap<RunId, u64>,
     last_claim: u64,
     last_message: u64,
+    /// The number of erased events.
+    erasures: u64,
 }
 
 #[derive(Debug)]
@@ -461,6 +463,7 @@ impl EventLog for MemoryLog {
         let digest = digest.ok_or(LogError::not_erasable(seq, "it has no salt"))?;
         record.payload = Payload::Erased(digest);
         let hash = record.hash;
+        runs.erasures += 1;
         let holds = |kept: &&Kept| {
             let of_copy = |record: &Record| record.hash == hash && record.payload.text().is_some();
             kept.records.iter().any(of_copy)
@@ -469,6 +472,10 @@ impl EventLog for MemoryLog {
             runs.by_id.values().filter(holds).map(|kept| kept.summary.run.clone()).collect();
         copies.sort();
         Ok(copies)
+    }
+
+    async fn erasures(&self) -> Result<Option<u64>, LogError> {
+        Ok(Some(self.lock().erasures))
     }
 
     fn watch_inbox(&self, run: &RunId) -> InboxWatch {

@@ -10,6 +10,7 @@ use sqlx::{PgConnection, Row};
 
 use crate::database::Database;
 use crate::fault::Fault;
+use crate::pool::Pool;
 use crate::rows::{hash_of, payload_of, run_of, signed, unsigned};
 use crate::seals;
 use crate::text::{column, stored};
@@ -136,6 +137,21 @@ impl ErasableEvent {
     }
 }
 
+/// Returns the number of erased events and removed runs.
+pub(crate) async fn count(pool: &Pool) -> Result<u64, LogError> {
+    let erasures: i64 = sqlx::query_scalar("SELECT erasures FROM backstop.meta")
+        .fetch_one(&mut *pool.lend().await?)
+        .await
+        .map_err(Fault::from)?;
+    Ok(unsigned(erasures))
+}
+
+/// Counts an erasure or a removal, as the last statement of its transaction: all processes update the same row.
+pub(crate) async fn count_one(connection: &mut PgConnection) -> Result<(), Fault> {
+    sqlx::query("UPDATE backstop.meta SET erasures = erasures + 1").execute(connection).await?;
+    Ok(())
+}
+
 /// Reads the events that hold failure messages of behaviours about a run.
 pub(crate) async fn failures_about(
     database: &Database,
@@ -196,7 +212,7 @@ impl Work for EraseSome<'_> {
         for event in self.0 {
             event.erase(&mut *connection).await?;
         }
-        Ok(())
+        Ok(count_one(connection).await?)
     }
 }
 
@@ -228,9 +244,15 @@ impl Work for Erasure<'_> {
         if let Some(call) = &self.call {
             self.erase_call(&mut *connection, call).await?;
         }
-        if self.event.seq > 1 {
-            return Ok(());
+        if self.event.seq == 1 {
+            self.erase_labels(&mut *connection).await?;
         }
+        Ok(count_one(connection).await?)
+    }
+}
+
+impl Erasure<'_> {
+    async fn erase_labels(&self, connection: &mut PgConnection) -> Result<(), LogError> {
         for statement in [
             "UPDATE backstop.runs SET labels = NULL WHERE id = $1",
             "DELETE FROM backstop.labels WHERE run_id = $1",
@@ -244,9 +266,7 @@ impl Work for Erasure<'_> {
         let sealed = self.key.map(|key| (self.run, key));
         seals::seal_rows(connection, sealed.as_slice()).await
     }
-}
 
-impl Erasure<'_> {
     /// Removes what a call that is made once left in the scope of its run.
     async fn erase_call(&self, connection: &mut PgConnection, call: &str) -> Result<(), LogError> {
         let scope = format!("run:{}", self.run);

@@ -42,9 +42,9 @@ const OPEN: &str = "WITH ids AS (SELECT pg_snapshot_xmax(pg_current_snapshot()):
     AND appends.database = (SELECT oid FROM pg_database WHERE datname = current_database()))) END \
     + meta.tx_offset) << 20)::bigint FROM ids, backstop.meta AS meta";
 
-/// Returns the newest event before the place `$1`, and the last place of an event that was removed: both as of one
-/// moment, so that an event that is removed meanwhile is one of them.
-const LAST: &str = "SELECT newest.place, newest.hash, meta.removed_until FROM backstop.meta AS meta \
+/// Returns the newest event before the place `$1`, the last place of an event that was removed and the mark of the store:
+/// all as of one moment, so that an event that is removed meanwhile is one of the two.
+const LAST: &str = "SELECT newest.place, newest.hash, meta.removed_until, meta.mark FROM backstop.meta AS meta \
     LEFT JOIN LATERAL (SELECT place, hash FROM backstop.events WHERE place < $1 ORDER BY place DESC LIMIT 1) \
     AS newest ON true";
 
@@ -85,9 +85,9 @@ pub(crate) async fn read(
 ) -> Result<FeedPage, LogError> {
     let open: i64 =
         sqlx::query_scalar(OPEN).fetch_one(&mut *pool.lend().await?).await.map_err(Fault::from)?;
-    let Last { end, removed } = last(pool, open).await?;
+    let Last { end, removed, mark } = last(pool, open).await?;
     let last = signed(end.number().unwrap_or_default());
-    let is_known = |after| after <= last.max(removed);
+    let is_known = |after| after <= last.max(removed) && cursor.fits_store(mark);
     let after = match cursor.number().map(|after| (after, signed(after))) {
         None => return Ok(FeedPage::new(Vec::new(), end, true)),
         Some((at, after)) if is_known(after) && fits(pool, cursor, at).await? => after,
@@ -105,12 +105,15 @@ pub(crate) async fn read(
     let wanted: i64 = rows.first().map_or(Ok(0), |row| row.try_get("rows")).map_err(Fault::from)?;
     let is_whole =
         wanted < MAX_RECORDS && rows.len() == usize::try_from(wanted).unwrap_or(usize::MAX);
-    let records = rows.iter().map(read_row).filter_map(Result::transpose);
+    let records = rows.iter().map(|row| read_row(row, mark)).filter_map(Result::transpose);
     let records = records.collect::<Result<Vec<_>, _>>()?;
     let read_to = match (is_whole, rows.last()) {
-        (false, Some(row)) => place_of(row)?,
+        (false, Some(row)) => place_of(row, mark)?,
         _ if until == last => end,
-        _ => Cursor::behind(unsigned(until), hash_at(pool, until).await?.as_ref()),
+        _ => {
+            let hash = hash_at(pool, until).await?;
+            Cursor::behind(unsigned(until), hash.as_ref()).in_store(mark)
+        }
     };
     Ok(FeedPage::new(records, read_to, is_whole && until == last))
 }
@@ -121,6 +124,8 @@ struct Last {
     end: Cursor,
     /// The last place of an event that was removed.
     removed: i64,
+    /// The mark of the store.
+    mark: Option<u32>,
 }
 
 async fn last(pool: &Pool, open: i64) -> Result<Last, LogError> {
@@ -128,8 +133,10 @@ async fn last(pool: &Pool, open: i64) -> Result<Last, LogError> {
     let row = row.map_err(Fault::from)?;
     let removed = row.try_get("removed_until").map_err(Fault::from)?;
     let newest: Option<i64> = row.try_get("place").map_err(Fault::from)?;
-    let end = newest.map_or(Ok(Cursor::start()), |_| place_of(&row))?;
-    Ok(Last { end, removed })
+    let mark: i64 = row.try_get("mark").map_err(Fault::from)?;
+    let mark = u32::try_from(mark).ok();
+    let end = newest.map_or(Ok(Cursor::start()), |_| place_of(&row, mark))?;
+    Ok(Last { end, removed, mark })
 }
 
 /// Can a cursor stand behind this event? Where the event has gone, it can.
@@ -203,10 +210,10 @@ async fn rows(
 }
 
 /// Reads an event; one that was changed so that it is none is left out, and holds up no other.
-fn read_row(row: &PgRow) -> Result<Option<FeedRecord>, LogError> {
+fn read_row(row: &PgRow, mark: Option<u32>) -> Result<Option<FeedRecord>, LogError> {
     let run = run_of(row)?;
     match record_of(row) {
-        Ok(record) => Ok(Some(FeedRecord::new(run, record, place_of(row)?))),
+        Ok(record) => Ok(Some(FeedRecord::new(run, record, place_of(row, mark)?))),
         Err(error) => {
             tracing::warn!(%run, %error, "an event cannot be read; followers go on without it");
             Ok(None)
@@ -214,10 +221,10 @@ fn read_row(row: &PgRow) -> Result<Option<FeedRecord>, LogError> {
     }
 }
 
-fn place_of(row: &PgRow) -> Result<Cursor, LogError> {
+fn place_of(row: &PgRow, mark: Option<u32>) -> Result<Cursor, LogError> {
     let place = unsigned(row.try_get("place").map_err(Fault::from)?);
     let hash: Option<&[u8]> = row.try_get("hash").ok();
-    Ok(Cursor::behind(place, hash.and_then(hash_from).as_ref()))
+    Ok(Cursor::behind(place, hash.and_then(hash_from).as_ref()).in_store(mark))
 }
 
 async fn hash_at(pool: &Pool, place: i64) -> Result<Option<Hash>, LogError> {

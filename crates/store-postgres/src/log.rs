@@ -261,6 +261,10 @@ impl EventLog for PostgresLog {
         inbox::rows(self.0.pool(), run, self.0.lookout()).await
     }
 
+    async fn erasures(&self) -> Result<Option<u64>, LogError> {
+        erasure::count(self.0.pool()).await.map(Some)
+    }
+
     fn watch_inbox(&self, run: &RunId) -> InboxWatch {
         let watch = self.0.lookout().watches.inboxes.watch(run);
         self.0.lookout().look(self.0.pool());

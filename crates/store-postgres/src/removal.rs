@@ -16,7 +16,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
 use crate::database::Database;
-use crate::erasure::{erase_all, failures_about, failures_left};
+use crate::erasure::{count_one, erase_all, failures_about, failures_left};
 use crate::fault::Fault;
 use crate::prune::{Kind, Whose, take_all};
 use crate::server_time::bounded;
@@ -291,7 +291,8 @@ impl Work for RemoveTree<'_> {
         if !self.is_unchanged(connection).await? || self.is_followed(connection).await? {
             return Ok(false);
         }
-        self.remove_rows(connection).await?;
+        self.remove_rows(&mut *connection).await?;
+        count_one(connection).await?;
         Ok(true)
     }
 }

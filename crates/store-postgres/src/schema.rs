@@ -15,6 +15,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/7_due_approvals.sql"),
     include_str!("../migrations/8_lost_tails.sql"),
     include_str!("../migrations/9_erased_texts.sql"),
+    include_str!("../migrations/10_store_mark.sql"),
 ];
 
 /// Lifts the limits of time that each connection has, for one transaction.

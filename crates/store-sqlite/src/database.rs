@@ -21,6 +21,8 @@ use crate::open_options::{Durability, OpenOptions};
 use crate::own_files;
 use crate::owner::Owner;
 use crate::schema;
+use crate::store_row::StoreMark;
+use crate::waypoints::Waypoints;
 use crate::writer::Writer;
 
 /// How long a transaction waits for another process's lock, however many jobs it writes.
@@ -53,6 +55,8 @@ struct Inner {
     known_ends: KnownEnds,
     owner: Arc<Owner>,
     lookout: Lookout,
+    mark: StoreMark,
+    waypoints: Waypoints,
     upkeep: Upkeep,
     time: fn() -> Timestamp,
     /// The newest runs that began through this handle.
@@ -190,6 +194,8 @@ impl Database {
                 known_ends: KnownEnds::default(),
                 owner: Arc::new(Owner::with_file(file)),
                 lookout: Lookout::default(),
+                mark: StoreMark::default(),
+                waypoints: Waypoints::default(),
                 upkeep: Upkeep::default(),
                 time: OpenOptions::new().time,
                 own_runs: Mutex::default(),
@@ -236,6 +242,8 @@ impl Database {
             known_ends: KnownEnds::default(),
             owner,
             lookout,
+            mark: StoreMark::default(),
+            waypoints: Waypoints::default(),
             upkeep,
             time,
             own_runs,
@@ -323,6 +331,15 @@ impl Database {
 
     pub(crate) fn owner(&self) -> &Arc<Owner> {
         &self.inner.owner
+    }
+
+    pub(crate) fn waypoints(&self) -> &Waypoints {
+        &self.inner.waypoints
+    }
+
+    /// Returns the mark that the cursors of this database carry.
+    pub(crate) async fn mark(&self) -> Result<Option<u32>, LogError> {
+        self.inner.mark.read(self.readers()).await
     }
 
     pub(crate) fn lookout(&self) -> &Lookout {

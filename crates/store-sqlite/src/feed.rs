@@ -12,6 +12,7 @@ use layer0::id::RunId;
 use sqlx::Row;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 
+use crate::database::Database;
 use crate::fault::Fault;
 use crate::rows::{record_of, signed, unsigned};
 
@@ -55,11 +56,11 @@ const OF_ALL: &str = page!(concat!(
      AND events.id <= removed.event)"
 ));
 
-/// The events of the run `$7`, along their links from the newest on, so that those of other runs are not
-/// looked at.
+/// The events of the run `$7`, along their links back from its event `$8`, or its newest one, so that those of other runs
+/// are not looked at.
 const OF_RUN: &str = page!(concat!(
     "WITH RECURSIVE linked (id, prev, run_id) AS (SELECT events.id, prev, run_id FROM runs \
-     JOIN events ON events.id = runs.last_event AND events.run_id = runs.id \
+     JOIN events ON events.id = coalesce($8, runs.last_event) AND events.run_id = runs.id \
      WHERE runs.run = $7 AND events.id > $1 UNION ALL SELECT events.id, events.prev, events.run_id \
      FROM linked JOIN events ON events.id = linked.prev AND events.id < linked.id \
      AND events.run_id = linked.run_id WHERE events.id > $1), \
@@ -80,46 +81,54 @@ const START_OF_SESSION: &str = "WITH RECURSIVE linked (id, prev, run_id) AS \
 
 /// Reads a page of the events behind a cursor.
 pub(crate) async fn read(
-    readers: &SqlitePool,
+    database: &Database,
     filter: &EventFilter,
     cursor: &Cursor,
 ) -> Result<FeedPage, LogError> {
-    let end = end(readers).await?;
+    let (readers, mark) = (database.readers(), database.mark().await?);
+    let end = end(readers, mark).await?;
     let last = end.number().unwrap_or_default();
     let after = match cursor.number() {
         None => return Ok(FeedPage::new(Vec::new(), end, true)),
-        Some(after) if after <= last && fits(readers, cursor, after).await? => after,
+        Some(after)
+            if after <= last && cursor.fits_store(mark) && fits(readers, cursor, after).await? =>
+        {
+            after
+        }
         Some(_) => return Err(LogError::ForeignCursor(*cursor)),
     };
     if after == last {
         return Ok(FeedPage::new(Vec::new(), *cursor, true));
     }
     let after = first_of(readers, filter, after, last).await?;
-    let until = match filter.run {
-        Some(_) => last,
-        None => last.min(after.saturating_add(LOOKED_AT)),
+    let until = match &filter.run {
+        Some(run) => database.waypoints().page_end(readers, run, after).await?,
+        None => Some(after.saturating_add(LOOKED_AT)),
     };
-    let rows = rows(readers, filter, after, until).await?;
+    let until = until.filter(|until| *until < last);
+    let rows = rows(readers, filter, (after, last), until).await?;
     let wanted: i64 = rows.first().map_or(Ok(0), |row| row.try_get("rows")).map_err(Fault::from)?;
     let is_whole =
         unsigned(wanted) < MAX_RECORDS && rows.len() == usize::try_from(wanted).unwrap_or(0);
-    let records = rows.iter().map(read_row).filter_map(Result::transpose);
+    let records = rows.iter().map(|row| read_row(row, mark)).filter_map(Result::transpose);
     let records = records.collect::<Result<Vec<_>, _>>()?;
-    let read_to = match (is_whole, rows.last()) {
-        (false, Some(row)) => place_of(row)?,
-        _ if until == last => end,
-        _ => Cursor::behind(until, hash_at(readers, until).await?.as_ref()),
+    let read_to = match (is_whole, rows.last(), until) {
+        (false, Some(row), _) => place_of(row, mark)?,
+        (_, _, None) => end,
+        (_, _, Some(until)) => {
+            Cursor::behind(until, hash_at(readers, until).await?.as_ref()).in_store(mark)
+        }
     };
-    Ok(FeedPage::new(records, read_to, is_whole && until == last))
+    Ok(FeedPage::new(records, read_to, is_whole && until.is_none()))
 }
 
 /// Returns the place behind the newest event.
-async fn end(readers: &SqlitePool) -> Result<Cursor, LogError> {
+async fn end(readers: &SqlitePool, mark: Option<u32>) -> Result<Cursor, LogError> {
     let newest = sqlx::query("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1")
         .fetch_optional(readers)
         .await
         .map_err(Fault::from)?;
-    newest.as_ref().map_or(Ok(Cursor::start()), place_of)
+    newest.as_ref().map_or(Ok(Cursor::start()), |row| place_of(row, mark))
 }
 
 /// Can a cursor stand behind this event? Where the event has gone, it can.
@@ -144,33 +153,34 @@ async fn first_of(
     Ok(first.map_or(last, |first| unsigned(first).saturating_sub(1)).min(last))
 }
 
+/// Reads the first events behind `after`, up to the event `until` if there is one, else up to `last`.
 async fn rows(
     readers: &SqlitePool,
     filter: &EventFilter,
-    after: u64,
-    until: u64,
+    (after, last): (u64, u64),
+    until: Option<u64>,
 ) -> Result<Vec<SqliteRow>, LogError> {
     let types = (!filter.types.is_empty()).then(|| serde_json::to_string(&filter.types));
     let types = types.transpose().map_err(|error| LogError::Failed(error.into()))?;
     let query = sqlx::query(if filter.run.is_some() { OF_RUN } else { OF_ALL })
         .bind(signed(after))
-        .bind(signed(until))
+        .bind(signed(until.unwrap_or(last)))
         .bind(filter.session.as_ref().map(|session| session.as_str().to_owned()))
         .bind(types)
         .bind(signed(MAX_RECORDS))
         .bind(signed(MAX_BYTES));
     let query = match &filter.run {
-        Some(run) => query.bind(run.as_str()),
+        Some(run) => query.bind(run.as_str()).bind(until.map(signed)),
         None => query,
     };
     Ok(query.fetch_all(readers).await.map_err(Fault::from)?)
 }
 
 /// Reads an event; one that was changed so that it is none is left out, and holds up no other.
-fn read_row(row: &SqliteRow) -> Result<Option<FeedRecord>, LogError> {
+fn read_row(row: &SqliteRow, mark: Option<u32>) -> Result<Option<FeedRecord>, LogError> {
     let run: RunId = row.try_get::<String, _>("run").map_err(Fault::from)?.into();
     match record_of(row) {
-        Ok(record) => Ok(Some(FeedRecord::new(run, record, place_of(row)?))),
+        Ok(record) => Ok(Some(FeedRecord::new(run, record, place_of(row, mark)?))),
         Err(error) => {
             tracing::warn!(%run, %error, "an event cannot be read; followers go on without it");
             Ok(None)
@@ -178,10 +188,10 @@ fn read_row(row: &SqliteRow) -> Result<Option<FeedRecord>, LogError> {
     }
 }
 
-fn place_of(row: &SqliteRow) -> Result<Cursor, LogError> {
+fn place_of(row: &SqliteRow, mark: Option<u32>) -> Result<Cursor, LogError> {
     let number = unsigned(row.try_get("id").map_err(Fault::from)?);
     let hash: Option<&[u8]> = row.try_get("hash").ok();
-    Ok(Cursor::behind(number, hash.and_then(hash_from).as_ref()))
+    Ok(Cursor::behind(number, hash.and_then(hash_from).as_ref()).in_store(mark))
 }
 
 async fn hash_at(readers: &SqlitePool, number: u64) -> Result<Option<Hash>, LogError> {
@@ -201,7 +211,6 @@ fn hash_from(bytes: &[u8]) -> Option<Hash> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::database::Database;
     use crate::plan::plan;
 
     /// Spec: X2. What stands before the cursor costs nothing: events are found by their numbers.

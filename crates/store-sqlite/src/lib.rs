@@ -49,8 +49,10 @@ mod sent;
 mod sessions;
 mod start_keys;
 mod state;
+mod store_row;
 mod stores;
 mod subscriptions;
+mod waypoints;
 mod writer;
 
 pub use database::Database;

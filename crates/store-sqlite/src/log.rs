@@ -25,7 +25,9 @@ use crate::owner::{OtherOwner, TAKEN_AFTER};
 use crate::rows::{chain, hash_of, record_of, signed, unsigned};
 use crate::sent::Sent;
 use crate::start_keys::Bind;
-use crate::{approvals, background, erasure, feed, inbox, lost_tails, runs, seals, subscriptions};
+use crate::{
+    approvals, background, erasure, feed, inbox, lost_tails, runs, seals, store_row, subscriptions,
+};
 
 /// What a run's row says of it. All columns: a file of an older version, which a reader leaves as it is,
 /// has no labels.
@@ -274,6 +276,10 @@ impl EventLog for SqliteLog {
         inbox::read(self.0.readers(), run, self.0.lookout()).await
     }
 
+    async fn erasures(&self) -> Result<Option<u64>, LogError> {
+        store_row::count_erasures(self.0.readers()).await
+    }
+
     fn watch_inbox(&self, run: &RunId) -> InboxWatch {
         let watch = self.0.lookout().watches.inboxes.watch(run);
         self.look_out();
@@ -281,7 +287,7 @@ impl EventLog for SqliteLog {
     }
 
     async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
-        feed::read(self.0.readers(), filter, cursor).await
+        feed::read(&self.0, filter, cursor).await
     }
 
     fn watch_events(&self) -> EventWatch {

@@ -29,6 +29,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/19_told_too_late.sql"),
     include_str!("../migrations/20_lost_tails.sql"),
     include_str!("../migrations/21_erased_texts.sql"),
+    include_str!("../migrations/22_store_mark.sql"),
 ];
 
 /// Marks a file as ours: "BSTP".

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{Cursor, EventFilter, EventLog, follow};
+use backstop_event_log::{Cursor, EventFilter, EventLog, LogError, follow};
 use layer0::event::Warning;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
-use crate::support::{append, begin, connection, open, server, until};
+use crate::support::{append, begin, connection, finished, open, server, until};
 
 const WRITERS: usize = 8;
 const EVENTS: u64 = 60;
@@ -186,4 +186,46 @@ async fn cursor_holds_while_the_newest_run_goes() {
     assert_eq!(reading.await.unwrap().unwrap(), 0);
     reader.close().await;
     database.close().await;
+}
+
+/// Spec: X2. A place whose event is gone fits a cursor of any event of the store, and of no other store.
+#[tokio::test(flavor = "multi_thread")]
+async fn cursor_of_another_store_is_refused() {
+    let server = server!();
+    let (here, there) =
+        (open(&server.database().await).await, open(&server.database().await).await);
+    let (log, other): (Arc<dyn EventLog>, Arc<dyn EventLog>) =
+        (Arc::new(here.log()), Arc::new(there.log()));
+    drop(begin(&other, "run_0", "s-0").await);
+    let foreign = other.read_feed(&EventFilter::new(), &Cursor::now()).await.unwrap().cursor;
+    drop(begin(&log, "run_1", "s-1").await);
+    let refused = follow(Arc::clone(&log), EventFilter::new(), foreign).await.unwrap_err();
+    let is_it = matches!(&refused, LogError::ForeignCursor(it) if *it == foreign);
+    assert!(is_it, "{refused:?}");
+    let of_earlier_version = Cursor::behind(foreign.number().unwrap(), None);
+    let page = log.read_feed(&EventFilter::new(), &of_earlier_version).await.unwrap();
+    assert_eq!(page.records.len(), 1);
+    assert_eq!(page.cursor.to_string().split('-').count(), 3, "{}", page.cursor);
+    here.close().await;
+    there.close().await;
+}
+
+/// Spec: S10
+#[tokio::test(flavor = "multi_thread")]
+async fn erasures_are_counted_across_handles() {
+    let server = server!();
+    let url = server.database().await;
+    let (here, there) = (open(&url).await, open(&url).await);
+    let log: Arc<dyn EventLog> = Arc::new(here.log());
+    let mut writer = begin(&log, "run_1", "s-1").await;
+    append(&mut writer, finished()).await.unwrap();
+    drop(writer);
+    let count = async || there.log().erasures().await.unwrap().unwrap();
+    let before = count().await;
+    log.erase(&"run_1".into(), 1).await.unwrap();
+    let erased = count().await;
+    here.delete_run(&"run_1".into()).await.unwrap();
+    assert!(before < erased && erased < count().await);
+    here.close().await;
+    there.close().await;
 }

@@ -268,3 +268,152 @@ async fn an_inbox_is_watched_across_handles() {
     // A run that could not read what stands there is told again.
     watch.changed().await;
 }
+
+/// Writes events to a run, the first of which starts it.
+async fn write_long(writer: &mut RunWriter, count: u64) {
+    for number in 0..count {
+        let kind = match (writer.summary().last_seq, number) {
+            (0, 0) => started("run_1"),
+            _ => Warning::new("x").into(),
+        };
+        writer.stage(&Seed::new("test"), at(1), Actor::Runtime, None, kind);
+    }
+    writer.commit().await.unwrap();
+}
+
+/// Spec: X2, D9. All events arrive, also those that are appended between two pages.
+#[tokio::test]
+async fn long_run_is_read_in_bounded_pages() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let log = log_of(&database);
+    let mut writer = RunWriter::new(Arc::clone(&log), "run_1".into());
+    write_long(&mut writer, 3_000).await;
+    let unmatched = EventFilter::new().run("run_1").event_type("run.failed");
+    let page = log.read_feed(&unmatched, &Cursor::start()).await.unwrap();
+    assert!(!page.is_end && page.cursor.number() <= Some(512), "{:?}", page.cursor);
+    let filter = EventFilter::new().run("run_1");
+    let (mut seqs, mut cursor, mut pages) = (Vec::new(), Cursor::start(), 0);
+    loop {
+        let page = log.read_feed(&filter, &cursor).await.unwrap();
+        seqs.extend(page.records.iter().map(|it| it.record.seq));
+        cursor = page.cursor;
+        pages += 1;
+        if pages == 3 {
+            whole(&database, "run_2").await;
+            write_long(&mut writer, 2_000).await;
+        }
+        if page.is_end {
+            break;
+        }
+    }
+    assert_eq!(seqs, (1..=5_000).collect::<Vec<_>>(), "each once and in order");
+    // A place before those that were read first.
+    let page = log.read_feed(&filter, &Cursor::behind(100, None)).await.unwrap();
+    assert_eq!(page.records.first().map(|it| it.record.seq), Some(101));
+}
+
+/// Spec: X2, S10. The database gives the row id of a removed run to the next one.
+#[tokio::test]
+async fn run_under_a_removed_name_is_read_whole() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let log = log_of(&database);
+    let filter = EventFilter::new().run("run_1");
+    for _ in 0..2 {
+        let mut writer = RunWriter::new(Arc::clone(&log), "run_1".into());
+        write_long(&mut writer, 2_000).await;
+        writer.stage(&Seed::new("test"), at(1), Actor::Runtime, None, crate::retention::finished());
+        writer.commit().await.unwrap();
+        drop(writer);
+        let (mut seqs, mut cursor, mut is_end) = (Vec::new(), Cursor::start(), false);
+        while !is_end {
+            let page = log.read_feed(&filter, &cursor).await.unwrap();
+            seqs.extend(page.records.iter().map(|it| it.record.seq));
+            (cursor, is_end) = (page.cursor, page.is_end);
+        }
+        assert_eq!(seqs, (1..=2_001).collect::<Vec<_>>());
+        database.delete_run(&"run_1".into()).await.unwrap();
+    }
+}
+
+/// Spec: X2. A place whose event is gone fits a cursor of any event of the store, and of no other store.
+#[tokio::test]
+async fn cursor_of_another_file_is_refused() {
+    let (folder, elsewhere) = (Folder::new(), Folder::new());
+    let (here, there) = (open(&folder.file()).await, open(&elsewhere.file()).await);
+    whole(&there, "run_0").await;
+    let foreign = end(&there).await;
+    whole(&here, "run_1").await;
+    here.delete_run(&"run_1".into()).await.unwrap();
+    whole(&here, "run_2").await;
+    let refused = follow(log_of(&here), EventFilter::new(), foreign).await.unwrap_err();
+    assert!(matches!(&refused, LogError::ForeignCursor(it) if *it == foreign), "{refused:?}");
+    assert!(refused.hint().unwrap().contains("another one"));
+    let number = foreign.number().unwrap();
+    let of_earlier_version = Cursor::behind(number, None);
+    assert_eq!(places(&here, &of_earlier_version).await, both("run_2"));
+    // Each cursor that this store gives carries its mark.
+    let given = end(&here).await;
+    let page = log_of(&here).read_feed(&EventFilter::new(), &Cursor::start()).await.unwrap();
+    for cursor in [given, page.cursor, page.records[0].cursor] {
+        assert_eq!(cursor.to_string().split('-').count(), 3, "{cursor}");
+    }
+}
+
+/// Spec: X2. A reader does not migrate a file of an older version.
+#[tokio::test]
+async fn file_without_a_mark_is_followed() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    whole(&database, "run_1").await;
+    let marked = end(&database).await;
+    database.close().await;
+    tamper(
+        &folder.file(),
+        "DROP TRIGGER events_erased; DROP TRIGGER runs_removed; DROP TABLE store",
+    )
+    .await;
+    let reader = Database::open_read_only(folder.file()).await.unwrap();
+    assert_eq!(places(&reader, &Cursor::start()).await, both("run_1"));
+    assert!(places(&reader, &marked).await.is_empty());
+    assert_eq!(reader.log().erasures().await.unwrap(), None);
+    reader.close().await;
+}
+
+/// Spec: S10
+#[tokio::test]
+async fn erasures_are_counted_across_handles() {
+    let folder = Folder::new();
+    let (here, there) = (open(&folder.file()).await, open(&folder.file()).await);
+    for run in ["run_1", "run_2"] {
+        whole(&here, run).await;
+    }
+    let count = async || there.log().erasures().await.unwrap().unwrap();
+    let before = count().await;
+    here.log().erase(&"run_1".into(), 1).await.unwrap();
+    let erased = count().await;
+    here.delete_run(&"run_2".into()).await.unwrap();
+    assert!(before < erased && erased < count().await);
+}
+
+/// Spec: A1, W3. The runtime of the first watch ended while the database stays open.
+#[test]
+fn inbox_is_watched_after_a_runtime_ended() {
+    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let (folder, kept) = (Folder::new(), runtime());
+    let here = kept.block_on(open(&folder.file()));
+    let first = runtime();
+    let watch = first.block_on(async { here.log().watch_inbox(&"run_0".into()) });
+    first.shutdown_background();
+    drop(watch);
+    kept.block_on(async {
+        let there = open(&folder.file()).await;
+        write_run(&log_of(&here), "run_1", "s", 1).await;
+        let mut watch = here.log().watch_inbox(&"run_1".into());
+        watch.changed().await;
+        let input = InboxRequest::Input { run: "run_1".into(), text: "go on".into() };
+        assert!(there.log().send(input, "ops", at(2)).await.unwrap());
+        watch.changed().await;
+    });
+}
