@@ -9,3 +9,4 @@ pub(crate) mod recordable;
 pub(crate) mod source;
 mod target;
 pub(crate) mod transcript;
+pub(crate) mod transcript_cache;

@@ -26,6 +26,7 @@ use crate::hook::Hook;
 use crate::once::{Once, OnceStores};
 use crate::pool::stack;
 use crate::record::recordable::without_secrets;
+use crate::record::transcript_cache::TranscriptCache;
 use crate::spend_limits::SpendLimits;
 use crate::stores::Stores;
 use crate::upstream::{Asked, Upstream};
@@ -201,6 +202,7 @@ impl AgentBuilder {
                 outside: self.outside.boxed(),
                 grants: Grants::parse(&self.grants)?,
                 log: self.log,
+                transcripts: TranscriptCache::default(),
                 stores,
                 spend_limits,
                 memory: self.memory,

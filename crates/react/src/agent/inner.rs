@@ -19,6 +19,7 @@ use crate::live::Hub;
 use crate::memory::Memory;
 use crate::pool::ModelStack;
 use crate::record::digest::{Resolved, record};
+use crate::record::transcript_cache::TranscriptCache;
 use crate::spend_limits::SpendLimits;
 use crate::stores::Stores;
 
@@ -38,6 +39,8 @@ pub(crate) struct Inner {
     pub(crate) outside: Option<Box<Outside>>,
     pub(crate) grants: Grants,
     pub(crate) log: Option<Arc<dyn EventLog>>,
+    /// The transcripts of sessions in the log.
+    pub(crate) transcripts: TranscriptCache,
     pub(crate) stores: Stores,
     /// What it may spend together with other runs; few agents have such limits.
     pub(crate) spend_limits: Option<Box<SpendLimits>>,

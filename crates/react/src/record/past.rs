@@ -39,7 +39,7 @@ pub async fn said_until(log: &dyn EventLog, run: &RunId) -> Result<History, LogE
     if log.summary(run).await?.is_none() {
         return Err(LogError::NotFound(run.clone()));
     }
-    let history = transcript::history(log, Some(run)).await;
+    let history = transcript::history(log, Some(run), None).await;
     if let Some(unreadable) = history.unreadable {
         tracing::warn!(%run, "{unreadable}");
     }

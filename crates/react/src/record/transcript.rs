@@ -10,6 +10,7 @@ use layer0::id::{RunId, SessionId};
 use layer0::message::Message;
 
 use crate::record::fold::started;
+use crate::record::transcript_cache::{CachedTranscript, TranscriptCache};
 
 /// What a session came to until the end of a run.
 #[derive(Default)]
@@ -23,10 +24,23 @@ pub(crate) struct Earlier {
 }
 
 /// Reads a session up to the end of a run. It is never refused: what cannot be read, and what stands
-/// before it, is left out.
-pub(crate) async fn history(log: &dyn EventLog, until: Option<&RunId>) -> Earlier {
+/// before it, is left out. A part that the cache has is not read again.
+pub(crate) async fn history(
+    log: &dyn EventLog,
+    until: Option<&RunId>,
+    cache: Option<&TranscriptCache>,
+) -> Earlier {
+    let cache = match cache {
+        // A log that does not count its erasures, or cannot be read now, is read whole.
+        Some(cache) => log.erasures().await.ok().flatten().map(|erasures| (cache, erasures)),
+        None => None,
+    };
+    let (runs, end) = read_back(log, until, cache).await;
     let mut history = Earlier::default();
-    let (runs, unreadable) = followed(log, until).await;
+    if let ChainEnd::Cached(earlier) = &end {
+        history.messages.clone_from(&earlier.messages);
+        history.sessions.clone_from(&earlier.sessions);
+    }
     for (_, events) in runs.iter().rev() {
         history.messages.extend(messages_of(events.iter().map(|event| &event.kind)));
         for session in sessions_of(events) {
@@ -35,8 +49,19 @@ pub(crate) async fn history(log: &dyn EventLog, until: Option<&RunId>) -> Earlie
             }
         }
     }
-    history.unreadable = unreadable
-        .map(|error| format!("earlier messages of the session cannot be read: {}", Chain(&error)));
+    match (end, cache, runs.first()) {
+        (ChainEnd::Unreadable(error), ..) => {
+            let error = Chain(&error);
+            let what = format!("earlier messages of the session cannot be read: {error}");
+            history.unreadable = Some(what);
+        }
+        (_, Some((cache, erasures)), Some((last, _))) => {
+            let (messages, sessions) = (history.messages.clone(), history.sessions.clone());
+            cache.keep(CachedTranscript::new(last, erasures, messages, sessions));
+        }
+        (ChainEnd::Cached(whole), Some((cache, _)), None) => cache.keep(whole),
+        _ => {}
+    }
     history
 }
 
@@ -45,12 +70,37 @@ pub(crate) async fn followed(
     log: &dyn EventLog,
     last: Option<&RunId>,
 ) -> (Vec<(RunSummary, Vec<Event>)>, Option<LogError>) {
+    let (runs, end) = read_back(log, last, None).await;
+    match end {
+        ChainEnd::Unreadable(error) => (runs, Some(error)),
+        ChainEnd::First | ChainEnd::Cached(_) => (runs, None),
+    }
+}
+
+/// The place where the runs of a session are read no further back.
+enum ChainEnd {
+    /// The cache has the rest.
+    Cached(CachedTranscript),
+    /// The first run of the session was read.
+    First,
+    Unreadable(LogError),
+}
+
+/// Reads a run, the one that it follows, and so on, newest first.
+async fn read_back(
+    log: &dyn EventLog,
+    last: Option<&RunId>,
+    cache: Option<(&TranscriptCache, u64)>,
+) -> (Vec<(RunSummary, Vec<Event>)>, ChainEnd) {
     let mut runs: Vec<(RunSummary, Vec<Event>)> = Vec::new();
     let mut next = last.cloned();
     while let Some(run) = next {
+        if let Some(cached) = read_cached(log, &run, cache).await {
+            return (runs, ChainEnd::Cached(cached));
+        }
         if runs.iter().any(|(summary, _)| summary.run == run) {
             let circle = LogError::tampered(1, "the runs of its session go in circles");
-            return (runs, Some(circle));
+            return (runs, ChainEnd::Unreadable(circle));
         }
         let read = match read_events(log, &run).await {
             Ok((summary, events)) => started(&events)
@@ -63,8 +113,19 @@ pub(crate) async fn followed(
                 next = follows;
                 runs.push(read);
             }
-            Err(error) => return (runs, Some(error)),
+            Err(error) => return (runs, ChainEnd::Unreadable(error)),
         }
     }
-    (runs, None)
+    (runs, ChainEnd::First)
+}
+
+/// Returns the cached transcript up to a run, unless a part was erased or changed since.
+async fn read_cached(
+    log: &dyn EventLog,
+    run: &RunId,
+    cache: Option<(&TranscriptCache, u64)>,
+) -> Option<CachedTranscript> {
+    let (cache, erasures) = cache.filter(|(cache, erasures)| cache.has(run, *erasures))?;
+    let summary = log.summary(run).await.ok().flatten()?;
+    cache.take(&summary, erasures)
 }

@@ -145,7 +145,7 @@ pub async fn recorded(log: &dyn EventLog, run: &RunId) -> Result<Option<RunOutco
     let Folded { summary, events, replayed, mut sessions, follows, .. } =
         fold(log, run, DefinedAs::Recorded, None).await?;
     let mut machine = replayed.machine;
-    let earlier = history(log, follows.as_ref()).await;
+    let earlier = history(log, follows.as_ref(), None).await;
     machine.provide_earlier(earlier.messages);
     sessions.extend(earlier.sessions);
     let sessions: Arc<[SessionId]> = sessions.into();

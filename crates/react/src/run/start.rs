@@ -356,7 +356,8 @@ impl Run {
     /// is.
     pub(super) async fn read_history(&mut self, follows: Option<&RunId>) -> Result<(), AgentError> {
         let (Some(log), Some(follows)) = (self.agent.log.clone(), follows) else { return Ok(()) };
-        let Earlier { messages, sessions, unreadable } = history(&*log, Some(follows)).await;
+        let cache = Some(&self.agent.transcripts);
+        let Earlier { messages, sessions, unreadable } = history(&*log, Some(follows), cache).await;
         self.ledger.provide_earlier(messages);
         let earlier = sessions.into_iter().filter(|session| !self.sessions.contains(session));
         self.sessions = self.sessions.iter().cloned().chain(earlier).collect();

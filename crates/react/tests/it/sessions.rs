@@ -69,6 +69,9 @@ impl EventLog for Noting {
     async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
         self.0.inbox(run).await
     }
+    async fn erasures(&self) -> Result<Option<u64>, LogError> {
+        self.0.erasures().await
+    }
     fn watch_inbox(&self, run: &RunId) -> InboxWatch {
         self.0.watch_inbox(run)
     }
@@ -129,6 +132,47 @@ async fn a_run_begins_before_its_history_is_read() {
     assert!(!asked.contains(&"runs"), "no list of runs is read");
     assert_eq!(outcome.transcript.messages().len(), 42, "all that was said before is there");
     assert!(replay(&*memory, &outcome.run_id).await.is_ok());
+}
+
+/// Runs an agent ten times in one session; returns its log and the first run.
+async fn ten_runs() -> (Agent, Arc<Noting>, RunId) {
+    let log = Arc::new(Noting(Arc::default(), Mutex::default(), None));
+    let agent = Agent::builder(ScriptedProvider::from_fn(|_| says("yes")))
+        .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
+        .build()
+        .unwrap();
+    let first = agent.run(ask("0?")).await.unwrap().run_id;
+    for number in 1..10 {
+        agent.run(ask(&format!("{number}?"))).await.unwrap();
+    }
+    log.1.lock().unwrap().clear();
+    (agent, log, first)
+}
+
+/// Spec: D9. The agent remembers what the session said before its last run.
+#[tokio::test]
+async fn next_turn_reads_only_the_last_run() {
+    let (agent, log, _) = ten_runs().await;
+    let outcome = agent.run(ask("and?")).await.unwrap();
+    let read = log.1.lock().unwrap().iter().filter(|asked| **asked == "records").count();
+    assert_eq!(read, 1);
+    let said = texts(outcome.transcript.messages());
+    assert_eq!((&*said[0], &*said[20], said.len()), ("0?", "and?", 22), "{said:?}");
+    assert!(replay(&*log.0, &outcome.run_id).await.is_ok());
+}
+
+/// Spec: D9, S10. An agent does not remember a text that was erased since.
+#[tokio::test]
+async fn erased_text_is_not_sent_again() {
+    let (agent, log, first) = ten_runs().await;
+    log.0.erase(&first, 1).await.unwrap();
+    for number in 10..12 {
+        let outcome = agent.run(ask(&format!("{number}?"))).await.unwrap();
+        let said = texts(outcome.transcript.messages());
+        assert_eq!((&*said[0], said.len()), ("1?", 2 * number), "{said:?}");
+        let (_, events) = read_events(&*log.0, &outcome.run_id).await.unwrap();
+        assert!(events.iter().any(|event| matches!(event.kind, EventKind::Warning(_))));
+    }
 }
 
 /// Spec: D11, E13. The words of decisions may change between versions.
