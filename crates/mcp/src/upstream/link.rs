@@ -33,6 +33,21 @@ struct Shared {
     over: CancellationToken,
 }
 
+/// A running start. It is removed with its task, even if the task panics or its runtime ends: the next call begins another
+/// one.
+struct RunningStart<'a>(&'a Shared);
+
+impl Drop for RunningStart<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.start = None;
+        if std::thread::panicking() {
+            state.failures = state.failures.saturating_add(1);
+            "panicked while it was started".clone_into(&mut state.last);
+        }
+    }
+}
+
 /// What comes of a start; `None` while it is under way.
 type Started = watch::Receiver<Option<Result<Arc<Connection>, Down>>>;
 
@@ -134,7 +149,10 @@ impl Link {
         };
         drop(probing);
         let ended = started.wait_for(Option::is_some).await;
-        ended.ok().and_then(|ended| ended.clone()).unwrap_or_else(|| Err(self.shared.closed()))
+        ended
+            .ok()
+            .and_then(|ended| ended.clone())
+            .unwrap_or_else(|| Err(self.shared.explain_no_connection()))
     }
 }
 
@@ -160,11 +178,12 @@ impl Shared {
         self.state().start = Some(started.clone());
         let shared = Arc::clone(self);
         tokio::spawn(async move {
+            let start = RunningStart(&shared);
             tokio::select! {
                 biased;
                 () = shared.over.cancelled() => {}
                 made = shared.make(wait) => {
-                    shared.state().start = None;
+                    drop(start);
                     ended.send_replace(Some(made));
                 }
             }
@@ -203,6 +222,15 @@ impl Shared {
                 Err(Down { why, retry: error.retry(), status: None })
             }
         }
+    }
+
+    /// Returns why a start ended without a connection: the client was closed, or the task of the start was dropped.
+    fn explain_no_connection(&self) -> Down {
+        if self.state().is_closed || self.over.is_cancelled() {
+            return self.closed();
+        }
+        let why = format!("the start of MCP server `{}` was cut short", self.settings.name);
+        Down { why, retry: Retry::Backoff, status: None }
     }
 
     fn closed(&self) -> Down {

@@ -6,10 +6,13 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use backstop_clock::{Clock, SystemClock};
+use backstop_clock::{BoxFuture, Clock, SystemClock};
 use backstop_mcp::McpServer;
+use layer0::Timestamp;
 use layer0::failure::{Effect, Failure};
 use libtest_mimic::Trial;
 
@@ -26,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         killed_processes_leave_no_server,
         servers_that_are_closed_stay_away,
         starts_go_on_without_the_call,
+        start_that_panics_is_begun_again,
         starts_end_with_the_client
     ]
 }
@@ -83,7 +87,7 @@ async fn rest(mut reader: BufReader<File>) -> String {
 async fn connected(
     faulty: &Faulty,
     server: McpServer,
-) -> (std::sync::Arc<backstop_mcp::McpClient>, BufReader<File>) {
+) -> (Arc<backstop_mcp::McpClient>, BufReader<File>) {
     let (client, reader) = tokio::join!(server.connect(), up(faulty.folder()));
     (client.unwrap(), reader)
 }
@@ -129,6 +133,38 @@ async fn servers_that_are_closed_stay_away() {
     let error = call(&client, "act").await.unwrap_err();
     assert_eq!((error.code(), faulty.starts()), ("tool.unavailable", 1));
     assert!(format!("{error:?}").contains("`faulty` was closed"), "{error:?}");
+}
+
+/// A clock whose next wait of no time panics, once it is armed.
+#[derive(Debug, Default)]
+struct PanickingClock(AtomicBool);
+
+impl Clock for PanickingClock {
+    fn now(&self) -> Timestamp {
+        SystemClock.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        SystemClock.monotonic()
+    }
+
+    fn sleep(&self, wait: Duration) -> BoxFuture {
+        assert!(!wait.is_zero() || !self.0.swap(false, Ordering::SeqCst), "the clock is armed");
+        SystemClock.sleep(wait)
+    }
+}
+
+/// Spec: Q5
+async fn start_that_panics_is_begun_again() {
+    let (_faulty, server) = Faulty::new(Way::ALL[0], Script::faulty("dies_in_call"));
+    let clock = Arc::new(PanickingClock::default());
+    let client = server.clock(Arc::clone(&clock) as Arc<dyn Clock>).connect().await.unwrap();
+    assert_eq!(call(&client, "act").await.unwrap_err().code(), "tool.interrupted");
+    clock.0.store(true, Ordering::SeqCst);
+    let error = call(&client, "act").await.unwrap_err();
+    assert_eq!((error.code(), error.is_retryable()), ("tool.unavailable", true));
+    assert!(format!("{error:?}").contains("`faulty` was cut short"), "{error:?}");
+    assert_eq!(call(&client, "act").await.unwrap().as_string().as_deref(), Some("act is done"));
 }
 
 /// A server that dies in its first call, and takes longer to start again than a call may take.
