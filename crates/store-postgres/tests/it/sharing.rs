@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use backstop_clock::VirtualClock;
 use backstop_error_store::{ErrorFilter, ErrorStore};
+use backstop_event_log::{EventLog, InboxRequest, Settlement};
 use backstop_store_postgres::Database;
 use layer0::error::StateError;
 use layer0::state::{Expected, Scope, StateQuery, StateWrite};
 use layer0::{StateStore, Timestamp};
 use serde_json::json;
+use sqlx::Connection;
 use tokio::task::JoinSet;
 
-use crate::support::{connection, error, open, server, until};
+use crate::support::{at, begin, connection, error, open, server, until};
 
 const HANDLES: usize = 8;
 const ROUNDS: usize = 20;
@@ -159,4 +161,41 @@ async fn expired_values_are_taken_away() {
     };
     until("the rows of expired values are gone", gone).await;
     database.close().await;
+}
+
+/// Spec: T14. The two look at the same moment, before either has written.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_two_people_settles_a_call() {
+    let server = server!();
+    let url = server.database().await;
+    let (one, two) = (open(&url).await, open(&url).await);
+    let log: Arc<dyn EventLog> = Arc::new(one.log());
+    let _writer = begin(&log, "run_1", "s").await;
+    let mut held = connection(&url).await;
+    let mut holding = held.begin().await.unwrap();
+    let lock = "LOCK TABLE backstop.inbox IN SHARE MODE";
+    sqlx::query(lock).execute(&mut *holding).await.unwrap();
+    let settle = |database: &Database, settlement| {
+        let log = database.log();
+        let request = InboxRequest::Settle { run: "run_1".into(), call: "c1".into(), settlement };
+        tokio::spawn(async move { log.send(request, "x", at(1)).await })
+    };
+    let first = settle(&one, Settlement::happened("ada"));
+    let second = settle(&two, Settlement::did_not("bob"));
+    let mut looking = connection(&url).await;
+    until("both wait", async || {
+        let waiting: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM pg_stat_activity \
+             WHERE datname = current_database() AND wait_event_type = 'Lock'",
+        )
+        .fetch_one(&mut looking)
+        .await
+        .unwrap();
+        waiting == 2
+    })
+    .await;
+    holding.commit().await.unwrap();
+    let accepted = (first.await.unwrap().unwrap(), second.await.unwrap().unwrap());
+    assert!(accepted.0 ^ accepted.1, "{accepted:?}");
+    assert_eq!(log.inbox(&"run_1".into()).await.unwrap().len(), 1);
 }

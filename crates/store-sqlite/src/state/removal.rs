@@ -157,3 +157,45 @@ async fn remove(
         .await?;
     Ok(gone.rows_affected())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::Database;
+
+    /// Writes this many values of other scopes into the word index, in transactions of their own.
+    struct Fill(u64);
+
+    #[async_trait]
+    impl Chore for Fill {
+        async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+            let filled = sqlx::query(
+                "WITH RECURSIVE numbers (n) AS (SELECT $1 UNION ALL SELECT n + 1 FROM numbers \
+                 WHERE n < $1 + 999) INSERT INTO state_words (rowid, place, words) \
+                 SELECT n, 'agent a', 'w' || (n * 7919 % 50021) || ' w' || (n * 104729 % 50021) \
+                 || ' order number ' || n FROM numbers",
+            )
+            .bind(i64::try_from(self.0).unwrap())
+            .execute(connection)
+            .await?;
+            Ok(filled.rows_affected())
+        }
+    }
+
+    /// Spec: D9, S10. Each step is a transaction, and other writers are served between two of them.
+    #[tokio::test]
+    async fn words_are_merged_in_small_steps() {
+        let database = Database::in_memory().await.unwrap();
+        let writer = database.for_writing().unwrap();
+        for thousand in 0..20 {
+            writer.perform(Fill(thousand * 1_000 + 1)).await.unwrap();
+        }
+        let mut steps = vec![writer.perform(MergeWords(-MERGED_PAGES)).await.unwrap()];
+        while steps.last().is_some_and(|rows| *rows >= 2) {
+            steps.push(writer.perform(MergeWords(MERGED_PAGES)).await.unwrap());
+        }
+        let largest = steps.iter().max().copied().unwrap();
+        assert!(largest <= 4 * unsigned(MERGED_PAGES), "{steps:?}");
+        assert!(steps.len() > 4, "the index is larger than a step: {steps:?}");
+    }
+}
