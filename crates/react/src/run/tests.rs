@@ -161,7 +161,7 @@ fn retries_come_to_the_same_record() {
 
 /// Spec: J1, B1. The first `wait` fails, and no execution is left to repeat it; the second one answers.
 #[test]
-fn failures_without_a_repeat_come_to_the_same_record() {
+fn unrepeated_failures_come_to_the_same_record() {
     let answers = json!([
         {"tool_calls": [
             {"id": "c0", "name": "look", "arguments": {"at": 0}},
