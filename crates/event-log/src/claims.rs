@@ -36,6 +36,8 @@ struct Held {
 struct Holding {
     /// The epoch under which it is written to; 0 while it is asked for.
     epoch: u64,
+    /// The owner for which it was asked; `None` until it is asked for, and of a run that begins.
+    owner: Option<Arc<str>>,
     /// May another process have it meanwhile?
     is_lost: bool,
 }
@@ -71,7 +73,7 @@ impl Claims {
         if held.contains_key(run) {
             return None;
         }
-        held.insert(run.clone(), Holding { epoch, is_lost: false });
+        held.insert(run.clone(), Holding { epoch, owner: None, is_lost: false });
         let release: Option<Box<dyn FnOnce(Option<u64>) + Send + Sync>> = Some(Box::new(release));
         Some(Reserved { claims: self.clone(), run: run.clone(), release, is_asking: false })
     }
@@ -83,9 +85,41 @@ impl Claims {
         }
     }
 
-    /// Notes that other processes may have what is held: the lease of this one has ended.
-    pub fn lose_all(&self) {
-        self.lock().values_mut().for_each(|holding| holding.is_lost = true);
+    /// Notes the owner for which a run is asked for. Call it where the owner cannot end meanwhile, before the request is
+    /// sent.
+    pub fn ask_for(&self, run: &RunId, owner: &Arc<str>) {
+        if let Some(holding) = self.lock().get_mut(run).filter(|holding| holding.epoch == 0) {
+            (holding.owner, holding.is_lost) = (Some(Arc::clone(owner)), false);
+        }
+    }
+
+    /// Notes that other processes may have what an owner of this process held: it has ended. A claim that is asked for
+    /// another owner, or not asked for yet, is not lost.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use backstop_event_log::Claims;
+    ///
+    /// let (claims, run) = (Claims::default(), "run_1".into());
+    /// let (ended, next): (Arc<str>, Arc<str>) = ("ended".into(), "next".into());
+    /// let reserved = claims.reserve(&run, 0, |_epoch| {}).ok_or("it is free")?;
+    /// claims.lose_all(&ended);
+    /// claims.ask_for(&run, &next);
+    /// let claim = reserved.claim(7);
+    /// assert!(!claims.is_lost(&run));
+    /// claims.lose_all(&next);
+    /// assert!(claims.is_lost(&run));
+    /// # drop(claim);
+    /// # Ok::<(), &str>(())
+    /// ```
+    pub fn lose_all(&self, owner: &str) {
+        for holding in self.lock().values_mut() {
+            // The owner of a run that begins may have been this one.
+            let is_of_owner =
+                holding.owner.as_deref().map_or(holding.epoch > 0, |own| own == owner);
+            holding.is_lost |= is_of_owner;
+        }
     }
 
     /// Notes that other processes have these runs, each unless it was claimed anew under another epoch.

@@ -63,7 +63,11 @@ impl CurrentOwner {
     /// Returns the owner; makes one if there is none.
     pub(crate) async fn get(&self) -> Result<Held, Fault> {
         let mut current = self.current.lock().await;
-        self.retire(&mut current).await;
+        self.get_or_start(&mut current).await
+    }
+
+    async fn get_or_start(&self, current: &mut Option<Owner>) -> Result<Held, Fault> {
+        self.retire(current).await;
         let owner = match current.take() {
             Some(owner) => owner,
             None if self.has_left.load(Ordering::SeqCst) => return Err(Fault::Closed),
@@ -74,6 +78,14 @@ impl CurrentOwner {
     }
 
     /// Returns the owner, if there is one whose lease has not ended. What was claimed by one whose lease has is
+    /// Returns the owner as [`CurrentOwner::get`] does, and notes that a run is asked for it, before it can end.
+    pub(crate) async fn get_asking(&self, run: &RunId) -> Result<Held, Fault> {
+        let mut current = self.current.lock().await;
+        let held = self.get_or_start(&mut current).await?;
+        self.claims.ask_for(run, &held.0);
+        Ok(held)
+    }
+
     /// lost.
     pub(crate) async fn known(&self) -> Option<Held> {
         let mut current = self.current.lock().await;
@@ -92,7 +104,7 @@ impl CurrentOwner {
 
     async fn retire(&self, current: &mut Option<Owner>) {
         if let Some(mut over) = current.take_if(|owner| owner.lease.has_ended()) {
-            self.claims.lose_all();
+            self.claims.lose_all(&over.id);
             over.leave().await;
         }
     }

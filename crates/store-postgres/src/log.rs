@@ -103,9 +103,9 @@ impl PostgresLog {
         dead: &[Arc<str>],
         accepts_loss: bool,
     ) -> Result<(Claiming, ClaimLease), LogError> {
-        let (owner, lease) = self.0.owner().get().await?;
-        let known = self.0.known_ends().find(run);
-        let take = Take { run, owner: &owner, dead, known, accepts_loss };
+        let (owner, lease) = self.0.owner().get_asking(run).await?;
+        let ends = self.0.known_ends();
+        let take = Take { run, owner: &owner, dead, ends, accepts_loss };
         let claiming = transact(self.0.pool(), self.0.options().patience, &take).await?;
         Ok((claiming, ClaimLease::for_given(Arc::clone(self.0.owner()), run.clone(), lease)))
     }

@@ -140,7 +140,7 @@ impl Owner {
     fn retire_lost(&self, claims: &Claims) {
         let mut locked = self.locked();
         if let Some(gone) = locked.take_if(|file| !file.holds()) {
-            claims.lose_all();
+            claims.lose_all(&gone.id);
             drop(locked);
             let path = gone.identity.path().display();
             tracing::warn!(%path, "the file by which this process owns its runs is gone");
@@ -163,6 +163,10 @@ impl Owner {
     /// Returns the id of this owner; makes and locks its file, if that was not done yet.
     pub(crate) fn id(&self) -> io::Result<Arc<str>> {
         let Some(database) = &self.database else { return Ok("memory".into()) };
+        self.id_in(&mut self.locked())
+    }
+
+    fn id_in(&self, locked: &mut Option<Arc<OwnerFile>>) -> io::Result<Arc<str>> {
         let mut locked = self.locked();
         if let Some(locked) = &*locked {
             return Ok(Arc::clone(&locked.id));
@@ -171,6 +175,14 @@ impl Owner {
         let made = lock_new(database)?;
         let id = Arc::clone(&made.id);
         *locked = Some(Arc::new(made));
+        Ok(id)
+    }
+
+    /// Returns the id as [`Owner::id`] does, and notes that these runs are asked for it, before it can be lost.
+    pub(crate) fn id_asking(&self, claims: &Claims, runs: &[RunId]) -> io::Result<Arc<str>> {
+        let mut locked = self.locked();
+        let id = self.id_in(&mut locked)?;
+        runs.iter().for_each(|run| claims.ask_for(run, &id));
         Ok(id)
     }
 

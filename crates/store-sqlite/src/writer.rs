@@ -376,8 +376,13 @@ async fn owner(connected: &Connected, jobs: &[Job]) -> Result<Arc<str>, JobError
     if !jobs.iter().any(needs) {
         return Ok("".into());
     }
-    let owner = Arc::clone(&connected.owner);
-    let id = tokio::task::spawn_blocking(move || owner.id()).await;
+    let claimed = jobs.iter().filter_map(|job| match job {
+        Job::Claim(request, _) => Some(request.run.clone()),
+        _ => None,
+    });
+    let claimed: Vec<RunId> = claimed.collect();
+    let (owner, claims) = (Arc::clone(&connected.owner), connected.claims.clone());
+    let id = tokio::task::spawn_blocking(move || owner.id_asking(&claims, &claimed)).await;
     let failed = |error: BoxError| JobError::Log(LogError::Failed(error));
     id.map_err(|error| failed(error.into()))?.map_err(|error| failed(error.into()))
 }

@@ -62,6 +62,32 @@ fn claim_is_freed_under_its_epoch() {
     assert_eq!(freed(&log), []);
 }
 
+/// Spec: D8, J2. A claim belongs to the owner for which it was asked.
+#[test]
+fn asked_claim_is_lost_with_its_owner() {
+    let (old, new): (Arc<str>, Arc<str>) = ("old".into(), "new".into());
+    let run = RunId::from("run_1");
+    type Step<'a> = &'a dyn Fn(&Claims);
+    let (ask_old, ask_new): (Step<'_>, Step<'_>) =
+        (&|claims| claims.ask_for(&run, &old), &|claims| claims.ask_for(&run, &new));
+    let lose_old: Step<'_> = &|claims| claims.lose_all(&old);
+    for (steps, is_lost) in [
+        (&[lose_old][..], false),
+        (&[lose_old, ask_new], false),
+        (&[ask_new, lose_old], false),
+        (&[ask_old, lose_old], true),
+        (&[ask_old, lose_old, ask_new], false),
+    ] {
+        let claims = Claims::default();
+        let (mut reserved, _log) = reserve(&claims, 0);
+        reserved.asking();
+        steps.iter().for_each(|step| step(&claims));
+        let claim = reserved.claim(7);
+        assert_eq!(claims.is_lost(&run), is_lost);
+        drop(claim);
+    }
+}
+
 /// Spec: D8, J2. A lost claim is not freed at the close: it may be another's.
 #[test]
 fn lost_claim_is_not_held() {
@@ -69,7 +95,7 @@ fn lost_claim_is_not_held() {
     let (reserved, _log) = reserve(&claims, 0);
     let claim = reserved.claim(7);
     assert!(!claims.is_lost(&"run_1".into()));
-    claims.lose_all();
+    claims.lose_all("this");
     assert!(claims.is_lost(&"run_1".into()));
     assert_eq!(claims.still_held(), []);
     drop(claim);
