@@ -6,6 +6,7 @@ use std::io;
 use backstop_error_store::StoreError;
 use backstop_event_log::LogError;
 use layer0::error::BoxError;
+use thiserror::Error;
 
 /// The classes that the stores tell apart.
 #[derive(Debug)]
@@ -49,7 +50,20 @@ pub(crate) fn state_of(error: &sqlx::Error) -> Option<Cow<'_, str>> {
     error.as_database_error()?.code()
 }
 
+/// The server was asked to commit, and its answer was lost: the transaction may have been committed.
+#[derive(Debug, Error)]
+#[error("the server has not answered whether it committed")]
+pub(crate) struct UnansweredCommit(#[source] BoxError);
+
 impl Fault {
+    /// Makes the fault of a commit. Without an answer of the server, or where it went down, it may have been made.
+    pub(crate) fn at_commit(error: sqlx::Error) -> Self {
+        match Self::from(error) {
+            Self::Unreachable(source) => Self::Unreachable(UnansweredCommit(source).into()),
+            fault => fault,
+        }
+    }
+
     pub(crate) fn failed(error: impl Into<BoxError>) -> Self {
         Self::Failed(error.into())
     }

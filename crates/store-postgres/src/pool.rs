@@ -119,7 +119,7 @@ impl Lent {
     pub(crate) async fn end(self) -> Result<(), Fault> {
         match self {
             Self::Direct(_) => Ok(()),
-            Self::Shared(transaction) => Ok(transaction.commit().await?),
+            Self::Shared(transaction) => transaction.commit().await.map_err(Fault::at_commit),
         }
     }
 }

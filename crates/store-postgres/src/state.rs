@@ -7,7 +7,7 @@ use backstop_error_store::StoreError;
 use backstop_redact::Redactor;
 use backstop_state::{PreparedWrite, check_identity};
 use layer0::error::StateError;
-use layer0::failure::Chain;
+use layer0::failure::{Chain, Effect, Failure};
 use layer0::state::{
     Added, Expected, InvalidScope, Scope, StateAdd, StateEntry, StateQuery, StateWrite, Versioned,
 };
@@ -17,7 +17,7 @@ use sqlx::{PgConnection, Row};
 
 use crate::background;
 use crate::database::Database;
-use crate::fault::Fault;
+use crate::fault::{Fault, UnansweredCommit};
 use crate::pool::Lent;
 use crate::rows::{signed, unsigned};
 use crate::state_add::StateAddition;
@@ -210,7 +210,11 @@ impl StateStore for PostgresStateStore {
 
     async fn clear(&self, scope: &Scope) -> Result<u64, StateError> {
         let pool = self.database.for_writing().map_err(write_failed)?;
-        clear(pool, scope).await.map_err(write_failed)
+        // Each statement is a transaction of its own.
+        clear(pool, scope).await.map_err(|error| match error.effect() {
+            Effect::None => StateError::WriteFailed(Chain(&error).to_string()),
+            _ => StateError::Other(error.into()),
+        })
     }
 }
 
@@ -362,5 +366,10 @@ fn unreadable(error: impl Into<Fault>) -> StateError {
 }
 
 fn write_failed(error: StoreError) -> StateError {
-    StateError::WriteFailed(Chain(&error).to_string())
+    match &error {
+        StoreError::Unreachable(source) if source.is::<UnansweredCommit>() => {
+            StateError::Other(error.into())
+        }
+        _ => StateError::WriteFailed(Chain(&error).to_string()),
+    }
 }

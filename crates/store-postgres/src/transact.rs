@@ -45,7 +45,7 @@ pub(crate) async fn transact<W: Work>(
             Err(fault) => fault.into(),
             Ok(mut transaction) => match work.perform(&mut transaction).await {
                 Ok(done) => {
-                    transaction.commit().await.map_err(Fault::from)?;
+                    transaction.commit().await.map_err(Fault::at_commit)?;
                     return Ok(done);
                 }
                 Err(error) => error,

@@ -13,7 +13,7 @@ use backstop_redact::Redactor;
 use backstop_state::{PreparedWrite, check_identity, words};
 use layer0::StateStore;
 use layer0::error::StateError;
-use layer0::failure::Chain;
+use layer0::failure::{Chain, Effect, Failure};
 use layer0::state::{
     Added, Expected, InvalidScope, Scope, StateAdd, StateEntry, StateQuery, StateWrite, Versioned,
 };
@@ -58,7 +58,7 @@ impl SqliteStateStore {
     }
 
     async fn perform(&self, chore: impl Chore + 'static) -> Result<u64, StateError> {
-        let done = self.database.for_writing().map_err(write_failed)?.perform(chore).await;
+        let done = self.database.for_writing().map_err(not_written)?.perform(chore).await;
         background::after(&self.database, self.clock.now());
         done.map_err(write_failed)
     }
@@ -94,7 +94,7 @@ impl StateStore for SqliteStateStore {
     async fn write(&self, write: StateWrite) -> Result<u64, StateError> {
         let prepared = PreparedWrite::new(write, &self.redactor, self.clock.now())?;
         let (scope, key) = (prepared.scope.clone(), prepared.key.clone());
-        let writer = self.database.for_writing().map_err(write_failed)?;
+        let writer = self.database.for_writing().map_err(not_written)?;
         let changed = writer.change(Change::new(prepared)).await;
         background::after(&self.database, self.clock.now());
         match changed.map_err(write_failed)? {
@@ -213,6 +213,36 @@ fn entries(rows: &[SqliteRow]) -> Result<Vec<StateEntry>, StateError> {
     rows.iter().map(entry).collect()
 }
 
-fn write_failed(error: StoreError) -> StateError {
+/// Makes the error of a write that was not made.
+fn not_written(error: StoreError) -> StateError {
     StateError::WriteFailed(Chain(&error).to_string())
+}
+
+/// Makes the error of a write: one whose effect is not known may have been made.
+fn write_failed(error: StoreError) -> StateError {
+    match error.effect() {
+        Effect::None => not_written(error),
+        _ => StateError::Other(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: E2
+    #[test]
+    fn write_without_an_answer_may_have_acted() {
+        let errors = [
+            StoreError::Closed,
+            StoreError::Full("full".into()),
+            StoreError::Locked("locked".into()),
+            StoreError::Failed("the disk failed at the commit".into()),
+            StoreError::Lost("x.db".into()),
+        ];
+        for error in errors {
+            let (effect, said) = (error.effect(), error.to_string());
+            assert_eq!(write_failed(error).effect(), effect, "{said}");
+        }
+    }
 }

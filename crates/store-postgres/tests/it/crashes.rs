@@ -10,6 +10,8 @@ use backstop_store_postgres::{Database, Options};
 use backstop_testkit::PostgresServer;
 use layer0::event::Warning;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use layer0::failure::{Effect, Failure};
+use layer0::state::{Scope, StateWrite};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{append, begin, server};
@@ -169,4 +171,25 @@ async fn a_lost_answer_is_no_lost_append() {
     }
     assert_eq!(log.runs(RunFilter::new()).await.unwrap().len(), 5);
     database.close().await;
+}
+
+/// Makes each write of state end its connection at the commit, or fail before it.
+const CUT: &str = "CREATE FUNCTION backstop.cut() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+    IF new.key = 'refused' THEN RAISE EXCEPTION 'refused'; END IF; \
+    PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(10); RETURN NULL; END $$; \
+    CREATE CONSTRAINT TRIGGER cut AFTER INSERT ON backstop.state DEFERRABLE INITIALLY DEFERRED \
+    FOR EACH ROW WHEN (new.key = 'cut') EXECUTE FUNCTION backstop.cut(); \
+    CREATE TRIGGER refused AFTER INSERT ON backstop.state \
+    FOR EACH ROW WHEN (new.key = 'refused') EXECUTE FUNCTION backstop.cut()";
+
+/// Spec: E2. A write whose commit was not answered may have been made; one that was refused was not.
+#[tokio::test(flavor = "multi_thread")]
+async fn unanswered_write_of_state_may_have_acted() {
+    let url = server!().database().await;
+    let state = open(&url).await.state();
+    sqlx::raw_sql(CUT).execute(&mut connection(&url).await).await.unwrap();
+    for (key, effect) in [("cut", Effect::Unknown), ("refused", Effect::None)] {
+        let error = state.write(StateWrite::new(Scope::Global, key, 1.into())).await.unwrap_err();
+        assert_eq!(error.effect(), effect, "{key}: {error:?}");
+    }
 }
