@@ -10,7 +10,7 @@ use layer0::id::{ApprovalId, RunId, SessionId};
 use layer0::{JsonText, Timestamp};
 use tokio::sync::oneshot;
 
-use crate::decide_error::{ApprovalNotFound, DecideError, check_arguments, check_data};
+use crate::decide_error::{ApprovalNotFound, DecideError, check_arguments, check_sent_data};
 
 /// Decides approvals while their run is in this process.
 #[async_trait]
@@ -76,7 +76,7 @@ impl ApprovalRequest {
         if !approvers.allow(&decision.by) {
             return Err(DecideError::not_approver(id.clone(), &decision.by, approvers.clone()));
         }
-        check_data(self.approval.schema.as_ref(), decision)?;
+        check_sent_data(self.approval.schema.as_ref(), decision)?;
         match &decision.arguments {
             Some(_) if self.approval.is_asked_by_call() => Err(DecideError::running()),
             Some(arguments) => check_arguments(&self.schema, arguments),

@@ -163,7 +163,22 @@ pub(crate) fn check_arguments(schema: &JsonText, arguments: &JsonText) -> Result
 /// (`MAX_ARG_STRLEN`).
 const MAX_DATA_BYTES: usize = 64 * 1024;
 
-/// Says whether a decision has the data that its approval asks for, and no other.
+/// Says whether a decision that is to be sent has the data that its approval asks for, and no more than reaches a tool.
+pub(crate) fn check_sent_data(
+    schema: Option<&JsonText>,
+    decision: &Decision,
+) -> Result<(), DecideError> {
+    check_data(schema, decision)?;
+    let length = decision.data.as_ref().map_or(0, |data| data.get().len());
+    if length > MAX_DATA_BYTES {
+        let why = format!("it has {length} bytes, and at most {MAX_DATA_BYTES} reach a tool");
+        return Err(DecideError::Data(why));
+    }
+    Ok(())
+}
+
+/// Says whether a decision has the data that its approval asks for, and no other. Its length was checked where it was
+/// sent, by the limit that was in force then.
 pub(crate) fn check_data(
     schema: Option<&JsonText>,
     decision: &Decision,
@@ -174,11 +189,6 @@ pub(crate) fn check_data(
         (Some(_), None) => return Err(DecideError::Data("there is none".to_owned())),
         (Some(schema), Some(data)) => (schema, data),
     };
-    let length = data.get().len();
-    if length > MAX_DATA_BYTES {
-        let why = format!("it has {length} bytes, and at most {MAX_DATA_BYTES} reach a tool");
-        return Err(DecideError::Data(why));
-    }
     // What nothing can be held against is not agreed to either.
     let misfit = |why: &dyn ToString| DecideError::Data(why.to_string());
     let schema = Schema::new(&schema.value()).map_err(|error| misfit(&error))?;

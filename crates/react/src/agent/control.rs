@@ -11,7 +11,7 @@ use layer0::{JsonText, Timestamp, ToolSpec};
 use serde::Deserialize;
 
 use crate::agent::Agent;
-use crate::decide_error::{ApprovalNotFound, DecideError, check_arguments, check_data};
+use crate::decide_error::{ApprovalNotFound, DecideError, check_arguments, check_sent_data};
 use crate::error::AgentError;
 use crate::record::recordable::redacted_decision;
 use crate::resume_error::ResumeError;
@@ -188,7 +188,7 @@ pub async fn decide(
     }
     let open = log.open_approvals().await?.into_iter().find(|open| open.id == *id);
     if let Some(open) = open {
-        check_data(open.schema.as_ref(), &decision)?;
+        check_sent_data(open.schema.as_ref(), &decision)?;
         if open.message.is_some() && decision.arguments.is_some() {
             return Err(DecideError::running());
         }

@@ -124,6 +124,21 @@ async fn rows_of_the_inbox_have_to_fit_too() {
     }
 }
 
+/// Spec: A3. What was sent under another limit counts; what is sent now is held against this one.
+#[tokio::test]
+async fn accepted_data_counts_whatever_its_length() {
+    let bench = Bench::new();
+    let waiting = agent(&bench, asks()).run("ship order 7").await.unwrap();
+    let approval = waiting.approvals[0].id.clone();
+    let decision = Decision::approve("ops").with_data(json!({"day": "x".repeat(65_536)}));
+    let refused = agent(&bench, asks()).decide(&approval, decision.clone()).await.unwrap_err();
+    assert!(matches!(refused, DecideError::Data(_)), "{refused}");
+    let sent = InboxRequest::Decide { approval, decision };
+    assert!(bench.log.send(sent, "ops", bench.clock.now()).await.unwrap());
+    let resumed = agent(&bench, vec![says("done")]).resume(waiting.run_id).await.unwrap();
+    assert_eq!(resumed.stop, Stop::Completed);
+}
+
 /// Spec: A3, A2
 #[tokio::test]
 async fn an_approver_here_gives_the_data() {
