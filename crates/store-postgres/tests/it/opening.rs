@@ -6,6 +6,7 @@ use layer0::failure::{Failure, chain};
 
 use crate::support::{begin, open, server};
 
+use layer0::state::Scope;
 async fn refused(url: &str) -> OpenError {
     let error = Database::connect(url).await.unwrap_err();
     let said = chain(&error).join(": ");
@@ -52,6 +53,37 @@ async fn each_reason_has_a_variant() {
 /// A role without the right to make tables can run what another one migrated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_without_ddl_rights_writes_runs() {
+/// What migration 9 finds: what two calls answered, of which one is of a run in another store.
+const BEFORE_ERASED_TEXTS: &str = "DROP TABLE backstop.removed_incarnations, backstop.erasures, backstop.delivery_failures; \
+    ALTER TABLE backstop.runs DROP COLUMN incarnation, DROP COLUMN seal; \
+    DELETE FROM backstop.migrations WHERE version > 8; \
+    INSERT INTO backstop.state (scope, key, version, at, value, words) VALUES ('global', 'once/pay/a', 1, 1, \
+    '{\"call_id\":\"c\",\"output\":\"an older answer\",\"run\":\"run_0\",\"state\":\"done\"}', '{}')";
+
+/// Spec: S10, T16. What calls of removed runs answered goes; where the runs are in another store, it stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn older_answers_go_with_removed_runs() {
+    let server = server!();
+    for has_runs in [true, false] {
+        let url = server.database().await;
+        let database = open(&url).await;
+        if has_runs {
+            let log: Arc<dyn EventLog> = Arc::new(database.log());
+            drop(begin(&log, "run_1", "s").await);
+        }
+        database.close().await;
+        server.execute_in(&name_of(&url), BEFORE_ERASED_TEXTS).await;
+        let state = open(&url).await.state();
+        let kept = state.read(&Scope::Run("run_0".into()), "once/pay/a").await.unwrap();
+        let kept = kept.map(|kept| kept.value.to_string());
+        assert_eq!(kept.is_some(), !has_runs, "{kept:?}");
+        assert!(kept.is_none_or(|kept| kept.contains("an older answer")));
+        let done = state.read(&Scope::Global, "once/pay/a").await.unwrap().unwrap().value;
+        assert_eq!(done["state"], "done");
+        assert_eq!(done.get("output"), None);
+    }
+}
+
     let server = server!();
     let url = server.database().await;
     let name = name_of(&url);

@@ -247,6 +247,19 @@ const BEFORE_ERASED_TEXTS: &str = "
 
 /// Spec: S10, T16. What an older version kept of calls and starts goes with their runs.
 #[tokio::test]
+/// Spec: T16. Where the runs are in another store, what their calls answered is kept.
+#[tokio::test]
+async fn older_answers_of_runs_elsewhere_stay() {
+    let folder = Folder::new();
+    open(&folder.file()).await.close().await;
+    tamper(&folder.file(), BEFORE_ERASED_TEXTS).await;
+    let database = open(&folder.file()).await;
+    let kept = database.state().read(&Scope::Run("run_0".into()), "once/pay/b").await.unwrap();
+    assert!(kept.unwrap().value.to_string().contains("an older answer"));
+    let done = database.state().read(&Scope::Global, "once/pay/b").await.unwrap().unwrap().value;
+    assert_eq!(done, json!({ "call_id": "c", "run": "run_0", "state": "done" }));
+}
+
 async fn older_texts_go_with_their_runs() {
     let folder = Folder::new();
     let database = open(&folder.file()).await;
