@@ -4,7 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use layer0::Timestamp;
 use layer0::code::APPROVAL_EXPIRED;
-use layer0::event::{Event, EventKind, LostTail, RunForked};
+use layer0::event::{Event, EventKind, Hash, LostTail, RunForked};
 use layer0::id::{ApprovalId, RunId, SessionId};
 
 use crate::approval::{ApprovalChange, Decision, OpenApproval};
@@ -13,7 +13,8 @@ use crate::chain::verify;
 use crate::feed::{EventWatch, EventWatches, FeedPage};
 use crate::{
     AttemptFilter, Claim, Cursor, EventFilter, InboxMessage, InboxRequest, InboxWatch, Lease,
-    LogError, LogKey, LostRun, Moves, Record, RunFilter, RunSeals, RunSummary, Subscription,
+    LogError, LogKey, LostRun, Moves, Payload, Record, RunFilter, RunSeals, RunSummary,
+    Subscription,
 };
 
 /// The types of events that change what is open.
@@ -43,13 +44,24 @@ pub struct Batch {
     /// Whether the records are those of another store: what they follow or were forked from need not be here, and a run
     /// that was forgotten may come back.
     pub is_import: bool,
+    /// The erased events among the records of another store that carry a sound HMAC there, by seq. They get one here too.
+    pub sealed_erasures: Vec<u64>,
 }
 
 impl Batch {
     /// Makes a batch that takes nothing from the inbox.
     #[must_use]
     pub const fn new(run: RunId, epoch: u64, records: Vec<Record>, summary: RunSummary) -> Self {
-        Self { run, epoch, records, summary, taken: Vec::new(), moves: None, is_import: false }
+        Self {
+            run,
+            epoch,
+            records,
+            summary,
+            taken: Vec::new(),
+            moves: None,
+            is_import: false,
+            sealed_erasures: Vec::new(),
+        }
     }
 
     /// Returns the number of its first event; of a batch without records, that of the next event of the run.
@@ -63,6 +75,26 @@ impl Batch {
     pub const fn importing(mut self) -> Self {
         self.is_import = true;
         self
+    }
+
+    /// Names the erased events that carry a sound HMAC where they come from, by seq.
+    #[must_use]
+    pub fn with_sealed_erasures(mut self, sealed: Vec<u64>) -> Self {
+        self.sealed_erasures = sealed;
+        self
+    }
+
+    /// Returns the HMACs under a key of the erased events that carried one where they come from, by seq.
+    #[must_use]
+    pub fn erasure_seals(&self, key: &LogKey) -> Vec<(u64, Hash)> {
+        let seal = |record: &Record| match &record.payload {
+            Payload::Erased(digest) if self.sealed_erasures.contains(&record.seq) => {
+                let seal = key.seal_erasure(&self.run, record.seq, &record.hash, digest);
+                Some((record.seq, seal))
+            }
+            _ => None,
+        };
+        self.records.iter().filter_map(seal).collect()
     }
 
     /// Takes rows of the run's inbox.

@@ -30,6 +30,8 @@ pub(crate) struct Append {
 
 /// What became of an append that the transaction did not write.
 #[derive(Debug)]
+    /// The HMACs of the erased events that it brings, by seq.
+    erasures: Vec<(u64, Hash)>,
 pub(crate) enum Refused {
     /// The run does not end just before it, or has a newer claim.
     NotAtItsEnd,
@@ -53,7 +55,8 @@ impl Append {
             // Its first event may say that its row is sealed.
             return Err(LogError::key_missing(id));
         }
-        Ok(Self { batch, notes, summary, key })
+        let erasures = key.as_ref().map_or_else(Vec::new, |key| batch.erasure_seals(key));
+        Ok(Self { batch, notes, summary, incarnation, key, erasures })
     }
 
     pub(crate) const fn run(&self) -> &RunId {
@@ -394,6 +397,7 @@ async fn write_rest(
         queued::end(connection, &batch.run).await?;
         approvals::close(connection, &batch.run).await?;
         inbox::close(connection, &batch.run).await?;
+    seals::keep_erasures(connection, &batch.run, &append.erasures).await?;
     }
     match &batch.moves {
         Some(moves) => subscriptions::take(connection, moves).await,

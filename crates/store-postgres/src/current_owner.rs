@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use backstop_event_log::Claims;
+use layer0::id::RunId;
 use tokio::sync::Mutex;
 
 use crate::connect::Connect;

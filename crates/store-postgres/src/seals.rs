@@ -10,7 +10,7 @@ use sqlx::{PgConnection, Row};
 
 use crate::fault::Fault;
 use crate::pool::Pool;
-use crate::rows::{hash_of, unsigned};
+use crate::rows::{hash_of, signed, unsigned};
 use crate::text::stored;
 
 /// Seals the rows of runs as they are in the transaction, each with its key.
@@ -41,6 +41,31 @@ pub(crate) async fn seal_rows(
          FROM unnest($1::bigint[], $2::bytea[]) AS sealed (id, seal) WHERE runs.id = sealed.id",
     )
     .bind(ids)
+    .bind(seals)
+    .execute(connection)
+    .await
+    .map_err(Fault::from)?;
+    Ok(())
+}
+
+/// Keeps the HMACs of erased events of a run that are copied from another store.
+pub(crate) async fn keep_erasures(
+    connection: &mut PgConnection,
+    run: &RunId,
+    erasures: &[(u64, Hash)],
+) -> Result<(), LogError> {
+    if erasures.is_empty() {
+        return Ok(());
+    }
+    let (seqs, seals): (Vec<i64>, Vec<Vec<u8>>) =
+        erasures.iter().map(|(seq, seal)| (signed(*seq), seal.0.to_vec())).unzip();
+    sqlx::query(
+        "INSERT INTO backstop.erasures SELECT runs.id, sealed.seq, sealed.seal \
+         FROM backstop.runs AS runs, unnest($2::bigint[], $3::bytea[]) AS sealed (seq, seal) \
+         WHERE runs.run = $1 ON CONFLICT (run_id, seq) DO UPDATE SET seal = excluded.seal",
+    )
+    .bind(&*stored(run.as_str()))
+    .bind(seqs)
     .bind(seals)
     .execute(connection)
     .await

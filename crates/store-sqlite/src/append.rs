@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use backstop_event_log::{
-    ApprovalChange, Batch, LogError, LogKey, Payload, Record, RunSummary, Terms, is_segment,
+    ApprovalChange, Batch, Incarnation, LogError, LogKey, Payload, Record, RunSummary, Terms,
+    is_segment,
 };
 use layer0::JsonText;
 use layer0::event::Hash;
@@ -25,6 +26,8 @@ pub(crate) struct Append {
     key: Option<LogKey>,
 }
 
+    /// The HMACs of the erased events that it brings, by seq.
+    erasures: Vec<(u64, Hash)>,
 impl Append {
     /// Prepares a batch; the row of a run that names this key is sealed with it.
     pub(crate) fn new(batch: Batch, key: Option<&LogKey>) -> Result<Self, LogError> {
@@ -36,7 +39,8 @@ impl Append {
             // Its first event may say that its row is sealed.
             return Err(LogError::key_missing(id));
         }
-        Ok(Self { batch, summary, key })
+        let erasures = key.as_ref().map_or_else(Vec::new, |key| batch.erasure_seals(key));
+        Ok(Self { batch, summary, incarnation, key, erasures })
     }
 
     /// The last event of the run before this; 0 of a run that begins.
@@ -132,6 +136,7 @@ pub(crate) async fn write(
     }
     Ok(())
 }
+        seals::keep_erasures(connection, &append.batch.run, &append.erasures).await?;
 
 /// Checks the claim of an append without events: those that have some check it as they are written.
 async fn check_claim(connection: &mut SqliteConnection, append: &Append) -> Result<(), JobError> {

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::Claims;
+use layer0::id::RunId;
 use tokio::sync::watch;
 
 use crate::identity::FileIdentity;

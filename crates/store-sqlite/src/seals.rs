@@ -10,7 +10,7 @@ use sqlx::{Row, SqliteConnection};
 
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::rows::{hash_of, unsigned};
+use crate::rows::{hash_of, signed, unsigned};
 
 /// Seals the row of a run as it is in the transaction.
 pub(crate) async fn seal_row(
@@ -26,6 +26,25 @@ pub(crate) async fn seal_row(
         .bind(&seal.0[..])
         .execute(connection)
         .await?;
+    Ok(())
+}
+
+/// Keeps the HMACs of erased events of a run that are copied from another store.
+pub(crate) async fn keep_erasures(
+    connection: &mut SqliteConnection,
+    run: &RunId,
+    erasures: &[(u64, Hash)],
+) -> Result<(), JobError> {
+    for (seq, seal) in erasures {
+        sqlx::query(
+            "INSERT OR REPLACE INTO erasures SELECT id, $2, $3 FROM runs WHERE runs.run = $1",
+        )
+        .bind(run.as_str())
+        .bind(signed(*seq))
+        .bind(&seal.0[..])
+        .execute(&mut *connection)
+        .await?;
+    }
     Ok(())
 }
 

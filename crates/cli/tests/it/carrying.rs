@@ -71,6 +71,20 @@ fn what_cannot_be_carried_is_said() {
     let _ = run;
 }
 
+/// Spec: D1, D15. A keyed run with erased events verifies where it is copied to; a forged one is not copied.
+#[test]
+fn erased_events_verify_in_a_copy() {
+    let bench = bench().with("BACKSTOP_LOG_KEY", "correct horse battery staple");
+    let run = begin(&bench, "s-1");
+    bench.run(&["redact", &run, "2"]).ok();
+    let copy = |to: &str| bench.run(&["copy", "--from", "sqlite:x.db", "--to", to]);
+    assert_eq!(copy("sqlite:y.db").ok().out, "1 run copied\n");
+    bench.run(&["verify", &run, "--store", "sqlite:y.db"]).ok();
+    let forged = "UPDATE erasures SET seal = zeroblob(32)";
+    sqlite::execute(&bench.path().join("x.db"), forged);
+    copy("sqlite:z.db").fails(6, "erased without the key");
+}
+
 /// A run that is cut at first, and whole once it is reopened.
 const CUT: &str =
     "[[model]]\ntext = \"half\"\nstop_reason = \"max_tokens\"\n[[model]]\ntext = \"whole\"\n";

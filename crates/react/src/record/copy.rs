@@ -1,11 +1,11 @@
 //! Carrying records from store to store.
 
-use backstop_event_log::{LogError, Record, read_records, sessions_of};
+use backstop_event_log::{LogError, Record, Verified, read_records, sessions_of, verify_run};
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
 use super::source::{Source, copy_stored};
-use super::target::{RecordPart, append_rest, compare};
+use super::target::{RecordPart, Rest, compare};
 
 /// The result of copying a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,8 @@ pub enum CopyOutcome {
 }
 
 /// Copies the record of a run that is over to another log, byte for byte, and what it stored to the stores beside it.
-/// The record is verified while it is read; its hashes, salts and key stay what they are. Where a part of the record is
+/// The record and its row are verified first; hashes, salts and key stay what they are, and an erased event whose HMAC is
+/// sound has one there too. Where a part of the record is
 /// there, because the run was reopened after it had been copied, the rest is appended.
 ///
 /// # Errors
@@ -33,6 +34,7 @@ pub enum CopyOutcome {
 ///
 /// If the future is dropped, the run was copied whole or not at all; ask again.
 pub async fn copy_run(from: &Source, to: &Source, run: &RunId) -> Result<CopyOutcome, LogError> {
+    let verified = verify_run(&*from.log, run).await?;
     let (summary, records) = read_records(&*from.log, run).await?;
     if summary.is_open() {
         return Ok(CopyOutcome::Open);
@@ -47,10 +49,19 @@ pub async fn copy_run(from: &Source, to: &Source, run: &RunId) -> Result<CopyOut
     copy_all(from, to, &events).await?;
     match part {
         RecordPart::First(last) => {
-            append_rest(&*to.log, &summary, records, last).await.map(CopyOutcome::Done)
+            let rest = Rest { summary: &summary, records, last };
+            let copied = rest.append(&*to.log, sealed_erasures(verified)).await;
+            copied.map(CopyOutcome::Done)
         }
         RecordPart::Whole => Ok(CopyOutcome::Known),
     }
+}
+
+/// Returns the erased events that carry a sound HMAC, by seq.
+fn sealed_erasures(verified: Verified) -> Vec<u64> {
+    let Verified { mut erased, unchecked, .. } = verified;
+    erased.retain(|seq| !unchecked.erasures.contains(seq));
+    erased
 }
 
 /// Returns the events that were not erased.

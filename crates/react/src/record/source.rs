@@ -7,7 +7,7 @@ use backstop_event_log::{EventLog, LogError, RunWriter, read_records, sessions_o
 use layer0::event::{Event, EventKind};
 use layer0::id::SessionId;
 
-use super::target::{RecordPart, append_rest, compare};
+use super::target::{RecordPart, Rest, compare};
 use crate::agent::inner::Inner;
 use crate::record::fold::started;
 use crate::record::transcript::followed;
@@ -65,7 +65,7 @@ impl Source {
             records.retain(|record| record.seq <= summary.last_seq);
             if let Some(there) = log.summary(&summary.run).await? {
                 if let RecordPart::First(last) = compare(&**log, &there, summary, &records).await? {
-                    append_rest(&**log, summary, records, last).await?;
+                    Rest { summary, records, last }.append(&**log, Vec::new()).await?;
                 }
                 continue;
             }

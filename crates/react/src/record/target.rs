@@ -38,18 +38,27 @@ fn hash_at(records: &[Record], seq: u64) -> Option<Hash> {
     records.iter().find(|record| record.seq == seq).map(|record| record.hash)
 }
 
-/// Appends the records after an event to a log, which leads to the state of the summary; returns their number.
-pub(super) async fn append_rest(
-    log: &dyn EventLog,
-    summary: &RunSummary,
-    mut records: Vec<Record>,
-    last: u64,
-) -> Result<u64, LogError> {
-    let run = &summary.run;
-    records.retain(|record| record.seq > last);
-    let number = u64::try_from(records.len()).unwrap_or(u64::MAX);
-    let claim = if last == 0 { log.claim_new(run) } else { log.claim(run).await? };
-    let batch = Batch::new(run.clone(), claim.epoch(), records, summary.clone());
-    log.append(batch.importing()).await?;
-    Ok(number)
+/// The part of a record behind an event, which leads to the state of the summary.
+pub(super) struct Rest<'a> {
+    pub(super) summary: &'a RunSummary,
+    pub(super) records: Vec<Record>,
+    /// The last event that is in the other log; 0 where none is.
+    pub(super) last: u64,
+}
+
+impl Rest<'_> {
+    /// Appends the records to a log, and returns their number. The erased events with a sound HMAC are named by seq.
+    pub(super) async fn append(
+        mut self,
+        log: &dyn EventLog,
+        sealed_erasures: Vec<u64>,
+    ) -> Result<u64, LogError> {
+        let run = &self.summary.run;
+        self.records.retain(|record| record.seq > self.last);
+        let number = u64::try_from(self.records.len()).unwrap_or(u64::MAX);
+        let claim = if self.last == 0 { log.claim_new(run) } else { log.claim(run).await? };
+        let batch = Batch::new(run.clone(), claim.epoch(), self.records, self.summary.clone());
+        log.append(batch.importing().with_sealed_erasures(sealed_erasures)).await?;
+        Ok(number)
+    }
 }

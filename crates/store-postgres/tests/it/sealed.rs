@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, LogError, LogKey, RunWriter, Seed, Verified, verify_run};
+use backstop_event_log::{
+    Batch, EventLog, LogError, LogKey, RunWriter, Seed, Verified, verify_run,
+};
 use backstop_store_postgres::Database;
 use layer0::event::{Actor, EventKind, Warning};
+use layer0::id::RunId;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::support::{at, open, server, started};
@@ -62,6 +65,25 @@ async fn changes_without_the_key_are_found() {
         let found = verified(&url).await;
         assert!(matches!(found, Err(LogError::Tampered { seq, .. }) if seq == at), "{found:?}");
     }
+}
+
+/// Spec: D1, D15. The copy of an erasure by one who has the key verifies.
+#[tokio::test(flavor = "multi_thread")]
+async fn copied_erasure_keeps_its_seal() {
+    let server = server!();
+    let (url, copy, run) = (server.database().await, server.database().await, RunId::from("run_1"));
+    fill(&url).await;
+    let (from, to) = (keyed(&url).await, keyed(&copy).await);
+    for seq in [1, 3] {
+        from.log().erase(&run, seq).await.unwrap();
+    }
+    let summary = from.log().summary(&run).await.unwrap().unwrap();
+    let records = from.log().records(&run, 1).await.unwrap();
+    let epoch = to.log().claim_new(&run).epoch();
+    let batch = Batch::new(run, epoch, records, summary).importing();
+    to.log().append(batch.with_sealed_erasures(vec![1, 3])).await.unwrap();
+    let found = verified(&copy).await.unwrap();
+    assert_eq!((&found.erased[..], found.unchecked.is_empty()), (&[1, 3][..], true));
 }
 
 /// Spec: D1. An erasure by one who has the key verifies, and needs it.

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use backstop_event_log::{
-    EventLog, LogError, LogKey, RunSummary, RunWriter, Seed, Verified, verify_run,
+    Batch, EventLog, LogError, LogKey, RunSummary, RunWriter, Seed, Verified, verify_run,
 };
 use backstop_store_sqlite::Database;
 use layer0::event::{Actor, EventKind, Warning};
+use layer0::id::RunId;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
@@ -154,6 +155,33 @@ async fn erasure_with_the_key_verifies() {
     let mut connection = connect(&folder.file()).await;
     sqlx::raw_sql("UPDATE runs SET seal = NULL").execute(&mut connection).await.unwrap();
     tampered(&folder.file()).await;
+}
+
+/// Spec: D1, D15. The copy of an erasure by one who has the key verifies; that of another one does not.
+#[tokio::test]
+async fn copied_erasure_keeps_its_seal() {
+    let (folder, copy) = (Folder::new(), Folder::new());
+    fill(&folder.file(), true).await;
+    let (from, run) = (keyed(&folder.file()).await, RunId::from("run_1"));
+    for seq in [1, 3] {
+        from.log().erase(&run, seq).await.unwrap();
+    }
+    let summary = from.log().summary(&run).await.unwrap().unwrap();
+    let records = from.log().records(&run, 1).await.unwrap();
+    let sealed = verify_run(&from.log(), &run).await.unwrap().erased;
+    let import = async |path: &Path, sealed: Vec<u64>| {
+        let to = keyed(path).await;
+        let epoch = to.log().claim_new(&run).epoch();
+        let batch = Batch::new(run.clone(), epoch, records.clone(), summary.clone()).importing();
+        to.log().append(batch.with_sealed_erasures(sealed)).await.unwrap();
+        to.close().await;
+    };
+    import(&copy.file(), sealed).await;
+    let found = verified(&copy.file()).await.unwrap();
+    assert_eq!((&found.erased[..], found.unchecked.is_empty()), (&[1, 3][..], true));
+    let unsealed = Folder::new();
+    import(&unsealed.file(), vec![1]).await;
+    assert_eq!(verified(&unsealed.file()).await.unwrap().unchecked.erasures, [3]);
 }
 
 /// Spec: D1. A run of an older version is read; what no HMAC stands on is named, until the next append.
