@@ -29,6 +29,11 @@ impl LostRun {
     }
 }
 
+/// A random number of the row of a run. A run that was removed and begins again under its id has another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "it is a number and nothing else")]
+pub struct Incarnation(pub [u8; 16]);
+
 /// The newest event of a run that a process has seen acknowledged.
 ///
 /// ```
@@ -44,13 +49,35 @@ pub struct KnownEnd {
     pub tail: LostTail,
     /// The number of losses that were accepted before it was written.
     losses: u32,
+    incarnation: Option<Incarnation>,
 }
 
 impl KnownEnd {
     /// Returns the end of a run at a glance.
     #[must_use]
     pub fn new(summary: &RunSummary) -> Self {
-        Self { tail: LostTail::new(summary.last_seq, summary.head), losses: summary.losses() }
+        let tail = LostTail::new(summary.last_seq, summary.head);
+        Self { tail, losses: summary.losses(), incarnation: None }
+    }
+
+    /// Names the incarnation of the run.
+    #[must_use]
+    pub const fn in_incarnation(mut self, incarnation: Option<Incarnation>) -> Self {
+        self.incarnation = incarnation;
+        self
+    }
+
+    /// Returns the incarnation of the run, where it is known.
+    #[must_use]
+    pub const fn incarnation(&self) -> Option<Incarnation> {
+        self.incarnation
+    }
+
+    /// Returns whether the row of the run has another incarnation: one of the two runs was removed, or the store came back
+    /// older than that.
+    #[must_use]
+    pub fn is_other(&self, row: Option<Incarnation>) -> bool {
+        matches!((self.incarnation, row), (Some(known), Some(row)) if known != row)
     }
 
     /// Returns whether the event is lost, where the record has it or not. `accepted` is the last loss that was accepted in
@@ -129,7 +156,11 @@ impl Generations {
 
     fn note(&mut self, run: &RunId, end: KnownEnd) {
         let known = self.find(run).filter(|known| !end.is_newer(known));
-        let newest = known.unwrap_or(end);
+        let mut newest = known.unwrap_or(end);
+        if newest.incarnation.is_none() && known.is_none() {
+            // An append does not read the row of its run.
+            newest.incarnation = self.find(run).and_then(|known| known.incarnation);
+        }
         if let Some(young) = self.young.get_mut(run) {
             *young = newest;
             return;
@@ -182,6 +213,20 @@ mod tests {
         }
         assert!(end(8, 1).is_lost(false, Some(&accepted(1))), "it was written after that loss");
         assert!(!end(8, 1).is_lost(false, Some(&accepted(2))));
+    }
+
+    /// Spec: J2
+    #[test]
+    fn incarnation_stays_known_through_appends() {
+        let (ends, run) = (KnownEnds::default(), "run_1".into());
+        let row = Some(Incarnation([1; 16]));
+        ends.note(&run, KnownEnd::new(&summary("run_1", 3, 0)).in_incarnation(row));
+        ends.note(&run, KnownEnd::new(&summary("run_1", 4, 0)));
+        let known = ends.find(&run).unwrap();
+        assert_eq!((known.tail.seq, known.incarnation()), (4, row));
+        for (other, is_other) in [(None, false), (row, false), (Some(Incarnation([2; 16])), true)] {
+            assert_eq!(known.is_other(other), is_other, "{other:?}");
+        }
     }
 
     #[test]

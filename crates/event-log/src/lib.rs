@@ -59,7 +59,7 @@ pub use filter::{AttemptFilter, EventFilter, RunFilter};
 pub use follow::{Feed, follow};
 pub use inbox::{InboxMessage, InboxRequest, InboxWatch, InboxWatches};
 pub use inbox_reader::InboxReader;
-pub use known_end::{KnownEnd, KnownEnds, LostRun};
+pub use known_end::{Incarnation, KnownEnd, KnownEnds, LostRun};
 pub use lease::{AtWork, Lease, begin_work, while_it_lasts};
 pub use log::{Batch, EventLog, read_events, read_records};
 pub use memory::MemoryLog;

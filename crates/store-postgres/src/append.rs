@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{Batch, LogError, LogKey, Payload, RunSummary, Terms, is_segment};
+use backstop_event_log::{
+    Batch, Incarnation, LogError, LogKey, Payload, RunSummary, Terms, is_segment,
+};
 use layer0::JsonText;
 use layer0::event::Hash;
 use layer0::id::RunId;
@@ -24,6 +26,8 @@ pub(crate) struct Append {
     pub(crate) notes: Notes,
     /// The run at a glance, as JSON.
     summary: String,
+    /// The incarnation of a run that begins with it.
+    incarnation: Option<Incarnation>,
     /// The key that its row is sealed with.
     key: Option<LogKey>,
 }
@@ -41,7 +45,11 @@ pub(crate) enum Refused {
 
 impl Append {
     /// Prepares a batch; the row of a run that names this key is sealed with it.
-    pub(crate) fn new(batch: Batch, key: Option<&LogKey>) -> Result<Self, LogError> {
+    pub(crate) fn new(
+        batch: Batch,
+        incarnation: Option<Incarnation>,
+        key: Option<&LogKey>,
+    ) -> Result<Self, LogError> {
         if batch.records.len() > MAX_EVENTS {
             let why = format!("an append has at most {MAX_EVENTS} events");
             return Err(LogError::Failed(why.into()));
@@ -241,8 +249,9 @@ async fn begin(
         summary.labels.iter().map(|(key, value)| (stored(key), stored(value))).unzip();
     let made = sqlx::query(
         "WITH made AS (INSERT INTO backstop.runs (run, session, started_at, last_seq, head, summary, \
-         state, parent, terms, owner, epoch, labels, agent, reason, branch_of, follows, root, earlier, digest) \
-         VALUES ($1, $2, $3, 0, '', '', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $18) \
+         state, parent, terms, owner, epoch, labels, agent, reason, branch_of, follows, root, earlier, digest, \
+         incarnation) \
+         VALUES ($1, $2, $3, 0, '', '', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $18, $19) \
          ON CONFLICT (run) DO NOTHING RETURNING id), \
          filed AS (INSERT INTO backstop.labels SELECT label.key, label.value, $3, made.id \
          FROM made, unnest($16::text[], $17::text[]) AS label (key, value)) \
@@ -266,6 +275,7 @@ async fn begin(
     .bind(keys)
     .bind(values)
     .bind(append.notes.digest.as_deref())
+    .bind(append.incarnation.map(|incarnation| incarnation.0.to_vec()))
     .fetch_optional(connection)
     .await
     .map_err(Fault::from)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use backstop_event_log::{KnownEnd, LogError};
+use backstop_event_log::{KnownEnds, LogError};
 use layer0::event::LostTail;
 use layer0::id::RunId;
 use sqlx::{PgConnection, Row};
@@ -44,8 +44,8 @@ pub(crate) struct Take<'a> {
     pub(crate) run: &'a RunId,
     pub(crate) owner: &'a str,
     pub(crate) dead: &'a [Arc<str>],
-    /// The newest event of the run that this process has seen acknowledged.
-    pub(crate) known: Option<KnownEnd>,
+    /// The newest events that this process has seen acknowledged.
+    pub(crate) ends: &'a KnownEnds,
     /// Whether it is taken although its record has lost its tail.
     pub(crate) accepts_loss: bool,
 }
@@ -62,7 +62,7 @@ impl Work for Take<'_> {
 
 async fn take(
     connection: &mut PgConnection,
-    Take { run, owner, dead, known, accepts_loss }: &Take<'_>,
+    Take { run, owner, dead, ends, accepts_loss }: &Take<'_>,
 ) -> Result<Claiming, LogError> {
     let id = *run;
     let run = stored(run.as_str());
@@ -82,7 +82,7 @@ async fn take(
     .execute(&mut *connection)
     .await
     .map_err(Fault::from)?;
-    let lost = lost_tails::check(connection, id, known.as_ref(), false).await?;
+    let lost = lost_tails::check(connection, id, ends, false).await?;
     if let Some(tail) = lost.filter(|_| !accepts_loss) {
         return Ok(Claiming::LostTail(tail));
     }

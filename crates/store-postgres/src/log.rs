@@ -3,9 +3,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use backstop_event_log::{
     AttemptFilter, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
-    FeedPage, InboxMessage, InboxRequest, InboxWatch, KnownEnd, Lease, LogError, LogKey, LostRun,
-    OpenApproval, Record, RunFilter, RunSeals, RunState, RunSummary, StartKey, StartKeys,
-    Subscription, verify,
+    FeedPage, InboxMessage, InboxRequest, InboxWatch, Incarnation, KnownEnd, Lease, LogError,
+    LogKey, LostRun, OpenApproval, Record, RunFilter, RunSeals, RunState, RunSummary, StartKey,
+    StartKeys, Subscription, verify,
 };
 use layer0::Timestamp;
 use layer0::event::LostTail;
@@ -148,10 +148,11 @@ impl PostgresLog {
     /// Returns what an append that was refused is refused for: its run may have lost its tail.
     async fn refusal(&self, run: &RunId, error: LogError) -> LogError {
         let is_refused = matches!(error, LogError::Conflict { .. } | LogError::Lost(_));
-        let Some(known) = self.0.known_ends().find(run).filter(|_| is_refused) else {
+        let ends = self.0.known_ends();
+        if !is_refused || ends.find(run).is_none() {
             return error;
-        };
-        let compare = TailComparison { run, known, begins: false };
+        }
+        let compare = TailComparison { run, ends, begins: false };
         match transact(self.0.pool(), self.0.options().patience, &compare).await {
             Ok(Some(tail)) => LogError::lost_tail(run.clone(), tail.seq),
             Ok(None) | Err(_) => error,
@@ -160,14 +161,28 @@ impl PostgresLog {
 
     /// Refuses a run that is to begin and that this process knows: its record was lost.
     async fn check_begun(&self, batch: &Batch) -> Result<(), LogError> {
-        let known = self.0.known_ends().find(&batch.run).filter(|_| batch.begins());
-        let Some(known) = known else { return Ok(()) };
-        let compare = BegunComparison(TailComparison { run: &batch.run, known, begins: true });
+        let ends = self.0.known_ends();
+        if !batch.begins() || ends.find(&batch.run).is_none() {
+            return Ok(());
+        }
+        let compare = BegunComparison(TailComparison { run: &batch.run, ends, begins: true });
         match transact(self.0.pool(), self.0.options().patience, &compare).await? {
             Some(_) => Err(LogError::Lost(batch.run.clone())),
             None => Ok(()),
         }
     }
+}
+
+/// Draws the incarnation of a run that begins.
+fn new_incarnation() -> Result<Incarnation, LogError> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(Fault::failed)?;
+    Ok(Incarnation(random))
+}
+
+fn incarnation_in(row: &PgRow) -> Result<Option<Incarnation>, LogError> {
+    let bytes: Option<Vec<u8>> = row.try_get("incarnation").map_err(Fault::from)?;
+    Ok(bytes.and_then(|bytes| bytes.try_into().ok()).map(Incarnation))
 }
 
 fn read_only() -> LogError {
@@ -287,15 +302,16 @@ impl EventLog for PostgresLog {
         self.check_begun(&batch).await?;
         let at = batch.records.last().map(|record| record.at);
         let begins = batch.records.first().is_some_and(|first| first.seq == 1);
+        let incarnation = begins.then(new_incarnation).transpose()?;
         let (run, end) = (batch.run.clone(), KnownEnd::new(&batch.summary));
-        if let Err(error) = writer.append(batch, self.key()).await {
+        if let Err(error) = writer.append(batch, incarnation, self.key()).await {
             return Err(self.refusal(&run, error).await);
         }
         if begins {
             // An earlier run of that id was removed.
             self.0.known_ends().forget(&run);
         }
-        self.0.known_ends().note(&run, end);
+        self.0.known_ends().note(&run, end.in_incarnation(incarnation));
         if let Some(at) = at {
             background::after_append(&self.0, at);
         }
@@ -307,7 +323,8 @@ impl EventLog for PostgresLog {
         match sound_summary_of(&row) {
             Err(LogError::UnreadableRun { .. }) => self.recorded_summary(&row).await.map(Some),
             Ok(summary) => {
-                self.0.known_ends().note(run, KnownEnd::new(&summary));
+                let end = KnownEnd::new(&summary).in_incarnation(incarnation_in(&row)?);
+                lost_tails::note(self.0.pool(), self.0.known_ends(), run, end).await?;
                 Ok(Some(summary))
             }
             Err(error) => Err(error),

@@ -1,7 +1,7 @@
 //! Runs whose records have lost their tails: the server came back older than a process knows it.
 
 use async_trait::async_trait;
-use backstop_event_log::{KnownEnd, LogError, LostRun};
+use backstop_event_log::{Incarnation, KnownEnd, KnownEnds, LogError, LostRun};
 use layer0::Timestamp;
 use layer0::event::LostTail;
 use layer0::id::RunId;
@@ -15,15 +15,16 @@ use crate::text::stored;
 use crate::transact::Work;
 
 /// Returns the newest event that a run is known to have lost, and marks the run; `None` if it has what was
-/// acknowledged, as far as this process and the database know. A missing record counts as lost where the run begins or is queued: one that
-/// is continued may have been removed. The row of the run is locked.
+/// acknowledged, as far as this process and the database know. A missing record counts as lost where the run begins or is
+/// queued: one that is continued may have been removed. A known end of a removed incarnation is forgotten. The row of the
+/// run is locked.
 pub(crate) async fn check(
     connection: &mut PgConnection,
     run: &RunId,
-    known: Option<&KnownEnd>,
+    ends: &KnownEnds,
     begins: bool,
 ) -> Result<Option<LostTail>, LogError> {
-    let mark = find_mark(connection, run).await?;
+    let (mark, known) = (find_mark(connection, run).await?, ends.find(run));
     if mark.is_none() && known.is_none() {
         return Ok(None);
     }
@@ -48,9 +49,40 @@ pub(crate) async fn check(
     if !known.is_lost(is_there, accepted.as_deref()) {
         return Ok(mark);
     }
+    if is_removed(connection, &known).await? {
+        ends.forget(run);
+        return Ok(mark);
+    }
     let newest = mark.filter(|mark| mark.seq > known.tail.seq).unwrap_or(known.tail);
     put_mark(connection, run, newest).await?;
     Ok(Some(newest))
+}
+
+/// Returns whether the run that had this end was removed.
+async fn is_removed(connection: &mut PgConnection, known: &KnownEnd) -> Result<bool, LogError> {
+    let Some(Incarnation(incarnation)) = known.incarnation() else { return Ok(false) };
+    let removed = sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM backstop.removed_incarnations WHERE incarnation = $1)",
+    );
+    let removed = removed.bind(&incarnation[..]).fetch_one(connection).await;
+    Ok(removed.map_err(Fault::from)?)
+}
+
+/// Remembers the end of a run as its row has it. Where the run was removed since it was seen last, and began again, what
+/// was known of the earlier one is forgotten.
+pub(crate) async fn note(
+    pool: &Pool,
+    ends: &KnownEnds,
+    run: &RunId,
+    end: KnownEnd,
+) -> Result<(), LogError> {
+    if let Some(known) = ends.find(run).filter(|known| known.is_other(end.incarnation()))
+        && is_removed(&mut *pool.lend().await?, &known).await?
+    {
+        ends.forget(run);
+    }
+    ends.note(run, end);
+    Ok(())
 }
 
 /// Returns whether a record has an event. A missing row within the record is no lost tail: its reader finds the damage.
@@ -150,7 +182,7 @@ pub(crate) async fn all(pool: &Pool) -> Result<Vec<LostRun>, LogError> {
 /// Compares the record of a run with the end that this process knows, after an append was refused.
 pub(crate) struct TailComparison<'a> {
     pub(crate) run: &'a RunId,
-    pub(crate) known: KnownEnd,
+    pub(crate) ends: &'a KnownEnds,
     /// Whether the run is about to begin.
     pub(crate) begins: bool,
 }
@@ -161,7 +193,7 @@ impl Work for TailComparison<'_> {
     type Error = LogError;
 
     async fn perform(&self, connection: &mut PgConnection) -> Result<Self::Done, LogError> {
-        check(connection, self.run, Some(&self.known), self.begins).await
+        check(connection, self.run, self.ends, self.begins).await
     }
 }
 

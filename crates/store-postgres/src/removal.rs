@@ -344,6 +344,8 @@ impl RemoveTree<'_> {
             .bind(&names)
             .bind(at.as_millis())
             .bind(&*stored(by))
+            "INSERT INTO backstop.removed_incarnations SELECT incarnation FROM backstop.runs \
+             WHERE run = ANY($1) AND incarnation IS NOT NULL ON CONFLICT DO NOTHING",
             .execute(&mut *connection)
             .await
             .map_err(Fault::from)?;

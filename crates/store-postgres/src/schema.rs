@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/8_lost_tails.sql"),
     include_str!("../migrations/9_erased_texts.sql"),
     include_str!("../migrations/10_store_mark.sql"),
+    include_str!("../migrations/11_incarnations.sql"),
 ];
 
 /// Lifts the limits of time that each connection has, for one transaction.

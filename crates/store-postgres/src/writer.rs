@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use backstop_event_log::{Batch, LogError, LogKey};
+use backstop_event_log::{Batch, Incarnation, LogError, LogKey};
 use layer0::id::RunId;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -81,9 +81,14 @@ impl Writer {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Appends a batch, and waits until it is written.
-    pub(crate) async fn append(&self, batch: Batch, key: Option<&LogKey>) -> Result<(), LogError> {
-        let append = Box::new(Append::new(batch, key)?);
+    /// Appends a batch, and waits until it is written; a run that begins with it has this incarnation.
+    pub(crate) async fn append(
+        &self,
+        batch: Batch,
+        incarnation: Option<Incarnation>,
+        key: Option<&LogKey>,
+    ) -> Result<(), LogError> {
+        let append = Box::new(Append::new(batch, incarnation, key)?);
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         let (answer, answered) = oneshot::channel();
         let lost = || LogError::Failed(LOST.into());

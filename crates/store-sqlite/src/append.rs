@@ -22,6 +22,8 @@ pub(crate) struct Append {
     batch: Batch,
     /// The run at a glance, as JSON.
     summary: String,
+    /// The incarnation of a run that begins with it.
+    incarnation: Option<Incarnation>,
     /// The key that its row is sealed with.
     key: Option<LogKey>,
 }
@@ -30,7 +32,11 @@ pub(crate) struct Append {
     erasures: Vec<(u64, Hash)>,
 impl Append {
     /// Prepares a batch; the row of a run that names this key is sealed with it.
-    pub(crate) fn new(batch: Batch, key: Option<&LogKey>) -> Result<Self, LogError> {
+    pub(crate) fn new(
+        batch: Batch,
+        incarnation: Option<Incarnation>,
+        key: Option<&LogKey>,
+    ) -> Result<Self, LogError> {
         let summary = serde_json::to_string(&without_columns(&batch.summary))
             .map_err(|error| LogError::Failed(error.into()))?;
         let is_named = |key: &&LogKey| batch.summary.key_id.as_deref() == Some(key.id());
@@ -211,8 +217,8 @@ async fn begin(
     let labels = labels.map_err(JobError::Log)?;
     let made = sqlx::query(
         "INSERT INTO runs (run, session, started_at, last_seq, head, summary, state, parent, terms, \
-         owner, epoch, labels, agent, reason, branch_of) \
-         VALUES ($1, $2, $3, 0, x'', '', $4, $5, $6, $7, $8, $9, $10, $11, $12) \
+         owner, epoch, labels, agent, reason, branch_of, incarnation) \
+         VALUES ($1, $2, $3, 0, x'', '', $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) \
          ON CONFLICT (run) DO NOTHING",
     )
     .bind(run.as_str())
@@ -227,6 +233,7 @@ async fn begin(
     .bind(&*summary.agent)
     .bind(summary.reason.as_ref().map(|reason| reason.as_str().to_owned()))
     .bind(summary.branch_of.as_ref().map(|first| first.as_str().to_owned()))
+    .bind(append.incarnation.map(|incarnation| incarnation.0.to_vec()))
     .execute(&mut *connection)
     .await?;
     if made.rows_affected() == 0 {

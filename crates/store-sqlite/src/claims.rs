@@ -26,8 +26,8 @@ pub(crate) async fn take(
     request: &ClaimRequest,
     owner: &str,
 ) -> Result<Claiming, JobError> {
-    let ClaimRequest { run, dead, known, accepts_loss } = request;
-    let lost = lost_tails::check(connection, run, known.as_ref(), false).await?;
+    let ClaimRequest { run, dead, ends, accepts_loss } = request;
+    let lost = lost_tails::check(connection, run, ends, false).await?;
     if let Some(tail) = lost.filter(|_| !accepts_loss) {
         return Ok(Claiming::LostTail(tail));
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstop_error_store::{NewResult, StoreError, Stored};
-use backstop_event_log::{KnownEnd, LogError};
+use backstop_event_log::{KnownEnds, LogError};
 use layer0::event::LostTail;
 use layer0::id::{ResultId, RunId};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -34,8 +34,8 @@ pub(crate) struct ClaimRequest {
     pub(crate) run: RunId,
     /// Owners that are dead: the run is claimed also where they have it, or a run of its tree.
     pub(crate) dead: Vec<Arc<str>>,
-    /// The newest event of the run that this process has seen acknowledged.
-    pub(crate) known: Option<KnownEnd>,
+    /// The newest events that this process has seen acknowledged.
+    pub(crate) ends: KnownEnds,
     /// Whether it is claimed although its record has lost its tail.
     pub(crate) accepts_loss: bool,
 }

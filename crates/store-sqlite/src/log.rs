@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{
     AttemptFilter, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
-    FeedPage, InboxMessage, InboxRequest, InboxWatch, KnownEnd, LogError, LogKey, LostRun,
-    OpenApproval, Record, RunFilter, RunSeals, RunState, RunSummary, StartKey, StartKeys,
+    FeedPage, InboxMessage, InboxRequest, InboxWatch, Incarnation, KnownEnd, LogError, LogKey,
+    LostRun, OpenApproval, Record, RunFilter, RunSeals, RunState, RunSummary, StartKey, StartKeys,
     Subscription, Terms, verify,
 };
 use layer0::event::LostTail;
@@ -145,8 +145,8 @@ impl SqliteLog {
         loop {
             reserved.asking();
             let (run_id, dead_owners) = (run.clone(), dead.clone());
-            let known = self.0.known_ends().find(run);
-            let request = ClaimRequest { run: run_id, dead: dead_owners, known, accepts_loss };
+            let ends = self.0.known_ends().clone();
+            let request = ClaimRequest { run: run_id, dead: dead_owners, ends, accepts_loss };
             let claiming = writer.claim(request).await;
             let given = match claiming {
                 Ok(Claiming::Given(epoch, lost)) => {
@@ -176,9 +176,11 @@ impl SqliteLog {
     /// Returns what an append that was refused is refused for: its run may have lost its tail.
     async fn refusal(&self, run: &RunId, error: LogError) -> LogError {
         let is_refused = matches!(error, LogError::Conflict { .. });
-        let known = self.0.known_ends().find(run).filter(|_| is_refused);
-        let (Some(known), Ok(writer)) = (known, self.0.for_writing()) else { return error };
-        match writer.perform(CompareTail { run: run.clone(), known, begins: false }).await {
+        let ends = self.0.known_ends();
+        let known = ends.find(run).filter(|_| is_refused);
+        let (Some(_), Ok(writer)) = (known, self.0.for_writing()) else { return error };
+        let compare = CompareTail { run: run.clone(), ends: ends.clone(), begins: false };
+        match writer.perform(compare).await {
             Ok(0) | Err(_) => error,
             Ok(seq) => LogError::lost_tail(run.clone(), seq),
         }
@@ -186,9 +188,12 @@ impl SqliteLog {
 
     /// Refuses a run that is to begin and that this process knows: its record was lost.
     async fn check_begun(&self, batch: &Batch) -> Result<(), LogError> {
-        let known = self.0.known_ends().find(&batch.run).filter(|_| batch.begins());
-        let Some(known) = known else { return Ok(()) };
-        let compare = CompareBegun(CompareTail { run: batch.run.clone(), known, begins: true });
+        let ends = self.0.known_ends();
+        if !batch.begins() || ends.find(&batch.run).is_none() {
+            return Ok(());
+        }
+        let (run, ends) = (batch.run.clone(), ends.clone());
+        let compare = CompareBegun(CompareTail { run, ends, begins: true });
         match self.0.for_writing()?.perform(compare).await? {
             0 => Ok(()),
             _ => Err(LogError::Lost(batch.run.clone())),
@@ -301,8 +306,9 @@ impl EventLog for SqliteLog {
         let at = batch.records.last().map(|record| record.at);
         self.check_begun(&batch).await?;
         let begins = batch.records.first().is_some_and(|first| first.seq == 1);
+        let incarnation = begins.then(new_incarnation).transpose()?;
         let (run, end) = (batch.run.clone(), KnownEnd::new(&batch.summary));
-        if let Err(error) = writer.append(batch, self.key()).await {
+        if let Err(error) = writer.append(batch, incarnation, self.key()).await {
             return Err(self.refusal(&run, error).await);
         }
         if begins {
@@ -310,7 +316,7 @@ impl EventLog for SqliteLog {
             self.0.known_ends().forget(&run);
             self.0.remember_own(&run);
         }
-        self.0.known_ends().note(&run, end);
+        self.0.known_ends().note(&run, end.in_incarnation(incarnation));
         if let Some(at) = at {
             background::after_append(&self.0, at);
         }
@@ -322,7 +328,8 @@ impl EventLog for SqliteLog {
         match sound_summary_of(&row) {
             Err(LogError::UnreadableRun { .. }) => self.recorded_summary(&row).await.map(Some),
             Ok(summary) => {
-                self.0.known_ends().note(run, KnownEnd::new(&summary));
+                let end = KnownEnd::new(&summary).in_incarnation(incarnation_in(&row)?);
+                lost_tails::note(self.0.readers(), self.0.known_ends(), run, end).await?;
                 Ok(Some(summary))
             }
             Err(error) => Err(error),
@@ -414,6 +421,22 @@ fn left_of(row: &SqliteRow) -> RunSummary {
     summary.last_seq = row.try_get("last_seq").map_or(0, unsigned);
     summary.head = hash_of(row, "head", summary.last_seq).unwrap_or_default();
     summary
+}
+
+/// Draws the incarnation of a run that begins.
+fn new_incarnation() -> Result<Incarnation, LogError> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|error| LogError::Failed(error.into()))?;
+    Ok(Incarnation(random))
+}
+
+/// Reads the incarnation of a run. A file of an older version, which a reader leaves as it is, has none.
+fn incarnation_in(row: &SqliteRow) -> Result<Option<Incarnation>, LogError> {
+    let bytes: Option<Vec<u8>> = match row.try_get("incarnation") {
+        Err(sqlx::Error::ColumnNotFound(_)) => None,
+        bytes => bytes.map_err(Fault::from)?,
+    };
+    Ok(bytes.and_then(|bytes| bytes.try_into().ok()).map(Incarnation))
 }
 
 fn read_only() -> LogError {

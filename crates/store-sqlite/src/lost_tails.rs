@@ -1,12 +1,12 @@
 //! Runs whose records have lost their tails: the file came back older than a process knows it.
 
 use async_trait::async_trait;
-use backstop_event_log::{AcceptedLoss, KnownEnd, LogError, LostRun};
+use backstop_event_log::{AcceptedLoss, Incarnation, KnownEnd, KnownEnds, LogError, LostRun};
 use layer0::Timestamp;
 use layer0::event::LostTail;
 use layer0::id::RunId;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
-use sqlx::{Row, SqliteConnection};
+use sqlx::{Row, SqliteConnection, SqliteExecutor};
 
 use crate::chore::Chore;
 use crate::fault::Fault;
@@ -20,14 +20,14 @@ const RUN: &str = "SELECT last_seq, \
 
 /// Returns the newest event that a run is known to have lost, and marks the run; `None` if it has what was
 /// acknowledged, as far as this process and the database know. A missing record counts as lost where the run begins: one
-/// that is continued may have been removed.
+/// that is continued may have been removed. A known end of a removed incarnation is forgotten.
 pub(crate) async fn check(
     connection: &mut SqliteConnection,
     run: &RunId,
-    known: Option<&KnownEnd>,
+    ends: &KnownEnds,
     begins: bool,
 ) -> Result<Option<LostTail>, JobError> {
-    let mark = find_mark(connection, run).await?;
+    let (mark, known) = (find_mark(connection, run).await?, ends.find(run));
     if mark.is_none() && known.is_none() {
         return Ok(None);
     }
@@ -48,9 +48,42 @@ pub(crate) async fn check(
     if !known.is_lost(is_there, accepted.as_ref()) {
         return Ok(mark);
     }
+    if is_removed(&mut *connection, &known).await? {
+        ends.forget(run);
+        return Ok(mark);
+    }
     let newest = mark.filter(|mark| mark.seq > known.tail.seq).unwrap_or(known.tail);
     put_mark(connection, run, newest).await?;
     Ok(Some(newest))
+}
+
+/// Returns whether the run that had this end was removed.
+async fn is_removed(
+    executor: impl SqliteExecutor<'_>,
+    known: &KnownEnd,
+) -> Result<bool, sqlx::Error> {
+    let Some(Incarnation(incarnation)) = known.incarnation() else { return Ok(false) };
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM removed_incarnations WHERE incarnation = $1)")
+        .bind(incarnation.to_vec())
+        .fetch_one(executor)
+        .await
+}
+
+/// Remembers the end of a run as its row has it. Where the run was removed since it was seen last, and began again, what
+/// was known of the earlier one is forgotten.
+pub(crate) async fn note(
+    readers: &SqlitePool,
+    ends: &KnownEnds,
+    run: &RunId,
+    end: KnownEnd,
+) -> Result<(), LogError> {
+    if let Some(known) = ends.find(run).filter(|known| known.is_other(end.incarnation()))
+        && is_removed(readers, &known).await.map_err(Fault::from)?
+    {
+        ends.forget(run);
+    }
+    ends.note(run, end);
+    Ok(())
 }
 
 fn accepted_in(row: &SqliteRow) -> Option<AcceptedLoss> {
@@ -145,7 +178,7 @@ pub(crate) async fn all(readers: &SqlitePool) -> Result<Vec<LostRun>, LogError> 
 /// the newest event that is lost; 0 where none is.
 pub(crate) struct CompareTail {
     pub(crate) run: RunId,
-    pub(crate) known: KnownEnd,
+    pub(crate) ends: KnownEnds,
     /// Whether the run is about to begin.
     pub(crate) begins: bool,
 }
@@ -153,7 +186,7 @@ pub(crate) struct CompareTail {
 #[async_trait]
 impl Chore for CompareTail {
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
-        let lost = check(connection, &self.run, Some(&self.known), self.begins).await?;
+        let lost = check(connection, &self.run, &self.ends, self.begins).await?;
         Ok(lost.map_or(0, |tail| tail.seq))
     }
 }

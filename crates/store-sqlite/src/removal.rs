@@ -147,6 +147,8 @@ impl RemoveTree {
             .bind(row.id)
             .bind(at.as_millis())
             .bind(by)
+            "INSERT INTO removed_incarnations SELECT incarnation FROM runs \
+             WHERE run = $1 AND incarnation IS NOT NULL ON CONFLICT DO NOTHING",
             .execute(&mut *connection)
             .await?;
         }

@@ -30,6 +30,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/20_lost_tails.sql"),
     include_str!("../migrations/21_erased_texts.sql"),
     include_str!("../migrations/22_store_mark.sql"),
+    include_str!("../migrations/23_incarnations.sql"),
 ];
 
 /// Marks a file as ours: "BSTP".

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::{NewError, NewResult, StoreError, Stored};
-use backstop_event_log::{Batch, Claims, LogError, LogKey};
+use backstop_event_log::{Batch, Claims, Incarnation, LogError, LogKey};
 use layer0::error::BoxError;
 use layer0::id::{ResultId, RunId};
 use sqlx::sqlite::SqliteConnectOptions;
@@ -84,8 +84,14 @@ impl Writer {
         self.commits.load(Ordering::Relaxed)
     }
 
-    pub(crate) async fn append(&self, batch: Batch, key: Option<&LogKey>) -> Result<(), LogError> {
-        let append = Box::new(Append::new(batch, key)?);
+    /// Appends a batch; a run that begins with it has this incarnation.
+    pub(crate) async fn append(
+        &self,
+        batch: Batch,
+        incarnation: Option<Incarnation>,
+        key: Option<&LogKey>,
+    ) -> Result<(), LogError> {
+        let append = Box::new(Append::new(batch, incarnation, key)?);
         self.ask(|answer| Job::Append(append, answer)).await
     }
 

@@ -171,6 +171,30 @@ async fn run_without_its_record_does_not_begin_again() {
     }
 }
 
+/// Spec: J2, S10. A process that knows a removed run takes another of its id, and still misses what is lost of that one.
+#[tokio::test]
+async fn removed_run_begins_again_elsewhere() {
+    let url = server!().database().await;
+    let (one, two) = (open(&url).await, open(&url).await);
+    for by in [&one, &two, &one] {
+        let mut writer = begin(&log_of(by), "run_1", "s").await;
+        for text in ["a note", "another"] {
+            note(&mut writer, text).await;
+        }
+        append(&mut writer, finished()).await.unwrap();
+        drop(writer);
+        one.log().summary(&"run_1".into()).await.unwrap();
+        two.delete_run(&"run_1".into()).await.unwrap();
+    }
+    drop(begin(&log_of(&two), "run_1", "s").await);
+    let mut snapshot = Snapshot::take(&url).await;
+    let mut writer = crate::support::resume(&log_of(&one), "run_1").await;
+    note(&mut writer, "lost").await;
+    drop(writer);
+    snapshot.restore().await;
+    assert!(matches!(refused(&one).await, LogError::LostTail { seq: 2, .. }));
+}
+
 /// Spec: J2, S10
 #[tokio::test]
 async fn removed_and_erased_events_are_no_loss() {

@@ -195,6 +195,31 @@ async fn run_without_its_record_does_not_begin_again() {
     }
 }
 
+/// Spec: J2, S10. A process that knows a removed run takes another of its id, and still misses what is lost of that one.
+#[tokio::test]
+async fn removed_run_begins_again_elsewhere() {
+    let folder = Folder::new();
+    let (one, two) = (open(&folder.file()).await, open(&folder.file()).await);
+    for by in [&one, &two, &one] {
+        let mut writer = begin(&log_of(by), "run_1").await;
+        for text in ["a note", "another"] {
+            note(&mut writer, text).await;
+        }
+        append(&mut writer, finished()).await.unwrap();
+        drop(writer);
+        one.log().summary(&"run_1".into()).await.unwrap();
+        two.delete_run(&"run_1".into()).await.unwrap();
+    }
+    let mut writer = begin(&log_of(&two), "run_1").await;
+    let backup = Backup::take(&folder.file(), "backup.db").await;
+    drop(writer);
+    writer = take(&one).await.unwrap();
+    note(&mut writer, "lost").await;
+    drop(writer);
+    backup.restore(&folder.file()).await;
+    assert!(matches!(take(&one).await, Err(LogError::LostTail { seq: 2, .. })));
+}
+
 /// Spec: J2, S10
 #[tokio::test]
 async fn removed_and_erased_events_are_no_loss() {
