@@ -71,6 +71,22 @@ impl From<StoreError> for LogError {
     }
 }
 
+impl From<LogError> for StoreError {
+    /// Keeps the kind of a failure of the back end; whatever else a log refuses is the source of a failure.
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::Closed => Self::Closed,
+            LogError::Failed(source) => Self::Failed(source),
+            LogError::Full(source) => Self::Full(source),
+            LogError::Locked(source) => Self::Locked(source),
+            LogError::StoreLost(path) => Self::Lost(path),
+            LogError::TooLarge(source) => Self::TooLarge(source),
+            LogError::Unreachable(source) => Self::Unreachable(source),
+            other => Self::Failed(other.into()),
+        }
+    }
+}
+
 impl Failure for StoreError {
     fn facts(&self) -> Facts {
         match self {
@@ -90,5 +106,33 @@ impl Failure for StoreError {
             Self::TooLarge(_) => Some("give it a shorter name, or keep less of it".into()),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: E2. A failure of the back end says the same wherever it is met.
+    #[test]
+    fn kind_of_a_failure_is_kept() {
+        let errors = [
+            LogError::Closed,
+            LogError::Failed("failed".into()),
+            LogError::Full("full".into()),
+            LogError::Locked("locked".into()),
+            LogError::StoreLost("x.db".into()),
+            LogError::TooLarge("too large".into()),
+            LogError::Unreachable("unreachable".into()),
+        ];
+        for error in errors {
+            let (facts, said) = (error.facts(), error.to_string());
+            let stored = StoreError::from(error);
+            assert_eq!(stored.facts(), facts, "{said}");
+            assert_eq!(LogError::from(stored).facts(), facts, "{said}");
+        }
+        let other = StoreError::from(LogError::key_missing("k"));
+        let StoreError::Failed(source) = other else { panic!("{other:?}") };
+        assert!(matches!(source.downcast_ref(), Some(LogError::KeyMissing { .. })));
     }
 }

@@ -32,7 +32,7 @@ struct Held {
 }
 
 /// What is held of a run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Holding {
     /// The epoch under which it is written to; 0 while it is asked for.
     epoch: u64,

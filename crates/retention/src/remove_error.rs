@@ -47,7 +47,7 @@ pub enum RemoveError {
     Open(RunId),
     /// The store failed; what was taken away until then is gone.
     ///
-    /// Retry: never. Effect: unknown.
+    /// Retry: as the store's error says. Effect: unknown.
     #[error("the store failed")]
     Store(#[from] StoreError),
 }
@@ -60,7 +60,7 @@ impl Failure for RemoveError {
             | Self::NoRun(_)
             | Self::NoSession(_)
             | Self::Open(_) => Facts::never(code::INPUT_INVALID, Effect::None),
-            Self::Store(error) => Facts::never(error.code(), Effect::Unknown),
+            Self::Store(error) => Facts::new(error.code(), error.retry(), Effect::Unknown),
         }
     }
 }

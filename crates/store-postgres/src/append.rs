@@ -30,12 +30,12 @@ pub(crate) struct Append {
     incarnation: Option<Incarnation>,
     /// The key that its row is sealed with.
     key: Option<LogKey>,
+    /// The HMACs of the erased events that it brings, by seq.
+    erasures: Vec<(u64, Hash)>,
 }
 
 /// What became of an append that the transaction did not write.
 #[derive(Debug)]
-    /// The HMACs of the erased events that it brings, by seq.
-    erasures: Vec<(u64, Hash)>,
 pub(crate) enum Refused {
     /// The run does not end just before it, or has a newer claim.
     NotAtItsEnd,
@@ -397,6 +397,7 @@ async fn write_rest(
     inbox::take(connection, &batch.run, &batch.taken).await?;
     approvals::keep(connection, batch).await?;
     append.notes.write(connection, batch).await?;
+    seals::keep_erasures(connection, &batch.run, &append.erasures).await?;
     if batch.accepts_loss() {
         lost_tails::unmark(connection, &batch.run).await?;
     }
@@ -407,7 +408,6 @@ async fn write_rest(
         queued::end(connection, &batch.run).await?;
         approvals::close(connection, &batch.run).await?;
         inbox::close(connection, &batch.run).await?;
-    seals::keep_erasures(connection, &batch.run, &append.erasures).await?;
     }
     match &batch.moves {
         Some(moves) => subscriptions::take(connection, moves).await,

@@ -78,7 +78,6 @@ impl CurrentOwner {
         Ok(held(current.insert(owner)))
     }
 
-    /// Returns the owner, if there is one whose lease has not ended. What was claimed by one whose lease has is
     /// Returns the owner as [`CurrentOwner::get`] does, and notes that a run is asked for it, before it can end.
     pub(crate) async fn get_asking(&self, run: &RunId) -> Result<Held, Fault> {
         let mut current = self.current.lock().await;
@@ -87,6 +86,7 @@ impl CurrentOwner {
         Ok(held)
     }
 
+    /// Returns the owner, if there is one whose lease has not ended. What was claimed by one whose lease has is
     /// lost.
     pub(crate) async fn known(&self) -> Option<Held> {
         let mut current = self.current.lock().await;

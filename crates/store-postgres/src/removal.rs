@@ -132,14 +132,14 @@ impl RunShelf for Database {
             self.sweep_events(row.try_get("run_id").map_err(Fault::from)?).await?;
         }
         match failures_left(self).await {
-            Ok(failures) => erase_all(self, &failures).await.map_err(unreadable),
+            Ok(failures) => Ok(erase_all(self, &failures).await?),
             // Nothing else waits for the key.
             Err(error @ LogError::KeyMissing { .. }) => {
                 let error = Chain(&error);
                 tracing::warn!(%error, "failure messages of behaviours about removed runs are left");
                 Ok(())
             }
-            Err(error) => Err(unreadable(error)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -165,8 +165,7 @@ impl RunShelf for Database {
     }
 
     async fn subscriptions(&self) -> Result<Vec<Subscription>, StoreError> {
-        let subscriptions = subscriptions::all(self.pool()).await;
-        subscriptions.map_err(|error| StoreError::Failed(error.into()))
+        Ok(subscriptions::all(self.pool()).await?)
     }
 
     async fn remove(
@@ -179,13 +178,13 @@ impl RunShelf for Database {
         // Before anything goes: the key that they are sealed with may be missing.
         let mut failures = Vec::new();
         for row in tree {
-            failures.extend(failures_about(self, row.run.as_str()).await.map_err(unreadable)?);
+            failures.extend(failures_about(self, row.run.as_str()).await?);
         }
         if !transact(pool, patience, &RemoveTree { tree, removal }).await? {
             return Ok(false);
         }
         tree.iter().for_each(|row| self.known_ends().forget(&row.run));
-        erase_all(self, &failures).await.map_err(unreadable)?;
+        erase_all(self, &failures).await?;
         for row in tree {
             let (whose, is_noted) = (Whose::Run(row.run.as_str()), !removal.is_silent);
             removed.errors += take_all(self, &Kind::ERRORS, whose, is_noted).await?;
@@ -269,10 +268,6 @@ impl RunShelf for Database {
     }
 }
 
-fn unreadable(error: LogError) -> StoreError {
-    StoreError::Failed(error.into())
-}
-
 /// Removes the rows of runs if they are as they were; their texts and events come after them.
 struct RemoveTree<'a> {
     tree: &'a [&'a RunRow],
@@ -286,8 +281,7 @@ impl Work for RemoveTree<'_> {
 
     async fn perform(&self, connection: &mut PgConnection) -> Result<bool, StoreError> {
         let sessions = self.tree.iter().map(|row| &row.session);
-        let locked = sessions::lock(connection, sessions).await;
-        locked.map_err(|error| StoreError::Failed(error.into()))?;
+        sessions::lock(connection, sessions).await?;
         if !self.is_unchanged(connection).await? || self.is_followed(connection).await? {
             return Ok(false);
         }
@@ -344,14 +338,14 @@ impl RemoveTree<'_> {
             .bind(&names)
             .bind(at.as_millis())
             .bind(&*stored(by))
-            "INSERT INTO backstop.removed_incarnations SELECT incarnation FROM backstop.runs \
-             WHERE run = ANY($1) AND incarnation IS NOT NULL ON CONFLICT DO NOTHING",
             .execute(&mut *connection)
             .await
             .map_err(Fault::from)?;
         }
         for statement in [
             "INSERT INTO backstop.removed SELECT id, run FROM backstop.runs WHERE run = ANY($1)",
+            "INSERT INTO backstop.removed_incarnations SELECT incarnation FROM backstop.runs \
+             WHERE run = ANY($1) AND incarnation IS NOT NULL ON CONFLICT DO NOTHING",
             "UPDATE backstop.start_keys SET removed = true WHERE run = ANY($1)",
             "DELETE FROM backstop.approvals WHERE run = ANY($1)",
             "DELETE FROM backstop.expired_approvals WHERE run = ANY($1)",
@@ -395,8 +389,7 @@ impl Work for Mark<'_> {
     type Error = StoreError;
 
     async fn perform(&self, connection: &mut PgConnection) -> Result<i64, StoreError> {
-        let locked = sessions::lock(connection, std::iter::once(self.0)).await;
-        locked.map_err(|error| StoreError::Failed(error.into()))?;
+        sessions::lock(connection, std::iter::once(self.0)).await?;
         let mark = sqlx::query_scalar(
             "INSERT INTO backstop.forgetting (session) VALUES ($1) RETURNING id",
         );

@@ -365,6 +365,7 @@ fn unreadable(error: impl Into<Fault>) -> StateError {
     StateError::Other(StoreError::from(error.into()).into())
 }
 
+/// Makes the error of a write in a transaction: but for a commit without an answer, nothing was written.
 fn write_failed(error: StoreError) -> StateError {
     match &error {
         StoreError::Unreachable(source) if source.is::<UnansweredCommit>() => {

@@ -26,10 +26,10 @@ pub(crate) struct Append {
     incarnation: Option<Incarnation>,
     /// The key that its row is sealed with.
     key: Option<LogKey>,
-}
-
     /// The HMACs of the erased events that it brings, by seq.
     erasures: Vec<(u64, Hash)>,
+}
+
 impl Append {
     /// Prepares a batch; the row of a run that names this key is sealed with it.
     pub(crate) fn new(
@@ -136,13 +136,13 @@ pub(crate) async fn write(
         if let Some(moves) = &append.batch.moves {
             subscriptions::take(connection, moves).await?;
         }
+        seals::keep_erasures(connection, &append.batch.run, &append.erasures).await?;
         if let Some(key) = &append.key {
             seals::seal_row(connection, &append.batch.run, key).await?;
         }
     }
     Ok(())
 }
-        seals::keep_erasures(connection, &append.batch.run, &append.erasures).await?;
 
 /// Checks the claim of an append without events: those that have some check it as they are written.
 async fn check_claim(connection: &mut SqliteConnection, append: &Append) -> Result<(), JobError> {

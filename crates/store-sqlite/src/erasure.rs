@@ -44,16 +44,15 @@ pub(crate) async fn erase(
         Payload::Salted(_, text) => call_in(&text),
         _ => None,
     };
-    let failed = |error: StoreError| LogError::Failed(error.into());
     let failures = failures_about(database, run.as_str()).await?;
     let hash = event.hash;
     let key = event.seal.and(database.log_key()).cloned();
     let erasure =
         Erasure { events: vec![event], of: Some(Erased { run: run.clone(), seq, call, key }) };
-    let writer = database.for_writing().map_err(failed)?;
-    writer.perform(erasure).await.map_err(failed)?;
-    erase_all(database, failures).await.map_err(failed)?;
-    database.clear_traces().await.map_err(failed)?;
+    let writer = database.for_writing()?;
+    writer.perform(erasure).await?;
+    erase_all(database, failures).await?;
+    database.clear_traces().await?;
     copies_with(database, &session, seq, hash).await
 }
 

@@ -159,7 +159,7 @@ impl RunShelf for Database {
 
     async fn subscriptions(&self) -> Result<Vec<Subscription>, StoreError> {
         let subscriptions = subscriptions::all(self.readers()).await;
-        subscriptions.map_err(|error| StoreError::Failed(error.into()))
+        Ok(subscriptions?)
     }
 
     async fn remove(

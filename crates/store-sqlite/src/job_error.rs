@@ -39,7 +39,7 @@ impl From<JobError> for LogError {
         match error {
             JobError::Closed => Self::Closed,
             JobError::Log(error) => error,
-            JobError::Store(error) => Self::Failed(error.into()),
+            JobError::Store(error) => error.into(),
             JobError::Database(error) => Fault::from(error).into(),
             JobError::Locked => Self::Locked(LOCKED.into()),
             JobError::Lost => Self::Failed(LOST.into()),
@@ -53,7 +53,7 @@ impl From<JobError> for StoreError {
         match error {
             JobError::Closed => Self::Closed,
             JobError::Store(error) => error,
-            JobError::Log(error) => Self::Failed(error.into()),
+            JobError::Log(error) => error.into(),
             JobError::Database(error) => Fault::from(error).into(),
             JobError::Locked => Self::Locked(LOCKED.into()),
             JobError::Lost => Self::Failed(LOST.into()),

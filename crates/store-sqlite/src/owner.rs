@@ -163,13 +163,12 @@ impl Owner {
 
     /// Returns the id of this owner; makes and locks its file, if that was not done yet.
     pub(crate) fn id(&self) -> io::Result<Arc<str>> {
-        let Some(database) = &self.database else { return Ok("memory".into()) };
         self.id_in(&mut self.locked())
     }
 
     fn id_in(&self, locked: &mut Option<Arc<OwnerFile>>) -> io::Result<Arc<str>> {
-        let mut locked = self.locked();
-        if let Some(locked) = &*locked {
+        let Some(database) = &self.database else { return Ok("memory".into()) };
+        if let Some(locked) = locked {
             return Ok(Arc::clone(&locked.id));
         }
         self.removed().extend(remove_dead(database));

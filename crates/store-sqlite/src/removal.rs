@@ -33,7 +33,7 @@ pub(crate) async fn remove(
     // Before anything goes: the key that they are sealed with may be missing.
     let mut failures = Vec::new();
     for row in tree {
-        failures.extend(failures_about(database, row.run.as_str()).await.map_err(unreadable)?);
+        failures.extend(failures_about(database, row.run.as_str()).await?);
     }
     let rows = tree.iter().map(|row| (*row).clone()).collect();
     if writer.perform(RemoveTree { rows, removal: removal.clone() }).await? == 0 {
@@ -73,12 +73,8 @@ pub(crate) async fn sweep(database: &Database) -> Result<(), StoreError> {
             tracing::warn!(%error, "failure messages of behaviours about removed runs are left");
             Ok(())
         }
-        Err(error) => Err(unreadable(error)),
+        Err(error) => Err(error.into()),
     }
-}
-
-fn unreadable(error: LogError) -> StoreError {
-    StoreError::Failed(error.into())
 }
 
 /// Removes the rows of runs if they are as they were; their texts and events come after them.
@@ -147,12 +143,12 @@ impl RemoveTree {
             .bind(row.id)
             .bind(at.as_millis())
             .bind(by)
-            "INSERT INTO removed_incarnations SELECT incarnation FROM runs \
-             WHERE run = $1 AND incarnation IS NOT NULL ON CONFLICT DO NOTHING",
             .execute(&mut *connection)
             .await?;
         }
         for statement in [
+            "INSERT INTO removed_incarnations SELECT incarnation FROM runs \
+             WHERE run = $1 AND incarnation IS NOT NULL ON CONFLICT DO NOTHING",
             "DELETE FROM approvals WHERE run = $1",
             "DELETE FROM expired_approvals WHERE run = $1",
             "DELETE FROM inbox WHERE run = $1",

@@ -8,13 +8,14 @@ use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{EventLog, RunFilter, read_events};
 use backstop_store_postgres::{Database, Options};
 use backstop_testkit::PostgresServer;
+use layer0::StateStore;
 use layer0::event::Warning;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use layer0::failure::{Effect, Failure};
 use layer0::state::{Scope, StateWrite};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{append, begin, server};
+use crate::support::{append, begin, connection, open, server};
 
 async fn patient(url: &str) -> Database {
     let options = Options::new(url).unwrap().connections(3).patience(Duration::from_secs(60));

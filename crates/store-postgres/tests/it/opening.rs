@@ -1,12 +1,15 @@
 //! What keeps a database from being opened, and what it says then.
 
+use std::sync::Arc;
+
 use backstop_event_log::{EventLog, RunFilter};
 use backstop_store_postgres::{Database, OpenError, Options};
+use layer0::StateStore;
 use layer0::failure::{Failure, chain};
+use layer0::state::Scope;
 
 use crate::support::{begin, open, server};
 
-use layer0::state::Scope;
 async fn refused(url: &str) -> OpenError {
     let error = Database::connect(url).await.unwrap_err();
     let said = chain(&error).join(": ");
@@ -50,9 +53,6 @@ async fn each_reason_has_a_variant() {
     assert_eq!(error.code(), "log.schema_newer");
 }
 
-/// A role without the right to make tables can run what another one migrated.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_role_without_ddl_rights_writes_runs() {
 /// What migration 9 finds: what two calls answered, of which one is of a run in another store.
 const BEFORE_ERASED_TEXTS: &str = "DROP TABLE backstop.removed_incarnations, backstop.erasures, backstop.delivery_failures; \
     ALTER TABLE backstop.runs DROP COLUMN incarnation, DROP COLUMN seal; \
@@ -84,6 +84,9 @@ async fn older_answers_go_with_removed_runs() {
     }
 }
 
+/// A role without the right to make tables can run what another one migrated.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_without_ddl_rights_writes_runs() {
     let server = server!();
     let url = server.database().await;
     let name = name_of(&url);
@@ -116,7 +119,7 @@ async fn older_answers_go_with_removed_runs() {
         server.execute_in(&name, &grant).await;
     }
     let database = open(&theirs).await;
-    let log: std::sync::Arc<dyn EventLog> = std::sync::Arc::new(database.log());
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
     drop(begin(&log, "run_1", "s").await);
     assert_eq!(log.runs(RunFilter::new()).await.unwrap().len(), 1);
     database.close().await;
@@ -145,14 +148,14 @@ async fn a_restored_database_counts_on() {
     let server = server!();
     let url = server.database().await;
     let database = open(&url).await;
-    let log: std::sync::Arc<dyn EventLog> = std::sync::Arc::new(database.log());
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
     drop(begin(&log, "run_1", "s-1").await);
     database.close().await;
     // As if it had been written by a server that counted further.
     let moved = "UPDATE backstop.events SET place = place + (1::bigint << 50)";
     server.execute_in(&name_of(&url), moved).await;
     let database = open(&url).await;
-    let log: std::sync::Arc<dyn EventLog> = std::sync::Arc::new(database.log());
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
     let filter = backstop_event_log::EventFilter::new();
     let start = backstop_event_log::Cursor::start();
     let before = log.read_feed(&filter, &start).await.unwrap();
@@ -174,7 +177,7 @@ async fn restored_database_counts_on_from_removed_events() {
     let removed = "UPDATE backstop.meta SET removed_until = (1::bigint << 50) + 7";
     server.execute_in(&name_of(&url), removed).await;
     let database = open(&url).await;
-    let log: std::sync::Arc<dyn EventLog> = std::sync::Arc::new(database.log());
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
     drop(begin(&log, "run_1", "s-1").await);
     let filter = backstop_event_log::EventFilter::new();
     let cursor = backstop_event_log::Cursor::behind((1 << 50) + 7, None);

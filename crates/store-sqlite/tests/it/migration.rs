@@ -247,8 +247,6 @@ const BEFORE_ERASED_TEXTS: &str = "
     INSERT INTO start_keys (operator, key, input, run, at)
     VALUES ('demo', 'a private key', 'x', 'run_1', 1); PRAGMA user_version = 20";
 
-/// Spec: S10, T16. What an older version kept of calls and starts goes with their runs.
-#[tokio::test]
 /// Spec: T16. Where the runs are in another store, what their calls answered is kept.
 #[tokio::test]
 async fn older_answers_of_runs_elsewhere_stay() {
@@ -262,6 +260,8 @@ async fn older_answers_of_runs_elsewhere_stay() {
     assert_eq!(done, json!({ "call_id": "c", "run": "run_0", "state": "done" }));
 }
 
+/// Spec: S10, T16. What an older version kept of calls and starts goes with their runs.
+#[tokio::test]
 async fn older_texts_go_with_their_runs() {
     let folder = Folder::new();
     let database = open(&folder.file()).await;
