@@ -26,4 +26,4 @@ pub use removal::{PAGE, Removal, RunShelf, delete_run, prune_runs, prune_segment
 pub use remove_error::RemoveError;
 pub use removed::{Forgotten, Fork, Removed, Tombstone};
 pub use run_row::{OldRun, RunRow, removable, trees, why_kept};
-pub use upkeep::{EarlierPass, StoreRetention, Upkeep};
+pub use upkeep::{EarlierPass, StoreRetention, Upkeep, expired_until};

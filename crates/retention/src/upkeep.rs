@@ -10,6 +10,16 @@ use tokio::task::JoinHandle;
 /// How often it prunes in the background, at most.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 
+/// How long a store knows the ids of errors and results that it took away: they answer "expired".
+const EXPIRED_KEPT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Returns the time before which ids that were taken away are not known any more.
+#[must_use]
+pub fn expired_until(now: Timestamp) -> Timestamp {
+    let kept = i64::try_from(EXPIRED_KEPT.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_millis(now.as_millis().saturating_sub(kept))
+}
+
 /// Says how long a durable store keeps what is in it.
 ///
 /// Errors and results are kept after they were last seen and after the last run of their session

@@ -5,3 +5,8 @@ UPDATE backstop.runs SET incarnation = uuid_send(gen_random_uuid());
 CREATE TABLE backstop.removed_incarnations (
     incarnation bytea PRIMARY KEY
 );
+-- Whether the ids of what a removed run stored are forgotten with it.
+ALTER TABLE backstop.removed ADD COLUMN is_silent boolean NOT NULL DEFAULT false;
+-- When an id was taken away: what is old enough is not known any more.
+ALTER TABLE backstop.expired ADD COLUMN at timestamptz NOT NULL DEFAULT now();
+CREATE INDEX expired_by_time ON backstop.expired (at);

@@ -81,6 +81,7 @@ async fn prune_all(
     }
     state_removal::expire(database.for_writing()?, now).await?;
     start_keys::expire(database.for_writing()?, now).await?;
+    expired::forget(database.for_writing()?, now).await?;
     for kind in Kind::ALL {
         let pruned = prune::prune(database, kind, retention.texts, now).await?;
         if pruned.rows > 0 {

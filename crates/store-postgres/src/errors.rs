@@ -9,6 +9,7 @@ use sqlx::{PgConnection, Row};
 
 use crate::background;
 use crate::database::Database;
+use crate::expired;
 use crate::fault::{Fault, state_of};
 use crate::prune::{self, Kind};
 use crate::rows::{signed, unsigned};
@@ -54,7 +55,7 @@ impl ErrorStore for PostgresErrorStore {
     }
 
     async fn keep_expired(&self, session: &SessionId, id: &ErrorId) -> Result<(), StoreError> {
-        prune::expire(&self.0, session, id.as_str()).await
+        expired::expire(&self.0, session, id.as_str()).await
     }
 
     async fn get(

@@ -34,6 +34,7 @@ mod current_owner;
 mod database;
 mod erasure;
 mod errors;
+mod expired;
 mod fault;
 mod feed;
 mod inbox;

@@ -54,7 +54,7 @@ macro_rules! take {
              AND NOT EXISTS (SELECT 1 FROM backstop.refers AS refers JOIN backstop.runs AS runs \
              ON runs.run = refers.run WHERE refers.id = old.id AND state NOT IN ('finished', 'failed')) \
              RETURNING id, session, bytes), \
-             noted AS (INSERT INTO backstop.expired SELECT id, session FROM taken ON CONFLICT DO NOTHING) \
+             noted AS (INSERT INTO backstop.expired (id, session) SELECT id, session FROM taken ON CONFLICT DO NOTHING) \
              SELECT count(*) AS many, coalesce(sum(bytes), 0)::bigint AS bytes FROM taken"
         )
     };
@@ -85,7 +85,7 @@ macro_rules! take_all {
             $table,
             " AS old WHERE id = ANY($2) AND ",
             $which,
-            " RETURNING id, session), noted AS (INSERT INTO backstop.expired SELECT id, session FROM taken \
+            " RETURNING id, session), noted AS (INSERT INTO backstop.expired (id, session) SELECT id, session FROM taken \
              WHERE $3 ON CONFLICT DO NOTHING) SELECT count(*) FROM taken"
         )
     };
@@ -277,26 +277,6 @@ async fn take(
         .map_err(Fault::from)?;
     lent.end().await?;
     Ok(Pruned::new(before.rows + unsigned(many), before.bytes + unsigned(bytes)))
-}
-
-/// Notes that an id was here.
-pub(crate) async fn expire(
-    database: &Database,
-    session: &SessionId,
-    id: &str,
-) -> Result<(), StoreError> {
-    let mut lent = database.for_writing()?.lend().await?;
-    sqlx::query(
-        "INSERT INTO backstop.expired SELECT $1, $2 \
-         WHERE NOT EXISTS (SELECT 1 FROM backstop.errors WHERE id = $1) \
-         AND NOT EXISTS (SELECT 1 FROM backstop.results WHERE id = $1) ON CONFLICT DO NOTHING",
-    )
-    .bind(&*stored(id))
-    .bind(&*stored(session.as_str()))
-    .execute(&mut *lent)
-    .await
-    .map_err(Fault::from)?;
-    Ok(lent.end().await?)
 }
 
 /// Whose texts go, whatever their age.

@@ -10,6 +10,7 @@ use sqlx::{PgConnection, Row};
 use crate::background;
 use crate::database::Database;
 use crate::errors::size;
+use crate::expired;
 use crate::fault::Fault;
 use crate::limits;
 use crate::listing::{self, gone};
@@ -71,7 +72,7 @@ impl ResultStore for PostgresResultStore {
     }
 
     async fn keep_expired(&self, session: &SessionId, id: &ResultId) -> Result<(), StoreError> {
-        prune::expire(&self.0, session, id.as_str()).await
+        expired::expire(&self.0, session, id.as_str()).await
     }
 
     async fn get(

@@ -5,3 +5,9 @@ UPDATE runs SET incarnation = randomblob(16);
 CREATE TABLE removed_incarnations (
     incarnation BLOB    PRIMARY KEY
 ) WITHOUT ROWID;
+-- Whether the ids of what a removed run stored are forgotten with it.
+ALTER TABLE removed ADD COLUMN is_silent INTEGER NOT NULL DEFAULT FALSE;
+-- When an id was taken away: what is old enough is not known any more.
+ALTER TABLE expired ADD COLUMN at INTEGER NOT NULL DEFAULT 0;
+UPDATE expired SET at = unixepoch() * 1000;
+CREATE INDEX expired_by_time ON expired (at);

@@ -9,6 +9,7 @@ use layer0::id::RunId;
 use serde_json::json;
 
 use crate::database::Database;
+use crate::expired::ForgetExpired;
 use crate::fault::Fault;
 use crate::prune::{self, Kind};
 use crate::start_keys::ExpireKeys;
@@ -82,6 +83,7 @@ async fn work(
     }
     while database.for_writing()?.perform(ExpireState(now)).await? > 0 {}
     while database.for_writing()?.perform(ExpireKeys(now)).await? > 0 {}
+    while database.for_writing()?.perform(ForgetExpired(now)).await? > 0 {}
     for kind in Kind::ALL {
         let pruned = prune::prune(database, kind, retention.texts, now).await?;
         if pruned.rows > 0 {

@@ -11,6 +11,7 @@ use sqlx::SqliteConnection;
 
 use crate::chore::Chore;
 use crate::database::Database;
+use crate::expired::Expire;
 use crate::job_error::JobError;
 use crate::prune::{self, Kind};
 use crate::{background, listing};
@@ -41,7 +42,7 @@ impl ErrorStore for SqliteErrorStore {
     }
 
     async fn keep_expired(&self, session: &SessionId, id: &ErrorId) -> Result<(), StoreError> {
-        let expired = prune::Expire::new(session, id.as_str());
+        let expired = Expire::new(session, id.as_str());
         self.0.for_writing()?.perform(expired).await.map(drop)
     }
 

@@ -15,6 +15,7 @@ mod claims;
 mod database;
 mod erasure;
 mod errors;
+mod expired;
 mod fault;
 mod feed;
 mod file;

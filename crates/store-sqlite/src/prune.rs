@@ -14,6 +14,7 @@ use sqlx::{Row, SqliteConnection};
 
 use crate::chore::Chore;
 use crate::database::Database;
+use crate::expired::expire;
 use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::life::life;
@@ -261,48 +262,6 @@ impl Chore for Take {
         self.bytes.store(bytes, std::sync::atomic::Ordering::Relaxed);
         Ok(many)
     }
-}
-
-/// Notes that an id was here.
-pub(crate) struct Expire {
-    session: SessionId,
-    id: String,
-}
-
-impl Expire {
-    pub(crate) fn new(session: &SessionId, id: &str) -> Self {
-        Self { session: session.clone(), id: id.to_owned() }
-    }
-}
-
-#[async_trait]
-impl Chore for Expire {
-    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
-        let there: Option<i64> = sqlx::query_scalar(
-            "SELECT 1 FROM errors WHERE id = $1 UNION ALL SELECT 1 FROM results WHERE id = $1",
-        )
-        .bind(&self.id)
-        .fetch_optional(&mut *connection)
-        .await?;
-        if there.is_some() {
-            return Ok(0);
-        }
-        expire(connection, &self.id, self.session.as_str()).await?;
-        Ok(1)
-    }
-}
-
-async fn expire(
-    connection: &mut SqliteConnection,
-    id: &str,
-    session: &str,
-) -> Result<(), JobError> {
-    sqlx::query("INSERT INTO expired VALUES ($1, $2) ON CONFLICT DO NOTHING")
-        .bind(id)
-        .bind(session)
-        .execute(connection)
-        .await?;
-    Ok(())
 }
 
 /// Whose texts go, whatever their age.

@@ -12,6 +12,7 @@ use sqlx::{Row, SqliteConnection};
 use crate::background;
 use crate::chore::Chore;
 use crate::database::Database;
+use crate::expired::Expire;
 use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::listing::{self, gone};
@@ -65,7 +66,7 @@ impl ResultStore for SqliteResultStore {
     }
 
     async fn keep_expired(&self, session: &SessionId, id: &ResultId) -> Result<(), StoreError> {
-        let expired = prune::Expire::new(session, id.as_str());
+        let expired = Expire::new(session, id.as_str());
         self.0.for_writing()?.perform(expired).await.map(drop)
     }
 

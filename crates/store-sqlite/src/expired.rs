@@ -1,0 +1,92 @@
+//! The ids of errors and results that were taken away.
+
+use async_trait::async_trait;
+use backstop_retention::expired_until;
+use layer0::Timestamp;
+use layer0::id::SessionId;
+use sqlx::SqliteConnection;
+
+use crate::chore::Chore;
+use crate::job_error::JobError;
+
+/// Notes that an id was here.
+pub(crate) struct Expire {
+    session: SessionId,
+    id: String,
+}
+
+impl Expire {
+    pub(crate) fn new(session: &SessionId, id: &str) -> Self {
+        Self { session: session.clone(), id: id.to_owned() }
+    }
+}
+
+#[async_trait]
+impl Chore for Expire {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let there: Option<i64> = sqlx::query_scalar(
+            "SELECT 1 FROM errors WHERE id = $1 UNION ALL SELECT 1 FROM results WHERE id = $1",
+        )
+        .bind(&self.id)
+        .fetch_optional(&mut *connection)
+        .await?;
+        if there.is_some() {
+            return Ok(0);
+        }
+        expire(connection, &self.id, self.session.as_str()).await?;
+        Ok(1)
+    }
+}
+
+/// Notes that an id was taken away.
+pub(crate) async fn expire(
+    connection: &mut SqliteConnection,
+    id: &str,
+    session: &str,
+) -> Result<(), JobError> {
+    sqlx::query("INSERT INTO expired VALUES ($1, $2, unixepoch() * 1000) ON CONFLICT DO NOTHING")
+        .bind(id)
+        .bind(session)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Removes some of the ids that were taken away long ago, and returns how many.
+pub(crate) struct ForgetExpired(pub(crate) Timestamp);
+
+#[async_trait]
+impl Chore for ForgetExpired {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let until = expired_until(self.0);
+        let gone = sqlx::query(
+            "DELETE FROM expired WHERE id IN (SELECT id FROM expired WHERE at < $1 LIMIT 256)",
+        )
+        .bind(until.as_millis())
+        .execute(connection)
+        .await?;
+        Ok(gone.rows_affected())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::Connection;
+
+    use super::*;
+
+    /// Spec: S10
+    #[tokio::test]
+    async fn ids_expired_long_ago_are_forgotten() {
+        let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+        let day = 24 * 60 * 60 * 1_000;
+        let table = "CREATE TABLE expired (id TEXT PRIMARY KEY, session TEXT NOT NULL, at INTEGER NOT NULL); \
+            INSERT INTO expired VALUES ('old', 's', 0), ('new', 's', 86400000)";
+        sqlx::raw_sql(table).execute(&mut connection).await.unwrap();
+        let now = Timestamp::from_millis(366 * day);
+        assert_eq!(ForgetExpired(now).perform(&mut connection).await.ok(), Some(1));
+        let left: Vec<String> =
+            sqlx::query_scalar("SELECT id FROM expired").fetch_all(&mut connection).await.unwrap();
+        assert_eq!(left, ["new"]);
+    }
+}
