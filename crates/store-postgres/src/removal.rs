@@ -122,12 +122,13 @@ impl RunShelf for Database {
             .await
             .map_err(Fault::from)?;
         lent.end().await?;
-        let left = sqlx::query("SELECT run_id, run FROM backstop.removed");
+        let left = sqlx::query("SELECT run_id, run, is_silent FROM backstop.removed");
         let left = left.fetch_all(&mut *self.pool().lend().await?).await.map_err(Fault::from)?;
         for row in left {
             let run = column(&row, "run").map_err(Fault::from)?;
+            let is_silent: bool = row.try_get("is_silent").map_err(Fault::from)?;
             for kind in Kind::ALL {
-                take_all(self, kind, Whose::Run(&run), true).await?;
+                take_all(self, kind, Whose::Run(&run), !is_silent).await?;
             }
             self.sweep_events(row.try_get("run_id").map_err(Fault::from)?).await?;
         }
@@ -342,6 +343,14 @@ impl RemoveTree<'_> {
             .await
             .map_err(Fault::from)?;
         }
+        sqlx::query(
+            "INSERT INTO backstop.removed SELECT id, run, $2 FROM backstop.runs WHERE run = ANY($1)",
+        )
+        .bind(&names)
+        .bind(self.removal.is_silent)
+        .execute(&mut *connection)
+        .await
+        .map_err(Fault::from)?;
         for statement in [
             "INSERT INTO backstop.removed SELECT id, run FROM backstop.runs WHERE run = ANY($1)",
             "INSERT INTO backstop.removed_incarnations SELECT incarnation FROM backstop.runs \

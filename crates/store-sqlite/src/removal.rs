@@ -55,13 +55,14 @@ pub(crate) async fn remove(
 pub(crate) async fn sweep(database: &Database) -> Result<(), StoreError> {
     let writer = database.for_writing()?;
     writer.perform(UnmarkOld).await?;
-    let left: Vec<(i64, String)> = sqlx::query_as("SELECT run_id, run FROM removed")
-        .fetch_all(database.readers())
-        .await
-        .map_err(Fault::from)?;
-    for (run_id, run) in left {
+    let left: Vec<(i64, String, bool)> =
+        sqlx::query_as("SELECT run_id, run, is_silent FROM removed")
+            .fetch_all(database.readers())
+            .await
+            .map_err(Fault::from)?;
+    for (run_id, run, is_silent) in left {
         for kind in Kind::ALL {
-            take_all(database, kind, Whose::Run(&run), true).await?;
+            take_all(database, kind, Whose::Run(&run), !is_silent).await?;
         }
         while writer.perform(SweepEvents(run_id)).await? > 0 {}
     }
@@ -131,8 +132,9 @@ impl RemoveTree {
         row: &RunRow,
     ) -> Result<(), JobError> {
         let run = row.run.as_str();
-        sqlx::query("INSERT INTO removed SELECT id, run, last_event FROM runs WHERE id = $1")
+        sqlx::query("INSERT INTO removed SELECT id, run, last_event, $2 FROM runs WHERE id = $1")
             .bind(row.id)
+            .bind(self.removal.is_silent)
             .execute(&mut *connection)
             .await?;
         if let Some((by, at)) = &self.removal.forgotten {
@@ -236,6 +238,9 @@ impl Chore for SweepEvents {
         let Some((_, next)) = events.last() else {
             for statement in [
                 "DELETE FROM refers WHERE run = (SELECT run FROM removed WHERE run_id = $1) \
+                 AND run NOT IN (SELECT run FROM runs)",
+                "DELETE FROM positions WHERE subscription IN (SELECT name FROM subscriptions) \
+                 AND run = (SELECT run FROM removed WHERE run_id = $1) \
                  AND run NOT IN (SELECT run FROM runs)",
                 "DELETE FROM removed WHERE run_id = $1",
             ] {

@@ -143,6 +143,30 @@ async fn a_sweep_spares_a_run_that_returned() {
     assert_eq!(database.delete_run(&"run_1".into()).await.unwrap().errors, 1);
 }
 
+/// Spec: S10. A process died while it forgot a session: what it stored is forgotten too, and not expired.
+#[tokio::test(flavor = "multi_thread")]
+async fn sweep_forgets_what_was_to_be_forgotten() {
+    let server = server!();
+    for is_silent in [true, false] {
+        let url = server.database().await;
+        let database = open(&url).await;
+        let log: Arc<dyn EventLog> = Arc::new(database.log());
+        over(&log, "run_1", started("a")).await;
+        let text = database.errors().store(error("a", "run_1", "boom")).await.unwrap();
+        sqlx::query(
+            "WITH gone AS (DELETE FROM backstop.runs WHERE run = 'run_1' RETURNING id, run) \
+             INSERT INTO backstop.removed SELECT id, run, $1 FROM gone",
+        )
+        .bind(is_silent)
+        .execute(&mut connection(&url).await)
+        .await
+        .unwrap();
+        database.prune_runs(Duration::from_secs(7 * 24 * 60 * 60), &[], at(0)).await.unwrap();
+        let found = database.errors().find(&text.id).await.unwrap();
+        assert_eq!(found.is_expired(), !is_silent, "{found:?}");
+    }
+}
+
 /// Spec: S10. A run is removed while another stores a text that both refer to.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_text_that_is_being_stored_stays() {

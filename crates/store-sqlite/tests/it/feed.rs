@@ -193,7 +193,7 @@ async fn what_follows_a_removed_run_is_brought() {
 
 /// A removal that was cut short: the row of the run has gone, its events are still to go.
 const CUT_SHORT: &str =
-    "INSERT INTO removed SELECT id, run, last_event FROM runs WHERE run = 'run_2';
+    "INSERT INTO removed (run_id, run, event) SELECT id, run, last_event FROM runs WHERE run = 'run_2';
     DELETE FROM runs WHERE run = 'run_2'";
 
 /// Spec: X2, S10

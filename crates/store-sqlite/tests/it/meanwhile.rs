@@ -117,7 +117,7 @@ async fn a_sweep_spares_a_run_that_returned() {
     let folder = Folder::new();
     let database = open(&folder.file()).await;
     over(&database, 0, "run_1", started("s-1")).await;
-    let half = "INSERT INTO removed SELECT id, run, last_event FROM runs; DELETE FROM runs";
+    let half = "INSERT INTO removed (run_id, run, event) SELECT id, run, last_event FROM runs; DELETE FROM runs";
     tamper(&folder.file(), half).await;
     over(&database, 0, "run_1", started("s-1")).await;
     let text = database.errors().store(error("s-1", "c", "boom")).await.unwrap();
@@ -126,6 +126,63 @@ async fn a_sweep_spares_a_run_that_returned() {
     assert!(matches!(found, Lookup::Found(_)), "{found:?}");
     let refers = database.delete_run(&"run_1".into()).await.unwrap();
     assert_eq!(refers.errors, 1, "what it refers to is known still");
+}
+
+/// Spec: S10. A process died while it forgot a session: what it stored is forgotten too, and not expired.
+#[tokio::test]
+async fn sweep_forgets_what_was_to_be_forgotten() {
+    for (is_silent, half) in [
+        (true, "INSERT INTO removed SELECT id, run, last_event, TRUE FROM runs; DELETE FROM runs"),
+        (
+            false,
+            "INSERT INTO removed SELECT id, run, last_event, FALSE FROM runs; DELETE FROM runs",
+        ),
+    ] {
+        let folder = Folder::new();
+        let database = open(&folder.file()).await;
+        over(&database, 0, "run_1", started("s-1")).await;
+        let text = database.errors().store(error("s-1", "c", "boom")).await.unwrap();
+        tamper(&folder.file(), half).await;
+        let position = "INSERT INTO subscriptions VALUES ('b', '*', 1, 'start'); \
+            INSERT INTO positions VALUES ('b', 'run_1', 1), ('b', 'run_2', 1)";
+        tamper(&folder.file(), position).await;
+        database.prune_runs(WEEK, &[], at(0)).await.unwrap();
+        let found = database.errors().find(&text.id).await.unwrap();
+        assert_eq!(found.is_expired(), !is_silent, "{found:?}");
+        database.close().await;
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(folder.file());
+        let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+        let left: Vec<String> = sqlx::query_scalar("SELECT run FROM positions")
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
+        assert_eq!(left, ["run_2"], "the position of a removed run goes with it");
+    }
+}
+
+/// Spec: S10. A file of an older version is not written anew while a run is at work.
+#[tokio::test]
+async fn old_file_is_cleaned_between_runs() {
+    let folder = Folder::new();
+    open(&folder.file()).await.close().await;
+    tamper(&folder.file(), "UPDATE erasing SET is_clean = 0").await;
+    let database = open(&folder.file()).await;
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(folder.file());
+    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    let mut is_clean = async || -> bool {
+        sqlx::query_scalar("SELECT is_clean FROM erasing").fetch_one(&mut connection).await.unwrap()
+    };
+    let at_work = crate::claims::begin(&(Arc::new(database.log()) as _), "run_9").await;
+    let remove = async || {
+        over(&database, 0, "run_1", started("s-1")).await;
+        database.delete_run(&"run_1".into()).await.unwrap();
+    };
+    remove().await;
+    assert!(!is_clean().await);
+    drop(at_work);
+    while !is_clean().await {
+        remove().await;
+    }
 }
 
 /// Spec: S10. What others wrote as the time decides nothing.
