@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::database::Database;
 use crate::fault::Fault;
+use crate::forget::MarkClean;
 use crate::own_files::folder_of;
 
 /// Says why no copy was made.
@@ -108,7 +109,8 @@ impl Database {
         Ok(size)
     }
 
-    /// Gives the room of what was deleted back to the file system. Writers wait meanwhile.
+    /// Gives the room of what was deleted back to the file system, and leaves no copies of it in the file. Writers wait
+    /// meanwhile.
     ///
     /// # Errors
     ///
@@ -123,6 +125,9 @@ impl Database {
         let done = sqlx::query("VACUUM").execute(&mut connection).await;
         let _ = connection.close().await;
         done.map_err(Fault::from)?;
+        if let Some(writer) = self.writer() {
+            writer.perform(MarkClean).await?;
+        }
         self.checkpoint().await?;
         Ok(Vacuumed { before, after: self.size() })
     }

@@ -97,15 +97,24 @@ impl Database {
 
     /// Writes the file anew where an older version wrote it, which did not overwrite what it deleted or moved.
     async fn clean(&self) -> Result<(), StoreError> {
-        let is_clean: bool = sqlx::query_scalar("SELECT is_clean FROM erasing")
-            .fetch_one(self.readers())
-            .await
-            .map_err(Fault::from)?;
+        let (is_clean, is_idle): (bool, bool) = sqlx::query_as(
+            "SELECT is_clean, NOT EXISTS (SELECT 1 FROM runs WHERE owner IS NOT NULL) FROM erasing",
+        )
+        .fetch_one(self.readers())
+        .await
+        .map_err(Fault::from)?;
         if is_clean || self.is_in_memory() {
             return Ok(());
         }
         self.vacuum().await?;
-        self.for_writing()?.perform(MarkClean).await?;
+        if !is_idle {
+            tracing::warn!(
+                path = %self.path().display(),
+                "runs are at work: copies of removed rows that an older version left in the file stay until it is \
+                 vacuumed"
+            );
+            return Ok(());
+        }
         Ok(())
     }
 
@@ -218,7 +227,7 @@ impl RunShelf for Database {
 }
 
 /// Notes that the file holds no copies of rows any more.
-struct MarkClean;
+pub(crate) struct MarkClean;
 
 #[async_trait]
 impl crate::chore::Chore for MarkClean {
