@@ -60,6 +60,21 @@ macro_rules! take {
     };
 }
 
+/// The rows behind number `$1`, at most `$2` of them: how many, their bytes, and the last number.
+macro_rules! totals {
+    ($table:literal) => {
+        concat!(
+            "SELECT count(*), coalesce(sum(bytes), 0)::bigint, max(number) FROM \
+             (SELECT number, bytes FROM ",
+            $table,
+            " WHERE number > $1 ORDER BY number LIMIT $2) AS page"
+        )
+    };
+}
+
+/// The most rows that one statement counts.
+const COUNTED: i64 = 8192;
+
 /// The most rows that one statement takes away: it ends within its limit of time.
 const PAGE: i64 = 256;
 
@@ -109,7 +124,7 @@ macro_rules! of_session {
 
 impl Kind {
     pub(crate) const ERRORS: Self = Self {
-        totals: "SELECT count(*) AS many, coalesce(sum(bytes), 0)::bigint AS bytes FROM backstop.errors",
+        totals: totals!("backstop.errors"),
         oldest: "SELECT number, id, session, last_at AS seen, bytes FROM backstop.errors \
                  WHERE (last_at, number) > ($1, $2) ORDER BY last_at, number LIMIT 256",
         take: take!("backstop.errors", "last_at"),
@@ -123,7 +138,7 @@ impl Kind {
         },
     };
     pub(crate) const RESULTS: Self = Self {
-        totals: "SELECT count(*) AS many, coalesce(sum(bytes), 0)::bigint AS bytes FROM backstop.results",
+        totals: totals!("backstop.results"),
         oldest: "SELECT number, id, session, at AS seen, bytes FROM backstop.results \
                  WHERE (at, number) > ($1, $2) ORDER BY at, number LIMIT 256",
         take: take!("backstop.results", "at"),
@@ -163,10 +178,7 @@ pub(crate) async fn prune(
     now: Timestamp,
 ) -> Result<Pruned, StoreError> {
     let pool = database.for_writing()?;
-    let totals =
-        sqlx::query(kind.totals).fetch_one(&mut *pool.lend().await?).await.map_err(Fault::from)?;
-    let total = |name: &str| totals.try_get::<i64, _>(name).map_err(Fault::from);
-    let (mut rows, mut bytes) = (total("many")?, total("bytes")?);
+    let (mut rows, mut bytes) = totals(pool, kind).await?;
     let now = server_time::bounded(&mut *pool.lend().await?, now).await.map_err(Fault::from)?;
     let oldest = retention.oldest(now);
     let mut lives: HashMap<SessionId, Life> = HashMap::new();
@@ -229,6 +241,21 @@ async fn life(pool: &Pool, session: &SessionId) -> Result<Life, StoreError> {
 }
 
 async fn candidates(
+/// Returns the number of rows, and of their bytes. Each statement reads some: it ends within its limit of time.
+async fn totals(pool: &Pool, kind: &Kind) -> Result<(i64, i64), StoreError> {
+    let (mut rows, mut bytes, mut last) = (0, 0, i64::MIN);
+    loop {
+        let (counted, size, newest): (i64, i64, Option<i64>) = sqlx::query_as(kind.totals)
+            .bind(last)
+            .bind(COUNTED)
+            .fetch_one(&mut *pool.lend().await?)
+            .await
+            .map_err(Fault::from)?;
+        let Some(newest) = newest else { return Ok((rows, bytes)) };
+        (rows, bytes, last) = (rows + counted, bytes + size, newest);
+    }
+}
+
     pool: &Pool,
     kind: &Kind,
     (seen, number): (i64, i64),

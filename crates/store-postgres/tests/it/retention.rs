@@ -128,6 +128,23 @@ async fn pruning_goes_in_small_batches() {
     assert_eq!(transactions.len(), 6);
 }
 
+/// Spec: S10. What is too much is counted in pages.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_beyond_one_page_are_counted() {
+    let server = server!();
+    let url = server.database().await;
+    let database = open(&url).await;
+    let rows = "INSERT INTO backstop.results (id, session, run, call_id, tool, at, bytes, body) \
+        SELECT 'res_' || n, 's', 'run_1', 'c', 't', n, 10, 'x' FROM generate_series(1, 10000) AS n";
+    sqlx::raw_sql(rows).execute(&mut connection(&url).await).await.unwrap();
+    for (kept, gone) in
+        [(Retention::NONE.max_rows(9_990), 10), (Retention::NONE.max_bytes(99_800), 10)]
+    {
+        let pruned = database.results().prune(kept, at(0)).await.unwrap();
+        assert_eq!(pruned.rows, gone);
+    }
+}
+
 /// Spec: S10
 #[tokio::test(flavor = "multi_thread")]
 async fn old_errors_go_in_the_background() {
