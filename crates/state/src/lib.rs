@@ -28,6 +28,6 @@ mod words;
 
 pub use entries::{MemoryEntries, Remembered};
 pub use memory::MemoryStateStore;
-pub use prepared::{MAX_KEY_BYTES, MAX_VALUE_BYTES, PreparedWrite, check_identity};
+pub use prepared::{MAX_KEY_BYTES, MAX_VALUE_BYTES, PreparedWrite, check_identity, prefix_end};
 pub use redacted::RedactedStateStore;
 pub use words::{searched_text, words};

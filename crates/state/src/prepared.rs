@@ -83,6 +83,27 @@ pub fn check_identity(scope: &Scope, key: &str, redactor: &Redactor) -> Result<(
     Err(StateError::InvalidKey(format!("{what} holds a secret of this process")))
 }
 
+/// Returns a text behind all keys that begin with a prefix, and before all later ones: stores compare keys byte by byte.
+///
+/// ```
+/// use backstop_state::prefix_end;
+///
+/// assert_eq!(prefix_end("once/"), "once0");
+/// assert!(prefix_end("once/") > "once/\u{10ffff}z".to_owned());
+/// ```
+#[must_use]
+pub fn prefix_end(prefix: &str) -> String {
+    let mut end = prefix.to_owned();
+    while let Some(last) = end.pop() {
+        if let Some(next) = (last..=char::MAX).nth(1) {
+            end.push(next);
+            return end;
+        }
+    }
+    // Longer than a key can be.
+    char::MAX.to_string().repeat(MAX_KEY_BYTES)
+}
+
 fn check_key(key: &str) -> Result<(), StateError> {
     let why = match key {
         "" => "it is empty".to_owned(),

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
 use backstop_redact::Redactor;
-use backstop_state::{PreparedWrite, check_identity};
+use backstop_state::{PreparedWrite, check_identity, prefix_end};
 use layer0::error::StateError;
 use layer0::failure::{Chain, Effect, Failure};
 use layer0::state::{
@@ -155,7 +155,7 @@ impl StateStore for PostgresStateStore {
         let rows = sqlx::query(listed)
             .bind(&*stored(&scope.to_string()))
             .bind(&prefix)
-            .bind(format!("{prefix}\u{10ffff}"))
+            .bind(prefix_end(&prefix))
             .bind(after.map(|after| stored(&after).into_owned()))
             .bind(self.now())
             .bind(i64::from(limit))

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
 use backstop_redact::Redactor;
-use backstop_state::{PreparedWrite, check_identity, words};
+use backstop_state::{PreparedWrite, check_identity, prefix_end, words};
 use layer0::StateStore;
 use layer0::error::StateError;
 use layer0::failure::{Chain, Effect, Failure};
@@ -132,17 +132,17 @@ impl StateStore for SqliteStateStore {
         let listed = match backwards {
             _ if newest_first => {
                 "SELECT key, number, at, expires_at, value FROM state \
-                 WHERE scope = $1 AND key >= $2 AND key < $2 || char(1114111) AND $3 IS NULL \
+                 WHERE scope = $1 AND key >= $2 AND key < $6 AND $3 IS NULL \
                  AND (expires_at IS NULL OR expires_at > $4) ORDER BY number DESC LIMIT $5"
             }
             false => {
                 "SELECT key, number, at, expires_at, value FROM state \
-                 WHERE scope = $1 AND key >= $2 AND ($3 IS NULL OR key > $3) \
+                 WHERE scope = $1 AND key >= $2 AND key < $6 AND ($3 IS NULL OR key > $3) \
                  AND (expires_at IS NULL OR expires_at > $4) ORDER BY key LIMIT $5"
             }
             true => {
                 "SELECT key, number, at, expires_at, value FROM state \
-                 WHERE scope = $1 AND key >= $2 AND key < $2 || char(1114111) \
+                 WHERE scope = $1 AND key >= $2 AND key < $6 \
                  AND ($3 IS NULL OR key < $3) \
                  AND (expires_at IS NULL OR expires_at > $4) ORDER BY key DESC LIMIT $5"
             }
@@ -153,6 +153,7 @@ impl StateStore for SqliteStateStore {
             .bind(after)
             .bind(self.now())
             .bind(limit)
+            .bind(prefix_end(&prefix))
             .fetch_all(self.database.readers())
             .await
             .map_err(unreadable)?;

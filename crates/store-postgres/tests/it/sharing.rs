@@ -199,3 +199,61 @@ async fn one_of_two_people_settles_a_call() {
     assert!(accepted.0 ^ accepted.1, "{accepted:?}");
     assert_eq!(log.inbox(&"run_1".into()).await.unwrap().len(), 1);
 }
+
+/// Spec: K1. Keys with the last character of Unicode behind the prefix are listed too, in the order of their bytes.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_key_behind_a_prefix_is_listed() {
+    let state = open(&server!().database().await).await.state();
+    let scope = Scope::Global;
+    let keys = [
+        "o",
+        "once/",
+        "once/a",
+        "once/\u{e000}",
+        "once/\u{e000}a",
+        "once/\u{f8ff}",
+        "once/\u{10ffff}",
+        "once/\u{10ffff}z",
+        "once0",
+        "\u{10ffff}",
+        "\u{10ffff}a",
+    ];
+    for key in keys {
+        state.write(StateWrite::new(scope.clone(), key, json!(1))).await.unwrap();
+    }
+    for prefix in ["", "once/", "once/\u{e000}", "once/\u{10ffff}", "\u{10ffff}", "none"] {
+        let expected: Vec<&str> = keys.into_iter().filter(|key| key.starts_with(prefix)).collect();
+        let listed = async |query: StateQuery| -> Vec<String> {
+            let listed = state.list(query).await.unwrap();
+            listed.into_iter().map(|(key, _)| key).collect()
+        };
+        let query = || StateQuery::new(scope.clone()).prefix(prefix);
+        assert_eq!(listed(query()).await, expected, "{prefix:?}");
+        let mut backwards: Vec<&str> = expected.clone();
+        backwards.reverse();
+        assert_eq!(listed(query().backwards()).await, backwards, "{prefix:?}");
+        assert_eq!(listed(query().newest_first()).await.len(), expected.len(), "{prefix:?}");
+    }
+}
+
+/// Spec: K1. A value that was in the way and has gone is no conflict.
+#[tokio::test(flavor = "multi_thread")]
+async fn conflict_names_the_version_found() {
+    let server = server!();
+    let handles = handles(&server.database().await).await;
+    let mut writing = JoinSet::new();
+    for database in &handles {
+        let state = database.state();
+        writing.spawn(async move {
+            for _ in 0..ROUNDS * 5 {
+                let write = StateWrite::new(Scope::Global, "k", json!(1));
+                match state.write(write.expecting(Expected::Absent)).await {
+                    Ok(_) => drop(state.delete(&Scope::Global, "k", Expected::Any).await.unwrap()),
+                    Err(StateError::Conflict { found, .. }) => assert!(found.is_some()),
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+        });
+    }
+    writing.join_all().await;
+}

@@ -152,3 +152,39 @@ async fn writes_of_a_commit_are_decided_in_turn() {
     let found = state.search(StateQuery::new(Scope::Global), "lock").await.unwrap();
     assert_eq!(found.len(), 1);
 }
+
+/// Spec: K1. Keys with the last character of Unicode behind the prefix are listed too, in the order of their bytes.
+#[tokio::test]
+async fn every_key_behind_a_prefix_is_listed() {
+    let state = Database::in_memory().await.unwrap().state();
+    let scope = Scope::Global;
+    let keys = [
+        "o",
+        "once/",
+        "once/a",
+        "once/\u{e000}",
+        "once/\u{e000}a",
+        "once/\u{f8ff}",
+        "once/\u{10ffff}",
+        "once/\u{10ffff}z",
+        "once0",
+        "\u{10ffff}",
+        "\u{10ffff}a",
+    ];
+    for key in keys {
+        state.write(StateWrite::new(scope.clone(), key, json!(1))).await.unwrap();
+    }
+    for prefix in ["", "once/", "once/\u{e000}", "once/\u{10ffff}", "\u{10ffff}", "none"] {
+        let expected: Vec<&str> = keys.into_iter().filter(|key| key.starts_with(prefix)).collect();
+        let listed = async |query: StateQuery| -> Vec<String> {
+            let listed = state.list(query).await.unwrap();
+            listed.into_iter().map(|(key, _)| key).collect()
+        };
+        let query = || StateQuery::new(scope.clone()).prefix(prefix);
+        assert_eq!(listed(query()).await, expected, "{prefix:?}");
+        let mut backwards: Vec<&str> = expected.clone();
+        backwards.reverse();
+        assert_eq!(listed(query().backwards()).await, backwards, "{prefix:?}");
+        assert_eq!(listed(query().newest_first()).await.len(), expected.len(), "{prefix:?}");
+    }
+}
