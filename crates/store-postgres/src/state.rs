@@ -192,8 +192,12 @@ impl StateStore for PostgresStateStore {
 
     async fn scopes(&self, after: Option<&Scope>, limit: u32) -> Result<Vec<Scope>, StateError> {
         let rows = sqlx::query(
-            "SELECT DISTINCT scope FROM backstop.state WHERE scope > $1 \
-             AND (expires_at IS NULL OR expires_at > $2) ORDER BY scope LIMIT $3",
+            // From scope to scope along the index, however many keys each has.
+            "WITH RECURSIVE next (scope) AS (SELECT (SELECT min(scope) FROM backstop.state WHERE scope > $1) \
+             UNION ALL SELECT (SELECT min(scope) FROM backstop.state AS state WHERE state.scope > next.scope) \
+             FROM next WHERE next.scope IS NOT NULL) \
+             SELECT scope FROM next WHERE scope IS NOT NULL AND EXISTS (SELECT 1 FROM backstop.state AS state \
+             WHERE state.scope = next.scope AND (expires_at IS NULL OR expires_at > $2)) LIMIT $3",
         )
         .bind(&*stored(&after.map(ToString::to_string).unwrap_or_default()))
         .bind(self.now())

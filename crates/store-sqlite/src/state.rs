@@ -190,8 +190,12 @@ impl StateStore for SqliteStateStore {
 
     async fn scopes(&self, after: Option<&Scope>, limit: u32) -> Result<Vec<Scope>, StateError> {
         let scopes: Vec<String> = sqlx::query_scalar(
-            "SELECT DISTINCT scope FROM state WHERE scope > $1 \
-             AND (expires_at IS NULL OR expires_at > $2) ORDER BY scope LIMIT $3",
+            // From scope to scope along the index, however many keys each has.
+            "WITH RECURSIVE next (scope) AS (SELECT (SELECT min(scope) FROM state WHERE scope > $1) \
+             UNION ALL SELECT (SELECT min(scope) FROM state WHERE state.scope > next.scope) \
+             FROM next WHERE next.scope IS NOT NULL) \
+             SELECT scope FROM next WHERE scope IS NOT NULL AND EXISTS (SELECT 1 FROM state \
+             WHERE state.scope = next.scope AND (expires_at IS NULL OR expires_at > $2)) LIMIT $3",
         )
         .bind(after.map(ToString::to_string).unwrap_or_default())
         .bind(self.now())
