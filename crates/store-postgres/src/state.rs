@@ -267,20 +267,26 @@ impl Work for Write<'_> {
             Expected::Version(version) => Some(signed(version)),
             _ => None,
         };
-        let version: Option<i64> = sqlx::query_scalar(statement)
-            .bind(&*stored(&scope))
-            .bind(&*stored(key))
-            .bind(write.at.as_millis())
-            .bind(write.expires_at.map(Timestamp::as_millis))
-            .bind(write.json.get())
-            .bind(indexed(&write.words))
-            .bind(expected)
-            .fetch_optional(&mut *connection)
-            .await
-            .map_err(Fault::from)?;
-        match version {
-            Some(version) => Ok(Changed::Done(unsigned(version))),
-            None => refused(connection, &scope, key, write.at.as_millis()).await,
+        loop {
+            let version: Option<i64> = sqlx::query_scalar(statement)
+                .bind(&*stored(&scope))
+                .bind(&*stored(key))
+                .bind(write.at.as_millis())
+                .bind(write.expires_at.map(Timestamp::as_millis))
+                .bind(write.json.get())
+                .bind(indexed(&write.words))
+                .bind(expected)
+                .fetch_optional(&mut *connection)
+                .await
+                .map_err(Fault::from)?;
+            if let Some(version) = version {
+                return Ok(Changed::Done(unsigned(version)));
+            }
+            let found = find_version(connection, &scope, key, write.at.as_millis()).await?;
+            // The value that was in the way may be gone by now.
+            if !write.expected.allows(found) {
+                return Ok(Changed::Refused(found));
+            }
         }
     }
 }
@@ -325,13 +331,16 @@ impl Work for Delete<'_> {
         .map_err(Fault::from)?;
         match version {
             Some(version) => Ok(Changed::Done(unsigned(version))),
-            None => refused(connection, &scope, self.key, self.now).await,
+            None => {
+                let found = find_version(connection, &scope, self.key, self.now).await?;
+                Ok(Changed::Refused(found))
+            }
         }
     }
 }
 
-/// Says which version was found.
-async fn refused(
+/// Returns the version of a value that has not expired.
+async fn find_version(
     connection: &mut PgConnection,
     scope: &str,
     key: &str,
@@ -347,7 +356,7 @@ async fn refused(
     .fetch_optional(connection)
     .await
     .map_err(Fault::from)?;
-    Ok(Changed::Refused(found.map(unsigned)))
+    Ok(found.map(unsigned))
 }
 
 fn entry(row: &PgRow) -> Result<StateEntry, StateError> {
