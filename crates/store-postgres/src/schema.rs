@@ -159,11 +159,14 @@ async fn check_rights(connection: &mut PgConnection, place: &Place) -> Result<()
 /// Lets the places of events go on where they were: in a database that was restored on another server, the ids
 /// of transactions begin anew. An event that was removed counts too: a cursor may be behind it.
 async fn count_on(connection: &mut PgConnection, place: &Place) -> Result<(), OpenError> {
+    // The row is locked before it is read: two that open the database at once count on once.
     sqlx::query(
-        "UPDATE backstop.meta SET tx_offset = tx_offset + behind.by FROM \
-         (SELECT (greatest((SELECT max(place) FROM backstop.events), removed_until) >> 20) + 1 \
-          - (pg_snapshot_xmax(pg_current_snapshot())::text::bigint + tx_offset) AS by \
-          FROM backstop.meta) AS behind WHERE behind.by > 0",
+        "WITH known AS MATERIALIZED (SELECT tx_offset, removed_until FROM backstop.meta \
+         WHERE (greatest((SELECT max(place) FROM backstop.events), removed_until) >> 20) + 1 \
+         > pg_snapshot_xmax(pg_current_snapshot())::text::bigint + tx_offset FOR UPDATE), \
+         behind AS (SELECT (greatest((SELECT max(place) FROM backstop.events), removed_until) >> 20) + 1 \
+         - (pg_snapshot_xmax(pg_current_snapshot())::text::bigint + tx_offset) AS by FROM known) \
+         UPDATE backstop.meta SET tx_offset = tx_offset + behind.by FROM behind WHERE behind.by > 0",
     )
     .execute(connection)
     .await

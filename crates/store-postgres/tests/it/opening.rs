@@ -53,6 +53,27 @@ async fn each_reason_has_a_variant() {
     assert_eq!(error.code(), "log.schema_newer");
 }
 
+/// Spec: D9. Two that open a database at once, which was restored on another server, count on once.
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_database_counts_on_once() {
+    let url = server!().database().await;
+    open(&url).await.close().await;
+    let mut other = connection(&url).await;
+    let restored = "UPDATE backstop.meta SET removed_until = 1::bigint << 50";
+    sqlx::raw_sql(restored).execute(&mut other).await.unwrap();
+    let mut opening = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let url = url.clone();
+        opening.spawn(async move { open(&url).await.close().await });
+    }
+    opening.join_all().await;
+    let offset: i64 = sqlx::query_scalar("SELECT tx_offset FROM backstop.meta")
+        .fetch_one(&mut other)
+        .await
+        .unwrap();
+    assert!((1 << 29..=1 << 30).contains(&offset), "{offset}");
+}
+
 /// What migration 9 finds: what two calls answered, of which one is of a run in another store.
 const BEFORE_ERASED_TEXTS: &str = "DROP TABLE backstop.removed_incarnations, backstop.erasures, backstop.delivery_failures; \
     ALTER TABLE backstop.runs DROP COLUMN incarnation, DROP COLUMN seal; \
