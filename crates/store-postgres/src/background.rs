@@ -10,7 +10,7 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::prune::{self, Kind};
 use crate::server_time;
-use crate::{start_keys, state_removal};
+use crate::{expired, start_keys, state_removal};
 
 /// The lock that one process holds while it prunes in the background: "BSTU".
 const LOCK: i64 = 0x4253_5455;

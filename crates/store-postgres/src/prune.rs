@@ -181,13 +181,14 @@ pub(crate) async fn prune(
     let (mut rows, mut bytes) = totals(pool, kind).await?;
     let now = server_time::bounded(&mut *pool.lend().await?, now).await.map_err(Fault::from)?;
     let oldest = retention.oldest(now);
-    let mut lives: HashMap<SessionId, Life> = HashMap::new();
     let (mut pruned, mut taken) = (Pruned::default(), Vec::new());
     let mut behind = (i64::MIN, i64::MIN);
     'all: loop {
         let candidates = candidates(pool, kind, behind).await?;
         let Some(last) = candidates.last() else { break };
         behind = (last.seen, last.number);
+        // For one page alone: runs begin and end meanwhile.
+        let mut lives: HashMap<SessionId, Life> = HashMap::new();
         for candidate in candidates {
             let is_too_much = retention.is_exceeded(unsigned(rows), unsigned(bytes));
             let seen = Timestamp::from_millis(candidate.seen);
@@ -240,7 +241,6 @@ async fn life(pool: &Pool, session: &SessionId) -> Result<Life, StoreError> {
     Ok(Life { is_open, ended_at: ended.map(Timestamp::from_millis) })
 }
 
-async fn candidates(
 /// Returns the number of rows, and of their bytes. Each statement reads some: it ends within its limit of time.
 async fn totals(pool: &Pool, kind: &Kind) -> Result<(i64, i64), StoreError> {
     let (mut rows, mut bytes, mut last) = (0, 0, i64::MIN);
@@ -256,6 +256,7 @@ async fn totals(pool: &Pool, kind: &Kind) -> Result<(i64, i64), StoreError> {
     }
 }
 
+async fn candidates(
     pool: &Pool,
     kind: &Kind,
     (seen, number): (i64, i64),

@@ -352,7 +352,6 @@ impl RemoveTree<'_> {
         .await
         .map_err(Fault::from)?;
         for statement in [
-            "INSERT INTO backstop.removed SELECT id, run FROM backstop.runs WHERE run = ANY($1)",
             "INSERT INTO backstop.removed_incarnations SELECT incarnation FROM backstop.runs \
              WHERE run = ANY($1) AND incarnation IS NOT NULL ON CONFLICT DO NOTHING",
             "UPDATE backstop.start_keys SET removed = true WHERE run = ANY($1)",

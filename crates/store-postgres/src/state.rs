@@ -133,7 +133,7 @@ impl StateStore for PostgresStateStore {
     async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError> {
         let StateQuery { scope, prefix, after, backwards, newest_first, limit, .. } = query;
         let after = after.filter(|_| !newest_first);
-        // Keys that begin alike stand side by side, and no character sorts behind the last one of Unicode.
+        // Keys that begin alike stand side by side.
         let listed = match backwards {
             _ if newest_first => {
                 "SELECT key, version, at, expires_at, value FROM backstop.state \
@@ -345,7 +345,7 @@ async fn find_version(
     scope: &str,
     key: &str,
     now: i64,
-) -> Result<Changed, StoreError> {
+) -> Result<Option<u64>, StoreError> {
     let found: Option<i64> = sqlx::query_scalar(
         "SELECT version FROM backstop.state WHERE scope = $1 AND key = $2 \
          AND (expires_at IS NULL OR expires_at > $3)",

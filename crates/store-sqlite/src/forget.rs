@@ -95,7 +95,8 @@ impl Database {
         self.checkpoint().await
     }
 
-    /// Writes the file anew where an older version wrote it, which did not overwrite what it deleted or moved.
+    /// Writes the file anew where an older version wrote it, which did not overwrite what it deleted or moved. Writers wait
+    /// for seconds meanwhile, so that this is left for later while a run is at work.
     async fn clean(&self) -> Result<(), StoreError> {
         let (is_clean, is_idle): (bool, bool) = sqlx::query_as(
             "SELECT is_clean, NOT EXISTS (SELECT 1 FROM runs WHERE owner IS NOT NULL) FROM erasing",
@@ -106,7 +107,6 @@ impl Database {
         if is_clean || self.is_in_memory() {
             return Ok(());
         }
-        self.vacuum().await?;
         if !is_idle {
             tracing::warn!(
                 path = %self.path().display(),
@@ -115,6 +115,7 @@ impl Database {
             );
             return Ok(());
         }
+        self.vacuum().await?;
         Ok(())
     }
 

@@ -143,13 +143,14 @@ pub(crate) async fn prune(
     let total = |column: &str| totals.try_get::<i64, _>(column).map_err(Fault::from);
     let (mut rows, mut bytes) = (total("many")?, total("bytes")?);
     let oldest = retention.oldest(now);
-    let mut lives: HashMap<SessionId, Life> = HashMap::new();
     let (mut pruned, mut taken) = (Pruned::default(), Vec::new());
     let mut behind = (i64::MIN, i64::MIN);
     'all: loop {
         let candidates = candidates(database, kind, behind).await?;
         let Some(last) = candidates.last() else { break };
         behind = (last.seen, last.number);
+        // For one page alone: runs begin and end meanwhile.
+        let mut lives: HashMap<SessionId, Life> = HashMap::new();
         for candidate in candidates {
             let is_too_much = retention.is_exceeded(unsigned(rows), unsigned(bytes));
             let seen = Timestamp::from_millis(candidate.seen);

@@ -157,9 +157,7 @@ impl StateStore for SqliteStateStore {
             .fetch_all(self.database.readers())
             .await
             .map_err(unreadable)?;
-        let mut entries = entries(&rows)?;
-        entries.retain(|(key, _)| key.starts_with(&prefix));
-        Ok(entries)
+        entries(&rows)
     }
 
     async fn search(&self, query: StateQuery, text: &str) -> Result<Vec<StateEntry>, StateError> {
