@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 /// How often it prunes in the background, at most.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 
-/// How long a store knows the ids of errors and results that it took away: they answer "expired".
+/// The time for which a store knows the ids of removed errors and results, which answer "expired".
 const EXPIRED_KEPT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Returns the time before which ids that were taken away are not known any more.

@@ -1,4 +1,4 @@
-//! The ids of errors and results that were taken away.
+//! The ids of removed errors and results.
 
 use backstop_error_store::StoreError;
 use backstop_retention::expired_until;
@@ -10,7 +10,7 @@ use crate::fault::Fault;
 use crate::pool::Pool;
 use crate::text::stored;
 
-/// Notes that an id was here.
+/// Notes that a stored id was removed.
 pub(crate) async fn expire(
     database: &Database,
     session: &SessionId,
@@ -30,7 +30,7 @@ pub(crate) async fn expire(
     Ok(lent.end().await?)
 }
 
-/// Removes the ids that were taken away long ago, some at a time.
+/// Removes the ids that were removed long ago, some at a time.
 pub(crate) async fn forget(pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
     loop {
         let mut lent = pool.lend().await?;

@@ -1,4 +1,4 @@
-//! The ids of errors and results that were taken away.
+//! The ids of removed errors and results.
 
 use async_trait::async_trait;
 use backstop_retention::expired_until;
@@ -9,7 +9,7 @@ use sqlx::SqliteConnection;
 use crate::chore::Chore;
 use crate::job_error::JobError;
 
-/// Notes that an id was here.
+/// Notes that a stored id was removed.
 pub(crate) struct Expire {
     session: SessionId,
     id: String,
@@ -38,7 +38,7 @@ impl Chore for Expire {
     }
 }
 
-/// Notes that an id was taken away.
+/// Notes that an id was removed.
 pub(crate) async fn expire(
     connection: &mut SqliteConnection,
     id: &str,
@@ -52,7 +52,7 @@ pub(crate) async fn expire(
     Ok(())
 }
 
-/// Removes some of the ids that were taken away long ago, and returns how many.
+/// Removes some of the ids that were removed long ago, and returns how many.
 pub(crate) struct ForgetExpired(pub(crate) Timestamp);
 
 #[async_trait]

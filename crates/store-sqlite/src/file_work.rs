@@ -109,7 +109,7 @@ impl Database {
         Ok(size)
     }
 
-    /// Gives the room of what was deleted back to the file system, and leaves no copies of it in the file. Writers wait
+    /// Gives the room of deleted rows back to the file system, and leaves no copies of them in the file. Writers wait
     /// meanwhile.
     ///
     /// # Errors

@@ -96,7 +96,7 @@ impl Database {
     }
 
     /// Writes the file anew where an older version wrote it, which did not overwrite what it deleted or moved. Writers wait
-    /// for seconds meanwhile, so that this is left for later while a run is at work.
+    /// for seconds meanwhile, so that it is left for later while a run is active.
     async fn clean(&self) -> Result<(), StoreError> {
         let (is_clean, is_idle): (bool, bool) = sqlx::query_as(
             "SELECT is_clean, NOT EXISTS (SELECT 1 FROM runs WHERE owner IS NOT NULL) FROM erasing",
@@ -110,7 +110,7 @@ impl Database {
         if !is_idle {
             tracing::warn!(
                 path = %self.path().display(),
-                "runs are at work: copies of removed rows that an older version left in the file stay until it is \
+                "runs are active: copies of removed rows that an older version left in the file stay until it is \
                  vacuumed"
             );
             return Ok(());

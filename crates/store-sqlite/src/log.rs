@@ -430,7 +430,7 @@ fn new_incarnation() -> Result<Incarnation, LogError> {
     Ok(Incarnation(random))
 }
 
-/// Reads the incarnation of a run. A file of an older version, which a reader leaves as it is, has none.
+/// Reads the incarnation of a run; a file of an older version has none.
 fn incarnation_in(row: &SqliteRow) -> Result<Option<Incarnation>, LogError> {
     let bytes: Option<Vec<u8>> = match row.try_get("incarnation") {
         Err(sqlx::Error::ColumnNotFound(_)) => None,

@@ -149,7 +149,7 @@ pub(crate) async fn prune(
         let candidates = candidates(database, kind, behind).await?;
         let Some(last) = candidates.last() else { break };
         behind = (last.seen, last.number);
-        // For one page alone: runs begin and end meanwhile.
+        // Kept for one page: runs begin and end during a pass.
         let mut lives: HashMap<SessionId, Life> = HashMap::new();
         for candidate in candidates {
             let is_too_much = retention.is_exceeded(unsigned(rows), unsigned(bytes));

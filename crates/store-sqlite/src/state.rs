@@ -188,7 +188,7 @@ impl StateStore for SqliteStateStore {
 
     async fn scopes(&self, after: Option<&Scope>, limit: u32) -> Result<Vec<Scope>, StateError> {
         let scopes: Vec<String> = sqlx::query_scalar(
-            // From scope to scope along the index, however many keys each has.
+            // A loose index scan, with one step for each scope.
             "WITH RECURSIVE next (scope) AS (SELECT (SELECT min(scope) FROM state WHERE scope > $1) \
              UNION ALL SELECT (SELECT min(scope) FROM state WHERE state.scope > next.scope) \
              FROM next WHERE next.scope IS NOT NULL) \
