@@ -10,3 +10,5 @@ ALTER TABLE backstop.removed ADD COLUMN is_silent boolean NOT NULL DEFAULT false
 -- When an id was taken away: what is old enough is not known any more.
 ALTER TABLE backstop.expired ADD COLUMN at timestamptz NOT NULL DEFAULT now();
 CREATE INDEX expired_by_time ON backstop.expired (at);
+-- When an approval was asked, by the clock of the server.
+ALTER TABLE backstop.approvals ADD COLUMN asked_at timestamptz NOT NULL DEFAULT clock_timestamp();

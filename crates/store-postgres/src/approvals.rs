@@ -115,7 +115,8 @@ pub(crate) async fn admit(
 ) -> Result<bool, LogError> {
     let asked = sqlx::query(
         "SELECT approvals.id, approvals.run, events.seq, events.at, events.type, events.data, \
-         inbox.kind AS decided, EXISTS (SELECT 1 FROM backstop.inbox AS other \
+         coalesce(extract(epoch FROM clock_timestamp() - asked_at) * 1000 \
+         >= approvals.expires_at::numeric - events.at + 60000, false) AS is_late, inbox.kind AS decided, EXISTS (SELECT 1 FROM backstop.inbox AS other \
          WHERE other.run = approvals.run AND other.kind = 'cancel') AS stops \
          FROM backstop.approvals AS approvals \
          JOIN backstop.events AS events \
@@ -138,9 +139,12 @@ pub(crate) async fn admit(
         None => {}
     }
     let is_to_stop: bool = row.try_get("stops").map_err(Fault::from)?;
+    let is_late: bool = row.try_get("is_late").map_err(Fault::from)?;
     match open_of(&row) {
         None => Ok(false),
         Some(_) if is_decision && is_to_stop => Ok(false),
+        // The clock of the sender may be behind. That of the server allows a minute more.
+        Some(_) if is_decision && is_late => Err(LogError::ApprovalExpired(id.clone())),
         Some(open) if is_decision => open.check(&sent.by, sent.at).map(|()| true),
         Some(open) => Ok(open.is_over(sent.at)),
     }

@@ -77,7 +77,7 @@ async fn restored_database_counts_on_once() {
 /// What migration 9 finds: what two calls answered, of which one is of a run in another store.
 const BEFORE_ERASED_TEXTS: &str = "DROP TABLE backstop.removed_incarnations, backstop.erasures, backstop.delivery_failures; \
     ALTER TABLE backstop.runs DROP COLUMN incarnation, DROP COLUMN seal; \
-    ALTER TABLE backstop.meta DROP COLUMN mark, DROP COLUMN erasures; \
+    ALTER TABLE backstop.approvals DROP COLUMN asked_at; ALTER TABLE backstop.meta DROP COLUMN mark, DROP COLUMN erasures; \
     ALTER TABLE backstop.removed DROP COLUMN is_silent; ALTER TABLE backstop.expired DROP COLUMN at; \
     DELETE FROM backstop.migrations WHERE version > 8; \
     INSERT INTO backstop.state (scope, key, version, at, value, words) VALUES ('global', 'once/pay/a', 1, 1, \

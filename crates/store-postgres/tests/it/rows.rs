@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::{ErrorStore, NewResult, Origin, ResultStore};
-use backstop_event_log::{EventLog, RunWriter};
+use backstop_event_log::{Decision, EventLog, LogError, RunWriter};
 use backstop_redact::Redactor;
 use layer0::StateStore;
-use layer0::event::{EventKind, Warning};
+use layer0::event::{ApprovalRequested, EventKind, Warning};
 use layer0::state::{Scope, StateWrite};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
@@ -147,4 +147,28 @@ async fn a_removal_holds_up_no_other_run() {
     in_the_way.rollback().await.unwrap();
     let removed = removing.await.unwrap().unwrap();
     assert_eq!(removed.runs, ["run_1".into()]);
+}
+
+/// Spec: A1. The clock of the server decides too: that of a sender may be behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn late_decision_of_a_slow_clock_is_refused() {
+    let url = server!().database().await;
+    let database = open(&url).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let mut writer = begin(&log, "run_1", "s").await;
+    for (id, call) in [("apr_1", "c1"), ("apr_2", "c2")] {
+        let mut asked = ApprovalRequested::new(id, call, "wipe", json!({}), "0");
+        asked.expires_at = Some(at(60_000));
+        append(&mut writer, asked.into()).await.unwrap();
+    }
+    let passed =
+        "UPDATE backstop.approvals SET asked_at = asked_at - interval '121 s' WHERE id = 'apr_2'";
+    sqlx::raw_sql(passed).execute(&mut connection(&url).await).await.unwrap();
+    let decide = async |id: &str| {
+        let decision = Decision::approve("ops");
+        log.decide(&id.into(), decision, at(10)).await
+    };
+    assert!(decide("apr_1").await.unwrap());
+    let refused = decide("apr_2").await;
+    assert!(matches!(refused, Err(LogError::ApprovalExpired(_))), "{refused:?}");
 }
