@@ -43,6 +43,7 @@ const EVENTS: &[(&str, &[&str])] = &[
             "call",
             "attempt",
             "provider",
+            "model",
             "code",
             "status",
             "delay_ms",

@@ -37,6 +37,8 @@ pub(crate) struct Endpoint {
     pub(crate) retry: RetryPolicy,
     /// How `model.attempted` names it.
     pub(crate) label: Arc<str>,
+    /// The name of its model; `None` where the provider has no name for it.
+    pub(crate) model: Option<Arc<str>>,
     /// What its tokens cost.
     pub(crate) price: Option<Price>,
     pub(crate) rate: RateLimit,
@@ -63,13 +65,14 @@ impl Endpoint {
             upstream;
         let timeout = own.unwrap_or(attempt_timeout);
         let reports_all_usage = provider.reports_all_usage();
+        let model = Some(provider.model()).filter(|model| !model.is_empty()).map(Arc::from);
         let service = ServiceBuilder::new()
             .layer(breaker.layer())
             .option_layer(places.map(GlobalConcurrencyLimitLayer::with_semaphore))
             .layer(AttemptTimeoutLayer::new(timeout, Arc::clone(clock)))
             .service(Transport { provider, stream });
         let retry = retry.clone().budget(budget);
-        Self { retry, label, price, rate, reports_all_usage, service }
+        Self { retry, label, model, price, rate, reports_all_usage, service }
     }
 }
 
@@ -98,6 +101,7 @@ pub(crate) struct AttemptRecord {
     pub(crate) call: u32,
     pub(crate) number: u32,
     label: Arc<str>,
+    model: Option<Arc<str>>,
     price: Option<Price>,
     rate: RateLimit,
     /// Was the endpoint asked? There is no status otherwise.
@@ -147,6 +151,7 @@ impl AttemptRecord {
             call,
             number,
             label: Arc::clone(&endpoint.label),
+            model: endpoint.model.clone(),
             price: endpoint.price,
             rate: endpoint.rate.clone(),
             is_sent: true,
@@ -197,6 +202,7 @@ impl AttemptRecord {
         let CountedUsage { usage, is_estimated } = billed.unwrap_or_default();
         let price = self.price.map(|price| price.of_attempt(&usage));
         let mut ended = ModelAttempted::new(self.call, self.number, Arc::clone(&self.label));
+        ended.model.clone_from(&self.model);
         ended.code = error.map(|error| Code::new(error.code()));
         ended.status = status.or_else(|| error.filter(|_| self.is_sent)?.status());
         ended.delay_ms = delay.map(millis);

@@ -50,6 +50,9 @@ payload! {
         attempt: u32,
         /// The provider that was asked.
         provider: Arc<str>,
+        /// The model that was asked, as its provider names it; left out where it is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<Arc<str>>,
         /// The code of the failure; null for a success.
         code: Option<Code>,
         /// The HTTP status, where there was one.
@@ -88,6 +91,7 @@ impl ModelAttempted {
             call,
             attempt,
             provider: provider.into(),
+            model: None,
             code: None,
             status: None,
             delay_ms: None,
