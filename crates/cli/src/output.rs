@@ -16,6 +16,7 @@ mod screen;
 mod spinner;
 pub(crate) mod style;
 mod streams;
+mod table;
 mod terminal;
 #[cfg(unix)]
 mod tty;
@@ -212,7 +213,7 @@ fn print(safe: &str) -> Result<(), CliError> {
     }
 }
 
-/// Prints rows in aligned columns; the last column is not padded.
+/// Prints rows in aligned columns, which a terminal is given as wide as it is.
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> Result<(), CliError> {
     let rows: Vec<_> = rows.iter().map(|row| (String::new(), row.clone())).collect();
     tree(header, &rows)
@@ -230,18 +231,7 @@ pub(crate) fn tree(header: &[&str], rows: &[(String, Vec<String>)]) -> Result<()
         cells
     };
     let rows: Vec<Vec<String>> = rows.iter().map(row).collect();
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain([header[column].len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    let print = |cells: &mut dyn Iterator<Item = &str>| {
-        let text: Vec<String> =
-            cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        line(text.join("  ").trim_end())
-    };
-    print(&mut header.iter().copied())?;
-    rows.iter().try_for_each(|row| print(&mut row.iter().map(String::as_str)))
+    table::lay_out(header, &rows, width()).iter().try_for_each(|text| line(text))
 }
 
 /// Writes a word as a shell takes it.

@@ -17,7 +17,7 @@ use super::terminal::{Terminal, heard};
 
 /// What a person is asked.
 pub(crate) struct Prompt {
-    /// What stands above it; already escaped.
+    /// The text above it; already escaped.
     shown: String,
     kind: PromptKind,
     /// The data that goes with yes.
@@ -36,7 +36,7 @@ enum PromptKind {
     YesOrNo,
 }
 
-/// What a person said.
+/// The answer of a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Yes, with the data that was asked for.

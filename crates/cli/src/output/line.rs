@@ -28,7 +28,7 @@ pub(super) fn put_back() {
     }
 }
 
-/// What came of reading a line.
+/// The result of reading a line.
 pub(crate) enum LineInput {
     /// There are no more.
     End,

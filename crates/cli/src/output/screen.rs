@@ -50,7 +50,7 @@ struct ScreenState {
     /// The bytes of all progress in the queue.
     progress: usize,
     left_out: usize,
-    /// What the spinner says next.
+    /// The next text of the spinner.
     status: Option<String>,
     spins: bool,
     works: bool,

@@ -1,4 +1,4 @@
-//! What turns on a terminal while something goes on.
+//! A spinner on a terminal.
 
 use std::io::{self, Write, stderr};
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Where standard output and standard error end, and what stands there.
+//! The targets of standard output and standard error, and the state of their lines.
 
 use std::io::{self, IsTerminal};
 use std::sync::LazyLock;

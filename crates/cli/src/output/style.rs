@@ -1,4 +1,4 @@
-//! How much is said, and in which colours.
+//! The amount of output, and its colours.
 
 use std::io::{stderr, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 /// What is to be looked at.
 pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
-/// What stands beside.
+/// Secondary text.
 pub(crate) const DIM: Style = Style::new().dimmed();
 
 /// Says how this process writes, before anything is written.

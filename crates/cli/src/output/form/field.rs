@@ -8,7 +8,7 @@ pub(super) struct Field {
     pub(super) name: String,
     pub(super) description: Option<String>,
     pub(super) is_required: bool,
-    /// What an empty line says.
+    /// The value of an empty line.
     pub(super) default: Option<Value>,
     kind: Kind,
     /// What a value of the property has to fit, in an object that has nothing else.
@@ -85,7 +85,7 @@ impl Kind {
         match property["type"].as_str()? {
             "array" => {
                 let choices = choices(&property["items"])??;
-                // What stands between two of them.
+                // The separator of two items.
                 let is_split = choices.iter().any(|choice| plain(&choice.value).contains(','));
                 (!is_split).then_some(Self::Several(choices))
             }

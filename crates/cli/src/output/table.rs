@@ -1,0 +1,138 @@
+//! Tables of aligned columns.
+
+/// Between two columns.
+const GAP: &str = "  ";
+/// A column is never cut to less than this, in characters.
+const NARROWEST: usize = 12;
+/// A column is never padded to more than this, in characters; longer cells stand out of it.
+const WIDEST: usize = 120;
+
+/// The columns that a narrow terminal is not shown, the one that is missed least first.
+const LEFT_OUT: [&str; 9] =
+    ["ERRORS", "TOOLS", "MODEL", "TOOK", "TOKENS", "SEEN", "STARTED", "COST", "OUTCOME"];
+
+/// Lays cells out in columns, the header first. With a width, such as that of a terminal, columns are cut until
+/// a line fits, the last one first, but never the first one, which holds names to be typed; where that is not enough, some are
+/// left out. The last column is not padded.
+pub(super) fn lay_out(header: &[&str], rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
+    let header = header.iter().map(|name| (*name).to_owned()).collect();
+    let mut table: Vec<Vec<String>> = std::iter::once(header).chain(rows.iter().cloned()).collect();
+    let mut widths = widths(&table);
+    if let Some(width) = width {
+        for name in std::iter::once("").chain(LEFT_OUT) {
+            leave_out(&mut table, name);
+            widths = self::widths(&table);
+            if narrow(&mut widths, width) {
+                break;
+            }
+        }
+    }
+    table.iter().map(|row| line(row, &widths, width.is_some())).collect()
+}
+
+fn leave_out(table: &mut [Vec<String>], name: &str) {
+    let place = table.first().and_then(|header| header.iter().position(|known| known == name));
+    let Some(column) = place.filter(|column| *column > 0) else { return };
+    for row in table.iter_mut().filter(|row| row.len() > column) {
+        row.remove(column);
+    }
+}
+
+/// Returns the width of the longest cell of each column.
+fn widths(table: &[Vec<String>]) -> Vec<usize> {
+    let mut widths = Vec::new();
+    for row in table {
+        widths.resize(row.len().max(widths.len()), 0);
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    widths
+}
+
+/// Takes from the last column, which holds text, then from the widest ones until they fit, or none can be cut further;
+/// returns whether they fit.
+fn narrow(widths: &mut [usize], width: usize) -> bool {
+    let gaps = GAP.len() * widths.len().saturating_sub(1);
+    let excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
+    if let Some(last) = widths.iter_mut().skip(1).next_back() {
+        *last -= excess.min(last.saturating_sub(NARROWEST));
+    }
+    loop {
+        let excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
+        if excess == 0 {
+            return true;
+        }
+        let mut others = widths.iter_mut().skip(1).collect::<Vec<_>>();
+        others.sort_unstable_by(|one, other| other.cmp(one));
+        let next = others.get(1).map_or(0, |width| **width).max(NARROWEST);
+        let Some(widest) = others.into_iter().next().filter(|width| **width > NARROWEST) else {
+            return false;
+        };
+        // Down to the next widest at most, but by one at least: columns of one width are cut in turn.
+        *widest -= excess.min(widest.saturating_sub(next).max(1));
+    }
+}
+
+fn line(row: &[String], widths: &[usize], is_cut: bool) -> String {
+    let mut line = String::new();
+    for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+        if column > 0 {
+            line.push_str(GAP);
+        }
+        let length = cell.chars().count();
+        if is_cut && length > *width {
+            line.extend(cell.chars().take(width.saturating_sub(1)));
+            line.push('…');
+        } else {
+            line.push_str(cell);
+            let padding = (*width).min(WIDEST).saturating_sub(length);
+            line.extend(std::iter::repeat_n(' ', padding));
+        }
+    }
+    line.truncate(line.trim_end().len());
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(cells: &[&[&str]]) -> Vec<Vec<String>> {
+        cells.iter().map(|row| row.iter().map(|&cell| cell.to_owned()).collect()).collect()
+    }
+
+    /// Spec: C2
+    #[test]
+    fn columns_are_aligned_and_not_cut() {
+        let rows = rows(&[&["run_1", "ok", "a"], &["run_22", "failed", ""]]);
+        let lines = lay_out(&["RUN", "STATE", "WHY"], &rows, None);
+        assert_eq!(lines, ["RUN     STATE   WHY", "run_1   ok      a", "run_22  failed"]);
+    }
+
+    /// Spec: C2
+    #[test]
+    fn lines_fit_where_columns_can_be_cut() {
+        let long = "x".repeat(300);
+        let rows = rows(&[&["run_0123456789", "finished", &long, &long, "12", "34"]]);
+        let header = ["RUN", "STATE", "AGENT", "REASON", "TOKENS", "MODEL"];
+        for width in [53, 80, 120, 700] {
+            let lines = lay_out(&header, &rows, Some(width));
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{lines:?}");
+            assert!(lines[1].starts_with("run_0123456789  finished  x"), "{lines:?}");
+            assert_eq!(lines[0].ends_with("TOKENS  MODEL"), width > 53, "{lines:?}");
+        }
+        // Below that, a line is wrapped by the terminal.
+        let lines = lay_out(&header, &rows, Some(10));
+        assert_eq!(lines[1], "run_0123456789  finished  xxxxxxxxxxx…  xxxxxxxxxxx…");
+    }
+
+    /// Spec: C2
+    #[test]
+    fn cell_of_a_megabyte_pads_no_other() {
+        let rows = rows(&[&["a", &"x".repeat(1 << 20), "b"], &["c", "y", "d"]]);
+        let lines = lay_out(&["A", "B", "C"], &rows, None);
+        assert!(lines[1].len() > 1 << 20 && lines[1].ends_with("x  b"));
+        assert!(lines[2].len() < 200, "{}", lines[2].len());
+    }
+}
