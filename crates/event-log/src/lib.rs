@@ -71,7 +71,7 @@ pub use secret::{LogKey, Seed};
 pub use settlement::Settlement;
 pub use start_key::{Bound, InvalidStartKey, StartKey, StartKeys};
 pub use store_url::{InvalidStoreUrl, StoreUrl};
-pub use stuck::{StuckReason, StuckRun, stuck_runs};
+pub use stuck::{StuckReason, StuckRun, UnattendedRuns, stuck_runs};
 pub use subscription::{Moves, Subscription, is_segment, segment_id, segment_of};
 pub use summary::{
     AcceptedLoss, LastFailure, RunState, RunSummary, Terms, agent_of, session_of_fork, sessions_of,

@@ -27,6 +27,27 @@ pub struct StuckRun {
     pub since: Timestamp,
 }
 
+/// Open runs that no process works on, each with the time since when.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnattendedRuns {
+    /// Runs whose agent no live worker has.
+    pub stranded: BTreeMap<RunId, Timestamp>,
+    /// Runs whose process died while they were running.
+    pub interrupted: BTreeMap<RunId, Timestamp>,
+}
+
+impl UnattendedRuns {
+    /// Names the stranded and the interrupted runs.
+    #[must_use]
+    pub const fn new(
+        stranded: BTreeMap<RunId, Timestamp>,
+        interrupted: BTreeMap<RunId, Timestamp>,
+    ) -> Self {
+        Self { stranded, interrupted }
+    }
+}
+
 /// Why a run needs a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -38,6 +59,8 @@ pub enum StuckReason {
     ApprovalWaits,
     /// The run failed because its process died again and again.
     CrashLoop,
+    /// The process of the run died while it was running, and none has taken it since.
+    Interrupted,
     /// The record of the run has lost events that were acknowledged: it is refused until a person accepts that.
     LostTail,
     /// The run has been parked for more than an hour.
@@ -54,6 +77,7 @@ impl StuckReason {
             Self::ApprovalExpired => "approval_expired",
             Self::ApprovalWaits => "approval_waits",
             Self::CrashLoop => "crash_loop",
+            Self::Interrupted => "interrupted",
             Self::LostTail => "lost_tail",
             Self::Parked => "parked",
             Self::Stranded => "stranded",
@@ -74,9 +98,8 @@ impl StuckReason {
 /// Lists the runs that need a look, those first that have needed it longest. Costs as much as listing the
 /// open approvals, the parked runs and those that ended in a crash loop.
 ///
-/// `stranded` are the open runs that no live worker goes on with, and since when: what a database knows whose runs
-/// workers share, and a log alone does not. Such a run is listed for that alone, since it stays where it is whatever
-/// else is decided about it.
+/// `unattended` is what a database knows of its open runs and a log alone does not. Such a run is listed for that alone,
+/// since it stays where it is whatever else is decided about it; of a tree, the run at the top is listed.
 ///
 /// # Errors
 ///
@@ -87,7 +110,7 @@ impl StuckReason {
 /// Dropping the future changes nothing.
 pub async fn stuck_runs(
     log: &dyn EventLog,
-    stranded: &BTreeMap<RunId, Timestamp>,
+    unattended: &UnattendedRuns,
     now: Timestamp,
 ) -> Result<Vec<StuckRun>, LogError> {
     let lost = log.lost_tails().await?;
@@ -99,13 +122,22 @@ pub async fn stuck_runs(
             *known = (since, why).min(*known);
         }
     }
+    let UnattendedRuns { stranded, interrupted } = unattended;
+    for (run, since) in interrupted {
+        longest.insert(run.clone(), (*since, StuckReason::Interrupted));
+    }
     for (run, since) in stranded {
         longest.insert(run.clone(), (*since, StuckReason::Stranded));
     }
     let mut stuck = Vec::with_capacity(longest.len());
     for (run, (since, why)) in longest {
-        // It may be over, or taken away, meanwhile.
+        // It may have ended, or been removed, since.
         let summary = log.summary(&run).await?.filter(RunSummary::is_open);
+        let is_below = |run: &RunSummary| {
+            why == StuckReason::Interrupted
+                && run.parent.as_ref().is_some_and(|parent| interrupted.contains_key(parent))
+        };
+        let summary = summary.filter(|run| !is_below(run));
         stuck.extend(summary.map(|run| StuckRun { run, why, since }));
     }
     stuck.retain(|stuck: &StuckRun| !is_lost(&stuck.run.run));

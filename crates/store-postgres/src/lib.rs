@@ -38,6 +38,7 @@ mod expired;
 mod fault;
 mod feed;
 mod inbox;
+mod interrupted;
 mod lease;
 mod lease_watch;
 mod limits;

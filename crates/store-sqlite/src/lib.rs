@@ -23,6 +23,7 @@ mod file_work;
 mod forget;
 mod identity;
 mod inbox;
+mod interrupted;
 mod job;
 mod job_error;
 mod lease;

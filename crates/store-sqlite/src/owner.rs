@@ -60,6 +60,11 @@ impl OwnerFile {
     pub(crate) fn holds(&self) -> bool {
         self.identity.holds()
     }
+
+    /// Returns whether this is the file of the owner with an id.
+    pub(crate) fn is_named(&self, id: &str) -> bool {
+        *self.id == *id
+    }
 }
 
 /// The observed state of another owner.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, MemoryLog, RunWriter, Seed, StuckReason, stuck_runs};
+use backstop_event_log::{
+    EventLog, MemoryLog, RunWriter, Seed, StuckReason, UnattendedRuns, stuck_runs,
+};
 use layer0::Timestamp;
 use layer0::event::{
     Actor, AgentRecord, ApprovalRequested, EventKind, RunFinished, RunParked, RunStarted,
@@ -45,7 +47,8 @@ async fn stranded_runs_are_listed_for_that_alone() {
     let stuck = async |stranded: &[(&str, i64)]| {
         let stranded: BTreeMap<RunId, Timestamp> =
             stranded.iter().map(|(run, ms)| ((*run).into(), at(*ms))).collect();
-        let stuck = stuck_runs(&*log, &stranded, at(2 * DAY)).await.unwrap();
+        let unattended = UnattendedRuns::new(stranded, BTreeMap::new());
+        let stuck = stuck_runs(&*log, &unattended, at(2 * DAY)).await.unwrap();
         let line = |it: backstop_event_log::StuckRun| (it.run.run.to_string(), it.why, it.since);
         stuck.into_iter().map(line).collect::<Vec<_>>()
     };
@@ -65,4 +68,22 @@ async fn stranded_runs_are_listed_for_that_alone() {
             line("run_asks", StuckReason::Stranded, 3)
         ]
     );
+}
+
+/// Spec: D4, D15
+#[tokio::test]
+async fn interrupted_trees_are_listed_by_their_root() {
+    let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
+    record(&log, "run_root", Vec::new()).await;
+    let mut writer = RunWriter::new(Arc::clone(&log), "run_below".into());
+    let agent = AgentRecord::new("demo", "d", json!({"name": "demo"}));
+    let mut started = RunStarted::new("hello", "ses_run_root".into(), agent);
+    started.parent = Some("run_root".into());
+    writer.stage(&Seed::new("test"), at(0), Actor::Runtime, None, started.into());
+    writer.commit().await.unwrap();
+    let died = ["run_root", "run_below", "run_that_is_gone"].map(|run| (run.into(), at(1)));
+    let unattended = UnattendedRuns::new(BTreeMap::new(), died.into());
+    let stuck = stuck_runs(&*log, &unattended, at(2)).await.unwrap();
+    let listed: Vec<_> = stuck.iter().map(|it| (it.run.run.as_str(), it.why, it.since)).collect();
+    assert_eq!(listed, [("run_root", StuckReason::Interrupted, at(1))]);
 }
