@@ -2,7 +2,9 @@
 
 mod approval;
 mod behaviors;
+mod costs;
 mod errors;
+mod groups;
 mod mcp;
 mod output;
 mod record;
@@ -21,6 +23,7 @@ pub(crate) use behaviors::{
     BehaviorsArgs, BehaviorsCommand, BehaviorsFailuresArgs, BehaviorsListArgs,
     BehaviorsRedeliverArgs, WatchArgs,
 };
+pub(crate) use costs::{CostGrouping, CostsArgs};
 pub(crate) use errors::{
     ErrorsArgs, ErrorsCommand, ErrorsListArgs, ErrorsPruneArgs, ErrorsShowArgs, ErrorsStatsArgs,
     Grouping, ResultsArgs, ResultsCommand, ResultsListArgs, ResultsShowArgs, WhichErrors,
@@ -33,7 +36,7 @@ pub(crate) use run::{
 };
 pub(crate) use runs::{
     EndedState, ListedState, RunsArgs, RunsCommand, RunsDeleteArgs, RunsListArgs, RunsPruneArgs,
-    SessionsArgs, SessionsCommand, SessionsForgetArgs,
+    SessionsArgs, SessionsCommand, SessionsForgetArgs, SessionsListArgs,
 };
 pub(crate) use setup::{CheckArgs, CompletionsArgs, DoctorArgs, InitArgs};
 pub(crate) use state::{
@@ -50,6 +53,7 @@ pub(crate) use worker::{
     name = "backstop",
     bin_name = "backstop",
     version,
+    help_template = groups::template(),
     after_help = "Runs, errors, results and approvals are named by their id, by a beginning of it that no \
                   other has, or as `last`.\n\n\
                   Exit codes: 0 finished, 1 run failed, 2 usage or configuration, 3 stopped (incomplete, budget, cancelled), \
@@ -96,7 +100,9 @@ pub(crate) enum Command {
     Redact(RedactArgs),
     /// List recorded runs, newest first; take old ones away
     Runs(RunsArgs),
-    /// Forget a session: its runs, their errors and results
+    /// Sum up what model calls cost: by day, agent, model or label
+    Costs(CostsArgs),
+    /// List sessions; forget one: its runs, their errors and results
     Sessions(SessionsArgs),
     /// Copy the store to a new file, while others write to it
     Backup(BackupArgs),

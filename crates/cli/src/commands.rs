@@ -9,6 +9,7 @@ pub(crate) mod check;
 pub(crate) mod codes;
 pub(crate) mod completions;
 pub(crate) mod copy;
+pub(crate) mod costs;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod errors;

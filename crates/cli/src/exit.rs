@@ -163,6 +163,16 @@ pub(crate) fn of_stop() -> ExitCode {
     ExitCode::from(STOPPED)
 }
 
+/// Exit codes, the worst first.
+const WORST_FIRST: [u8; 6] = [TAMPERED, STORAGE, USAGE, FAILED, STOPPED, WAITING];
+
+/// Returns the worse one of two exit codes.
+pub(crate) fn worse(one: ExitCode, other: ExitCode) -> ExitCode {
+    let place = |code| WORST_FIRST.iter().position(|known| ExitCode::from(*known) == code);
+    let rank = |code| place(code).unwrap_or(WORST_FIRST.len());
+    if rank(other) < rank(one) { other } else { one }
+}
+
 /// Returns the exit code of a replay that found a difference.
 pub(crate) fn of_divergence() -> ExitCode {
     ExitCode::from(TAMPERED)

@@ -15,6 +15,7 @@ mod current;
 mod exit;
 mod folder;
 mod ids;
+mod interrupted;
 mod limits;
 mod names;
 mod output;
@@ -152,6 +153,7 @@ async fn dispatch(command: Command) -> Result<ExitCode, CliError> {
         Command::Doctor(args) => commands::doctor::run(args).await,
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man => commands::man::run(),
+        Command::Costs(args) => commands::costs::run(args).await,
         Command::Codes(args) => commands::codes::run(&args),
         Command::Rehearse(args) => commands::rehearse::run(args).await,
     }

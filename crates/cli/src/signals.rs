@@ -136,6 +136,11 @@ pub(crate) fn run_is_over() {
     OVER.store(true, Ordering::SeqCst);
 }
 
+/// Notes that another run begins after one has ended.
+pub(crate) fn run_begins() {
+    OVER.store(false, Ordering::SeqCst);
+}
+
 /// The signals that tell to stop.
 #[cfg(unix)]
 struct Signals {

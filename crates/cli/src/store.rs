@@ -1,4 +1,4 @@
-//! Which store a command uses, and opening it.
+//! The choice of a store, and its opening.
 
 mod database;
 
@@ -47,7 +47,7 @@ impl Chosen {
     }
 }
 
-/// Where the URL of a store stands.
+/// The source of a store's URL.
 pub(crate) enum Origin<'a> {
     /// In this agent file.
     File(&'a Path),

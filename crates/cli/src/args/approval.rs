@@ -88,10 +88,10 @@ pub(crate) struct ResolveArgs {
     /// It did not happen; the model may call again
     #[arg(long)]
     pub(crate) did_not: bool,
-    /// What it answered
+    /// Its answer
     #[arg(long, value_name = "JSON", value_parser = json, conflicts_with = "did_not")]
     pub(crate) output: Option<JsonText>,
-    /// Who says so; the user by default
+    /// The person who decides [default: the user]
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) by: Option<String>,
     #[command(flatten)]

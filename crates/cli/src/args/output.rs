@@ -1,4 +1,4 @@
-//! How much is said, and how.
+//! The amount and form of output.
 
 /// What every command takes.
 #[derive(clap::Args)]

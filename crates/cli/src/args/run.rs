@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use layer0::id::RunId;
 use layer0::usage::BudgetIncrease;
 
 use super::store::StoreArgs;
@@ -51,11 +52,14 @@ pub(crate) struct ChatArgs {
     pub(crate) store: StoreArgs,
 }
 
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct ResumeArgs {
     /// The run: its id, a beginning of it that no other has, or `last`
-    #[arg(value_name = "RUN", value_parser = not_blank)]
-    pub(crate) run: String,
+    #[arg(value_name = "RUN", value_parser = not_blank, required_unless_present = "all")]
+    pub(crate) run: Option<String>,
+    /// Resume every run whose process is dead, one after the other; `runs --state interrupted` lists them
+    #[arg(long, conflicts_with_all = ["run", "reopen", "accept_lost_tail", "agent"])]
+    pub(crate) all: bool,
     /// Go on with a run that failed or was stopped, in the same record
     #[arg(long)]
     pub(crate) reopen: bool,
@@ -80,6 +84,13 @@ pub(crate) struct ResumeArgs {
     /// Print one JSON object with everything
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl ResumeArgs {
+    /// Returns what resumes one of all runs.
+    pub(crate) fn for_run(&self, run: &RunId) -> Self {
+        Self { run: Some(run.to_string()), all: false, ..self.clone() }
+    }
 }
 
 #[derive(clap::Args)]

@@ -47,7 +47,10 @@ pub(crate) struct RunsListArgs {
     pub(crate) code: Option<String>,
     #[command(flatten)]
     pub(crate) time: TimeArgs,
-    /// Only runs that need a look: stranded, parked for more than an hour, ended by a crash loop, or with an approval
+    /// Only runs whose record contains this text, in upper or lower case: in a message, an argument, an answer or an error
+    #[arg(long, value_name = "TEXT", value_parser = not_blank, conflicts_with = "stuck")]
+    pub(crate) search: Option<String>,
+    /// Only runs that need a look: interrupted, stranded, parked for more than an hour, ended by a crash loop, or with an approval
     /// that expired or waits for more than a day; the oldest first
     #[arg(long)]
     pub(crate) stuck: bool,
@@ -62,11 +65,13 @@ pub(crate) struct RunsListArgs {
 }
 
 /// A state of a run.
-#[derive(Clone, Copy, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum ListedState {
-    /// It is at work, or its process died
+    /// It is running
     Running,
+    /// It was running when its process died
+    Interrupted,
     /// It waits for a person
     WaitingApproval,
     /// It waits for a time, without a process
@@ -121,9 +126,28 @@ pub(crate) struct SessionsArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum SessionsCommand {
+    /// List sessions, the one whose last run began last first
+    List(SessionsListArgs),
     /// Erase everything of a session; what is left says only which runs there were, when they were
     /// forgotten and by whom
     Forget(SessionsForgetArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct SessionsListArgs {
+    /// Only sessions with a run of the agent of this name
+    #[arg(long, value_name = "NAME", value_parser = not_blank)]
+    pub(crate) agent: Option<String>,
+    #[command(flatten)]
+    pub(crate) time: TimeArgs,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(clap::Args)]

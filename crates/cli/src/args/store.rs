@@ -9,7 +9,7 @@ use layer0::Timestamp;
 use super::values::{moment, not_blank};
 
 /// Where the record is kept.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct StoreArgs {
     /// Store to use: sqlite:PATH or sqlite::memory: [default: the agent file's, else
     /// $BACKSTOP_STORE, else the platform's data folder]

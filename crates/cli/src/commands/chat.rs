@@ -85,7 +85,7 @@ async fn talk(conversation: &mut Conversation) -> Result<ExitCode, CliError> {
             Ok(Then::Leave) => break,
             Ok(Then::Read) => {}
             Ok(Then::ReadFrom(text)) => begun = text,
-            // What went wrong is said; the conversation goes on.
+            // A failure is printed; the conversation continues.
             Err(error) => {
                 report::error(&error);
             }

@@ -5,6 +5,7 @@ mod endpoints;
 mod finding;
 mod machine;
 mod places;
+mod runs;
 mod server;
 mod walls;
 

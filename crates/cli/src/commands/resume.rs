@@ -1,9 +1,11 @@
 //! `backstop resume`
 
+mod all;
+
 use std::process::ExitCode;
 
 use backstop_event_log::{LogError, RunSummary, open_root};
-use backstop_react::{ReopenRequest, ResumeError, ResumeRequest};
+use backstop_react::{CancellationToken, ReopenRequest, ResumeError, ResumeRequest};
 use layer0::id::RunId;
 use layer0::stop::Outcome;
 use layer0::usage::BudgetIncrease;
@@ -15,18 +17,47 @@ use crate::behaviors::Behaviors;
 use crate::commands::run::equipped;
 use crate::conclude::Ending;
 use crate::current::CurrentFile;
-use crate::exit::CliError;
+use crate::exit::{self, CliError};
 use crate::ids;
 use crate::output;
 use crate::progress::{self, Results, Seen};
 use crate::prompt::user;
 use crate::recorded::Recorded;
+use crate::report;
 use crate::signals;
 use crate::store::{self, Chosen};
 
 pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
+    if args.all { resume_all(&args).await } else { resume_one(args, None).await }
+}
+
+/// Resumes every interrupted run, one after the other, as `resume RUN` would. One that cannot be resumed is reported,
+/// and the next one follows. The exit status is that of the worst.
+async fn resume_all(args: &ResumeArgs) -> Result<ExitCode, CliError> {
+    let runs = all::find(&store::choose(&args.store, None)?).await?;
+    let stop = signals::interrupt();
+    let mut worst = ExitCode::SUCCESS;
+    for (done, run) in runs.iter().enumerate() {
+        output::note(&format!("resuming {} ({} of {})", run.run, done + 1, runs.len()));
+        signals::run_begins();
+        let resumed = resume_one(args.for_run(&run.run), Some(&stop)).await;
+        worst = exit::worse(worst, resumed.unwrap_or_else(|error| report::error(&error)));
+        if stop.is_cancelled() {
+            output::note(&format!("{} more were not resumed", runs.len() - done - 1));
+            break;
+        }
+    }
+    Ok(worst)
+}
+
+/// Resumes a run, until `stop` is cancelled; by default, until a signal comes.
+async fn resume_one(
+    args: ResumeArgs,
+    stop: Option<&CancellationToken>,
+) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
-    let mut run = ids::run_of(&chosen, &args.run).await?;
+    let given = args.run.as_deref().unwrap_or_default();
+    let mut run = ids::run_of(&chosen, given).await?;
     let root = root_of(&chosen, &run).await?;
     if args.reopen && (root.is_none() || args.input.is_some() || !args.budget.is_empty()) {
         return reopen(args, chosen, run).await;
@@ -44,7 +75,9 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
     let agent = recorded.build(equipped(recorded.served_agent(&database).await?, &database))?;
     let behaviors = Behaviors::serve(&recorded.file, &recorded.path, &database).await?;
     let current = current(&args, &recorded, &run, &chosen);
-    let mut request = ResumeRequest::new(run).by(by(args.by)).cancelled_by(signals::interrupt());
+    let mut request = ResumeRequest::new(run)
+        .by(by(args.by))
+        .cancelled_by(stop.cloned().unwrap_or_else(signals::interrupt));
     if args.agent.is_some() {
         request = request.allow_other_agent();
     }

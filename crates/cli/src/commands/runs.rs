@@ -1,14 +1,17 @@
 //! `backstop runs`
 
 mod line;
+mod search;
 mod stuck;
 mod tree;
+mod wanted;
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{EventLog, RunFilter, RunState, RunSummary};
+use backstop_event_log::{EventLog, RunState, RunSummary};
 use backstop_react::priced;
 use backstop_retention::{RemoveError, Removed};
 use layer0::failure::Seconds;
@@ -17,14 +20,13 @@ use serde::Serialize;
 
 use self::line::RunLine;
 use self::tree::{Callers, Placed, Style};
-use crate::args::{
-    EndedState, ListedState, RunsArgs, RunsCommand, RunsDeleteArgs, RunsListArgs, RunsPruneArgs,
-};
+use self::wanted::Wanted;
+use crate::args::{EndedState, RunsArgs, RunsCommand, RunsDeleteArgs, RunsListArgs, RunsPruneArgs};
 use crate::commands::run::check_labels;
 use crate::exit::CliError;
 use crate::ids;
 use crate::output::{self, counted};
-use crate::store;
+use crate::store::{self, Database};
 
 pub(crate) async fn run(args: RunsArgs) -> Result<ExitCode, CliError> {
     match args.command {
@@ -37,47 +39,53 @@ pub(crate) async fn run(args: RunsArgs) -> Result<ExitCode, CliError> {
 async fn list(args: RunsListArgs) -> Result<ExitCode, CliError> {
     check_labels(&args.labels)?;
     let chosen = store::choose(&args.store, None)?;
-    let filter = filter(&args);
-    let is_narrowed = filter != RunFilter::new().limit(args.limit);
     if args.stuck {
-        return stuck::list(&chosen, &filter, args.json).await;
+        return stuck::list(&chosen, &Wanted::new(&args, BTreeSet::new()), args.json).await;
     }
     let database = store::open_read_only(&chosen).await?;
-    let listed = async {
-        match &database {
-            Some(database) if args.json => lines(&*database.log(), filter).await,
-            Some(database) => table(&*database.log(), filter, is_narrowed).await,
-            None => Ok(false),
-        }
+    let listed = match &database {
+        Some(database) => list_stored(database, &args).await,
+        None => Ok(false),
     };
-    let listed = listed.await;
     if let Some(database) = database {
         database.close().await;
     }
     if !listed? && !args.json {
+        let is_narrowed = Wanted::new(&args, BTreeSet::new()).is_narrowed();
         let fit = if is_narrowed { " that fit" } else { "" };
         output::note(&format!("no runs{fit} in {}", chosen.url));
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints the runs of a store; returns whether there were some.
+async fn list_stored(database: &Database, args: &RunsListArgs) -> Result<bool, CliError> {
+    let interrupted = database.interrupted_runs().await?.into_keys().collect();
+    let wanted = Wanted::new(args, interrupted);
+    let log = database.log();
+    match args.json {
+        true => lines(&*log, &wanted).await,
+        false => table(&*log, &wanted).await,
+    }
+}
+
 /// Prints runs as lines of JSON, each for itself; says whether there were some.
-async fn lines(log: &dyn EventLog, filter: RunFilter) -> Result<bool, CliError> {
-    let runs = log.runs(filter).await?;
+async fn lines(log: &dyn EventLog, wanted: &Wanted) -> Result<bool, CliError> {
+    let runs = wanted.runs(log).await?;
     let mut callers = Callers::new(log);
     for run in &runs {
         let root = callers.root(run).await?;
         let run = priced(run.clone());
-        let (parent, line) = (run.parent.as_ref(), RunLine::of(&run));
+        let (parent, line) = (run.parent.as_ref(), RunLine::new(&run, wanted.state(&run)));
         output::json(&TreeLine { line, parent, root: &root })?;
     }
     Ok(!runs.is_empty())
 }
 
 /// Prints runs with those below them; says whether there were some.
-async fn table(log: &dyn EventLog, filter: RunFilter, narrowed: bool) -> Result<bool, CliError> {
+async fn table(log: &dyn EventLog, wanted: &Wanted) -> Result<bool, CliError> {
     let style = if output::shows_results() { Style::Lines } else { Style::Indent };
-    let placed = tree::list(log, filter, narrowed, style).await?;
+    let placed = tree::list(log, wanted, style).await?;
     let mut header = vec![
         "RUN", "STATE", "OUTCOME", "STARTED", "TOOK", "MODEL", "TOOLS", "TOKENS", "COST", "ERRORS",
         "AGENT", "REASON",
@@ -91,7 +99,8 @@ async fn table(log: &dyn EventLog, filter: RunFilter, narrowed: bool) -> Result<
     }
     let rows = placed.into_iter().map(|Placed { run, lead, note }| {
         let labels = is_filed.then(|| labels(&run));
-        let mut cells = row(&priced(run));
+        let state = wanted.state(&run);
+        let mut cells = row(&priced(run), state);
         cells.extend(labels.into_iter().chain(note));
         (lead, cells)
     });
@@ -100,32 +109,6 @@ async fn table(log: &dyn EventLog, filter: RunFilter, narrowed: bool) -> Result<
         output::tree(&header, &rows)?;
     }
     Ok(!rows.is_empty())
-}
-
-fn filter(args: &RunsListArgs) -> RunFilter {
-    let mut filter = RunFilter::new().limit(args.limit);
-    filter.session = args.session.as_deref().map(Into::into);
-    filter.agent.clone_from(&args.agent);
-    filter.labels.extend(args.labels.iter().cloned());
-    filter.reason.clone_from(&args.code);
-    (filter.from, filter.to) = (args.time.since, args.time.until);
-    filter.states = args.states.iter().map(|state| (*state).into()).collect();
-    if args.failed {
-        filter.states.push(RunState::Failed);
-    }
-    filter
-}
-
-impl From<ListedState> for RunState {
-    fn from(state: ListedState) -> Self {
-        match state {
-            ListedState::Running => Self::Running,
-            ListedState::WaitingApproval => Self::WaitingApproval,
-            ListedState::Parked => Self::Parked,
-            ListedState::Finished => Self::Finished,
-            ListedState::Failed => Self::Failed,
-        }
-    }
 }
 
 async fn prune(args: RunsPruneArgs) -> Result<ExitCode, CliError> {
@@ -199,11 +182,11 @@ fn labels(run: &RunSummary) -> String {
     labels.join(" ")
 }
 
-fn row(run: &RunSummary) -> Vec<String> {
+fn row(run: &RunSummary, state: &str) -> Vec<String> {
     let usage = &run.usage;
     vec![
         run.run.to_string(),
-        run.state.as_str().to_owned(),
+        state.to_owned(),
         run.outcome.map_or("-", |outcome| outcome.as_str()).to_owned(),
         run.started_at.to_string(),
         Seconds(Duration::from_millis(usage.wall_ms)).to_string(),

@@ -1,5 +1,7 @@
 //! `backstop sessions`
 
+mod list;
+
 use std::process::ExitCode;
 
 use backstop_clock::{Clock, SystemClock};
@@ -15,6 +17,7 @@ use crate::{output, store};
 
 pub(crate) async fn run(args: SessionsArgs) -> Result<ExitCode, CliError> {
     match args.command {
+        SessionsCommand::List(args) => list::run(&args).await,
         SessionsCommand::Forget(args) => forget(args).await,
     }
 }

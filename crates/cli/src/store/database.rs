@@ -1,5 +1,6 @@
 //! A store that a command has opened: of one back end or another.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,6 +80,11 @@ impl Database {
             Self::Postgres(database) => database.queue().stranded().await,
             Self::Sqlite(_) => Ok(Vec::new()),
         }
+    }
+
+    /// Returns the runs whose process died while they were running, each with the time of its last event.
+    pub(crate) async fn interrupted_runs(&self) -> Result<BTreeMap<RunId, Timestamp>, LogError> {
+        of_either!(self, database => database.interrupted_runs().await)
     }
 
     pub(crate) async fn prune_runs(

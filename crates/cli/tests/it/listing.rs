@@ -222,3 +222,46 @@ fn results_are_listed() {
     }
     assert!(bench.run(&["results", "list"]).ok().out.contains(listed["id"].as_str().unwrap()));
 }
+
+/// Spec: C2
+#[test]
+fn runs_are_found_by_what_was_said() {
+    let bench = bench();
+    for (text, agents) in [
+        ("QUESTION", &["agent", "fine"][..]),
+        ("fails", &["agent"]),
+        ("Ok", &["fine"]),
+        ("nobody said this", &[]),
+    ] {
+        let listed = bench.run(&["runs", "--search", text, "--json"]).ok().json();
+        let listed: Vec<&str> = listed.iter().map(|run| run["agent"].as_str().unwrap()).collect();
+        assert_eq!(listed, agents, "{text}");
+        let table = bench.run(&["runs", "--search", text]).ok().out;
+        assert_eq!(table.lines().skip(1).count(), agents.len(), "{text}: {table}");
+    }
+    let fits = bench.run(&["runs", "--search", "question", "--failed", "--json"]).ok().json();
+    assert_eq!(fits.len(), 1);
+    bench.run(&["runs", "--search", " "]).fails(2, "must not be empty");
+    bench.run(&["runs", "--search", "a", "--stuck"]).fails(2, "cannot be used with");
+}
+
+/// Spec: C2
+#[test]
+fn sessions_are_listed_with_their_runs() {
+    let bench = bench();
+    bench.agent("[[model]]\ntext = \"ok\"\n", "");
+    for _ in 0..2 {
+        bench.run(&["run", "agent.toml", "--session", "s-1"]).ok();
+    }
+    let listed = bench.run(&["sessions", "list", "--json"]).ok().json();
+    let last = bench.run(&["runs", "--limit", "1", "--json"]).ok().json().remove(0);
+    let first = &listed[0];
+    assert_eq!((listed.len(), &first["session"], &first["runs"]), (3, &json!("s-1"), &json!(2)));
+    assert_eq!((&first["last_run"], &first["state"]), (&last["run"], &json!("finished")));
+    assert_eq!(first["last_started_at"], last["started_at"]);
+    let one = bench.run(&["sessions", "list", "--agent", "fine", "--json"]).ok().json();
+    assert_eq!((one.len(), &one[0]["agent"]), (1, &json!("fine")));
+    assert_eq!(bench.run(&["sessions", "list", "--limit", "2"]).ok().out.lines().count(), 3);
+    let none = bench.run(&["sessions", "list", "--until", "1h"]).ok();
+    assert_eq!(none.err, "no sessions in sqlite:x.db\n");
+}

@@ -16,6 +16,7 @@ mod byte_order;
 mod carrying;
 #[cfg(unix)]
 mod chatting;
+mod costs;
 #[cfg(unix)]
 mod credentials;
 mod data;
@@ -37,6 +38,7 @@ mod harmless;
 #[cfg(target_os = "linux")]
 mod healing;
 mod ids;
+mod interrupted;
 mod limits;
 mod listing;
 mod machine;

@@ -1,10 +1,10 @@
-//! What a check came to.
+//! The result of a check.
 
 use serde::Serialize;
 
 use crate::exit::CliError;
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Serialize)]
 pub(super) struct Finding {
     pub(super) check: &'static str,

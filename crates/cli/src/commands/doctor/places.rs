@@ -8,8 +8,9 @@ use backstop_event_log::StoreUrl;
 
 use super::ahead::ahead_of_the_clock;
 use super::finding::Finding;
-use super::server;
+use super::{runs, server};
 use crate::exit::CliError;
+use crate::interrupted;
 use crate::output::counted;
 use crate::store::{self, Chosen};
 
@@ -41,11 +42,12 @@ async fn look_into(chosen: &Chosen, path: &Path) -> Result<Vec<Finding>, CliErro
     let looked = async {
         let newest = log.runs(RunFilter::new().limit(1)).await?;
         let open = log.open_approvals().await?;
-        Ok::<_, CliError>((newest, open))
+        let interrupted = interrupted::find_roots(&database).await?;
+        Ok::<_, CliError>((newest, open, interrupted.len()))
     };
     let looked = looked.await;
     database.close().await;
-    let (newest, open) = looked?;
+    let (newest, open, interrupted) = looked?;
     let size = std::fs::metadata(path).map_or(0, |file| file.len());
     let waiting = u64::try_from(open.len()).unwrap_or(u64::MAX);
     let what = format!(
@@ -62,6 +64,7 @@ async fn look_into(chosen: &Chosen, path: &Path) -> Result<Vec<Finding>, CliErro
         ),
         false => Finding::ok("store", what),
     }];
+    findings.push(runs::interrupted_finding(interrupted));
     findings.extend(ahead_of_the_clock(&newest, SystemClock.now()));
     Ok(findings)
 }

@@ -8,10 +8,11 @@ use backstop_store_postgres::{Database, OpenError, Options, Server, StrandedRun,
 
 use super::ahead::ahead_of_the_clock;
 use super::finding::Finding;
+use super::runs;
 use crate::exit::CliError;
 use crate::output::counted;
-use crate::store::connections;
-use crate::unworked;
+use crate::store::{self, connections};
+use crate::{interrupted, unworked};
 
 /// Looks at a database. Makes and changes nothing.
 pub(super) async fn look_at(url: &str) -> Vec<Finding> {
@@ -73,6 +74,8 @@ async fn look_into(database: &Database, takes: Finding) -> Result<Vec<Finding>, 
         ),
     });
     findings.extend([pooling(is_direct), takes]);
+    let roots = interrupted::find_roots(&store::Database::Postgres(database.clone())).await?;
+    findings.push(runs::interrupted_finding(roots.len()));
     let queue = database.queue();
     findings.push(workers(&queue.stranded().await?));
     findings.push(queues(&queue.unserved().await?));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use backstop_event_log::{RunState, RunSummary};
+use backstop_event_log::RunSummary;
 use layer0::id::{RunId, SessionId};
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
@@ -15,7 +15,7 @@ pub(super) struct RunLine<'a> {
     run: &'a RunId,
     session: &'a SessionId,
     agent: &'a str,
-    state: RunState,
+    state: &'a str,
     outcome: Option<Outcome>,
     reason: Option<&'a Code>,
     started_at: Timestamp,
@@ -25,12 +25,12 @@ pub(super) struct RunLine<'a> {
 }
 
 impl<'a> RunLine<'a> {
-    pub(super) fn of(run: &'a RunSummary) -> Self {
+    pub(super) fn new(run: &'a RunSummary, state: &'a str) -> Self {
         Self {
             run: &run.run,
             session: &run.session,
             agent: &run.agent,
-            state: run.state,
+            state,
             outcome: run.outcome,
             reason: run.reason.as_ref(),
             started_at: run.started_at,

@@ -1,15 +1,15 @@
 //! Runs that need a look.
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{RunFilter, RunState, StuckReason, StuckRun, stuck_runs};
+use backstop_event_log::{RunState, StuckReason, StuckRun, UnattendedRuns, stuck_runs};
 use backstop_react::priced;
 use layer0::Timestamp;
 use serde::Serialize;
 
 use super::line::RunLine;
+use super::wanted::Wanted;
 use crate::exit::CliError;
 use crate::output;
 use crate::store::{self, Chosen, Database};
@@ -17,7 +17,7 @@ use crate::store::{self, Chosen, Database};
 /// Lists the runs that need a look.
 pub(super) async fn list(
     chosen: &Chosen,
-    filter: &RunFilter,
+    wanted: &Wanted,
     json: bool,
 ) -> Result<ExitCode, CliError> {
     let mut stuck = match store::open_read_only(chosen).await? {
@@ -28,13 +28,16 @@ pub(super) async fn list(
         }
         None => Vec::new(),
     };
-    stuck.retain(|stuck| filter.matches(&stuck.run));
-    stuck
-        .truncate(filter.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX));
+    stuck.retain(|stuck| wanted.filter().matches(&stuck.run));
+    stuck.truncate(usize::try_from(wanted.limit()).unwrap_or(usize::MAX));
     if json {
         for StuckRun { run, why, since, .. } in stuck {
             let run = priced(run);
-            output::json(&StuckLine { line: RunLine::of(&run), stuck: why, since })?;
+            let state = match why {
+                StuckReason::Interrupted => why.as_str(),
+                _ => run.state.as_str(),
+            };
+            output::json(&StuckLine { line: RunLine::new(&run, state), stuck: why, since })?;
         }
     } else if stuck.is_empty() {
         output::note(&format!("no run needs a look in {}", chosen.url));
@@ -45,9 +48,9 @@ pub(super) async fn list(
 }
 
 async fn find(database: &Database) -> Result<Vec<StuckRun>, CliError> {
-    let stranded: BTreeMap<_, _> =
-        database.stranded().await?.into_iter().map(|run| (run.run, run.since)).collect();
-    Ok(stuck_runs(&*database.log(), &stranded, SystemClock.now()).await?)
+    let stranded = database.stranded().await?.into_iter().map(|run| (run.run, run.since)).collect();
+    let unattended = UnattendedRuns::new(stranded, database.interrupted_runs().await?);
+    Ok(stuck_runs(&*database.log(), &unattended, SystemClock.now()).await?)
 }
 
 fn table(stuck: &[StuckRun]) -> Result<(), CliError> {
@@ -59,6 +62,11 @@ fn table(stuck: &[StuckRun]) -> Result<(), CliError> {
     let rows: Vec<Vec<String>> = stuck.iter().map(row).collect();
     output::table(&["RUN", "WHY", "SINCE", "SESSION", "AGENT"], &rows)?;
     output::note("`backstop approvals` lists what they wait for; `backstop resume RUN` goes on");
+    if stuck.iter().any(|stuck| stuck.why == StuckReason::Interrupted) {
+        output::note(
+            "the processes of interrupted runs died: `backstop resume --all` resumes them",
+        );
+    }
     if stuck.iter().any(|stuck| stuck.why == StuckReason::Stranded) {
         output::note(
             "stranded runs go on with a worker that has the agent as it was when they began, or with \

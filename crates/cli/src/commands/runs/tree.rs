@@ -6,7 +6,9 @@ use backstop_event_log::{EventLog, LogError, RunFilter, RunSummary};
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
-/// Which lines lead from a caller to what it dispatched.
+use super::wanted::Wanted;
+
+/// The lines from a caller to the runs that it dispatched.
 #[derive(Clone, Copy)]
 pub(super) enum Style {
     Indent,
@@ -82,12 +84,13 @@ impl<'log> Callers<'log> {
 /// below each other, the highest decides the place.
 pub(super) async fn list(
     log: &dyn EventLog,
-    filter: RunFilter,
-    is_narrowed: bool,
+    wanted: &Wanted,
     style: Style,
 ) -> Result<Vec<Placed>, LogError> {
-    let tops =
-        if is_narrowed { tops(log, filter).await? } else { log.runs(filter.roots()).await? };
+    let tops = match wanted.is_narrowed() {
+        true => tops(log, wanted).await?,
+        false => log.runs(RunFilter::new().limit(wanted.limit()).roots()).await?,
+    };
     let below = below(log, &tops).await?;
     let mut placed = Vec::new();
     let mut seen = BTreeSet::new();
@@ -118,22 +121,23 @@ fn is_root_again(run: &RunSummary, caller: &RunSummary) -> bool {
 }
 
 /// Lists the highest of the runs that fit, and of their callers that fit.
-async fn tops(log: &dyn EventLog, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-    let wanted = filter.limit.unwrap_or(u32::MAX);
+async fn tops(log: &dyn EventLog, wanted: &Wanted) -> Result<Vec<RunSummary>, LogError> {
+    let limit = usize::try_from(wanted.limit()).unwrap_or(usize::MAX);
     let mut callers = Callers::new(log);
-    let mut looked_at = wanted;
+    let mut texts = BTreeMap::new();
+    let mut looked_at = wanted.limit();
     loop {
-        let runs = log.runs(filter.clone().limit(looked_at)).await?;
-        let is_all = runs.len() < usize::try_from(looked_at).unwrap_or(usize::MAX);
+        let (runs, is_all) = wanted.newest(log, looked_at, &mut texts).await?;
+        let fitting: BTreeSet<RunId> = runs.iter().map(|run| run.run.clone()).collect();
         let mut tops = BTreeMap::new();
         for run in runs {
             let above = callers.of(&run).await?;
-            let top = above.into_iter().rfind(|caller| filter.matches(caller)).unwrap_or(run);
+            let fits = |caller: &RunSummary| wanted.fits(caller, &fitting);
+            let top = above.into_iter().rfind(fits).unwrap_or(run);
             tops.insert((top.started_at, top.run.clone()), top);
         }
-        if is_all || tops.len() >= usize::try_from(wanted).unwrap_or(usize::MAX) {
-            let tops = tops.into_values().rev();
-            return Ok(tops.take(usize::try_from(wanted).unwrap_or(usize::MAX)).collect());
+        if is_all || tops.len() >= limit {
+            return Ok(tops.into_values().rev().take(limit).collect());
         }
         looked_at = looked_at.saturating_mul(4);
     }

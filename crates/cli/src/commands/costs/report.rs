@@ -1,0 +1,166 @@
+//! The sums over all model attempts of a store.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use backstop_event_log::{Cursor, EventFilter, EventLog, FeedRecord, LogError};
+use layer0::Timestamp;
+use layer0::event::{EventKind, ModelAttempted};
+use layer0::id::RunId;
+
+use super::runs::KnownRuns;
+use crate::args::CostGrouping;
+
+const NANOUSD: f64 = 1e9;
+
+/// The costs of a store, by group.
+#[derive(Debug, Default)]
+pub(super) struct CostReport {
+    groups: BTreeMap<String, CostSum>,
+    /// The sum over all groups.
+    pub(super) total: CostSum,
+}
+
+/// A sum over attempts.
+#[derive(Debug, Default, Clone)]
+pub(super) struct CostSum {
+    runs: BTreeSet<RunId>,
+    pub(super) model_attempts: u64,
+    pub(super) input_tokens: u64,
+    pub(super) output_tokens: u64,
+    cost_nanousd: u64,
+    /// Attempts that used tokens without a known price.
+    pub(super) unpriced: u64,
+    /// Whether a token count in it was estimated.
+    pub(super) is_estimated: bool,
+}
+
+impl CostReport {
+    /// Reads every model attempt that was recorded between two moments. The attempts that a fork copied count for
+    /// the run that made them.
+    pub(super) async fn read(
+        log: &dyn EventLog,
+        by: &CostGrouping,
+        since: Option<Timestamp>,
+        until: Option<Timestamp>,
+    ) -> Result<Self, LogError> {
+        let copied_until = copied_until(log).await?;
+        let mut report = Self::default();
+        let mut runs = KnownRuns::new(log);
+        let attempts = EventFilter::new().event_type("model.attempted");
+        let mut cursor = Cursor::start();
+        loop {
+            let page = log.read_feed(&attempts, &cursor).await?;
+            for read in page.records {
+                let at = read.record.at;
+                let is_copied =
+                    copied_until.get(&read.run).is_some_and(|seq| read.record.seq < *seq);
+                let is_wanted =
+                    since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
+                if is_wanted && !is_copied {
+                    report.add(&mut runs, by, &read).await?;
+                }
+            }
+            if page.is_end {
+                return Ok(report);
+            }
+            cursor = page.cursor;
+        }
+    }
+
+    async fn add(
+        &mut self,
+        runs: &mut KnownRuns<'_>,
+        by: &CostGrouping,
+        read: &FeedRecord,
+    ) -> Result<(), LogError> {
+        let attempted = decode(read);
+        let group = match by {
+            CostGrouping::Day => read.record.at.date(),
+            CostGrouping::Agent => runs.get(&read.run).await?.agent.clone(),
+            CostGrouping::Model => attempted.as_ref().map_or_else(String::new, model_of),
+            CostGrouping::Label(key) => {
+                runs.get(&read.run).await?.labels.get(key).cloned().unwrap_or_default()
+            }
+        };
+        let cost = match &attempted {
+            Some(ModelAttempted { cost_nanousd: None, usage: Some(usage), .. }) => {
+                runs.get(&read.run).await?.price.map(|price| price.of_attempt(usage))
+            }
+            Some(attempted) => attempted.cost_nanousd,
+            None => None,
+        };
+        for sum in [self.groups.entry(group).or_default(), &mut self.total] {
+            sum.add(&read.run, attempted.as_ref(), cost);
+        }
+        Ok(())
+    }
+
+    /// Returns the groups: days in order, anything else with the most expensive first.
+    pub(super) fn rows(&self, by: &CostGrouping) -> Vec<(&str, &CostSum)> {
+        let mut rows: Vec<_> =
+            self.groups.iter().map(|(group, sum)| (group.as_str(), sum)).collect();
+        if *by != CostGrouping::Day {
+            rows.sort_by_key(|(_, sum)| std::cmp::Reverse((sum.cost_nanousd, sum.input_tokens)));
+        }
+        rows
+    }
+}
+
+impl CostSum {
+    fn add(&mut self, run: &RunId, attempted: Option<&ModelAttempted>, cost: Option<u64>) {
+        if !self.runs.contains(run) {
+            self.runs.insert(run.clone());
+        }
+        self.model_attempts += 1;
+        let Some(attempted) = attempted else { return };
+        self.is_estimated |= attempted.usage_estimated;
+        self.cost_nanousd = self.cost_nanousd.saturating_add(cost.unwrap_or(0));
+        if let Some(usage) = attempted.usage {
+            self.input_tokens = self.input_tokens.saturating_add(usage.input_tokens);
+            self.output_tokens = self.output_tokens.saturating_add(usage.output_tokens);
+            self.unpriced += u64::from(cost.is_none());
+        }
+    }
+
+    pub(super) fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Returns the sum of what is known, in US dollars; `None` where no attempt has a price.
+    #[expect(clippy::cast_precision_loss, reason = "a sum of money is shown to four digits")]
+    pub(super) fn cost_usd(&self) -> Option<f64> {
+        (self.cost_nanousd > 0 || self.unpriced == 0).then_some(self.cost_nanousd as f64 / NANOUSD)
+    }
+}
+
+/// Returns, for each fork, the seq of the event up to which its record is a copy.
+async fn copied_until(log: &dyn EventLog) -> Result<BTreeMap<RunId, u64>, LogError> {
+    let forks = EventFilter::new().event_type("run.forked");
+    let mut copied = BTreeMap::new();
+    let mut cursor = Cursor::start();
+    loop {
+        let page = log.read_feed(&forks, &cursor).await?;
+        for read in page.records {
+            let until: &mut u64 = copied.entry(read.run).or_default();
+            *until = read.record.seq.max(*until);
+        }
+        if page.is_end {
+            return Ok(copied);
+        }
+        cursor = page.cursor;
+    }
+}
+
+/// Returns the attempt that an event describes; `None` where the event was erased.
+fn decode(read: &FeedRecord) -> Option<ModelAttempted> {
+    let text = read.record.payload.text()?;
+    match EventKind::decode(&read.record.event_type, text).ok()? {
+        EventKind::ModelAttempted(attempted) => Some(attempted),
+        _ => None,
+    }
+}
+
+/// Returns the model that was asked, or the provider in records that do not name it.
+fn model_of(attempted: &ModelAttempted) -> String {
+    attempted.model.as_ref().unwrap_or(&attempted.provider).to_string()
+}

@@ -1,0 +1,52 @@
+//! A cache of the runs whose costs are added up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use backstop_event_log::{EventLog, LogError};
+use backstop_react::Price;
+use layer0::id::RunId;
+
+/// How many runs are remembered. The attempts of a run are recorded close together.
+const REMEMBERED: usize = 4_096;
+
+/// Runs that were read from a log.
+pub(super) struct KnownRuns<'log> {
+    log: &'log dyn EventLog,
+    known: BTreeMap<RunId, KnownRun>,
+}
+
+/// The agent and labels of a run, by which its costs are grouped, and the price of its tokens.
+#[derive(Debug, Default)]
+pub(super) struct KnownRun {
+    pub(super) agent: String,
+    pub(super) labels: Arc<BTreeMap<String, String>>,
+    pub(super) price: Option<Price>,
+}
+
+impl<'log> KnownRuns<'log> {
+    pub(super) fn new(log: &'log dyn EventLog) -> Self {
+        Self { log, known: BTreeMap::new() }
+    }
+
+    /// Returns a run; one that has been removed has no name and no price.
+    pub(super) async fn get(&mut self, run: &RunId) -> Result<&KnownRun, LogError> {
+        if !self.known.contains_key(run) {
+            if self.known.len() >= REMEMBERED {
+                self.known.clear();
+            }
+            let read = self.read(run).await?;
+            self.known.insert(run.clone(), read);
+        }
+        Ok(self.known.entry(run.clone()).or_default())
+    }
+
+    async fn read(&self, run: &RunId) -> Result<KnownRun, LogError> {
+        let Some(summary) = self.log.summary(run).await? else { return Ok(KnownRun::default()) };
+        Ok(KnownRun {
+            agent: summary.agent.to_string(),
+            price: summary.terms.price().read().unwrap_or_default(),
+            labels: summary.labels,
+        })
+    }
+}

@@ -1,0 +1,17 @@
+//! Runs without a process.
+
+use super::finding::Finding;
+
+/// Reports how many runs are interrupted.
+pub(super) fn interrupted_finding(count: usize) -> Finding {
+    let what = match count {
+        0 => return Finding::ok("runs", "no run is interrupted"),
+        1 => "1 run is interrupted: its process died".to_owned(),
+        count => format!("{count} runs are interrupted: their processes died"),
+    };
+    Finding::mend(
+        "runs",
+        what,
+        "resume them with `backstop resume --all`; `backstop runs --state interrupted` lists them",
+    )
+}

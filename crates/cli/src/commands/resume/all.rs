@@ -1,0 +1,23 @@
+//! The runs that `backstop resume --all` resumes.
+
+use backstop_event_log::RunSummary;
+
+use crate::exit::CliError;
+use crate::store::Chosen;
+use crate::{interrupted, output, store};
+
+/// Returns the interrupted runs of a store, and notes when there are none.
+pub(super) async fn find(chosen: &Chosen) -> Result<Vec<RunSummary>, CliError> {
+    let runs = match store::open_read_only(chosen).await? {
+        Some(database) => {
+            let runs = interrupted::find_roots(&database).await;
+            database.close().await;
+            runs?
+        }
+        None => Vec::new(),
+    };
+    if runs.is_empty() {
+        output::note(&format!("no run is interrupted in {}", chosen.url));
+    }
+    Ok(runs)
+}

@@ -1,0 +1,130 @@
+//! The runs that are listed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use backstop_event_log::{EventLog, LogError, RunFilter, RunState, RunSummary};
+use layer0::id::RunId;
+
+use super::search::holds_text;
+use crate::args::{ListedState, RunsListArgs};
+
+/// The conditions of a list, including those that a log does not know.
+pub(super) struct Wanted {
+    filter: RunFilter,
+    limit: u32,
+    /// The states that were asked for.
+    states: Vec<ListedState>,
+    /// Open runs whose process is dead.
+    interrupted: BTreeSet<RunId>,
+    /// A text that a run has to hold, in lower case.
+    text: Option<String>,
+}
+
+impl Wanted {
+    /// Reads the conditions.
+    pub(super) fn new(args: &RunsListArgs, interrupted: BTreeSet<RunId>) -> Self {
+        let mut filter = RunFilter::new();
+        filter.session = args.session.as_deref().map(Into::into);
+        filter.agent.clone_from(&args.agent);
+        filter.labels.extend(args.labels.iter().cloned());
+        filter.reason.clone_from(&args.code);
+        (filter.from, filter.to) = (args.time.since, args.time.until);
+        filter.states = args.states.iter().map(|state| (*state).into()).collect();
+        if args.failed {
+            filter.states.push(RunState::Failed);
+        }
+        let text = args.search.as_ref().map(|text| text.to_lowercase());
+        Self { filter, limit: args.limit, states: args.states.clone(), interrupted, text }
+    }
+
+    /// Returns whether there is any condition.
+    pub(super) fn is_narrowed(&self) -> bool {
+        self.text.is_some() || self.filter != RunFilter::new()
+    }
+
+    /// Returns the conditions that a log knows.
+    pub(super) const fn filter(&self) -> &RunFilter {
+        &self.filter
+    }
+
+    /// Returns the most runs that are listed.
+    pub(super) const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Returns the state of a run as it is shown.
+    pub(super) fn state(&self, run: &RunSummary) -> &'static str {
+        if self.is_interrupted(run) { "interrupted" } else { run.state.as_str() }
+    }
+
+    fn is_interrupted(&self, run: &RunSummary) -> bool {
+        run.state == RunState::Running && self.interrupted.contains(&run.run)
+    }
+
+    /// Returns the newest runs that fit.
+    pub(super) async fn runs(&self, log: &dyn EventLog) -> Result<Vec<RunSummary>, LogError> {
+        let wanted = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        let mut looked_at = self.limit;
+        let mut texts = BTreeMap::new();
+        loop {
+            let (mut runs, is_all) = self.newest(log, looked_at, &mut texts).await?;
+            if is_all || runs.len() >= wanted {
+                runs.truncate(wanted);
+                return Ok(runs);
+            }
+            looked_at = looked_at.saturating_mul(4);
+        }
+    }
+
+    /// Returns those that fit of the newest runs that the log finds, and whether these are all. `texts` remembers
+    /// which runs hold the text.
+    pub(super) async fn newest(
+        &self,
+        log: &dyn EventLog,
+        looked_at: u32,
+        texts: &mut BTreeMap<RunId, bool>,
+    ) -> Result<(Vec<RunSummary>, bool), LogError> {
+        let mut runs = log.runs(self.filter.clone().limit(looked_at)).await?;
+        let is_all = runs.len() < usize::try_from(looked_at).unwrap_or(usize::MAX);
+        runs.retain(|run| self.fits_state(run));
+        if let Some(text) = &self.text {
+            for run in &runs {
+                if !texts.contains_key(&run.run) {
+                    texts.insert(run.run.clone(), holds_text(log, &run.run, text).await?);
+                }
+            }
+            runs.retain(|run| texts.get(&run.run).copied().unwrap_or_default());
+        }
+        Ok((runs, is_all))
+    }
+
+    /// Returns whether a run fits that may be beyond the newest runs; `found` are those of them that fit.
+    pub(super) fn fits(&self, run: &RunSummary, found: &BTreeSet<RunId>) -> bool {
+        let fits_rest = self.text.is_none() && self.filter.matches(run) && self.fits_state(run);
+        fits_rest || found.contains(&run.run)
+    }
+
+    /// Returns whether a run that a log found is in a state that was asked for: it knows no interrupted ones.
+    fn fits_state(&self, run: &RunSummary) -> bool {
+        let is_asked_for = |wanted: ListedState| self.states.contains(&wanted);
+        match (self.states.is_empty(), run.state) {
+            (false, RunState::Running) if self.is_interrupted(run) => {
+                is_asked_for(ListedState::Interrupted)
+            }
+            (false, RunState::Running) => is_asked_for(ListedState::Running),
+            _ => true,
+        }
+    }
+}
+
+impl From<ListedState> for RunState {
+    fn from(state: ListedState) -> Self {
+        match state {
+            ListedState::Running | ListedState::Interrupted => Self::Running,
+            ListedState::WaitingApproval => Self::WaitingApproval,
+            ListedState::Parked => Self::Parked,
+            ListedState::Finished => Self::Finished,
+            ListedState::Failed => Self::Failed,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! `backstop sessions list`
+
+use std::process::ExitCode;
+
+use backstop_event_log::{EventLog, LogError, RunFilter, RunSummary};
+use backstop_react::priced;
+use layer0::Timestamp;
+use layer0::id::{RunId, SessionId};
+use serde::Serialize;
+
+use crate::args::SessionsListArgs;
+use crate::exit::CliError;
+use crate::{output, store};
+
+/// A session at a glance.
+#[derive(Debug, Serialize)]
+struct SessionLine {
+    session: SessionId,
+    /// Its runs, without those that another run dispatched.
+    runs: usize,
+    /// The run that began last.
+    last_run: RunId,
+    /// The agent of that run.
+    agent: String,
+    /// The state of that run.
+    state: &'static str,
+    started_at: Timestamp,
+    last_started_at: Timestamp,
+    total_tokens: u64,
+    /// `None` where a run has no price.
+    cost_usd: Option<f64>,
+}
+
+pub(super) async fn run(args: &SessionsListArgs) -> Result<ExitCode, CliError> {
+    let chosen = store::choose(&args.store, None)?;
+    let sessions = match store::open_read_only(&chosen).await? {
+        Some(database) => {
+            let sessions = read(&*database.log(), args).await;
+            database.close().await;
+            sessions?
+        }
+        None => Vec::new(),
+    };
+    if args.json {
+        sessions.iter().try_for_each(output::json)?;
+    } else if sessions.is_empty() {
+        output::note(&format!("no sessions in {}", chosen.url));
+    } else {
+        let rows: Vec<Vec<String>> = sessions.iter().map(SessionLine::cells).collect();
+        let header =
+            ["SESSION", "RUNS", "STARTED", "LAST", "STATE", "TOKENS", "COST", "LAST RUN", "AGENT"];
+        output::table(&header, &rows)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the sessions of the newest runs.
+async fn read(log: &dyn EventLog, args: &SessionsListArgs) -> Result<Vec<SessionLine>, LogError> {
+    let mut filter = RunFilter::new().roots();
+    filter.agent.clone_from(&args.agent);
+    (filter.from, filter.to) = (args.time.since, args.time.until);
+    let mut sessions = Vec::new();
+    for session in newest(log, filter, args.limit).await? {
+        let runs = log.runs(RunFilter::new().session(session).roots()).await?;
+        sessions.extend(SessionLine::new(runs));
+    }
+    Ok(sessions)
+}
+
+/// Returns the sessions of the newest runs that fit, each once.
+async fn newest(
+    log: &dyn EventLog,
+    filter: RunFilter,
+    limit: u32,
+) -> Result<Vec<SessionId>, LogError> {
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut looked_at = limit;
+    loop {
+        let runs = log.runs(filter.clone().limit(looked_at)).await?;
+        let is_all = runs.len() < usize::try_from(looked_at).unwrap_or(usize::MAX);
+        let mut seen = std::collections::BTreeSet::new();
+        let mut sessions: Vec<SessionId> =
+            runs.into_iter().map(|run| run.session).filter(|id| seen.insert(id.clone())).collect();
+        if is_all || sessions.len() >= most {
+            sessions.truncate(most);
+            return Ok(sessions);
+        }
+        looked_at = looked_at.saturating_mul(4);
+    }
+}
+
+impl SessionLine {
+    /// Sums up the runs of a session, the newest first; `None` when there are none any more.
+    fn new(runs: Vec<RunSummary>) -> Option<Self> {
+        let (last, first) = (runs.first()?, runs.last()?);
+        let mut line = Self {
+            session: last.session.clone(),
+            runs: runs.len(),
+            last_run: last.run.clone(),
+            agent: last.agent.to_string(),
+            state: last.state.as_str(),
+            started_at: first.started_at,
+            last_started_at: last.started_at,
+            total_tokens: 0,
+            cost_usd: Some(0.0),
+        };
+        for run in runs {
+            let usage = priced(run).usage;
+            line.total_tokens = line.total_tokens.saturating_add(usage.total_tokens);
+            line.cost_usd = line.cost_usd.zip(usage.cost_usd).map(|(sum, cost)| sum + cost);
+        }
+        Some(line)
+    }
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.session.to_string(),
+            self.runs.to_string(),
+            self.started_at.to_string(),
+            self.last_started_at.to_string(),
+            self.state.to_owned(),
+            self.total_tokens.to_string(),
+            self.cost_usd.map_or_else(|| "-".to_owned(), |cost| format!("${cost:.4}")),
+            self.last_run.to_string(),
+            self.agent.clone(),
+        ]
+    }
+}

@@ -1,0 +1,103 @@
+//! Runs whose process died: how they are listed, and resumed together.
+
+use std::process::{Child, Stdio};
+
+use crate::bench::Bench;
+use crate::postgres::database;
+
+const CALLS: &str =
+    "[[model]]\ntool_calls = [{ id = \"c1\", name = \"t\" }]\n[[model]]\ntext = \"done\"\n";
+const TOOL: &str = "[agent.policy]\ngrant = [\"process:spawn\"]\n[[tools]]\nkind = \"command\"\n\
+    name = \"t\"\ndescription = \"d\"\nidempotent = true\n\
+    command = [\"sh\", \"-c\", \"touch begun; test -e free || sleep 300\"]\n";
+
+/// Starts a run whose tool goes on until there is a file named `free`.
+fn start(bench: &Bench, session: &str) -> Child {
+    let _ = std::fs::remove_file(bench.path().join("begun"));
+    let mut command = bench.command(&["run", "agent.toml", "--session", session]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !bench.path().join("begun").exists() {
+        std::thread::yield_now();
+    }
+    child
+}
+
+fn die(mut child: Child) {
+    // SIGKILL, where there are signals.
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn sessions(bench: &Bench, args: &[&str]) -> Vec<(String, String)> {
+    let listed = bench.run(&[&["runs", "--json"], args].concat()).ok().json();
+    let text = |run: &serde_json::Value, key: &str| run[key].as_str().unwrap().to_owned();
+    listed.iter().map(|run| (text(run, "session"), text(run, "state"))).collect()
+}
+
+fn bench(store: &str) -> Bench {
+    let bench = Bench::new().with("BACKSTOP_STORE", store);
+    bench.agent(CALLS, TOOL);
+    bench
+}
+
+fn pair(session: &str, state: &str) -> (String, String) {
+    (session.to_owned(), state.to_owned())
+}
+
+/// Spec: D4, D15
+#[test]
+fn runs_of_dead_processes_are_resumed_together() {
+    resumes_together("sqlite:x.db");
+}
+
+/// Spec: D4, D15, J2
+#[test]
+fn interrupted_runs_of_a_server_are_resumed() {
+    let Some(url) = database() else { return };
+    resumes_together(&url);
+}
+
+fn resumes_together(store: &str) {
+    let bench = bench(store);
+    let living = start(&bench, "s-1");
+    assert_eq!(sessions(&bench, &[]), [pair("s-1", "running")]);
+    assert!(bench.run(&["doctor"]).out.contains("no run is interrupted"));
+    assert_eq!(sessions(&bench, &["--stuck"]), []);
+    die(start(&bench, "s-2"));
+    die(start(&bench, "s-3"));
+    let (second, third) = (pair("s-2", "interrupted"), pair("s-3", "interrupted"));
+    let all = [third.clone(), second.clone(), pair("s-1", "running")];
+    assert_eq!(sessions(&bench, &[]), all);
+    assert_eq!(sessions(&bench, &["--state", "running"]), [pair("s-1", "running")]);
+    let newest = sessions(&bench, &["--state", "interrupted", "--limit", "1"]);
+    assert_eq!(newest, std::slice::from_ref(&third));
+    assert_eq!(sessions(&bench, &["--stuck"]), [second, third]);
+    let table = bench.run(&["runs", "--state", "interrupted"]).ok().out;
+    assert_eq!(table.matches("interrupted").count(), 2, "{table}");
+    let doctor = bench.run(&["doctor"]);
+    assert!(doctor.out.contains("2 runs are interrupted"), "{}", doctor.out);
+    assert_eq!(doctor.code, 1);
+    bench.write("free", "");
+    let resumed = bench.run(&["resume", "--all", "--json"]).ok().json();
+    let ended: Vec<_> = resumed.iter().map(|run| (&run["session"], &run["outcome"])).collect();
+    assert_eq!(ended, [(&"s-2".into(), &"completed".into()), (&"s-3".into(), &"completed".into())]);
+    assert_eq!(sessions(&bench, &["--state", "interrupted"]), []);
+    let none = bench.run(&["resume", "--all"]).ok();
+    assert!(none.err.starts_with("no run is interrupted in "), "{}", none.err);
+    die(living);
+}
+
+/// Spec: C3, D4
+#[test]
+fn resume_of_all_exits_as_the_worst() {
+    let bench = bench("sqlite:x.db");
+    die(start(&bench, "s-1"));
+    bench.agent(&CALLS.replace("text = \"done\"", "error = { kind = \"invalid_request\" }"), TOOL);
+    die(start(&bench, "s-2"));
+    bench.write("free", "");
+    let resumed = bench.run(&["resume", "--all", "--json"]);
+    assert_eq!(resumed.code, 1, "{}", resumed.err);
+    assert_eq!(resumed.json().len(), 2, "{}", resumed.out);
+    bench.run(&["resume"]).fails(2, "required arguments were not provided");
+    bench.run(&["resume", "last", "--all"]).fails(2, "cannot be used with");
+}
