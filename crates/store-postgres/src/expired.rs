@@ -30,6 +30,25 @@ pub(crate) async fn expire(
     Ok(lent.end().await?)
 }
 
+/// Removes the ids of a session, some at a time.
+pub(crate) async fn forget_session(pool: &Pool, session: &SessionId) -> Result<(), StoreError> {
+    loop {
+        let mut lent = pool.lend().await?;
+        let gone = sqlx::query(
+            "DELETE FROM backstop.expired WHERE id IN \
+             (SELECT id FROM backstop.expired WHERE session = $1 LIMIT 4096)",
+        )
+        .bind(&*stored(session.as_str()))
+        .execute(&mut *lent)
+        .await
+        .map_err(Fault::from)?;
+        lent.end().await?;
+        if gone.rows_affected() == 0 {
+            return Ok(());
+        }
+    }
+}
+
 /// Removes the ids that were removed long ago, some at a time.
 pub(crate) async fn forget(pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
     loop {

@@ -74,6 +74,7 @@ mod state_removal;
 mod state_words;
 mod stores;
 mod subscriptions;
+mod sweep;
 mod text;
 mod transact;
 mod url;

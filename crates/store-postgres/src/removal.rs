@@ -20,12 +20,10 @@ use crate::erasure::{count_one, erase_all, failures_about, failures_left};
 use crate::fault::Fault;
 use crate::prune::{Kind, Whose, take_all};
 use crate::server_time::bounded;
+use crate::sweep::SweepEvents;
 use crate::text::{column, read, stored};
 use crate::transact::{Work, transact};
-use crate::{run_rows, sessions, state_removal, subscriptions};
-
-/// How many events one transaction takes away.
-const BATCH: i64 = 512;
+use crate::{expired, run_rows, sessions, state_removal, subscriptions};
 
 impl Database {
     /// Takes away runs that ended longer ago than `age`, with what they stored; of all states that
@@ -257,13 +255,7 @@ impl RunShelf for Database {
             removed.runs.extend(transact(pool, patience, &queued).await?);
         }
         if is_silent {
-            let mut lent = pool.lend().await?;
-            sqlx::query("DELETE FROM backstop.expired WHERE session = $1")
-                .bind(&*stored(session.as_str()))
-                .execute(&mut *lent)
-                .await
-                .map_err(Fault::from)?;
-            lent.end().await?;
+            expired::forget_session(pool, session).await?;
         }
         Ok(())
     }
@@ -434,49 +426,5 @@ impl Work for TakeQueuedOf<'_> {
         .await
         .map_err(Fault::from)?;
         rows.iter().map(|row| Ok(column(row, "run").map_err(Fault::from)?.into())).collect()
-    }
-}
-
-/// Takes some events of a removed run away, and says how many; 0 when none are left.
-struct SweepEvents(i64);
-
-#[async_trait]
-impl Work for SweepEvents {
-    type Done = i64;
-    type Error = StoreError;
-
-    async fn perform(&self, connection: &mut PgConnection) -> Result<i64, StoreError> {
-        // A cursor may stand behind what was the newest event.
-        let many: i64 = sqlx::query_scalar(
-            "WITH gone AS (DELETE FROM backstop.events WHERE run_id = $1 AND seq IN \
-             (SELECT seq FROM backstop.events WHERE run_id = $1 ORDER BY seq DESC LIMIT $2) \
-             RETURNING place), \
-             known AS (UPDATE backstop.meta SET removed_until = newest.place FROM \
-             (SELECT max(place) AS place FROM gone) AS newest WHERE removed_until < newest.place) \
-             SELECT count(*) FROM gone",
-        )
-        .bind(self.0)
-        .bind(BATCH)
-        .fetch_one(&mut *connection)
-        .await
-        .map_err(Fault::from)?;
-        if many == 0 {
-            for statement in [
-                "DELETE FROM backstop.refers WHERE run = \
-                 (SELECT run FROM backstop.removed WHERE run_id = $1) \
-                 AND run NOT IN (SELECT run FROM backstop.runs)",
-                "DELETE FROM backstop.positions WHERE subscription IN \
-                 (SELECT name FROM backstop.subscriptions) AND run = \
-                 (SELECT run FROM backstop.removed WHERE run_id = $1)",
-                "DELETE FROM backstop.removed WHERE run_id = $1",
-            ] {
-                sqlx::query(statement)
-                    .bind(self.0)
-                    .execute(&mut *connection)
-                    .await
-                    .map_err(Fault::from)?;
-            }
-        }
-        Ok(many)
     }
 }

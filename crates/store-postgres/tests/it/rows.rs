@@ -172,3 +172,21 @@ async fn late_decision_of_a_slow_clock_is_refused() {
     let refused = decide("apr_2").await;
     assert!(matches!(refused, Err(LogError::ApprovalExpired(_))), "{refused:?}");
 }
+
+/// Spec: S10
+#[tokio::test(flavor = "multi_thread")]
+async fn references_beyond_one_batch_go_too() {
+    let url = server!().database().await;
+    let database = open(&url).await;
+    over_on(&database, 0, "run_1", started("s")).await;
+    let mut other = connection(&url).await;
+    let refers = "INSERT INTO backstop.refers SELECT 'run_' || n % 2, 'err_' || n FROM generate_series(1, 3000) AS n";
+    sqlx::raw_sql(refers).execute(&mut other).await.unwrap();
+    database.delete_run(&"run_1".into()).await.unwrap();
+    let left: Vec<(String, i64)> =
+        sqlx::query_as("SELECT run, count(*) FROM backstop.refers GROUP BY run")
+            .fetch_all(&mut other)
+            .await
+            .unwrap();
+    assert_eq!(left, [("run_0".to_owned(), 1_500)]);
+}
