@@ -18,7 +18,7 @@ use crate::fault::Fault;
 use crate::prune::{Kind, Whose, take_all};
 use crate::removal::{Mark, Unmark};
 use crate::rows::signed;
-use crate::state::{Clear, merge_words};
+use crate::state::{clear_in_steps, merge_words};
 use crate::subscriptions;
 use crate::{removal, run_rows};
 
@@ -217,7 +217,7 @@ impl RunShelf for Database {
         let (whose, is_silent) = (Whose::Session(session.as_str()), removal.is_silent);
         removed.errors += take_all(self, &Kind::ERRORS, whose, !is_silent).await?;
         for scope in session_scopes(session) {
-            removed.state += self.for_writing()?.perform(Clear(scope)).await?;
+            removed.state += clear_in_steps(self.for_writing()?, &scope).await?;
         }
         removed.results += take_all(self, &Kind::RESULTS, whose, !is_silent).await?;
         if is_silent {

@@ -26,8 +26,8 @@ use crate::database::Database;
 
 use add::Addition;
 pub(crate) use change::{Change, Changed, write};
-use removal::Delete;
-pub(crate) use removal::{Clear, ExpireState, merge_words};
+use removal::{Clear, Delete};
+pub(crate) use removal::{ExpireState, clear_in_steps, merge_words};
 use row::{unreadable, versioned};
 
 /// The state store in a [`Database`].

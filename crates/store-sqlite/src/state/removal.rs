@@ -64,7 +64,7 @@ impl Chore for Delete {
 }
 
 /// Removes the values of a scope, from the file too, and returns how many there were.
-pub(crate) struct Clear(pub(crate) Scope);
+pub(super) struct Clear(pub(super) Scope);
 
 #[async_trait]
 impl Chore for Clear {
@@ -73,6 +73,38 @@ impl Chore for Clear {
             .bind(self.0.to_string())
             .execute(&mut *connection)
             .await?;
+        Ok(gone.rows_affected())
+    }
+}
+
+/// The most values that one transaction removes with a session.
+const CLEARED: i64 = 256;
+
+/// Removes the values of a scope in small steps, so that no writer waits for all of them, and returns how many there were.
+pub(crate) async fn clear_in_steps(writer: &Writer, scope: &Scope) -> Result<u64, StoreError> {
+    let mut removed = 0;
+    loop {
+        match writer.perform(ClearSome(scope.clone())).await? {
+            0 => return Ok(removed),
+            some => removed += some,
+        }
+    }
+}
+
+/// Removes some of the values of a scope, and returns how many.
+struct ClearSome(Scope);
+
+#[async_trait]
+impl Chore for ClearSome {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let gone = sqlx::query(
+            "DELETE FROM state WHERE number IN \
+             (SELECT number FROM state WHERE scope = $1 ORDER BY key LIMIT $2)",
+        )
+        .bind(self.0.to_string())
+        .bind(CLEARED)
+        .execute(connection)
+        .await?;
         Ok(gone.rows_affected())
     }
 }
@@ -160,6 +192,9 @@ async fn remove(
 
 #[cfg(test)]
 mod tests {
+    use layer0::StateStore;
+    use layer0::state::StateWrite;
+
     use super::*;
     use crate::database::Database;
 
@@ -180,6 +215,23 @@ mod tests {
             .await?;
             Ok(filled.rows_affected())
         }
+    }
+
+    /// Spec: S10
+    #[tokio::test]
+    async fn scope_is_cleared_in_steps() {
+        let database = Database::in_memory().await.unwrap();
+        let writer = database.for_writing().unwrap();
+        let scopes = ["session:a", "session:b"].map(|scope| scope.parse::<Scope>().unwrap());
+        for scope in &scopes {
+            for number in 0..300 {
+                let write = StateWrite::new(scope.clone(), format!("k{number}"), 1.into());
+                database.state().write(write).await.unwrap();
+            }
+        }
+        assert_eq!(writer.perform(ClearSome(scopes[0].clone())).await.unwrap(), 256);
+        assert_eq!(clear_in_steps(writer, &scopes[0]).await.unwrap(), 44);
+        assert_eq!(clear_in_steps(writer, &scopes[1]).await.unwrap(), 300);
     }
 
     /// Spec: D9, S10. Each step is a transaction, and other writers are served between two of them. The last step removes
