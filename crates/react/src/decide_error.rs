@@ -163,7 +163,7 @@ pub(crate) fn check_arguments(schema: &JsonText, arguments: &JsonText) -> Result
 /// (`MAX_ARG_STRLEN`).
 const MAX_DATA_BYTES: usize = 64 * 1024;
 
-/// Says whether a decision that is to be sent has the data that its approval asks for, and no more than reaches a tool.
+/// Checks that a decision to be sent has the data that its approval asks for, and no more than reaches a tool.
 pub(crate) fn check_sent_data(
     schema: Option<&JsonText>,
     decision: &Decision,
