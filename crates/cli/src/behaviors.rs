@@ -2,6 +2,7 @@
 
 mod failure_text;
 mod program;
+mod signature;
 mod webhook;
 
 use std::path::Path;
@@ -13,11 +14,15 @@ use async_trait::async_trait;
 use backstop_behaviors::{
     Behavior, BehaviorContext, BehaviorError, BehaviorHost, Delivery, Serving, Start,
 };
-use backstop_config::{AgentFile, BehaviorAction, BehaviorStart, BehaviorTable};
+use backstop_config::{
+    AgentFile, BehaviorAction, BehaviorStart, BehaviorTable, ConfigError, WebhookTable,
+};
 use backstop_event_log::Patterns;
+use backstop_redact::Redactor;
 use layer0::id::RunId;
 
 use self::program::CommandAction;
+use self::signature::SigningKey;
 use self::webhook::Webhook;
 use crate::assemble::{self, folder_of};
 use crate::exit::CliError;
@@ -102,12 +107,36 @@ pub(crate) fn of_file(file: &AgentFile, path: &Path) -> Result<Vec<Arc<dyn Behav
                 let (folder, variables) = (folder_of(path), assemble::usual_variables());
                 Action::Command(CommandAction::new(command, folder, variables, redactor))
             }
-            BehaviorAction::Url(url) => Action::Url(Webhook::new(url.clone(), redactor)?),
+            BehaviorAction::Url(table) => Action::Url(webhook(table, path, redactor)?),
             _ => return Err(CliError::usage("this kind of behaviour is not known")),
         };
         Ok(Arc::new(FileBehavior { table: table.clone(), action }) as Arc<dyn Behavior>)
     };
     file.behaviors.iter().map(made).collect()
+}
+
+/// Makes a webhook with the credentials that its table refers to.
+fn webhook(table: &WebhookTable, path: &Path, redactor: Redactor) -> Result<Webhook, CliError> {
+    let folder = folder_of(path);
+    let mut webhook = Webhook::new(table.url.clone(), redactor)?;
+    for (name, value) in &table.headers {
+        let text = assemble::text_of(value, path, folder)?;
+        webhook = webhook.header(name, &text).ok_or_else(|| {
+            let what =
+                format!("header `{name}` of a behaviour holds a character that no header can");
+            ConfigError::new(path, what).with_hint("write visible ASCII characters")
+        })?;
+    }
+    if let Some(key) = &table.signing_key {
+        let key = assemble::secret_of(key, path, folder)?;
+        let key = SigningKey::new(&key).ok_or_else(|| {
+            let what = "`signing_key` of a behaviour is empty, or no Base64 behind `whsec_`";
+            ConfigError::new(path, what)
+                .with_hint("32 random bytes: `openssl rand -base64 32`, behind `whsec_`")
+        })?;
+        webhook = webhook.signed_with(key);
+    }
+    Ok(webhook)
 }
 
 #[async_trait]

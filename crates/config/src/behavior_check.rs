@@ -4,14 +4,15 @@ use std::ops::Range;
 use std::path::Path;
 
 use backstop_event_log::{Pattern, Patterns};
-use backstop_process::is_loopback;
+use backstop_process::{Credential, is_loopback};
+use backstop_redact::is_secret_name;
 use backstop_tool::Grants;
 use layer0::name::check_behavior_name;
 use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use crate::ConfigError;
-use crate::behavior_table::{BehaviorAction, BehaviorTable, WrittenBehavior};
+use crate::behavior_table::{BehaviorAction, BehaviorTable, WebhookTable, WrittenBehavior};
 use crate::line::line_of;
 
 /// The list of behaviours in a file.
@@ -90,14 +91,15 @@ fn action(
 ) -> Result<BehaviorAction, Mistake> {
     let (action, place, needs) = match (&behavior.command, &behavior.url) {
         (Some(command), None) => {
+            check_no_webhook(behavior, table)?;
             let place = Place::key(table, "command");
             (program(command, place)?, place, Some("process:spawn".to_owned()))
         }
         (None, Some(url)) => {
             let place = Place::key(table, "url");
-            let url = address(url, place)?;
-            let needs = outbound(&url);
-            (BehaviorAction::Url(url), place, needs)
+            let hook = webhook(behavior, address(url, place)?, table)?;
+            let needs = outbound(&hook.url);
+            (BehaviorAction::Url(hook), place, needs)
         }
         (Some(_), Some(_)) => {
             let hint = "take one of them out; two behaviors can have the same `on`";
@@ -124,6 +126,56 @@ fn action(
         }
     }
 }
+
+/// Refuses the keys of a webhook beside a command.
+fn check_no_webhook(behavior: &WrittenBehavior, table: usize) -> Result<(), Mistake> {
+    let keys =
+        [("headers", behavior.headers.is_some()), ("signing_key", behavior.signing_key.is_some())];
+    match keys.into_iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((key, _)) => {
+            let what = format!("`{key}` does not go with `command`");
+            Err(Mistake::new(
+                Place::key(table, key),
+                what,
+                "it is for a behavior with `url`; take it out",
+            ))
+        }
+    }
+}
+
+/// Headers that the runtime sets itself; so it does those that begin with `webhook-`.
+const OWN_HEADERS: [&str; 4] = ["content-length", "content-type", "host", "idempotency-key"];
+
+fn webhook(behavior: &WrittenBehavior, url: Url, table: usize) -> Result<WebhookTable, Mistake> {
+    let headers = behavior.headers.clone().unwrap_or_default();
+    let place = Place::key(table, "headers");
+    for (name, value) in &headers {
+        let lower = name.to_ascii_lowercase();
+        let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+        if name.is_empty() || !name.chars().all(is_token) {
+            let what = format!("`headers`: `{}` is no name of a header", name.escape_debug());
+            return Err(Mistake::new(place, what, "write letters, digits and hyphens"));
+        }
+        if OWN_HEADERS.contains(&&*lower) || lower.starts_with("webhook-") {
+            let what = format!("`headers`: `{name}` is set by Backstop");
+            return Err(Mistake::new(place, what, "take it out"));
+        }
+        if !value.is_credential() && is_secret_name(name) {
+            let what = format!("`headers`: `{name}` holds a credential");
+            return Err(Mistake::new(place, what, REFERENCE));
+        }
+    }
+    let signing_key = behavior.signing_key.as_deref().map(Credential::parse).transpose();
+    let signing_key = signing_key.map_err(|_| {
+        let what = "`signing_key` is no reference to a credential";
+        Mistake::new(Place::key(table, "signing_key"), what, REFERENCE)
+    })?;
+    Ok(WebhookTable { url, headers, signing_key })
+}
+
+/// The ways in which a file refers to a credential.
+const REFERENCE: &str = "write where it is kept: `env:NAME`, `file:PATH` or `command:…`";
 
 fn program(command: &[String], place: Place) -> Result<BehaviorAction, Mistake> {
     match command.first().is_some_and(|program| !program.trim().is_empty()) {

@@ -1,11 +1,14 @@
 //! `[[behavior]]` of an agent file.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use backstop_event_log::Patterns;
+use backstop_process::Credential;
 use serde::Deserialize;
 use url::Url;
 
+use crate::TextOrCredential;
 use crate::checked::{at_least_one, texts};
 
 /// How long a delivery may take where nothing is said, in milliseconds.
@@ -34,7 +37,7 @@ const TIMEOUT_MS: u64 = 30_000;
 /// assert_eq!((behavior.name(), behavior.timeout().as_secs()), ("tell ops", 30));
 /// assert_eq!(behavior.patterns().event_types(), ["run.failed"]);
 /// assert_eq!(behavior.start(), BehaviorStart::Now);
-/// assert!(matches!(behavior.action(), BehaviorAction::Url(url) if url.port() == Some(9000)));
+/// assert!(matches!(behavior.action(), BehaviorAction::Url(hook) if hook.url.port() == Some(9000)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -52,8 +55,20 @@ pub struct BehaviorTable {
 pub enum BehaviorAction {
     /// A program with its arguments, on its standard input; at least the program.
     Command(Vec<String>),
-    /// A server, by POST; `http` or `https`, with a host.
-    Url(Url),
+    /// A server, by POST.
+    Url(WebhookTable),
+}
+
+/// A server that is sent the events of a behaviour.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WebhookTable {
+    /// The address; `http` or `https`, with a host.
+    pub url: Url,
+    /// Further headers of each request; credentials are written as references.
+    pub headers: BTreeMap<String, TextOrCredential>,
+    /// The key that each request is signed with, as [Standard Webhooks](https://www.standardwebhooks.com) has it.
+    pub signing_key: Option<Credential>,
 }
 
 /// Where a subscription begins that the store does not know yet.
@@ -77,6 +92,8 @@ pub(crate) struct WrittenBehavior {
     pub(crate) on: Vec<String>,
     pub(crate) command: Option<Vec<String>>,
     pub(crate) url: Option<String>,
+    pub(crate) headers: Option<BTreeMap<String, TextOrCredential>>,
+    pub(crate) signing_key: Option<String>,
     #[serde(default, deserialize_with = "at_least_one")]
     timeout_ms: Option<u64>,
     #[serde(default)]
@@ -110,6 +127,11 @@ impl BehaviorTable {
     #[must_use]
     pub const fn action(&self) -> &BehaviorAction {
         &self.action
+    }
+
+    /// Returns who is given them, to be changed, such as by a credential that was fetched.
+    pub const fn action_mut(&mut self) -> &mut BehaviorAction {
+        &mut self.action
     }
 
     /// Returns how long one attempt of a delivery may take (`timeout_ms`); 30 seconds by default.

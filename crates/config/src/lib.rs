@@ -43,7 +43,7 @@ pub use agent_memory_table::{AgentMemoryTable, MemoryKind, MemoryScope};
 pub use agent_table::{
     AgentTable, Bound, BudgetTable, LimitsTable, PolicyTable, PriceTable, RetryTable,
 };
-pub use behavior_table::{BehaviorAction, BehaviorStart, BehaviorTable};
+pub use behavior_table::{BehaviorAction, BehaviorStart, BehaviorTable, WebhookTable};
 pub use check::Checked;
 pub use environment_table::{EnvironmentTable, NetworkRule};
 pub use error::ConfigError;

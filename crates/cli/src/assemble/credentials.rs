@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use backstop_config::{AgentFile, ConfigError, ModelTable, TextOrCredential};
+use backstop_config::{AgentFile, BehaviorAction, ConfigError, ModelTable, TextOrCredential};
 use backstop_process::{Credential, Secret};
 use layer0::error::EnvError;
 
@@ -46,7 +46,7 @@ pub(super) fn without_commands(mut table: ModelTable) -> ModelTable {
 }
 
 /// Returns the text of a value.
-pub(super) fn text_of(
+pub(crate) fn text_of(
     value: &TextOrCredential,
     path: &Path,
     folder: &Path,
@@ -59,7 +59,7 @@ pub(super) fn text_of(
 }
 
 /// Returns a credential that is here, or was fetched.
-pub(super) fn secret_of(
+pub(crate) fn secret_of(
     credential: &Credential,
     path: &Path,
     folder: &Path,
@@ -109,6 +109,14 @@ fn slots(file: &mut AgentFile) -> Vec<(String, &mut Credential)> {
             values.push((format!("`client_id` {of}"), &mut oauth.client_id));
             credentials.push((format!("`client_secret` {of}"), &mut oauth.client_secret));
         }
+    }
+    for behavior in &mut file.behaviors {
+        let of = format!("of behaviour `{}`", behavior.name());
+        let BehaviorAction::Url(hook) = behavior.action_mut() else { continue };
+        let headers = hook.headers.iter_mut();
+        values.extend(headers.map(|(name, value)| (format!("header `{name}` {of}"), value)));
+        credentials
+            .extend(hook.signing_key.iter_mut().map(|key| (format!("`signing_key` {of}"), key)));
     }
     let values = values.into_iter().filter_map(|(place, value)| match value {
         TextOrCredential::Credential(credential) => Some((place, credential)),

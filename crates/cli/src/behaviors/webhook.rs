@@ -9,11 +9,12 @@ use backstop_provider_http::retry_after;
 use backstop_redact::Redactor;
 use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
-use reqwest::header::{CONTENT_TYPE, LOCATION};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response, StatusCode, Url};
 use thiserror::Error;
 
 use super::failure_text::beginning_of;
+use super::signature::SigningKey;
 use crate::exit::CliError;
 
 /// How long a connection may take; the delivery as a whole is limited by its timeout.
@@ -27,6 +28,8 @@ const USER_AGENT: &str = concat!("backstop/", env!("CARGO_PKG_VERSION"));
 pub(super) struct Webhook {
     url: Url,
     client: Client,
+    headers: HeaderMap,
+    key: Option<SigningKey>,
     redactor: Redactor,
 }
 
@@ -104,15 +107,36 @@ impl Webhook {
             if url.host_str().is_some_and(is_loopback) { builder.no_proxy() } else { builder };
         let client = builder.build();
         let client = client.map_err(|error| CliError::internal("making an HTTP client", error))?;
-        Ok(Self { url, client, redactor })
+        Ok(Self { url, client, headers: HeaderMap::new(), key: None, redactor })
+    }
+
+    /// Adds a header to each request; `None` where no header can be so.
+    pub(super) fn header(mut self, name: &str, value: &str) -> Option<Self> {
+        let mut value = HeaderValue::from_str(value).ok()?;
+        value.set_sensitive(true);
+        self.headers.append(HeaderName::from_bytes(name.as_bytes()).ok()?, value);
+        Some(self)
+    }
+
+    /// Signs each request with a key.
+    pub(super) fn signed_with(mut self, key: SigningKey) -> Self {
+        self.key = Some(key);
+        self
     }
 
     /// Sends it a delivery.
     pub(super) async fn tell(&self, id: &str, json: String) -> Result<(), WebhookError> {
         check_request(self.url.host_str().unwrap_or_default()).map_err(WebhookError::Denied)?;
-        let request = self.client.post(self.url.clone());
-        let request = request.header(CONTENT_TYPE, "application/json");
-        let sent = request.header("idempotency-key", key(id)).body(json).send().await;
+        let id = key(id);
+        let request = self.client.post(self.url.clone()).headers(self.headers.clone());
+        let mut request =
+            request.header(CONTENT_TYPE, "application/json").header("idempotency-key", &id);
+        if let Some(key) = &self.key {
+            for (name, value) in key.headers(&id, &json, SystemClock.now()) {
+                request = request.header(name, value);
+            }
+        }
+        let sent = request.body(json).send().await;
         let response = sent.map_err(|error| WebhookError::Unreachable(error.without_url()))?;
         let status = response.status();
         if status.is_success() {

@@ -13,6 +13,7 @@ use crate::args::{
     BehaviorsArgs, BehaviorsCommand, BehaviorsFailuresArgs, BehaviorsListArgs,
     BehaviorsRedeliverArgs,
 };
+use crate::assemble::fetch_credentials;
 use crate::behaviors::{host, of_file};
 use crate::exit::{self, CliError};
 use crate::output::{counted, style::BAD};
@@ -138,7 +139,8 @@ async fn failures(args: BehaviorsFailuresArgs) -> Result<ExitCode, CliError> {
 }
 
 async fn redeliver(args: BehaviorsRedeliverArgs) -> Result<ExitCode, CliError> {
-    let file = agent_file::read(&args.agent)?;
+    let mut file = agent_file::read(&args.agent)?;
+    fetch_credentials(&mut file, &args.agent).await?;
     let url = file.store.url.as_deref().map(|url| (url, args.agent.as_path()));
     let chosen = store::choose(&args.store, url)?;
     let behaviors = of_file(&file, &args.agent)?;

@@ -15,6 +15,7 @@ use layer0::event::EventKind;
 use layer0::id::RunId;
 
 use crate::args::WatchArgs;
+use crate::assemble::fetch_credentials;
 use crate::behaviors::{host, of_file};
 use crate::exit::CliError;
 use crate::output::style::BAD;
@@ -25,8 +26,11 @@ use crate::{several, signals, store};
 const AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(args: WatchArgs) -> Result<ExitCode, CliError> {
-    let files = several::read(&args.agents)?;
+    let mut files = several::read(&args.agents)?;
     check(&files)?;
+    for (path, file) in &mut files {
+        fetch_credentials(file, path).await?;
+    }
     let chosen = several::choose_kept(&args.store, &files)?;
     let mut behaviors = Vec::new();
     for (path, file) in &files {

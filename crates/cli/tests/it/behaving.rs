@@ -1,5 +1,7 @@
 //! `[[behavior]]` beside a run: what commands and servers are told, and how they fail.
 
+use std::io::Write;
+use std::process::Stdio;
 use std::time::Duration;
 
 use backstop_testkit::{ClosedPort, Loopback, Reply};
@@ -95,6 +97,57 @@ fn url_gets_a_post_with_its_key() {
         "id": id, "behavior": "tell ops", "run": run, "seq": 5, "event": event,
     });
     assert_eq!(request.body, expected);
+}
+
+/// Verifies a webhook's request with the standard library of another language.
+const VERIFIER: &str = r#"
+import base64, hashlib, hmac, sys
+key, id, time, signature = (argument.encode() for argument in sys.argv[1:])
+digest = hmac.new(base64.b64decode(key.removeprefix(b"whsec_")), digestmod=hashlib.sha256)
+for part in (id, b".", time, b".", sys.stdin.buffer.read()):
+    digest.update(part)
+print(signature == b"v1," + base64.b64encode(digest.digest()))
+"#;
+
+/// Spec: X8, E10. Headers and signature come from references; neither is recorded or shown.
+#[test]
+fn url_is_sent_credentials_and_a_signature() {
+    let busy = Reply::json(503, &Value::Null);
+    let server = Loopback::replying([busy, Reply::json(204, &Value::Null)]);
+    let key = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let bench = bench().with("HOOK_KEY", key);
+    bench.write("token", "hunter2-hunter2\n");
+    let more = "headers = { authorization = \"command:cat token\", x-tenant = \"acme\" }\n\
+                signing_key = \"env:HOOK_KEY\"\n";
+    bench.agent(FAILS, &posted(&server, more));
+    let ran = bench.run(&["run", "agent.toml", "--json"]).fails(1, "");
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2);
+    for request in &requests {
+        let header = |name: &str| request.header(name).unwrap_or_default();
+        assert_eq!((header("authorization"), header("x-tenant")), ("hunter2-hunter2", "acme"));
+        assert_eq!(header("webhook-id"), header("idempotency-key"));
+        let signed = ["webhook-id", "webhook-timestamp", "webhook-signature"].map(header);
+        let mut python = std::process::Command::new("python3");
+        python
+            .args(["-c", VERIFIER, key])
+            .args(signed)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut python = python.spawn().unwrap();
+        python.stdin.take().unwrap().write_all(&request.bytes).unwrap();
+        assert_eq!(python.wait_with_output().unwrap().stdout, b"True\n");
+    }
+    let trace = bench.run(&["trace", "last", "--json"]).ok().out;
+    for secret in ["hunter2", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"] {
+        assert!(![&*trace, &*ran.out, &*ran.err].iter().any(|text| text.contains(secret)));
+    }
+    let unset = Bench::new();
+    unset.agent(FAILS, &posted(&server, "signing_key = \"env:HOOK_KEY\"\n"));
+    unset.run(&["run", "agent.toml"]).fails(2, "run `export HOOK_KEY=…`");
+    let empty = Bench::new().with("HOOK_KEY", "whsec_");
+    empty.agent(FAILS, &posted(&server, "signing_key = \"env:HOOK_KEY\"\n"));
+    empty.run(&["run", "agent.toml"]).fails(2, "no Base64 behind `whsec_`");
 }
 
 /// Spec: X8, X3

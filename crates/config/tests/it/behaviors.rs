@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use backstop_config::{AgentFile, BehaviorAction, BehaviorStart};
+use backstop_process::Credential;
 
 use crate::{agent_error, check, written};
 
@@ -18,7 +19,8 @@ fn behaviors_are_read() {
          command = [\"./notify.sh\", \"-v\"]\n\
          [[behavior]]\nname = \"b.2x\"\non = [\"run.failed\", \"approval.requested\"]\n\
          url = \"https://hooks.example.com/a?b\"\ntimeout_ms = 500\nfrom = \"start\"\n\
-         [[behavior]]\nname = \"c\"\non = \"warning\"\nurl = \"http://[::1]:9/\"\n",
+         [[behavior]]\nname = \"c\"\non = \"warning\"\nurl = \"http://[::1]:9/\"\n\
+         headers = { Authorization = \"env:TOKEN\", x-tenant = \"acme\" }\nsigning_key = \"file:key\"\n",
     );
     let file = AgentFile::read(&path).unwrap();
     let recorded = AgentFile::recorded(&path, file.source().clone()).unwrap();
@@ -35,9 +37,14 @@ fn behaviors_are_read() {
         (Duration::from_millis(500), BehaviorStart::Start)
     );
     assert_eq!(other.patterns().to_string(), "run.failed or approval.requested");
-    let BehaviorAction::Url(url) = other.action() else { panic!("{other:?}") };
-    assert_eq!(url.as_str(), "https://hooks.example.com/a?b");
-    assert!(matches!(local.action(), BehaviorAction::Url(_)), "it needs no grant");
+    let BehaviorAction::Url(hook) = other.action() else { panic!("{other:?}") };
+    assert_eq!(hook.url.as_str(), "https://hooks.example.com/a?b");
+    assert!(hook.headers.is_empty() && hook.signing_key.is_none());
+    // On this machine, it needs no grant.
+    let BehaviorAction::Url(hook) = local.action() else { panic!("{local:?}") };
+    let is_credential = |name: &str| hook.headers[name].is_credential();
+    assert!(is_credential("Authorization") && !is_credential("x-tenant"));
+    assert_eq!(hook.signing_key, Some(Credential::file("key")));
 }
 
 /// Spec: X1, X8
@@ -46,6 +53,7 @@ fn mistakes_of_behaviors_name_line_and_remedy() {
     let name =
         "write 1 to 64 ASCII letters, digits, spaces, `_`, `-` and `.`: its record is `sub_NAME`";
     let url = "write `url = \"http://127.0.0.1:9000/hook\"`";
+    let reference = "write where it is kept: `env:NAME`, `file:PATH` or `command:…`";
     let local = "url = \"http://127.0.0.1\"\n";
     for (text, line, what, hint) in [
         (
@@ -151,6 +159,39 @@ fn mistakes_of_behaviors_name_line_and_remedy() {
             8,
             "`url`: a user or a password in an address",
             url,
+        ),
+        (
+            "name = \"a\"\non = \"warning\"\ncommand = [\"x\"]\nsigning_key = \"env:K\"\n"
+                .to_owned(),
+            9,
+            "`signing_key` does not go with `command`",
+            "it is for a behavior with `url`; take it out",
+        ),
+        (
+            format!(
+                "name = \"a\"\non = \"warning\"\n{local}headers = {{ authorization = \"Bearer x\" }}\n"
+            ),
+            9,
+            "`headers`: `authorization` holds a credential",
+            reference,
+        ),
+        (
+            format!("name = \"a\"\non = \"warning\"\n{local}headers = {{ Webhook-Id = \"x\" }}\n"),
+            9,
+            "`headers`: `Webhook-Id` is set by Backstop",
+            "take it out",
+        ),
+        (
+            format!("name = \"a\"\non = \"warning\"\n{local}headers = {{ \"a b\" = \"x\" }}\n"),
+            9,
+            "`headers`: `a b` is no name of a header",
+            "write letters, digits and hyphens",
+        ),
+        (
+            format!("name = \"a\"\non = \"warning\"\n{local}signing_key = \"whsec_abc\"\n"),
+            9,
+            "`signing_key` is no reference to a credential",
+            reference,
         ),
         (
             format!("name = \"a\"\non = \"warning\"\n{local}timeout_ms = 0\n"),
