@@ -12,6 +12,7 @@
 //! assert!(kept.runs.is_some() && kept.texts.max_age.is_some());
 //! ```
 
+mod dry_run;
 mod forgetting;
 mod life;
 mod remove_error;
@@ -20,6 +21,7 @@ mod removed;
 mod run_row;
 mod upkeep;
 
+pub use dry_run::{plan_delete, plan_forget, plan_prune};
 pub use forgetting::{forget_session, session_scopes};
 pub use life::Life;
 pub use removal::{PAGE, Removal, RunShelf, delete_run, prune_runs, prune_segments};

@@ -90,6 +90,9 @@ pub(crate) struct RunsPruneArgs {
     /// Only runs in this state; may be given more than once
     #[arg(long = "state", value_name = "STATE")]
     pub(crate) states: Vec<EndedState>,
+    /// List the runs that would be removed, and remove nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// Print one JSON object
@@ -111,6 +114,9 @@ pub(crate) struct RunsDeleteArgs {
     /// The run: its id, a beginning of it that no other has, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
+    /// List the runs that would be removed, and remove nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// Print one JSON object
@@ -161,6 +167,9 @@ pub(crate) struct SessionsForgetArgs {
     /// Who wants it [default: the user]
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) by: Option<String>,
+    /// List the runs that would be removed, and remove nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// Print one JSON object

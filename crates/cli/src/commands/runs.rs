@@ -13,7 +13,7 @@ use std::time::Duration;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{EventLog, RunState, RunSummary};
 use backstop_react::priced;
-use backstop_retention::{RemoveError, Removed};
+use backstop_retention::{Fork, RemoveError, Removed};
 use layer0::failure::Seconds;
 use layer0::id::RunId;
 use serde::Serialize;
@@ -121,6 +121,17 @@ async fn prune(args: RunsPruneArgs) -> Result<ExitCode, CliError> {
             EndedState::Failed => RunState::Failed,
         })
         .collect();
+    if args.dry_run {
+        let runs = match store::open_read_only(&chosen).await? {
+            Some(database) => {
+                let runs = database.plan_prune(args.older_than, &states, SystemClock.now()).await;
+                database.close().await;
+                runs?
+            }
+            None => Vec::new(),
+        };
+        return report_plan(&runs, &[], args.json);
+    }
     let removed = match store::open_existing(&chosen).await? {
         Some(database) => {
             let removed = database.prune_runs(args.older_than, &states, SystemClock.now()).await;
@@ -135,12 +146,46 @@ async fn prune(args: RunsPruneArgs) -> Result<ExitCode, CliError> {
 async fn delete(args: RunsDeleteArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
     let run = ids::run_of(&chosen, &args.run).await?;
-    let Some(database) = store::open_existing(&chosen).await? else {
-        return Err(RemoveError::NoRun(run).into());
+    let opened = match args.dry_run {
+        true => store::open_read_only(&chosen).await?,
+        false => store::open_existing(&chosen).await?,
     };
+    let Some(database) = opened else { return Err(RemoveError::NoRun(run).into()) };
+    if args.dry_run {
+        let runs = database.plan_delete(&run).await;
+        database.close().await;
+        return report_plan(&runs?, &[], args.json);
+    }
     let removed = database.delete_run(&run).await;
     database.close().await;
     report(&removed?, args.json)
+}
+
+/// Prints the runs that would be removed, and the copies that would stay.
+pub(crate) fn report_plan(
+    runs: &[RunId],
+    forks: &[Fork],
+    json: bool,
+) -> Result<ExitCode, CliError> {
+    if json {
+        output::json(&Plan { dry_run: true, runs, forks })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for run in runs {
+        output::line(run.as_str())?;
+    }
+    let count = u64::try_from(runs.len()).unwrap_or(u64::MAX);
+    output::note(&format!("{} would be removed; nothing was", counted(count, "run")));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The answer to `--dry-run` as one line of JSON.
+#[derive(Serialize)]
+struct Plan<'a> {
+    dry_run: bool,
+    runs: &'a [RunId],
+    #[serde(skip_serializing_if = "<[Fork]>::is_empty")]
+    forks: &'a [Fork],
 }
 
 fn report(removed: &Removed, json: bool) -> Result<ExitCode, CliError> {

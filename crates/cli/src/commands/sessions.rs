@@ -5,12 +5,12 @@ mod list;
 use std::process::ExitCode;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_retention::RemoveError;
+use backstop_retention::{Fork, RemoveError};
 use layer0::id::SessionId;
 use serde_json::{Value, json};
 
 use crate::args::{SessionsArgs, SessionsCommand, SessionsForgetArgs};
-use crate::commands::runs::describe;
+use crate::commands::runs::{describe, report_plan};
 use crate::exit::CliError;
 use crate::prompt::user;
 use crate::{output, store};
@@ -29,10 +29,22 @@ async fn forget(args: SessionsForgetArgs) -> Result<ExitCode, CliError> {
     if by.is_empty() {
         return Err(CliError::usage("`--by` is empty").with_hint("say who wants it forgotten"));
     }
-    let Some(database) = store::open_existing(&chosen).await? else {
-        return Err(RemoveError::NoSession(session).into());
-    };
     let now = SystemClock.now();
+    let opened = match args.dry_run {
+        true => store::open_read_only(&chosen).await?,
+        false => store::open_existing(&chosen).await?,
+    };
+    let Some(database) = opened else { return Err(RemoveError::NoSession(session).into()) };
+    if args.dry_run {
+        let planned = database.plan_forget(&session, args.with_forks, now).await;
+        database.close().await;
+        let (runs, forks) = planned?;
+        report_plan(&runs, &forks, args.json)?;
+        if !args.json {
+            name_forks(&forks);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let forgotten = database.forget_session(&session, &by, args.with_forks, now).await;
     database.close().await;
     let forgotten = forgotten?;
@@ -47,11 +59,16 @@ async fn forget(args: SessionsForgetArgs) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     output::line(&describe(&forgotten.removed))?;
-    for fork in &forgotten.forks {
+    name_forks(&forgotten.forks);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Names the copies that stay.
+fn name_forks(forks: &[Fork]) {
+    for fork in forks {
         output::note(&format!("{} of session {} holds a copy", fork.run, fork.session));
     }
-    if !forgotten.forks.is_empty() {
+    if !forks.is_empty() {
         output::note("  hint: --with-forks takes those sessions too");
     }
-    Ok(ExitCode::SUCCESS)
 }

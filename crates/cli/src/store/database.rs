@@ -8,7 +8,9 @@ use std::time::Duration;
 use backstop_error_store::{ErrorStore, ResultStore, Store, StoreError};
 use backstop_event_log::{EventLog, LogError, LogKey, RunState, StartKeys};
 use backstop_redact::Redactor;
-use backstop_retention::{Forgotten, RemoveError, Removed};
+use backstop_retention::{
+    Forgotten, Fork, RemoveError, Removed, plan_delete, plan_forget, plan_prune,
+};
 use backstop_store_postgres::StrandedRun;
 use backstop_store_sqlite::{BackupError, Vacuumed};
 use layer0::id::{RunId, SessionId};
@@ -94,6 +96,31 @@ impl Database {
         now: Timestamp,
     ) -> Result<Removed, StoreError> {
         of_either!(self, database => database.prune_runs(age, states, now).await)
+    }
+
+    /// Returns the runs that pruning would remove.
+    pub(crate) async fn plan_prune(
+        &self,
+        age: Duration,
+        states: &[RunState],
+        now: Timestamp,
+    ) -> Result<Vec<RunId>, StoreError> {
+        of_either!(self, database => plan_prune(database, age, states, now).await)
+    }
+
+    /// Returns the runs that deleting one would remove.
+    pub(crate) async fn plan_delete(&self, run: &RunId) -> Result<Vec<RunId>, RemoveError> {
+        of_either!(self, database => plan_delete(database, run).await)
+    }
+
+    /// Returns the runs that forgetting a session would remove, and the copies that would stay.
+    pub(crate) async fn plan_forget(
+        &self,
+        session: &SessionId,
+        with_forks: bool,
+        now: Timestamp,
+    ) -> Result<(Vec<RunId>, Vec<Fork>), RemoveError> {
+        of_either!(self, database => plan_forget(database, session, with_forks, now).await)
     }
 
     pub(crate) async fn delete_run(&self, run: &RunId) -> Result<Removed, RemoveError> {

@@ -401,3 +401,31 @@ fn a_run_that_another_process_runs_is_kept() {
         &json!({ "runs": [running], "errors": 0, "results": 0 }),
     );
 }
+
+/// Spec: S10, C2. What would be removed is listed, and stays; what would be refused is refused.
+#[test]
+fn dry_runs_list_what_would_go() {
+    let bench = bench();
+    says(&bench);
+    let (first, second) = (run(&bench, "s-1"), run(&bench, "s-1"));
+    waits(&bench);
+    let open = run(&bench, "s-2");
+    let before = bench.run(&["verify", "--all", "--json"]).ok().out;
+    let plan = |runs: &[&String]| json!({ "dry_run": true, "runs": runs });
+    let prune = ["runs", "prune", "--older-than", "0s", "--dry-run"];
+    gives(bench.run(&[&prune[..], &["--json"]].concat()), &plan(&[&second, &first]));
+    let ran = bench.run(&prune).ok();
+    assert_eq!(ran.out, format!("{second}\n{first}\n"));
+    assert_eq!(ran.err, "2 runs would be removed; nothing was\n");
+    let failed =
+        ["runs", "prune", "--older-than", "0s", "--state", "failed", "--dry-run", "--json"];
+    gives(bench.run(&failed), &plan(&[]));
+    gives(bench.run(&["runs", "delete", &second, "--dry-run", "--json"]), &plan(&[&second]));
+    bench.run(&["runs", "delete", &open, "--dry-run"]).fails(2, "is open");
+    let forget = |session: &str| bench.run(&["sessions", "forget", session, "--dry-run", "--json"]);
+    gives(forget("s-1"), &plan(&[&second, &first]));
+    forget("s-2").fails(2, "is open");
+    forget("s-3").fails(2, "s-3");
+    assert_eq!(bench.run(&["verify", "--all", "--json"]).ok().out, before);
+    assert_eq!(runs(&bench), [open, second, first]);
+}

@@ -1,0 +1,122 @@
+//! What a removal would take, without taking it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use backstop_error_store::StoreError;
+use backstop_event_log::{RunState, Subscription};
+use layer0::Timestamp;
+use layer0::id::{RunId, SessionId};
+
+use crate::{
+    Fork, OldRun, Removal, RemoveError, Removed, RunRow, RunShelf, delete_run, forget_session,
+    prune_runs,
+};
+
+/// Returns the runs that [`prune_runs`] would remove now. Changes nothing.
+///
+/// # Errors
+///
+/// As [`prune_runs`].
+pub async fn plan_prune(
+    shelf: &impl RunShelf,
+    age: Duration,
+    states: &[RunState],
+    now: Timestamp,
+) -> Result<Vec<RunId>, StoreError> {
+    Ok(prune_runs(&DryShelf(shelf), age, states, now).await?.runs)
+}
+
+/// Returns the runs that [`delete_run`] would remove now: the run and those that it dispatched. Changes nothing.
+///
+/// # Errors
+///
+/// As [`delete_run`].
+pub async fn plan_delete(shelf: &impl RunShelf, run: &RunId) -> Result<Vec<RunId>, RemoveError> {
+    Ok(delete_run(&DryShelf(shelf), run).await?.runs)
+}
+
+/// Returns the runs that [`forget_session`] would remove now, and the copies that would stay. Changes nothing.
+///
+/// # Errors
+///
+/// As [`forget_session`]; [`RemoveError::NoSession`] also where a session without runs has errors, results or state.
+pub async fn plan_forget(
+    shelf: &impl RunShelf,
+    session: &SessionId,
+    with_forks: bool,
+    now: Timestamp,
+) -> Result<(Vec<RunId>, Vec<Fork>), RemoveError> {
+    let forgotten = forget_session(&DryShelf(shelf), session, "", with_forks, now).await?;
+    Ok((forgotten.removed.runs, forgotten.forks))
+}
+
+/// A shelf that is read, and notes which runs would be removed.
+struct DryShelf<'s, S>(&'s S);
+
+#[async_trait]
+impl<S: RunShelf> RunShelf for DryShelf<'_, S> {
+    async fn sweep(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn old_runs(
+        &self,
+        until: Timestamp,
+        states: &[RunState],
+        after: Option<&OldRun>,
+    ) -> Result<Vec<OldRun>, StoreError> {
+        self.0.old_runs(until, states, after).await
+    }
+
+    async fn connected_runs(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        self.0.connected_runs(runs).await
+    }
+
+    async fn runs_of(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
+        self.0.runs_of(sessions).await
+    }
+
+    async fn segments(&self) -> Result<Vec<RunRow>, StoreError> {
+        self.0.segments().await
+    }
+
+    async fn subscriptions(&self) -> Result<Vec<Subscription>, StoreError> {
+        self.0.subscriptions().await
+    }
+
+    async fn mark_forgetting(&self, _: &SessionId) -> Result<i64, StoreError> {
+        Ok(0)
+    }
+
+    async fn unmark_forgetting(&self, _: &[i64]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn taken_run(&self, sessions: &[SessionId]) -> Result<Option<RunId>, StoreError> {
+        self.0.taken_run(sessions).await
+    }
+
+    async fn remove(
+        &self,
+        tree: &[&RunRow],
+        _: &Removal,
+        removed: &mut Removed,
+    ) -> Result<bool, StoreError> {
+        removed.runs.extend(tree.iter().map(|row| row.run.clone()));
+        Ok(true)
+    }
+
+    async fn copies_of(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
+        self.0.copies_of(session).await
+    }
+
+    async fn take_session(
+        &self,
+        _: &SessionId,
+        _: &Removal,
+        _: &mut Removed,
+    ) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
