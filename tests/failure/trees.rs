@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use crate::support::played::{Played, named};
 
 /// Returns the runs of an operator, in the order they were dispatched.
-fn runs_of<'p>(played: &'p Played, operator: &str) -> Vec<&'p Value> {
+fn session_runs<'p>(played: &'p Played, operator: &str) -> Vec<&'p Value> {
     played.runs().iter().filter(|run| run["operator"] == operator).collect()
 }
 
 /// Returns the only run of an operator.
 #[track_caller]
 fn run_of<'p>(played: &'p Played, operator: &str) -> &'p Value {
-    let runs = runs_of(played, operator);
+    let runs = session_runs(played, operator);
     let [run] = runs[..] else { panic!("{}: {} runs of `{operator}`", played.name, runs.len()) };
     run
 }
@@ -243,7 +243,7 @@ fn usage_of_a_tree_adds_up() {
 #[test]
 fn each_run_begins_its_script_anew() {
     let played = named("tree_script_anew");
-    let runs = runs_of(played, "roller");
+    let runs = session_runs(played, "roller");
     assert_eq!(runs.len(), 3);
     for run in runs {
         assert_eq!(data_of(run, "model.responded").len(), 2);
@@ -276,6 +276,6 @@ fn grants_and_hooks_are_each_operators_own() {
 #[test]
 fn reopened_roots_keep_what_returned() {
     let played = named("tree_reopened");
-    assert_eq!(runs_of(played, "clerk").len(), 2);
+    assert_eq!(session_runs(played, "clerk").len(), 2);
     assert_eq!(played.json["usage"]["model_attempts"], 6);
 }

@@ -7,7 +7,7 @@ use crate::store::Database;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{LogError, read_events};
 use backstop_react::{AgentError, Approval, ResumeError, RunFailure, RunOutcome};
-use backstop_rehearse::{RunReport, runs_of, stored_errors};
+use backstop_rehearse::{RunReport, session_runs, stored_errors};
 use layer0::code;
 use layer0::event::{Actor, Event, EventKind};
 use layer0::failure::{Chain, Seconds};
@@ -262,7 +262,7 @@ async fn report_of(database: &Database, result: &Result<RunOutcome, RunFailure>)
     let mut report = RunReport::new(result, events, errors);
     let dispatched = |event: &Event| matches!(event.kind, EventKind::OperatorDispatched(_));
     if report.events.iter().any(dispatched) {
-        match runs_of(&*database.log(), &report).await {
+        match session_runs(&*database.log(), &report).await {
             Ok(runs) => report.runs = runs,
             Err(error) => {
                 alert(&format!("warning: the runs below cannot be read: {}", Chain(&error)));

@@ -127,7 +127,7 @@ fn action(
     }
 }
 
-/// Refuses the keys of a webhook beside a command.
+/// Refuses the keys of a webhook in the table of a command.
 fn check_no_webhook(behavior: &WrittenBehavior, table: usize) -> Result<(), Mistake> {
     let keys =
         [("headers", behavior.headers.is_some()), ("signing_key", behavior.signing_key.is_some())];

@@ -26,5 +26,5 @@ mod waited;
 
 pub use model::SentRequest;
 pub use report::{ReportedRun, RunReport, stored_errors};
-pub use runs::runs_of;
+pub use runs::session_runs;
 pub use stage::{Rehearsal, RehearsalError, rehearse};

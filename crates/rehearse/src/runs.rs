@@ -21,7 +21,10 @@ use crate::report::{ReportedRun, RunReport};
 /// # Cancel safety
 ///
 /// Dropping the future changes nothing.
-pub async fn runs_of(log: &dyn EventLog, root: &RunReport) -> Result<Vec<ReportedRun>, LogError> {
+pub async fn session_runs(
+    log: &dyn EventLog,
+    root: &RunReport,
+) -> Result<Vec<ReportedRun>, LogError> {
     let operator = match root.events.first().map(|event| &event.kind) {
         Some(EventKind::RunStarted(started)) => Arc::clone(&started.agent.name),
         _ => Arc::default(),

@@ -30,7 +30,7 @@ use crate::marks::ReachMark;
 use crate::model::SentRequest;
 use crate::operators::{Entry, Operators};
 use crate::report::{RunReport, stored_errors};
-use crate::runs::runs_of;
+use crate::runs::session_runs;
 use crate::signals;
 
 /// When every scenario begins: 2026-01-01T00:00:00Z, in milliseconds since 1970.
@@ -300,7 +300,7 @@ impl Stage<'_> {
 
     async fn with_runs(&self, mut report: RunReport) -> Result<RunReport, BoxError> {
         if !self.scenario.operator.is_empty() {
-            report.runs = runs_of(&*self.shared.log, &report).await?;
+            report.runs = session_runs(&*self.shared.log, &report).await?;
             for below in report.runs.iter_mut().skip(1) {
                 below.requests = self.operators.requests_of(&below.run).take();
             }

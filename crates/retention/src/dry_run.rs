@@ -1,4 +1,4 @@
-//! What a removal would take, without taking it.
+//! Plans of removals, which change nothing.
 
 use std::time::Duration;
 
@@ -73,8 +73,8 @@ impl<S: RunShelf> RunShelf for DryShelf<'_, S> {
         self.0.connected_runs(runs).await
     }
 
-    async fn runs_of(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
-        self.0.runs_of(sessions).await
+    async fn session_runs(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
+        self.0.session_runs(sessions).await
     }
 
     async fn segments(&self) -> Result<Vec<RunRow>, StoreError> {
@@ -107,8 +107,8 @@ impl<S: RunShelf> RunShelf for DryShelf<'_, S> {
         Ok(true)
     }
 
-    async fn copies_of(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
-        self.0.copies_of(session).await
+    async fn session_family(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
+        self.0.session_family(session).await
     }
 
     async fn take_session(

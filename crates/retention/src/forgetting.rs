@@ -84,7 +84,7 @@ impl Request<'_> {
         marks.push(shelf.mark_forgetting(self.session).await?);
         let mut marked = vec![self.session.clone()];
         loop {
-            let family = shelf.copies_of(self.session).await?;
+            let family = shelf.session_family(self.session).await?;
             let new: Vec<&SessionId> =
                 family.iter().filter(|copy| !marked.contains(copy)).collect();
             if new.is_empty() || !self.with_forks {
@@ -108,7 +108,7 @@ impl Request<'_> {
     ) -> Result<(Vec<Fork>, bool), RemoveError> {
         let (mut is_known, mut changed) = (false, None);
         for _ in 0..ATTEMPTS {
-            let rows = shelf.runs_of(family).await?;
+            let rows = shelf.session_runs(family).await?;
             let is_fork = |row: &&RunRow| !self.with_forks && row.session != *self.session;
             let fork = |row: &RunRow| Fork::new(row.run.clone(), row.session.clone());
             let forks: Vec<Fork> = rows.iter().filter(is_fork).map(fork).collect();

@@ -57,7 +57,7 @@ pub trait RunShelf: Sync {
     async fn connected_runs(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError>;
 
     /// Reads the rows of the runs of sessions, the last started first.
-    async fn runs_of(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError>;
+    async fn session_runs(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError>;
 
     /// Reads the rows of segments of subscriptions; each ended with its last event.
     async fn segments(&self) -> Result<Vec<RunRow>, StoreError>;
@@ -85,7 +85,7 @@ pub trait RunShelf: Sync {
     ) -> Result<bool, StoreError>;
 
     /// Returns a session, and those that were copied from it or from a copy.
-    async fn copies_of(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError>;
+    async fn session_family(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError>;
 
     /// Takes away what is left of a session: errors, results and state, and runs that wait in a queue, which are added to
     /// what was removed, each with a tombstone. Where the removal is silent, the ids of errors and results are forgotten

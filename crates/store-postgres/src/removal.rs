@@ -155,7 +155,7 @@ impl RunShelf for Database {
         run_rows::connected(self.pool(), runs).await
     }
 
-    async fn runs_of(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
+    async fn session_runs(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
         run_rows::of_sessions(self.pool(), sessions).await
     }
 
@@ -223,7 +223,7 @@ impl RunShelf for Database {
         Ok(taken.map(read).map(Into::into))
     }
 
-    async fn copies_of(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
+    async fn session_family(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
         let rows = sqlx::query(
             "WITH RECURSIVE family (session) AS (SELECT $1::text COLLATE \"C\" UNION SELECT lineage.session \
              FROM backstop.lineage AS lineage JOIN family ON lineage.ancestor = family.session) \

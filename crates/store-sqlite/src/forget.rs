@@ -159,7 +159,7 @@ impl RunShelf for Database {
         run_rows::connected(self.readers(), runs).await
     }
 
-    async fn runs_of(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
+    async fn session_runs(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
         run_rows::of_sessions(self.readers(), sessions).await
     }
 
@@ -195,7 +195,7 @@ impl RunShelf for Database {
         Ok(None)
     }
 
-    async fn copies_of(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
+    async fn session_family(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
         let sessions: Vec<String> = sqlx::query_scalar(
             "WITH RECURSIVE family (session) AS (SELECT $1 UNION SELECT lineage.session \
              FROM lineage JOIN family ON lineage.ancestor = family.session) \

@@ -1,4 +1,4 @@
-//! What a run asks of the world, and what it is told of it, as data.
+//! The actions that a run requests, and their results, as data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

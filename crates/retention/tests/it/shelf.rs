@@ -98,7 +98,7 @@ impl RunShelf for Shelf {
         Ok(found)
     }
 
-    async fn runs_of(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
+    async fn session_runs(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
         let rows = self.rows();
         let of_session = rows.iter().filter(|row| sessions.contains(&row.session));
         Ok(of_session.rev().cloned().collect())
@@ -154,7 +154,7 @@ impl RunShelf for Shelf {
         Ok(taken.map(|(_, run)| run.clone()))
     }
 
-    async fn copies_of(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
+    async fn session_family(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
         let copies = self.copies.iter().filter(|(of, _)| *of == session.as_str());
         Ok(std::iter::once(session.clone()).chain(copies.map(|(_, copy)| copy.clone())).collect())
     }

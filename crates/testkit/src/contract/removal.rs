@@ -349,9 +349,9 @@ impl<S: RunShelf> RunShelf for Interrupted<'_, S> {
         self.shelf.connected_runs(runs).await
     }
 
-    async fn runs_of(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
+    async fn session_runs(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
         self.step().await;
-        self.shelf.runs_of(sessions).await
+        self.shelf.session_runs(sessions).await
     }
 
     async fn segments(&self) -> Result<Vec<RunRow>, StoreError> {
@@ -387,9 +387,9 @@ impl<S: RunShelf> RunShelf for Interrupted<'_, S> {
         self.shelf.remove(tree, removal, removed).await
     }
 
-    async fn copies_of(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
+    async fn session_family(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
         self.step().await;
-        self.shelf.copies_of(session).await
+        self.shelf.session_family(session).await
     }
 
     async fn take_session(
