@@ -121,6 +121,12 @@ pub(crate) enum XtaskError {
         #[source]
         source: syn::Error,
     },
+    /// The workspace has no package of that name.
+    #[error("the workspace has no package `{name}`")]
+    UnknownPackage {
+        /// What was asked for.
+        name: String,
+    },
     /// `tidy` found something that must not be.
     #[error("tidy found {errors} error(s)")]
     Untidy {
@@ -159,6 +165,10 @@ impl XtaskError {
             }
             Self::RulesUnknown { .. } => Some(
                 "mend the id, or add the rule to `RULES` in xtask/src/rules_page.rs".to_owned(),
+            ),
+            Self::UnknownPackage { .. } => Some(
+                "`cargo metadata --no-deps` lists the packages: `backstop-retry`, for one"
+                    .to_owned(),
             ),
             Self::File { .. }
             | Self::Manifest { .. }

@@ -1,7 +1,7 @@
 //! The chores of this workspace, as `cargo xtask …`.
 //!
 //! Each task is a module: [`api`] lists what crates offer, [`mod@bench`] measures, [`browser`] opens the page
-//! of a run, [`ci`] runs everything a change must pass, [`prices`] compares known prices, [`tidy`] holds the house rules that no compiler
+//! of a run, [`ci`] runs everything a change must pass, [`mutate`] changes code to see whether a test notices, [`prices`] compares known prices, [`tidy`] holds the house rules that no compiler
 //! knows, [`errors_page`] writes the table of codes, [`events_page`] that of events, [`rules_page`] what
 //! holds which rule. It never changes a file other than these pages.
 
@@ -16,6 +16,7 @@ mod error;
 mod errors_page;
 mod events_page;
 mod facts;
+mod mutate;
 mod others;
 mod page;
 mod prices;
@@ -84,6 +85,8 @@ enum Task {
         #[arg(long)]
         lower: bool,
     },
+    /// Change the code of a package in many places, one at a time, and list the changes that no test notices
+    Mutate(mutate::MutateOptions),
     /// Compare the table of known prices with that of the PyPI package litellm
     Prices,
     /// Write docs/rules.md from the `Spec:` lines of scenarios and tests
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
         Task::Events { check: true } => events_page::check(root),
         Task::Events { check: false } => events_page::write(root),
         Task::Language { worst, lower } => tidy::language::run(root, worst, lower),
+        Task::Mutate(options) => mutate::run(root, &options),
         Task::Prices => prices::check(root),
         Task::Rules { check: true } => rules_page::check(root),
         Task::Rules { check: false } => rules_page::write(root),

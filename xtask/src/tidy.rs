@@ -14,7 +14,7 @@ mod links;
 mod manifests;
 mod names;
 mod raw_json;
-mod syntax;
+pub(crate) mod syntax;
 mod tiers;
 mod types;
 mod workspace;
