@@ -21,6 +21,7 @@ mod converse;
 mod frames;
 mod request;
 mod response;
+mod served;
 mod sign;
 mod stream;
 

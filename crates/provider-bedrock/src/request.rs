@@ -9,6 +9,8 @@ use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
 
+use crate::served::{AnsweredCalls, KeptBlock};
+
 /// The body of both paths; the path says whether the answer is streamed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -80,6 +82,12 @@ enum Block<'a> {
     ToolResult(WireResult<'a>),
     /// As it came with the answer.
     ReasoningContent(JsonText),
+    /// A call of a tool that Bedrock ran itself, as it came.
+    #[serde(rename = "toolUse")]
+    ServedCall(JsonText),
+    /// Its result, as it came.
+    #[serde(rename = "toolResult")]
+    ServedResult(JsonText),
 }
 
 #[derive(Serialize)]
@@ -248,7 +256,7 @@ impl<'a> Conversation<'a> {
 
     fn take(&mut self, message: &'a Message) -> Result<(), ProviderError> {
         match message {
-            // Empty texts are refused.
+            // Blank texts are refused.
             Message::System { content } => self.system.extend(text(content)),
             Message::User { content, images } => {
                 let images = images.iter().map(image);
@@ -259,13 +267,14 @@ impl<'a> Conversation<'a> {
             }
             Message::Assistant { content, tool_calls, provider_state } => {
                 let kept = self.endpoint.parts_of(provider_state.as_ref());
+                let answered = AnsweredCalls::new(kept);
                 let pieces = pieces(content, tool_calls.len(), kept).into_iter();
                 let blocks: Vec<_> = pieces
                     .filter(|piece| !piece.is_blank())
-                    .map(|piece| match piece {
-                        Piece::Text(text) => Block::Text(text),
-                        Piece::Call(place) => tool_use(&tool_calls[place]),
-                        Piece::Kept(content) => Block::ReasoningContent(content),
+                    .filter_map(|piece| match piece {
+                        Piece::Text(text) => Some(Block::Text(text)),
+                        Piece::Call(place) => Some(tool_use(&tool_calls[place])),
+                        Piece::Kept(part) => answered.block(part).map(Block::from),
                     })
                     .collect();
                 if !blocks.is_empty() {
@@ -311,6 +320,16 @@ impl<'a> Conversation<'a> {
     }
 }
 
+impl From<KeptBlock> for Block<'_> {
+    fn from(kept: KeptBlock) -> Self {
+        match kept {
+            KeptBlock::Call(call) => Self::ServedCall(call),
+            KeptBlock::Reasoning(content) => Self::ReasoningContent(content),
+            KeptBlock::Result(result) => Self::ServedResult(result),
+        }
+    }
+}
+
 /// Does a model take images of tools? Claude's and Nova's do
 /// (<https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolResultContentBlock.html>).
 fn shows_images(model: &str) -> bool {
@@ -336,7 +355,7 @@ fn tool_use(call: &ToolCall) -> Block<'_> {
 }
 
 fn text(content: &str) -> Option<Text<'_>> {
-    (!content.is_empty()).then_some(Text { text: content })
+    (!content.trim().is_empty()).then_some(Text { text: content })
 }
 
 /// Returns the schema as it is sent; only Claude's models are held to one.

@@ -1,13 +1,16 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
 use backstop_provider::{ModelResponse, ProviderError};
-use backstop_provider_http::{CallDraft, Draft, Reply, lenient};
+use backstop_provider_http::{CallDraft, Draft, Reply, keep_field, lenient};
+use layer0::JsonText;
 use layer0::message::StopReason;
 use layer0::usage::TokenUsage;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+use crate::served::{CALL, RESULT};
 
 /// A whole answer.
 #[derive(Deserialize)]
@@ -41,6 +44,9 @@ struct WireBlock {
     citations_content: Option<CitationsContent>,
     reasoning_content: Option<WireReasoning>,
     tool_use: Option<AnswerCall>,
+    /// The result of a tool that Bedrock ran itself.
+    #[serde(default, deserialize_with = "lenient::json")]
+    tool_result: Option<JsonText>,
     /// A picture, which is not kept.
     image: Option<IgnoredAny>,
 }
@@ -75,9 +81,17 @@ struct ReasoningText {
     signature: Option<String>,
 }
 
+/// A call, or its head in a stream.
+pub(crate) enum AnswerCall {
+    /// A call of a tool of the agent's.
+    Own(OwnCall),
+    /// A call that Bedrock itself runs, as it came; `None` if it cannot be recorded.
+    Served(Option<JsonText>),
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct AnswerCall {
+pub(crate) struct OwnCall {
     #[serde(default, deserialize_with = "lenient::text_or_empty")]
     tool_use_id: String,
     name: String,
@@ -87,9 +101,23 @@ struct AnswerCall {
     kind: Option<String>,
 }
 
-/// Returns whether a call is one that the endpoint runs itself.
-pub(crate) fn is_server_tool(kind: Option<&str>) -> bool {
-    kind == Some("server_tool_use")
+impl<'de> Deserialize<'de> for AnswerCall {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        let call: OwnCall = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
+        Ok(match call.kind.as_deref() {
+            Some("server_tool_use") => Self::Served(JsonText::parse(text.get()).ok()),
+            _ => Self::Own(call),
+        })
+    }
+}
+
+impl OwnCall {
+    pub(crate) fn into_draft(self) -> CallDraft {
+        let mut draft = CallDraft::new(self.tool_use_id, self.name);
+        draft.take(self.input);
+        draft
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -155,7 +183,8 @@ impl WireResponse {
 
 impl WireBlock {
     fn into_part(self) -> Option<Part> {
-        let Self { text, citations_content, reasoning_content, tool_use, image: _ } = self;
+        let Self { text, citations_content, reasoning_content, tool_use, tool_result, image: _ } =
+            self;
         let cited = || {
             let cited = citations_content?.content.into_iter().map(|cited| cited.text);
             Some(Part::Text(cited.collect()))
@@ -166,14 +195,12 @@ impl WireBlock {
                 reasoning_text.map(|it| (it.text, it.signature)).unwrap_or_default();
             Some(Part::Thinking(Thinking { text, signature, redacted: redacted_content }))
         };
-        let call = || {
-            let call = tool_use.filter(|call| !is_server_tool(call.kind.as_deref()))?;
-            let AnswerCall { tool_use_id: id, name, input, kind: _ } = call;
-            let mut call = CallDraft::new(id, name);
-            call.take(input);
-            Some(Part::Call(call))
+        let call = || match tool_use? {
+            AnswerCall::Own(call) => Some(Part::Call(call.into_draft())),
+            AnswerCall::Served(call) => keep_field(CALL, &call?).map(Part::Served),
         };
-        text.map(Part::Text).or_else(cited).or_else(thinking).or_else(call)
+        let result = || keep_field(RESULT, &tool_result?).map(Part::Served);
+        text.map(Part::Text).or_else(cited).or_else(thinking).or_else(call).or_else(result)
     }
 }
 
@@ -182,6 +209,8 @@ pub(crate) enum Part {
     Text(String),
     Thinking(Thinking),
     Call(CallDraft),
+    /// A block of a tool that Bedrock ran itself, which it wants back.
+    Served(JsonText),
 }
 
 /// Reasoning: told, or redacted.
@@ -222,6 +251,7 @@ impl Part {
                 }
             }
             Self::Call(call) => draft.calls.push(call),
+            Self::Served(block) => draft.keep_text(block),
         }
     }
 }

@@ -5,10 +5,12 @@ use std::ops::ControlFlow;
 
 use backstop_provider::{ModelResponse, ProviderError};
 use backstop_provider_http::{CallDraft, Draft, Reply, Stream, lenient};
+use layer0::JsonText;
 use serde::Deserialize;
 
 use crate::frames::Frame;
-use crate::response::{Part, Thinking, WireUsage, finish, is_server_tool};
+use crate::response::{AnswerCall, Part, Thinking, WireUsage, finish};
+use crate::served::{CALL, RESULT, StreamedBlock};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -23,18 +25,10 @@ struct BlockStart {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 struct Start {
-    tool_use: Option<CallHead>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct CallHead {
-    #[serde(default, deserialize_with = "lenient::text_or_empty")]
-    tool_use_id: String,
-    name: String,
-    /// `server_tool_use` where Bedrock itself runs the tool.
-    #[serde(rename = "type", default, deserialize_with = "lenient::text")]
-    kind: Option<String>,
+    tool_use: Option<AnswerCall>,
+    /// The result of a tool that Bedrock ran itself.
+    #[serde(default, deserialize_with = "lenient::json")]
+    tool_result: Option<JsonText>,
 }
 
 #[derive(Deserialize)]
@@ -53,6 +47,8 @@ struct Delta {
     text: Option<String>,
     reasoning_content: Option<ReasoningDelta>,
     tool_use: Option<CallDelta>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
+    tool_result: Option<Vec<JsonText>>,
 }
 
 #[derive(Deserialize)]
@@ -104,8 +100,8 @@ enum OpenBlock {
     Thinking(Thinking),
     /// The arguments come as text.
     Call(CallDraft),
-    /// A call that the endpoint runs itself.
-    ServerTool,
+    /// A call that the endpoint runs itself, or its result; `None` if it cannot be recorded.
+    Served(Option<StreamedBlock>),
 }
 
 impl Stream for ConverseStream {
@@ -118,7 +114,7 @@ impl Stream for ConverseStream {
         };
         let fits = match kind.as_str() {
             "contentBlockStart" => self.begin(reply.decode(&payload)?),
-            "contentBlockDelta" => self.add(&reply.decode(&payload)?, reply),
+            "contentBlockDelta" => self.add(reply.decode(&payload)?, reply),
             "messageStop" => {
                 self.stop = Some(reply.decode(&payload)?);
                 true
@@ -157,7 +153,10 @@ impl Stream for ConverseStream {
                 OpenBlock::Text(text) => Part::Text(text),
                 OpenBlock::Thinking(thinking) => Part::Thinking(thinking),
                 OpenBlock::Call(call) => Part::Call(call),
-                OpenBlock::ServerTool => continue,
+                OpenBlock::Served(block) => match block.and_then(StreamedBlock::into_block) {
+                    Some(block) => Part::Served(block),
+                    None => continue,
+                },
             };
             part.add_to(&mut draft);
         }
@@ -168,40 +167,51 @@ impl Stream for ConverseStream {
 impl ConverseStream {
     /// Opens a block; says whether it was not open yet.
     fn begin(&mut self, event: BlockStart) -> bool {
-        let Some(head) = event.start.tool_use else { return true };
-        let block = match is_server_tool(head.kind.as_deref()) {
-            true => OpenBlock::ServerTool,
-            false => OpenBlock::Call(CallDraft::new(head.tool_use_id, head.name)),
+        let Start { tool_use, tool_result } = event.start;
+        let block = match (tool_use, tool_result) {
+            (Some(AnswerCall::Own(call)), _) => OpenBlock::Call(call.into_draft()),
+            (Some(AnswerCall::Served(head)), _) => {
+                OpenBlock::Served(head.map(|head| StreamedBlock::new(CALL, head)))
+            }
+            (None, Some(head)) => OpenBlock::Served(Some(StreamedBlock::new(RESULT, head))),
+            (None, None) => return true,
         };
         self.blocks.insert(event.content_block_index, block).is_none()
     }
 
     /// Adds a piece to its block; says whether the block can take it.
-    fn add(&mut self, event: &BlockDelta, reply: &Reply<'_>) -> bool {
-        let Delta { text, reasoning_content, tool_use } = &event.delta;
+    fn add(&mut self, event: BlockDelta, reply: &Reply<'_>) -> bool {
+        let Delta { text, reasoning_content, tool_use, tool_result } = event.delta;
         let index = event.content_block_index;
         if let Some(piece) = text {
             let block = self.blocks.entry(index).or_insert(OpenBlock::Text(String::new()));
             let OpenBlock::Text(text) = block else { return false };
-            text.push_str(piece);
-            reply.tell_text(piece);
+            text.push_str(&piece);
+            reply.tell_text(&piece);
         }
         if let Some(ReasoningDelta { text: piece, signature, redacted_content }) = reasoning_content
         {
             let block =
                 self.blocks.entry(index).or_insert(OpenBlock::Thinking(Thinking::default()));
             let OpenBlock::Thinking(thinking) = block else { return false };
-            thinking.text.push_str(piece);
+            thinking.text.push_str(&piece);
             append(&mut thinking.signature, signature.as_deref());
             append(&mut thinking.redacted, redacted_content.as_deref());
-            reply.tell_thinking(piece);
+            reply.tell_thinking(&piece);
         }
         if let Some(CallDelta { input: piece }) = tool_use {
             match self.blocks.get_mut(&index) {
-                Some(OpenBlock::Call(call)) => call.push(piece),
-                Some(OpenBlock::ServerTool) => {}
+                Some(OpenBlock::Call(call)) => call.push(&piece),
+                Some(OpenBlock::Served(block)) => {
+                    block.iter_mut().for_each(|block| block.push_input(&piece));
+                }
                 Some(OpenBlock::Text(_) | OpenBlock::Thinking(_)) | None => return false,
             }
+        }
+        if let (Some(pieces), Some(OpenBlock::Served(Some(block)))) =
+            (tool_result, self.blocks.get_mut(&index))
+        {
+            block.push_content(pieces);
         }
         true
     }
@@ -213,7 +223,7 @@ impl OpenBlock {
             Self::Text(text) => text.len(),
             Self::Thinking(thinking) => thinking.held_bytes(),
             Self::Call(call) => call.held_bytes(),
-            Self::ServerTool => 0,
+            Self::Served(block) => block.as_ref().map_or(0, StreamedBlock::held_bytes),
         }
     }
 }

@@ -7,4 +7,5 @@ mod it {
     mod faults;
     mod laws;
     mod requests;
+    mod served;
 }

@@ -214,7 +214,9 @@ pub(super) const RULES: &[Rule] = &[
         "https://docs.aws.amazon.com/bedrock/latest/userguide/tool-use.html",
         |asked| {
             find_first(messages(asked), |at, message| {
-                let answered = ids(asked.body.get("messages").item(at + 1), "toolResult");
+                // The result of a tool that Bedrock ran itself is in the message of its call.
+                let mut answered = ids(asked.body.get("messages").item(at + 1), "toolResult");
+                answered.extend(ids(message, "toolResult"));
                 let mut open = ids(message, "toolUse");
                 open.retain(|id| !answered.contains(id));
                 (!open.is_empty()).then(|| found![at + 1, open.join(", ")])
@@ -230,7 +232,10 @@ pub(super) const RULES: &[Rule] = &[
         |asked| {
             find_first(messages(asked), |at, message| {
                 let before = at.checked_sub(1).map(|it| asked.body.get("messages").item(it));
-                let called = before.map(|it| ids(it, "toolUse")).unwrap_or_default();
+                let mut called = before.map(|it| ids(it, "toolUse")).unwrap_or_default();
+                if message.get("role").is("assistant") {
+                    called = served_ids(message);
+                }
                 let results = ids(message, "toolResult");
                 let is_called = results.iter().all(|id| called.contains(id));
                 (results.len() > called.len() || !is_called).then(|| found![at])
@@ -277,4 +282,11 @@ fn each_tool(asked: Asked<'_>, find: impl Fn(usize, Node<'_>) -> Found) -> Found
 fn ids<'a>(message: Node<'a>, kind: &str) -> Vec<&'a str> {
     let blocks = message.get("content").items().map(|block| block.get(kind));
     blocks.filter(|it| it.exists()).map(|it| it.get("toolUseId").text_or_empty()).collect()
+}
+
+/// Returns the ids of the calls that Bedrock ran itself.
+fn served_ids<'a>(message: Node<'a>) -> Vec<&'a str> {
+    let calls = message.get("content").items().map(|block| block.get("toolUse"));
+    let served = calls.filter(|call| call.get("type").is("server_tool_use"));
+    served.map(|call| call.get("toolUseId").text_or_empty()).collect()
 }
