@@ -1,6 +1,7 @@
 //! What is sent.
 
 mod served;
+mod thinking;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,6 +13,8 @@ use backstop_provider_http::{
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
+
+use self::thinking::is_sent;
 
 /// The output limit where the request names none; the protocol requires one.
 pub const DEFAULT_MAX_TOKENS: u32 = 4_096;
@@ -56,7 +59,8 @@ struct SystemBlock {
 impl System {
     fn of(text: String, caches: bool) -> Option<Self> {
         match caches {
-            _ if text.is_empty() => None,
+            // Blank texts are refused.
+            _ if text.trim().is_empty() => None,
             false => Some(Self::Plain(text)),
             true => {
                 let cache_control = CacheControl::Ephemeral;
@@ -205,6 +209,7 @@ impl<'a> MessagesRequest<'a> {
         }
         conversation.drop_unanswered();
         conversation.messages.retain(|message| !message.content.is_empty());
+        conversation.end_with_user();
         let mut tools: Vec<WireTool<'_>> = request.tools.iter().map(wire_tool).collect();
         if caches {
             // The tools are the same in every run, and the instructions in most; the conversation is sent
@@ -275,7 +280,10 @@ impl<'a> Conversation<'a> {
                         }
                         Piece::Kept(block) => match kept_field(&block, "caller") {
                             Some(told) => caller = Some(told),
-                            None => parts.push(Part::Kept(block)),
+                            None if is_sent(&block, !tool_calls.is_empty(), self.endpoint) => {
+                                parts.push(Part::Kept(block));
+                            }
+                            None => {}
                         },
                     }
                 }

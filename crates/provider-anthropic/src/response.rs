@@ -34,8 +34,8 @@ pub(crate) enum WireBlock {
     Thinking {
         #[serde(default, deserialize_with = "lenient::text_or_empty")]
         thinking: String,
-        #[serde(default, deserialize_with = "lenient::text_or_empty")]
-        signature: String,
+        #[serde(default, deserialize_with = "lenient::text")]
+        signature: Option<String>,
     },
     RedactedThinking {
         #[serde(default, deserialize_with = "lenient::text_or_empty")]
@@ -77,7 +77,9 @@ impl WireBlock {
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Self::Text { text } => text.len(),
-            Self::Thinking { thinking, signature } => thinking.len() + signature.len(),
+            Self::Thinking { thinking, signature } => {
+                thinking.len() + signature.as_ref().map_or(0, String::len)
+            }
             Self::RedactedThinking { data } => data.len(),
             Self::ToolUse { input, .. } => input.as_ref().map_or(0, |input| input.get().len()),
             Self::Served(block) => block.block.get().len() + block.input.len(),
@@ -194,12 +196,12 @@ pub(crate) fn add(draft: &mut Draft, block: WireBlock) {
         WireBlock::Text { text } => draft.text.push_str(&text),
         WireBlock::Thinking { thinking, signature } => {
             draft.thinking.push_str(&thinking);
-            // Signed thinking goes back with the calls it led to.
-            if !signature.is_empty() {
-                draft.keep(&json!({
-                    "type": "thinking", "thinking": thinking, "signature": signature,
-                }));
+            // It goes back with the calls it led to.
+            let mut block = json!({ "type": "thinking", "thinking": thinking });
+            if let Some(signature) = signature {
+                block["signature"] = signature.into();
             }
+            draft.keep(&block);
         }
         WireBlock::RedactedThinking { data } => {
             draft.keep(&json!({ "type": "redacted_thinking", "data": data }));

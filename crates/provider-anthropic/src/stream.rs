@@ -251,7 +251,7 @@ fn add_piece(block: &mut WireBlock, delta: &BlockDelta, reply: &Reply<'_>) -> bo
             WireBlock::Thinking { signature, .. },
             BlockDelta::SignatureDelta { signature: piece },
         ) => {
-            signature.push_str(piece);
+            signature.get_or_insert_default().push_str(piece);
         }
         (WireBlock::Served(block), BlockDelta::InputJsonDelta { partial_json }) => {
             block.input.push_str(partial_json);

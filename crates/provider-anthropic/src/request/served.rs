@@ -21,7 +21,28 @@ struct Caller {
     tool_id: String,
 }
 
+/// Text of a user message behind an answer that the model is to continue.
+const CONTINUE: &str = "Continue.";
+
 impl Conversation<'_> {
+    /// Lets a user ask for the rest of an answer that was cut: "This model does not support assistant message
+    /// prefill. The conversation must end with a user message." A turn that was paused within a served tool is
+    /// continued as it is.
+    pub(super) fn end_with_user(&mut self) {
+        let Some(message) = self.messages.last().filter(|it| it.role == Role::Assistant) else {
+            return;
+        };
+        let is_paused = message.content.last().is_some_and(|part| match part {
+            Part::Kept(block) => block
+                .read::<ServedFields>()
+                .is_ok_and(|block| !matches!(&*block.r#type, "thinking" | "redacted_thinking")),
+            Part::Made(_) => false,
+        });
+        if !is_paused {
+            self.push(Role::User, vec![Block::Text { text: CONTINUE }.into()]);
+        }
+    }
+
     /// Leaves out calls of the provider's tools whose results never came, since a turn was paused or cut and the
     /// conversation went on otherwise: "tool use with id … was found without a corresponding … block" refuses every
     /// later request. Calls of the last answer stay while nothing but results stands behind it.

@@ -6,7 +6,7 @@ use backstop_provider_http::ConfigError;
 use backstop_testkit::{Request, ScriptedEndpoint};
 use layer0::message::{Image, Message, StopReason, ToolCall, Transcript};
 use layer0::{JsonText, ToolSpec};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::ask::{KEY, hello, send, to};
 
@@ -20,8 +20,7 @@ async fn sent(request: &ModelRequest, streamed: bool) -> Request {
 
 /// A conversation with everything that can stand in one.
 fn conversation() -> ModelRequest {
-    let call =
-        |id: &str, name: &str, arguments: serde_json::Value| ToolCall::new(id, name, arguments);
+    let call = |id: &str, name: &str, arguments: Value| ToolCall::new(id, name, arguments);
     let mut messages = Transcript::default();
     messages.push(Message::system("Be brief."));
     let image = Image::from_bytes(b"GIF89a").unwrap();
@@ -310,4 +309,60 @@ async fn searches_with_result_stay() {
     send(&provider, &ModelRequest::new(messages), false).await.unwrap();
     let body = String::from_utf8(server.requests()[0].bytes.clone()).unwrap();
     assert_eq!(body.matches("srvtoolu_1").count(), 2, "{body}");
+}
+
+/// Endpoints of others sign no thinking, and want it back with the calls it led to.
+#[tokio::test]
+async fn unsigned_thinking_goes_back_with_calls_alone() {
+    let call = json!({ "type": "tool_use", "id": "c1", "name": "now", "input": {} });
+    let text = json!({ "type": "text", "text": "It is noon." });
+    for (signature, written) in [
+        (None, r#"{"thinking":"hm","type":"thinking"}"#),
+        (Some(""), r#"{"signature":"","thinking":"hm","type":"thinking"}"#),
+    ] {
+        let mut thinking = json!({ "type": "thinking", "thinking": "hm" });
+        if let Some(signature) = signature {
+            thinking["signature"] = json!(signature);
+        }
+        for (behind, is_sent) in [(&call, true), (&text, false)] {
+            for streamed in [false, true] {
+                let blocks = [thinking.clone(), behind.clone()];
+                let body = sent_back(&blocks, streamed).await;
+                assert_eq!(body.contains(written), is_sent, "{behind} {streamed}: {body}");
+            }
+        }
+    }
+}
+
+/// Returns the request in which an answer of these blocks goes back.
+async fn sent_back(blocks: &[Value], streamed: bool) -> String {
+    let server = ScriptedEndpoint::anthropic(vec![ScriptedAnswer::saying("yes")]);
+    let provider = to(&server.base_url()).build().unwrap();
+    let (label, body) = match streamed {
+        false => (
+            "application/json",
+            json!({ "content": blocks, "stop_reason": "end_turn" }).to_string(),
+        ),
+        true => {
+            let starts = blocks.iter().enumerate().map(|(index, block)| {
+                json!({ "type": "content_block_start", "index": index, "content_block": block })
+            });
+            let stop = json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } });
+            let events = starts.chain([stop, json!({ "type": "message_stop" })]);
+            ("text/event-stream", events.map(|event| format!("data: {event}\n\n")).collect())
+        }
+    };
+    let answer = provider.read(label, body).await.unwrap();
+    let mut messages = Transcript::default();
+    messages.push(Message::user("hi"));
+    let calls = answer.tool_calls.clone();
+    messages.push(Message::Assistant {
+        content: answer.text,
+        tool_calls: answer.tool_calls,
+        provider_state: answer.provider_state,
+    });
+    calls.iter().for_each(|call| messages.push(Message::tool(call.id.clone(), "noon", false)));
+    messages.push(Message::user("sure?"));
+    send(&provider, &ModelRequest::new(messages), false).await.unwrap();
+    String::from_utf8(server.requests()[0].bytes.clone()).unwrap()
 }

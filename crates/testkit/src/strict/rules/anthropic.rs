@@ -118,6 +118,20 @@ pub(super) const RULES: &[Rule] = &[
         end_not_blank,
     ),
     Rule::new(
+        "anthropic.last_is_user",
+        HERE,
+        "This model does not support assistant message prefill. The conversation must end with a user \
+         message.",
+        "https://github.com/smallmain/vscode-unify-chat-provider/issues/249",
+        |asked| {
+            let last = asked.body.get("messages").items().next_back()?;
+            let kind = last.get("content").items().next_back()?.get("type").text_or_empty();
+            // A turn that was paused within a served tool.
+            let is_paused = !["redacted_thinking", "text", "thinking", "tool_use"].contains(&kind);
+            (last.get("role").is("assistant") && !is_paused).then(Vec::new)
+        },
+    ),
+    Rule::new(
         "anthropic.image_types",
         HERE,
         "messages.{}.content.{}.image.source.base64.media_type: Input should be 'image/jpeg', \
