@@ -322,7 +322,10 @@ impl<'a> Conversation<'a> {
 
     fn take(&mut self, message: &'a Message) -> Result<(), ProviderError> {
         match message {
-            Message::System { content } => self.system.push(Part::text(content)),
+            // Empty parts are refused.
+            Message::System { content } => {
+                self.system.extend((!content.trim().is_empty()).then(|| Part::text(content)));
+            }
             Message::User { content, images } => {
                 let images = images.iter().map(image);
                 // Empty parts are refused.

@@ -10,9 +10,8 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Code that Google ran, and its result.
-const EXECUTABLE_CODE: &str = "executableCode";
-const CODE_EXECUTION_RESULT: &str = "codeExecutionResult";
+/// Parts of tools that run at Google: code and its result, other calls and their responses.
+const SERVED: [&str; 4] = ["executableCode", "codeExecutionResult", "toolCall", "toolResponse"];
 
 /// An answer, or a piece of one: a stream has the same shape.
 #[derive(Deserialize)]
@@ -56,18 +55,21 @@ pub(crate) struct AnswerPart {
     executable_code: Option<JsonText>,
     #[serde(default, deserialize_with = "lenient::json")]
     code_execution_result: Option<JsonText>,
+    #[serde(default, deserialize_with = "lenient::json")]
+    tool_call: Option<JsonText>,
+    #[serde(default, deserialize_with = "lenient::json")]
+    tool_response: Option<JsonText>,
 }
 
 impl AnswerPart {
     /// Returns a part of a tool that runs at Google, as it goes back; `None` for any other part.
     pub(crate) fn served(&self) -> Option<JsonText> {
         let signature = self.thought_signature.as_deref().map(JsonText::string);
-        let fields = [
-            (EXECUTABLE_CODE, self.executable_code.clone()),
-            (CODE_EXECUTION_RESULT, self.code_execution_result.clone()),
-        ];
+        let Self { executable_code, code_execution_result, tool_call, tool_response, .. } = self;
+        let values = [executable_code, code_execution_result, tool_call, tool_response];
+        let fields = SERVED.into_iter().zip(values);
         let mut fields: BTreeMap<_, _> =
-            fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+            fields.filter_map(|(name, value)| Some((name, value.clone()?))).collect();
         if fields.is_empty() {
             return None;
         }
@@ -81,7 +83,7 @@ impl AnswerPart {
 /// Returns whether a kept part is one of a tool that runs at Google.
 pub(crate) fn is_served(part: &JsonText) -> bool {
     let fields = part.read::<BTreeMap<String, IgnoredAny>>().unwrap_or_default();
-    fields.contains_key(EXECUTABLE_CODE) || fields.contains_key(CODE_EXECUTION_RESULT)
+    SERVED.iter().any(|name| fields.contains_key(*name))
 }
 
 /// Data that the model made; it is not kept.

@@ -184,6 +184,8 @@ async fn served_parts_go_back_in_place() {
         { "text": "I compute." },
         { "executableCode": { "language": "PYTHON", "code": "6*7" }, "thoughtSignature": "SIG" },
         { "codeExecutionResult": { "outcome": "OUTCOME_OK", "output": "42" }, "thought": true },
+        { "toolCall": { "toolType": "GOOGLE_SEARCH_WEB", "args": { "queries": ["x"] }, "id": "s1" }, "thoughtSignature": "SIG" },
+        { "toolResponse": { "toolType": "GOOGLE_SEARCH_WEB", "response": { "n": 1.5 }, "id": "s1" } },
         { "text": "It is 42." },
     ]);
     let candidate =
@@ -201,7 +203,7 @@ async fn served_parts_go_back_in_place() {
     messages.push(Message::user("sure?"));
     send(&provider, &ModelRequest::new(messages), false).await.unwrap();
     let body = String::from_utf8(server.requests()[0].bytes.clone()).unwrap();
-    let back = r#"{"text":"I compute."},{"executableCode":{"code":"6*7","language":"PYTHON"},"thoughtSignature":"SIG"},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"42"},"thought":true},{"text":"It is 42."}"#;
+    let back = r#"{"text":"I compute."},{"executableCode":{"code":"6*7","language":"PYTHON"},"thoughtSignature":"SIG"},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"42"},"thought":true},{"thoughtSignature":"SIG","toolCall":{"args":{"queries":["x"]},"id":"s1","toolType":"GOOGLE_SEARCH_WEB"}},{"toolResponse":{"id":"s1","response":{"n":1.5},"toolType":"GOOGLE_SEARCH_WEB"}},{"text":"It is 42."}"#;
     assert!(body.contains(back), "{body}");
 }
 
