@@ -184,7 +184,7 @@ impl Endpoint {
     /// Writes the body of a request, with the further fields that are set.
     pub(crate) fn encode(&self, body: &impl Serialize) -> Result<Vec<u8>, ProviderError> {
         body_with(body, &self.extra_body).map_err(|error| {
-            ProviderError::invalid_request(format!("request is no JSON: {error}"), None)
+            ProviderError::invalid_request(format!("the request cannot be written: {error}"), None)
         })
     }
 

@@ -1,9 +1,10 @@
 //! Fields of a request that its adapter does not know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use layer0::JsonText;
 use serde::Serialize;
+use serde::ser::Error as _;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
@@ -42,9 +43,30 @@ fn merged(body: &RawValue, extra: &Map<String, Value>) -> Result<Box<RawValue>, 
 fn joined(list: Option<&RawValue>, further: &[Value]) -> Result<Box<RawValue>, serde_json::Error> {
     let own: Vec<&RawValue> =
         list.map_or(Ok(Vec::new()), |list| serde_json::from_str(list.get()))?;
+    let mut taken = BTreeSet::new();
+    for item in &own {
+        tool_names(&serde_json::from_str(item.get())?, &mut taken);
+    }
+    for item in further {
+        let mut names = BTreeSet::new();
+        tool_names(item, &mut names);
+        if let Some(name) = names.iter().find(|name| taken.contains(*name)) {
+            let why = format!("a tool of the further fields is named `{name}`, as another tool is");
+            return Err(serde_json::Error::custom(why));
+        }
+        taken.extend(names);
+    }
     let further = further.iter().map(|item| to_raw_value(&JsonText::from(item)));
     let further = further.collect::<Result<Vec<_>, _>>()?;
     to_raw_value(&own.into_iter().chain(further.iter().map(|item| &**item)).collect::<Vec<_>>())
+}
+
+/// Adds the names that a tool, or a list of tools, has for the model, in the form of any protocol.
+fn tool_names(item: &Value, names: &mut BTreeSet<String>) {
+    let groups = item["functionDeclarations"].as_array().into_iter().flatten();
+    for tool in [item, &item["function"], &item["toolSpec"]].into_iter().chain(groups) {
+        names.extend(tool["name"].as_str().map(str::to_owned));
+    }
 }
 
 #[cfg(test)]
@@ -78,6 +100,28 @@ mod tests {
             (json!({}), r#"{"tools":[{"type":"web_search"}]}"#),
         ] {
             assert_eq!(String::from_utf8(body_with(&body, &extra).unwrap()).unwrap(), expected);
+        }
+    }
+
+    /// An endpoint would refuse each request, with words of its own.
+    #[test]
+    fn further_tools_have_names_of_their_own() {
+        for (own, further) in [
+            (json!({ "name": "a" }), json!({ "type": "web_search", "name": "a" })),
+            (json!({ "function": { "name": "a" } }), json!({ "function": { "name": "a" } })),
+            (
+                json!({ "functionDeclarations": [{ "name": "a" }] }),
+                json!({ "functionDeclarations": [{ "name": "a" }] }),
+            ),
+            (json!({ "toolSpec": { "name": "a" } }), json!({ "toolSpec": { "name": "a" } })),
+        ] {
+            let Value::Object(extra) = json!({ "tools": [further] }) else { panic!("an object") };
+            let error = body_with(&json!({ "tools": [own] }), &extra).unwrap_err();
+            assert!(error.to_string().contains("is named `a`"), "{error}");
+            let Value::Object(twice) = json!({ "tools": [further, further] }) else {
+                panic!("an object")
+            };
+            assert!(body_with(&json!({}), &twice).is_err(), "{further}");
         }
     }
 
