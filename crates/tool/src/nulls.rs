@@ -7,24 +7,77 @@ use serde_json::{Value, json};
 
 use crate::Schema;
 
-/// Returns arguments without those that are `null`, need not be there and must not be `null`, in objects within them
-/// too; `None` where there are none.
+/// The most schemas that are read for one value. Nulls beyond them stay as they were given.
+const MAX_SCHEMAS: usize = 64;
+
+/// Returns arguments without those that are `null`, need not be there and must not be `null`, in objects and lists
+/// within them too; `None` if nothing changes.
 pub(crate) fn without_nulls(arguments: &JsonText, schema: &Value) -> Option<JsonText> {
-    without(arguments, schema, schema)
+    without(arguments, &gather([schema], schema), schema)
 }
 
-fn without(object: &JsonText, schema: &Value, root: &Value) -> Option<JsonText> {
-    let mut fields: BTreeMap<String, JsonText> =
-        object.is_object().then(|| object.read().ok()).flatten()?;
+/// Returns these schemas and all others that apply to the same value. A union applies if only one of its branches is
+/// not `null`: such a value may be left out.
+fn gather<'s>(schemas: impl IntoIterator<Item = &'s Value>, root: &'s Value) -> Vec<&'s Value> {
+    let mut found: Vec<&Value> = schemas.into_iter().collect();
+    let mut at = 0;
+    while let Some(schema) = found.get(at).copied() {
+        let reference = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
+        let referred = reference.and_then(|pointer| root.pointer(pointer));
+        let all = schema["allOf"].as_array().into_iter().flatten();
+        let alternatives = ["anyOf", "oneOf"].into_iter().filter_map(|key| {
+            let mut some = schema[key].as_array()?.iter().filter(|it| it["type"] != "null");
+            some.next().filter(|_| some.next().is_none())
+        });
+        for next in referred.into_iter().chain(all).chain(alternatives) {
+            let is_known = |found: &[&Value]| found.iter().any(|known| std::ptr::eq(*known, next));
+            if found.len() < MAX_SCHEMAS && !is_known(&found) {
+                found.push(next);
+            }
+        }
+        at += 1;
+    }
+    found
+}
+
+/// Each value is looked at once, with all its schemas.
+fn without(value: &JsonText, schemas: &[&Value], root: &Value) -> Option<JsonText> {
+    if value.is_object() {
+        return without_members(value, schemas, root);
+    }
+    let items = schemas.iter().filter_map(|schema| schema.get("items"));
+    let items = gather(items.filter(|items| items.is_object()), root);
+    let mut list: Vec<JsonText> = (!items.is_empty()).then(|| value.read().ok()).flatten()?;
     let mut is_changed = false;
-    for (name, property) in schema["properties"].as_object()? {
+    for item in &mut list {
+        if let Some(changed) = without(item, &items, root) {
+            *item = changed;
+            is_changed = true;
+        }
+    }
+    is_changed.then(|| JsonText::of(&list).ok()).flatten()
+}
+
+fn without_members(object: &JsonText, schemas: &[&Value], root: &Value) -> Option<JsonText> {
+    let mut properties: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    for known in schemas.iter().filter_map(|schema| schema["properties"].as_object()) {
+        for (name, property) in known {
+            properties.entry(name).or_default().push(property);
+        }
+    }
+    let mut fields: BTreeMap<String, JsonText> =
+        (!properties.is_empty()).then(|| object.read().ok()).flatten()?;
+    let mut is_changed = false;
+    for (name, properties) in properties {
         let Some(field) = fields.get(name) else { continue };
         if field.get() != "null" {
-            if let Some(field) = without(field, property, root) {
-                fields.insert(name.clone(), field);
+            if let Some(field) = without(field, &gather(properties, root), root) {
+                fields.insert(name.to_owned(), field);
                 is_changed = true;
             }
-        } else if !is_required(name, schema) && !can_be_null(property, root) {
+        } else if !schemas.iter().any(|schema| is_required(name, schema))
+            && properties.iter().any(|property| !can_be_null(property, root))
+        {
             fields.remove(name);
             is_changed = true;
         }
@@ -54,6 +107,36 @@ fn can_be_null(property: &Value, root: &Value) -> bool {
 #[cfg(all(test, feature = "json-schema"))]
 mod tests {
     use super::*;
+
+    /// Spec: Q2
+    #[test]
+    fn nulls_are_left_out_at_any_depth() {
+        let item = json!({ "type": "object", "properties": { "a": { "type": "string" }, "b": { "type": ["string", "null"] } } });
+        let text = r##"{"o":{"a":null,"b":null}}"##;
+        for property in [
+            item.clone(),
+            json!({ "$ref": "#/$defs/item" }),
+            json!({ "anyOf": [{ "$ref": "#/$defs/item" }, { "type": "null" }] }),
+            json!({ "allOf": [{ "type": "object" }, { "$ref": "#/$defs/item" }] }),
+        ] {
+            let schema = json!({ "properties": { "o": property }, "$defs": { "item": item } });
+            let found = without_nulls(&JsonText::parse(text).unwrap(), &schema);
+            assert_eq!(found.unwrap().get(), r#"{"o":{"b":null}}"#, "{schema}");
+            let schema = json!({ "properties": { "o": { "type": "array", "items": property } }, "$defs": { "item": item } });
+            let list = JsonText::parse(r#"{"o":[{"a":null,"n":3.10},{"a":"x"}]}"#).unwrap();
+            let found = without_nulls(&list, &schema);
+            assert_eq!(found.unwrap().get(), r#"{"o":[{"n":3.10},{"a":"x"}]}"#, "{schema}");
+        }
+        // A schema that refers to itself alone ends.
+        let circle = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "$ref": "#/$defs/a" } } });
+        assert_eq!(without_nulls(&JsonText::parse(text).unwrap(), &circle), None);
+        // Followed at each place, the references of this one would be more than there is time for.
+        let itself = vec![json!({ "$ref": "#" }); 50];
+        let wide =
+            json!({ "allOf": itself, "properties": { "a": { "anyOf": itself, "allOf": itself } } });
+        let deep = format!("{}null{}", r#"{"a":"#.repeat(90), "}".repeat(90));
+        assert_eq!(without_nulls(&JsonText::parse(&deep).unwrap(), &wide), None);
+    }
 
     /// Spec: Q2
     #[test]
