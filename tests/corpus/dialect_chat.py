@@ -40,7 +40,9 @@ def read(url, exchange):
     stop = "refusal" if message.refusal and stop in ("end", "tool_use") else stop
     return Answer(
         text=said(message.content) + (message.refusal or ""),
-        thinking=getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None) or "",
+        thinking=getattr(message, "reasoning_content", None)
+        or getattr(message, "reasoning", None)
+        or "".join(said(one["thinking"]) for one in thoughts(message.content)),
         calls=calls,
         stop=stop,
         **billed(usage),
@@ -108,12 +110,23 @@ def said(content):
     return content or ""
 
 
+def thoughts(content):
+    """Returns the parts that Mistral's models think in."""
+    parts = content if isinstance(content, list) else []
+    return [part for part in parts if isinstance(part, dict) and part.get("thinking")]
+
+
 def sent_differences(answer, body):
     """Says where what is sent back differs from what came."""
     message = body["messages"][1]
-    yield from misfits(message)
-    if (message.get("content") or "") != answer.text:
+    if thoughts(message.get("content")):
+        yield from misfits({**message, "content": said(message["content"])})
+    else:
+        yield from misfits(message)
+    if said(message.get("content")) != answer.text:
         yield "text", answer.text, message.get("content")
+    if thoughts(message.get("content")) != thoughts(answer.own.get("content")):
+        yield "thoughts", thoughts(answer.own.get("content")), thoughts(message.get("content"))
     sent = [
         (call["id"], call["function"]["name"], value_of(call["function"]["arguments"]))
         for call in message.get("tool_calls") or []

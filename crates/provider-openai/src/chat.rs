@@ -1,6 +1,7 @@
 //! Chat Completions.
 
 mod calls;
+mod content;
 mod kept;
 mod omitted;
 mod request;

@@ -57,6 +57,8 @@ pub(crate) enum KeptReasoning {
     /// `reasoning` and `reasoning_details`, with calls or without.
     Details,
     Nothing,
+    /// Thoughts, as parts of the content, with calls or without.
+    Parts,
     /// As it came, and a placeholder beside calls that another endpoint made.
     Required,
     /// As it came, and beside calls of another endpoint the signature that is not validated.
@@ -98,13 +100,14 @@ const ROWS: [Row; 6] = [
         fields: Fields::Usual,
     },
     // "Tool call id was … but must be a-z, A-Z, 0-9, with a length of 9" (code 3280) and "Unexpected role 'user'
-    // after role 'tool'" (code 3230).
+    // after role 'tool'" (code 3230). Thoughts are to be replayed with every answer:
+    // <https://github.com/mistralai/client-ts/blob/main/examples/src/reasoning_multi_turn.ts>.
     Row {
         dialect: ChatDialect::Mistral,
         name: "mistral",
         hosts: &["api.mistral.ai", "codestral.mistral.ai"],
         accepts: COMPATIBLE.call_ids(CallIds::exactly(9)),
-        reasoning: KeptReasoning::Nothing,
+        reasoning: KeptReasoning::Parts,
         fields: Fields::Mistral,
     },
     // "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40".

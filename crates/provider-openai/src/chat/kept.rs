@@ -5,15 +5,20 @@ use layer0::message::StatePart;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::content::{Thoughts, held_bytes};
 use crate::dialect::KeptReasoning;
 
-/// KeptReasoning of a call that another endpoint made, for an endpoint that refuses calls without any.
+/// Reasoning of a call that another endpoint made, for an endpoint that refuses calls without any.
 const UNKNOWN_REASONING: &str = "(The reasoning of this step was not recorded.)";
 /// Signature of a call that another endpoint made, which Gemini does not validate:
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// One kept part of an answer: fields of the message, or of the call that it stands before.
+/// Bytes that a thought takes in addition to its fields, about.
+const BYTES_PER_THOUGHT: usize = 128;
+
+/// One kept part of an answer: fields of the message, or of the call that it stands before. Thoughts among the
+/// parts of the content are kept apart.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct KeptPart {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,6 +50,7 @@ pub(super) struct Kept {
     message: KeptMessage,
     /// The pieces of `reasoning_details` so far.
     details: Vec<Value>,
+    thoughts: Thoughts,
     /// The number of bytes taken.
     taken: usize,
 }
@@ -64,6 +70,17 @@ impl Kept {
 
     pub(super) fn push_extra(&mut self, extra: Option<JsonText>) {
         self.message.extra_content = extra.or(self.message.extra_content.take());
+    }
+
+    /// Takes a thought that is a part of the content, behind this much text.
+    pub(super) fn push_thought(
+        &mut self,
+        text_before: usize,
+        thought: Map<String, Value>,
+        is_piece: bool,
+    ) {
+        self.taken += BYTES_PER_THOUGHT + held_bytes(&thought);
+        self.thoughts.push(text_before, thought, is_piece);
     }
 
     /// Returns how many bytes are held, at most.
@@ -87,8 +104,13 @@ impl Kept {
         }
     }
 
-    /// Returns the part to keep of the message, if there is one. KeptReasoning matters with the calls it led to.
-    pub(super) fn into_part(mut self, has_calls: bool) -> Option<StatePart> {
+    /// Returns the parts to keep of the message. Reasoning matters with the calls it led to.
+    pub(super) fn into_parts(mut self, has_calls: bool) -> Vec<StatePart> {
+        let thoughts = std::mem::take(&mut self.thoughts);
+        self.into_part(has_calls).into_iter().chain(thoughts.into_parts()).collect()
+    }
+
+    fn into_part(mut self, has_calls: bool) -> Option<StatePart> {
         if !self.details.is_empty() {
             self.message.reasoning_details =
                 JsonText::parse(&Value::Array(self.details).to_string()).ok();
@@ -166,7 +188,7 @@ pub(super) fn message_fields(
             (kept.reasoning, kept.reasoning_content) = (None, None);
         }
         KeptReasoning::Details => {}
-        KeptReasoning::Nothing => kept = KeptMessage::default(),
+        KeptReasoning::Nothing | KeptReasoning::Parts => kept = KeptMessage::default(),
     }
     kept
 }

@@ -9,6 +9,7 @@ use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
 
+use super::content::SaidContent;
 use super::kept::{call_content, message_fields};
 use crate::dialect::{Fields, KeptReasoning};
 use crate::own::{Form, as_text, data_url, tool_choice};
@@ -84,7 +85,7 @@ enum WireMessage<'a> {
         content: UserContent<'a>,
     },
     Assistant {
-        content: Option<&'a str>,
+        content: Option<SaidContent<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         reasoning_content: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -225,9 +226,11 @@ fn wire_message<'a>(
             let parts = endpoint.parts_of(provider_state.as_ref());
             let kept = message_fields(parts, reasoning, !tool_calls.is_empty(), any_calls);
             let calls = tool_calls.iter().enumerate();
+            let thoughts = if reasoning == KeptReasoning::Parts { parts } else { &[] };
+            let said = SaidContent::new(content, thoughts);
             WireMessage::Assistant {
                 // A message that only calls tools has no content, as OpenAI itself writes it.
-                content: (!content.is_empty() || tool_calls.is_empty()).then_some(content),
+                content: (!said.is_empty() || tool_calls.is_empty()).then_some(said),
                 reasoning_content: kept.reasoning_content,
                 reasoning: kept.reasoning,
                 reasoning_details: kept.reasoning_details,

@@ -9,6 +9,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::calls::{CallPiece, whole_call};
+use super::content::{AnswerContent, ContentPiece, thought_text};
 use super::kept::{Kept, call_part};
 use super::omitted::Omitted;
 use crate::usage::Counts;
@@ -91,31 +92,6 @@ impl AnswerMessage {
             .as_deref()
             .or(self.reasoning.as_deref())
             .filter(|thinking| !thinking.is_empty())
-    }
-}
-
-/// Text, or the parts that some endpoints send instead.
-#[derive(Deserialize)]
-#[serde(untagged)]
-pub(super) enum AnswerContent {
-    Text(String),
-    Parts(Vec<Self>),
-    Part {
-        #[serde(default, deserialize_with = "lenient::text")]
-        text: Option<String>,
-    },
-    /// What is no text.
-    Other(IgnoredAny),
-}
-
-impl AnswerContent {
-    pub(super) fn into_text(self) -> String {
-        match self {
-            Self::Text(text) => text,
-            Self::Parts(parts) => parts.into_iter().map(Self::into_text).collect(),
-            Self::Part { text } => text.unwrap_or_default(),
-            Self::Other(_) => String::new(),
-        }
     }
 }
 
@@ -209,7 +185,15 @@ impl ChatResponse {
             draft.note_media("image");
         }
         let is_refused = message.refusal.as_ref().is_some_and(|refusal| !refusal.is_empty());
-        draft.text.extend(message.content.map(AnswerContent::into_text));
+        for piece in message.content.map(|content| content.0).unwrap_or_default() {
+            match piece {
+                ContentPiece::Text(text) => draft.text.push_str(&text),
+                ContentPiece::Thought(thought) => {
+                    draft.thinking.push_str(&thought_text(&thought));
+                    kept.push_thought(draft.text.len(), thought, false);
+                }
+            }
+        }
         draft.text.extend(message.refusal);
         draft.calls = message.tool_calls.unwrap_or_default().into_iter().map(whole_call).collect();
         let reason = choice.finish_reason.as_deref().filter(|reason| !reason.is_empty());
@@ -250,7 +234,7 @@ pub(super) fn finish(
 
 /// Keeps what the endpoint wants back of the message and of its calls.
 fn keep(draft: &mut Draft, kept: Kept) {
-    draft.kept.extend(kept.into_part(!draft.calls.is_empty()));
+    draft.kept.extend(kept.into_parts(!draft.calls.is_empty()));
     for (place, call) in draft.calls.iter_mut().enumerate() {
         draft.kept.extend(call.kept.take().and_then(|extra| call_part(extra, place)));
         // A gateway may have put into a long id what it wants back.

@@ -8,12 +8,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::calls::Calls;
+use super::content::{ContentPiece, thought_text};
 use super::kept::Kept;
 use super::omitted::Omitted;
-use super::response::{AnswerContent, AnswerMessage, ChatUsage, GroqField, asked_for, finish};
+use super::response::{AnswerMessage, ChatUsage, GroqField, asked_for, finish};
 use crate::usage::Counts;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 struct Chunk {
     choices: Option<Vec<ChunkChoice>>,
     #[serde(default, deserialize_with = "lenient::maybe")]
@@ -59,7 +60,13 @@ impl Stream for ChatStream {
             self.is_done = true;
             return Ok(ControlFlow::Break(()));
         }
-        let chunk: Chunk = reply.decode(event.data.as_bytes())?;
+        let chunk = match reply.decode(event.data.as_bytes()) {
+            // OpenRouter ends an answer that it cut at its limit with an error, behind the finish reason.
+            Err(ProviderError::InvalidRequest { .. }) if self.is_cut() => {
+                serde_json::from_str::<Chunk>(&event.data).unwrap_or_default()
+            }
+            chunk => chunk?,
+        };
         self.bill(chunk.usage, reply);
         self.bill(chunk.x_groq.and_then(|field| field.usage), reply);
         let choice = asked_for(chunk.choices, |choice| choice.index, &mut self.has_warned);
@@ -93,6 +100,11 @@ impl ChatStream {
         Self { omits, ..Self::default() }
     }
 
+    /// Returns whether the finish reason is that the answer is cut at its limit.
+    fn is_cut(&self) -> bool {
+        self.finish_reason.as_deref() == Some("length")
+    }
+
     fn bill(&mut self, usage: Option<ChatUsage>, reply: &Reply<'_>) {
         if let Some(usage) = usage {
             self.counts.update(usage.into());
@@ -108,8 +120,15 @@ impl ChatStream {
         }
         let refusal = piece.refusal.filter(|refusal| !refusal.is_empty());
         self.is_refused |= refusal.is_some();
-        for text in piece.content.map(AnswerContent::into_text).into_iter().chain(refusal) {
-            self.draft.say(&text, reply);
+        let content = piece.content.map(|content| content.0).unwrap_or_default();
+        for piece in content.into_iter().chain(refusal.map(ContentPiece::Text)) {
+            match piece {
+                ContentPiece::Text(text) => self.draft.say(&text, reply),
+                ContentPiece::Thought(thought) => {
+                    self.draft.think(&thought_text(&thought), reply);
+                    self.kept.push_thought(self.draft.text.len(), thought, true);
+                }
+            }
         }
         match self.calls.take(piece.tool_calls.unwrap_or_default()) {
             true => Ok(()),

@@ -223,3 +223,52 @@ async fn content_of_any_form_keeps_the_answer() {
         assert_eq!(&*answer.text, text, "{content}");
     }
 }
+
+/// Mistral's parts of thoughts, whole and in pieces.
+///
+/// Spec: P7
+#[tokio::test]
+async fn thoughts_among_the_parts_are_thinking() {
+    let thought =
+        |text: &str| json!({ "type": "thinking", "thinking": [{ "type": "text", "text": text }] });
+    let whole = json!([thought("I think"), { "type": "text", "text": "42" }]);
+    let choice = json!({ "message": { "content": whole }, "finish_reason": "stop" });
+    let replies = [
+        (Reply::json(200, &json!({ "choices": [choice] })), false),
+        (
+            stream(
+                &[
+                    json!({ "content": [thought("I ")] }),
+                    json!({ "content": [thought("think")] }),
+                    json!({ "content": "42" }),
+                ],
+                "stop",
+            ),
+            true,
+        ),
+    ];
+    for (reply, streamed) in replies {
+        let answer = ask(reply, streamed).await.unwrap();
+        assert_eq!(answer.thinking.as_deref(), Some("I think"));
+        assert_eq!(&*answer.text, "42");
+    }
+}
+
+/// OpenRouter ends an answer that it has cut with an error beside the finish reason.
+///
+/// Spec: P9
+#[tokio::test]
+async fn token_limit_behind_a_cut_is_no_refusal() {
+    let chunk = |reason: Option<&str>, more: &str| {
+        let choice = json!({ "index": 0, "delta": { "content": "so " }, "finish_reason": reason });
+        format!("data: {{\"choices\":[{choice}]{more}}}\n\n")
+    };
+    let error = r#","error":{"code":400,"message":"Token limit reached"},"usage":{"prompt_tokens":43,"completion_tokens":10}"#;
+    let body = |reason| chunk(reason, "") + &chunk(None, error) + "data: [DONE]\n\n";
+    let answer = ask(Reply::events(body(Some("length"))), true).await.unwrap();
+    assert_eq!(answer.stop_reason, StopReason::MaxTokens);
+    assert_eq!(&*answer.text, "so so ");
+    assert_eq!(answer.usage.unwrap_or_default().input_tokens, 43);
+    let error = ask(Reply::events(body(None)), true).await.unwrap_err();
+    assert_eq!(error.code(), "provider.invalid_request");
+}

@@ -114,6 +114,38 @@ async fn reasoning_goes_back_as_the_endpoint_wants_it() {
     }
 }
 
+/// Mistral wants the thoughts of each answer back, with calls or without.
+///
+/// Spec: P1
+#[tokio::test]
+async fn thoughts_in_parts_go_back_to_mistral() {
+    let thought = json!({ "type": "thinking", "thinking": [{ "type": "text", "text": "hm" }],
+        "signature": "SIG" });
+    let content = json!([thought, { "type": "text", "text": "I look." }]);
+    let back = r#""content":[{"signature":"SIG","thinking":[{"text":"hm","type":"text"}],"type":"thinking"},{"type":"text","text":"I look."}]"#;
+    let thought_alone = json!([thought]);
+    let alone = r#""content":[{"signature":"SIG","thinking":[{"text":"hm","type":"text"}],"type":"thinking"}],"tool_calls""#;
+    for (message, dialect, expected) in [
+        (
+            json!({ "content": content, "tool_calls": [call("a1B2c3D4e")] }),
+            Some(ChatDialect::Mistral),
+            back,
+        ),
+        (json!({ "content": content }), Some(ChatDialect::Mistral), back),
+        (
+            json!({ "content": thought_alone, "tool_calls": [call("a1B2c3D4e")] }),
+            Some(ChatDialect::Mistral),
+            alone,
+        ),
+        (json!({ "content": content }), None, r#""content":"I look.""#),
+    ] {
+        for streamed in [false, true] {
+            let body = sent_back(message.clone(), dialect, streamed).await;
+            assert!(body.contains(expected), "{expected} in {body}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_long_id_goes_to_its_gateway_alone() {
     let long = "call_1__thought__".to_owned() + &"A+/=".repeat(30);

@@ -180,6 +180,8 @@ async fn streams_are_bounded_as_answers_are() {
         json!({ "content": long }),
         json!({ "reasoning_content": long }),
         json!({ "reasoning_details": [{ "type": "x", "data": long }] }),
+        json!({ "content": [{ "type": "thinking", "thinking": [{ "type": "text", "text": long }] }] }),
+        json!({ "content": [{ "type": "thinking", "thinking": [], "signature": long }, "x"] }),
         json!({ "tool_calls": [{ "index": 0, "id": "a", "function": { "arguments": long } }] }),
     ] {
         let event = json!({ "choices": [{ "delta": delta }] });
