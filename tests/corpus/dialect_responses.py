@@ -8,7 +8,7 @@ from answer import Answer, Call, calls_differ, plain, value_of
 
 CLIENT = openai.OpenAI(api_key="k", base_url="http://localhost", max_retries=0)
 ITEM = TypeAdapter(ResponseInputItemParam)
-# Items that are read. Others go back as they came.
+# Items that are read.
 READ = ("function_call", "message", "reasoning")
 
 
@@ -94,12 +94,26 @@ def sent_differences(answer, body):
                 yield f"reasoning {name}", came.get(name), back.get(name)
     if len(thought) != len(kept):
         yield "reasoning", thought, kept
-    others = [item for item in answer.own if item["type"] not in READ]
+    others = list(served(answer.own))
     kept = [item for item in items if item.get("type", "message") not in (*READ, "function_call_output")]
     if [item["type"] for item in others] != [item["type"] for item in kept]:
         yield "other items", others, kept
     yield from messages_differ(answer, items)
     yield from order_differs(answer, items)
+
+
+def served(own):
+    """Yields the items of OpenAI's own tools that go back: each with the reasoning before it, but for images."""
+    is_broken = False
+    for item in own:
+        if item["type"] == "reasoning":
+            is_broken = not item.get("encrypted_content")
+        elif item["type"] in READ:
+            is_broken = False
+        elif item["type"] == "image_generation_call" or item.get("status") not in (None, "completed", "failed"):
+            is_broken = True
+        elif not is_broken:
+            yield item
 
 
 def messages_differ(answer, items):

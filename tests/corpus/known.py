@@ -41,12 +41,7 @@ KNOWN = [
 ]
 
 # Not yet as it has to be, and said aloud.
-PENDING = [
-    Known(
-        "items of tools that run at OpenAI do not go back",
-        lambda exchange, what, came, read: what == "sent other items" and exchange["dialect"] == "responses",
-    ),
-]
+PENDING = []
 
 
 def is_unsigned(block):

@@ -54,24 +54,42 @@ impl CallDraft {
         }
     }
 
-    /// Takes arguments as a whole, in place of the pieces before. An empty text, `null` and an empty object
-    /// state nothing where there were pieces.
-    pub fn settle(&mut self, arguments: Option<Box<RawValue>>) {
-        let Some(arguments) = arguments.as_deref().and_then(Arguments::read) else { return };
+    /// Takes arguments as a whole, in place of the pieces before, and returns whether it did. An empty text, `null`
+    /// and an empty object state nothing where there were pieces.
+    pub fn settle(&mut self, arguments: Option<Box<RawValue>>) -> bool {
+        let Some(arguments) = arguments.as_deref().and_then(Arguments::read) else { return false };
         if arguments.is_empty() && !(self.has_no_text() && self.has_no_fields()) {
-            return;
+            return false;
         }
         match arguments {
-            Arguments::Text(text) if text.is_empty() => {}
-            Arguments::Text(text) => {
-                (self.json, self.text, self.scan) = (None, String::new(), JsonScan::default());
-                self.push(&text);
-            }
+            Arguments::Text(text) if text.is_empty() => return false,
+            Arguments::Text(text) => self.replace_text(&text),
             Arguments::Json(json) => {
                 (self.json, self.text, self.scan) =
                     (Some(json), String::new(), JsonScan::default());
             }
         }
+        true
+    }
+
+    /// Writes the arguments in their canonical form, once they are whole, so that comparing them costs no more than
+    /// they say.
+    pub fn compact(&mut self) {
+        let json = Some(&self.text).filter(|_| self.json.is_none());
+        if let Some(json) = json.and_then(|text| parse(text)).filter(JsonText::is_object) {
+            self.replace_text(json.get());
+        }
+    }
+
+    /// Returns the arguments of a call that is whole.
+    #[must_use]
+    pub fn whole_arguments(&self) -> JsonText {
+        self.arguments(true)
+    }
+
+    fn replace_text(&mut self, text: &str) {
+        (self.json, self.text, self.scan) = (None, String::new(), JsonScan::default());
+        self.push(text);
     }
 
     /// Fills in what is not known of the call with what another draft of it knows.

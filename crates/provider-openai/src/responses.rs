@@ -6,6 +6,7 @@ mod paragraph;
 mod phase;
 mod request;
 mod response;
+mod served;
 mod stream;
 
 use std::borrow::Cow;

@@ -19,5 +19,6 @@ mod it {
         mod laws;
         mod lost;
         mod requests;
+        mod served;
     }
 }

@@ -9,6 +9,7 @@ use super::items::{Body, Items, Kind, Place, Thought, Untold};
 use super::paragraph::{BREAK, add};
 use super::phase::Phases;
 use super::response::{CallItem, Item, WireResponse};
+use super::served::ServedSteps;
 use crate::usage::Counts;
 
 /// An answer that is being put together.
@@ -152,21 +153,25 @@ impl ItemsDraft {
         self.settle(response.output.unwrap_or_default(), reply);
         let (mut any_refused, mut any_cut) = (false, false);
         let mut phases = Phases::default();
-        for item in self.items.into_sorted() {
+        let mut served = ServedSteps::default();
+        let mut items = self.items.into_sorted().into_iter().peekable();
+        while let Some(item) = items.next() {
             any_cut |= item.is_cut;
             match item.body {
                 Body::Text { text, is_refused, phase } => {
+                    served.pass();
                     any_refused |= is_refused;
                     phases.add(phase, &text, &mut draft);
                     add(&mut draft.text, &text);
                 }
-                Body::Thought { parts, data } => {
+                Body::Thought { parts, data, id } => {
                     parts.iter().for_each(|(_, text)| add(&mut draft.thinking, text));
-                    if let Some(data) = data {
-                        draft.keep(&data);
-                    }
+                    let next = items.peek().map(|item| &item.body);
+                    served.keep_thought(data, id, next, &mut draft);
                 }
+                Body::Served(item) => served.keep(&item, &mut draft)?,
                 Body::Call(mut call) => {
+                    served.pass();
                     let namespace = call.kept.take().and_then(|it| keep_field("namespace", &it));
                     if let Some(namespace) = namespace {
                         draft.keep_text(namespace);
@@ -182,6 +187,7 @@ impl ItemsDraft {
             StopReason::End if !draft.calls.is_empty() => StopReason::ToolUse,
             ending => ending,
         };
+        draft.refuse_media_alone(&stop_reason)?;
         let mut response = draft.finish(stop_reason, reply);
         response.answer = phases.answer();
         Ok(response)

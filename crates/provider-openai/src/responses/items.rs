@@ -9,6 +9,7 @@ use layer0::JsonText;
 use serde_json::{Value, json};
 
 use super::response::{CallItem, Item, OutputPart};
+use super::served::ServedItem;
 
 /// Where in the answer something stands, as far as the endpoint tells.
 #[derive(Default, Clone, Copy)]
@@ -38,6 +39,9 @@ pub(super) struct Items {
     kept_bytes: usize,
     /// Those that are not done.
     open: BTreeMap<(Kind, u64), usize>,
+    /// The bytes of calls that were compared.
+    #[cfg(test)]
+    compared: std::cell::Cell<usize>,
 }
 
 /// Text and thoughts of an item that was told before as a part, or not at all.
@@ -66,7 +70,11 @@ pub(super) enum Body {
         parts: Vec<(Thought, String)>,
         /// What the endpoint wants back.
         data: Option<Value>,
+        /// The endpoint's name for it.
+        id: Option<String>,
     },
+    /// An item of a tool that runs at the provider.
+    Served(ServedItem),
     Text {
         text: String,
         is_refused: bool,
@@ -79,14 +87,22 @@ pub(super) enum Body {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Thought,
+    Served,
     Text,
     Call,
 }
 
+impl Kind {
+    const ALL: [Self; 4] = [Self::Thought, Self::Served, Self::Text, Self::Call];
+}
+
 impl Body {
+    /// Makes the empty body of a kind that comes in pieces.
     fn of(kind: Kind) -> Self {
         match kind {
-            Kind::Thought => Self::Thought { parts: Vec::new(), data: None },
+            Kind::Thought | Kind::Served => {
+                Self::Thought { parts: Vec::new(), data: None, id: None }
+            }
             Kind::Text => Self::Text { text: String::new(), is_refused: false, phase: None },
             Kind::Call => Self::Call(CallDraft::default()),
         }
@@ -95,6 +111,7 @@ impl Body {
     const fn kind(&self) -> Kind {
         match self {
             Self::Thought { .. } => Kind::Thought,
+            Self::Served(_) => Kind::Served,
             Self::Text { .. } => Kind::Text,
             Self::Call(_) => Kind::Call,
         }
@@ -112,6 +129,7 @@ impl ItemDraft {
             Body::Thought { parts, .. } => {
                 parts.iter().map(|part| size_of_val(part) + part.1.len()).sum()
             }
+            Body::Served(item) => item.held_bytes(),
             Body::Text { text, .. } => text.len(),
             Body::Call(call) => call.held_bytes(),
         };
@@ -121,7 +139,7 @@ impl ItemDraft {
     fn text(&self) -> Option<&str> {
         match &self.body {
             Body::Text { text, .. } if !text.is_empty() => Some(text),
-            Body::Text { .. } | Body::Thought { .. } | Body::Call(_) => None,
+            Body::Text { .. } | Body::Thought { .. } | Body::Served(_) | Body::Call(_) => None,
         }
     }
 }
@@ -185,8 +203,8 @@ impl Items {
 
     /// Returns the place behind all others.
     fn next_place(&self) -> u64 {
-        let kinds = [Kind::Thought, Kind::Text, Kind::Call].into_iter();
-        let last = kinds.filter_map(|kind| Some(last_place(&self.by_place, kind)?.0));
+        let last =
+            Kind::ALL.into_iter().filter_map(|kind| Some(last_place(&self.by_place, kind)?.0));
         last.max().map_or(0, |last| last.saturating_add(1))
     }
 
@@ -213,7 +231,7 @@ impl Items {
         let (_, item) = self.at(Place { index, ..place }, Kind::Call);
         match &mut item.body {
             Body::Call(call) => Some(call),
-            Body::Thought { .. } | Body::Text { .. } => None,
+            Body::Thought { .. } | Body::Served(_) | Body::Text { .. } => None,
         }
     }
 
@@ -230,6 +248,7 @@ impl Items {
                 self.find(Place { index: Some(index), ..place }, Kind::Call)
             }
         };
+        let was_done = self.items[position].is_done;
         if is_done {
             self.finish(position);
         }
@@ -246,7 +265,10 @@ impl Items {
             settle(&mut call.id, call_id);
             settle(&mut call.name, item.name.unwrap_or_default());
             call.kept = item.namespace.as_deref().map(JsonText::string).or(call.kept.take());
-            call.settle(item.arguments);
+            let is_settled = call.settle(item.arguments);
+            if is_done && (is_settled || !was_done) {
+                call.compact();
+            }
         }
         draft.at
     }
@@ -258,14 +280,23 @@ impl Items {
         let Some(known) = known.map(|known| &self.items[*known]) else { return false };
         let Body::Call(call) = &known.body else { return false };
         let call_id = item.call_id.as_deref().unwrap_or_default();
-        let is_other = if call_id.is_empty() || call.id.is_empty() {
+        if !known.is_done || known.is_named(place) {
+            return false;
+        }
+        if call_id.is_empty() || call.id.is_empty() {
             let mut again = CallDraft::new(call_id, item.name.as_deref().unwrap_or_default());
             again.settle(item.arguments.clone());
-            is_done && !known.body.is_alike(&again)
+            is_done && !(call.name == again.name && self.are_alike(call, &again))
         } else {
             call.id != call_id
-        };
-        is_other && known.is_done && !known.is_named(place)
+        }
+    }
+
+    /// Returns whether two calls have the same arguments.
+    fn are_alike(&self, one: &CallDraft, other: &CallDraft) -> bool {
+        #[cfg(test)]
+        self.compared.set(self.compared.get() + one.held_bytes() + other.held_bytes());
+        one.has_same_arguments(other)
     }
 
     /// Returns whether a piece for this place begins a text behind one that is done.
@@ -298,13 +329,14 @@ impl Items {
                     *is_refused |= refused;
                 }
             }
-            Item::Reasoning { summary, content, encrypted_content } => {
+            Item::Reasoning { id: name, summary, content, encrypted_content } => {
                 self.kept_bytes += encrypted_content.as_ref().map_or(0, String::len);
                 let wanted = encrypted_content.map(|content| kept(summary.as_deref(), &content));
                 let (at, draft) = self.done(place, Kind::Thought);
                 untold.at = at;
-                if let Body::Thought { parts, data } = &mut draft.body {
+                if let Body::Thought { parts, data, id } = &mut draft.body {
                     *data = wanted.or(data.take());
+                    *id = name.or(id.take());
                     let whole = thoughts(summary, content);
                     if !whole.is_empty() && parts.is_empty() {
                         untold.thoughts.clone_from(&whole);
@@ -312,9 +344,24 @@ impl Items {
                     }
                 }
             }
+            Item::Served(item) => self.take_served(place, item),
             Item::Other => {}
         }
         untold
+    }
+
+    /// Takes an item of a tool that runs at the provider; one that is known by its id is the same.
+    fn take_served(&mut self, place: Place<'_>, item: ServedItem) {
+        let key = (Kind::Served, item.id.clone());
+        match self.by_id.get(&key) {
+            Some(known) => self.items[*known].body = Body::Served(item),
+            None => {
+                let place = Place { item_id: Some(&key.1), ..place };
+                let position = self.begin(place, Kind::Served);
+                self.items[position].body = Body::Served(item);
+                self.finish(position);
+            }
+        }
     }
 
     /// Returns what these items tell beyond what was told, in order. What was told differently cannot be
@@ -337,17 +384,23 @@ impl Items {
                     Some(Body::Thought { parts: known, .. }) if !known.is_empty() => {}
                     _ => untold.thoughts.clone_from(parts),
                 },
-                (Body::Call(_), _) => {}
+                (Body::Served(_) | Body::Call(_), _) => {}
             }
             all.push(untold);
         }
         all
     }
 
+    /// Returns whether an item of a tool that runs at the provider has this id.
+    fn has_served(&self, item: &ItemDraft) -> bool {
+        self.by_id.contains_key(&(Kind::Served, item.id.clone()))
+    }
+
     /// Returns whether an item of this kind says anything.
     fn has(&self, kind: Kind) -> bool {
         self.items.iter().any(|item| match &item.body {
             Body::Thought { parts, .. } => kind == Kind::Thought && !parts.is_empty(),
+            Body::Served(_) => kind == Kind::Served,
             Body::Text { text, .. } => kind == Kind::Text && !text.is_empty(),
             Body::Call(_) => kind == Kind::Call,
         })
@@ -411,5 +464,67 @@ fn is_incomplete(status: Option<&str>) -> bool {
 fn settle(field: &mut String, value: String) {
     if !value.is_empty() {
         *field = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::to_raw_value;
+
+    use super::*;
+
+    fn call(place: Place<'_>, items: &mut Items, arguments: &str) {
+        let item = CallItem {
+            call_id: None,
+            name: Some("pay".to_owned()),
+            arguments: to_raw_value(arguments).ok(),
+            namespace: None,
+            status: None,
+        };
+        items.take_call(place, item, true);
+    }
+
+    /// Spec: P7
+    #[test]
+    fn repeated_calls_are_compared_in_linear_time() {
+        let long = |c: &str| c.repeat(64 * 1024);
+        let whole = json!({ "a": long("x") }).to_string();
+        for (first, again) in [
+            (whole.clone(), "{}".to_owned()),
+            (whole.clone(), String::new()),
+            (whole, "{\"b\":1}".to_owned()),
+            (format!("{{{}}}", long(" ")), "{}".to_owned()),
+        ] {
+            for item_id in [None, Some("i")] {
+                let mut items = Items::default();
+                let place = Place { index: Some(0), item_id };
+                call(place, &mut items, &first);
+                for _ in 0..200 {
+                    call(place, &mut items, &again);
+                }
+                let told = first.len() + 200 * (again.len() + size_of::<CallDraft>());
+                let compared = items.compared.get();
+                assert!(compared <= 4 * told, "{again:?} {item_id:?}: {compared} of {told}");
+            }
+        }
+    }
+
+    /// Spec: P7
+    #[test]
+    fn calls_without_ids_are_found_by_their_words() {
+        let all: Vec<String> = (0..9).map(|n| json!({ "n": n }).to_string()).collect();
+        let (mut heard, mut whole) = (Items::default(), Items::default());
+        for (at, arguments) in (0..).zip(&all) {
+            call(Place { index: Some(at), item_id: None }, &mut heard, arguments);
+        }
+        for (at, arguments) in (0..).zip(all.iter().rev()) {
+            call(Place { index: Some(at), item_id: None }, &mut whole, arguments);
+        }
+        let merged = whole.or(heard).into_sorted();
+        let told = merged.into_iter().filter_map(|item| match item.body {
+            Body::Call(call) => Some(call.whole_arguments().to_string()),
+            Body::Thought { .. } | Body::Served(_) | Body::Text { .. } => None,
+        });
+        assert_eq!(told.collect::<Vec<_>>(), all);
     }
 }

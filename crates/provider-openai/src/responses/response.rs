@@ -4,10 +4,12 @@ use backstop_provider::ProviderError;
 use backstop_provider_http::{Class, Reply, lenient};
 use layer0::message::StopReason;
 use layer0::read_tagged;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::served::ServedItem;
 use crate::usage::Counts;
 
 /// The object of the protocol: a whole answer, or what is known of one.
@@ -43,6 +45,8 @@ pub(crate) enum Item {
         phase: Option<String>,
     },
     Reasoning {
+        #[serde(default, deserialize_with = "lenient::text")]
+        id: Option<String>,
         #[serde(default, deserialize_with = "lenient::maybe")]
         summary: Option<Vec<OutputPart>>,
         /// What open models think, word for word.
@@ -52,14 +56,22 @@ pub(crate) enum Item {
         #[serde(default, deserialize_with = "lenient::text")]
         encrypted_content: Option<String>,
     },
-    /// Items of tools that are never offered.
+    /// An item of a tool that runs at the provider, or what is not known.
+    #[serde(skip)]
+    Served(ServedItem),
     #[serde(other)]
     Other,
 }
 
 impl<'de> Deserialize<'de> for Item {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        read_tagged(deserializer, "type", |item| Self::deserialize(item))
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        let mut json = serde_json::Deserializer::from_str(text.get());
+        let item = read_tagged(&mut json, "type", |item| Self::deserialize(item));
+        Ok(match item.map_err(D::Error::custom)? {
+            Self::Other => ServedItem::read(text.get()).map_or(Self::Other, Self::Served),
+            item => item,
+        })
     }
 }
 

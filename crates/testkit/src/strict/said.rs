@@ -19,8 +19,8 @@ pub(super) struct Turn {
     pub(super) details: Value,
     /// Items of a response: their ids.
     pub(super) items: Vec<String>,
-    /// Encrypted reasoning of a response.
-    pub(super) encrypted: String,
+    /// Encrypted reasoning of a response, item by item.
+    pub(super) encrypted: Vec<String>,
 }
 
 /// A call that an answer made.
@@ -65,7 +65,7 @@ impl Said {
 
     /// Returns whether reasoning was given in this encrypted form.
     pub(super) fn has_encrypted(&self, encrypted: &str) -> bool {
-        self.turns.iter().any(|turn| turn.encrypted == encrypted)
+        self.turns.iter().any(|turn| turn.encrypted.iter().any(|it| it == encrypted))
     }
 
     /// Returns the item that was said before the one with this id, in the same answer.
@@ -142,10 +142,10 @@ fn read_chat(answer: &Value) -> Turn {
 
 fn read_responses(answer: &Value) -> Turn {
     let items = list(&answer["output"]);
-    let encrypted = items.iter().find_map(|item| item["encrypted_content"].as_str());
+    let encrypted = items.iter().filter_map(|item| item["encrypted_content"].as_str());
     Turn {
         items: items.iter().map(|item| text(&item["id"])).collect(),
-        encrypted: encrypted.unwrap_or_default().to_owned(),
+        encrypted: encrypted.map(str::to_owned).collect(),
         ..Turn::default()
     }
 }

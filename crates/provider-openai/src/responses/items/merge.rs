@@ -1,24 +1,28 @@
 //! How the whole answer settles what was heard of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use backstop_provider_http::CallDraft;
 
 use super::{Body, ItemDraft, Items, Kind};
 
 impl Body {
-    /// Returns whether this is a call of the same name with the same arguments.
-    pub(super) fn is_alike(&self, call: &CallDraft) -> bool {
-        matches!(self, Self::Call(own) if own.name == call.name && own.has_same_arguments(call))
-    }
-
     /// Returns whether this may be a call that was told in its place: nothing says that it is another.
     fn may_be(&self, call: &CallDraft) -> bool {
         let Self::Call(own) = self else { return false };
         let has_its_name = own.name.is_empty() || call.name.is_empty() || own.name == call.name;
         has_its_name && (own.id.is_empty() || call.id.is_empty())
     }
+
+    /// Returns the name and the arguments of a call.
+    fn words(&self) -> Option<Words> {
+        let Self::Call(call) = self else { return None };
+        Some((call.name.clone(), call.whole_arguments().to_string()))
+    }
 }
+
+/// The name of a call, and its arguments.
+type Words = (String, String);
 
 /// By which a call is known to be one that was heard.
 #[derive(Clone, Copy)]
@@ -40,6 +44,7 @@ impl Items {
             let is_lost = match item.body.kind() {
                 Kind::Call => !has_calls || item.is_done,
                 Kind::Thought => !has_thoughts,
+                Kind::Served => !self.has_served(&item),
                 Kind::Text => !has_text || lost_texts.contains(&item.at),
             };
             let known = match item.body.kind() {
@@ -65,13 +70,14 @@ impl Items {
                         known.fill(call);
                     }
                 }
-                (Some(known), Body::Thought { parts: more, data: wanted }) => {
-                    if let Body::Thought { parts, data } = &mut known.body {
+                (Some(known), Body::Thought { parts: more, data: wanted, id: name }) => {
+                    if let Body::Thought { parts, data, id } = &mut known.body {
                         if !has_thoughts {
                             parts.clone_from(more);
                         }
                         if data.is_none() {
                             data.clone_from(wanted);
+                            id.clone_from(name);
                         }
                     }
                 }
@@ -89,6 +95,12 @@ impl Items {
         let mut found = BTreeMap::new();
         let mut is_taken = vec![false; self.items.len()];
         let may_have_no_ids = self.by_call_id.is_empty();
+        // Read once: to read them for each comparison would cost more than there is time for.
+        let own_words: Vec<Option<Words>> = self.items.iter().map(|it| it.body.words()).collect();
+        let mut by_words: BTreeMap<&Words, VecDeque<usize>> = BTreeMap::new();
+        for (at, words) in own_words.iter().enumerate() {
+            words.iter().for_each(|words| by_words.entry(words).or_default().push_back(at));
+        }
         for step in [Match::Id, Match::Words, Match::Place] {
             for (position, item) in heard.items.iter().enumerate() {
                 let Body::Call(call) = &item.body else { continue };
@@ -98,13 +110,18 @@ impl Items {
                 let here = self.by_place.get(&(Kind::Call, item.at)).copied();
                 let at = match step {
                     Match::Id => self.by_call_id.get(&call.id).copied(),
-                    Match::Words => {
-                        let is_alike =
-                            |at: &usize| !is_taken[*at] && self.items[*at].body.is_alike(call);
+                    Match::Words => item.body.words().and_then(|words| {
+                        let is_here =
+                            |at: &usize| !is_taken[*at] && own_words[*at].as_ref() == Some(&words);
                         let anywhere = call.id.is_empty() || may_have_no_ids;
-                        let mut all = 0..self.items.len() * usize::from(anywhere);
-                        here.filter(is_alike).or_else(|| all.find(is_alike))
-                    }
+                        here.filter(is_here).or_else(|| {
+                            let alike = by_words.get_mut(&words).filter(|_| anywhere)?;
+                            while alike.front().is_some_and(|at| is_taken[*at]) {
+                                alike.pop_front();
+                            }
+                            alike.front().copied()
+                        })
+                    }),
                     Match::Place => here.filter(|at| self.items[*at].body.may_be(call)),
                 };
                 if let Some(at) = at.filter(|at| !is_taken[*at]) {

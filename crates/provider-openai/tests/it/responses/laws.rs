@@ -83,6 +83,12 @@ async fn streams_are_bounded_as_answers_are() {
     let long = "x".repeat(2 * 1024 * 1024);
     let delta = |kind: &str| json!({ "type": format!("response.{kind}.delta"), "delta": long });
     let item = json!({ "type": "reasoning", "encrypted_content": long });
+    let served =
+        |at: u32| json!({ "type": "web_search_call", "id": format!("ws_{at}"), "x": long });
+    let done = |at| json!({ "type": "response.output_item.done", "item": served(at) });
+    let body: String = (0..18).map(|at| format!("data: {}\n\n", done(at))).collect();
+    let error = (ADAPTER.read)("text/event-stream", body.into_bytes()).await.unwrap_err();
+    assert!(format!("{error:?}").contains("too large"), "{error}");
     for event in [
         delta("output_text"),
         delta("reasoning_text"),

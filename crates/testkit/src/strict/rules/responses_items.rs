@@ -274,10 +274,13 @@ fn reasoning_followed(asked: Asked<'_>) -> Found {
             is_answer || next.get("type").is("reasoning")
         });
         let next_id = next.and_then(|next| next.get("id").text());
-        let is_own = match (asked.said.item_after(id), next_id) {
+        let said_next = asked.said.item_after(id);
+        let is_own = match (said_next, next_id) {
             (Some(said), Some(given)) => said == given,
             _ => true,
         };
+        // An item of the endpoint's own tools.
+        let is_made = is_made || (said_next.is_some() && said_next == next_id);
         (!is_made || !is_own).then(|| found![id])
     })
 }
