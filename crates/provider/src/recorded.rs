@@ -37,6 +37,9 @@ pub struct Exchange {
     pub told: Told,
     /// The result.
     pub answer: Answer,
+    /// Whether the provider states all tokens that it bills, [`Provider::reports_all_usage`].
+    #[serde(default)]
+    pub reports_all_usage: bool,
 }
 
 /// The end of a recorded attempt.
@@ -96,6 +99,7 @@ struct Kept {
     streamed: bool,
     told: Arc<Mutex<Told>>,
     answer: Answer,
+    reports_all_usage: bool,
 }
 
 impl RecordedProvider {
@@ -173,7 +177,9 @@ impl RecordedProvider {
         let place = {
             let request = self.redact_json(&as_json(request));
             let mut kept = lock(kept);
-            kept.push(Kept { request, streamed, told, answer: Answer::Unanswered });
+            let reports_all_usage = inner.reports_all_usage();
+            let answer = Answer::Unanswered;
+            kept.push(Kept { request, streamed, told, answer, reports_all_usage });
             kept.len() - 1
         };
         let request = ModelRequest { sink: Some(Arc::new(sink)), ..request.clone() };
@@ -232,6 +238,7 @@ impl RecordedProvider {
             streamed: kept.streamed,
             told: lock(&kept.told).redact(&self.redact),
             answer: kept.answer.clone(),
+            reports_all_usage: kept.reports_all_usage,
         }
     }
 
@@ -291,7 +298,10 @@ impl Provider for RecordedProvider {
     fn reports_all_usage(&self) -> bool {
         match &self.tape {
             Tape::Records { inner, .. } => inner.reports_all_usage(),
-            Tape::Replays { .. } => false,
+            // Of one provider, as all of them.
+            Tape::Replays { exchanges, .. } => {
+                exchanges.first().is_some_and(|exchange| exchange.reports_all_usage)
+            }
         }
     }
 

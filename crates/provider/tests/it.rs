@@ -84,3 +84,20 @@ fn every_variant_keeps_the_failures_of_others() {
         assert_eq!(RecordedFailure::from(&again), recorded);
     }
 }
+
+/// A replayed run counts tokens as the recorded one did.
+///
+/// Spec: B1
+#[tokio::test]
+async fn recording_keeps_who_reports_all_usage() {
+    use backstop_provider::{ModelRequest, Provider, RecordedProvider, ScriptedProvider};
+    let script = ScriptedProvider::saying(["42"]);
+    let recording = RecordedProvider::recording(std::sync::Arc::new(script), ToOwned::to_owned);
+    recording.complete(&ModelRequest::new(Default::default())).await.unwrap();
+    let lines = recording.to_json_lines();
+    let replaying = |lines: &str| RecordedProvider::replaying(lines, ToOwned::to_owned).unwrap();
+    assert!(recording.reports_all_usage() && replaying(&lines).reports_all_usage());
+    // A line of before.
+    let older = lines.replace(",\"reports_all_usage\":true", "");
+    assert!(older != lines && !replaying(&older).reports_all_usage());
+}

@@ -12,6 +12,10 @@ use crate::journal::Attempt;
 /// Bytes of text that are taken as one token.
 const BYTES_PER_TOKEN: usize = 4;
 
+/// Tokens that are taken for one image, the most that Claude is billed for one:
+/// <https://docs.anthropic.com/en/docs/build-with-claude/vision#calculate-image-costs>.
+const TOKENS_PER_IMAGE: u64 = 1_600;
+
 /// Counts the tokens of an answer.
 pub(super) fn count_answer(
     endpoint: &Endpoint,
@@ -64,14 +68,23 @@ fn fill_in(reported: TokenUsage, attempt: &Attempt, answer_bytes: usize) -> Coun
 pub(super) fn prompt_tokens(attempt: &Attempt) -> u64 {
     let messages: usize = attempt.messages.iter().map(message_bytes).sum();
     let tools = attempt.tools.iter().map(|tool| tool.description.len() + tool.schema.get().len());
-    tokens(messages + tools.sum::<usize>())
+    let images = attempt.messages.iter().map(|message| image_count(message)).sum::<usize>();
+    let images = u64::try_from(images).unwrap_or(u64::MAX).saturating_mul(TOKENS_PER_IMAGE);
+    tokens(messages + tools.sum::<usize>()).saturating_add(images)
 }
 
 fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes / BYTES_PER_TOKEN).unwrap_or(u64::MAX)
 }
 
-/// Returns how many bytes of text a message has. Images are not counted.
+fn image_count(message: &Message) -> usize {
+    match message {
+        Message::User { images, .. } | Message::Tool { images, .. } => images.len(),
+        _ => 0,
+    }
+}
+
+/// Returns how many bytes of text a message has.
 fn message_bytes(message: &Arc<Message>) -> usize {
     match &**message {
         Message::System { content } | Message::User { content, .. } => content.len(),

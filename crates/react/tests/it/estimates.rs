@@ -15,6 +15,7 @@ use backstop_react::{
 use backstop_state::MemoryStateStore;
 use layer0::StateStore;
 use layer0::event::{Event, EventKind, ModelAttempted};
+use layer0::message::Image;
 use layer0::stop::Stop;
 use layer0::usage::TokenUsage;
 use serde_json::json;
@@ -107,6 +108,20 @@ async fn missing_counts_are_estimated_and_marked() {
         let responded = responded.unwrap();
         assert_eq!((responded.usage, responded.usage_estimated), (usage, estimated));
     }
+}
+
+/// Spec: B1
+#[tokio::test]
+async fn images_count_in_estimated_prompts() {
+    let bench = Bench::new();
+    let mut counted = Vec::new();
+    for images in [0, 2] {
+        let agent = agent(&bench, vec![says("a cat")]).build().unwrap();
+        let picture = Image::from_bytes(b"GIF89a\x01\x00\x01\x00").unwrap();
+        let request = RunRequest::new("What is it?").images(vec![picture; images]);
+        counted.push(agent.run(request).await.unwrap().usage.input_tokens);
+    }
+    assert_eq!(counted[1], counted[0] + 2 * 1_600);
 }
 
 /// Spec: B1. What a script leaves out is zero: it states all that its model uses.
