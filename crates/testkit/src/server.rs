@@ -3,6 +3,7 @@
 mod client;
 mod closed;
 mod http;
+mod judging;
 mod loopback;
 mod private_keys;
 mod relay;

@@ -42,6 +42,11 @@ pub fn check(dialect: Dialect, said: &Said, path: &str, body: &[u8]) -> Result<(
     if dialect.is_streamed(path, body).is_none() {
         return Err(rules::PATH.refusal(dialect, &[path.to_owned()]));
     }
+    check_body(dialect, said, body)
+}
+
+/// Judges a body, whatever its path.
+pub(crate) fn check_body(dialect: Dialect, said: &Said, body: &[u8]) -> Result<(), Refusal> {
     let read = match json::read(body) {
         Ok(read) => read,
         Err(why) => return Err(rules::JSON.refusal(dialect, &[why])),

@@ -8,6 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 
 use crate::server::http::{After, Connection};
+use crate::server::judging::Judging;
 use crate::server::private_keys::PrivateKeys;
 use crate::server::{Reply, Request};
 
@@ -22,6 +23,7 @@ pub struct Loopback {
     requests: Arc<Mutex<Vec<Request>>>,
     hangs: watch::Receiver<Hangs>,
     private_keys: Arc<PrivateKeys>,
+    judging: Arc<Judging>,
     shutdown: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -72,22 +74,35 @@ impl Loopback {
         let (told, hangs) = watch::channel(Hangs::default());
         let private_keys = Arc::new(PrivateKeys::default());
         let keys = Arc::clone(&private_keys);
+        let judging = Arc::new(Judging::default());
+        let judged = Arc::clone(&judging);
         let thread = thread::Builder::new().name("loopback".into()).spawn(move || {
             // Ends with the signal, or with the sender; the runtime takes open connections along.
             runtime.block_on(async {
-                let shared = Shared { handler, requests: seen, hangs: Arc::new(told), keys };
+                let shared =
+                    Shared { handler, requests: seen, hangs: Arc::new(told), keys, judged };
                 tokio::spawn(accept(listener, shared));
                 let _ = stopped.await;
             });
         })?;
         let (shutdown, thread) = (Some(shutdown), Some(thread));
-        Ok(Self { address, requests, hangs, private_keys, shutdown, thread })
+        Ok(Self { address, requests, hangs, private_keys, judging, shutdown, thread })
     }
 
     /// Takes bodies with keys that only `serde_json` writes, for tests whose model says such a key itself.
     #[must_use]
     pub fn taking_private_keys(self) -> Self {
         self.private_keys.take();
+        self
+    }
+
+    /// Refuses each request for which `judge` returns a reply. Dropping the server then panics, with the refusals.
+    #[must_use]
+    pub fn judged_by(
+        self,
+        judge: impl Fn(&Request) -> Option<Reply> + Send + Sync + 'static,
+    ) -> Self {
+        self.judging.begin(judge);
         self
     }
 
@@ -138,6 +153,8 @@ impl Drop for Loopback {
             "a request had a key that only serde_json writes; the server was at {}",
             self.address
         );
+        let refused = self.judging.refused();
+        assert!(refused.is_empty() || thread::panicking(), "the endpoint refuses: {refused:?}");
     }
 }
 
@@ -148,6 +165,7 @@ struct Shared {
     requests: Arc<Mutex<Vec<Request>>>,
     hangs: Arc<watch::Sender<Hangs>>,
     keys: Arc<PrivateKeys>,
+    judged: Arc<Judging>,
 }
 
 async fn accept(listener: std::net::TcpListener, shared: Shared) -> io::Result<()> {
@@ -160,7 +178,7 @@ async fn accept(listener: std::net::TcpListener, shared: Shared) -> io::Result<(
 
 /// Answers the requests of one connection, which stays open as long as its replies end properly.
 async fn serve(stream: TcpStream, shared: Shared) -> io::Result<()> {
-    let Shared { handler, requests, hangs, keys } = shared;
+    let Shared { handler, requests, hangs, keys, judged } = shared;
     let mut connection = Connection::new(stream)?;
     loop {
         let request = connection.read().await?;
@@ -171,7 +189,7 @@ async fn serve(stream: TcpStream, shared: Shared) -> io::Result<()> {
             let mut requests = lock(&requests);
             let reply = match keys.refuse(&request.bytes) {
                 true => Reply::refusal("the body has a key that only serde_json writes"),
-                false => handler(&request),
+                false => judged.refuse(&request).unwrap_or_else(|| handler(&request)),
             };
             requests.push(request);
             reply

@@ -64,6 +64,12 @@ impl Dialect {
         }
     }
 
+    /// Returns the dialect of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|dialect| dialect.name() == name)
+    }
+
     /// Returns the path that base URLs end with.
     #[must_use]
     pub const fn prefix(self) -> &'static str {

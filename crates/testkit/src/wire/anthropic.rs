@@ -15,10 +15,12 @@ use crate::wire::{Cannot, MakeProvider, Wire};
 /// Makes the wire of this protocol, for what speaks it.
 #[must_use]
 pub const fn wire(provider: MakeProvider) -> Wire {
-    Wire::of(provider, reply).that_cannot(&[
-        Cannot::Stop(StopReason::ContentFilter),
-        Cannot::Stop(StopReason::Malformed),
-    ])
+    Wire::of(provider, reply)
+        .that_cannot(&[
+            Cannot::Stop(StopReason::ContentFilter),
+            Cannot::Stop(StopReason::Malformed),
+        ])
+        .judged_as(Some("anthropic"))
 }
 
 /// Returns what the endpoint answers to this request body.

@@ -21,6 +21,7 @@ pub const fn wire(provider: MakeProvider) -> Wire {
             Cannot::Stop(StopReason::Pause),
             Cannot::Stop(StopReason::Refusal),
         ])
+        .judged_as(Some("bedrock"))
 }
 
 /// Returns what the endpoint answers to this request body, whole or as a stream.

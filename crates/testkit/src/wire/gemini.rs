@@ -22,6 +22,7 @@ pub const fn wire(provider: MakeProvider) -> Wire {
             Cannot::Stop(StopReason::Pause),
             Cannot::Stop(StopReason::Refusal),
         ])
+        .judged_as(Some("gemini"))
 }
 
 /// Says whether a request to this path streams; `None` where the protocol has no such path.

@@ -14,25 +14,27 @@ use crate::wire::{Cannot, MakeProvider, Wire};
 #[must_use]
 pub const fn wire(provider: MakeProvider) -> Wire {
     // A line in the middle of a stream has no status that could say what failed.
-    Wire::of(provider, reply).that_cannot(&[
-        Cannot::CountCacheWrites,
-        Cannot::BillFailures,
-        Cannot::CountCached,
-        Cannot::Fail(ErrorKind::ContentBlocked),
-        Cannot::FailMidway(ErrorKind::AuthFailed),
-        Cannot::FailMidway(ErrorKind::InvalidRequest),
-        Cannot::FailMidway(ErrorKind::QuotaExhausted),
-        Cannot::FailMidway(ErrorKind::RateLimited),
-        Cannot::FailMidway(ErrorKind::Timeout),
-        Cannot::KeepState,
-        Cannot::MarkFailures,
-        Cannot::ShowToolImages,
-        Cannot::Stop(StopReason::ContentFilter),
-        Cannot::Stop(StopReason::ContextExceeded),
-        Cannot::Stop(StopReason::Malformed),
-        Cannot::Stop(StopReason::Pause),
-        Cannot::Stop(StopReason::Refusal),
-    ])
+    Wire::of(provider, reply)
+        .that_cannot(&[
+            Cannot::CountCacheWrites,
+            Cannot::BillFailures,
+            Cannot::CountCached,
+            Cannot::Fail(ErrorKind::ContentBlocked),
+            Cannot::FailMidway(ErrorKind::AuthFailed),
+            Cannot::FailMidway(ErrorKind::InvalidRequest),
+            Cannot::FailMidway(ErrorKind::QuotaExhausted),
+            Cannot::FailMidway(ErrorKind::RateLimited),
+            Cannot::FailMidway(ErrorKind::Timeout),
+            Cannot::KeepState,
+            Cannot::MarkFailures,
+            Cannot::ShowToolImages,
+            Cannot::Stop(StopReason::ContentFilter),
+            Cannot::Stop(StopReason::ContextExceeded),
+            Cannot::Stop(StopReason::Malformed),
+            Cannot::Stop(StopReason::Pause),
+            Cannot::Stop(StopReason::Refusal),
+        ])
+        .judged_as(Some("ollama"))
 }
 
 /// Returns what the server answers to this request body.

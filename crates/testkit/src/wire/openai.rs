@@ -13,14 +13,16 @@ use crate::wire::{Cannot, MakeProvider, Wire};
 /// Makes the wire of this protocol, for what speaks it.
 #[must_use]
 pub const fn wire(provider: MakeProvider) -> Wire {
-    Wire::of(provider, reply).that_cannot(&[
-        Cannot::CountCacheWrites,
-        Cannot::KeepState,
-        Cannot::MarkFailures,
-        Cannot::ShowToolImages,
-        Cannot::Stop(StopReason::Malformed),
-        Cannot::Stop(StopReason::Pause),
-    ])
+    Wire::of(provider, reply)
+        .that_cannot(&[
+            Cannot::CountCacheWrites,
+            Cannot::KeepState,
+            Cannot::MarkFailures,
+            Cannot::ShowToolImages,
+            Cannot::Stop(StopReason::Malformed),
+            Cannot::Stop(StopReason::Pause),
+        ])
+        .judged_as(Some("openai-chat"))
 }
 
 /// Returns what the endpoint answers to this request body.

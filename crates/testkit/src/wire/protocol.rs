@@ -26,6 +26,9 @@ pub struct Wire {
     pub reply: fn(&ScriptedAnswer, &Value) -> Reply,
     /// What the protocol has no form for.
     pub cannot: &'static [Cannot],
+    /// The endpoint by whose rules requests are judged: the name of a
+    /// [`strict::Dialect`](crate::strict::Dialect).
+    pub judge: Option<&'static str>,
 }
 
 /// What a protocol may have no form for.
@@ -60,13 +63,21 @@ impl Wire {
     /// Makes the wire of a protocol that can say everything, anywhere.
     #[must_use]
     pub const fn of(provider: MakeProvider, reply: fn(&ScriptedAnswer, &Value) -> Reply) -> Self {
-        Self { provider, reply, cannot: &[] }
+        Self { provider, reply, cannot: &[], judge: None }
     }
 
     /// Says what the protocol has no form for.
     #[must_use]
     pub const fn that_cannot(mut self, cannot: &'static [Cannot]) -> Self {
         self.cannot = cannot;
+        self
+    }
+
+    /// Judges requests by the rules of the endpoint with this name, as a [`strict::Dialect`](crate::strict::Dialect)
+    /// has it; `None` judges none.
+    #[must_use]
+    pub const fn judged_as(mut self, endpoint: Option<&'static str>) -> Self {
+        self.judge = endpoint;
         self
     }
 

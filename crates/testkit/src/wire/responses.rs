@@ -14,12 +14,14 @@ use crate::wire::{Cannot, MakeProvider, Wire};
 /// Makes the wire of this protocol, for what speaks it.
 #[must_use]
 pub const fn wire(provider: MakeProvider) -> Wire {
-    Wire::of(provider, reply).that_cannot(&[
-        Cannot::CountCacheWrites,
-        Cannot::MarkFailures,
-        Cannot::Stop(StopReason::ContextExceeded),
-        Cannot::Stop(StopReason::Malformed),
-    ])
+    Wire::of(provider, reply)
+        .that_cannot(&[
+            Cannot::CountCacheWrites,
+            Cannot::MarkFailures,
+            Cannot::Stop(StopReason::ContextExceeded),
+            Cannot::Stop(StopReason::Malformed),
+        ])
+        .judged_as(Some("openai-responses"))
 }
 
 /// Returns what the endpoint answers to this request body.

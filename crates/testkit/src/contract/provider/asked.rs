@@ -7,7 +7,7 @@ use layer0::ToolSpec;
 use layer0::message::{Image, Message, ProviderState, StatePart, ToolCall, Transcript};
 use serde_json::{Value, json};
 
-use super::exchange::answer;
+use super::exchange::{answer, serve_replies};
 use crate::server::patient;
 use crate::server::shows_a_secret;
 use crate::server::{Loopback, Request, send};
@@ -33,7 +33,7 @@ const TEMPERATURE: f32 = 0.625;
 pub(super) async fn all_of_a_request_is_sent(wire: Wire) {
     let wire = &wire;
     for streamed in [false, true] {
-        let server = Loopback::replying([wire.says(&answer(wire), streamed)]);
+        let server = serve_replies(wire, [wire.says(&answer(wire), streamed)]);
         let provider = (wire.provider)(&server.url(), patient());
         if let Err(error) = send(&*provider, &request(), streamed).await {
             panic!("a transcript with tools (streamed: {streamed}): {error}");
@@ -72,7 +72,7 @@ async fn sent_by<M: IntoIterator<Item = Message>>(
     messages: impl FnOnce(&Loopback) -> M,
     streamed: bool,
 ) -> Request {
-    let server = Loopback::replying([wire.says(&answer(wire), streamed)]);
+    let server = serve_replies(wire, [wire.says(&answer(wire), streamed)]);
     let mut transcript = Transcript::default();
     messages(&server).into_iter().for_each(|message| transcript.push(message));
     let provider = (wire.provider)(&server.url(), patient());
@@ -187,6 +187,8 @@ pub(super) async fn state_goes_back_to_whom_it_came_from(wire: Wire) {
     if !wire.can(Cannot::KeepState) {
         return;
     }
+    // No endpoint has signed this thinking.
+    let wire = wire.judged_as(None);
     let own = (wire.provider)("http://127.0.0.1:9", patient());
     for streamed in [false, true] {
         for provider in [own.name(), "another"] {

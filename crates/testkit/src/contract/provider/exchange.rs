@@ -11,6 +11,7 @@ use layer0::usage::TokenUsage;
 use serde_json::{Value, json};
 
 use crate::server::{Heard, Loopback, Reply, hello, patient, send};
+use crate::strict::{Dialect, Said, check_body};
 use crate::wire::{Cannot, Wire};
 
 /// The limits of a call that hangs. All others are patient: a busy machine is no defect.
@@ -21,8 +22,24 @@ pub(super) const SHORT: Timeouts = {
 
 pub(super) type Result = std::result::Result<ModelResponse, ProviderError>;
 
+/// Starts a server that gives these replies to what the endpoint takes.
+pub(super) fn serve_replies(wire: &Wire, replies: impl IntoIterator<Item = Reply>) -> Loopback {
+    add_judge(wire, Loopback::replying(replies))
+}
+
+/// Lets a server refuse what the endpoint of the wire refuses.
+pub(super) fn add_judge(wire: &Wire, server: Loopback) -> Loopback {
+    let Some(name) = wire.judge else { return server };
+    let dialect = Dialect::from_name(name);
+    let dialect = dialect.unwrap_or_else(|| panic!("`{name}` is the name of no strict endpoint"));
+    server.judged_by(move |request| {
+        let refusal = check_body(dialect, &Said::default(), &request.bytes).err()?;
+        Some(Reply::json(refusal.status, &refusal.body))
+    })
+}
+
 pub(super) async fn ask(wire: &Wire, reply: Reply, streamed: bool) -> (Result, Arc<Heard>) {
-    let server = Loopback::replying([reply]);
+    let server = serve_replies(wire, [reply]);
     ask_at(wire, &server.url(), streamed, patient()).await
 }
 

@@ -7,6 +7,7 @@ use backstop_react::{AgentBuilder, RunRequest};
 use layer0::JsonText;
 use serde_json::{Value, json};
 
+use super::exchange::serve_replies;
 use crate::server::{Loopback, hello, patient, send};
 use crate::wire::Wire;
 
@@ -51,7 +52,7 @@ pub(super) async fn forms_of_answers_reach_the_model(wire: Wire) {
 
 fn answering(wire: &Wire, streamed: bool) -> (Loopback, Arc<dyn Provider>) {
     let answer = ScriptedAnswer::saying(json!({ FIELD: "yes" }).to_string());
-    let server = Loopback::replying([wire.says(&answer, streamed)]);
+    let server = serve_replies(wire, [wire.says(&answer, streamed)]);
     let provider = (wire.provider)(&server.url(), patient());
     (server, provider)
 }

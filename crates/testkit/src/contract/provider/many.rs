@@ -7,7 +7,7 @@ use backstop_provider::{ModelRequest, ScriptedAnswer, StreamSink};
 use futures_util::future::join_all;
 use layer0::message::{Message, Transcript};
 
-use super::exchange::{answer, calls};
+use super::exchange::{add_judge, answer, calls, serve_replies};
 use crate::server::{Ending, Heard, Loopback, hello, patient, send};
 use crate::wire::Wire;
 
@@ -20,7 +20,7 @@ pub(super) async fn nothing_is_left_of_the_call_before(wire: Wire) {
     for streamed in [false, true] {
         let answers = [answer(&wire), calls(), saying("second"), calls(), saying("third")];
         let replies = answers.iter().map(|answer| wire.says(answer, streamed));
-        let server = Loopback::replying(replies);
+        let server = serve_replies(&wire, replies);
         let provider = (wire.provider)(&server.url(), patient());
         for answer in &answers {
             let heard = Arc::new(Heard::default());
@@ -48,6 +48,7 @@ pub(super) async fn answers_go_to_their_callers(wire: Wire) {
             let word = words.iter().find(|word| asked.contains(**word));
             wire.says(&saying(word.unwrap_or(&"nothing")), streamed)
         });
+        let server = add_judge(&wire, server);
         let provider = (wire.provider)(&server.url(), patient());
         let asked = words.map(|word| {
             let mut messages = Transcript::default();
@@ -72,6 +73,7 @@ pub(super) async fn calls_do_not_wait_for_each_other(wire: Wire) {
                 _ => reply,
             }
         });
+        let server = add_judge(&wire, server);
         let provider = (wire.provider)(&server.url(), patient());
         let request = hello();
         let second = async {
@@ -92,7 +94,7 @@ pub(super) async fn pieces_are_passed_on_as_they_come(wire: Wire) {
     let text = "one two three four ".repeat(50);
     let whole = wire.says(&saying(&text), true);
     let half = whole.body.len() / 2;
-    let server = Loopback::replying([whole.ending(Ending::HangAt(half))]);
+    let server = serve_replies(&wire, [whole.ending(Ending::HangAt(half))]);
     let heard = Arc::new(Heard::default());
     let sink = Arc::clone(&heard) as Arc<dyn StreamSink>;
     let request = hello().sink(sink);

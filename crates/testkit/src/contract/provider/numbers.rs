@@ -7,8 +7,8 @@ use layer0::JsonText;
 use layer0::message::{Message, Transcript};
 use serde_json::{Value, json};
 
-use super::exchange::{answer, calling};
-use crate::server::{Loopback, Reply, patient, send};
+use super::exchange::{answer, calling, serve_replies};
+use crate::server::{Reply, patient, send};
 use crate::wire::Wire;
 
 /// What no 64-bit float or integer holds as it is written.
@@ -28,7 +28,7 @@ pub(super) async fn numbers_in_arguments_keep_their_text(wire: Wire) {
         let said = said.unwrap_or_else(|error| panic!("streamed: {streamed}: {error}"));
         assert_eq!(said.tool_calls[0].arguments.get(), written, "streamed: {streamed}");
 
-        let server = Loopback::replying([wire.says(&answer(wire), streamed)]);
+        let server = serve_replies(wire, [wire.says(&answer(wire), streamed)]);
         let mut messages = Transcript::default();
         messages.push(Message::user("go on"));
         messages.push(Message::assistant("", Arc::clone(&said.tool_calls)));

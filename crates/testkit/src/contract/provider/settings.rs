@@ -4,8 +4,8 @@ use backstop_provider::{ModelSettings, ReasoningEffort, ToolChoice};
 use layer0::ToolSpec;
 use serde_json::{Value, json};
 
-use super::exchange::answer;
-use crate::server::{Loopback, hello, patient, send};
+use super::exchange::{answer, serve_replies};
+use crate::server::{hello, patient, send};
 use crate::wire::Wire;
 
 /// A setting that is neither sent nor refused is one that its user believes in.
@@ -41,7 +41,7 @@ pub(super) async fn settings_are_sent_or_refused(wire: Wire) {
 }
 
 async fn sent(wire: &Wire, settings: ModelSettings, streamed: bool) -> Value {
-    let server = Loopback::replying([wire.says(&answer(wire), streamed)]);
+    let server = serve_replies(wire, [wire.says(&answer(wire), streamed)]);
     let provider = (wire.provider)(&server.url(), patient());
     let tool = ToolSpec::new("toolname", "tooldescription", json!({ "type": "object" }));
     let request = hello().settings(settings).tools([tool]);
