@@ -77,7 +77,8 @@ fn kept<'m>(messages: &'m [WireMessage<'_>]) -> impl Iterator<Item = ServedField
 fn read(part: &Part<'_>) -> Option<ServedFields> {
     let Part::Kept(block) = part else { return None };
     let block: ServedFields = block.read().ok()?;
-    let is_served = block.r#type == "server_tool_use" || block.r#type.ends_with("_tool_result");
+    // Calls are `server_tool_use` and `mcp_tool_use`.
+    let is_served = ["_tool_use", "_tool_result"].iter().any(|end| block.r#type.ends_with(end));
     is_served.then_some(block)
 }
 

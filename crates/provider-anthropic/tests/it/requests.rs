@@ -256,10 +256,10 @@ async fn a_call_goes_back_with_its_caller() {
 }
 
 /// Returns what is sent of an answer that stopped within a search, with what stands behind it.
-async fn sent_behind_search(behind: &[Message]) -> String {
+async fn sent_behind_search(kind: &str, behind: &[Message]) -> String {
     let server = ScriptedEndpoint::anthropic(vec![ScriptedAnswer::saying("yes")]);
     let provider = to(&server.base_url()).build().unwrap();
-    let search = json!({ "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": { "query": "x" } });
+    let search = json!({ "type": kind, "id": "srvtoolu_1", "name": "web_search", "input": { "query": "x" } });
     let caller = json!({ "type": "code_execution_20250825", "tool_id": "srvtoolu_1" });
     let call =
         json!({ "type": "tool_use", "id": "c1", "name": "now", "input": {}, "caller": caller });
@@ -281,10 +281,12 @@ async fn sent_behind_search(behind: &[Message]) -> String {
 /// A run that was stopped within a search leaves a call without its result, which is refused.
 #[tokio::test]
 async fn searches_without_result_end_with_their_turn() {
-    let body = sent_behind_search(&[]).await;
-    assert_eq!(body.matches("srvtoolu_1").count(), 2, "{body}");
-    let body = sent_behind_search(&[Message::user("go on")]).await;
-    assert!(!body.contains("srvtoolu_1") && body.contains(r#""id":"c1""#), "{body}");
+    for kind in ["server_tool_use", "mcp_tool_use"] {
+        let body = sent_behind_search(kind, &[]).await;
+        assert_eq!(body.matches("srvtoolu_1").count(), 2, "{body}");
+        let body = sent_behind_search(kind, &[Message::user("go on")]).await;
+        assert!(!body.contains("srvtoolu_1") && body.contains(r#""id":"c1""#), "{body}");
+    }
 }
 
 #[tokio::test]
