@@ -30,6 +30,28 @@ pub(crate) struct McpTool {
     server: Arc<Server>,
 }
 
+/// The requests by which one call was sent.
+#[derive(Debug, Default)]
+struct SentCalls {
+    /// Whether one of them may have acted.
+    may_have_acted: bool,
+    /// Whether the last one repeats another. Each round of input is repeated once.
+    is_repeat: bool,
+}
+
+impl SentCalls {
+    /// Counts a request that is repeated.
+    const fn repeat(&mut self, may_have_acted: bool) {
+        self.may_have_acted |= may_have_acted;
+        self.is_repeat = true;
+    }
+
+    /// Counts an answer that asks for input: the next request brings it.
+    const fn begin_round(&mut self) {
+        self.is_repeat = false;
+    }
+}
+
 impl McpTool {
     pub(crate) const fn new(made: MadeTool, server: Arc<Server>) -> Self {
         Self { made, server }
@@ -50,16 +72,16 @@ impl McpTool {
         let patience =
             Patience::new(Arc::clone(&settings.clock), settings.timeout, settings.max_timeout);
         let watched = self.watched(&patience, context);
-        let (mut may_have_acted, mut is_again) = (false, false);
+        let mut sent = SentCalls::default();
         let mut round = Round::default();
         let mut refused = None;
         loop {
-            let connection = match (self.connected(&patience, may_have_acted).await, refused.take())
-            {
+            let connected = self.connected(&patience, sent.may_have_acted).await;
+            let connection = match (connected, refused.take()) {
                 (Ok(connection), _) => connection,
                 // It begins no other session: what it said to the call says more.
                 (Err(_), Some(fault)) => {
-                    return Err(self.failed(fault, true, may_have_acted));
+                    return Err(self.failed(fault, true, sent.may_have_acted));
                 }
                 (Err(error), None) => return Err(error),
             };
@@ -72,14 +94,14 @@ impl McpTool {
             let said =
                 Said { arguments: arguments.text().clone(), input_responses: round.responses() };
             let held_before = connection.held().len();
-            let sent = connection.call(params, said, meta(context), Arc::clone(&watched)).await;
-            let Failed { fault, left } = match sent {
+            let answer = connection.call(params, said, meta(context), Arc::clone(&watched)).await;
+            let Failed { fault, left } = match answer {
                 Ok(result) => {
                     self.server.has_worked(&connection);
                     let result = CallResult::of(&result);
                     if let Some(asked) = result.asks_for_input() {
-                        round = self.answered(round, asked, &watched, may_have_acted).await?;
-                        is_again = false;
+                        round = self.answered(round, asked, &watched, sent.may_have_acted).await?;
+                        sent.begin_round();
                         continue;
                     }
                     let show = |data: &str| self.show(data, context);
@@ -110,13 +132,12 @@ impl McpTool {
                 }
                 Session::Known => is_lost && (spec.idempotent || !left),
             };
-            if is_again || !may_repeat {
+            if sent.is_repeat || !may_repeat {
                 let held = connection.held().into_iter().nth(held_before);
-                return Err(by_walls(self.failed(fault, left, may_have_acted), held));
+                return Err(by_walls(self.failed(fault, left, sent.may_have_acted), held));
             }
             let is_unrun = session == Session::Forgotten { is_refused_before_run: true };
-            may_have_acted |= left && !is_unrun;
-            is_again = true;
+            sent.repeat(left && !is_unrun);
             refused = (session != Session::Known).then_some(fault);
         }
     }
@@ -283,4 +304,20 @@ fn meta(context: &ToolContext) -> RequestMetaObject {
         meta.0.insert("traceparent".to_owned(), (**parent).into());
     }
     RequestMetaObject(meta)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: Q2. A later request that never left says nothing of an earlier one.
+    #[test]
+    fn lost_request_counts_over_rounds_of_input() {
+        let mut sent = SentCalls::default();
+        sent.repeat(true);
+        sent.begin_round();
+        assert!(!sent.is_repeat, "the round may be repeated too");
+        sent.repeat(false);
+        assert!(sent.may_have_acted && sent.is_repeat);
+    }
 }
