@@ -188,11 +188,11 @@ pub(crate) fn check(url: &StoreUrl) -> Result<(), CliError> {
 
 /// Returns how long an agent file keeps what is stored.
 fn retention(table: &StoreTable) -> StoreRetention {
-    let mut texts = Retention::default();
-    if let Some(number) = table.error_retention_days {
-        texts.max_age = Some(days(number));
-    }
-    let retention = StoreRetention::from(texts);
+    // A file that sets none leaves it to the one that did.
+    let retention: StoreRetention = match table.error_retention_days {
+        Some(number) => Retention::default().max_age(days(number)).into(),
+        None => StoreRetention::default(),
+    };
     match table.run_retention_days {
         Some(number) => retention.runs(days(number)),
         None => retention,

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use backstop_error_store::{Holds, Retention};
 use layer0::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokio::task::JoinHandle;
 
 /// How often it prunes in the background, at most.
@@ -24,16 +26,45 @@ pub fn expired_until(now: Timestamp) -> Timestamp {
 ///
 /// Errors and results are kept after they were last seen and after the last run of their session
 /// ended. Runs are kept for ever unless told otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreRetention {
     /// Errors, and likewise results.
     pub texts: Retention,
     /// How long runs are kept after they ended; for ever where `None`.
     pub runs: Option<Duration>,
+    /// Whether `texts` is a default, which gives way to the retention that another process has set for the store.
+    pub is_default: bool,
+}
+
+impl Default for StoreRetention {
+    fn default() -> Self {
+        Self { texts: Retention::default(), runs: None, is_default: true }
+    }
 }
 
 impl StoreRetention {
+    /// Returns the retention of texts as a store remembers it; `None` for a default.
+    #[must_use]
+    pub fn setting(&self) -> Option<String> {
+        let Retention { max_age, max_rows, max_bytes, .. } = self.texts;
+        let max_age_ms = max_age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        let setting = Setting { max_age_ms, max_rows, max_bytes };
+        (!self.is_default).then(|| json!(setting).to_string())
+    }
+
+    /// Returns this retention with the texts that a store remembers, if its own are a default. What cannot be read is
+    /// left out.
+    #[must_use]
+    pub fn or_setting(mut self, setting: Option<&str>) -> Self {
+        let known = setting.and_then(|text| serde_json::from_str::<Setting>(text).ok());
+        if let (true, Some(known)) = (self.is_default, known) {
+            self.texts.max_age = known.max_age_ms.map(Duration::from_millis);
+            (self.texts.max_rows, self.texts.max_bytes) = (known.max_rows, known.max_bytes);
+        }
+        self
+    }
+
     /// Keeps runs only this long after they ended.
     #[must_use]
     pub const fn runs(mut self, age: Duration) -> Self {
@@ -44,8 +75,16 @@ impl StoreRetention {
 
 impl From<Retention> for StoreRetention {
     fn from(texts: Retention) -> Self {
-        Self { texts, runs: None }
+        Self { texts, runs: None, is_default: false }
     }
+}
+
+/// The limits of a [`Retention`], as a store remembers them.
+#[derive(Debug, Serialize, Deserialize)]
+struct Setting {
+    max_age_ms: Option<u64>,
+    max_rows: Option<u64>,
+    max_bytes: Option<u64>,
 }
 
 /// Prunes in the background.
@@ -68,6 +107,12 @@ impl Upkeep {
     #[must_use]
     pub const fn holds(&self) -> &Holds {
         &self.holds
+    }
+
+    /// Returns the retention that this process has set.
+    #[must_use]
+    pub const fn retention(&self) -> StoreRetention {
+        self.retention
     }
 
     /// Returns what is kept, when it is time to prune. `now` is the time of the store, or of this process, and never one
@@ -135,5 +180,24 @@ impl Drop for EarlierPass {
         if let Some(task) = &self.0 {
             task.abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: S10
+    #[test]
+    fn default_gives_way_to_a_setting() {
+        let years = Retention::default().max_age(Duration::from_secs(10 * 365 * 24 * 60 * 60));
+        let stated = StoreRetention::from(years.max_rows(7)).runs(Duration::from_secs(9));
+        let setting = stated.setting().unwrap();
+        let default = StoreRetention::default();
+        assert_eq!(default.setting(), None);
+        assert_eq!(default.or_setting(Some(&setting)).texts, stated.texts);
+        assert_eq!(default.or_setting(Some("?")), default);
+        let other = StoreRetention::from(Retention::NONE);
+        assert_eq!(other.or_setting(Some(&setting)), other);
     }
 }

@@ -10,6 +10,7 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::prune::{self, Kind};
 use crate::server_time;
+use crate::store_row::agree_retention;
 use crate::{expired, start_keys, state_removal};
 
 /// The lock that one process holds while it prunes in the background: "BSTU".
@@ -50,6 +51,7 @@ async fn work(
     let mut transaction = connect.begin(&mut connection, "BEGIN").await.map_err(Fault::from)?;
     if lock(&mut transaction).await.map_err(Fault::from)? {
         let now = server_time::bounded(&mut transaction, now).await.map_err(Fault::from)?;
+        let retention = agree_retention(database.for_writing()?, retention).await?;
         prune_all(database, retention, now).await?;
     }
     drop(transaction);

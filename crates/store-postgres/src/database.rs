@@ -17,6 +17,7 @@ use crate::open_error::{OpenError, Place};
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::schema;
+use crate::store_row::agree_retention;
 use crate::writer::{Setup, Writer};
 
 /// The time limit of removing the owner's rows from the server.
@@ -73,7 +74,14 @@ impl Database {
     ///
     /// As [`Database::connect`].
     pub async fn connect_with(options: Options) -> Result<Self, OpenError> {
-        Self::open(options, true).await
+        let database = Self::open(options, true).await?;
+        let retention = database.upkeep().retention();
+        if !retention.is_default
+            && let Err(error) = agree_retention(database.pool(), retention).await
+        {
+            tracing::warn!(%error, "the retention is not remembered yet; it is tried again later");
+        }
+        Ok(database)
     }
 
     /// Opens a database for reading. Makes and changes nothing.

@@ -72,6 +72,7 @@ mod state;
 mod state_add;
 mod state_removal;
 mod state_words;
+mod store_row;
 mod stores;
 mod subscriptions;
 mod sweep;

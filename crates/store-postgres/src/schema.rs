@@ -17,6 +17,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/9_erased_texts.sql"),
     include_str!("../migrations/10_store_mark.sql"),
     include_str!("../migrations/11_incarnations.sql"),
+    include_str!("../migrations/12_store_retention.sql"),
 ];
 
 /// Lifts the limits of time that each connection has, for one transaction.

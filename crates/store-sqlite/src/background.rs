@@ -14,6 +14,7 @@ use crate::fault::Fault;
 use crate::prune::{self, Kind};
 use crate::start_keys::ExpireKeys;
 use crate::state::ExpireState;
+use crate::store_row::agree_retention;
 
 /// Hears that runs were written to.
 pub(crate) fn after_append(database: &Database, at: Timestamp) {
@@ -70,6 +71,7 @@ async fn work(
     retention: StoreRetention,
     now: Timestamp,
 ) -> Result<(), StoreError> {
+    let retention = agree_retention(database.readers(), database.for_writing()?, retention).await?;
     let now = trusted(database, now).await?;
     if let Some(age) = retention.runs {
         let removed = backstop_retention::prune_runs(database, age, &[], now).await?;

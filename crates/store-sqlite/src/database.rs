@@ -21,7 +21,7 @@ use crate::open_options::{Durability, OpenOptions};
 use crate::own_files;
 use crate::owner::Owner;
 use crate::schema;
-use crate::store_row::StoreMark;
+use crate::store_row::{StoreMark, agree_retention};
 use crate::waypoints::Waypoints;
 use crate::writer::Writer;
 
@@ -248,7 +248,21 @@ impl Database {
             time,
             own_runs,
         });
-        Ok(Self { inner, key: None })
+        let database = Self { inner, key: None };
+        database.remember_retention().await;
+        Ok(database)
+    }
+
+    /// Remembers the retention that this process has set, for those that set none.
+    async fn remember_retention(&self) {
+        let (retention, Ok(writer)) = (self.upkeep().retention(), self.for_writing()) else {
+            return;
+        };
+        if !retention.is_default
+            && let Err(error) = agree_retention(self.readers(), writer, retention).await
+        {
+            tracing::warn!(%error, "the retention is not remembered yet; it is tried again later");
+        }
     }
 
     /// Seals the runs that begin through this handle and its clones with a key; runs that were sealed with

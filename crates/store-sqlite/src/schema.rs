@@ -31,6 +31,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/21_erased_texts.sql"),
     include_str!("../migrations/22_store_mark.sql"),
     include_str!("../migrations/23_incarnations.sql"),
+    include_str!("../migrations/24_store_retention.sql"),
 ];
 
 /// Marks a file as ours: "BSTP".

@@ -2,11 +2,18 @@
 
 use std::sync::OnceLock;
 
+use async_trait::async_trait;
+use backstop_error_store::StoreError;
 use backstop_event_log::LogError;
+use backstop_retention::StoreRetention;
+use sqlx::SqliteConnection;
 use sqlx::sqlite::SqlitePool;
 
+use crate::chore::Chore;
 use crate::fault::Fault;
+use crate::job_error::JobError;
 use crate::rows::unsigned;
+use crate::writer::Writer;
 
 /// The mark of a database, once it was read. It never changes.
 #[derive(Debug, Default)]
@@ -28,6 +35,32 @@ impl StoreMark {
 pub(crate) async fn count_erasures(readers: &SqlitePool) -> Result<Option<u64>, LogError> {
     let erasures = read_column(readers, "SELECT erasures FROM store").await?;
     Ok(erasures.map(unsigned))
+}
+
+/// Remembers the retention that this process has set, or returns the one that the database remembers.
+pub(crate) async fn agree_retention(
+    readers: &SqlitePool,
+    writer: &Writer,
+    own: StoreRetention,
+) -> Result<StoreRetention, StoreError> {
+    let known: Option<String> = sqlx::query_scalar("SELECT retention FROM store")
+        .fetch_one(readers)
+        .await
+        .map_err(Fault::from)?;
+    if let Some(setting) = own.setting().filter(|setting| known.as_ref() != Some(setting)) {
+        writer.perform(SetRetention(setting)).await?;
+    }
+    Ok(own.or_setting(known.as_deref()))
+}
+
+struct SetRetention(String);
+
+#[async_trait]
+impl Chore for SetRetention {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let set = sqlx::query("UPDATE store SET retention = $1").bind(&self.0);
+        Ok(set.execute(connection).await?.rows_affected())
+    }
 }
 
 async fn read_column(readers: &SqlitePool, query: &'static str) -> Result<Option<i64>, LogError> {

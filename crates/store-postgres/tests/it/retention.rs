@@ -1,13 +1,14 @@
 //! How long errors and results are kept, and what keeps them longer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use backstop_error_store::{
     ErrorFilter, ErrorStore, Lookup, NewResult, Origin, ResultStore, Retention, readable,
 };
 use backstop_event_log::RunWriter;
 use backstop_redact::Redactor;
-use backstop_store_postgres::Database;
+use backstop_store_postgres::{Database, Options};
 use layer0::event::{ErrorStored, RunForked};
 use sqlx::Executor;
 
@@ -159,5 +160,31 @@ async fn old_errors_go_in_the_background() {
     };
     until("the old one is gone", async || texts().await.len() == 1).await;
     assert_eq!(texts().await, ["new"]);
+    database.close().await;
+}
+
+/// Spec: S10. A process that sets no retention follows the one that did.
+#[tokio::test(flavor = "multi_thread")]
+async fn set_retention_counts_for_other_processes() {
+    let server = server!();
+    let url = server.database().await;
+    for days in [90, 60] {
+        let keeps = Retention::default().max_age(Duration::from_secs(days * 24 * 60 * 60));
+        let options = Options::new(&url).unwrap().retention(keeps);
+        Database::connect_with(options).await.unwrap().close().await;
+    }
+    let database = open(&url).await;
+    let store = database.errors();
+    for (day, text) in [(0, "oldest"), (30, "old"), (65, "new")] {
+        store.store(error_at(day * DAY, "s-1", "run_1", "sql", text)).await.unwrap();
+    }
+    let texts = async || {
+        let left = store.list(ErrorFilter::new()).await.unwrap();
+        let mut left: Vec<_> = left.iter().map(|error| readable(error.raw())).collect();
+        left.sort_unstable();
+        left
+    };
+    until("the oldest one is gone", async || texts().await.len() < 3).await;
+    assert_eq!(texts().await, ["new", "old"]);
     database.close().await;
 }

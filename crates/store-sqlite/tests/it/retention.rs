@@ -8,7 +8,7 @@ use backstop_error_store::{
 };
 use backstop_event_log::{EventLog, RunWriter, Seed};
 use backstop_redact::Redactor;
-use backstop_store_sqlite::Database;
+use backstop_store_sqlite::{Database, Durability};
 use layer0::event::{Actor, ErrorStored, EventKind, RunFinished, RunForked};
 use layer0::stop::Outcome;
 
@@ -141,6 +141,34 @@ async fn old_errors_go_in_the_background() {
         tokio::task::yield_now().await;
     }
     assert_eq!(left.iter().map(|error| readable(error.raw())).collect::<Vec<_>>(), ["new"]);
+    database.close().await;
+}
+
+/// Spec: S10. A process that sets no retention follows the one that did.
+#[tokio::test]
+async fn set_retention_counts_for_other_processes() {
+    let folder = Folder::new();
+    let days = |days: u64| Retention::default().max_age(Duration::from_secs(days * 24 * 60 * 60));
+    for set in [90, 60] {
+        let opened = Database::open_keeping(folder.file(), Durability::Normal, days(set)).await;
+        opened.unwrap().close().await;
+    }
+    let database = open(&folder.file()).await;
+    let store = database.errors();
+    for (day, text) in [(0, "oldest"), (30, "old"), (65, "new")] {
+        store.store(error_at(day * DAY, "s-1", "c", text)).await.unwrap();
+    }
+    let mut left = Vec::new();
+    for _ in 0..100_000 {
+        left = store.list(ErrorFilter::new()).await.unwrap();
+        if left.len() < 3 {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let mut left: Vec<_> = left.iter().map(|error| readable(error.raw())).collect();
+    left.sort_unstable();
+    assert_eq!(left, ["new", "old"]);
     database.close().await;
 }
 
