@@ -51,7 +51,7 @@ pub use chain::{Verifier, verify};
 pub use claim::Claim;
 pub use claims::{Claims, Reserved};
 pub use cursor::{Cursor, InvalidCursor};
-pub use digest::text_digest;
+pub use digest::{task_digest, text_digest};
 pub use error::LogError;
 pub use escape::{escape_json, is_harmful, is_joiner_needed};
 pub use feed::{EventWatch, EventWatches, FeedPage, FeedRecord};

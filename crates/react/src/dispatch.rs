@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, Limit};
-use backstop_event_log::{Lease, text_digest};
+use backstop_event_log::{Lease, task_digest};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_react_machine::NothingLeft;
 use backstop_tool::ToolContext;
@@ -20,7 +20,6 @@ use layer0::id::{CallId, RunId, SessionId, WorkflowId};
 use layer0::operator::{Answer, Context, Signal, Signals, Task};
 use layer0::orchestrator::UnknownOperator;
 use layer0::stop::{Outcome, Stop};
-use layer0::text::plain;
 use layer0::{Code, Operator, Orchestrator, code};
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
@@ -310,7 +309,7 @@ impl Dispatcher {
         let wanted = Wanted {
             call: self.caller.call.clone(),
             operator: Arc::clone(operator),
-            input_digest: text_digest(&plain(&task.input)).into(),
+            input_digest: task_digest(task).into(),
             is_priced: target.is_priced(orchestrator),
             max_depth: None,
             unrecorded: !target.can_go_on(orchestrator),
