@@ -48,6 +48,8 @@ struct State {
     allowance: Option<Allowance>,
     /// How often more was asked of the caller.
     asked: u32,
+    /// The answers to requests of the operator for more for itself.
+    own_grants: Vec<Option<Allowance>>,
     open: BTreeMap<RunId, Open>,
     /// What those used that have ended, by run: a run that is answered from its record counts once.
     ended: BTreeMap<RunId, Usage>,
@@ -103,6 +105,7 @@ impl Books {
         let state = State {
             allowance,
             asked: 0,
+            own_grants: Vec::new(),
             open: BTreeMap::new(),
             ended: BTreeMap::new(),
             stated: Usage::default(),
@@ -172,6 +175,11 @@ impl Books {
         self.state().allowance.is_some_and(|allowance| allowance.cost_nanousd.is_some())
     }
 
+    /// Returns when the first of those runs continues that left and are parked.
+    pub(crate) fn parked_until(&self) -> Option<Timestamp> {
+        self.state().parked_until
+    }
+
     /// Returns the answer of an operator whose work below has left.
     pub(crate) fn left(&self) -> Answer {
         let mut answer = Answer::completed(Value::Null);
@@ -217,11 +225,33 @@ impl Books {
         if self.state().asked != asked {
             return true;
         }
-        let Some(more) = above.more(asked).await else { return false };
+        let more = above.more(asked).await;
         let mut state = self.state();
+        // A refusal counts too, as it does in the record of the caller: the next request is another one.
         state.asked += 1;
+        let Some(more) = more else { return false };
         state.allowance = state.allowance.map(|allowance| allowance.plus(&more));
         true
+    }
+
+    /// Asks the caller for more for the operator itself, which was given more so many times. No grant is also given to
+    /// those below.
+    pub(crate) async fn more_for_itself(&self, given: u32) -> Option<Allowance> {
+        let above = self.above.as_ref()?;
+        let _one_at_a_time = self.refilling.lock().await;
+        let place = usize::try_from(given).unwrap_or(usize::MAX);
+        let (before, asked) = {
+            let state = self.state();
+            (state.own_grants.get(place).copied(), state.asked)
+        };
+        if let Some(before) = before {
+            return before;
+        }
+        let more = above.more(asked).await;
+        let mut state = self.state();
+        state.asked += 1;
+        state.own_grants.push(more);
+        more
     }
 
     /// Returns how often more was asked of the caller; `None` where there is none.

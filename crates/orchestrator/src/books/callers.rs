@@ -32,7 +32,7 @@ impl Caller for Own {
     }
 
     async fn more(&self, given: u32) -> Option<Allowance> {
-        self.0.above.as_ref()?.more(given).await
+        self.0.more_for_itself(given).await
     }
 
     async fn retry(&self, attempt: u32) -> Result<(), OrchError> {
