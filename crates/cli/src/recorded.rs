@@ -65,8 +65,8 @@ impl Recorded {
         let Some(folder) = folder::read_recorded(&source["folder"]) else {
             if agent.is_workflow() {
                 let what = format!("run `{run}` is of the workflow `{}`", agent.name);
-                let hint =
-                    "go on with it in the program that has its code: `LocalOrchestrator::resume`";
+                let hint = "resume it in the program that has its code: `LocalOrchestrator::resume`, or \
+                            `resume_accepting_lost_tail` if its record has lost events";
                 return Err(CliError::usage(what).with_hint(hint));
             }
             return Err(CliError::usage(format!("run `{run}` was not started from an agent file"))

@@ -38,9 +38,59 @@ impl LocalOrchestrator {
     ///
     /// As [`Orchestrator::dispatch`]; the run can be gone on with again.
     pub async fn resume(&self, operator: &str, run: RunId) -> Result<Answer, OrchError> {
+        self.resume_in(Context::root(), operator, run).await
+    }
+
+    /// Resumes a run as [`resume`](Self::resume) does, although its record, or that of a run that it dispatched, has
+    /// lost events that were acknowledged: a person has looked at what the run did, and accepts the loss. Its record
+    /// notes that.
+    ///
+    /// A workflow answers steps as interrupted that may have acted in the events that were lost, unless their tasks
+    /// are idempotent: as many steps that its record does not have as events were lost. An agent answers its calls so
+    /// that have no answer in the record.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use backstop_event_log::MemoryLog;
+    /// use backstop_orchestrator::{LocalOrchestrator, Sequence, Workflow};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let review = Sequence::new("review", ["draft", "check"]);
+    /// let review = Workflow::new(review, Arc::new(MemoryLog::new()));
+    /// let orchestrator = LocalOrchestrator::builder().operator(review).build()?;
+    /// let resumed = orchestrator.resume_accepting_lost_tail("review", "run_1".into()).await;
+    /// assert_eq!(resumed.unwrap_err().code(), "log.run_not_found");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Orchestrator::dispatch`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Orchestrator::dispatch`]; the run can be resumed again.
+    pub async fn resume_accepting_lost_tail(
+        &self,
+        operator: &str,
+        run: RunId,
+    ) -> Result<Answer, OrchError> {
         let mut context = Context::root();
+        context.accepts_lost_tail = true;
+        self.resume_in(context, operator, run).await
+    }
+
+    async fn resume_in(
+        &self,
+        mut context: Context,
+        operator: &str,
+        run: RunId,
+    ) -> Result<Answer, OrchError> {
         (context.run, context.goes_on, context.is_recorded) = (Some(run), true, true);
-        // What it was asked stands in its record.
+        // Its record has the task.
         self.dispatch(operator, Task::json(Value::Null), context).await
     }
 

@@ -176,6 +176,7 @@ impl Recorder {
         };
         if is_over(&summary) {
             let (_, events) = self.read(&summary.run).await?;
+            self.check_name(&events)?;
             return Ok(ended(&summary.run, &events));
         }
         let claimed = match context.accepts_lost_tail {
@@ -186,6 +187,7 @@ impl Recorder {
         let (summary, events) = self.read(&summary.run).await?;
         // Another process may have ended it before it let go of the claim.
         if is_over(&summary) {
+            self.check_name(&events)?;
             return Ok(ended(&summary.run, &events));
         }
         let is_tried_again = is_tried_again(&summary, context);
@@ -204,11 +206,11 @@ impl Recorder {
             (summary.reason.clone(), RunWriter::resume(Arc::clone(&self.log), summary, claim));
         let mut ledger = Ledger::new(writer, &self.clock, progress);
         if is_tried_again {
-            ledger.note(RunReopened::new(BY, reason))?;
-        }
-        if before.is_some() || lost.is_some() || was_waiting && !is_tried_again {
+            let mut reopened = RunReopened::new(BY, reason);
+            reopened.lost_tail = lost;
+            ledger.note(reopened)?;
+        } else if lost.is_some() || was_waiting {
             let mut resumed = RunResumed::new(BY);
-            resumed.agent = before.as_ref().map(|_| Box::new(self.record.clone()));
             resumed.lost_tail = lost;
             ledger.note(resumed)?;
         }
@@ -222,11 +224,25 @@ impl Recorder {
             return Ok(Opened::Ended(Err(OperatorError::failed(CrashLoop))));
         }
         ledger.commit().await.map_err(OperatorError::failed)?;
+        if before.is_some() {
+            // The definition is the run's own once something follows from it: its code may not fit the record.
+            ledger.adopt_later(RunResumed::new(BY).adopting(self.record.clone()));
+        }
         Ok(self.underway(ledger, before, task, context))
     }
 
     async fn read(&self, run: &RunId) -> Result<(RunSummary, Vec<Event>), OperatorError> {
         read_events(&*self.log, run).await.map_err(OperatorError::failed)
+    }
+
+    /// Refuses the run of an agent, or of a workflow with another name. One with another definition is answered.
+    fn check_name(&self, events: &[Event]) -> Result<(), OperatorError> {
+        let progress = Progress::of(events)?;
+        let recorded = progress.started.as_ref().map(|started| &started.agent);
+        match recorded.is_some_and(|it| it.is_workflow() && it.name == self.record.name) {
+            true => Ok(()),
+            false => Err(self.diverged(&progress).into()),
+        }
     }
 
     /// Says that it is a run of another workflow.

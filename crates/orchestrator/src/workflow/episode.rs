@@ -115,6 +115,10 @@ impl Episode {
             // Its process died before it had ended.
             self.close(Closing::Cancelled);
         }
+        if self.limit.left().is_some_and(|left| left.is_zero()) {
+            // Its time had passed before its process died: no step begins.
+            self.close(Closing::Late);
+        }
         loop {
             if self.underway.is_closing() {
                 code = None;
@@ -195,7 +199,7 @@ impl Episode {
         if let Poll::Ready(Some(ask)) = self.asks.poll_recv(cx) {
             return Poll::Ready(Happened::Asked(ask));
         }
-        if self.ledger.has_notes() || self.underway.may_start() {
+        if !self.may_diverge() && (self.ledger.has_notes() || self.underway.may_start()) {
             return Poll::Ready(Happened::Noted);
         }
         if let Poll::Ready(Some(settled)) = self.underway.poll_settled(cx) {
@@ -221,6 +225,12 @@ impl Episode {
         }
     }
 
+    /// Returns whether pending answers from the record may show that the adopted definition does not fit it: nothing is
+    /// recorded before.
+    fn may_diverge(&self) -> bool {
+        self.ledger.has_open_adoption() && self.underway.recalls > 0
+    }
+
     /// Begins to end: nothing new is begun, and what is open below is told to end.
     pub(super) fn close(&mut self, closing: Closing) {
         if self.underway.is_closing() {
@@ -237,6 +247,9 @@ impl Episode {
         let has_refused = std::mem::take(&mut self.underway.has_refused);
         let mut starting = if has_refused { Vec::new() } else { self.underway.take_starting() };
         starting.retain(|start| self.is_to_start(start));
+        if !starting.is_empty() {
+            self.ledger.note_adoption()?;
+        }
         for dispatched in starting.iter_mut().filter_map(|start| start.dispatched.take()) {
             self.ledger.note(dispatched)?;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backstop_clock::{Clock, RunClock};
 use backstop_event_log::{Lease, LogError, RunSummary, RunWriter, Seed};
 use layer0::Timestamp;
-use layer0::event::{Actor, EventKind};
+use layer0::event::{Actor, EventKind, RunResumed};
 use layer0::usage::Usage;
 
 use super::diverged::Diverged;
@@ -19,6 +19,19 @@ pub(super) struct Ledger {
     seed: Seed,
     progress: Progress,
     has_notes: bool,
+    adoption: Adoption,
+}
+
+/// The adoption of another definition by this episode.
+#[derive(Default)]
+enum Adoption {
+    /// There is none, or it is recorded.
+    #[default]
+    Settled,
+    /// It is recorded with what follows from it.
+    Deferred(Box<RunResumed>),
+    /// It is recorded with the next commit.
+    Noted,
 }
 
 impl Ledger {
@@ -28,7 +41,7 @@ impl Ledger {
             clock.not_before(progress.last_at());
         }
         let seed = Seed::new(new_run_id(clock.now()).as_str());
-        Self { writer, clock, seed, progress, has_notes: false }
+        Self { writer, clock, seed, progress, has_notes: false, adoption: Adoption::default() }
     }
 
     pub(super) const fn progress(&self) -> &Progress {
@@ -52,8 +65,33 @@ impl Ledger {
         self.has_notes
     }
 
-    /// Puts an event behind those of the next commit.
+    /// Adopts a definition once something is recorded that follows from it.
+    pub(super) fn adopt_later(&mut self, resumed: RunResumed) {
+        self.adoption = Adoption::Deferred(Box::new(resumed));
+    }
+
+    /// Puts a deferred adoption behind the events of the next commit.
+    pub(super) fn note_adoption(&mut self) -> Result<(), Diverged> {
+        match std::mem::take(&mut self.adoption) {
+            Adoption::Deferred(resumed) => {
+                self.adoption = Adoption::Noted;
+                self.note(*resumed)
+            }
+            adoption => {
+                self.adoption = adoption;
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns whether a definition is adopted that is not recorded as such.
+    pub(super) const fn has_open_adoption(&self) -> bool {
+        !matches!(self.adoption, Adoption::Settled)
+    }
+
+    /// Puts an event behind those of the next commit, and a deferred adoption before it.
     pub(super) fn note(&mut self, kind: impl Into<EventKind>) -> Result<(), Diverged> {
+        self.note_adoption()?;
         let (kind, at, last) = (kind.into(), self.clock.now(), self.writer.summary().last_seq);
         let cause = self.progress.cause_of(&kind).or((last > 0).then_some(last));
         self.progress.apply(last + 1, at, &kind)?;
@@ -78,6 +116,9 @@ impl Ledger {
     /// Writes what was noted.
     pub(super) async fn commit(&mut self) -> Result<(), LogError> {
         self.has_notes = false;
+        if matches!(self.adoption, Adoption::Noted) {
+            self.adoption = Adoption::Settled;
+        }
         for event in self.writer.commit().await? {
             tracing::debug!(seq = event.seq, event = event.kind.event_type(), "logged");
         }

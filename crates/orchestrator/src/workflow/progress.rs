@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use layer0::Timestamp;
 use layer0::event::{
-    Event, EventKind, OperatorDispatched, OperatorRefused, OperatorReturned, RunStarted,
+    Event, EventKind, LostTail, OperatorDispatched, OperatorRefused, OperatorReturned, RunStarted,
     RunWaiting, WaitFor,
 };
 use layer0::failure::Effect;
@@ -43,6 +43,8 @@ pub(super) struct Progress {
     pub(super) is_cancelled: bool,
     /// What else it was told, in order.
     pub(super) signals: Vec<Signal>,
+    /// The number of steps without a record that may have been dispatched in events that were lost.
+    pub(super) lost_steps: u64,
     /// How many events were taken in.
     taken: u64,
     /// How many were when its code last asked for something new.
@@ -102,10 +104,15 @@ impl StepRecord {
         self.is_open() && !self.dispatched.unrecorded
     }
 
+    /// Returns what its dispatch allowed; without bound if `None`.
+    pub(super) fn first_allowance(&self) -> Option<Allowance> {
+        let first = *self.dispatched.allowance;
+        (first != Allowance::unlimited()).then_some(first)
+    }
+
     /// Returns what it may use; without bound where `None`.
     pub(super) fn given(&self) -> Option<Allowance> {
-        let first = *self.dispatched.allowance;
-        let bounded = (first != Allowance::unlimited()).then_some(first)?;
+        let bounded = self.first_allowance()?;
         Some(self.grants.iter().flatten().fold(bounded, |given, more| given.plus(more)))
     }
 }
@@ -137,6 +144,7 @@ impl Progress {
                 self.started = Some(Box::new(started.clone()));
             }
             EventKind::RunResumed(resumed) => {
+                self.lose(resumed.lost_tail);
                 if let (Some(started), Some(agent)) = (&mut self.started, &resumed.agent) {
                     started.agent.clone_from(agent);
                 }
@@ -181,7 +189,8 @@ impl Progress {
                 let data = signal.data.clone();
                 self.signals.push(Signal::new(&*signal.name, data));
             }
-            EventKind::RunReopened(_) => {
+            EventKind::RunReopened(reopened) => {
+                self.lose(reopened.lost_tail);
                 (self.recoveries, self.is_cancelled) = (0, false);
                 // What its code asked for next depends on how the ones before ended.
                 let decided_at = self.decided_at;
@@ -198,6 +207,13 @@ impl Progress {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Takes in that the events from this one up to another one were lost: each may have been a dispatch.
+    fn lose(&mut self, lost: Option<LostTail>) {
+        if let Some(tail) = lost {
+            self.lost_steps += (tail.seq + 1).saturating_sub(self.last_seq);
+        }
     }
 
     fn dispatched(&mut self, dispatched: &OperatorDispatched) -> Result<(), Diverged> {
@@ -221,6 +237,7 @@ impl Progress {
             return Ok(());
         }
         self.decided_at = self.taken;
+        self.lost_steps = self.lost_steps.saturating_sub(1);
         self.refused.remove(&path);
         self.paths.insert(dispatched.run.clone(), Arc::clone(&path));
         let step = StepRecord {

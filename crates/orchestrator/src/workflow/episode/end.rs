@@ -65,6 +65,9 @@ impl Episode {
     /// Leaves the run to the code that began it: the record stays open, and so do its steps.
     pub(super) async fn diverge(mut self, diverged: Diverged) -> OperatorError {
         // A definition that does not fit what was done is not the run's own.
+        if self.ledger.has_open_adoption() {
+            return diverged.into();
+        }
         if let Some(before) = self.before.take()
             && let Err(error) = self.note(RunResumed::new(BY).adopting(*before))
         {
@@ -136,7 +139,8 @@ impl Episode {
 
     /// Leaves the run with those below, to be taken up later.
     pub(super) async fn leave(mut self) -> Result<Answer, OperatorError> {
-        let parked = self.parked.take();
+        let left = self.books.parked_until().map(|until| (until, None));
+        let parked = self.parked.take().into_iter().chain(left).min_by_key(|(until, _)| *until);
         if let Some((until, reason)) = parked.clone().filter(|_| !self.has_caller) {
             self.note(parked_below(until, reason))?;
             self.commit().await?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use backstop_event_log::task_digest;
 use backstop_tool::ToolError;
 use layer0::code;
 use layer0::error::{OperatorError, OrchError};
@@ -27,7 +28,6 @@ use crate::workflow::diverged::Diverged;
 use crate::workflow::halt::Halt;
 use crate::workflow::line::{StepAsk, StepCaller, Target};
 use crate::workflow::recorded;
-use crate::workflow::text::input_digest;
 
 impl Episode {
     /// Begins a step, or answers it from the record.
@@ -45,7 +45,7 @@ impl Episode {
         let Some(step) = self.ledger.progress().steps.get(&*path) else {
             return self.take_new_step(ask, path);
         };
-        let digest = input_digest(&ask.task.input);
+        let digest = task_digest(&ask.task);
         let recorded = [&*step.dispatched.operator, &*step.dispatched.input_digest];
         let asked = [ask.target.name(), &*digest];
         if let Some((expected, actual)) = recorded.iter().zip(asked).find(|(one, two)| *one != two)
@@ -76,8 +76,31 @@ impl Episode {
                 self.tell(ask.answer, Err(error));
                 Ok(())
             }
+            None if self.may_have_acted(&ask) => self.interrupt_lost_step(*ask, path),
             None => self.begin_step(ask, path),
         }
+    }
+
+    /// Returns whether a step without a record may have been dispatched in events that were lost, and cannot be repeated.
+    fn may_have_acted(&self, ask: &StepAsk) -> bool {
+        self.ledger.progress().lost_steps > 0 && !ask.task.idempotent
+    }
+
+    /// Records a step as interrupted that may have acted in events that were lost, and answers it so.
+    fn interrupt_lost_step(&mut self, ask: StepAsk, path: Arc<str>) -> Result<(), Halt> {
+        let (operator, run) = (Arc::<str>::from(ask.target.name()), new_run_id(self.clock.now()));
+        let digest = task_digest(&ask.task);
+        let allowance = Box::new(Allowance::unlimited());
+        let mut dispatched =
+            OperatorDispatched::new(Arc::clone(&operator), run.clone(), 1, digest, allowance);
+        (dispatched.step, dispatched.unrecorded) = (Some(path), true);
+        self.ledger.note(dispatched)?;
+        let error = OrchError::from(OperatorError::failed(ToolError::Interrupted));
+        let returned = self.returned((&operator, &run), Usage::free(), Err(&error), true);
+        let error = recorded::noted_failure(&returned);
+        self.ledger.note(returned)?;
+        self.tell(ask.answer, Err(error));
+        Ok(())
     }
 
     /// Records that a step does not begin, and answers it so.
@@ -117,7 +140,7 @@ impl Episode {
         };
         let operator: Arc<str> = ask.target.name().into();
         let allowance = Box::new(given.unwrap_or_else(Allowance::unlimited));
-        let digest = input_digest(&ask.task.input);
+        let digest = task_digest(&ask.task);
         let mut dispatched =
             OperatorDispatched::new(Arc::clone(&operator), run.clone(), 1, digest, allowance);
         (dispatched.step, dispatched.unrecorded) = (Some(path), !can_go_on);
@@ -161,6 +184,8 @@ impl Episode {
     fn begin_again(&mut self, ask: StepAsk, path: &str) -> Result<(), Halt> {
         let Some(step) = self.ledger.progress().steps.get(path) else { return Ok(()) };
         let (mut dispatched, given) = (step.dispatched.clone(), step.given());
+        // One without a record does not know its grants: it asks for each again.
+        let known = if dispatched.unrecorded { step.first_allowance() } else { given };
         let (run, operator) = (dispatched.run.clone(), Arc::clone(&dispatched.operator));
         let (unrecorded, is_tried_again) = (dispatched.unrecorded, step.is_tried_again);
         let StepAsk { target, task, answer, .. } = ask;
@@ -189,7 +214,7 @@ impl Episode {
         let step = OpenStep { run, operator, target, unrecorded, signals, answer };
         let (attempt, goes_on) = (dispatched.attempt, true);
         let dispatched = is_tried_again.then_some(dispatched);
-        let start = Start { step, dispatched, task, attempt, goes_on, given };
+        let start = Start { step, dispatched, task, attempt, goes_on, given: known };
         self.underway.starting.push(start);
         Ok(())
     }
