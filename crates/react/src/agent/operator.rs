@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_event_log::{EventLog, LogError, RunState, RunSummary};
+use backstop_react_machine::Divergence;
 use layer0::Operator;
 use layer0::error::OperatorError;
 use layer0::operator::{Answer, Context, Task};
@@ -141,6 +142,12 @@ impl Agent {
                 Err(ResumeError::NotReopenable { .. }) => {}
                 result => return result,
             }
+        }
+        if *summary.agent != *self.name() {
+            // An answer of another agent is none of this one.
+            let (expected, actual) = (summary.agent.to_string(), self.name().to_owned());
+            let divergence = Divergence::new(1, "agent", expected.into(), actual.into());
+            return Err(ResumeError::Diverged(Box::new(divergence)));
         }
         let outcome = recorded(log, &run).await?;
         outcome.ok_or_else(|| ResumeError::open(run, summary.state))
