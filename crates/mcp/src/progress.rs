@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use backstop_clock::Clock;
+use backstop_clock::{Clock, Limit};
 use backstop_tool::People;
 use layer0::id::CallId;
 use rmcp::model::{ProgressNotificationParam, ProgressToken, RequestId};
@@ -113,55 +113,92 @@ impl Progressing {
     }
 }
 
-/// How long a call is waited for: so long without progress, and so long in all.
+/// The time that a call may take: without progress, and in all. Waits for a person count for neither.
 #[derive(Debug)]
 pub(crate) struct Patience {
     clock: Arc<dyn Clock>,
     timeout: Duration,
-    /// When it is over however much progress there is, in monotonic time.
-    end: Duration,
     max: Duration,
-    renewed: Mutex<Duration>,
+    /// The time however much progress there is.
+    total: Limit,
+    state: Mutex<PatienceState>,
+}
+
+#[derive(Debug)]
+struct PatienceState {
+    /// The last progress, in monotonic time.
+    renewed: Duration,
+    /// The number of waits for a person.
+    waits: u32,
 }
 
 impl Patience {
     pub(crate) fn new(clock: Arc<dyn Clock>, timeout: Duration, max: Duration) -> Arc<Self> {
-        let now = clock.monotonic();
-        let end = now.saturating_add(max);
-        Arc::new(Self { clock, timeout, end, max, renewed: Mutex::new(now) })
+        let total = Limit::new(Arc::clone(&clock), Some(max));
+        let state = Mutex::new(PatienceState { renewed: clock.monotonic(), waits: 0 });
+        Arc::new(Self { clock, timeout, max, total, state })
     }
 
-    /// Begins to count again, up to the end.
+    /// Begins to count the time without progress again.
     pub(crate) fn renew(&self) {
-        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.monotonic();
+        self.state().renewed = self.clock.monotonic();
     }
 
-    /// Does work that the call is not counted for, up to the end.
+    /// Waits for a person. The call takes no time meanwhile.
     pub(crate) async fn while_waiting<T>(&self, work: impl Future<Output = T>) -> T {
-        let mut work = std::pin::pin!(work);
-        loop {
-            self.renew();
-            tokio::select! {
-                biased;
-                done = &mut work => {
-                    self.renew();
-                    return done;
-                }
-                () = self.clock.sleep(self.timeout / 2) => {}
-            }
-        }
+        let _wait = PersonWait::begin(self);
+        work.await
     }
 
     /// Completes when it is over, with the limit that was reached.
     pub(crate) async fn over(&self) -> Duration {
+        tokio::select! {
+            biased;
+            () = self.total.passed() => self.max,
+            () = self.until_silent() => self.timeout,
+        }
+    }
+
+    /// Completes when there was no progress for too long.
+    async fn until_silent(&self) {
         loop {
-            let renewed = *self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
-            let until = renewed.saturating_add(self.timeout);
-            let left = until.min(self.end).saturating_sub(self.clock.monotonic());
-            if left.is_zero() {
-                return if until < self.end { self.timeout } else { self.max };
-            }
-            self.clock.sleep(left).await;
+            let left = {
+                let state = self.state();
+                let until = state.renewed.saturating_add(self.timeout);
+                let left = until.saturating_sub(self.clock.monotonic());
+                if left.is_zero() && state.waits == 0 {
+                    return;
+                }
+                left
+            };
+            // The end of a wait renews it.
+            self.clock.sleep(if left.is_zero() { self.timeout } else { left }).await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, PatienceState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A wait for a person, while which the time of the call stops.
+struct PersonWait<'a>(&'a Patience);
+
+impl<'a> PersonWait<'a> {
+    fn begin(patience: &'a Patience) -> Self {
+        patience.state().waits += 1;
+        patience.total.pause();
+        Self(patience)
+    }
+}
+
+impl Drop for PersonWait<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.waits -= 1;
+        state.renewed = self.0.clock.monotonic();
+        if state.waits == 0 {
+            self.0.total.go_on();
         }
     }
 }
@@ -203,5 +240,31 @@ mod tests {
         assert_eq!(over(None).await, (10, 10));
         assert_eq!(over(Some(8)).await, (25, 25));
         assert_eq!(over(Some(11)).await, (10, 10));
+    }
+
+    /// Spec: Q3, Q9
+    #[tokio::test]
+    async fn waits_for_people_take_no_time() {
+        let clock = VirtualClock::starting_at(Timestamp::default());
+        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+        let patience =
+            Patience::new(Arc::clone(&shared), Duration::from_secs(10), Duration::from_secs(25));
+        let asks = |from: u64, takes: u64| {
+            let (patience, shared) = (Arc::clone(&patience), Arc::clone(&shared));
+            async move {
+                shared.sleep(Duration::from_secs(from)).await;
+                patience.while_waiting(shared.sleep(Duration::from_secs(takes))).await;
+            }
+        };
+        for work in [asks(5, 3_600), asks(1_000, 10_000), asks(11_005, 100)] {
+            tokio::spawn(clock.track(Box::pin(work)));
+        }
+        let (done, ended) = tokio::sync::oneshot::channel();
+        tokio::spawn(clock.track(Box::pin(async move {
+            let reached = patience.over().await;
+            let _ = done.send((reached.as_secs(), shared.monotonic().as_secs()));
+        })));
+        // Five seconds before the first wait, five between two, ten behind the last.
+        assert_eq!(ended.await.unwrap(), (10, 11_115));
     }
 }
