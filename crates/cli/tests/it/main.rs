@@ -41,6 +41,7 @@ mod ids;
 mod interrupted;
 mod limits;
 mod listing;
+mod losing;
 mod machine;
 mod mcp_servers;
 mod mistaken;

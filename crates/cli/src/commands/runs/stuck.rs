@@ -1,11 +1,16 @@
 //! Runs that need a look.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{RunState, StuckReason, StuckRun, UnattendedRuns, stuck_runs};
+use backstop_event_log::{
+    RunState, StuckReason, StuckRun, UnattendedRuns, read_events, stuck_runs,
+};
+use backstop_orchestrator::is_workflow;
 use backstop_react::priced;
 use layer0::Timestamp;
+use layer0::id::RunId;
 use serde::Serialize;
 
 use super::line::RunLine;
@@ -20,13 +25,13 @@ pub(super) async fn list(
     wanted: &Wanted,
     json: bool,
 ) -> Result<ExitCode, CliError> {
-    let mut stuck = match store::open_read_only(chosen).await? {
+    let (mut stuck, workflows) = match store::open_read_only(chosen).await? {
         Some(database) => {
-            let stuck = find(&database).await;
+            let found = find(&database).await;
             database.close().await;
-            stuck?
+            found?
         }
-        None => Vec::new(),
+        None => Default::default(),
     };
     stuck.retain(|stuck| wanted.filter().matches(&stuck.run));
     stuck.truncate(usize::try_from(wanted.limit()).unwrap_or(usize::MAX));
@@ -42,18 +47,29 @@ pub(super) async fn list(
     } else if stuck.is_empty() {
         output::note(&format!("no run needs a look in {}", chosen.url));
     } else {
-        table(&stuck)?;
+        table(&stuck, &workflows)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn find(database: &Database) -> Result<Vec<StuckRun>, CliError> {
+/// Returns the runs that need a look, and which of those with a lost tail are workflows.
+async fn find(database: &Database) -> Result<(Vec<StuckRun>, BTreeSet<RunId>), CliError> {
     let stranded = database.stranded().await?.into_iter().map(|run| (run.run, run.since)).collect();
     let unattended = UnattendedRuns::new(stranded, database.interrupted_runs().await?);
-    Ok(stuck_runs(&*database.log(), &unattended, SystemClock.now()).await?)
+    let log = database.log();
+    let stuck = stuck_runs(&*log, &unattended, SystemClock.now()).await?;
+    let mut workflows = BTreeSet::new();
+    for StuckRun { run, .. } in stuck.iter().filter(|stuck| has_lost_tail(stuck)) {
+        // What cannot be read is listed all the same.
+        let Ok((_, events)) = read_events(&*log, &run.run).await else { continue };
+        if events.first().is_some_and(is_workflow) {
+            workflows.insert(run.run.clone());
+        }
+    }
+    Ok((stuck, workflows))
 }
 
-fn table(stuck: &[StuckRun]) -> Result<(), CliError> {
+fn table(stuck: &[StuckRun], workflows: &BTreeSet<RunId>) -> Result<(), CliError> {
     let row = |stuck: &StuckRun| {
         let StuckRun { run, why, since, .. } = stuck;
         let (why, since) = (why.as_str().to_owned(), since.to_string());
@@ -73,11 +89,21 @@ fn table(stuck: &[StuckRun]) -> Result<(), CliError> {
              `backstop worker --adopt`",
         );
     }
-    if stuck.iter().any(|stuck| stuck.why == StuckReason::LostTail) {
+    if stuck.iter().any(has_lost_tail) {
         output::note(
             "runs with a lost tail have lost recorded events: find out what they did, then \
              `backstop resume RUN --accept-lost-tail`",
         );
+    }
+    let listed = stuck.iter().map(|stuck| &stuck.run.run);
+    let workflows: Vec<&str> =
+        listed.filter(|run| workflows.contains(*run)).map(RunId::as_str).collect();
+    if !workflows.is_empty() {
+        output::note(&format!(
+            "the program that has the code of a workflow resumes it, with \
+             `LocalOrchestrator::resume_accepting_lost_tail`: {}",
+            workflows.join(", ")
+        ));
     }
     if stuck.iter().any(has_no_record) {
         output::note(
@@ -87,9 +113,14 @@ fn table(stuck: &[StuckRun]) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Returns whether a run has lost its last events.
+fn has_lost_tail(stuck: &StuckRun) -> bool {
+    stuck.why == StuckReason::LostTail
+}
+
 /// Returns whether a run has lost its whole record.
 fn has_no_record(stuck: &StuckRun) -> bool {
-    stuck.why == StuckReason::LostTail && stuck.run.state == RunState::Unreadable
+    has_lost_tail(stuck) && stuck.run.state == RunState::Unreadable
 }
 
 /// A run that needs a look as one line of JSON.
