@@ -32,11 +32,16 @@ impl Worker {
     ///
     /// If the future is dropped, runs that are at work are cancelled: stop it by the token.
     pub async fn run(&self, stop: CancellationToken) -> Result<WorkerEnd, LogError> {
-        self.0.queue.announce(&self.0.row).await?;
         let health = Health::new(&self.0.reports);
         let mut rounds = Rounds::new(&self.0, &health);
+        // A server that does not answer keeps no worker that is stopped.
+        let works = async {
+            self.0.queue.announce(&self.0.row).await?;
+            rounds.work().await;
+            Ok::<_, LogError>(())
+        };
         tokio::select! {
-            () = rounds.work() => {}
+            ended = works => ended?,
             () = health.follow(self.0.database.lease_watch()) => {}
             () = stop.cancelled() => {}
         }

@@ -48,7 +48,10 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
         assemble::build(connected.give(assemble::agent(file, path, None)?), path)?;
         servers.push(connected);
     }
-    let shared = store::open_shared(&chosen, &table, PATIENCE).await?;
+    let shared = tokio::select! {
+        opened = store::open_shared(&chosen, &table, PATIENCE) => opened?,
+        () = overdue(&stop, Duration::ZERO) => return Ok(leave_silent_server()),
+    };
     let database = Database::Postgres(shared.clone());
     let mut worker = Worker::builder(&shared)
         .concurrency(args.concurrency.into())
@@ -82,20 +85,27 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
         for servers in &servers {
             servers.close().await;
         }
-        database.close().await;
-        end
-    };
-    let end = tokio::select! {
-        end = work => end?,
-        () = overdue(&stop, args.drain()) => {
-            alert("the database does not answer; its runs go on elsewhere once the lease has ended");
-            return Ok(ExitCode::from(STORAGE));
+        // The time to drain is that of the tools: a server that does not answer gets none of it.
+        tokio::select! {
+            () = database.close() => Some(end),
+            () = overdue(&stop, Duration::ZERO) => None,
         }
     };
-    if !end.at_rest {
+    let end = tokio::select! {
+        end = work => end,
+        () = overdue(&stop, args.drain()) => None,
+    };
+    let Some(end) = end else { return Ok(leave_silent_server()) };
+    if !end?.at_rest {
         note("tools were still open; their calls count as interrupted");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says that the server of a stopped worker does not answer; returns the exit code.
+fn leave_silent_server() -> ExitCode {
+    alert("the database does not answer; its runs go on elsewhere once the lease has ended");
+    ExitCode::from(STORAGE)
 }
 
 /// Waits until a stopped worker has had the time to drain, and to take leave of its server.
