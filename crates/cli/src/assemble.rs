@@ -26,7 +26,9 @@ use layer0::message::{Image, MAX_IMAGE_BYTES};
 use serde_json::{Value, json};
 
 use self::credentials::held_credentials;
-pub(crate) use self::credentials::{fetch_credentials, secret_of, text_of};
+pub(crate) use self::credentials::{
+    fetch_credentials, secret_of, skip_credential_commands, text_of,
+};
 pub(crate) use self::memory::entries;
 pub(crate) use self::mistakes::{Mistake, held_mistakes, mistakes, tool_mistakes};
 use self::model::{Keys, Models, Other, held_keys, models};

@@ -9,6 +9,9 @@ use layer0::error::EnvError;
 use super::folder_of;
 use crate::exit::CliError;
 
+/// Credential that is never sent.
+const NOT_FETCHED: &str = "credential-that-was-not-fetched";
+
 /// Runs the commands that print credentials of headers and logins, each once, and puts into the file what they
 /// print. What is in a variable or a file is read where it is used.
 pub(crate) async fn fetch_credentials(file: &mut AgentFile, path: &Path) -> Result<(), CliError> {
@@ -34,6 +37,16 @@ pub(crate) async fn fetch_credentials(file: &mut AgentFile, path: &Path) -> Resu
         *credential = Credential::held(secret);
     }
     Ok(())
+}
+
+/// Puts a placeholder into the file for each credential of a header or login that a command prints: the agent asks
+/// nobody, and the commands are not run.
+pub(crate) fn skip_credential_commands(file: &mut AgentFile) {
+    for (_, credential) in slots(file) {
+        if credential.read().is_none() {
+            *credential = Credential::held(Secret::new(NOT_FETCHED));
+        }
+    }
 }
 
 /// Takes headers out of a table whose credential a command prints: nothing is sent where it is not run.

@@ -9,6 +9,7 @@ use layer0::stop::Outcome;
 use serde_json::json;
 
 use crate::args::ReplayArgs;
+use crate::assemble::skip_credential_commands;
 use crate::exit::{self, CliError};
 use crate::recorded::Recorded;
 use crate::{ids, output, store};
@@ -22,7 +23,7 @@ pub(crate) async fn run(args: ReplayArgs) -> Result<ExitCode, CliError> {
     let replayed = async {
         let Some(path) = &args.agent else { return Ok(replay(&*log, &run).await) };
         let mut recorded = Recorded::read(&*log, &run, Some(path.as_path()), None).await?;
-        recorded.fetch_credentials().await?;
+        skip_credential_commands(&mut recorded.file);
         let agent = recorded.build(recorded.agent(&database)?.store(&database))?;
         Ok::<_, CliError>(agent.replay(&run).await)
     };

@@ -46,7 +46,8 @@ fn command_of_a_header_runs_once_a_start() {
     let ran = bench.run(&["run", "agent.toml"]).ok();
     assert_eq!(ran.out.lines().next(), Some("it is [redacted]"));
     assert_eq!(server.requests()[0].header("x-gateway"), Some(SECRET));
-    assert_eq!(runs_of_the_vault(&bench), 1);
+    bench.run(&["replay", "last", "--agent", "agent.toml"]).ok();
+    assert_eq!(runs_of_the_vault(&bench), 1, "a replay asks nobody");
     let store = std::fs::read(bench.path().join("x.db")).unwrap();
     let store = String::from_utf8_lossy(&store);
     assert!(!store.contains(SECRET) && store.contains("command:sh vault.sh"));
