@@ -9,6 +9,7 @@ mod layers;
 mod load;
 mod pools;
 mod resumed;
+mod rows;
 mod scenarios;
 mod shared;
 mod takeovers;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use layer0::event::{AgentRecord, Cause, Event, EventKind, Hash, LostTail, WaitFor};
 use layer0::id::{RunId, SessionId};
+use layer0::operator::Signal;
 use layer0::stop::Outcome;
 use layer0::usage::{BudgetIncrease, Usage};
 use layer0::{Code, JsonText, Timestamp};
@@ -430,6 +431,10 @@ impl RunSummary {
                     self.terms = Terms::of(agent.definition.clone());
                 }
                 self.accept_loss(resumed.lost_tail);
+            }
+            // It waits for nothing any more, and ends.
+            EventKind::SignalReceived(signal) if &*signal.name == Signal::CANCEL => {
+                (self.state, self.outcome) = (RunState::Running, None);
             }
             EventKind::OperatorDispatched(_)
             | EventKind::OperatorWaiting(_)
