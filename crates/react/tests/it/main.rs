@@ -64,3 +64,4 @@ mod secrets;
 mod tools;
 mod tree;
 mod typed;
+mod wrappers;
