@@ -146,7 +146,7 @@ impl Patience {
 
     /// Waits for a person. The call takes no time meanwhile.
     pub(crate) async fn while_waiting<T>(&self, work: impl Future<Output = T>) -> T {
-        let _wait = PersonWait::begin(self);
+        let _wait = UncountedWait::begin(self);
         work.await
     }
 
@@ -182,9 +182,9 @@ impl Patience {
 }
 
 /// A wait for a person, while which the time of the call stops.
-struct PersonWait<'a>(&'a Patience);
+struct UncountedWait<'a>(&'a Patience);
 
-impl<'a> PersonWait<'a> {
+impl<'a> UncountedWait<'a> {
     fn begin(patience: &'a Patience) -> Self {
         patience.state().waits += 1;
         patience.total.pause();
@@ -192,7 +192,7 @@ impl<'a> PersonWait<'a> {
     }
 }
 
-impl Drop for PersonWait<'_> {
+impl Drop for UncountedWait<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.waits -= 1;

@@ -144,7 +144,7 @@ impl Agent {
             }
         }
         if *summary.agent != *self.name() {
-            // An answer of another agent is none of this one.
+            // It does not answer for another agent.
             let (expected, actual) = (summary.agent.to_string(), self.name().to_owned());
             let divergence = Divergence::new(1, "agent", expected.into(), actual.into());
             return Err(ResumeError::Diverged(Box::new(divergence)));

@@ -26,7 +26,7 @@ use crate::bench::{Bench, call, calls, on, says, tool_texts};
 
 const SECRET: &str = "sk-4716203958aa";
 
-/// What a tool does.
+/// The behaviour of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     /// Answers with a secret of the process.
@@ -41,7 +41,7 @@ enum Act {
     IsSlow,
     /// Answers more than a model reads at once.
     TellsMuch,
-    /// Fails, and knows of the call when it is asked.
+    /// Fails, and its probe knows the call.
     IsProbed,
 }
 
@@ -94,7 +94,7 @@ const ONCE: [&str; 7] = [
     "IsProbed: ok: {\"paid\":7}",
 ];
 
-/// The answers of an operator, whose failures say what it was.
+/// The answers of an operator, with the codes of its failures.
 const OPERATOR: [&str; 7] = [
     "TellsSecret: ok: {\"key\":\"[redacted]\",\"paid\":1}",
     "Misfits: tool.execution_failed: Tool 'work' failed: Code output.",
@@ -198,8 +198,7 @@ async fn operator(act: Act, bench: &Bench) -> RunOutcome {
     on(bench, async move { lead.resume(run).await }).await.unwrap()
 }
 
-/// Describes an answer: the code, the beginning of what the model reads, and whether a person can say what became of the
-/// call.
+/// Describes an answer: its code, the beginning of the text for the model, and whether a person can settle the call.
 async fn describe(bench: &Bench, outcome: &RunOutcome) -> String {
     let events = bench.events(&outcome.run_id).await;
     let record = format!("{events:?}");
