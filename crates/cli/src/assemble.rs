@@ -58,6 +58,10 @@ const TOOL_CHOICES: [&str; 3] = ["auto", "none", "required"];
 const SCHEMA_HINT: &str = "correct `schema` in its [[tools]] table, or `output_schema`; both are JSON Schema, such as \
      `{ type = \"object\", properties = { n = { type = \"integer\" } } }`";
 
+/// How to mend the schema of an agent.
+const AGENT_SCHEMA_HINT: &str = "correct `input_schema` or `output_schema` in [agent]; both are JSON Schema, such as \
+     `{ type = \"object\", properties = { n = { type = \"integer\" } } }`";
+
 /// Puts the agent of a file together, as yet without its stores. What it remembers is in the database; without
 /// one, in this process.
 pub(crate) fn agent(
@@ -101,6 +105,12 @@ fn agent_with(
     }
     if let Some(price) = file.agent.price() {
         agent = agent.price(price);
+    }
+    if let Some(schema) = &file.agent.input_schema {
+        agent = agent.input_schema(schema.clone());
+    }
+    if let Some(schema) = &file.agent.output_schema {
+        agent = agent.output_schema(schema.clone());
     }
     for table in &file.limit {
         agent = agent.spend_limit(table.limit());
@@ -172,6 +182,7 @@ fn not_built(error: &BuildError, path: &Path) -> CliError {
             ConfigError::new(path, format!("`tool_choice`: {missing}"))
                 .with_hint(tool_choice_hint(missing))
         }
+        BuildError::Schema { .. } => config.with_hint(AGENT_SCHEMA_HINT),
         BuildError::UnknownPrice { .. } => config.with_hint(PRICE_HINT),
         _ => config,
     })

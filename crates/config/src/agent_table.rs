@@ -8,6 +8,7 @@ use backstop_react_machine::{Budget, Limits, Price};
 use backstop_retry::RetryConfig;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Unexpected, Visitor};
+use serde_json::Value;
 
 use crate::ConfigError;
 use crate::checked::{at_least_one, grants};
@@ -23,6 +24,10 @@ pub struct AgentTable {
     pub name: Option<String>,
     /// What the agent does and when to use it, for others that call it; they are shown none of its instructions.
     pub description: Option<String>,
+    /// JSON Schema of the input.
+    pub input_schema: Option<Value>,
+    /// JSON Schema of the answer.
+    pub output_schema: Option<Value>,
     /// What the model is told.
     pub instructions: Option<String>,
     /// A file with what the model is told, instead.

@@ -67,9 +67,10 @@ impl Checked {
 
     /// Refuses an input that does not fit, before anything starts.
     pub(crate) fn check_input(&self, input: &Value) -> Result<(), OrchError> {
-        let misfit = self.input.as_ref().and_then(|schema| misfit(schema, input));
-        misfit.map_or(Ok(()), |why| {
+        let misfit = self.input.as_ref().and_then(|schema| schema.check_input(input).err());
+        misfit.map_or(Ok(()), |misfit| {
             let operator = self.operator.name().to_owned();
+            let why = misfit.to_string();
             Err(OperatorError::failed(Misfit::Input { operator, why }).into())
         })
     }

@@ -184,6 +184,12 @@ impl Shared {
         if let Some(price) = table.price() {
             agent = agent.price(price);
         }
+        if let Some(schema) = &table.input_schema {
+            agent = agent.input_schema(schema.clone());
+        }
+        if let Some(schema) = &table.output_schema {
+            agent = agent.output_schema(schema.clone());
+        }
         for name in &table.limits.exploratory_tools {
             agent = agent.exploratory_tool(name.as_str());
         }

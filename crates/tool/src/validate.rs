@@ -79,6 +79,15 @@ impl Schema {
         self.0.check(data, "data")
     }
 
+    /// Says what is wrong with the input of an operator.
+    ///
+    /// # Errors
+    ///
+    /// [`Misfit`], naming at most five problems; or that the check would take too many steps.
+    pub fn check_input(&self, input: &Value) -> Result<(), Misfit> {
+        self.0.check(input, "input")
+    }
+
     /// Says what is wrong with a value, in words a model can act on.
     ///
     /// # Errors

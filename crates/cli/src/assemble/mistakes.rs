@@ -122,6 +122,7 @@ fn together(file: &AgentFile, path: &Path, checked: &Checked) -> Option<Mistake>
     };
     let error = agent.build().err()?;
     let table = match &error {
+        BuildError::Schema { .. } => Some("agent"),
         BuildError::UnknownPrice { .. } => Some("agent.budget"),
         BuildError::Setting(_) | BuildError::ToolChoice(_) | BuildError::ToolNotFound(_) => {
             Some("model")

@@ -500,3 +500,26 @@ fn resumed_run_keeps_its_script_position() {
     let done = bench.run(&["resume", run, "--json"]).ok().json().remove(0);
     assert_eq!(done["output"], "one again", "{done}");
 }
+
+/// Spec: O1, C5
+#[test]
+fn schemas_of_an_agent_are_kept() {
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    let script = "[[model]]\ntext = \"seven\"\n[[model]]\ntext = '{\"n\": 7}'\n";
+    let schemas = "[agent]\ninput_schema = { type = \"object\", required = [\"q\"] }\n\
+                   output_schema = { type = \"object\", required = [\"n\"] }\n";
+    let agent = |schemas: &str| {
+        bench.agent(script, "");
+        let text = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
+        bench.write("agent.toml", &text.replace("[agent]\n", schemas));
+    };
+    agent(schemas);
+    bench.run(&["run", "agent.toml"]).fails(1, "input must be an object");
+    assert!(bench.run(&["runs", "--json"]).ok().json().is_empty());
+    let ran = bench.run(&["run", "agent.toml", "--input", "{\"q\": 1}", "--json"]).ok().json();
+    assert_eq!(ran[0]["output"], "{\"n\": 7}");
+    agent("[agent]\noutput_schema = { type = \"nothing\" }\n");
+    let checked = bench.run(&["check", "agent.toml"]);
+    assert_eq!(checked.code, 2, "{}", checked.out);
+    assert!(checked.out.contains("correct `input_schema` or `output_schema`"), "{}", checked.out);
+}

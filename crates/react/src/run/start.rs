@@ -9,12 +9,13 @@ use backstop_event_log::{LogError, RunWriter};
 use backstop_orchestrator::{new_run_id, new_session_id};
 use backstop_react_machine::{CheckedDefinition, Machine, Setup};
 use backstop_tool::Schema;
-use layer0::JsonText;
 use layer0::event::{EventKind, Follows, RunStarted, Warning};
 use layer0::id::{RunId, SessionId};
 use layer0::message::Transcript;
 use layer0::name::check_session;
 use layer0::usage::Usage;
+use layer0::{JsonText, read_value};
+use serde_json::Value;
 use tracing::Instrument;
 
 use super::{Parts, Run, listed};
@@ -98,6 +99,9 @@ impl Start {
     async fn begin(mut self: Box<Self>) -> Result<Box<Run>, RunFailure> {
         if let Err(error) = self.check_request() {
             return Err(self.failed(error.into()));
+        }
+        if let Err(error) = self.check_input() {
+            return Err(self.failed(error));
         }
         let setup = match self.setup() {
             Ok(setup) => setup,
@@ -287,6 +291,19 @@ impl Start {
             return Err(RequestError::TooDeep { depth: self.request.depth, max });
         }
         history.check()
+    }
+
+    /// Refuses an input that does not fit the schema that the agent declares. A text may be JSON, or a string itself.
+    fn check_input(&self) -> Result<(), AgentError> {
+        let Some(schema) = self.agent.input_schema() else { return Ok(()) };
+        let misfit = |error| AgentError::InputValidation(format!("input schema: {error}"));
+        let schema = Schema::new(schema).map_err(misfit)?;
+        let text = Value::String(self.request.input.to_string());
+        let Err(error) = schema.check_input(&read_value(&self.request.input).unwrap_or_default())
+        else {
+            return Ok(());
+        };
+        schema.check_input(&text).map_err(|_| AgentError::InputValidation(error.to_string()))
     }
 
     /// Refuses ids with a secret in them: they stand in the record, and changed ones would name

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::Clock;
-use backstop_event_log::{Decision, EventLog, RunFilter};
-use backstop_provider::{ErrorKind, ScriptedAnswer};
+use backstop_event_log::{Decision, EventLog, MemoryLog, RunFilter};
+use backstop_provider::{ErrorKind, ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
-    AgentBuilder, AgentError, Budget, BuildError, Gate, HookContext, HookPoint, Limits, Moment,
-    Price, ResumeError, RunRequest, Verdict, recorded, replay,
+    Agent, AgentBuilder, AgentError, Budget, BuildError, Gate, HookContext, HookPoint, Limits,
+    Moment, Price, ResumeError, RunRequest, Verdict, recorded, replay,
 };
 use backstop_tool::{Tool, ToolContext, ToolError, ToolSpec};
 use layer0::error::BoxError;
@@ -336,4 +336,36 @@ async fn a_failure_has_one_text() {
     };
     assert!(matches!(failure.error, AgentError::InputValidation(_)));
     assert_eq!(*failed.message, failure.error.to_string());
+}
+
+/// Spec: O1
+#[tokio::test]
+async fn input_that_misfits_starts_nothing() {
+    let log = Arc::new(MemoryLog::new());
+    let agent = |schema: Value| {
+        let provider = ScriptedProvider::saying(["ok"]);
+        Agent::builder(provider).input_schema(schema).shared_log(log.clone()).build().unwrap()
+    };
+    let invoice = json!({"type": "object", "required": ["invoice"]});
+    for (schema, input, misfit) in [
+        (invoice.clone(), r#"{"invoice": 7}"#, None),
+        (invoice.clone(), r#"{"order": 7}"#, Some("invoice")),
+        (invoice, "pay invoice 7", Some("input must be an object")),
+        (json!({"type": "string"}), "pay invoice 7", None),
+        (json!({"type": "string"}), "7", None),
+        (json!({"type": "integer"}), "7", None),
+        (json!({"type": "integer"}), "seven", Some("input must be an integer")),
+    ] {
+        let before = log.runs(RunFilter::new()).await.unwrap().len();
+        let failed = agent(schema.clone()).run(input).await.err();
+        let begun = log.runs(RunFilter::new()).await.unwrap().len() - before;
+        assert_eq!(begun, usize::from(misfit.is_none()), "{schema} {input}");
+        match (failed.map(|failure| failure.error), misfit) {
+            (None, None) => {}
+            (Some(AgentError::InputValidation(why)), Some(misfit)) => {
+                assert!(why.contains(misfit), "{why}");
+            }
+            (failed, misfit) => panic!("{schema} {input}: {failed:?}, not {misfit:?}"),
+        }
+    }
 }
