@@ -90,6 +90,11 @@ impl CliError {
     }
 
     /// Returns what the command exits with.
+    /// Returns whether a run is open in another process.
+    pub(crate) fn is_of_open_run(&self) -> bool {
+        self.facts.code == code::RUN_OPEN
+    }
+
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }

@@ -1,23 +1,41 @@
 //! Open runs whose process is dead.
 
-use backstop_event_log::RunSummary;
+use std::collections::BTreeMap;
+
+use backstop_event_log::{EventLog, LogError, RunSummary, open_root};
+use layer0::Timestamp;
+use layer0::id::RunId;
 
 use crate::exit::CliError;
 use crate::store::Database;
 
-/// Returns the runs whose process died while they were running, the oldest first, without those that another one of
-/// them dispatched: these resume with their caller.
-pub(crate) async fn find_roots(database: &Database) -> Result<Vec<RunSummary>, CliError> {
+/// Returns the runs whose process died while they were running, the one first whose last event is the oldest. Of a tree
+/// the open run at its top is returned: those below resume with it.
+pub(crate) async fn find_roots(database: &Database) -> Result<Vec<RunId>, CliError> {
     let log = database.log();
-    let interrupted = database.interrupted_runs().await?;
-    let mut roots = Vec::new();
-    for run in interrupted.keys() {
-        // It may have ended, or been removed, since.
-        let Some(summary) = log.summary(run).await?.filter(RunSummary::is_open) else { continue };
-        if summary.parent.as_ref().is_none_or(|parent| !interrupted.contains_key(parent)) {
-            roots.push(summary);
+    let mut roots: BTreeMap<RunId, Timestamp> = BTreeMap::new();
+    for (run, since) in database.interrupted_runs().await? {
+        if let Some(root) = find_root(&*log, &run).await? {
+            let known = roots.entry(root).or_insert(since);
+            *known = since.min(*known);
         }
     }
-    roots.sort_by_key(|run| run.started_at);
-    Ok(roots)
+    let mut roots: Vec<_> = roots.into_iter().collect();
+    roots.sort_by_key(|(_, since)| *since);
+    Ok(roots.into_iter().map(|(run, _)| run).collect())
+}
+
+/// Returns the open run at the top of a run's tree; `None` when the run has ended, or been removed, since.
+async fn find_root(log: &dyn EventLog, run: &RunId) -> Result<Option<RunId>, LogError> {
+    let root = async {
+        let Some(summary) = log.summary(run).await?.filter(RunSummary::is_open) else {
+            return Ok(None);
+        };
+        Ok(open_root(log, &summary).await?.or(Some(summary.run)))
+    };
+    match root.await {
+        // It is left to the one who resumes it to say what is wrong with it.
+        Err(LogError::Tampered { .. } | LogError::UnreadableRun { .. }) => Ok(Some(run.clone())),
+        found => found,
+    }
 }

@@ -132,7 +132,13 @@ pub async fn stuck_runs(
     let mut stuck = Vec::with_capacity(longest.len());
     for (run, (since, why)) in longest {
         // It may have ended, or been removed, since.
-        let summary = log.summary(&run).await?.filter(RunSummary::is_open);
+        let summary = match log.summary(&run).await {
+            Ok(summary) => summary.filter(RunSummary::is_open),
+            Err(LogError::Tampered { .. } | LogError::UnreadableRun { .. }) => {
+                Some(unreadable_summary(&run, since))
+            }
+            Err(error) => return Err(error),
+        };
         let is_below = |run: &RunSummary| {
             why == StuckReason::Interrupted
                 && run.parent.as_ref().is_some_and(|parent| interrupted.contains_key(parent))
@@ -161,10 +167,16 @@ pub async fn stuck_runs(
     Ok(stuck)
 }
 
-/// Returns what is left of a run that has no record any more.
+/// Returns the summary of a run that has no record any more.
 fn summary_without_record(lost: &LostRun) -> RunSummary {
-    let mut left = RunSummary::new(lost.run.clone());
-    (left.state, left.started_at) = (RunState::Unreadable, lost.since);
+    let mut left = unreadable_summary(&lost.run, lost.since);
     left.reason = Some(Code::new(code::LOG_LOST_TAIL));
+    left
+}
+
+/// Returns the summary of a run of which nothing can be read.
+fn unreadable_summary(run: &RunId, since: Timestamp) -> RunSummary {
+    let mut left = RunSummary::new(run.clone());
+    (left.state, left.started_at) = (RunState::Unreadable, since);
     left
 }

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const MOST: usize = 20_000;
+const MOST: usize = 100_000;
 
 pub fn on(id: usize) -> bool {
     static CHOSEN: OnceLock<usize> = OnceLock::new();

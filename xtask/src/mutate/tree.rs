@@ -9,6 +9,7 @@ use super::sites::{self, Site};
 use crate::error::XtaskError;
 
 const SWITCH: &str = include_str!("switch.rs");
+const SWITCH_FILE: &str = "mutants.rs";
 
 /// A mutant.
 #[derive(Debug, Clone)]
@@ -50,7 +51,9 @@ impl Tree {
         let mut sources = Vec::new();
         for entry in walkdir::WalkDir::new(root.join(package).join("src")).sort_by_file_name() {
             let path = entry.map_err(|error| unreadable(&root, error.into()))?.into_path();
-            if path.extension().is_some_and(|extension| extension == "rs") {
+            let is_rust = path.extension().is_some_and(|extension| extension == "rs");
+            // The switch of an earlier copy is no code of the package.
+            if is_rust && !path.ends_with(SWITCH_FILE) {
                 sources.extend(read_source(&root, &path)?);
             }
         }
@@ -96,7 +99,7 @@ impl Tree {
 
     fn add_switch(&self) -> Result<(), XtaskError> {
         let source = self.root.join(&self.package).join("src");
-        let switch = source.join("mutants.rs");
+        let switch = source.join(SWITCH_FILE);
         fs::write(&switch, SWITCH).map_err(|error| unreadable(&switch, error))?;
         let lib = source.join("lib.rs");
         let mut text = fs::read_to_string(&lib).map_err(|error| unreadable(&lib, error))?;

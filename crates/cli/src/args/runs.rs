@@ -47,7 +47,7 @@ pub(crate) struct RunsListArgs {
     pub(crate) code: Option<String>,
     #[command(flatten)]
     pub(crate) time: TimeArgs,
-    /// Only runs whose record contains this text, in upper or lower case: in a message, an argument, an answer or an error
+    /// Only runs whose record contains this text, in upper or lower case; the definition of the agent does not count
     #[arg(long, value_name = "TEXT", value_parser = not_blank, conflicts_with = "stuck")]
     pub(crate) search: Option<String>,
     /// Only runs that need a look: interrupted, stranded, parked for more than an hour, ended by a crash loop, or with an approval

@@ -11,7 +11,7 @@ use self::slash::{Slash, Then};
 use crate::agent_file;
 use crate::args::ChatArgs;
 use crate::assemble::{self, Servers};
-use crate::behaviors::Behaviors;
+use crate::behaviors::{self, Behaviors};
 use crate::commands::run::{equipped, prepare};
 use crate::exit::{self, CliError};
 use crate::output::{self, LineInput, Lines, note};
@@ -26,6 +26,8 @@ pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
     servers.tell_left_out();
     let chosen = prepare(&file, &args.agent, &servers, &args.store)
         .map_err(|error| agent_file::located(error, &args.agent))?;
+    // Before a store is made for them.
+    behaviors::of_file(&file, &args.agent)?;
     let database = store::open(&chosen, &file.store).await?;
     let agent = servers.give(assemble::agent(&file, &args.agent, Some(&database))?);
     let agent = assemble::build(equipped(agent, &database), &args.agent)?;

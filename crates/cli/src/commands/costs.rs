@@ -47,7 +47,7 @@ fn table(report: &CostReport, by: &CostGrouping) -> Result<(), CliError> {
     };
     let rows = report.rows(by).into_iter().map(|(group, sum)| row(group, sum));
     let rows: Vec<Vec<String>> = rows.chain([row("total", &report.total)]).collect();
-    let header = [group.as_str(), "RUNS", "ATTEMPTS", "INPUT", "OUTPUT", "COST"];
+    let header = [group.as_str(), "RUNS", "ATTEMPTS", "INPUT", "OUTPUT", "SPENT"];
     output::table(&header, &rows)?;
     if report.total.is_estimated {
         output::note("~ holds token counts that were estimated: the provider did not report them");
@@ -59,12 +59,11 @@ fn table(report: &CostReport, by: &CostGrouping) -> Result<(), CliError> {
 }
 
 fn row(group: &str, sum: &CostSum) -> Vec<String> {
-    let mark = match (sum.unpriced > 0, sum.is_estimated) {
-        (true, _) => ">",
-        (false, true) => "~",
-        (false, false) => "",
-    };
-    let cost = sum.cost_usd().map_or_else(|| "-".to_owned(), |cost| format!("{mark}${cost:.4}"));
+    let partial = if sum.unpriced > 0 { ">" } else { "" };
+    let estimated = if sum.is_estimated { "~" } else { "" };
+    let cost = sum
+        .cost_usd()
+        .map_or_else(|| "-".to_owned(), |cost| format!("{partial}{estimated}${cost:.4}"));
     let group = if group.is_empty() { "-" } else { group };
     vec![
         group.to_owned(),

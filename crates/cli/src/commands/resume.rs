@@ -38,14 +38,20 @@ async fn resume_all(args: &ResumeArgs) -> Result<ExitCode, CliError> {
     let stop = signals::interrupt();
     let mut worst = ExitCode::SUCCESS;
     for (done, run) in runs.iter().enumerate() {
-        output::note(&format!("resuming {} ({} of {})", run.run, done + 1, runs.len()));
-        signals::run_begins();
-        let resumed = resume_one(args.for_run(&run.run), Some(&stop)).await;
-        worst = exit::worse(worst, resumed.unwrap_or_else(|error| report::error(&error)));
         if stop.is_cancelled() {
-            output::note(&format!("{} more were not resumed", runs.len() - done - 1));
-            break;
+            output::note(&format!("{} more were not resumed", runs.len() - done));
+            return Ok(exit::worse(worst, exit::of_stop()));
         }
+        output::note(&format!("resuming {run} ({} of {})", done + 1, runs.len()));
+        signals::run_begins();
+        let resumed = match resume_one(args.for_run(run), Some(&stop)).await {
+            Err(error) if error.is_of_open_run() => {
+                output::note(&format!("{run} is running in another process by now"));
+                continue;
+            }
+            resumed => resumed.unwrap_or_else(|error| report::error(&error)),
+        };
+        worst = exit::worse(worst, resumed);
     }
     Ok(worst)
 }
@@ -83,6 +89,12 @@ async fn resume_one(
     }
     if args.accept_lost_tail {
         request = request.accept_lost_tail();
+    }
+    if stop.is_some_and(CancellationToken::is_cancelled) {
+        // It was told to stop before this run was touched, and does not cancel it.
+        behaviors.end(&[]).await;
+        database.close().await;
+        return Ok(exit::of_stop());
     }
     let results = if args.json { Results::None } else { Results::Answer };
     let shown = tokio::spawn(progress::show(agent.subscribe(), results));

@@ -12,7 +12,7 @@ use crate::advice::Advice;
 use crate::agent_file;
 use crate::args::{RunArgs, StoreArgs};
 use crate::assemble::{self, Servers};
-use crate::behaviors::Behaviors;
+use crate::behaviors::{self, Behaviors};
 use crate::conclude::Ending;
 use crate::exit::CliError;
 use crate::progress::{self, Results};
@@ -33,6 +33,8 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     let servers = Servers::connect(&file, &args.agent).await?;
     let chosen = prepare(&file, &args.agent, &servers, &args.store)
         .map_err(|error| agent_file::located(error, &args.agent))?;
+    // Before a store is made for them.
+    behaviors::of_file(&file, &args.agent)?;
     let database = store::open(&chosen, &file.store).await?;
     let agent = servers.give(assemble::agent(&file, &args.agent, Some(&database))?);
     let agent = assemble::build(equipped(agent, &database), &args.agent)?;

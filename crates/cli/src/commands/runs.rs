@@ -40,7 +40,7 @@ async fn list(args: RunsListArgs) -> Result<ExitCode, CliError> {
     check_labels(&args.labels)?;
     let chosen = store::choose(&args.store, None)?;
     if args.stuck {
-        return stuck::list(&chosen, &Wanted::new(&args, BTreeSet::new()), args.json).await;
+        return stuck::list(&chosen, &args).await;
     }
     let database = store::open_read_only(&chosen).await?;
     let listed = match &database {

@@ -142,10 +142,11 @@ fn url_is_sent_credentials_and_a_signature() {
     for secret in ["hunter2", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"] {
         assert!(![&*trace, &*ran.out, &*ran.err].iter().any(|text| text.contains(secret)));
     }
-    let unset = Bench::new();
+    let unset = self::bench();
     unset.agent(FAILS, &posted(&server, "signing_key = \"env:HOOK_KEY\"\n"));
     unset.run(&["run", "agent.toml"]).fails(2, "run `export HOOK_KEY=…`");
-    let empty = Bench::new().with("HOOK_KEY", "whsec_");
+    assert!(!unset.path().join("x.db").exists());
+    let empty = self::bench().with("HOOK_KEY", "whsec_");
     empty.agent(FAILS, &posted(&server, "signing_key = \"env:HOOK_KEY\"\n"));
     empty.run(&["run", "agent.toml"]).fails(2, "no Base64 behind `whsec_`");
 }

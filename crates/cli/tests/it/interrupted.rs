@@ -1,6 +1,7 @@
 //! Runs whose process died: how they are listed, and resumed together.
 
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use crate::bench::Bench;
 use crate::postgres::database;
@@ -16,10 +17,13 @@ fn start(bench: &Bench, session: &str) -> Child {
     let _ = std::fs::remove_file(bench.path().join("begun"));
     let mut command = bench.command(&["run", "agent.toml", "--session", session]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    while !bench.path().join("begun").exists() {
-        std::thread::yield_now();
+    for _ in 0..12_000 {
+        if bench.path().join("begun").exists() {
+            return child;
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
-    child
+    panic!("the tool did not begin");
 }
 
 fn die(mut child: Child) {
@@ -100,4 +104,27 @@ fn resume_of_all_exits_as_the_worst() {
     assert_eq!(resumed.json().len(), 2, "{}", resumed.out);
     bench.run(&["resume"]).fails(2, "required arguments were not provided");
     bench.run(&["resume", "last", "--all"]).fails(2, "cannot be used with");
+}
+
+/// Spec: D4. A signal between two runs, or while one begins, cancels none that it did not reach.
+#[cfg(unix)]
+#[test]
+fn stopped_resume_of_all_leaves_the_rest() {
+    let bench = bench("sqlite:x.db");
+    die(start(&bench, "s-1"));
+    die(start(&bench, "s-2"));
+    std::fs::remove_file(bench.path().join("begun")).unwrap();
+    let mut command = bench.command(&["resume", "--all", "--json"]);
+    let resuming = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !bench.path().join("begun").exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    crate::terminal::kill("-TERM", resuming.id());
+    let ran = crate::bench::Ran::of(resuming.wait_with_output().unwrap());
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.contains("1 more were not resumed"), "{}", ran.err);
+    assert_eq!(ran.json()[0]["outcome"], "cancelled");
+    assert_eq!(sessions(&bench, &["--state", "interrupted"]), [pair("s-2", "interrupted")]);
+    let listed = bench.run(&["sessions", "list", "--json"]).ok().json();
+    assert_eq!(listed[0]["state"], "interrupted");
 }

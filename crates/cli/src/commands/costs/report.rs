@@ -28,7 +28,7 @@ pub(super) struct CostSum {
     pub(super) input_tokens: u64,
     pub(super) output_tokens: u64,
     cost_nanousd: u64,
-    /// Attempts that used tokens without a known price.
+    /// Attempts that used tokens without a known price, or that were erased.
     pub(super) unpriced: u64,
     /// Whether a token count in it was estimated.
     pub(super) is_estimated: bool,
@@ -43,7 +43,23 @@ impl CostReport {
         since: Option<Timestamp>,
         until: Option<Timestamp>,
     ) -> Result<Self, LogError> {
-        let copied_until = copied_until(log).await?;
+        let mut forks = Forks::default();
+        forks.read_on(log).await?;
+        loop {
+            let report = Self::read_attempts(log, by, (since, until), &forks).await?;
+            // A fork that was made while attempts were read may have been counted.
+            if !forks.read_on(log).await? {
+                return Ok(report);
+            }
+        }
+    }
+
+    async fn read_attempts(
+        log: &dyn EventLog,
+        by: &CostGrouping,
+        (since, until): (Option<Timestamp>, Option<Timestamp>),
+        forks: &Forks,
+    ) -> Result<Self, LogError> {
         let mut report = Self::default();
         let mut runs = KnownRuns::new(log);
         let attempts = EventFilter::new().event_type("model.attempted");
@@ -52,11 +68,9 @@ impl CostReport {
             let page = log.read_feed(&attempts, &cursor).await?;
             for read in page.records {
                 let at = read.record.at;
-                let is_copied =
-                    copied_until.get(&read.run).is_some_and(|seq| read.record.seq < *seq);
                 let is_wanted =
                     since.is_none_or(|since| at >= since) && until.is_none_or(|until| at < until);
-                if is_wanted && !is_copied {
+                if is_wanted && !forks.copied(&read) {
                     report.add(&mut runs, by, &read).await?;
                 }
             }
@@ -112,7 +126,11 @@ impl CostSum {
             self.runs.insert(run.clone());
         }
         self.model_attempts += 1;
-        let Some(attempted) = attempted else { return };
+        let Some(attempted) = attempted else {
+            // It was erased, and its tokens with it.
+            self.unpriced += 1;
+            return;
+        };
         self.is_estimated |= attempted.usage_estimated;
         self.cost_nanousd = self.cost_nanousd.saturating_add(cost.unwrap_or(0));
         if let Some(usage) = attempted.usage {
@@ -133,21 +151,41 @@ impl CostSum {
     }
 }
 
-/// Returns, for each fork, the seq of the event up to which its record is a copy.
-async fn copied_until(log: &dyn EventLog) -> Result<BTreeMap<RunId, u64>, LogError> {
-    let forks = EventFilter::new().event_type("run.forked");
-    let mut copied = BTreeMap::new();
-    let mut cursor = Cursor::start();
-    loop {
-        let page = log.read_feed(&forks, &cursor).await?;
-        for read in page.records {
-            let until: &mut u64 = copied.entry(read.run).or_default();
-            *until = read.record.seq.max(*until);
+/// The forks of a log, as far as they were read.
+struct Forks {
+    cursor: Cursor,
+    /// The seq of the event up to which the record of a fork is a copy.
+    copied_until: BTreeMap<RunId, u64>,
+}
+
+impl Default for Forks {
+    fn default() -> Self {
+        Self { cursor: Cursor::start(), copied_until: BTreeMap::new() }
+    }
+}
+
+impl Forks {
+    /// Reads the forks that were made since; returns whether there were any.
+    async fn read_on(&mut self, log: &dyn EventLog) -> Result<bool, LogError> {
+        let forks = EventFilter::new().event_type("run.forked");
+        let mut is_any = false;
+        loop {
+            let page = log.read_feed(&forks, &self.cursor).await?;
+            for read in page.records {
+                let until: &mut u64 = self.copied_until.entry(read.run).or_default();
+                *until = read.record.seq.max(*until);
+                is_any = true;
+            }
+            self.cursor = page.cursor;
+            if page.is_end {
+                return Ok(is_any);
+            }
         }
-        if page.is_end {
-            return Ok(copied);
-        }
-        cursor = page.cursor;
+    }
+
+    /// Returns whether an event of a fork is a copy.
+    fn copied(&self, read: &FeedRecord) -> bool {
+        self.copied_until.get(&read.run).is_some_and(|until| read.record.seq < *until)
     }
 }
 

@@ -29,7 +29,7 @@ impl<'log> KnownRuns<'log> {
         Self { log, known: BTreeMap::new() }
     }
 
-    /// Returns a run; one that has been removed has no name and no price.
+    /// Returns a run; one that has been removed, or cannot be read, has no name and no price.
     pub(super) async fn get(&mut self, run: &RunId) -> Result<&KnownRun, LogError> {
         if !self.known.contains_key(run) {
             if self.known.len() >= REMEMBERED {
@@ -42,7 +42,13 @@ impl<'log> KnownRuns<'log> {
     }
 
     async fn read(&self, run: &RunId) -> Result<KnownRun, LogError> {
-        let Some(summary) = self.log.summary(run).await? else { return Ok(KnownRun::default()) };
+        let summary = match self.log.summary(run).await {
+            Ok(summary) => summary,
+            // Others are reported all the same; `verify` names this one.
+            Err(LogError::Tampered { .. } | LogError::UnreadableRun { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let Some(summary) = summary else { return Ok(KnownRun::default()) };
         Ok(KnownRun {
             agent: summary.agent.to_string(),
             price: summary.terms.price().read().unwrap_or_default(),

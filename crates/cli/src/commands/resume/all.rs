@@ -1,13 +1,13 @@
 //! The runs that `backstop resume --all` resumes.
 
-use backstop_event_log::RunSummary;
+use layer0::id::RunId;
 
 use crate::exit::CliError;
 use crate::store::Chosen;
 use crate::{interrupted, output, store};
 
 /// Returns the interrupted runs of a store, and notes when there are none.
-pub(super) async fn find(chosen: &Chosen) -> Result<Vec<RunSummary>, CliError> {
+pub(super) async fn find(chosen: &Chosen) -> Result<Vec<RunId>, CliError> {
     let runs = match store::open_read_only(chosen).await? {
         Some(database) => {
             let runs = interrupted::find_roots(&database).await;

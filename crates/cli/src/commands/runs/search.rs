@@ -5,7 +5,7 @@ use layer0::id::RunId;
 use serde_json::Value;
 
 /// Returns whether a text of a run's record contains `text`, which is in lower case. Texts are messages, thinking,
-/// arguments, answers and errors; keys of objects and erased events are skipped.
+/// arguments, answers, errors, names and ids; definitions of agents, keys of objects and erased events are skipped.
 pub(super) async fn holds_text(
     log: &dyn EventLog,
     run: &RunId,
@@ -14,7 +14,13 @@ pub(super) async fn holds_text(
     for record in log.records(run, 1).await? {
         let Some(payload) = record.payload.text() else { continue };
         // An unreadable record contains no text that could be shown.
-        let is_found = layer0::read_value(payload).is_ok_and(|value| value_holds(&value, text));
+        let is_found = layer0::read_value(payload).is_ok_and(|mut value| {
+            // The definition of an agent is not what its run was about.
+            if let Some(agent) = value.get_mut("agent") {
+                *agent = Value::Null;
+            }
+            value_holds(&value, text)
+        });
         if is_found {
             return Ok(true);
         }

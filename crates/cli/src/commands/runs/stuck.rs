@@ -15,16 +15,13 @@ use serde::Serialize;
 
 use super::line::RunLine;
 use super::wanted::Wanted;
+use crate::args::RunsListArgs;
 use crate::exit::CliError;
 use crate::output;
 use crate::store::{self, Chosen, Database};
 
 /// Lists the runs that need a look.
-pub(super) async fn list(
-    chosen: &Chosen,
-    wanted: &Wanted,
-    json: bool,
-) -> Result<ExitCode, CliError> {
+pub(super) async fn list(chosen: &Chosen, args: &RunsListArgs) -> Result<ExitCode, CliError> {
     let (mut stuck, workflows) = match store::open_read_only(chosen).await? {
         Some(database) => {
             let found = find(&database).await;
@@ -33,15 +30,15 @@ pub(super) async fn list(
         }
         None => Default::default(),
     };
-    stuck.retain(|stuck| wanted.filter().matches(&stuck.run));
+    let is_interrupted = |stuck: &&StuckRun| stuck.why == StuckReason::Interrupted;
+    let interrupted = stuck.iter().filter(is_interrupted).map(|stuck| stuck.run.run.clone());
+    let wanted = Wanted::new(args, interrupted.collect());
+    stuck.retain(|stuck| wanted.fits(&stuck.run));
     stuck.truncate(usize::try_from(wanted.limit()).unwrap_or(usize::MAX));
-    if json {
+    if args.json {
         for StuckRun { run, why, since, .. } in stuck {
             let run = priced(run);
-            let state = match why {
-                StuckReason::Interrupted => why.as_str(),
-                _ => run.state.as_str(),
-            };
+            let state = wanted.state(&run);
             output::json(&StuckLine { line: RunLine::new(&run, state), stuck: why, since })?;
         }
     } else if stuck.is_empty() {

@@ -132,7 +132,10 @@ async fn tops(log: &dyn EventLog, wanted: &Wanted) -> Result<Vec<RunSummary>, Lo
         let mut tops = BTreeMap::new();
         for run in runs {
             let above = callers.of(&run).await?;
-            let fits = |caller: &RunSummary| wanted.fits(caller, &fitting);
+            // A caller beyond the newest runs was not searched for the text.
+            let fits = |caller: &RunSummary| {
+                fitting.contains(&caller.run) || !wanted.has_text() && wanted.fits(caller)
+            };
             let top = above.into_iter().rfind(fits).unwrap_or(run);
             tops.insert((top.started_at, top.run.clone()), top);
         }

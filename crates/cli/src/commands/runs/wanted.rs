@@ -42,9 +42,9 @@ impl Wanted {
         self.text.is_some() || self.filter != RunFilter::new()
     }
 
-    /// Returns the conditions that a log knows.
-    pub(super) const fn filter(&self) -> &RunFilter {
-        &self.filter
+    /// Returns whether runs have to contain a text.
+    pub(super) const fn has_text(&self) -> bool {
+        self.text.is_some()
     }
 
     /// Returns the most runs that are listed.
@@ -98,10 +98,9 @@ impl Wanted {
         Ok((runs, is_all))
     }
 
-    /// Returns whether a run fits that may be beyond the newest runs; `found` are those of them that fit.
-    pub(super) fn fits(&self, run: &RunSummary, found: &BTreeSet<RunId>) -> bool {
-        let fits_rest = self.text.is_none() && self.filter.matches(run) && self.fits_state(run);
-        fits_rest || found.contains(&run.run)
+    /// Returns whether a run fits, whatever its record contains.
+    pub(super) fn fits(&self, run: &RunSummary) -> bool {
+        self.filter.matches(run) && self.fits_state(run)
     }
 
     /// Returns whether a run that a log found is in a state that was asked for: it knows no interrupted ones.

@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use crate::args::SessionsListArgs;
 use crate::exit::CliError;
-use crate::{output, store};
+use crate::output;
+use crate::store::{self, Database};
 
 /// A session at a glance.
 #[derive(Debug, Serialize)]
@@ -23,7 +24,7 @@ struct SessionLine {
     /// The agent of that run.
     agent: String,
     /// The state of that run.
-    state: &'static str,
+    state: String,
     started_at: Timestamp,
     last_started_at: Timestamp,
     total_tokens: u64,
@@ -35,7 +36,7 @@ pub(super) async fn run(args: &SessionsListArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
     let sessions = match store::open_read_only(&chosen).await? {
         Some(database) => {
-            let sessions = read(&*database.log(), args).await;
+            let sessions = read(&database, args).await;
             database.close().await;
             sessions?
         }
@@ -55,14 +56,17 @@ pub(super) async fn run(args: &SessionsListArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Reads the sessions of the newest runs.
-async fn read(log: &dyn EventLog, args: &SessionsListArgs) -> Result<Vec<SessionLine>, LogError> {
-    let mut filter = RunFilter::new().roots();
+async fn read(database: &Database, args: &SessionsListArgs) -> Result<Vec<SessionLine>, LogError> {
+    let mut filter = RunFilter::new();
     filter.agent.clone_from(&args.agent);
     (filter.from, filter.to) = (args.time.since, args.time.until);
+    let interrupted = database.interrupted_runs().await?;
+    let log = database.log();
     let mut sessions = Vec::new();
-    for session in newest(log, filter, args.limit).await? {
+    for session in newest(&*log, filter, args.limit).await? {
         let runs = log.runs(RunFilter::new().session(session).roots()).await?;
-        sessions.extend(SessionLine::new(runs));
+        let is_interrupted = runs.first().is_some_and(|last| interrupted.contains_key(&last.run));
+        sessions.extend(SessionLine::new(runs, is_interrupted));
     }
     Ok(sessions)
 }
@@ -91,14 +95,14 @@ async fn newest(
 
 impl SessionLine {
     /// Sums up the runs of a session, the newest first; `None` when there are none any more.
-    fn new(runs: Vec<RunSummary>) -> Option<Self> {
+    fn new(runs: Vec<RunSummary>, is_interrupted: bool) -> Option<Self> {
         let (last, first) = (runs.first()?, runs.last()?);
         let mut line = Self {
             session: last.session.clone(),
             runs: runs.len(),
             last_run: last.run.clone(),
             agent: last.agent.to_string(),
-            state: last.state.as_str(),
+            state: if is_interrupted { "interrupted" } else { last.state.as_str() }.to_owned(),
             started_at: first.started_at,
             last_started_at: last.started_at,
             total_tokens: 0,
@@ -118,7 +122,7 @@ impl SessionLine {
             self.runs.to_string(),
             self.started_at.to_string(),
             self.last_started_at.to_string(),
-            self.state.to_owned(),
+            self.state.clone(),
             self.total_tokens.to_string(),
             self.cost_usd.map_or_else(|| "-".to_owned(), |cost| format!("${cost:.4}")),
             self.last_run.to_string(),
