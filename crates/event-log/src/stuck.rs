@@ -174,7 +174,7 @@ fn summary_without_record(lost: &LostRun) -> RunSummary {
     left
 }
 
-/// Returns the summary of a run of which nothing can be read.
+/// Returns the summary of an unreadable run.
 fn unreadable_summary(run: &RunId, since: Timestamp) -> RunSummary {
     let mut left = RunSummary::new(run.clone());
     (left.state, left.started_at) = (RunState::Unreadable, since);

@@ -166,7 +166,10 @@ impl ItemsDraft {
                 }
                 Body::Thought { parts, data, id } => {
                     parts.iter().for_each(|(_, text)| add(&mut draft.thinking, text));
-                    let next = items.peek().map(|item| &item.body);
+                    let next = items.peek().and_then(|item| match &item.body {
+                        Body::Served(next) => Some(next),
+                        Body::Text { .. } | Body::Thought { .. } | Body::Call(_) => None,
+                    });
                     served.keep_thought(data, id, next, &mut draft);
                 }
                 Body::Served(item) => served.keep(&item, &mut draft)?,

@@ -98,7 +98,7 @@ impl Kind {
 
 impl Body {
     /// Makes the empty body of a kind that comes in pieces.
-    fn of(kind: Kind) -> Self {
+    fn empty(kind: Kind) -> Self {
         match kind {
             Kind::Thought | Kind::Served => {
                 Self::Thought { parts: Vec::new(), data: None, id: None }
@@ -181,7 +181,7 @@ impl Items {
         if !id.is_empty() {
             self.by_id.insert((kind, id.clone()), position);
         }
-        let body = Body::of(kind);
+        let body = Body::empty(kind);
         self.items.push(ItemDraft { at, id, is_done: false, is_cut: false, body });
         position
     }

@@ -6,8 +6,6 @@ use layer0::JsonText;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::items::Body;
-
 /// Items that the client has to answer, in ways of their own.
 /// <https://platform.openai.com/docs/api-reference/responses/object#responses/object-output>
 const WANT_ANSWERS: [&str; 6] = [
@@ -84,13 +82,12 @@ impl ServedSteps {
         &mut self,
         data: Option<Value>,
         id: Option<String>,
-        next: Option<&Body>,
+        next: Option<&ServedItem>,
         draft: &mut Draft,
     ) {
         self.is_broken = data.is_none();
         let Some(mut data) = data else { return };
-        let is_before_served =
-            matches!(next, Some(Body::Served(item)) if item.sendable().is_some());
+        let is_before_served = next.is_some_and(|item| item.sendable().is_some());
         if let Some(id) = id.filter(|_| is_before_served) {
             data["id"] = id.into();
         }
