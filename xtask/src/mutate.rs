@@ -54,7 +54,9 @@ pub(crate) fn run(root: &Path, options: &MutateOptions) -> Result<(), XtaskError
     let folder = folder.unwrap_or_else(|| "".into()).as_std_path();
     let target = metadata.target_directory.as_std_path();
     let mut tree = Tree::copy(root, target.join("mutate"), folder)?;
-    let (mutants, programs) = suite::build(&mut tree, &options.package, target)?;
+    // Cargo takes a package of the copy for that of the workspace, and would test the mutants next time.
+    let built = target.join("mutants");
+    let (mutants, programs) = suite::build(&mut tree, &options.package, &built)?;
     println!("{} mutants built", mutants.len());
     let tests = suite::trace(&programs, &tree.root)?;
     let took: Duration = tests.iter().map(|test| test.took).sum();

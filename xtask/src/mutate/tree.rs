@@ -53,7 +53,8 @@ impl Tree {
             let path = entry.map_err(|error| unreadable(&root, error.into()))?.into_path();
             let is_rust = path.extension().is_some_and(|extension| extension == "rs");
             // The switch of an earlier copy is no code of the package.
-            if is_rust && !path.ends_with(SWITCH_FILE) {
+            let is_test = path.file_stem().is_some_and(|stem| stem == "tests");
+            if is_rust && !is_test && !path.ends_with(SWITCH_FILE) {
                 sources.extend(read_source(&root, &path)?);
             }
         }
