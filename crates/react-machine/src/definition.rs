@@ -7,10 +7,11 @@ use layer0::{JsonText, ToolSpec, is_deeper};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::budget::{Budget, Price};
+use crate::budget::Budget;
 use crate::fnv::Fnv1a;
 use crate::hook::HookRecord;
 use crate::limits::Limits;
+use crate::price::Price;
 use crate::spend_limit::SpendLimit;
 
 /// How deep an output schema may be nested: it is read again inside of the definition, which
@@ -234,6 +235,92 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::spend_limit::{LimitPeriod, LimitScope};
+
+    fn refusal(change: impl FnOnce(&mut AgentDefinition)) -> Option<String> {
+        let mut definition = AgentDefinition::new("a", "");
+        change(&mut definition);
+        definition.validate().err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn zero_limit_is_refused_by_its_key() {
+        let check = |key: &str, change: fn(&mut Limits, u64)| {
+            assert_eq!(refusal(|it| change(&mut it.limits, 1)), None, "{key}");
+            let why = format!("`{key}` must be at least 1");
+            assert_eq!(refusal(|it| change(&mut it.limits, 0)), Some(why));
+        };
+        check("max_iterations", |it, max| it.max_iterations = u32::from(max > 0));
+        check("max_concurrent_tools", |it, max| it.max_concurrent_tools = u32::from(max > 0));
+        check("max_repeated_failures", |it, max| {
+            it.max_repeated_failures = Some(u32::from(max > 0));
+        });
+        check("tool_timeout_ms", |it, max| it.tool_timeout_ms = max);
+        check("hook_timeout_ms", |it, max| it.hook_timeout_ms = max);
+        check("memory_timeout_ms", |it, max| it.memory_timeout_ms = max);
+        check("store_timeout_ms", |it, max| it.store_timeout_ms = max);
+    }
+
+    /// Spec: B1, B4
+    #[test]
+    fn amount_that_is_no_money_is_refused() {
+        const NONE: &str = "must be a finite number that is not negative, and is";
+        let check = |key: &str, change: fn(&mut AgentDefinition, f64)| {
+            for (amount, shown) in [(-0.5, "-0.5"), (f64::NAN, "NaN"), (f64::INFINITY, "inf")] {
+                let why = format!("`{key}` {NONE} `{shown}`");
+                assert_eq!(refusal(|it| change(it, amount)), Some(why));
+            }
+            assert_eq!(refusal(|it| change(it, 0.5)), None, "{key}");
+        };
+        let priced = |it: &mut AgentDefinition| it.price = Some(Price::new(1.0, 1.0));
+        check("max_cost_usd", |it, amount| {
+            (it.budget.max_cost_usd, it.price) = (Some(amount), Some(Price::new(1.0, 1.0)));
+        });
+        check("limit.max_cost_usd", |it, amount| {
+            it.price = Some(Price::new(1.0, 1.0));
+            it.spend_limits = [SpendLimit::new(LimitScope::Agent, LimitPeriod::Day, amount)].into();
+        });
+        check("input_per_mtok", |it, amount| it.price = Some(Price::new(amount, 1.0)));
+        check("output_per_mtok", |it, amount| it.price = Some(Price::new(1.0, amount)));
+        check("cached_input_per_mtok", |it, amount| {
+            it.price = Some(Price::new(1.0, 1.0).cached_input(amount));
+        });
+        check("cache_write_per_mtok", |it, amount| {
+            it.price = Some(Price::new(1.0, 1.0).cache_write(amount));
+        });
+        let free = refusal(|it| {
+            priced(it);
+            (it.budget.max_cost_usd, it.price) = (Some(0.0), Some(Price::new(0.0, 0.0)));
+        });
+        assert_eq!(free, None, "nothing may cost nothing");
+        let none = refusal(|it| {
+            priced(it);
+            it.spend_limits = [SpendLimit::new(LimitScope::Agent, LimitPeriod::Day, 0.0)].into();
+        });
+        assert_eq!(none, Some(format!("`limit.max_cost_usd` {NONE} `0`")));
+    }
+
+    /// Spec: B1, B4
+    #[test]
+    fn bounded_cost_without_a_price_is_refused() {
+        let why =
+            Some("`max_cost_usd` needs a price, and a model of the agent has none".to_owned());
+        assert_eq!(refusal(|it| it.budget.max_cost_usd = Some(1.0)), why);
+        let limit = || [SpendLimit::new(LimitScope::Agent, LimitPeriod::Day, 1.0)].into();
+        assert_eq!(refusal(|it| it.spend_limits = limit()), why);
+        assert_eq!(refusal(|_| ()), None);
+    }
+
+    /// Spec: D2. An agent without limits has the definition that it had before there were any.
+    #[test]
+    fn only_given_spend_limits_are_recorded() {
+        let mut definition = AgentDefinition::new("a", "");
+        let key = |definition: &AgentDefinition| json!(definition).get("spend_limits").is_some();
+        assert!(!key(&definition));
+        definition.spend_limits =
+            [SpendLimit::new(LimitScope::Agent, LimitPeriod::Day, 1.0)].into();
+        assert!(key(&definition));
+    }
 
     /// Spec: D2. A record has to be read again, whatever stands in it.
     #[test]

@@ -45,6 +45,7 @@ mod machine;
 mod meter;
 mod outbox;
 mod phase;
+mod price;
 mod replay;
 mod reopen;
 mod signature;
@@ -54,7 +55,7 @@ mod tool_message;
 mod typed;
 mod unsettled;
 
-pub use budget::{Budget, Price};
+pub use budget::Budget;
 pub use definition::{AgentDefinition, CheckedDefinition, DefinitionError};
 pub use denials::Denial;
 pub use failure::FailureCause;
@@ -67,6 +68,7 @@ pub use io::{
 pub use limits::Limits;
 pub use machine::{BUDGET_CANCELLED, CANCEL, INPUT, Machine, Setup, VERSION};
 pub use meter::{Dispatch, Grant, NothingLeft, Waits};
+pub use price::Price;
 pub use reopen::{CONTINUE, NotReopenable};
 pub use replay::{Divergence, Replay, Replayed};
 pub use signature::call_signature;

@@ -162,3 +162,40 @@ impl Limits {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Spec: G1, G2, G3, G4
+    #[test]
+    fn defaults_are_the_documented_ones() {
+        let expected = json!({
+            "max_iterations": 25, "max_parallel_tools": 25, "max_concurrent_tools": 8,
+            "max_repeated_batch_steps": 4, "max_observation_steps": 15, "max_stagnation_steps": 5,
+            "max_repeated_failures": 3, "tool_timeout_ms": 30_000, "max_result_bytes": 16_384,
+            "memory_timeout_ms": 5_000, "hook_timeout_ms": 5_000, "store_timeout_ms": 5_000,
+        });
+        assert_eq!(serde_json::to_value(Limits::new()).unwrap(), expected);
+    }
+
+    #[test]
+    fn builder_sets_each_limit() {
+        let limits = Limits::new().max_iterations(1).max_parallel_tools(2).max_concurrent_tools(3);
+        let limits = limits.max_repeated_batch_steps(4).max_observation_steps(5);
+        let limits = limits.max_stagnation_steps(6).max_repeated_failures(7);
+        let limits = limits.tool_timeout(Duration::from_millis(8)).max_result_bytes(9);
+        let limits = limits.memory_timeout(Duration::from_millis(10));
+        let limits = limits.hook_timeout(Duration::from_millis(11));
+        let limits = limits.store_timeout(Duration::from_millis(12));
+        let expected = json!({
+            "max_iterations": 1, "max_parallel_tools": 2, "max_concurrent_tools": 3,
+            "max_repeated_batch_steps": 4, "max_observation_steps": 5, "max_stagnation_steps": 6,
+            "max_repeated_failures": 7, "tool_timeout_ms": 8, "max_result_bytes": 9,
+            "memory_timeout_ms": 10, "hook_timeout_ms": 11, "store_timeout_ms": 12,
+        });
+        assert_eq!(serde_json::to_value(limits).unwrap(), expected);
+    }
+}

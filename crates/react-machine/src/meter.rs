@@ -9,9 +9,10 @@ use layer0::usage::{Allowance, BudgetIncrease, Usage, nanousd};
 use layer0::{Code, code};
 use serde::{Deserialize, Serialize};
 
-use crate::budget::{Budget, Exhausted, Price};
+use crate::budget::{Budget, Exhausted};
 use crate::definition::AgentDefinition;
 use crate::io::Misuse;
+use crate::price::Price;
 
 /// The books of a run.
 #[derive(Debug, Clone, PartialEq)]
