@@ -10,6 +10,7 @@ use super::{Machine, Run};
 use crate::io::{Effect, Entry};
 use crate::phase::Phase;
 use crate::phase::batch::{Batch, Sorted, Unfinished};
+use crate::phase::short::Short;
 use crate::phase::turn::Ask;
 
 impl Machine {
@@ -149,6 +150,12 @@ impl Run {
             Phase::Hooking(paused) => self.call_hooks(paused),
             Phase::Recalling => self.read_memory(),
             Phase::Memorizing(stopped) => self.write_memory(&stopped.output),
+            // A copy does not wait as the copied run did, and asks for itself.
+            Phase::Parked(ask) if !self.clock.is_waiting() => return Some(self.ask(seq, *ask)),
+            Phase::Short(short) if !self.clock.is_waiting() => {
+                let Short { ask, exhausted, .. } = short.clone();
+                return Some(self.short_of(seq, ask, exhausted));
+            }
             // It waits; who goes on with it asks its caller again.
             Phase::Short(_) | Phase::Parked(_) | Phase::New | Phase::Done(_) => {}
         }
@@ -172,7 +179,11 @@ impl Run {
             let call_id = batch.rerun(*place, id);
             self.perform(Effect::Probe { id, call_id });
         }
-        if !asked.is_empty() && !batch.is_short() {
+        if !asked.is_empty() && batch.is_short() {
+            if !self.clock.is_waiting() {
+                self.wait_for_budget(cause);
+            }
+        } else if !asked.is_empty() {
             let calls = self.conversation.last_calls().iter();
             let calls = calls.filter(|call| asked.contains(&call.id)).cloned().collect();
             self.admit(calls);

@@ -51,7 +51,7 @@ impl Run {
         true
     }
 
-    fn wait_for_budget(&mut self, cause: u64) {
+    pub(super) fn wait_for_budget(&mut self, cause: u64) {
         let waiting = RunWaiting::new(WaitFor::Budget, Vec::new());
         self.append(Actor::Machine, Some(cause), waiting);
         self.clock.begin_waiting();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use backstop_clock::{Clock, VirtualClock};
 use backstop_event_log::{EventLog, RunState};
 use backstop_provider::ScriptedAnswer;
-use backstop_react::{AgentBuilder, ResumeRequest, RunOutcome, RunRequest, replay};
+use backstop_react::{AgentBuilder, ForkRequest, ResumeRequest, RunOutcome, RunRequest, replay};
 use backstop_tool::{ToolContext, ToolError, tool};
 use layer0::event::EventKind;
 use layer0::id::RunId;
@@ -124,4 +124,20 @@ async fn setting_the_clock_moves_no_parking() {
     let summary = bench.log.summary(&parked.run_id).await.unwrap().unwrap();
     let wait = parked.parked_until.unwrap().since(summary.started_at);
     assert!(wait >= HOUR && wait < HOUR * 2, "{wait:?}");
+}
+
+/// Spec: D7, O5. The endpoint told the copied run to come back later, and not the copy.
+#[tokio::test]
+async fn copy_of_a_parked_run_goes_on() {
+    let bench = Bench::new();
+    let request = RunRequest::new("hello").max_park(HOUR * 2);
+    let parked = run(&bench, bench.agent(vec![busy()]).name("a"), request).await;
+    let last = bench.events(&parked.run_id).await.len() as u64;
+    for at in [last - 1, last] {
+        let agent = bench.agent(vec![says("done")]).name("a").build().unwrap();
+        let fork = ForkRequest::new(parked.run_id.clone(), at);
+        let copy = on(&bench, async move { agent.fork(fork).await.unwrap() }).await;
+        assert_eq!((&copy.stop, copy.text()), (&Stop::Completed, "done"));
+        assert!(replay(&*bench.log, &copy.run_id).await.unwrap().is_some());
+    }
 }

@@ -1,0 +1,193 @@
+//! Runs below another one, whose share of the caller's budget is used up (SPEC B1, O2).
+
+use backstop_react_machine::*;
+use layer0::event::*;
+use layer0::message::{StopReason, ToolCall};
+use layer0::usage::Allowance;
+use serde_json::json;
+
+use crate::script::{Script, agent, data};
+use crate::world::started;
+
+/// A run that another one dispatched with this much of its budget.
+fn run_below(model_calls: Option<u32>, tool_calls: Option<u32>) -> Script {
+    let mut started = started();
+    let mut allowance = Allowance::unlimited();
+    (allowance.model_calls, allowance.tool_calls) = (model_calls, tool_calls);
+    (started.parent, started.allowance) = (Some("run_0".into()), Some(Box::new(allowance)));
+    Script::start(agent(), started)
+}
+
+fn attempt(script: &mut Script, number: u32) {
+    script.take(ModelAttempted::new(number, 1, "script"));
+}
+
+fn more(model_calls: u32, tool_calls: u32) -> BudgetGranted {
+    let mut allowance = Allowance::unlimited();
+    (allowance.model_calls, allowance.tool_calls) = (Some(model_calls), Some(tool_calls));
+    BudgetGranted::new("run_1", Some(allowance))
+}
+
+/// A run that may make no second model call, and wants to.
+fn short_of_a_call() -> Script {
+    let mut script = run_below(Some(1), None);
+    attempt(&mut script, 1);
+    script.call(&["plain"]);
+    script.begin("c0", "plain");
+    script.effects.clear();
+    script.end("c0", "plain");
+    script
+}
+
+/// A run that may run one of two tools.
+fn short_of_an_execution() -> Script {
+    let mut script = run_below(None, Some(1));
+    attempt(&mut script, 1);
+    script.effects.clear();
+    script.call(&["plain", "plain"]);
+    script
+}
+
+#[track_caller]
+fn check_asks(script: &Script, given: u32) {
+    assert_eq!(script.effects, [Effect::AskBudget { given }]);
+    assert_eq!(script.machine.wants_budget(), Some(given));
+    assert_eq!(data(script.last())["for"], "budget");
+    assert!(script.machine.is_waiting());
+}
+
+/// Spec: B1, O2
+#[test]
+fn used_up_share_asks_the_caller_for_more() {
+    let mut script = short_of_a_call();
+    check_asks(&script, 0);
+    script.effects.clear();
+    script.take_after(5_000, more(1, 0));
+    assert!(matches!(&script.effects[..], [Effect::CallModel(call)] if call.call == 2));
+    assert_eq!((script.machine.wants_budget(), script.machine.is_waiting()), (None, false));
+    assert_eq!(script.machine.usage().wall_ms, 0, "it waited");
+
+    let mut script = short_of_a_call();
+    script.effects.clear();
+    script.take(more(0, 5));
+    check_asks(&script, 1);
+    script.take(BudgetGranted::new("run_1", None));
+    assert_eq!(script.reason(), "budget.model_calls");
+}
+
+/// Spec: B1, O2
+#[test]
+fn short_batch_runs_with_what_is_granted() {
+    let mut script = short_of_an_execution();
+    check_asks(&script, 0);
+    script.effects.clear();
+    script.take(more(0, 1));
+    let [Effect::AdmitTools(batch)] = &script.effects[..] else { panic!("{:?}", script.effects) };
+    assert_eq!((batch.calls.len(), batch.max_executions), (2, 2));
+    assert_eq!(script.machine.wants_budget(), None);
+
+    let mut script = short_of_an_execution();
+    script.effects.clear();
+    script.take(BudgetGranted::new("run_1", None));
+    let [Effect::AdmitTools(batch)] = &script.effects[..] else { panic!("{:?}", script.effects) };
+    assert_eq!(batch.max_executions, 1, "the first runs");
+}
+
+/// Spec: B1, O2. No more can come of what the run's own agent does not allow.
+#[test]
+fn own_budget_is_not_asked_for() {
+    let mut started = started();
+    started.parent = Some("run_0".into());
+    started.allowance = Some(Box::new(Allowance::unlimited()));
+    let mut definition = agent();
+    definition.budget.max_tool_calls = Some(1);
+    let mut script = Script::start(definition, started);
+    script.call(&["plain", "plain"]);
+    assert_eq!(script.machine.wants_budget(), None);
+    assert!(!script.machine.is_waiting());
+}
+
+/// Spec: O2. A grant that nobody waits for is refused.
+#[test]
+fn grant_needs_a_run_that_waits_for_it() {
+    let mut script = run_below(Some(2), None);
+    assert_eq!(script.refusal(more(1, 1)), "`budget.granted` while the model is asked");
+    script.call(&["plain"]);
+    assert_eq!(script.refusal(more(1, 1)), "`budget.granted` while tools are at work");
+    let stray = BudgetGranted::new("run_9", None);
+    assert_eq!(script.refusal(stray), "`budget.granted` while no such run was dispatched");
+}
+
+/// Spec: D5, O2. It waits on, and asks nothing by itself.
+#[test]
+fn short_run_waits_on_after_a_crash() {
+    for mut script in [short_of_a_call(), short_of_an_execution()] {
+        script.effects.clear();
+        let before = script.log.len();
+        script.recover();
+        assert_eq!((script.types(before), script.effects.len()), (vec!["run.recovered"], 0));
+        assert_eq!(script.machine.wants_budget(), Some(0));
+    }
+}
+
+/// Spec: D7, O2. A copy asks for itself.
+#[test]
+fn copy_of_a_short_run_asks_again() {
+    for mut script in [short_of_a_call(), short_of_an_execution()] {
+        let forked = RunForked::new("run_2", "ses_2", "run_1", 9);
+        script.machine.fork(script.at(), "run_2".into(), forked, Vec::new());
+        script.drain();
+        script.effects.clear();
+        script.recover();
+        check_asks(&script, 0);
+        script.take(BudgetGranted::new("run_2", None));
+        assert_eq!(script.machine.wants_budget(), None);
+        assert!(
+            script.finish.is_some() || matches!(script.effects.last(), Some(Effect::AdmitTools(_)))
+        );
+    }
+}
+
+/// Spec: J2, O2. A call that may be repeated waits for its execution after a loss too.
+#[test]
+fn short_run_asks_again_after_a_loss() {
+    let mut script = run_below(None, Some(1));
+    script.call(&["safe", "safe"]);
+    script.take(RunResumed::new("ops").accepting(LostTail::new(99, Hash([9; 32]))));
+    script.effects.clear();
+    script.recover();
+    check_asks(&script, 0);
+}
+
+/// Spec: B1. The caller's time and depth are handed down.
+#[test]
+fn callers_deadline_bounds_the_run() {
+    let mut started = started();
+    started.deadline = Some(layer0::Timestamp::from_millis(31_000));
+    let script = Script::start(agent(), started);
+    assert_eq!(script.machine.deadline(), Some(layer0::Timestamp::from_millis(31_000)));
+}
+
+/// Spec: B2, O2. Tokens that were used before the answer's tools run are asked for too.
+#[test]
+fn crossed_share_is_asked_for_before_tools_run() {
+    let mut started = started();
+    let mut allowance = Allowance::unlimited();
+    allowance.total_tokens = Some(10);
+    (started.parent, started.allowance) = (Some("run_0".into()), Some(Box::new(allowance)));
+    let mut script = Script::start(agent(), started);
+    let mut attempted = ModelAttempted::new(1, 1, "script");
+    attempted.usage = Some(layer0::usage::TokenUsage::new(8, 3));
+    script.take(attempted);
+    script.effects.clear();
+    let call = ToolCall::new("c0", "plain", json!({}));
+    script.respond(StopReason::ToolUse, "", vec![call]);
+    check_asks(&script, 0);
+    let mut allowance = Allowance::unlimited();
+    allowance.total_tokens = Some(0);
+    script.effects.clear();
+    script.take(BudgetGranted::new("run_1", Some(allowance)));
+    check_asks(&script, 1);
+    script.take(BudgetGranted::new("run_1", None));
+    assert_eq!(script.reason(), "budget.total_tokens");
+}
