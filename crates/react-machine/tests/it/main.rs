@@ -2,15 +2,21 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod adopting;
+mod approving;
 mod asking;
 mod below;
+mod contracts;
 mod copies;
+mod dispatching;
 mod granting;
 mod guards;
 mod judge;
 mod laws;
 mod lost_tail;
 mod parking;
+mod recovering;
+mod reopening;
+mod requests;
 mod rules;
 mod script;
 mod settling;
