@@ -42,7 +42,7 @@ CREATE TABLE erasures (
 ) WITHOUT ROWID;
 
 -- The texts of calls that are made once move to the scope of the run that made the call, and are removed with it. Those
--- of a run that was removed are removed here; where there are no runs at all, they are in another store.
+-- of a run that was removed are removed here; where there was never a run, the runs are in another store.
 CREATE TEMP TABLE once_texts AS
 SELECT number, 'run:' || json_extract(value, '$.run') AS scope FROM state
 WHERE scope = 'global' AND key >= 'once/' AND key < 'once0' AND json_valid(value)
@@ -51,7 +51,9 @@ WHERE scope = 'global' AND key >= 'once/' AND key < 'once0' AND json_valid(value
     AND json_extract(value, '$.run') IS NOT NULL;
 INSERT INTO state (scope, key, at, expires_at, value)
 SELECT once_texts.scope, key, at, expires_at, value FROM once_texts JOIN state ON state.number = once_texts.number
-WHERE json_extract(value, '$.run') IN (SELECT run FROM runs) OR NOT EXISTS (SELECT 1 FROM runs)
+WHERE json_extract(value, '$.run') IN (SELECT run FROM runs)
+    OR NOT EXISTS (SELECT 1 FROM runs UNION ALL SELECT 1 FROM events UNION ALL SELECT 1 FROM removed
+        UNION ALL SELECT 1 FROM tombstones)
 ON CONFLICT DO NOTHING;
 UPDATE state SET value = json_object('run', json_extract(value, '$.run'),
     'call_id', json_extract(value, '$.call_id'), 'state', json_extract(value, '$.state'))

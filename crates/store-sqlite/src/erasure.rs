@@ -52,7 +52,7 @@ pub(crate) async fn erase(
     let writer = database.for_writing()?;
     writer.perform(erasure).await?;
     erase_all(database, failures).await?;
-    database.clear_traces().await?;
+    database.clear_traces(Some(run)).await?;
     copies_with(database, &session, seq, hash).await
 }
 

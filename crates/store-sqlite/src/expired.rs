@@ -44,28 +44,34 @@ pub(crate) async fn expire(
     id: &str,
     session: &str,
 ) -> Result<(), JobError> {
-    sqlx::query("INSERT INTO expired VALUES ($1, $2, unixepoch() * 1000) ON CONFLICT DO NOTHING")
-        .bind(id)
-        .bind(session)
-        .execute(connection)
-        .await?;
+    sqlx::query(
+        "INSERT INTO expired (id, session, at) VALUES ($1, $2, unixepoch() * 1000) \
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(id)
+    .bind(session)
+    .execute(connection)
+    .await?;
     Ok(())
 }
 
-/// Removes some of the ids that were removed long ago, and returns how many.
+/// Removes some of the ids and incarnations that were removed long ago, and returns how many.
 pub(crate) struct ForgetExpired(pub(crate) Timestamp);
 
 #[async_trait]
 impl Chore for ForgetExpired {
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
-        let until = expired_until(self.0);
-        let gone = sqlx::query(
+        let until = expired_until(self.0).as_millis();
+        let mut gone = 0;
+        for statement in [
             "DELETE FROM expired WHERE id IN (SELECT id FROM expired WHERE at < $1 LIMIT 256)",
-        )
-        .bind(until.as_millis())
-        .execute(connection)
-        .await?;
-        Ok(gone.rows_affected())
+            "DELETE FROM removed_incarnations WHERE incarnation IN \
+             (SELECT incarnation FROM removed_incarnations WHERE at < $1 LIMIT 256)",
+        ] {
+            let done = sqlx::query(statement).bind(until).execute(&mut *connection).await?;
+            gone += done.rows_affected();
+        }
+        Ok(gone)
     }
 }
 
@@ -81,12 +87,19 @@ mod tests {
         let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
         let day = 24 * 60 * 60 * 1_000;
         let table = "CREATE TABLE expired (id TEXT PRIMARY KEY, session TEXT NOT NULL, at INTEGER NOT NULL); \
-            INSERT INTO expired VALUES ('old', 's', 0), ('new', 's', 86400000)";
+            INSERT INTO expired VALUES ('old', 's', 0), ('new', 's', 86400000); \
+            CREATE TABLE removed_incarnations (incarnation BLOB PRIMARY KEY, at INTEGER NOT NULL); \
+            INSERT INTO removed_incarnations VALUES (x'00', 0), (x'01', 86400000)";
         sqlx::raw_sql(table).execute(&mut connection).await.unwrap();
         let now = Timestamp::from_millis(366 * day);
-        assert_eq!(ForgetExpired(now).perform(&mut connection).await.ok(), Some(1));
+        assert_eq!(ForgetExpired(now).perform(&mut connection).await.ok(), Some(2));
         let left: Vec<String> =
             sqlx::query_scalar("SELECT id FROM expired").fetch_all(&mut connection).await.unwrap();
         assert_eq!(left, ["new"]);
+        let left: Vec<Vec<u8>> = sqlx::query_scalar("SELECT incarnation FROM removed_incarnations")
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
+        assert_eq!(left, [[1]]);
     }
 }

@@ -60,7 +60,7 @@ impl Database {
     /// As [`Database::prune_runs`].
     pub async fn delete_run(&self, run: &RunId) -> Result<Removed, RemoveError> {
         let removed = backstop_retention::delete_run(self, run).await?;
-        self.clear_traces().await?;
+        self.clear_traces(None).await?;
         Ok(removed)
     }
 
@@ -84,30 +84,25 @@ impl Database {
     ) -> Result<Forgotten, RemoveError> {
         let forgotten =
             backstop_retention::forget_session(self, session, by, with_forks, now).await?;
-        self.clear_traces().await?;
+        self.clear_traces(None).await?;
         Ok(forgotten)
     }
 
     /// Overwrites what was removed, in the word index, in a file that an older version wrote, and in the write-ahead log.
-    pub(crate) async fn clear_traces(&self) -> Result<(), StoreError> {
+    /// A run that the caller has claimed for it holds nothing up.
+    pub(crate) async fn clear_traces(&self, claimed: Option<&RunId>) -> Result<(), StoreError> {
         merge_words(self.for_writing()?).await?;
-        self.clean().await?;
+        self.clean(claimed).await?;
         self.checkpoint().await
     }
 
     /// Writes the file anew where an older version wrote it, which did not overwrite what it deleted or moved. Writers wait
-    /// for seconds meanwhile, so that it is left for later while a run is active.
-    async fn clean(&self) -> Result<(), StoreError> {
-        let (is_clean, is_idle): (bool, bool) = sqlx::query_as(
-            "SELECT is_clean, NOT EXISTS (SELECT 1 FROM runs WHERE owner IS NOT NULL) FROM erasing",
-        )
-        .fetch_one(self.readers())
-        .await
-        .map_err(Fault::from)?;
-        if is_clean || self.is_in_memory() {
+    /// for seconds meanwhile, so that it is left for later while another run is active.
+    async fn clean(&self, claimed: Option<&RunId>) -> Result<(), StoreError> {
+        if self.is_in_memory() || self.is_clean().await? {
             return Ok(());
         }
-        if !is_idle {
+        if self.is_active_beside(claimed).await? {
             tracing::warn!(
                 path = %self.path().display(),
                 "runs are active: copies of removed rows that an older version left in the file stay until it is \
@@ -117,6 +112,23 @@ impl Database {
         }
         self.vacuum().await?;
         Ok(())
+    }
+
+    async fn is_clean(&self) -> Result<bool, StoreError> {
+        let is_clean = sqlx::query_scalar("SELECT is_clean FROM erasing");
+        Ok(is_clean.fetch_one(self.readers()).await.map_err(Fault::from)?)
+    }
+
+    /// Returns whether a living process owns another run than this one. A process that died leaves its runs owned.
+    async fn is_active_beside(&self, claimed: Option<&RunId>) -> Result<bool, StoreError> {
+        let owners: Vec<String> = sqlx::query_scalar(
+            "SELECT DISTINCT owner FROM runs WHERE owner IS NOT NULL AND run IS NOT $1",
+        )
+        .bind(claimed.map(RunId::as_str))
+        .fetch_all(self.readers())
+        .await
+        .map_err(Fault::from)?;
+        Ok(owners.iter().any(|owner| self.is_alive(owner)))
     }
 
     /// Returns what is left of a run that was forgotten.

@@ -57,7 +57,7 @@ impl Database {
     }
 
     /// Returns whether an owner lives; one that cannot be looked at may.
-    fn is_alive(&self, owner: &str) -> bool {
+    pub(crate) fn is_alive(&self, owner: &str) -> bool {
         let own = self.owner().file();
         let is_own = self.is_in_memory() || own.is_some_and(|own| own.is_named(owner));
         is_own || matches!(self.owner().look(owner), Ok(OtherOwner::Alive) | Err(_))

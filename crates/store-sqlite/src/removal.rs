@@ -132,14 +132,18 @@ impl RemoveTree {
         row: &RunRow,
     ) -> Result<(), JobError> {
         let run = row.run.as_str();
-        sqlx::query("INSERT INTO removed SELECT id, run, last_event, $2 FROM runs WHERE id = $1")
-            .bind(row.id)
-            .bind(self.removal.is_silent)
-            .execute(&mut *connection)
-            .await?;
+        sqlx::query(
+            "INSERT INTO removed (run_id, run, event, is_silent) \
+             SELECT id, run, last_event, $2 FROM runs WHERE id = $1",
+        )
+        .bind(row.id)
+        .bind(self.removal.is_silent)
+        .execute(&mut *connection)
+        .await?;
         if let Some((by, at)) = &self.removal.forgotten {
             sqlx::query(
-                "INSERT INTO tombstones SELECT run, head, $2, $3 FROM runs WHERE id = $1 \
+                "INSERT INTO tombstones (run, head, at, forgotten_by) \
+                 SELECT run, head, $2, $3 FROM runs WHERE id = $1 \
                  ON CONFLICT DO NOTHING",
             )
             .bind(row.id)
@@ -149,8 +153,8 @@ impl RemoveTree {
             .await?;
         }
         for statement in [
-            "INSERT INTO removed_incarnations SELECT incarnation FROM runs \
-             WHERE run = $1 AND incarnation IS NOT NULL ON CONFLICT DO NOTHING",
+            "INSERT INTO removed_incarnations (incarnation, at) \
+             SELECT incarnation, unixepoch() * 1000 FROM runs WHERE run = $1 AND incarnation IS NOT NULL ON CONFLICT DO NOTHING",
             "DELETE FROM approvals WHERE run = $1",
             "DELETE FROM expired_approvals WHERE run = $1",
             "DELETE FROM inbox WHERE run = $1",

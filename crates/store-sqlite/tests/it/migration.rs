@@ -264,6 +264,20 @@ async fn older_answers_of_runs_elsewhere_stay() {
     assert_eq!(done, json!({ "call_id": "c", "run": "run_0", "state": "done" }));
 }
 
+/// Spec: S10, T16. A store whose runs were all removed is not one without runs.
+#[tokio::test]
+async fn older_answers_of_pruned_runs_go() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    crate::removal::over(&database, 0, "run_0", started("s")).await;
+    database.delete_run(&"run_0".into()).await.unwrap();
+    database.close().await;
+    tamper(&folder.file(), BEFORE_ERASED_TEXTS).await;
+    let database = open(&folder.file()).await;
+    let kept = database.state().read(&Scope::Run("run_0".into()), "once/pay/b").await.unwrap();
+    assert!(kept.is_none(), "{kept:?}");
+}
+
 /// Spec: S10, T16. What an older version kept of calls and starts goes with their runs.
 #[tokio::test]
 async fn older_texts_go_with_their_runs() {
