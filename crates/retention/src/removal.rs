@@ -75,6 +75,9 @@ pub trait RunShelf: Sync {
     /// Returns a run of these sessions that a worker has taken from a queue and not begun yet.
     async fn taken_run(&self, sessions: &[SessionId]) -> Result<Option<RunId>, StoreError>;
 
+    /// Returns the runs of a session that are in a queue.
+    async fn queued_runs(&self, session: &SessionId) -> Result<Vec<RunId>, StoreError>;
+
     /// Removes a run with the runs below it, in one transaction, with the texts that no other run refers to, and adds
     /// them to `removed`. Returns `false`, and removes nothing, where one of them is not as its row says any more.
     async fn remove(

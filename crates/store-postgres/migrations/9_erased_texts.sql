@@ -26,7 +26,7 @@ UPDATE backstop.start_keys SET key = 'sha256:' || encode(sha256(convert_to(key, 
 WHERE key NOT LIKE 'sha256:%' AND position(chr(57344) in key) = 0;
 
 -- The texts of calls that are made once move to the scope of the run that made the call, and are removed with it. Those
--- of a run that was removed are removed here; where there are no runs at all, they are in another store. What holds a
+-- of a run that was removed are removed here; where there was never a run, the runs are in another store. What holds a
 -- character that JSON of the server refuses stays where it is.
 INSERT INTO backstop.state (scope, key, version, at, expires_at, value, words)
 SELECT 'run:' || run, key, nextval('backstop.state_versions'), at, expires_at, value, '{}' FROM
@@ -34,7 +34,10 @@ SELECT 'run:' || run, key, nextval('backstop.state_versions'), at, expires_at, v
     (SELECT *, CASE WHEN position('\u0000' in value) = 0 THEN value::json END AS parts FROM backstop.state
      WHERE scope = 'global' AND key >= 'once/' AND key < 'once0') AS entries
      WHERE coalesce(parts->>'output', parts->>'text', parts->>'arguments') IS NOT NULL) AS once
-WHERE run IN (SELECT run FROM backstop.runs) OR NOT EXISTS (SELECT 1 FROM backstop.runs) ON CONFLICT DO NOTHING;
+WHERE run IN (SELECT run FROM backstop.runs)
+    OR NOT EXISTS (SELECT 1 FROM backstop.runs UNION ALL SELECT 1 FROM backstop.events
+        UNION ALL SELECT 1 FROM backstop.removed UNION ALL SELECT 1 FROM backstop.tombstones
+        UNION ALL SELECT 1 FROM backstop.meta WHERE removed_until > 0) ON CONFLICT DO NOTHING;
 UPDATE backstop.state AS state SET words = '{}',
     value = json_build_object('run', once.run, 'call_id', once.call_id, 'state', once.state)::text FROM
 (SELECT key, at, expires_at, value, parts->>'run' AS run, parts->>'call_id' AS call_id, parts->>'state' AS state FROM

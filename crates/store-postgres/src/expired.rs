@@ -49,23 +49,30 @@ pub(crate) async fn forget_session(pool: &Pool, session: &SessionId) -> Result<(
     }
 }
 
-/// Removes the ids that were removed long ago, some at a time.
+/// The ids and incarnations that were removed long ago, some of them.
+const FORGOTTEN: [&str; 2] = [
+    "DELETE FROM backstop.expired WHERE id IN (SELECT id FROM backstop.expired \
+     WHERE at < to_timestamp($1::double precision / 1000) LIMIT 256 FOR UPDATE SKIP LOCKED)",
+    "DELETE FROM backstop.removed_incarnations WHERE incarnation IN \
+     (SELECT incarnation FROM backstop.removed_incarnations \
+     WHERE at < to_timestamp($1::double precision / 1000) LIMIT 256 FOR UPDATE SKIP LOCKED)",
+];
+
+/// Removes the ids and incarnations that were removed long ago, some at a time.
 pub(crate) async fn forget(pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
-    loop {
-        let mut lent = pool.lend().await?;
-        let gone = sqlx::query(
-            "DELETE FROM backstop.expired WHERE id IN (SELECT id FROM backstop.expired \
-             WHERE at < to_timestamp($1::double precision / 1000) LIMIT 256 FOR UPDATE SKIP LOCKED)",
-        )
-        .bind(expired_until(now).as_millis())
-        .execute(&mut *lent)
-        .await
-        .map_err(Fault::from)?;
-        lent.end().await?;
-        if gone.rows_affected() == 0 {
-            return Ok(());
+    let until = expired_until(now).as_millis();
+    for statement in FORGOTTEN {
+        loop {
+            let mut lent = pool.lend().await?;
+            let gone = sqlx::query(statement).bind(until).execute(&mut *lent).await;
+            let gone = gone.map_err(Fault::from)?;
+            lent.end().await?;
+            if gone.rows_affected() == 0 {
+                break;
+            }
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -80,7 +87,8 @@ mod tests {
         let Some(server) = PostgresServer::shared() else { return };
         let database = Database::connect(&server.database().await).await.unwrap();
         let pool = database.for_writing().unwrap();
-        let rows = "INSERT INTO backstop.expired VALUES ('old', 's', to_timestamp(0)), ('new', 's', to_timestamp(86400))";
+        let rows = "INSERT INTO backstop.expired VALUES ('old', 's', to_timestamp(0)), ('new', 's', to_timestamp(86400)); \
+            INSERT INTO backstop.removed_incarnations VALUES ('\\x00', to_timestamp(0)), ('\\x01', to_timestamp(86400))";
         sqlx::raw_sql(rows).execute(&mut *pool.lend().await.unwrap()).await.unwrap();
         forget(pool, Timestamp::from_millis(366 * 24 * 60 * 60 * 1_000)).await.unwrap();
         let left: Vec<String> = sqlx::query_scalar("SELECT id FROM backstop.expired")
@@ -88,5 +96,11 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(left, ["new"]);
+        let left: Vec<Vec<u8>> =
+            sqlx::query_scalar("SELECT incarnation FROM backstop.removed_incarnations")
+                .fetch_all(&mut *pool.lend().await.unwrap())
+                .await
+                .unwrap();
+        assert_eq!(left, [[1]]);
     }
 }

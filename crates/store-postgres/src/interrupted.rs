@@ -13,7 +13,8 @@ use crate::liveness::has_lock;
 use crate::runs::SEGMENTS;
 use crate::text::column;
 
-/// Running runs whose owner, or that of their tree, is gone, let its lock go, or did not renew its lease.
+/// Running runs whose owner, or that of their tree, is gone, let its lock go, or did not renew its lease. One that was
+/// handed back to its queue waits for a worker. A standby shows no locks of its primary.
 const INTERRUPTED: &str = concat!(
     "SELECT runs.run, coalesce(last.at, runs.started_at) AS since FROM backstop.runs AS runs \
      LEFT JOIN backstop.runs AS roots ON roots.run = runs.root \
@@ -21,9 +22,10 @@ const INTERRUPTED: &str = concat!(
      WHERE runs.state = 'running' AND runs.run NOT LIKE $1 \
      AND NOT EXISTS (SELECT FROM backstop.processes \
          WHERE processes.id = coalesce(roots.owner, runs.owner) \
-         AND lease_until > clock_timestamp() AND ",
+         AND lease_until > clock_timestamp() AND (pg_is_in_recovery() OR ",
     has_lock!(),
-    ")"
+    ")) AND (coalesce(roots.owner, runs.owner) IS NOT NULL OR NOT EXISTS (SELECT FROM backstop.queue \
+     WHERE queue.run = coalesce(runs.root, runs.run)))"
 );
 
 impl Database {

@@ -223,6 +223,17 @@ impl RunShelf for Database {
         Ok(taken.map(read).map(Into::into))
     }
 
+    async fn queued_runs(&self, session: &SessionId) -> Result<Vec<RunId>, StoreError> {
+        let queued: Vec<String> = sqlx::query_scalar(
+            "SELECT run FROM backstop.queue WHERE session = $1 ORDER BY run DESC",
+        )
+        .bind(&*stored(session.as_str()))
+        .fetch_all(&mut *self.pool().lend().await?)
+        .await
+        .map_err(Fault::from)?;
+        Ok(queued.into_iter().map(|run| read(run).into()).collect())
+    }
+
     async fn session_family(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
         let rows = sqlx::query(
             "WITH RECURSIVE family (session) AS (SELECT $1::text COLLATE \"C\" UNION SELECT lineage.session \
@@ -248,7 +259,7 @@ impl RunShelf for Database {
         removed.errors += take_all(self, &Kind::ERRORS, whose, !is_silent).await?;
         removed.results += take_all(self, &Kind::RESULTS, whose, !is_silent).await?;
         for scope in session_scopes(session) {
-            removed.state += state_removal::clear(pool, &scope).await?;
+            state_removal::clear(pool, &scope, &mut removed.state).await?;
         }
         if let Some((by, at)) = &removal.forgotten {
             let queued = TakeQueuedOf { session, by, at: *at };
@@ -344,7 +355,7 @@ impl RemoveTree<'_> {
         .await
         .map_err(Fault::from)?;
         for statement in [
-            "INSERT INTO backstop.removed_incarnations SELECT incarnation FROM backstop.runs \
+            "INSERT INTO backstop.removed_incarnations (incarnation) SELECT incarnation FROM backstop.runs \
              WHERE run = ANY($1) AND incarnation IS NOT NULL ON CONFLICT DO NOTHING",
             "UPDATE backstop.start_keys SET removed = true WHERE run = ANY($1)",
             "DELETE FROM backstop.approvals WHERE run = ANY($1)",

@@ -38,7 +38,7 @@ pub(crate) async fn migrate(connection: &mut PgConnection, place: &Place) -> Res
     let found = check(connection, place).await?;
     if found == known() {
         check_rights(connection, place).await?;
-        return count_on(connection, place).await;
+        return count_on(connection).await.map_err(refused);
     }
     let mut transaction = connection.begin().await.map_err(refused)?;
     // Migrations take as long as the tables are large, and others wait for them.
@@ -67,6 +67,7 @@ pub(crate) async fn migrate(connection: &mut PgConnection, place: &Place) -> Res
                 .execute(&mut *transaction)
                 .await?;
         }
+        count_on(&mut transaction).await?;
         transaction.commit().await
     };
     run.await.map_err(|error| match (place.refused(error), found) {
@@ -159,7 +160,7 @@ async fn check_rights(connection: &mut PgConnection, place: &Place) -> Result<()
 
 /// Lets the places of events go on where they were: in a database that was restored on another server, the ids
 /// of transactions begin anew. An event that was removed counts too: a cursor may be behind it.
-async fn count_on(connection: &mut PgConnection, place: &Place) -> Result<(), OpenError> {
+async fn count_on(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     // The row is locked before it is read: two that open the database at once count on once.
     sqlx::query(
         "WITH known AS MATERIALIZED (SELECT tx_offset, removed_until FROM backstop.meta \
@@ -170,7 +171,6 @@ async fn count_on(connection: &mut PgConnection, place: &Place) -> Result<(), Op
          UPDATE backstop.meta SET tx_offset = tx_offset + behind.by FROM behind WHERE behind.by > 0",
     )
     .execute(connection)
-    .await
-    .map_err(|error| place.refused(error))?;
+    .await?;
     Ok(())
 }

@@ -215,8 +215,10 @@ impl StateStore for PostgresStateStore {
     async fn clear(&self, scope: &Scope) -> Result<u64, StateError> {
         let pool = self.database.for_writing().map_err(write_failed)?;
         // Each statement is a transaction of its own.
-        clear(pool, scope).await.map_err(|error| match error.effect() {
-            Effect::None => StateError::WriteFailed(Chain(&error).to_string()),
+        let mut removed = 0;
+        let cleared = clear(pool, scope, &mut removed).await;
+        cleared.map(|()| removed).map_err(|error| match error.effect() {
+            Effect::None if removed == 0 => StateError::WriteFailed(Chain(&error).to_string()),
             _ => StateError::Other(error.into()),
         })
     }

@@ -9,10 +9,9 @@ use crate::fault::Fault;
 use crate::pool::Pool;
 use crate::text::stored;
 
-/// Removes the values of a scope, and returns how many there were.
-pub(crate) async fn clear(pool: &Pool, scope: &Scope) -> Result<u64, StoreError> {
+/// Removes the values of a scope, and counts them in `removed`, also where it fails part of the way.
+pub(crate) async fn clear(pool: &Pool, scope: &Scope, removed: &mut u64) -> Result<(), StoreError> {
     let scope = scope.to_string();
-    let mut removed = 0;
     loop {
         let mut lent = pool.lend().await?;
         let gone = sqlx::query(
@@ -25,9 +24,9 @@ pub(crate) async fn clear(pool: &Pool, scope: &Scope) -> Result<u64, StoreError>
         .map_err(Fault::from)?;
         lent.end().await?;
         if gone.rows_affected() == 0 {
-            return Ok(removed);
+            return Ok(());
         }
-        removed += gone.rows_affected();
+        *removed += gone.rows_affected();
     }
 }
 

@@ -207,6 +207,11 @@ impl RunShelf for Database {
         Ok(None)
     }
 
+    async fn queued_runs(&self, _: &SessionId) -> Result<Vec<RunId>, StoreError> {
+        // A file has no queue.
+        Ok(Vec::new())
+    }
+
     async fn session_family(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
         let sessions: Vec<String> = sqlx::query_scalar(
             "WITH RECURSIVE family (session) AS (SELECT $1 UNION SELECT lineage.session \

@@ -1,7 +1,7 @@
 //! Sessions are forgotten whole, or not at all.
 
 use backstop_event_log::RunState;
-use backstop_retention::{Forgotten, RemoveError, RunRow, forget_session};
+use backstop_retention::{Forgotten, RemoveError, RunRow, forget_session, plan_forget};
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
@@ -93,6 +93,23 @@ fn taken_run_refuses_before_anything_goes() {
     shelf.taken = Some(("s".into(), "run_9".into()));
     let refused = forget(&shelf, "s", false).unwrap_err();
     assert!(matches!(refused, RemoveError::Open(run) if run.as_str() == "run_9"));
+    assert_eq!(left(&shelf).len(), 4);
+}
+
+/// Spec: S10
+#[test]
+fn dry_run_names_queued_runs() {
+    let mut shelf = shelf();
+    shelf.queued = vec!["run_9".into(), "run_0".into()];
+    let plan = |session: &str| {
+        let session = session.into();
+        let planned = plan_forget(&shelf, &session, false, Timestamp::from_millis(9));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (runs, _) = runtime.block_on(planned).unwrap();
+        runs.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(plan("nobody"), ["run_9", "run_0"]);
+    assert_eq!(plan("s"), ["run_1", "run_0", "run_9"], "a run that has begun is named once");
     assert_eq!(left(&shelf).len(), 4);
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Shelf {
     pub(crate) copies: Vec<(&'static str, SessionId)>,
     /// A run that a worker took from a queue.
     pub(crate) taken: Option<(SessionId, RunId)>,
+    /// The runs of every session that wait in a queue.
+    pub(crate) queued: Vec<RunId>,
     /// A session with state.
     pub(crate) stateful: Option<SessionId>,
     pub(crate) subscriptions: Vec<Subscription>,
@@ -37,6 +39,7 @@ impl Shelf {
             read: Mutex::default(),
             copies: Vec::new(),
             taken: None,
+            queued: Vec::new(),
             stateful: None,
             subscriptions: Vec::new(),
             conflicts: Mutex::default(),
@@ -152,6 +155,10 @@ impl RunShelf for Shelf {
     async fn taken_run(&self, sessions: &[SessionId]) -> Result<Option<RunId>, StoreError> {
         let taken = self.taken.as_ref().filter(|(session, _)| sessions.contains(session));
         Ok(taken.map(|(_, run)| run.clone()))
+    }
+
+    async fn queued_runs(&self, _: &SessionId) -> Result<Vec<RunId>, StoreError> {
+        Ok(self.queued.clone())
     }
 
     async fn session_family(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {

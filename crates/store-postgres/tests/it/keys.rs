@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{Bound, EventLog, StartKey, StartKeys};
-use backstop_retention::RemoveError;
+use backstop_retention::{RemoveError, plan_forget};
 use backstop_store_postgres::{Database, Enqueue, QueueFilter};
 use layer0::operator::Task;
 
@@ -117,6 +117,8 @@ async fn forgotten_queued_run_stays_removed() {
     // A session of which nothing has begun is one too.
     let request = self::request().session("s-2").key("k-2");
     let put = database.queue().enqueue(&request).await.unwrap();
+    let planned = plan_forget(&database, &"s-2".into(), false, at(9)).await.unwrap();
+    assert_eq!(planned.0, std::slice::from_ref(&put.run));
     let forget = async || database.forget_session(&"s-2".into(), "ann", false, at(9)).await;
     assert_eq!(forget().await.unwrap().removed.runs, [put.run]);
     assert!(queued(&database).await.is_empty());

@@ -8,7 +8,7 @@ use layer0::StateStore;
 use layer0::failure::{Failure, chain};
 use layer0::state::Scope;
 
-use crate::support::{begin, connection, open, server};
+use crate::support::{begin, connection, open, over_on, server, started};
 
 async fn refused(url: &str) -> OpenError {
     let error = Database::connect(url).await.unwrap_err();
@@ -74,10 +74,28 @@ async fn restored_database_counts_on_once() {
     assert!((1 << 29..=1 << 30).contains(&offset), "{offset}");
 }
 
+/// Spec: D9. One that an older version dumped is migrated first.
+#[tokio::test(flavor = "multi_thread")]
+async fn migrated_restored_database_counts_on() {
+    let url = server!().database().await;
+    open(&url).await.close().await;
+    let mut other = connection(&url).await;
+    let restored = "ALTER TABLE backstop.meta DROP COLUMN retention; \
+        DELETE FROM backstop.migrations WHERE version > 11; \
+        UPDATE backstop.meta SET removed_until = 1::bigint << 50";
+    sqlx::raw_sql(restored).execute(&mut other).await.unwrap();
+    open(&url).await.close().await;
+    let offset: i64 = sqlx::query_scalar("SELECT tx_offset FROM backstop.meta")
+        .fetch_one(&mut other)
+        .await
+        .unwrap();
+    assert!((1 << 29..=1 << 30).contains(&offset), "{offset}");
+}
+
 /// What migration 9 finds: what two calls answered, of which one is of a run in another store.
 const BEFORE_ERASED_TEXTS: &str = "DROP TABLE backstop.removed_incarnations, backstop.erasures, backstop.delivery_failures; \
     ALTER TABLE backstop.runs DROP COLUMN incarnation, DROP COLUMN seal; \
-    ALTER TABLE backstop.approvals DROP COLUMN asked_at; ALTER TABLE backstop.meta DROP COLUMN mark, DROP COLUMN erasures; \
+    ALTER TABLE backstop.approvals DROP COLUMN asked_at; ALTER TABLE backstop.meta DROP COLUMN mark, DROP COLUMN erasures, DROP COLUMN retention; \
     ALTER TABLE backstop.removed DROP COLUMN is_silent; ALTER TABLE backstop.expired DROP COLUMN at; \
     DELETE FROM backstop.migrations WHERE version > 8; \
     INSERT INTO backstop.state (scope, key, version, at, value, words) VALUES ('global', 'once/pay/a', 1, 1, \
@@ -105,6 +123,21 @@ async fn older_answers_go_with_removed_runs() {
         assert_eq!(done["state"], "done");
         assert_eq!(done.get("output"), None);
     }
+}
+
+/// Spec: S10, T16. A database whose runs were all removed is not one without runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn older_answers_of_pruned_runs_go() {
+    let server = server!();
+    let url = server.database().await;
+    let database = open(&url).await;
+    over_on(&database, 0, "run_0", started("s")).await;
+    database.delete_run(&"run_0".into()).await.unwrap();
+    database.close().await;
+    server.execute_in(&name_of(&url), BEFORE_ERASED_TEXTS).await;
+    let state = open(&url).await.state();
+    let kept = state.read(&Scope::Run("run_0".into()), "once/pay/a").await.unwrap();
+    assert!(kept.is_none(), "{kept:?}");
 }
 
 /// A role without the right to make tables can run what another one migrated.

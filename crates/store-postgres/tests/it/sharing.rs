@@ -9,6 +9,7 @@ use backstop_error_store::{ErrorFilter, ErrorStore};
 use backstop_event_log::{EventLog, InboxRequest, Settlement};
 use backstop_store_postgres::Database;
 use layer0::error::StateError;
+use layer0::failure::{Effect, Failure};
 use layer0::state::{Expected, Scope, StateQuery, StateWrite};
 use layer0::{StateStore, Timestamp};
 use serde_json::json;
@@ -253,4 +254,26 @@ async fn value_that_has_gone_is_no_conflict() {
     state.write(write("new").expecting(Expected::Absent)).await.unwrap();
     let refused = state.write(write("newer").expecting(Expected::Absent)).await;
     assert!(matches!(refused, Err(StateError::Conflict { found: Some(_), .. })), "{refused:?}");
+}
+
+/// Leaves 44 of 300 values to a scope, and then refuses to delete.
+const HALF_CLEARED: &str = "INSERT INTO backstop.state (scope, key, version, at, value, words) \
+    SELECT 'global', 'k' || n, n, 1, '1', '{}' FROM generate_series(1, 300) AS n; \
+    CREATE FUNCTION backstop.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+    IF (SELECT count(*) FROM backstop.state) < 300 THEN RAISE EXCEPTION 'full' USING ERRCODE = 'disk_full'; END IF; \
+    RETURN NULL; END $$; CREATE TRIGGER refuse BEFORE DELETE ON backstop.state \
+    FOR EACH STATEMENT EXECUTE FUNCTION backstop.refuse()";
+
+/// What was cleared part of the way had an effect.
+#[tokio::test(flavor = "multi_thread")]
+async fn half_cleared_scope_had_an_effect() {
+    let server = server!();
+    let url = server.database().await;
+    let database = open(&url).await;
+    let mut other = connection(&url).await;
+    sqlx::raw_sql(HALF_CLEARED).execute(&mut other).await.unwrap();
+    let clear = async || database.state().clear(&Scope::Global).await.unwrap_err().effect();
+    assert_eq!(clear().await, Effect::Unknown);
+    assert_eq!(clear().await, Effect::None, "nothing was removed");
+    database.close().await;
 }

@@ -37,11 +37,14 @@ async fn follower_at_a_standby_skips_nothing() {
     let mut slow =
         one.begin_with("BEGIN; LOCK TABLE backstop.events IN ROW EXCLUSIVE MODE").await.unwrap();
     sqlx::query(AssertSqlSafe(COPY)).execute(&mut *slow).await.unwrap();
-    drop(begin(&log, "run_2", "s-2").await);
+    let living = begin(&log, "run_2", "s-2").await;
     until("the standby has what came later", async || {
         follower.summary(&"run_2".into()).await.unwrap().is_some()
     })
     .await;
+    let interrupted = reader.interrupted_runs().await.unwrap();
+    assert!(!interrupted.contains_key("run_2"), "its process lives: {interrupted:?}");
+    drop(living);
     let held = follower.read_feed(&EventFilter::new(), &Cursor::start()).await.unwrap();
     let runs = |page: &backstop_event_log::FeedPage| -> Vec<String> {
         page.records.iter().map(|it| it.run.to_string()).collect()

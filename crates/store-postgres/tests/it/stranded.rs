@@ -88,6 +88,21 @@ async fn queued_run_is_stranded_without_any_worker() {
     database.close().await;
 }
 
+/// Spec: D4, J2w. A worker that stops hands its runs back; one that nothing goes on with by itself is interrupted.
+#[tokio::test(flavor = "multi_thread")]
+async fn run_handed_back_is_not_interrupted() {
+    let server = server!();
+    let url = server.database().await;
+    let database = open(&url).await;
+    let queued = database.queue().enqueue(&Enqueue::new("demo", Task::text("go"))).await.unwrap();
+    leave(&url, "run_1").await;
+    leave(&url, queued.run.as_str()).await;
+    let interrupted = database.interrupted_runs().await.unwrap();
+    let interrupted: Vec<&str> = interrupted.keys().map(|run| run.as_str()).collect();
+    assert_eq!(interrupted, ["run_1"]);
+    database.close().await;
+}
+
 /// Spec: J2w. A run that a process has is its own, and the record of a subscription is no run.
 #[tokio::test(flavor = "multi_thread")]
 async fn claimed_runs_and_segments_are_not_stranded() {

@@ -387,6 +387,11 @@ impl<S: RunShelf> RunShelf for Interrupted<'_, S> {
         self.shelf.remove(tree, removal, removed).await
     }
 
+    async fn queued_runs(&self, session: &SessionId) -> Result<Vec<RunId>, StoreError> {
+        self.step().await;
+        self.shelf.queued_runs(session).await
+    }
+
     async fn session_family(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
         self.step().await;
         self.shelf.session_family(session).await
