@@ -33,13 +33,17 @@ struct Shared {
     over: CancellationToken,
 }
 
-/// A running start. It is removed with its task, even if the task panics or its runtime ends: the next call begins another
-/// one.
-struct RunningStart<'a>(&'a Shared);
+/// A running start. It is removed with its task, even if the task panics, or its runtime ends before the task is polled: the
+/// next call begins another one.
+struct RunningStart {
+    shared: Arc<Shared>,
+    /// Sends the result to the calls that wait for the start.
+    ended: watch::Sender<Option<Result<Arc<Connection>, Down>>>,
+}
 
-impl Drop for RunningStart<'_> {
+impl Drop for RunningStart {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.shared.state();
         state.start = None;
         if std::thread::panicking() {
             state.failures = state.failures.saturating_add(1);
@@ -176,17 +180,16 @@ impl Shared {
         }
         let (ended, started) = watch::channel(None);
         self.state().start = Some(started.clone());
-        let shared = Arc::clone(self);
+        let start = RunningStart { shared: Arc::clone(self), ended };
         tokio::spawn(async move {
-            let start = RunningStart(&shared);
-            tokio::select! {
+            let made = tokio::select! {
                 biased;
-                () = shared.over.cancelled() => {}
-                made = shared.make(wait) => {
-                    drop(start);
-                    ended.send_replace(Some(made));
-                }
-            }
+                () = start.shared.over.cancelled() => return,
+                made = start.shared.make(wait) => made,
+            };
+            let ended = start.ended.clone();
+            drop(start);
+            ended.send_replace(Some(made));
         });
         Ok(started)
     }

@@ -30,6 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         servers_that_are_closed_stay_away,
         starts_go_on_without_the_call,
         start_that_panics_is_begun_again,
+        start_that_never_runs_is_begun_again,
         starts_end_with_the_client
     ]
 }
@@ -164,6 +165,25 @@ async fn start_that_panics_is_begun_again() {
     let error = call(&client, "act").await.unwrap_err();
     assert_eq!((error.code(), error.is_retryable()), ("tool.unavailable", true));
     assert!(format!("{error:?}").contains("`faulty` was cut short"), "{error:?}");
+    assert_eq!(call(&client, "act").await.unwrap().as_string().as_deref(), Some("act is done"));
+}
+
+/// Spec: Q5. The runtime of a call ends before the start that the call began is polled.
+async fn start_that_never_runs_is_begun_again() {
+    let (faulty, server) = Faulty::new(Way::ALL[0], Script::faulty("dies_in_call"));
+    let client = server.connect().await.unwrap();
+    assert_eq!(call(&client, "act").await.unwrap_err().code(), "tool.interrupted");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let mut calling = std::pin::pin!(call(&client, "act"));
+            runtime.unwrap().block_on(std::future::poll_fn(|context| {
+                assert!(calling.as_mut().poll(context).is_pending());
+                std::task::Poll::Ready(())
+            }));
+        });
+    });
+    assert_eq!(faulty.starts(), 1);
     assert_eq!(call(&client, "act").await.unwrap().as_string().as_deref(), Some("act is done"));
 }
 
