@@ -111,3 +111,40 @@ pub(crate) fn result_digest(responded: &ToolResponded) -> u64 {
     }
     digest.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use layer0::event::ToolFailure;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Spec: G2. Results differ by what they say, and not by when, how long or in which words for the model.
+    #[test]
+    fn results_differ_by_their_content() {
+        let answer = |output: &str| ToolResponded::succeeded("c0", "plain", json!(output), 1);
+        let failed = |reason: &'static str, code: Option<&str>, message: &str| {
+            let mut failure = ToolFailure::new(reason, message);
+            failure.code = code.map(Into::into);
+            ToolResponded::failed("c0".into(), "plain".into(), "text", 1, failure)
+        };
+        let failures = [
+            failed("tool.timeout", None, "m"),
+            failed("tool.skipped", None, "m"),
+            failed("tool.timeout", Some("code"), "m"),
+            failed("tool.timeout", None, "other"),
+            answer("done"),
+            answer("other"),
+        ];
+        let mut digests: Vec<u64> = failures.iter().map(result_digest).collect();
+        digests.sort_unstable();
+        digests.dedup();
+        assert_eq!(digests.len(), failures.len());
+        let mut same = answer("done");
+        (same.duration_ms, same.call_id) = (99, "c9".into());
+        assert_eq!(result_digest(&same), result_digest(&answer("done")));
+        let mut same = failed("tool.timeout", None, "m");
+        same.output = json!({ "error": "in other words" }).into();
+        assert_eq!(result_digest(&same), result_digest(&failures[0]));
+    }
+}

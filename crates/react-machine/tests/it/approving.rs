@@ -34,12 +34,13 @@ fn approval_is_bound_to_its_call() {
     let mut script = Script::asking(agent(), &["asked"]);
     script.take(Warning::new("fourth"));
     script.effects.clear();
+    script.now += 30;
     script.hold("c0");
     let [Effect::AskApproval(approval)] = &script.effects[..] else {
         panic!("{:?}", script.effects)
     };
     assert_eq!(approval.id.as_str(), "apr_58eee4106806aa2e");
-    assert_eq!(approval.expires_at, Some(Timestamp::from_millis(61_000)));
+    assert_eq!(approval.expires_at, Some(Timestamp::from_millis(61_030)));
     let hash = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
     assert_eq!(&*approval.arguments_hash, hash, "SHA-256 of `{{}}`");
     let [requested, waits] = [4, 5].map(|at: usize| &script.log[at]);
@@ -47,9 +48,10 @@ fn approval_is_bound_to_its_call() {
     let shown = data(requested);
     assert_eq!(shown["approval_id"], "apr_58eee4106806aa2e");
     assert_eq!(shown["arguments_hash"], hash);
+    assert_eq!((requested.at, &shown["approvers"]), (script.at(), &json!(["ops"])));
     assert_eq!(data(waits)["approvals"], json!(["apr_58eee4106806aa2e"]));
-    assert!(!approval.is_over(Timestamp::from_millis(60_999)));
-    assert!(approval.is_over(Timestamp::from_millis(61_000)));
+    assert!(!approval.is_over(Timestamp::from_millis(61_029)));
+    assert!(approval.is_over(Timestamp::from_millis(61_030)));
 }
 
 /// Spec: A1. Only a call that waits to be admitted can be held.

@@ -110,6 +110,7 @@ fn approval_of_another_contract_asks_again() {
         assert_eq!(script.last().kind.event_type(), "approval.granted");
         assert_eq!(script.last().actor, Actor::Person);
         check_admitted(&script, &["c0"], !asks_again);
+        script.begin("c0", "asked");
         // Agreed to before that.
         let mut script = held(&first);
         approve(&mut script);

@@ -173,6 +173,23 @@ fn rest_is_shared_among_those_that_dispatch() {
     check(&["plain", "below"], &[], "c0", Some(3), (3, 6));
 }
 
+/// Spec: O2
+#[test]
+fn more_is_shared_with_those_yet_to_dispatch() {
+    let check = |tools: &[&str], expected: (u32, u32)| {
+        let mut script = at_work(tools);
+        let mut little = dispatched("c0", "run_a");
+        *little.allowance = share(0, 0);
+        script.take(little);
+        let grant = script.machine.grant_more(script.at(), &"run_a".into()).unwrap();
+        let given = (grant.allowance.model_calls.unwrap(), grant.allowance.tool_calls.unwrap());
+        assert_eq!(given, expected, "{tools:?}");
+    };
+    check(&["below"], (10, 20));
+    check(&["below", "below"], (5, 10));
+    check(&["plain"], (5, 9));
+}
+
 /// Spec: O2, B1
 #[test]
 fn grant_is_bounded_in_time_and_depth() {

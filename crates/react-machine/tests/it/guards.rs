@@ -164,9 +164,14 @@ fn notes_are_left_out_where_nothing_ends() {
 #[test]
 fn note_names_repeated_results() {
     let mut world = guarded(|_| {});
-    for result in ["queued", "pending", "pending", "pending"] {
+    for result in ["queued", "pending", "pending"] {
         assert!(world.turn(&Step { text: "", calls: &[("look", 1)], result }));
     }
+    assert_eq!(
+        world.last_answers(),
+        ["pending\nNote: this call was made 2 times with the same result; the run ends after 3."]
+    );
+    assert!(world.turn(&Step { text: "", calls: &[("look", 1)], result: "pending" }));
     assert_eq!(
         world.last_answers(),
         ["pending\nNote: this call was made 3 times with the same result; the run ends after 3."]
