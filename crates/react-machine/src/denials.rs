@@ -61,3 +61,24 @@ pub(crate) fn arguments_hash(arguments: &JsonText) -> Arc<str> {
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::io::Approval;
+
+    /// Spec: A1. Computed with `sha256sum`.
+    #[test]
+    fn changed_approval_is_bound_to_its_arguments() {
+        let (id, call) = (ApprovalId::from("apr_1"), CallId::from("c0"));
+        let mut approval = Approval::new(id, call, "look".into(), json!({}).into());
+        let empty = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
+        assert_eq!(&*approval.arguments_hash, empty);
+        approval.change(json!({ "index": 9 }).into());
+        let changed = "1c25b41c8eb8fdfc50e3b7683cd26a0182705893c410acfdb761ce703e09b763";
+        assert_eq!(&*approval.arguments_hash, changed);
+        assert_eq!(approval.call().arguments, json!({ "index": 9 }));
+    }
+}

@@ -136,6 +136,10 @@ mod tests {
             answer("done"),
             answer("other"),
         ];
+        let mut pictured = answer("done");
+        let image = layer0::message::Image::from_bytes(b"GIF89a").unwrap();
+        pictured.images = [image].into();
+        assert_ne!(result_digest(&pictured), result_digest(&answer("done")));
         let mut digests: Vec<u64> = failures.iter().map(result_digest).collect();
         digests.sort_unstable();
         digests.dedup();

@@ -300,3 +300,28 @@ fn repeated_failure_is_told_by_call() {
     assert_eq!(script.machine.repeated_failure("safe", &arguments), None);
     assert_eq!(script.machine.repeated_failure("plain", &json!({ "x": 1 }).into()), None);
 }
+
+/// Spec: G2. The results belong to their calls: answers that change places are progress.
+#[test]
+fn swapped_results_are_progress() {
+    for (swaps, reason) in [(true, None), (false, Some("guard.loop_detected"))] {
+        let mut definition = agent();
+        definition.limits.max_repeated_batch_steps = Some(2);
+        let mut script = Script::new(definition);
+        for turn in 1..=3 {
+            script.call(&["plain", "safe"]);
+            if script.finish.is_some() {
+                break;
+            }
+            let id = |id: &str| if turn == 1 { id.to_owned() } else { format!("{id}~{turn}") };
+            for (call, tool, result) in [("c0", "plain", "a"), ("c1", "safe", "b")] {
+                script.begin(&id(call), tool);
+                let other = if result == "a" { "b" } else { "a" };
+                let result = if swaps && turn % 2 == 0 { other } else { result };
+                script.take(ToolResponded::succeeded(id(call), tool, json!(result), 1));
+            }
+        }
+        let ended = script.finish.is_some().then(|| script.reason());
+        assert_eq!(ended.as_deref(), reason);
+    }
+}

@@ -1,4 +1,4 @@
-//! The messages of a recorded run, as its session reads them (SPEC D8).
+//! The messages of a recorded run, as its session reads them (SPEC D9).
 
 use std::sync::Arc;
 

@@ -187,6 +187,8 @@ fn hook_stops_the_run_where_it_is_called() {
     assert_eq!(script.machine.paused_at(), Some(HookPoint::BeforeModel), "it is only noted");
     script.take(failed("before_model", false));
     assert_eq!(script.reason(), "hook.rejected");
+    let Some(Finish::Failed(failure)) = &script.finish else { panic!("{:?}", script.finish) };
+    assert_eq!(failure.chain(), ["hook `h` must not fail", "hook failed: broken"]);
 
     // After a call, the call's answer comes first; a call that is not running has none to come.
     let mut script = Script::asking(agent(), &["plain", "plain"]);
@@ -266,4 +268,49 @@ fn stop_of_an_ending_run_is_noted() {
     assert_eq!(script.effects, []);
     script.take(HookPassed::new("run_end", None));
     assert_eq!(script.reason(), "");
+}
+
+/// Spec: B2, B3. Once no other attempt follows, time lets the run end of the attempts that were made.
+#[test]
+fn last_attempt_ends_the_run_when_cut_short() {
+    for (delay_ms, reason) in [(None, Some("budget.model_calls")), (Some(5), None)] {
+        let mut definition = agent();
+        definition.budget.max_model_calls = Some(1);
+        let mut script = Script::new(definition);
+        let mut attempted = ModelAttempted::new(1, 1, "script");
+        (attempted.code, attempted.delay_ms) =
+            (Some(Code::new(code::PROVIDER_TRANSIENT)), delay_ms);
+        script.take(attempted);
+        assert_eq!(script.finish, None);
+        script.machine.tick(script.at());
+        script.drain();
+        let ended = script.finish.is_some().then(|| script.reason());
+        assert_eq!(ended.as_deref(), reason);
+    }
+}
+
+/// Spec: B3. Time before the start is nobody's.
+#[test]
+fn tick_before_the_start_changes_nothing() {
+    let mut definition = agent();
+    definition.budget.max_wall_ms = Some(1);
+    let definition = CheckedDefinition::new(definition).unwrap();
+    let mut machine = Machine::new(definition, Setup::new("run_1".into()));
+    let before = machine.clone();
+    machine.tick(Timestamp::from_millis(9_000));
+    assert_eq!(machine, before);
+    assert_eq!((machine.deadline(), machine.is_over()), (None, false));
+}
+
+/// Spec: T14, D2. What may be repeated by now is not asked about.
+#[test]
+fn repeatable_call_is_not_probed() {
+    let mut script = Script::at_work(agent(), &["probed"]);
+    let refused = ToolResponded::refused("c0".into(), "probed".into(), "tool.timeout", "no");
+    script.take(refused);
+    assert_eq!(script.machine.probeable(), ids(&["c0"]));
+    let mut other = agent();
+    other.tools = other.tools.iter().cloned().map(layer0::ToolSpec::idempotent).collect();
+    script.take(RunResumed::new("ops").adopting(AgentRecord::new("prop", "d", json!(other))));
+    assert_eq!(script.machine.probeable(), ids(&[]));
 }

@@ -56,6 +56,10 @@ fn ends_that_need_a_word_get_one() {
     let text = BUDGET_CANCELLED;
     used_up.take(ToolResponded::refused("c1".into(), "plain".into(), code::TOOL_CANCELLED, text));
     check(used_up, "budget.tool_calls", None);
+    let mut paused = limited(|it| it.budget.max_model_calls = Some(1));
+    paused.take(ModelAttempted::new(1, 1, "script"));
+    paused.respond(StopReason::Pause, "so far", Vec::new());
+    check(paused, "budget.model_calls", Some(CONTINUE));
 }
 
 /// Spec: D12, B2. The budget that ended it has to grow, and room for a model call has to be left.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backstop_react_machine::*;
 use layer0::event::*;
-use layer0::message::{Message, StopReason, ToolCall};
+use layer0::message::{Image, Message, StopReason, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde_json::{Value, json};
 
@@ -209,11 +209,17 @@ fn repeated_and_missing_ids_get_a_suffix() {
     assert_eq!(ids, ["c", "c~2", "~1", "c~3", "~2", "c~2~2", "d"]);
 }
 
-/// Spec: O2. Messages that are handed on are sent with the input.
+/// Spec: O2. Messages and images that are handed on are sent with the input.
 #[test]
 fn start_is_sent_whole() {
     let mut started = started();
     started.history.push(Message::user("before"));
+    let image = Image::from_bytes(b"\x89PNG\r\n\x1a\n").unwrap();
+    let mut pictured = started.clone();
+    pictured.images = [image.clone()].into();
+    let pictured = Script::start(agent(), pictured);
+    let input = Message::User { content: "question".into(), images: [image].into() };
+    assert_eq!(pictured.machine.transcript().messages().last().map(|it| &**it), Some(&input));
     let script = Script::start(agent(), started);
     check(&script, &[("451205a2095ff894", 3)]);
     assert_eq!(texts(&script), ["Be brief.", "before", "question"].map(Value::from));
@@ -239,4 +245,16 @@ fn beginning_taken_back_keeps_its_messages() {
     untouched.history.push(Message::user("given"));
     let untouched = Script::start(agent(), untouched);
     assert_eq!(requests(&script), requests(&untouched));
+}
+
+/// Spec: D2, M1. What is remembered stays with the instructions that replace others.
+#[test]
+fn adopted_instructions_keep_the_memory() {
+    let mut first = remembering();
+    first.instructions = "".into();
+    let mut script = Script::new(first);
+    script.take(MemoryRead::new(vec!["one".into()]));
+    let adopted = json!(remembering());
+    script.take(RunResumed::new("ops").adopting(AgentRecord::new("prop", "d", adopted)));
+    assert_eq!(texts(&script), ["Be brief.\n\nMemory:\n- one", "question"].map(Value::from));
 }
