@@ -314,3 +314,21 @@ fn repeatable_call_is_not_probed() {
     script.take(RunResumed::new("ops").adopting(AgentRecord::new("prop", "d", json!(other))));
     assert_eq!(script.machine.probeable(), ids(&[]));
 }
+
+/// Spec: H1, B3. Calls of an answer that is not read are answered too.
+#[test]
+fn hook_answers_calls_it_keeps_unread() {
+    for (stop, is_said) in [(StopReason::ToolUse, true), (StopReason::Malformed, false)] {
+        let mut definition = agent();
+        definition.hooks = [HookRecord::new("h", vec![HookPoint::AfterModel], true)].into();
+        let mut script = Script::new(definition);
+        let call = layer0::message::ToolCall::new("c0", "plain", json!({}));
+        script.respond(stop, "", vec![call]);
+        script.take(HookAborted::new("h", "after_model", None, "hook.aborted", "no", true));
+        assert_eq!(script.reason(), "hook.aborted");
+        let answers = script.log.iter().filter(|it| it.kind.event_type() == "tool.responded");
+        assert_eq!(answers.map(|it| data(it)["call_id"].clone()).collect::<Vec<_>>(), ["c0"]);
+        let said = if is_said { 4 } else { 2 };
+        assert_eq!(script.machine.transcript().len(), said);
+    }
+}

@@ -258,3 +258,21 @@ fn adopted_instructions_keep_the_memory() {
     script.take(RunResumed::new("ops").adopting(AgentRecord::new("prop", "d", adopted)));
     assert_eq!(texts(&script), ["Be brief.\n\nMemory:\n- one", "question"].map(Value::from));
 }
+
+/// Spec: P9. An answer that misfits is no pause: the next ones are counted anew.
+#[test]
+fn misfit_begins_the_pauses_anew() {
+    let mut script = typed();
+    let pause = |script: &mut Script| {
+        for _ in 0..5 {
+            script.respond(StopReason::Pause, "", Vec::new());
+        }
+    };
+    pause(&mut script);
+    script.respond(StopReason::End, "no json", Vec::new());
+    pause(&mut script);
+    assert_eq!(script.finish, None);
+    script.respond(StopReason::Pause, "", Vec::new());
+    script.take(MemoryWrote::new(1));
+    assert_eq!(script.reason(), "model.pause");
+}
