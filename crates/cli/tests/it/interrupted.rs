@@ -17,9 +17,14 @@ fn start(bench: &Bench, session: &str) -> Child {
     let _ = std::fs::remove_file(bench.path().join("begun"));
     let mut command = bench.command(&["run", "agent.toml", "--session", session]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for_begun(bench);
+    child
+}
+
+fn wait_for_begun(bench: &Bench) {
     for _ in 0..12_000 {
         if bench.path().join("begun").exists() {
-            return child;
+            return;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -116,9 +121,7 @@ fn stopped_resume_of_all_leaves_the_rest() {
     std::fs::remove_file(bench.path().join("begun")).unwrap();
     let mut command = bench.command(&["resume", "--all", "--json"]);
     let resuming = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while !bench.path().join("begun").exists() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for_begun(&bench);
     crate::terminal::kill("-TERM", resuming.id());
     let ran = crate::bench::Ran::of(resuming.wait_with_output().unwrap());
     assert_eq!(ran.code, 3, "{}", ran.err);
