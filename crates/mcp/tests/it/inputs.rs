@@ -24,7 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         what_a_person_gives_keeps_its_text,
         a_person_is_not_asked_beside_sampling,
         a_person_takes_longer_than_a_server,
-        asking_ends_with_the_call
+        a_person_outlasts_the_longest_call
     ]);
     trials
 }
@@ -166,11 +166,10 @@ async fn a_person_takes_longer_than_a_server() {
 }
 
 /// Spec: Q3
-async fn asking_ends_with_the_call() {
+async fn a_person_outlasts_the_longest_call() {
     let (faulty, server) = asking(Way::ALL[0], vec![who()]);
-    let person = Person::slow(ada(), Duration::from_secs(3_600));
+    let person = Person::slow(ada(), Duration::from_millis(1_200));
     let server = server.timeout(Duration::from_millis(400)).max_timeout(Duration::from_millis(800));
-    let error = called(server, &person).await.unwrap_err();
-    assert_eq!((error.code(), error.effect()), ("tool.timeout", Effect::None));
-    assert_eq!(faulty.calls().len(), 1);
+    assert!(called(server, &person).await.is_ok());
+    assert_eq!(faulty.calls().len(), 2);
 }

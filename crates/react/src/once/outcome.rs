@@ -32,22 +32,30 @@ pub(super) async fn outcome_in(
     call: &CallId,
     own: bool,
 ) -> Result<CallOutcome, LogError> {
-    let events = match read_events(log, run).await {
-        Ok((_, events)) => events,
-        Err(LogError::NotFound(_)) => return Ok(CallOutcome::Unknown(GONE)),
-        Err(error) => return Err(error),
-    };
-    if let Some(outcome) = recorded_outcome(&events, call) {
+    if let Some(outcome) = read_outcome(log, run, call).await? {
         return Ok(outcome);
     }
     if own {
         return Ok(CallOutcome::Running);
     }
-    // A claim is given only where no live process has the run; it is free again at once.
-    Ok(match log.claim(run).await {
-        Ok(_) => CallOutcome::Unknown(DIED),
-        Err(_) => CallOutcome::Running,
-    })
+    // A claim is given only where no live process has the run.
+    let Ok(_claim) = log.claim(run).await else { return Ok(CallOutcome::Running) };
+    // The process may have recorded the answer and ended since the record was read. While the claim is held, none
+    // appends to it.
+    Ok(read_outcome(log, run, call).await?.unwrap_or(CallOutcome::Unknown(DIED)))
+}
+
+/// Reads the outcome of a call from the record of its run; `None` where the call has no answer.
+async fn read_outcome(
+    log: &dyn EventLog,
+    run: &RunId,
+    call: &CallId,
+) -> Result<Option<CallOutcome>, LogError> {
+    match read_events(log, run).await {
+        Ok((_, events)) => Ok(recorded_outcome(&events, call)),
+        Err(LogError::NotFound(_)) => Ok(Some(CallOutcome::Unknown(GONE))),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns the outcome that the events of a run tell; the last word counts. `None` where the call has no answer.
