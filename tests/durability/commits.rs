@@ -1,8 +1,9 @@
 //! What storing errors costs a run in commits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use backstop_clock::VirtualClock;
+use backstop_clock::{Clock, SystemClock, VirtualClock};
 use backstop_error_store::{ErrorFilter, ErrorStore};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider, ScriptedToolCall};
 use backstop_react::Agent;
@@ -44,6 +45,17 @@ async fn commits(database: &Database, turns: u32, calls_per_turn: u32, stores: b
     database.commits() - before
 }
 
+/// Waits until nothing is written in the background.
+async fn come_to_rest(database: &Database) {
+    loop {
+        let before = database.commits();
+        SystemClock.sleep(Duration::from_millis(200)).await;
+        if database.commits() == before {
+            return;
+        }
+    }
+}
+
 /// Spec: S12
 #[tokio::test]
 async fn failed_call_costs_one_commit_at_most() {
@@ -53,6 +65,8 @@ async fn failed_call_costs_one_commit_at_most() {
     let (with, without) = (open("with.db").await, open("without.db").await);
     // The first error prunes in the background, which no run pays for.
     commits(&with, 1, 1, true).await;
+    come_to_rest(&with).await;
+    come_to_rest(&without).await;
     for (turns, calls_per_turn) in [(1, 1), (12, 1), (4, 8)] {
         let calls = u64::from(turns * calls_per_turn);
         let stored = commits(&with, turns, calls_per_turn, true).await;
