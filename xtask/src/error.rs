@@ -124,7 +124,7 @@ pub(crate) enum XtaskError {
     /// The workspace has no package of that name.
     #[error("the workspace has no package `{name}`")]
     UnknownPackage {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
     },
     /// `tidy` found something that must not be.

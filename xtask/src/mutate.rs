@@ -19,12 +19,12 @@ use self::suite::Test;
 use self::tree::{Mutant, Tree};
 use crate::error::XtaskError;
 
-/// How long the tests take together that one process runs against a mutant.
+/// The total time of the tests that one process runs against a mutant.
 const GROUP: Duration = Duration::from_millis(500);
-/// How long tests may take that take no time without the mutant.
+/// The timeout of tests that take no time without the mutant.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Which mutants are run.
+/// The choice of mutants.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MutateOptions {
     /// The package whose mutants are run against its own tests
@@ -77,7 +77,7 @@ impl MutateOptions {
     }
 }
 
-/// How a mutant fared.
+/// The result of a mutant.
 #[derive(Debug, PartialEq)]
 enum Verdict {
     Noticed,

@@ -58,7 +58,7 @@ const TOOL_CHOICES: [&str; 3] = ["auto", "none", "required"];
 const SCHEMA_HINT: &str = "correct `schema` in its [[tools]] table, or `output_schema`; both are JSON Schema, such as \
      `{ type = \"object\", properties = { n = { type = \"integer\" } } }`";
 
-/// How to mend the schema of an agent.
+/// The hint for an invalid schema of an agent.
 const AGENT_SCHEMA_HINT: &str = "correct `input_schema` or `output_schema` in [agent]; both are JSON Schema, such as \
      `{ type = \"object\", properties = { n = { type = \"integer\" } } }`";
 

@@ -144,7 +144,7 @@ impl Patience {
         self.state().renewed = self.clock.monotonic();
     }
 
-    /// Waits for a person. The call takes no time meanwhile.
+    /// Waits for a person. The wait takes none of the call's time.
     pub(crate) async fn while_waiting<T>(&self, work: impl Future<Output = T>) -> T {
         let _wait = UncountedWait::begin(self);
         work.await

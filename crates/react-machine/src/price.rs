@@ -3,7 +3,7 @@
 use layer0::usage::{TokenUsage, Usage, dollars, nanousd};
 use serde::{Deserialize, Serialize};
 
-/// What tokens cost, in US dollars per million.
+/// The price of tokens, in US dollars per million.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Price {
@@ -45,7 +45,7 @@ impl Price {
         self
     }
 
-    /// Returns what tokens cost, in US dollars; what went into a cache is not told from the rest.
+    /// Returns the cost of tokens, in US dollars. Tokens written to a cache are counted as others.
     #[must_use]
     pub fn of(self, usage: &Usage) -> f64 {
         let tokens = TokenUsage::new(usage.input_tokens, usage.output_tokens)

@@ -16,7 +16,7 @@ use syn::{
 use super::returns::replaced_results;
 use crate::tidy::syntax::{attributes, is_for_tests};
 
-/// The name that stands in an edit for the first number of its place; `{1}` is the one behind it.
+/// The placeholder in an edit for the first number of its site; `{1}` is for the second.
 const FIRST: &str = "{0}";
 
 /// A place, and the mutants that it holds.
@@ -24,7 +24,7 @@ const FIRST: &str = "{0}";
 pub(super) struct Site {
     /// The line, from 1.
     pub(super) line: usize,
-    /// What each mutant does, in the order of their numbers.
+    /// The change of each mutant, in the order of their numbers.
     pub(super) mutants: Vec<String>,
     edits: Vec<Edit>,
 }
@@ -36,7 +36,7 @@ struct Edit {
     start: usize,
     /// The first byte behind it; `start` for an insertion.
     end: usize,
-    /// The order among edits of one position: what closes stands before what opens.
+    /// The order among edits of one position: closing edits come first.
     rank: isize,
     text: String,
 }
@@ -156,7 +156,7 @@ impl Finder {
         self.site(expr.span(), &[&format!("`{written}` uses `{other}`")], edits);
     }
 
-    /// Marks a body: a mutant ends the function at once, with a result that says nothing.
+    /// Marks a body: a mutant returns at once, with an empty result.
     fn body(&mut self, signature: &Signature, block: &Block) {
         let mut mutants = Vec::new();
         let mut text = String::new();

@@ -12,14 +12,14 @@ use super::parallel::in_parallel;
 use super::tree::{Mutant, Tree};
 use crate::error::XtaskError;
 
-/// How long a test may take before its process is stopped.
+/// The timeout of a test.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A program of tests.
 #[derive(Debug, Clone)]
 pub(super) struct Program {
     path: PathBuf,
-    /// Where cargo would start it.
+    /// The working directory that cargo gives it.
     folder: PathBuf,
 }
 
@@ -84,7 +84,7 @@ fn programs(messages: &[Message]) -> Vec<Program> {
     messages.iter().filter_map(program).collect()
 }
 
-/// Leaves out the places on the lines of errors; says whether there were any.
+/// Leaves out the sites on the lines of errors; returns whether there were any.
 fn refuse_errors(tree: &mut Tree, messages: &[Message]) -> bool {
     let mut is_any = false;
     for message in messages {
@@ -103,7 +103,7 @@ fn refuse_errors(tree: &mut Tree, messages: &[Message]) -> bool {
 
 /// Lists the tests of the programs, and runs each alone to see which mutants it meets.
 ///
-/// A test that fails without any mutant is left out, with a line that says so.
+/// A test that fails without any mutant is reported and left out.
 pub(super) fn trace(programs: &[Program], work: &Path) -> Result<Vec<Test>, XtaskError> {
     let mut tests = Vec::new();
     for program in programs {
@@ -143,7 +143,7 @@ fn names(program: &Program) -> Result<Vec<String>, XtaskError> {
     Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
-/// Runs tests of a program, and says whether all of them pass in time.
+/// Runs tests of a program, and returns whether all of them pass in time.
 pub(super) fn passes(
     program: &Program,
     tests: &[&String],

@@ -1,4 +1,4 @@
-//! What is added to a crate whose mutants are built: the switch that its code asks.
+//! The switch that is added to a crate with mutants, and that its code asks.
 //!
 //! `MUTANT` chooses a mutant by its number; `MUTANT_TRACE` names a file to which the numbers are appended
 //! that a process asked for, once each.

@@ -20,7 +20,7 @@ pub(super) struct Mutant {
     pub(super) file: PathBuf,
     /// The line, from 1.
     pub(super) line: usize,
-    /// What it does.
+    /// The description of its change.
     pub(super) change: String,
 }
 

@@ -45,7 +45,7 @@ impl Serve {
     }
 }
 
-/// Returns whether an event is to be delivered, as far as it says so itself. Failures that end a circle are not.
+/// Returns whether an event is to be delivered, judged by the event alone. Failures that end a circle are not.
 pub(crate) fn is_wanted(
     behavior: &dyn Behavior,
     FeedRecord { run, record, .. }: &FeedRecord,

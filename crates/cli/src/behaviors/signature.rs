@@ -20,7 +20,7 @@ impl SigningKey {
             Some(encoded) => STANDARD.decode(encoded).ok()?,
             None => text.as_bytes().to_vec(),
         };
-        // HMAC takes a key of any length; nobody means an empty one.
+        // HMAC takes a key of any length; an empty one is a mistake.
         let key = Some(bytes).filter(|bytes| !bytes.is_empty())?;
         Hmac::new_from_slice(&key).ok().map(Self)
     }

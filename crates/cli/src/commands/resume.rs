@@ -91,7 +91,7 @@ async fn resume_one(
         request = request.accept_lost_tail();
     }
     if stop.is_some_and(CancellationToken::is_cancelled) {
-        // It was told to stop before this run was touched, and does not cancel it.
+        // The signal came before this run was touched, and does not cancel it.
         behaviors.end(&[]).await;
         database.close().await;
         return Ok(exit::of_stop());

@@ -1,4 +1,4 @@
-//! What `costs` sums up.
+//! Sums of `backstop costs`.
 
 use serde_json::{Value, json};
 

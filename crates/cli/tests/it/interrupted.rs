@@ -12,7 +12,7 @@ const TOOL: &str = "[agent.policy]\ngrant = [\"process:spawn\"]\n[[tools]]\nkind
     name = \"t\"\ndescription = \"d\"\nidempotent = true\n\
     command = [\"sh\", \"-c\", \"touch begun; test -e free || sleep 300\"]\n";
 
-/// Starts a run whose tool goes on until there is a file named `free`.
+/// Starts a run whose tool runs until a file named `free` exists.
 fn start(bench: &Bench, session: &str) -> Child {
     let _ = std::fs::remove_file(bench.path().join("begun"));
     let mut command = bench.command(&["run", "agent.toml", "--session", session]);

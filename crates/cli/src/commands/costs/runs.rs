@@ -7,7 +7,7 @@ use backstop_event_log::{EventLog, LogError};
 use backstop_react::Price;
 use layer0::id::RunId;
 
-/// How many runs are remembered. The attempts of a run are recorded close together.
+/// The number of cached runs. The attempts of a run are recorded close together.
 const REMEMBERED: usize = 4_096;
 
 /// Runs that were read from a log.

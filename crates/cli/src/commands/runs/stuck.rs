@@ -57,7 +57,7 @@ async fn find(database: &Database) -> Result<(Vec<StuckRun>, BTreeSet<RunId>), C
     let stuck = stuck_runs(&*log, &unattended, SystemClock.now()).await?;
     let mut workflows = BTreeSet::new();
     for StuckRun { run, .. } in stuck.iter().filter(|stuck| has_lost_tail(stuck)) {
-        // What cannot be read is listed all the same.
+        // An unreadable run is listed too.
         let Ok((_, events)) = read_events(&*log, &run.run).await else { continue };
         if events.first().is_some_and(is_workflow) {
             workflows.insert(run.run.clone());
