@@ -52,16 +52,32 @@ impl LocalOrchestrator {
     /// ```
     /// use std::sync::Arc;
     ///
+    /// use async_trait::async_trait;
     /// use backstop_event_log::MemoryLog;
     /// use backstop_orchestrator::{LocalOrchestrator, Sequence, Workflow};
+    /// use layer0::Operator;
+    /// use layer0::error::OperatorError;
+    /// use layer0::failure::Failure;
+    /// use layer0::operator::{Answer, Context, Task};
+    ///
+    /// struct Draft;
+    ///
+    /// #[async_trait]
+    /// impl Operator for Draft {
+    ///     fn name(&self) -> &str {
+    ///         "draft"
+    ///     }
+    ///     async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
+    ///         Ok(Answer::completed("a draft".into()))
+    ///     }
+    /// }
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let review = Sequence::new("review", ["draft", "check"]);
-    /// let review = Workflow::new(review, Arc::new(MemoryLog::new()));
-    /// let orchestrator = LocalOrchestrator::builder().operator(review).build()?;
+    /// let review = Workflow::new(Sequence::new("review", ["draft"]), Arc::new(MemoryLog::new()));
+    /// let orchestrator = LocalOrchestrator::builder().operator(Draft).operator(review).build()?;
     /// let resumed = orchestrator.resume_accepting_lost_tail("review", "run_1".into()).await;
-    /// assert_eq!(resumed.unwrap_err().code(), "log.run_not_found");
+    /// assert_eq!(resumed.unwrap_err().code(), "input.invalid");
     /// # Ok(())
     /// # }
     /// ```

@@ -30,7 +30,7 @@ use super::ledger::Ledger;
 use super::line::{Ask, Line, StepName};
 use crate::books::Books;
 use crate::task::closing_time;
-use underway::Settled;
+use underway::{Reply, Settled};
 
 pub(super) use underway::Underway;
 
@@ -73,6 +73,8 @@ pub(super) struct Episode {
 enum Happened {
     Done(Result<Answer, OperatorError>),
     Asked(Ask),
+    /// A reply from the record is to be sent.
+    Recalled(Reply),
     /// What was noted is to be committed.
     Noted,
     Settled(Settled),
@@ -148,6 +150,10 @@ impl Episode {
                 Happened::Left => return self.leave().await,
                 Happened::Lost(error) => Err(error.into()),
                 Happened::Asked(ask) => self.take_ask(ask),
+                Happened::Recalled(reply) => {
+                    reply();
+                    Ok(())
+                }
                 Happened::Noted => self.commit().await,
                 Happened::Settled(settled) => self.take_settled(settled),
                 Happened::GivenUp(place) => {
@@ -199,7 +205,10 @@ impl Episode {
         if let Poll::Ready(Some(ask)) = self.asks.poll_recv(cx) {
             return Poll::Ready(Happened::Asked(ask));
         }
-        if !self.may_diverge() && (self.ledger.has_notes() || self.underway.may_start()) {
+        if let Some(reply) = self.underway.next_recalled() {
+            return Poll::Ready(Happened::Recalled(reply));
+        }
+        if !self.may_diverge() && (self.ledger.has_notes() || self.underway.is_due()) {
             return Poll::Ready(Happened::Noted);
         }
         if let Poll::Ready(Some(settled)) = self.underway.poll_settled(cx) {
@@ -228,7 +237,7 @@ impl Episode {
     /// Returns whether pending answers from the record may show that the adopted definition does not fit it: nothing is
     /// recorded before.
     fn may_diverge(&self) -> bool {
-        self.ledger.has_open_adoption() && self.underway.recalls > 0
+        self.ledger.has_open_adoption() && self.underway.has_recalls()
     }
 
     /// Begins to end: nothing new is begun, and what is open below is told to end.
@@ -256,7 +265,7 @@ impl Episode {
         if self.ledger.has_notes() {
             self.ledger.commit().await?;
         }
-        self.underway.replies.drain(..).for_each(|reply| reply());
+        self.underway.take_replies().into_iter().for_each(|reply| reply());
         starting.into_iter().for_each(|start| self.start(start));
         Ok(())
     }
@@ -297,16 +306,20 @@ impl Episode {
         Ok(())
     }
 
-    /// Tells something once what was noted until now is committed.
+    /// Sends a reply with the next commit.
     pub(super) fn tell<T: Send + 'static>(&mut self, who: oneshot::Sender<T>, what: T) {
-        // One that does not wait any more need not know.
-        let tell = move || {
-            let _is_waited_for = who.send(what).is_ok();
-        };
-        match self.ledger.has_notes() {
-            true => self.underway.replies.push(Box::new(tell)),
-            false => tell(),
-        }
+        self.underway.replies.push(reply(who, what));
+    }
+
+    /// Sends a reply that an event of the record has, in the order of those events: code that does several things at
+    /// once learns of their ends in the order that it first did.
+    pub(super) fn tell_recorded<T: Send + 'static>(
+        &mut self,
+        place: u64,
+        who: oneshot::Sender<T>,
+        what: T,
+    ) {
+        self.underway.recalled.insert(place, Some(reply(who, what)));
     }
 
     fn take_signal(&mut self, Signal { name, data, cause, .. }: Signal) -> Result<(), Halt> {
@@ -355,13 +368,25 @@ impl Episode {
             }
         };
         let recorded = self.ledger.progress().routed.get(&*path);
-        let taken = recorded.map(ToString::to_string);
-        if taken.is_none() {
-            self.ledger.note(WorkflowRouted::new(path, &*to))?;
+        match recorded {
+            Some((place, taken)) => {
+                let (place, taken) = (*place, taken.to_string());
+                self.tell_recorded(place, answer, Ok(taken));
+            }
+            None => {
+                self.ledger.note(WorkflowRouted::new(path, &*to))?;
+                self.tell(answer, Ok(to));
+            }
         }
-        self.tell(answer, Ok(taken.unwrap_or(to)));
         Ok(())
     }
+}
+
+fn reply<T: Send + 'static>(who: oneshot::Sender<T>, what: T) -> Reply {
+    Box::new(move || {
+        // One that does not wait any more need not know.
+        let _is_waited_for = who.send(what).is_ok();
+    })
 }
 
 async fn next_rows(mut inbox: InboxReader) -> (InboxReader, Vec<InboxMessage>) {

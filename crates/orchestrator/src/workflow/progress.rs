@@ -27,10 +27,10 @@ pub(super) struct Progress {
     /// With what makes it that workflow now.
     pub(super) started: Option<Box<RunStarted>>,
     pub(super) steps: BTreeMap<Arc<str>, StepRecord>,
-    /// The steps that were refused before a run began, by path.
-    pub(super) refused: BTreeMap<Arc<str>, OperatorRefused>,
-    /// Which way was taken, by step.
-    pub(super) routed: BTreeMap<Arc<str>, Arc<str>>,
+    /// The steps that were refused before a run began, by path, each with the number of its event.
+    pub(super) refused: BTreeMap<Arc<str>, (u64, OperatorRefused)>,
+    /// Which way was taken, by step, each with the number of its event.
+    pub(super) routed: BTreeMap<Arc<str>, (u64, Arc<str>)>,
     /// What the caller gave beside its first allowance.
     pub(super) granted: Vec<Option<Allowance>>,
     /// What the run waits for, where it does nothing else.
@@ -71,7 +71,8 @@ pub(super) struct StepRecord {
     pub(super) used: Usage,
     /// Had it failed when the run was opened again, and its code not gone on from that?
     pub(super) is_tried_again: bool,
-    returned_at: u64,
+    /// The number of the event that says how it ended.
+    pub(super) returned_at: u64,
 }
 
 impl StepRecord {
@@ -164,7 +165,7 @@ impl Progress {
                 self.recoveries = 0;
             }
             EventKind::OperatorRefused(refused) => {
-                self.refused.insert(Arc::clone(&refused.step), refused.clone());
+                self.refused.insert(Arc::clone(&refused.step), (self.taken, refused.clone()));
             }
             EventKind::BudgetGranted(granted) => {
                 let more = granted.allowance.as_deref().copied();
@@ -178,7 +179,7 @@ impl Progress {
             }
             EventKind::WorkflowRouted(routed) => {
                 self.decided_at = self.taken;
-                self.routed.insert(Arc::clone(&routed.step), Arc::clone(&routed.to));
+                self.routed.insert(Arc::clone(&routed.step), (self.taken, Arc::clone(&routed.to)));
             }
             EventKind::RunWaiting(waiting) => self.waiting = Some(waiting.clone()),
             EventKind::RunRecovered(_) => self.recoveries += 1,

@@ -60,8 +60,8 @@ impl Episode {
                 Ok(())
             }
             Some(returned) => {
-                let returned = returned.clone();
-                self.answer_from_record(*ask, returned);
+                let (place, returned) = (step.returned_at, returned.clone());
+                self.answer_from_record(*ask, place, returned);
                 Ok(())
             }
             None => self.begin_again(*ask, &path),
@@ -71,9 +71,9 @@ impl Episode {
     /// Begins a step that has no record, unless it was refused before.
     fn take_new_step(&mut self, ask: Box<StepAsk>, path: Arc<str>) -> Result<(), Halt> {
         match self.ledger.progress().refused.get(&path) {
-            Some(refused) => {
-                let error = recorded::refused(refused);
-                self.tell(ask.answer, Err(error));
+            Some((place, refused)) => {
+                let (place, error) = (*place, recorded::refused(refused));
+                self.tell_recorded(place, ask.answer, Err(error));
                 Ok(())
             }
             None if self.may_have_acted(&ask) => self.interrupt_lost_step(*ask, path),
@@ -268,33 +268,32 @@ impl Episode {
     }
 
     /// Answers a step that was done: a run with a record by that, others by what their end noted.
-    fn answer_from_record(&mut self, ask: StepAsk, returned: OperatorReturned) {
+    fn answer_from_record(&mut self, ask: StepAsk, place: u64, returned: OperatorReturned) {
         let StepAsk { target, task, answer, .. } = ask;
         let recorded = self.ledger.progress().step_by_run(&returned.run);
         if recorded.is_some_and(|step| step.dispatched.unrecorded) {
-            self.tell(answer, recorded::unrecorded(returned));
+            self.tell_recorded(place, answer, recorded::unrecorded(returned));
             return;
         }
         let Some(orchestrator) = self.orchestrator.clone() else { return };
         let (log, mut context) = (Arc::clone(&self.log), self.below(&orchestrator));
         context.run = Some(returned.run.clone());
         (context.goes_on, context.is_recorded) = (true, true);
-        self.underway.recalls += 1;
+        self.underway.recalled.insert(place, None);
         self.underway.push(async move {
             let result = match returned.outcome {
                 Outcome::Failed => Err(recorded::failure(&*log, &returned).await),
                 _ => dispatched(&*orchestrator, target, task, context).await,
             };
-            Settled::Told(answer, result)
+            Settled::Recalled(place, answer, result)
         });
     }
 
     pub(super) fn take_settled(&mut self, settled: Settled) -> Result<(), Halt> {
         match settled {
             Settled::Ended(run, result) => self.step_ended(&run, result),
-            Settled::Told(answer, result) => {
-                self.underway.recalls -= 1;
-                drop(answer.send(result));
+            Settled::Recalled(place, answer, result) => {
+                self.tell_recorded(place, answer, result);
                 Ok(())
             }
             Settled::More(run, more, answer) => {

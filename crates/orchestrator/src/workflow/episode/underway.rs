@@ -1,5 +1,6 @@
 //! What is at work below a workflow.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
@@ -24,7 +25,7 @@ use crate::workflow::ledger::Ledger;
 use crate::workflow::line::{StepAsk, Target};
 
 type Work = Pin<Box<dyn Future<Output = Settled> + Send>>;
-type Reply = Box<dyn FnOnce() + Send>;
+pub(super) type Reply = Box<dyn FnOnce() + Send>;
 pub(super) type AnswerSender = oneshot::Sender<Result<Answer, OrchError>>;
 
 /// What is at work for a run.
@@ -35,15 +36,16 @@ pub(in crate::workflow) struct Underway {
     pub(super) open: Vec<OpenStep>,
     /// Those that left, to be taken up with the run; their answers are waited for until then.
     pub(super) left: Vec<OpenStep>,
-    /// What is told once what was noted is committed.
+    /// Replies to send with the next commit.
     pub(super) replies: Vec<Reply>,
     pub(super) paths: Paths,
     /// Steps that are never answered: their code gave them up before, and does so again.
     pub(super) unanswered: Vec<AnswerSender>,
     /// Whether a refusal is noted that its code has not been told: what it then gives up is not begun.
     pub(super) has_refused: bool,
-    /// The number of pending answers from the record.
-    pub(super) recalls: usize,
+    /// The replies from the record that the code has not been sent, by the number of their event; `None` while the
+    /// record of a run below is read.
+    pub(super) recalled: BTreeMap<u64, Option<Reply>>,
     pub(super) closing: Option<(Closing, BoxFuture)>,
     work: FuturesUnordered<Work>,
 }
@@ -70,12 +72,19 @@ pub(super) struct OpenStep {
     pub(super) answer: Option<AnswerSender>,
 }
 
+impl OpenStep {
+    fn give_up(&mut self) {
+        self.answer = None;
+        self.signals.push(Signal::cancel());
+    }
+}
+
 /// What work came to.
 pub(super) enum Settled {
     /// A run below has ended.
     Ended(RunId, Result<Answer, OrchError>),
-    /// A step is answered from what was recorded.
-    Told(AnswerSender, Result<Answer, OrchError>),
+    /// The answer of a step is read from the record; the number is that of its event.
+    Recalled(u64, AnswerSender, Result<Answer, OrchError>),
     /// A run below is given more.
     More(RunId, Option<Allowance>, oneshot::Sender<Option<Allowance>>),
     /// There is more to be had for a step that could not begin; or the code of what is used up.
@@ -96,9 +105,10 @@ impl Underway {
         self.open.push(step);
     }
 
-    /// Is a run below at work?
+    /// Returns whether a run below is running, or about to.
     pub(super) fn is_open(&self, run: &RunId) -> bool {
-        self.open.iter().any(|step| step.run == *run)
+        let starting = self.starting.iter().map(|start| &start.step);
+        self.open.iter().chain(starting).any(|step| step.run == *run)
     }
 
     pub(super) fn poll_settled(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Settled>> {
@@ -116,13 +126,36 @@ impl Underway {
 
     /// Is nothing open below?
     pub(super) const fn is_idle(&self) -> bool {
-        self.open.is_empty()
+        self.open.is_empty() && self.starting.is_empty()
+    }
+
+    pub(super) fn has_recalls(&self) -> bool {
+        !self.recalled.is_empty()
+    }
+
+    /// Takes the next reply from the record, if it was read.
+    pub(super) fn next_recalled(&mut self) -> Option<Reply> {
+        let first = self.recalled.first_entry()?;
+        first.get().is_some().then(|| first.remove())?
     }
 
     /// Returns whether a step is to be started now: none is before the code has all answers that are recorded, since
     /// what it asks for next may show that it is other code than began the run.
-    pub(super) const fn may_start(&self) -> bool {
-        !self.starting.is_empty() && self.recalls == 0
+    fn may_start(&self) -> bool {
+        !self.starting.is_empty() && !self.has_recalls()
+    }
+
+    /// Returns whether a commit has something to send or to start.
+    pub(super) fn is_due(&self) -> bool {
+        self.may_start() || (!self.replies.is_empty() && !self.has_recalls())
+    }
+
+    /// Takes the replies that a commit sends: none before those from the record.
+    pub(super) fn take_replies(&mut self) -> Vec<Reply> {
+        match self.has_recalls() {
+            true => Vec::new(),
+            false => std::mem::take(&mut self.replies),
+        }
     }
 
     /// Takes the steps that are to be started now.
@@ -133,10 +166,19 @@ impl Underway {
         }
     }
 
-    /// Begins to end: what is not durable is not begun, and what is open below is told to end.
+    /// Begins to end: what is not durable is not begun, and what is open below is told to end. A run that a process
+    /// before this one dispatched is begun for that, unless only a process that died knows whether it acted.
     pub(super) fn close(&mut self, closing: Closing, time: BoxFuture, books: &Books) {
         self.closing = Some((closing, time));
-        self.starting.drain(..).for_each(|start| books.end(&start.step.run, None, false));
+        self.recalled.clear();
+        self.starting.retain_mut(|start| {
+            let is_begun = start.dispatched.is_none() && !start.step.unrecorded;
+            match is_begun {
+                true => start.step.give_up(),
+                false => books.end(&start.step.run, None, false),
+            }
+            is_begun
+        });
         (0..self.open.len()).for_each(|place| self.give_up(place));
     }
 
@@ -155,8 +197,7 @@ impl Underway {
 
     pub(super) fn give_up(&mut self, place: usize) {
         if let Some(step) = self.open.get_mut(place) {
-            step.answer = None;
-            step.signals.push(Signal::cancel());
+            step.give_up();
         }
     }
 
