@@ -27,7 +27,7 @@ use crate::model::{NotingProvider, Requests};
 use crate::tools::Scripted;
 use crate::waited::Waited;
 
-/// What the agents of a scenario have in common.
+/// Parts that all agents of a scenario share.
 pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) log: Arc<dyn EventLog>,
@@ -36,16 +36,16 @@ pub(crate) struct Shared {
     faulty_errors: Option<Arc<dyn ErrorStore>>,
     results: Option<Arc<dyn ResultStore>>,
     approver: Option<ScriptedApprover>,
-    /// Makes the same waits for the same scenario.
+    /// Seed of the jitter, derived from the scenario's name, so that each rehearsal waits the same times.
     seed: u64,
-    /// The operators that agents can call.
+    /// Names of the operators that agents can call.
     operators: Vec<Arc<str>>,
     file: PathBuf,
     /// The parts of the scenario that a run has to reach.
     pub(crate) marks: Marks,
 }
 
-/// What an agent of a scenario is, and what happens in each of its runs.
+/// An agent of a scenario, with the script of each of its runs.
 pub(crate) struct AgentScript {
     name: Arc<str>,
     agent: AgentTable,
@@ -151,7 +151,7 @@ impl Shared {
         }
     }
 
-    /// Returns where the waits between attempts are drawn from.
+    /// Returns the source of the jitter between attempts.
     pub(crate) fn jitter(&self) -> Jitter {
         Jitter::seeded(self.seed)
     }
@@ -163,7 +163,7 @@ impl Shared {
         Arc::new(NotingProvider { script, requests: requests.clone() })
     }
 
-    /// Makes an agent. Its tools begin anew what they do.
+    /// Builds an agent. Each of its tools starts its script from the beginning.
     pub(crate) fn agent(
         &self,
         script: &AgentScript,

@@ -11,8 +11,8 @@ use backstop_react::{ApprovalRequest, Approver, Decision};
 
 use crate::marks::{Marks, ReachMark};
 
-/// Decides what the scenario says, in the order it is asked; further approvals stay open. Clones go on with
-/// the same decisions.
+/// Approver that returns the decisions of the scenario in order; further approvals stay open. Clones share the
+/// position.
 #[derive(Clone)]
 pub(crate) struct ScriptedApprover {
     decisions: Arc<[(ScriptedDecision, ReachMark)]>,

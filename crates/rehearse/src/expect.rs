@@ -1,13 +1,13 @@
-//! What must come of a scenario, compared with what came of it.
+//! Comparison of a run with the outcome that its scenario expects.
 
 use backstop_config::Expect;
 
 use crate::report::RunReport;
 
-/// Stands for any number of events.
+/// Pattern that matches any number of events.
 const ANY: &str = "…";
 
-/// Returns what differs, one line each; `None` when nothing does.
+/// Returns the differences, one line each; `None` if there are none.
 pub(crate) fn difference(expect: &Expect, report: &RunReport) -> Option<String> {
     let mut lines = Vec::new();
     let mut compare = |what: &str, expected: &str, actual: &str| {
@@ -37,8 +37,8 @@ pub(crate) fn difference(expect: &Expect, report: &RunReport) -> Option<String> 
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// Matches event types against a pattern in which `…` stands for any number of them. On a mismatch
-/// the last `…` takes one event more, so that the work is bounded by pattern times events.
+/// Matches event types against a pattern; `…` matches any number of events. On a mismatch the last `…` takes one more
+/// event, so that the number of steps is bounded by pattern length times number of events.
 fn matches(pattern: &[&str], events: &[&str]) -> bool {
     let (mut at, mut seen) = (0, 0);
     let mut last_any = None;

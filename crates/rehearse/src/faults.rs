@@ -1,4 +1,4 @@
-//! Stores that fail as a scenario says.
+//! Stores with the faults that a scenario defines.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +19,7 @@ use layer0::id::{ErrorId, ResultId, RunId, SessionId};
 
 use crate::marks::{Marks, ReachMark};
 
-/// A log that fails from a seq on; reading works, so that a report can be made.
+/// A log whose writes fail from a certain seq; reads work, so that a report can be made.
 pub(crate) struct FaultyLog {
     log: Arc<dyn EventLog>,
     from: u64,
@@ -27,7 +27,7 @@ pub(crate) struct FaultyLog {
 }
 
 impl FaultyLog {
-    /// Wraps a log that a scenario wants to fail.
+    /// Wraps a log if the scenario wants it to fail.
     pub(crate) fn wrap(
         log: Arc<dyn EventLog>,
         table: LogFaultTable,
@@ -114,10 +114,10 @@ impl EventLog for FaultyLog {
     }
 }
 
-/// A fault as a scenario says, and how often it still comes.
+/// A fault of the scenario, with the number of times that it still occurs.
 struct Fault {
     fault: StoreFault,
-    /// `None` for ever.
+    /// Remaining occurrences; `None` means unlimited.
     left: Option<AtomicU32>,
     mark: ReachMark,
 }
@@ -143,7 +143,7 @@ impl Fault {
     }
 }
 
-/// A store of large results that fails as a scenario says.
+/// A store of large results with the faults that a scenario defines.
 pub(crate) struct FaultyResultStore {
     store: Arc<dyn ResultStore>,
     fault: Fault,
@@ -213,7 +213,7 @@ impl ResultStore for FaultyResultStore {
     }
 }
 
-/// An error store that fails as a scenario says; listing works, so that a report can be made.
+/// An error store with the faults that a scenario defines; listing works, so that a report can be made.
 pub(crate) struct FaultyErrorStore {
     store: Arc<dyn ErrorStore>,
     fault: Fault,

@@ -11,7 +11,7 @@ use layer0::error::BoxError;
 
 use crate::marks::ReachMark;
 
-/// A gate that does what the scenario says.
+/// A gate with scripted actions.
 pub(crate) struct ScriptedGate {
     hook: ScriptedHook,
     points: [HookPoint; 1],

@@ -1,4 +1,4 @@
-//! Scripted answers and calls that a run did not ask for.
+//! Scripted answers and calls that a run did not use.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ pub(crate) struct ToolCalls(Arc<Mutex<Vec<(String, usize, Executions)>>>);
 pub(crate) type Executions = Arc<AtomicUsize>;
 
 impl ToolCalls {
-    /// Adds a tool, and returns the count of its executions.
+    /// Adds a tool and returns the counter of its executions.
     pub(crate) fn of_tool(&self, tool: &ScriptedTool) -> Executions {
         let made = Executions::default();
         let mut tools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -21,7 +21,7 @@ impl ToolCalls {
         made
     }
 
-    /// Returns the tools that have scripted calls left, as the report names them.
+    /// Returns the tools that have scripted calls left, formatted for the report.
     pub(crate) fn list_remaining(&self, owner: &str) -> Vec<String> {
         let tools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let left = tools.iter().filter_map(|(name, scripted, made)| {
@@ -32,7 +32,7 @@ impl ToolCalls {
     }
 }
 
-/// Returns the answers of a model that were not asked for, as the report names them.
+/// Returns the unused answers of a model, formatted for the report.
 pub(crate) fn answers_left(scripted: usize, asked: usize, owner: &str) -> Option<String> {
     let left = scripted.saturating_sub(asked);
     (left > 0).then(|| format!("{} of the model{owner}", count_text(left, "answer")))

@@ -1,11 +1,11 @@
 //! Runs scenario files: the real runtime with a scripted model, scripted tools and injected faults,
 //! on a virtual clock.
 //!
-//! What is rehearsed is what runs in production: the same machine, driver, retry stack, SQLite log
-//! and error store. Only the model, the tools and the faults come from the file, and waits cost no
-//! time. [`rehearse()`] returns a [`Rehearsal`]; its JSON is what `backstop rehearse --json` prints.
+//! A rehearsal uses the code of production: the same machine, driver, retry stack, SQLite log and error store. Only the
+//! model, the tools and the faults come from the file, and waits take no real time. [`rehearse()`] returns a
+//! [`Rehearsal`]; its JSON is what `backstop rehearse --json` prints.
 //!
-//! [`RunReport`] is the part of that JSON which `backstop run --json` prints too.
+//! [`RunReport`] is the part of that JSON that `backstop run --json` also prints.
 
 mod agents;
 mod approvals;

@@ -1,14 +1,14 @@
-//! The scripted parts of a scenario that a run has to reach.
+//! Scripted parts that a run has to reach.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The faults, signals, decisions and hooks of a scenario. Clones share them.
+/// The faults, signals, decisions and hooks of a scenario, each with its mark. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Marks(Arc<Mutex<Vec<(String, ReachMark)>>>);
 
 impl Marks {
-    /// Adds a part, named as the report names it.
+    /// Adds a part under its name in the report.
     pub(crate) fn add(&self, part: impl Into<String>) -> ReachMark {
         let mark = ReachMark::default();
         let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -24,12 +24,12 @@ impl Marks {
     }
 }
 
-/// Whether one part was reached. Clones share it.
+/// A flag that is set once a part is reached. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReachMark(Arc<AtomicBool>);
 
 impl ReachMark {
-    /// Notes that the part was reached.
+    /// Records that the part was reached.
     pub(crate) fn reach(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -12,14 +12,14 @@ use layer0::id::SessionId;
 
 use crate::marks::{Marks, ReachMark};
 
-/// A memory that does what the scenario says.
+/// A memory with scripted contents and faults.
 pub(crate) struct ScriptedMemory {
     pub(crate) table: MemoryTable,
     pub(crate) marks: MemoryMarks,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// The scripted faults of a memory; absent where it works.
+/// The scripted faults of a memory; empty if it has none.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MemoryMarks {
     read: Option<ReachMark>,
@@ -27,7 +27,7 @@ pub(crate) struct MemoryMarks {
 }
 
 impl MemoryMarks {
-    /// Adds the faults of a memory, of the agent that reports name so.
+    /// Adds the faults of a memory; `agent` is the agent's name in the report.
     pub(crate) fn add(table: &MemoryTable, agent: &str, marks: &Marks) -> Self {
         let fails = |error: &Option<String>, panic: &Option<String>, hang_ms: Option<u64>| {
             error.is_some() || panic.is_some() || hang_ms.is_some()

@@ -1,4 +1,4 @@
-//! The scripted model, and a note of everything it was sent.
+//! The scripted model, with a record of its requests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,27 +11,27 @@ use layer0::failure::sources;
 use layer0::message::Message;
 use serde::Serialize;
 
-/// What the model was sent in one attempt.
+/// A request that the model received in one attempt.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SentRequest {
     messages: Vec<Arc<Message>>,
     tools: Vec<Arc<str>>,
 }
 
-/// What is known of the model of one run. Clones share it.
+/// The requests of one run to its model. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Requests(Arc<Mutex<Asked>>);
 
 #[derive(Debug, Default)]
 struct Asked {
     requests: Vec<SentRequest>,
-    /// The number of requests, those that were taken too.
+    /// Number of all requests, including those that `take` removed.
     count: usize,
     is_exhausted: bool,
 }
 
 impl Requests {
-    /// Returns the requests until now, in order.
+    /// Removes and returns the requests until now, in order.
     pub(crate) fn take(&self) -> Vec<SentRequest> {
         std::mem::take(&mut self.asked().requests)
     }
@@ -41,7 +41,7 @@ impl Requests {
         self.asked().count
     }
 
-    /// Was the model asked more often than it has answers?
+    /// Returns whether the model was asked more often than it has answers.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.asked().is_exhausted
     }
@@ -51,7 +51,7 @@ impl Requests {
     }
 }
 
-/// Passes on to the script and notes what was asked.
+/// Provider that records each request and passes it to the script.
 pub(crate) struct NotingProvider {
     pub(crate) script: ScriptedProvider,
     pub(crate) requests: Requests,

@@ -19,18 +19,18 @@ use crate::agents::{AgentScript, Shared};
 use crate::leftovers::{ToolCalls, answers_left};
 use crate::model::Requests;
 
-/// An agent whose every run begins its script anew; one that is taken up or opened again goes on in it.
+/// An agent whose script starts from the beginning in every run; a resumed or reopened run continues its script.
 pub(crate) struct ScriptedOperator {
     script: AgentScript,
     shared: Arc<Shared>,
-    /// Retry budget and breaker of its model, for all runs.
+    /// Retry budget and circuit breaker of its model, shared by all runs.
     endpoint: Upstream,
-    /// What every run is made like.
+    /// Template of the agent of each run.
     model: Agent,
     runs: Mutex<BTreeMap<RunId, ScriptedRun>>,
 }
 
-/// A run of an operator, with what its model and its tools were asked.
+/// A run of an operator, with the calls of its model and its tools.
 struct ScriptedRun {
     agent: Agent,
     requests: Requests,
@@ -59,17 +59,17 @@ impl ScriptedOperator {
         Ok(agent)
     }
 
-    /// Returns for how long a run of it may be parked.
+    /// Returns how long a run of this operator may be parked.
     pub(crate) fn max_park(&self) -> Option<Duration> {
         self.script.max_park()
     }
 
-    /// Returns what the model of one run was asked.
+    /// Returns the model's requests in one run.
     fn requests_of(&self, run: &RunId) -> Option<Requests> {
         self.runs().get(run).map(|run| run.requests.clone())
     }
 
-    /// Returns the answers and calls that its runs did not ask for, as the report names them.
+    /// Returns the answers and calls that its runs did not use, formatted for the report.
     fn leftovers(&self, owner: &str) -> Vec<String> {
         let left = |run: &ScriptedRun| {
             let answers = answers_left(self.script.answers(), run.requests.count(), owner);
@@ -116,13 +116,13 @@ pub(crate) struct Operators {
     workflows: Vec<Workflow>,
 }
 
-/// What gets the input of a scenario.
+/// The operator that receives the input of a scenario.
 pub(crate) enum Entry<'o> {
     Agent(&'o Arc<ScriptedOperator>),
     Workflow(&'o str),
 }
 
-/// Makes the workflow of a table.
+/// Builds the workflow of a table.
 fn workflow(table: &OperatorTable, kind: WorkflowKind, shared: &Shared) -> Workflow {
     let (name, steps) = (table.name.as_str(), table.steps.clone());
     let first = || steps.first().cloned().unwrap_or_default();
@@ -174,7 +174,7 @@ impl Operators {
         })
     }
 
-    /// Returns the one that gets the input.
+    /// Returns the operator that receives the input.
     pub(crate) fn entry(&self, name: Option<&str>) -> Entry<'_> {
         let workflow = self.workflows.iter().find(|it| Some(it.name()) == name);
         if let Some(workflow) = workflow {
@@ -184,7 +184,7 @@ impl Operators {
         Entry::Agent(agent.unwrap_or(&self.own))
     }
 
-    /// Makes the orchestrator that they call each other through.
+    /// Builds the orchestrator that dispatches between the operators.
     pub(crate) fn orchestrator(&self, shared: &Shared) -> Result<LocalOrchestrator, BoxError> {
         let builder = LocalOrchestrator::builder()
             .clock(Arc::clone(&shared.clock))
@@ -196,14 +196,14 @@ impl Operators {
         called.fold(builder, |builder, it| builder.shared_operator(it)).build().map_err(Into::into)
     }
 
-    /// Returns the answers and calls that no run asked for, as the report names them.
+    /// Returns the answers and calls that no run used, formatted for the report.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let called = self.called.iter();
         let called = called.flat_map(|it| it.leftovers(&format!(" of `{}`", it.script.name())));
         self.own.leftovers("").into_iter().chain(called).collect()
     }
 
-    /// Returns what the model of a run was asked.
+    /// Returns the model's requests in a run.
     pub(crate) fn requests_of(&self, run: &RunId) -> Requests {
         let mut all = std::iter::once(&self.own).chain(&self.called);
         all.find_map(|operator| operator.requests_of(run)).unwrap_or_default()

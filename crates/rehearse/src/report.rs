@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::model::SentRequest;
 
-/// What came of a run, as `--json` prints it.
+/// The result of a run, as `--json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RunReport {
@@ -26,23 +26,23 @@ pub struct RunReport {
     pub run: RunId,
     /// Its session.
     pub session: SessionId,
-    /// How it ended.
+    /// Outcome of the run.
     pub outcome: Outcome,
-    /// The code of the failure or stop; null exactly when completed.
+    /// Code of the failure or stop; null exactly if the run completed.
     pub reason: Option<Code>,
-    /// The failure, where it failed.
+    /// The failure, if the run failed.
     pub error: Option<ReportedFailure>,
-    /// What the model said.
+    /// Output of the model.
     pub output: Arc<str>,
-    /// What it used.
+    /// Usage of the run.
     pub usage: Usage,
-    /// From the first to the last event, in milliseconds.
+    /// Time from the first to the last event, in milliseconds.
     pub elapsed_ms: u64,
-    /// Its log.
+    /// Events of the run.
     pub events: Vec<Event>,
-    /// The errors it stored.
+    /// Errors that the run stored.
     pub errors: Vec<ReportedError>,
-    /// The run and those it dispatched, where it dispatched any.
+    /// The run and its child runs, if it dispatched any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<ReportedRun>,
 }
@@ -53,20 +53,20 @@ pub struct RunReport {
 pub struct ReportedRun {
     /// The run.
     pub run: RunId,
-    /// The operator that it is a run of.
+    /// Name of the run's operator.
     pub operator: Arc<str>,
-    /// The run that dispatched it; null for the root.
+    /// Caller of the run; null for the root.
     pub parent: Option<RunId>,
-    /// How it ended; null where it has not.
+    /// Outcome; null if the run has not ended.
     pub outcome: Option<Outcome>,
-    /// The code of the failure or stop.
+    /// Code of the failure or stop.
     pub reason: Option<Code>,
-    /// What it used, with all that it dispatched.
+    /// Usage, including all child runs.
     pub usage: Usage,
-    /// Its log, in a rehearsal; that of the root stands above.
+    /// Events, in a rehearsal; those of the root are in its report.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,
-    /// What its model was sent, in a rehearsal; that of the root stands above.
+    /// Model requests, in a rehearsal; those of the root are in its report.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<SentRequest>,
 }
@@ -119,7 +119,7 @@ impl From<ErrorRecord> for ReportedError {
 }
 
 impl RunReport {
-    /// Reports a run from what it returned, its log and its stored errors.
+    /// Builds the report of a run from its result, its events and its stored errors.
     #[must_use]
     pub fn new(
         result: &Result<RunOutcome, RunFailure>,
@@ -164,7 +164,7 @@ impl RunReport {
 }
 
 impl RunReport {
-    /// Reports a run of a workflow from what it answered, and its log.
+    /// Builds the report of a workflow's run from its answer and its events.
     #[must_use]
     pub fn of_workflow(
         run: &RunId,
@@ -219,8 +219,8 @@ fn elapsed(events: &[Event]) -> u64 {
     }
 }
 
-/// Reads the errors a run stored, in the order it stored them, ones that an earlier run of the
-/// session had stored before included.
+/// Reads the errors that a run stored, in the order of its events, including those that an earlier run of the session
+/// had already stored.
 ///
 /// # Errors
 ///
@@ -233,19 +233,19 @@ pub async fn stored_errors(
     let mut errors: Vec<ErrorRecord> = Vec::new();
     for event in events {
         let EventKind::ErrorStored(stored) = &event.kind else { continue };
-        // What a copy of a run stored lies in its own session, the rest in those it came from.
+        // Errors that a fork stored itself are in its own session, the others in the sessions of its origins.
         for session in &sessions {
             if errors.iter().any(|error| *error.id() == stored.error_id) {
                 break;
             }
-            // Retention may have taken it away in the meantime.
+            // Retention may have removed it in the meantime.
             errors.extend(store.get(session, &stored.error_id).await?.found());
         }
     }
     Ok(errors)
 }
 
-/// Returns the chain that the log has; a run whose log failed has none there.
+/// Returns the chain recorded in the log; `None` for a run whose log failed.
 fn recorded_chain(events: &[Event]) -> Option<Vec<String>> {
     match &events.last()?.kind {
         EventKind::RunFailed(failed) => Some(failed.chain.clone()),

@@ -1,4 +1,4 @@
-//! A tree of runs, for `--json`.
+//! The runs of a tree, for `--json`.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use layer0::stop::Outcome;
 
 use crate::report::{ReportedRun, RunReport};
 
-/// Lists the runs of a tree: the reported one, then those that it dispatched in this order, each before
-/// those that it dispatched itself. One that was refused before it started is none.
+/// Lists the runs of a tree in depth-first order: the reported run, then its child runs in the order of their dispatch,
+/// each followed by its own child runs. A child run that was refused before it started is left out.
 ///
 /// # Errors
 ///
@@ -46,7 +46,7 @@ pub async fn session_runs(
             Err(LogError::NotFound(_)) => continue,
             Err(error) => return Err(error),
         };
-        // A copy names the runs of what it was copied from.
+        // The events of a fork also name the child runs of its origin.
         if summary.parent.as_ref() != Some(&parent) {
             continue;
         }
@@ -68,7 +68,7 @@ pub async fn session_runs(
 
 type End = (Outcome, Option<Code>);
 
-/// Returns the runs that a run dispatched, last first, with how each returned.
+/// Returns the child runs of a run, last first, each with its end.
 fn dispatched(caller: &RunId, events: &[Event]) -> Vec<(RunId, RunId, Option<End>)> {
     let mut runs: Vec<(RunId, RunId, Option<End>)> = Vec::new();
     for event in events {
@@ -91,7 +91,7 @@ fn dispatched(caller: &RunId, events: &[Event]) -> Vec<(RunId, RunId, Option<End
     runs
 }
 
-/// Returns how a run ended as its record says.
+/// Returns the end of a run according to its record.
 fn end_of(run: &RunSummary) -> Option<End> {
     match run.state {
         RunState::WaitingApproval => {

@@ -1,4 +1,4 @@
-//! What comes from outside while a run is at work.
+//! Signals from outside to a running run.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use layer0::operator::Signal;
 use crate::agents::Shared;
 use crate::marks::ReachMark;
 
-/// Signals that could not be sent, and why.
+/// Signals that could not be sent, with the reasons.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unsent(Arc<Mutex<Vec<String>>>);
 
@@ -30,7 +30,7 @@ impl Unsent {
     }
 }
 
-/// Sends signals to a run, each when it is due, counted from the start of the run.
+/// Sends signals to a run, each at its time, measured from the start of the run.
 pub(crate) fn send(
     signals: &[SignalTable],
     run: &RunId,

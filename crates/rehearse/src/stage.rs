@@ -1,4 +1,4 @@
-//! Sets a scenario up, runs it and compares.
+//! Sets up a scenario, runs it and compares the result.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,29 +33,29 @@ use crate::report::{RunReport, stored_errors};
 use crate::runs::session_runs;
 use crate::signals;
 
-/// When every scenario begins: 2026-01-01T00:00:00Z, in milliseconds since 1970.
+/// Start time of every scenario: 2026-01-01T00:00:00Z, in milliseconds since 1970.
 const START_MS: i64 = 1_767_225_600_000;
 
-/// What came of a scenario.
+/// The result of a scenario.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Rehearsal {
     /// The scenario's name.
     pub scenario: String,
-    /// Did everything come as expected?
+    /// Whether everything was as expected.
     pub pass: bool,
-    /// What differs.
+    /// The differences, one line each.
     pub diff: Option<String>,
-    /// The run.
+    /// The report of the run.
     #[serde(flatten)]
     pub report: RunReport,
-    /// What the model was sent, one per attempt.
+    /// The model's requests, one per attempt.
     pub requests: Vec<SentRequest>,
-    /// The parts of the scenario that the run did not reach.
+    /// Parts of the scenario that the run did not reach.
     pub unused: Vec<String>,
 }
 
-/// Says why a scenario could not be run at all.
+/// An error that keeps a scenario from running at all.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RehearsalError {
@@ -82,19 +82,19 @@ impl std::error::Error for RehearsalError {
     }
 }
 
-/// Runs a scenario in a store of its own. `file` is where it came from; relative paths in it are
-/// below that file's folder.
+/// Runs a scenario in a store of its own. `file` is the path of the scenario; relative paths in it are relative to that
+/// file's folder.
 ///
-/// The same comes of the same scenario every time: everything happens on one thread, which waits for the
-/// store, so that runs and tools which end at the same moment go on in the same order.
+/// A scenario has the same result every time: everything happens on one thread, which waits for the store, so that runs
+/// and tools that end at the same moment continue in the same order.
 ///
 /// # Errors
 ///
-/// [`RehearsalError::Agent`], [`RehearsalError::Store`]. A run that fails is no error here.
+/// [`RehearsalError::Agent`], [`RehearsalError::Store`]. A run that fails is not an error here.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future leaves the rehearsal to end by itself, unseen.
+/// Dropping the future discards the result; the rehearsal continues to its end on its own thread.
 pub async fn rehearse(scenario: &Scenario, file: &Path) -> Result<Rehearsal, RehearsalError> {
     let (scenario, file) = (scenario.clone(), file.to_owned());
     let (done, result) = oneshot::channel();
@@ -107,7 +107,7 @@ pub async fn rehearse(scenario: &Scenario, file: &Path) -> Result<Rehearsal, Reh
 
 fn rehearse_here(scenario: &Scenario, file: &Path) -> Result<Rehearsal, RehearsalError> {
     let no_runtime = |error: std::io::Error| RehearsalError::Agent(error.into());
-    // The store works while the thread of the runs waits for it.
+    // The store needs its own thread, because the thread of the runs blocks on it.
     let of_store = Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let of_store = of_store.map_err(no_runtime)?;
     let of_runs = Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
@@ -178,7 +178,7 @@ async fn play(
             Ok(outcome) => Ok(outcome),
             Err(ResumeError::Run(failure)) => Err(*failure),
             Err(error) => {
-                // Without the run's id, which is another one each time.
+                // Leaves out the run's id, which differs each time.
                 let why = match &error {
                     ResumeError::NotReopenable { why, .. } => why.to_string(),
                     other => Chain(other).to_string(),
@@ -198,7 +198,7 @@ async fn play(
     Ok(stage.rehearsal(report, diff, unreached, &run))
 }
 
-/// A scenario that is played.
+/// A scenario while it runs.
 struct Stage<'s> {
     scenario: &'s Scenario,
     shared: &'s Shared,
@@ -207,8 +207,7 @@ struct Stage<'s> {
 }
 
 impl Stage<'_> {
-    /// Compares what came with what is expected. What was to happen and did not fails the scenario, unless it
-    /// allows that.
+    /// Compares the report with the expectation. Parts that were not reached fail the scenario, unless it allows them.
     fn rehearsal(
         &self,
         report: RunReport,
@@ -278,7 +277,7 @@ impl Stage<'_> {
         Ok(self.rehearsal(report, diff, unreached, &run))
     }
 
-    /// Reports the run, and where the scenario has operators those that it dispatched.
+    /// Reports the run, and its child runs if the scenario has operators.
     async fn report(&self, result: &Result<RunOutcome, RunFailure>) -> Result<RunReport, BoxError> {
         let run = match result {
             Ok(outcome) => &outcome.run_id,
@@ -309,7 +308,7 @@ impl Stage<'_> {
     }
 }
 
-/// Says whose model was asked more often than it has answers.
+/// Returns a line for each model that was asked more often than it has answers.
 fn exhausted(
     operators: &Operators,
     report: &RunReport,
@@ -328,8 +327,8 @@ fn exhausted_below(operators: &Operators, report: &RunReport) -> Vec<String> {
         .collect()
 }
 
-/// Performs something in a task of its own, because the clock has to see when it is idle. Afterwards the
-/// clock stands still until what is returned beside the result is dropped, such as by what comes next.
+/// Runs a future in a task of its own, because the clock must see when the task is idle. The returned hold keeps the
+/// clock from advancing until it is dropped, for example by the next call.
 async fn tracked<T: Send + 'static>(
     clock: &VirtualClock,
     still: Option<Hold>,
@@ -351,7 +350,7 @@ async fn tracked<T: Send + 'static>(
 
 type Ended = (Result<RunOutcome, RunFailure>, Hold);
 
-/// Resumes what is parked when it is due, as what dispatched it does.
+/// Resumes a parked run when it is due, as a caller does.
 async fn until_due(
     clock: &VirtualClock,
     agent: &Agent,
@@ -375,7 +374,7 @@ async fn until_due(
     Ok((result, still))
 }
 
-/// Makes the request to open a run again.
+/// Builds the request to reopen a run.
 fn request_of(run: &RunId, reopening: &Reopening) -> ReopenRequest {
     let mut request = ReopenRequest::new(run.clone()).budget(reopening.budget);
     if let Some(by) = &reopening.by {

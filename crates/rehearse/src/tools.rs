@@ -14,12 +14,12 @@ use serde_json::json;
 
 use crate::leftovers::Executions;
 
-/// A tool that does what the scenario says.
+/// A tool with scripted calls.
 pub(crate) struct Scripted {
     spec: ToolSpec,
     calls: Vec<ScriptedCall>,
     probe: Probe,
-    /// The number of executions until now.
+    /// Number of executions until now.
     made: Executions,
     clock: Arc<dyn Clock>,
 }

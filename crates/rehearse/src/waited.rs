@@ -1,4 +1,4 @@
-//! Stores that a rehearsal waits for.
+//! Stores whose calls block the thread of a rehearsal.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -22,8 +22,8 @@ use layer0::id::{ErrorId, ResultId, RunId, SessionId};
 use tokio::runtime::Handle;
 use tokio::task::unconstrained;
 
-/// A store whose every call is waited for by the thread itself, so that runs which write at the same moment
-/// take their turns in the same order every time. The store has a runtime of its own.
+/// A store whose calls each block the thread until they end, so that runs that write at the same moment take turns in
+/// the same order every time. The store has a runtime of its own.
 #[derive(Debug, Clone)]
 pub(crate) struct Waited<S> {
     store: S,
@@ -31,12 +31,12 @@ pub(crate) struct Waited<S> {
 }
 
 impl<S> Waited<S> {
-    /// Wraps a store that works in this runtime, which is not that of the callers.
+    /// Wraps a store that works in `runtime`, which is not the runtime of the callers.
     pub(crate) const fn new(store: S, runtime: Handle) -> Self {
         Self { store, runtime }
     }
 
-    /// Waits for the store, and lets the other tasks have their turn then.
+    /// Waits for the store, then lets the other tasks have their turn.
     async fn wait<T>(&self, work: impl Future<Output = T> + Send) -> T {
         let result = self.block_on(work);
         give_way().await;
@@ -44,9 +44,9 @@ impl<S> Waited<S> {
     }
 
     fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
-        // What the store spawns on the way goes on while this thread waits.
+        // Tasks that the store spawns run on its own runtime while this thread waits.
         let _in_store = self.runtime.enter();
-        // What was used of a task's share of the thread does not count: nothing else could run meanwhile.
+        // Tokio's budget of the task does not apply: nothing else could run in the meantime.
         let mut work = pin!(unconstrained(work));
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         loop {
@@ -58,7 +58,7 @@ impl<S> Waited<S> {
     }
 }
 
-/// Puts the task behind those that can run. It is woken at once: to the clock it is busy all the time.
+/// Yields to the tasks that can run. The waker is called at once, so the clock counts the task as busy throughout.
 async fn give_way() {
     let mut has_given_way = false;
     poll_fn(|context| {
