@@ -1,5 +1,4 @@
-//! What an operator without a record dispatches through: it stands between the run above it, whose budget
-//! is used, and those below.
+//! Orchestrator of an operator without a record: gives its child runs shares of the budget that its caller gave it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,19 +20,19 @@ use crate::books::callers::Below;
 use crate::books::{Books, Opening};
 use crate::many::one_of_many;
 
-/// Into how many parts what is left is divided where it is not known how many are to share it.
+/// Number of parts that the rest of the budget is divided into if the number of child runs is unknown.
 pub(crate) const UNKNOWN_SHARES: u32 = 2;
-/// How many bytes of a digest make an id.
+/// Number of bytes of a digest that make an id.
 const ID_BYTES: usize = 16;
 
-/// Made for one attempt of an operator.
+/// The orchestrator of one attempt of an operator.
 pub(crate) struct Between {
     orchestrator: Arc<dyn Orchestrator>,
     books: Arc<Books>,
     run: RunId,
-    /// Did an attempt go before, so that those below may have a record?
+    /// Whether there was an earlier attempt, so that child runs may have a record.
     goes_on: bool,
-    /// How often the same was dispatched in this attempt.
+    /// Number of dispatches with the same operator and input in this attempt, by run.
     dispatched: Mutex<BTreeMap<RunId, u32>>,
 }
 
@@ -47,8 +46,8 @@ impl Between {
         Self { orchestrator, books, run, goes_on, dispatched: Mutex::default() }
     }
 
-    /// Returns the run that a dispatch is recorded under: the same one when the operator is begun anew, so
-    /// that what was done is answered from its record.
+    /// Returns the run id of a dispatch. Another attempt of the operator derives the same id, so that a finished child
+    /// run is answered from its record.
     fn run_of(&self, operator: &str, task: &Task) -> RunId {
         let input = JsonText::from(&task.input);
         let asked = derived([self.run.as_str(), operator, input.get()]);
@@ -102,7 +101,7 @@ impl Between {
         let is_left = waits && self.books.leaves();
         end.with(result.as_ref().ok(), is_left);
         match is_left {
-            // The operator leaves with it.
+            // The operator is suspended with it.
             true => std::future::pending().await,
             false => result,
         }
@@ -119,7 +118,7 @@ struct Begun {
     end: NoteEnd,
 }
 
-/// Notes that a dispatch is not waited for any more, when it is dropped.
+/// Guard of a dispatch: when dropped, records that nothing waits for it any more.
 struct NoteEnd {
     books: Arc<Books>,
     run: RunId,
@@ -165,7 +164,7 @@ impl Orchestrator for Between {
         }
         self.books.hold_while_leaving().await;
         let mut parts = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
-        // What each gets is reserved before the first of them begins.
+        // All shares are reserved before the first dispatch begins.
         let tasks: Vec<_> = tasks
             .into_iter()
             .map(|(operator, task)| {
@@ -219,13 +218,13 @@ impl Orchestrator for Between {
     }
 }
 
-/// Does another run dispatch, one below that has this orchestrator from the operator? Its own caller keeps
-/// the books of it then.
+/// Returns whether another run dispatches: a child run that uses the operator's orchestrator. Its own caller then keeps
+/// its books.
 fn is_of_another(context: &Context) -> bool {
     context.caller.is_some()
 }
 
-/// Why an operator does not start: a budget of its caller.
+/// Error of an operator that does not start because a budget of its caller is used up.
 ///
 /// Retry: never. Effect: none.
 #[derive(Debug, Error)]
@@ -247,7 +246,7 @@ impl Failure for NothingLeft {
     }
 }
 
-/// Derives an id from texts.
+/// Derives a run id from texts.
 fn derived<'a>(texts: impl IntoIterator<Item = &'a str>) -> RunId {
     let mut digest = Sha256::new();
     for text in texts {

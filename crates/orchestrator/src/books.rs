@@ -1,5 +1,4 @@
-//! What is known of those that an operator dispatched: what they may use, what they used and what they wait
-//! for.
+//! Books of an operator's child runs: their budget, their usage and their waits.
 
 pub(crate) mod callers;
 
@@ -19,78 +18,77 @@ use tokio::sync::watch;
 
 use crate::usage::{added, at_least};
 
-/// May an operator be left while those below wait, to be taken up with them?
+/// Whether an operator may be suspended while its child runs wait, to be resumed with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// What it did would be lost.
+    /// The operator's own work would be lost.
     Never,
-    /// It is begun anew when its caller is gone on with.
+    /// The operator starts again when its caller is resumed.
     WithCaller,
-    /// It keeps a record.
+    /// The operator keeps a record.
     Always,
 }
 
-/// Kept for one dispatch of an operator without a record, over all its attempts, or for one with a record
-/// of its steps.
+/// Books of one dispatch of an operator without a record, over all its attempts, or of a workflow's run.
 pub(crate) struct Books {
     above: Option<Arc<dyn Caller>>,
     limit: Arc<Limit>,
     signals: Signals,
     leaving: Leaving,
     state: Mutex<State>,
-    /// Held while the caller is asked for more, so that two that need it do not ask twice.
+    /// Lock held during a request for more budget, so that two child runs in need do not both ask.
     refilling: tokio::sync::Mutex<()>,
     changed: watch::Sender<()>,
 }
 
 struct State {
-    /// What all of them together may use; without bound where `None`.
+    /// The budget of all child runs together; no bound if `None`.
     allowance: Option<Allowance>,
-    /// How often more was asked of the caller.
+    /// Number of requests to the caller for more budget.
     asked: u32,
-    /// The answers to requests of the operator for more for itself.
+    /// Results of the operator's requests for more budget for itself.
     own_grants: Vec<Option<Allowance>>,
     open: BTreeMap<RunId, Open>,
-    /// What those used that have ended, by run: a run that is answered from its record counts once.
+    /// Usage of the child runs that ended, by run: a child run that is answered from its record counts once.
     ended: BTreeMap<RunId, Usage>,
-    /// What the operator itself says it used.
+    /// Usage that the operator itself reported.
     stated: Usage,
-    /// The same of its earlier attempts.
+    /// Usage that its earlier attempts reported.
     stated_before: Option<Usage>,
-    /// Were those that wait told to leave?
+    /// Whether the waiting child runs were asked to suspend.
     leaves: bool,
-    /// Did one of them leave, to be taken up later?
+    /// Whether a child run suspended, to be resumed later.
     is_left: bool,
-    /// When the first of those goes on by itself that left.
+    /// The earliest time at which a suspended child run continues by itself.
     parked_until: Option<Timestamp>,
     is_cancelled: bool,
-    /// Dispatches that are held back until it is settled whether the operator leaves.
+    /// Number of dispatches held back until the operator either suspends or continues.
     held: u32,
-    /// Pieces of work that the operator does itself.
+    /// Number of pieces of work that the operator does itself.
     busy: u32,
 }
 
 /// A dispatch that has not ended.
 struct Open {
     given: Option<Allowance>,
-    /// The most that it may be given.
+    /// Upper bound of its budget.
     at_most: Option<Allowance>,
-    /// The usage of earlier attempts that the run below does not count itself.
+    /// Usage of earlier attempts that the child run does not count itself.
     earlier: Option<Usage>,
     used: Usage,
     waiting: Option<Waiting>,
-    /// Whether it asks for more than it was given.
+    /// Whether it asks for more budget.
     wants_more: bool,
     signals: Signals,
 }
 
-/// A dispatch that is about to be open.
+/// A dispatch that is about to start.
 pub(crate) struct Opening {
     pub(crate) run: RunId,
     pub(crate) signals: Signals,
-    /// The most that it may be given.
+    /// Upper bound of its budget.
     pub(crate) at_most: Option<Allowance>,
-    /// Whether its run has a record, in which the usage of all its attempts counts.
+    /// Whether its run has a record, which counts the usage of all its attempts.
     pub(crate) is_recorded: bool,
 }
 
@@ -122,11 +120,11 @@ impl Books {
         Arc::new(Self { above, limit, signals, leaving, state, refilling, changed })
     }
 
-    /// Reserves one of so many parts of what is left for a run; all of it, where a part would be nothing.
+    /// Reserves one of `parts` equal parts of the rest for a run; all of the rest if a part would be nothing.
     ///
     /// # Errors
     ///
-    /// The code of the budget of which nothing is left.
+    /// Code of the budget that is used up.
     pub(crate) fn begin(
         &self,
         opening: Opening,
@@ -144,7 +142,7 @@ impl Books {
         Ok(given)
     }
 
-    /// Notes that a run is not waited for any more, and what it used where that is known.
+    /// Records that nothing waits for a run any more, with its usage if known.
     pub(crate) fn end(&self, run: &RunId, answer: Option<&Answer>, is_left: bool) {
         let mut state = self.state();
         let Some(open) = state.open.remove(run) else { return };
@@ -160,47 +158,47 @@ impl Books {
         self.changed.send_replace(());
     }
 
-    /// Were those that wait told to leave, to be taken up with the operator?
+    /// Returns whether the waiting child runs were asked to suspend, to be resumed with the operator.
     pub(crate) fn leaves(&self) -> bool {
         self.may_leave() && self.state().leaves
     }
 
-    /// Is there a later, in which what leaves is taken up?
+    /// Returns whether the operator may be suspended and resumed later.
     fn may_leave(&self) -> bool {
         self.above.is_some() || self.leaving == Leaving::Always
     }
 
-    /// Is what those below cost bounded?
+    /// Returns whether the cost of the child runs is bounded.
     pub(crate) fn bounds_cost(&self) -> bool {
         self.state().allowance.is_some_and(|allowance| allowance.cost_nanousd.is_some())
     }
 
-    /// Returns when the first of those runs continues that left and are parked.
+    /// Returns the earliest time at which a suspended child run continues by itself.
     pub(crate) fn parked_until(&self) -> Option<Timestamp> {
         self.state().parked_until
     }
 
-    /// Returns the answer of an operator whose work below has left.
+    /// Returns the answer of an operator that was suspended with its child runs.
     pub(crate) fn left(&self) -> Answer {
         let mut answer = Answer::completed(Value::Null);
         (answer.stop, answer.parked_until) = (Stop::WaitingApproval, self.state().parked_until);
         answer
     }
 
-    /// Returns what the operator used with all that it dispatched, whatever of it it states itself.
+    /// Returns the usage of the operator with its child runs, whether or not its own report includes them.
     pub(crate) fn used(&self, stated: &Usage) -> Usage {
         let state = self.state();
         at_least(&added(state.stated_before, stated), &state.used())
     }
 
-    /// Takes in that the operator is about to be tried again: what it stated until now counts all the same.
+    /// Prepares for another attempt of the operator: its reported usage until now still counts.
     pub(crate) fn attempt_again(&self) {
         let mut state = self.state();
         let stated = std::mem::take(&mut state.stated);
         state.stated_before = Some(added(state.stated_before, &stated));
     }
 
-    /// Goes on with a run that was given so much before.
+    /// Reopens the books of a run that had this budget before.
     pub(crate) fn begin_again(&self, opening: Opening, given: Option<Allowance>) {
         self.state().open(opening, given);
         self.changed.send_replace(());
@@ -211,14 +209,14 @@ impl Books {
         self.state().ended.insert(run, used);
     }
 
-    /// Returns what a run has used, as far as it is known.
+    /// Returns the known usage of a run.
     pub(crate) fn used_by(&self, run: &RunId) -> Usage {
         let state = self.state();
         let open = state.open.get(run).map(|open| open.used);
         open.or_else(|| state.ended.get(run).copied()).unwrap_or_default()
     }
 
-    /// Asks the caller for more than it gave so many times. Returns whether there is more now.
+    /// Asks the caller for more budget, unless more was requested since `asked`. Returns whether there is more now.
     pub(crate) async fn refill(&self, asked: u32) -> bool {
         let Some(above) = &self.above else { return false };
         let _one_at_a_time = self.refilling.lock().await;
@@ -227,15 +225,15 @@ impl Books {
         }
         let more = above.more(asked).await;
         let mut state = self.state();
-        // A refusal counts too, as it does in the record of the caller: the next request is another one.
+        // A refusal counts too, as in the caller's record: the next request has another number.
         state.asked += 1;
         let Some(more) = more else { return false };
         state.allowance = state.allowance.map(|allowance| allowance.plus(&more));
         true
     }
 
-    /// Asks the caller for more for the operator itself, which was given more so many times. No grant is also given to
-    /// those below.
+    /// Asks the caller for more budget for the operator itself, which was given more `given` times. Such a grant is not
+    /// also given to child runs.
     pub(crate) async fn more_for_itself(&self, given: u32) -> Option<Allowance> {
         let above = self.above.as_ref()?;
         let _one_at_a_time = self.refilling.lock().await;
@@ -254,18 +252,18 @@ impl Books {
         more
     }
 
-    /// Returns how often more was asked of the caller; `None` where there is none.
+    /// Returns the number of requests for more budget; `None` without a caller.
     pub(crate) fn asked(&self) -> Option<u32> {
         self.above.as_ref().map(|_| self.state().asked)
     }
 
-    /// Takes in that the caller gave more before, so many times, in what may be used now.
+    /// Sets the number of earlier requests, whose grants are already part of the budget.
     pub(crate) fn asked_before(&self, asked: u32) {
         self.state().asked = asked;
     }
 
-    /// Tells what is above what becomes of those below, each wait once it is noted. Returns when the operator
-    /// is to leave.
+    /// Reports the state of the child runs to the caller, each wait once `note` has recorded it. Returns when the
+    /// operator is to suspend.
     pub(crate) async fn follow<N>(&self, note: impl Fn(Waiting) -> N)
     where
         N: Future<Output = ()>,
@@ -293,23 +291,23 @@ impl Books {
         }
     }
 
-    /// Tells what is above that nothing is done but waiting. Returns when all are to leave.
+    /// Reports to the caller that all child runs wait. Returns when all are to suspend.
     async fn told_to_leave(&self, waiting: Waiting) {
         let is_settled = {
             let state = self.state();
-            // Those that are told to end do so, and need not leave.
+            // Child runs that were asked to end do so, and need not suspend.
             state.leaves || state.is_cancelled
         };
         match &self.above {
             _ if is_settled => std::future::pending().await,
             Some(above) => above.wait(waiting).await,
             None if waiting.stays => std::future::pending().await,
-            // What is not taken up again is told of the wait by the answers.
+            // Without a caller the answers report the wait.
             None => {}
         }
     }
 
-    /// Hands on to those below that the operator is told to end. Returns once it did.
+    /// Forwards a cancellation of the operator to its child runs. Returns after that.
     async fn cancelled(&self) {
         if self.state().is_cancelled {
             return std::future::pending().await;
@@ -318,26 +316,26 @@ impl Books {
         self.cancel();
     }
 
-    /// Tells those below to end.
+    /// Cancels the child runs.
     pub(crate) fn cancel(&self) {
         let mut state = self.state();
         state.is_cancelled = true;
         state.open.values().for_each(|open| open.signals.push(Signal::cancel()));
     }
 
-    /// States of all those below that they are not given up: another process resumes them.
+    /// Marks all child runs as not given up: another process resumes them.
     pub(crate) fn detach(&self) {
         self.state().open.values().for_each(|open| open.signals.detach());
     }
 
-    /// Waits until those below may act.
+    /// Waits until child runs may act.
     async fn until_may_act(&self) {
         if let Some(above) = &self.above {
             above.until_may_act().await;
         }
     }
 
-    /// Waits until those below have to stop acting.
+    /// Waits until child runs have to stop acting.
     async fn must_stop(&self) {
         match &self.above {
             Some(above) => above.must_stop().await,
@@ -345,7 +343,7 @@ impl Books {
         }
     }
 
-    /// Holds a dispatch back while it is not settled whether the operator leaves.
+    /// Holds a dispatch back until the operator either suspends or continues.
     pub(crate) async fn hold_while_leaving(&self) {
         if !self.leaves() {
             return;
@@ -359,14 +357,14 @@ impl Books {
         }
     }
 
-    /// Returns whether those have left that were told to, and nothing else is to be done.
+    /// Returns whether all child runs that were asked to suspend did so, and nothing else is left to do.
     fn has_left(&self) -> bool {
         let mut state = self.state();
         if !state.open.is_empty() {
             return false;
         }
         let was_leaving = std::mem::take(&mut state.leaves);
-        // One that was told to leave had its answer instead, and the operator acts on that first.
+        // A child run that was asked to suspend ended instead, and the operator acts on its answer first.
         if state.held == 0 && state.busy == 0 {
             return std::mem::take(&mut state.is_left) && self.may_leave();
         }
@@ -377,7 +375,7 @@ impl Books {
         false
     }
 
-    /// Returns what is waited for, where nothing else is done.
+    /// Returns the combined wait if there is nothing to do but wait.
     fn waiting(&self) -> Option<Waiting> {
         let state = self.state();
         if state.busy > 0 {
@@ -452,7 +450,7 @@ impl State {
         at_least(&added(self.stated_before, &self.stated), &below)
     }
 
-    /// Gives a run below a share of what is left, no more than it may have. Returns `None` when it has all of that.
+    /// Gives a child run a share of the rest within its upper bound. Returns `None` if it has reached that bound.
     fn grant(&mut self, run: &RunId, left: Allowance) -> Option<Allowance> {
         let open = self.open.get_mut(run)?;
         let more = least(Some(share(left, 2)), open.rest())?;
@@ -463,7 +461,7 @@ impl State {
         Some(more)
     }
 
-    /// Does another run work that may give something back?
+    /// Returns whether another run is running that may give some of its budget back.
     fn others_work(&self, run: &RunId) -> bool {
         let works = |open: &Open| open.waiting.is_none() && !open.wants_more;
         self.open.iter().any(|(other, open)| other != run && works(open))
@@ -471,14 +469,14 @@ impl State {
 }
 
 impl Open {
-    /// Returns what it may still be given; `None` without a bound.
+    /// Returns the budget that it may still be given; `None` without a bound.
     fn rest(&self) -> Option<Allowance> {
         let given = self.given.unwrap_or_else(Allowance::unlimited);
         self.at_most.map(|at_most| at_most.less(&given))
     }
 }
 
-/// Returns the smaller of two allowances, of which each may be absent.
+/// Returns the smaller of two optional allowances.
 pub(crate) fn least(one: Option<Allowance>, other: Option<Allowance>) -> Option<Allowance> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.least(&other)),
@@ -486,7 +484,7 @@ pub(crate) fn least(one: Option<Allowance>, other: Option<Allowance>) -> Option<
     }
 }
 
-/// A dispatch that is held back.
+/// Guard of a dispatch that is held back.
 struct Held<'a>(&'a Books);
 
 impl<'a> Held<'a> {
@@ -506,7 +504,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Returns one of so many parts; all of it, where a part would be nothing.
+/// Returns one of `parts` equal parts; all of `left` if a part would be nothing.
 fn share(left: Allowance, parts: u32) -> Allowance {
     let part = left.part(parts);
     if part.used_up().is_some() { left } else { part }

@@ -1,4 +1,4 @@
-//! From what was registered to an orchestrator.
+//! The builder of an orchestrator.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -19,10 +19,10 @@ use crate::checked::Checked;
 use crate::inner::{Inner, Retrying};
 use crate::local::LocalOrchestrator;
 
-/// How deep operators may call each other.
+/// Default limit for the depth of dispatches.
 const MAX_DEPTH: u32 = 8;
 
-/// Puts a [`LocalOrchestrator`] together.
+/// Builder of a [`LocalOrchestrator`].
 #[must_use = "an orchestrator is made by `build`"]
 pub struct LocalOrchestratorBuilder {
     operators: Vec<Arc<dyn Operator>>,
@@ -38,7 +38,7 @@ pub struct LocalOrchestratorBuilder {
 }
 
 impl LocalOrchestrator {
-    /// Begins an orchestrator without operators.
+    /// Returns a builder without operators.
     pub fn builder() -> LocalOrchestratorBuilder {
         let reopen = RetryConfig::new().attempts(2).deadline(Duration::MAX);
         LocalOrchestratorBuilder {
@@ -62,20 +62,20 @@ impl LocalOrchestratorBuilder {
         self.shared_operator(Arc::new(operator))
     }
 
-    /// Registers an operator that is shared.
+    /// Registers a shared operator under its name.
     pub fn shared_operator(mut self, operator: Arc<dyn Operator>) -> Self {
         self.operators.push(operator);
         self
     }
 
-    /// Sets how dispatches of operators are retried that begin anew.
+    /// Sets the retries of dispatches of operators that start again from the beginning.
     pub fn retry(mut self, retry: RetryConfig) -> Self {
         self.retry = retry;
         self
     }
 
-    /// Sets how dispatches of operators are retried that go on where they failed, such as agents with a
-    /// log: 2 attempts otherwise, without a deadline.
+    /// Sets the retries of dispatches of operators that continue after a failure, such as agents with a log; 2 attempts
+    /// without a deadline by default.
     pub fn reopen(mut self, retry: RetryConfig) -> Self {
         self.reopen = retry;
         self
@@ -93,46 +93,47 @@ impl LocalOrchestratorBuilder {
         self
     }
 
-    /// Sends signals to the runs of a log, and answers queries about them, whichever process runs them.
-    /// Without a log, only those of this orchestrator are known.
+    /// Sets the log of the runs, so that signals and queries reach a run in whichever process it is. Without a log,
+    /// only the dispatches of this orchestrator are known.
     pub fn shared_log(mut self, log: Arc<dyn EventLog>) -> Self {
         self.log = Some(log);
         self
     }
 
-    /// Limits how many first-level dispatches run at once; 64 otherwise, at least 1.
+    /// Limits the number of concurrent first-level dispatches; 64 by default, at least 1.
     pub fn max_concurrent(mut self, dispatches: usize) -> Self {
         self.max_concurrent = dispatches.max(1);
         self
     }
 
-    /// Limits how deep operators may call each other; 8 otherwise.
+    /// Limits how deep operators may call each other; 8 by default.
     pub fn max_depth(mut self, depth: u32) -> Self {
         self.max_depth = depth;
         self
     }
 
-    /// Lets dispatches whose task does not say be parked for so long where an endpoint asks to be left alone,
-    /// rather than fail: the permit is given back meanwhile, and the run goes on when it is due, also in another
-    /// process ([`LocalOrchestrator::resume`]). Nothing is parked otherwise.
+    /// Sets the longest time for which a dispatch may be parked when an endpoint asks to be left alone, for tasks that
+    /// do not set it themselves. A parked dispatch returns its permit, and its run continues when it is due, also in
+    /// another process ([`LocalOrchestrator::resume`]). Without this limit nothing is parked, and such a dispatch
+    /// fails.
     pub fn max_park(mut self, longest: Duration) -> Self {
         self.max_park = Some(longest);
         self
     }
 
-    /// Answers a dispatch that is parked at once, with [`Answer::parked_until`](layer0::operator::Answer::parked_until),
-    /// rather than waiting: its caller sees to it that the run goes on when it is due.
+    /// Returns a parked dispatch at once, with [`Answer::parked_until`](layer0::operator::Answer::parked_until),
+    /// instead of waiting: its caller has to resume the run when it is due.
     pub const fn leaves_parked(mut self) -> Self {
         self.leaves_parked = true;
         self
     }
 
-    /// Makes the orchestrator.
+    /// Builds the orchestrator.
     ///
     /// # Errors
     ///
-    /// [`OperatorNameError`], when an operator cannot be called what it is, two have one name, a schema
-    /// cannot be used, or an operator dispatches one that is not there.
+    /// [`OperatorNameError`] if an operator has an invalid name, two operators have one name, a schema cannot be used,
+    /// or an operator dispatches one that is not registered.
     pub fn build(mut self) -> Result<LocalOrchestrator, OperatorNameError> {
         let mut operators = BTreeMap::new();
         for operator in std::mem::take(&mut self.operators) {
@@ -160,8 +161,8 @@ impl LocalOrchestratorBuilder {
         Ok(orchestrator)
     }
 
-    /// Makes an orchestrator without names, for operators that its callers have at hand
-    /// ([`Orchestrator::perform`]). What was registered is left out.
+    /// Builds an orchestrator without names, for callers that hold their operators themselves
+    /// ([`Orchestrator::perform`]). Registered operators are left out.
     #[must_use]
     pub fn build_unnamed(self) -> LocalOrchestrator {
         self.with(BTreeMap::new())
@@ -193,7 +194,7 @@ impl LocalOrchestratorBuilder {
     }
 }
 
-/// Says why operators cannot be dispatched by their names.
+/// An error that keeps operators from being dispatched by their names.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OperatorNameError {

@@ -1,4 +1,4 @@
-//! An operator with the schemas that its input and its answer have to fit.
+//! An operator with the schemas of its input and its answer.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use layer0::{Operator, code};
 use serde_json::Value;
 use thiserror::Error;
 
-/// An operator whose schemas can be used.
+/// An operator whose schemas are valid.
 pub(crate) struct Checked {
     pub(crate) operator: Arc<dyn Operator>,
     input: Option<Schema>,
     output: Option<Schema>,
 }
 
-/// Says why an input or an answer does not fit.
+/// An input or an answer that does not fit its schema.
 #[derive(Debug, Error)]
 enum Misfit {
     /// The input does not fit.
@@ -56,7 +56,7 @@ impl Checked {
         Ok(Self { operator, input, output })
     }
 
-    /// Takes an operator that is not registered.
+    /// Wraps an operator that is not registered.
     pub(crate) fn unregistered(operator: Arc<dyn Operator>) -> Result<Self, OrchError> {
         let name = operator.name().to_owned();
         Self::new(operator).map_err(|error| {
@@ -75,7 +75,7 @@ impl Checked {
         })
     }
 
-    /// Refuses a completed answer that does not fit what the operator declares, or what its task asks for.
+    /// Refuses a completed answer that does not fit the operator's schema or the schema of its task.
     pub(crate) fn check_output(
         &self,
         answer: Answer,

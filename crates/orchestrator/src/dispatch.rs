@@ -1,4 +1,4 @@
-//! One dispatch on its way through the retry layer.
+//! One dispatch in the retry layer.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,7 +25,7 @@ use crate::books::Books;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// How long is waited at least before an operator goes on whose own layers gave up.
+/// Shortest wait before an operator continues after its own layers gave up.
 const AFTER_GIVING_UP: Duration = Duration::from_secs(30);
 
 /// A dispatch; clones are its attempts.
@@ -34,14 +34,14 @@ pub(crate) struct Dispatch {
     pub(crate) operator: Arc<dyn Operator>,
     pub(crate) task: Task,
     pub(crate) context: Context,
-    /// Attempts that were made, those of processes before this one included.
+    /// Number of attempts, including those of earlier processes.
     attempts: Arc<AtomicU32>,
     max_attempts: u32,
-    /// The time of all attempts.
+    /// Time limit of all attempts together.
     limit: Option<Arc<Limit>>,
-    /// Those of an operator that keeps no record.
+    /// Books of an operator without a record.
     books: Option<Arc<Books>>,
-    /// The lease under which this process acts.
+    /// Lease of this process.
     lease: Option<Arc<dyn Lease>>,
 }
 
@@ -65,12 +65,12 @@ impl Dispatch {
         }
     }
 
-    /// Gives all attempts together this time, and these books.
+    /// Sets the time limit and the books that all attempts share.
     pub(crate) fn within(self, limit: Arc<Limit>, books: Option<Arc<Books>>) -> Self {
         Self { limit: Some(limit), books, ..self }
     }
 
-    /// Starts an operator that keeps no record only while this process may act.
+    /// Limits an operator without a record to the time in which this process may act.
     pub(crate) fn under(self, lease: Option<Arc<dyn Lease>>) -> Self {
         Self { lease: lease.filter(|_| !self.operator.can_go_on()), ..self }
     }
@@ -89,7 +89,7 @@ impl RetryRequest<Attempted> for Dispatch {
         self.limit.as_ref()?.left()
     }
 
-    /// Notes another attempt before it begins; one that cannot be noted is not made.
+    /// Records another attempt before it begins; if that fails, there is no attempt.
     fn attempted(
         &self,
         attempt: FailedAttempt<'_, Attempted>,
@@ -118,13 +118,13 @@ impl RetryRequest<Attempted> for Dispatch {
     }
 }
 
-/// The failure of an attempt, as the retry layer judges it.
+/// The failure of an attempt, for the retry layer.
 ///
 /// Retry: as the operator's error says. Effect: as the operator's error says.
 #[derive(Debug)]
 pub(crate) struct Attempted {
     pub(crate) error: OrchError,
-    /// Can the operator go on where it failed?
+    /// Whether the operator can continue after the failure.
     goes_on: bool,
 }
 
@@ -141,7 +141,8 @@ impl std::error::Error for Attempted {
 }
 
 impl Attempted {
-    /// Returns whether going on can help; whatever a layer below has given up on is left alone for a while.
+    /// Returns whether continuing can help. After a layer below has given up, at least `AFTER_GIVING_UP` passes
+    /// first.
     fn going_on(&self) -> Retry {
         let facts = self.error.facts();
         match (facts.retry, facts.later) {
@@ -153,8 +154,8 @@ impl Attempted {
     }
 }
 
-/// An operator that goes on where it failed repeats nothing: whether that can help is asked of the failure
-/// itself, whatever a layer below has given up on, and not whether it acted.
+/// An operator that continues repeats nothing: its retry answer is that of the failure itself, even if a layer below
+/// gave up, and its effect is none.
 impl Failure for Attempted {
     fn facts(&self) -> Facts {
         match self.goes_on {
@@ -175,15 +176,14 @@ impl From<Exhausted<Attempted>> for Attempted {
     }
 }
 
-/// The right of an operator without a record to act: that of this process, and that of the run above it.
+/// The right of an operator without a record to act, which depends on this process and on its caller.
 struct Right<'a> {
     lease: Option<&'a dyn Lease>,
     caller: Option<&'a dyn Caller>,
 }
 
 impl Right<'_> {
-    /// Runs an operator while the right lasts. Once it is lost, those below are detached before the operator is
-    /// dropped.
+    /// Runs an operator until the right is lost; then its child runs are detached before the operator is dropped.
     async fn run(
         &self,
         (run, books): (Option<&RunId>, Option<&Books>),
@@ -229,7 +229,7 @@ impl Right<'_> {
     }
 }
 
-/// Runs the operator of a dispatch.
+/// Service that runs the operator of a dispatch.
 #[derive(Clone)]
 pub(crate) struct Run;
 

@@ -3,7 +3,7 @@
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
-/// Makes a new run id: `run_` and a UUIDv7 of this moment, so that ids sort by start.
+/// Returns a new run id: `run_` and a UUIDv7 of this moment, so that ids sort by start.
 ///
 /// ```
 /// use backstop_orchestrator::new_run_id;
@@ -18,7 +18,7 @@ pub fn new_run_id(at: Timestamp) -> RunId {
     RunId::new(format!("run_{}", uuid_at(at)))
 }
 
-/// Makes a new session id: `ses_` and a UUIDv7 of this moment.
+/// Returns a new session id: `ses_` and a UUIDv7 of this moment.
 #[must_use]
 pub fn new_session_id(at: Timestamp) -> SessionId {
     SessionId::new(format!("ses_{}", uuid_at(at)))

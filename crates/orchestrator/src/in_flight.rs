@@ -1,4 +1,4 @@
-//! The dispatches that have not ended.
+//! The dispatches in flight.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use layer0::operator::Signals;
 #[derive(Default)]
 pub(crate) struct InFlight(Mutex<BTreeMap<WorkflowId, Flight>>);
 
-/// A dispatch that has not ended.
+/// A dispatch in flight.
 #[derive(Clone)]
 pub(crate) struct Flight {
     pub(crate) operator: String,
@@ -20,7 +20,7 @@ pub(crate) struct Flight {
 }
 
 impl InFlight {
-    /// Notes a dispatch until the returned guard is dropped.
+    /// Registers a dispatch until the returned guard is dropped.
     pub(crate) fn enter(this: &Arc<Self>, id: WorkflowId, flight: Flight) -> Entered {
         this.flights().insert(id.clone(), flight);
         Entered { flights: Arc::clone(this), id }

@@ -1,4 +1,4 @@
-//! What an orchestrator is made of, shared by its clones and its dispatches.
+//! State of an orchestrator, shared by its clones and its dispatches.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -18,32 +18,32 @@ pub(crate) struct Inner {
     pub(crate) retry: Retrying,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) log: Option<Arc<dyn EventLog>>,
-    /// Places for first-level dispatches. Sub-dispatches run in their caller's place, so that
-    /// callers that wait for each other never wait for a place.
+    /// Permits of first-level dispatches. Child runs use their caller's permit, so that callers that wait for each
+    /// other never wait for a permit.
     pub(crate) places: Arc<Semaphore>,
     pub(crate) max_depth: u32,
-    /// How long roots may be parked whose task does not say.
+    /// Default limit of the time for which roots may be parked.
     pub(crate) max_park: Option<Duration>,
-    /// Are roots that are parked answered as such, rather than waited for?
+    /// Whether a parked root is answered at once rather than waited for.
     pub(crate) leaves_parked: bool,
     pub(crate) in_flight: Arc<InFlight>,
-    /// For operators that dispatch: does not keep the orchestrator alive.
+    /// Reference for operators that dispatch; it does not keep the orchestrator alive.
     pub(crate) this: Weak<Inner>,
 }
 
-/// How dispatches are tried again.
+/// Retry policies of dispatches.
 #[derive(Clone)]
 pub(crate) struct Retrying {
-    /// Those of operators that begin anew.
+    /// Policy of operators that start again from the beginning.
     pub(crate) anew: RetryPolicy,
     pub(crate) anew_attempts: u32,
-    /// Those of operators that go on where they failed.
+    /// Policy of operators that continue after a failure.
     pub(crate) on: RetryPolicy,
     pub(crate) on_attempts: u32,
 }
 
 impl Retrying {
-    /// Returns the policy of an operator, and how many attempts it has.
+    /// Returns the policy of an operator and its number of attempts.
     pub(crate) fn of(&self, operator: &dyn Operator) -> (RetryPolicy, u32) {
         match operator.can_go_on() {
             true => (self.on.clone(), self.on_attempts),

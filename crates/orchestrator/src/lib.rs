@@ -1,10 +1,10 @@
 //! Operators in one process.
 //!
-//! A [`LocalOrchestrator`] finds operators by name and dispatches them through the retry layer,
-//! which asks each failure whether trying again can help and whether it may already have acted. An
-//! operator calls another one through its [`Context`](layer0::operator::Context).
+//! A [`LocalOrchestrator`] finds operators by name and dispatches them through the retry layer, which reads from each
+//! failure whether a retry can help and whether the operator may have acted. An operator calls another one through its
+//! [`Context`](layer0::operator::Context).
 //!
-//! It never retries what a layer below already gave up on, and knows nothing of models or tools.
+//! It never retries after a layer below gave up, and knows nothing of models or tools.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -20,15 +20,15 @@ use crate::many::many;
 use crate::outside;
 use crate::task::{self, Performance, Spawned};
 
-/// Dispatches operators in this process. Clones share it.
+/// Orchestrator that runs operators in this process. Clones share it.
 #[derive(Clone)]
 pub struct LocalOrchestrator {
     pub(crate) inner: Arc<Inner>,
 }
 
 impl LocalOrchestrator {
-    /// Goes on with a run of an operator that keeps a record of it: one that waits for a person or whose
-    /// process died is taken up, with all that it dispatched; one that has ended is answered from its record.
+    /// Resumes a run of an operator that keeps a record, together with its child runs, after a wait for a person or
+    /// after its process died. A run that has ended is answered from its record.
     ///
     /// # Errors
     ///
@@ -36,18 +36,17 @@ impl LocalOrchestrator {
     ///
     /// # Cancel safety
     ///
-    /// As [`Orchestrator::dispatch`]; the run can be gone on with again.
+    /// As [`Orchestrator::dispatch`]; the run can be resumed again.
     pub async fn resume(&self, operator: &str, run: RunId) -> Result<Answer, OrchError> {
         self.resume_in(Context::root(), operator, run).await
     }
 
-    /// Resumes a run as [`resume`](Self::resume) does, although its record, or that of a run that it dispatched, has
-    /// lost events that were acknowledged: a person has looked at what the run did, and accepts the loss. Its record
-    /// notes that.
+    /// Resumes a run as [`resume`](Self::resume) does, although its record or that of a child run has lost events that
+    /// were acknowledged: a person has checked what the run did, and accepts the loss. The record notes the acceptance.
     ///
-    /// A workflow answers steps as interrupted that may have acted in the events that were lost, unless their tasks
-    /// are idempotent: as many steps that its record does not have as events were lost. An agent answers its calls so
-    /// that have no answer in the record.
+    /// A workflow answers steps that may have acted in the lost events as interrupted, unless their tasks are
+    /// idempotent: as many steps without a record as events were lost. An agent answers calls without a recorded answer
+    /// as interrupted.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -106,19 +105,19 @@ impl LocalOrchestrator {
         run: RunId,
     ) -> Result<Answer, OrchError> {
         (context.run, context.goes_on, context.is_recorded) = (Some(run), true, true);
-        // Its record has the task.
+        // The record has the task.
         self.dispatch(operator, Task::json(Value::Null), context).await
     }
 
-    /// Returns the dispatches in flight, for signals and queries. Each goes by the id of its run.
+    /// Returns the dispatches in flight, for signals and queries. The id of each is that of its run.
     #[must_use]
     pub fn in_flight(&self) -> Vec<WorkflowId> {
         self.inner.in_flight.ids()
     }
 }
 
-/// What begins dispatches is not async: each future on the way to the wait for the end would keep room for
-/// the task and its context, twice.
+/// The functions that begin dispatches are not async: each nested future would reserve room for the task and its
+/// context, twice.
 impl Inner {
     /// Begins a dispatch of a registered operator.
     pub(crate) fn begin(
@@ -244,7 +243,7 @@ impl fmt::Debug for LocalOrchestrator {
     }
 }
 
-/// What an operator dispatches through.
+/// The orchestrator that operators dispatch through.
 struct Handle(Weak<Inner>);
 
 impl Handle {

@@ -1,4 +1,4 @@
-//! Several dispatches at once.
+//! Several concurrent dispatches.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use layer0::operator::{Context, Signals};
 
 use crate::ids::new_run_id;
 
-/// Makes the contexts of several dispatches, each with a run and signals of its own. Those of one session
-/// that nothing dispatched know of each other.
+/// Returns the contexts of several dispatches, each with its own run and signals. Roots of one session know each
+/// other's runs.
 pub(crate) fn many(context: &Context, count: usize, now: Timestamp) -> Vec<Context> {
     let mut contexts: Vec<Context> = (0..count).map(|_| one_of_many(context)).collect();
     if context.session.is_some() && context.parent.is_none() {
@@ -21,7 +21,7 @@ pub(crate) fn many(context: &Context, count: usize, now: Timestamp) -> Vec<Conte
     contexts
 }
 
-/// Makes the context of one of several dispatches, whose run is not known yet.
+/// Returns the context of one of several dispatches, without a run id.
 pub(crate) fn one_of_many(context: &Context) -> Context {
     let mut context = context.clone();
     (context.run, context.signals) = (None, Signals::default());

@@ -1,4 +1,4 @@
-//! What is said to a run from outside, and asked about it: by its id, in whichever process it is.
+//! Signals and queries for a run by its id, in whichever process it is.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use crate::in_flight::Flight;
 use crate::inner::Inner;
 
-/// How many signals wait for an operator before further ones are refused.
+/// Number of signals that may wait for an operator; further ones are refused.
 const MAX_SIGNALS: usize = 256;
-/// How many of its last events a query tells.
+/// Number of last events in the answer to a query.
 const LAST_EVENTS: u64 = 10;
-/// How many callers of a run are looked at.
+/// Number of callers of a run that are searched.
 const MAX_CALLERS: usize = 64;
-/// Who sends what comes through an orchestrator.
+/// Sender of the messages that come through an orchestrator.
 const SENDER: &str = "orchestrator";
 
 pub(crate) async fn signal(
@@ -45,8 +45,8 @@ pub(crate) async fn signal(
     Ok(())
 }
 
-/// Stops a run, or the open one at the head of its callers. One that no process runs is ended here, where its
-/// operator is registered.
+/// Stops a run, or the open run at the head of its callers. A run without a process is ended here if its operator is
+/// registered.
 async fn cancel(inner: &Inner, log: &Arc<dyn EventLog>, open: RunSummary) -> Result<(), OrchError> {
     let root = match open_root(&**log, &open).await.map_err(unreadable)? {
         Some(root) => {
@@ -62,7 +62,7 @@ async fn cancel(inner: &Inner, log: &Arc<dyn EventLog>, open: RunSummary) -> Res
     let can_end = inner.operators.get(&*root.agent).is_some_and(|it| it.operator.can_go_on());
     match log.claim(&root.run).await {
         Ok(_free) if can_end => {}
-        // The process that runs it takes the request, or the next one that resumes it.
+        // The process that runs it takes the request, or the next process that resumes it.
         Ok(_) | Err(LogError::Claimed(_)) => return Ok(()),
         Err(error) => return Err(unreadable(error)),
     }
@@ -72,13 +72,13 @@ async fn cancel(inner: &Inner, log: &Arc<dyn EventLog>, open: RunSummary) -> Res
     let task = Task::json(Value::Null);
     let ended = async { inner.begin(&root.agent, task, context)?.ended().await };
     if let Err(error) = ended.await {
-        // What was sent stays in the inbox.
+        // The request stays in the inbox.
         tracing::warn!(run = %root.run, code = error.code(), "the run could not be ended: {error}");
     }
     Ok(())
 }
 
-/// Sends something to a run; says whether it was still open.
+/// Sends a request to a run; returns whether the run was still open.
 async fn send(
     inner: &Inner,
     log: &dyn EventLog,
@@ -126,7 +126,7 @@ pub(crate) async fn query(inner: &Inner, workflow: &WorkflowId) -> Result<Value,
     }
 }
 
-/// Tells what the record says of a run.
+/// Returns the state of a run according to its record.
 async fn of_record(log: &dyn EventLog, summary: &RunSummary) -> Result<Value, LogError> {
     let first = summary.last_seq.saturating_sub(LAST_EVENTS) + 1;
     let events = log.records(&summary.run, first).await?;
@@ -152,7 +152,7 @@ async fn of_record(log: &dyn EventLog, summary: &RunSummary) -> Result<Value, Lo
     }))
 }
 
-/// Is a run another one, or below it?
+/// Returns whether a run is `head`, or a descendant of `head`.
 async fn is_within(log: &dyn EventLog, run: &RunId, head: &RunId) -> Result<bool, LogError> {
     let mut next = Some(run.clone());
     for _ in 0..MAX_CALLERS {

@@ -1,5 +1,4 @@
-//! Dispatches that are put aside for a time: their permit is given back, and they are gone on with when it
-//! is time.
+//! Parked dispatches: they return their permit, and continue when they are due.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -12,25 +11,25 @@ use layer0::error::OrchError;
 use layer0::id::RunId;
 use layer0::operator::{Answer, Context, Signal};
 
-/// A root that is put aside until then.
+/// A parked root, with the time until which it is parked.
 pub(crate) struct Parked {
     run: RunId,
     until: Timestamp,
 }
 
 impl Parked {
-    /// Returns what is put aside, if a dispatch that nothing dispatched is.
+    /// Returns the parked run of a dispatch without a caller.
     pub(crate) fn of(ended: &Result<Answer, OrchError>, context: &Context) -> Option<Self> {
         let answer = ended.as_ref().ok().filter(|_| context.depth == 0)?;
         Some(Self { run: answer.run.clone()?, until: answer.parked_until? })
     }
 
-    /// Waits until it is time, something is sent to the run, or it is cancelled or given up:
-    /// what was put aside ends then. Afterwards the context says how to go on.
+    /// Waits until the run is due, receives a message, is cancelled or is given up; giving it up cancels it. Afterwards
+    /// the context is set to resume the run.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the run as it is; its record says until when it is parked.
+    /// Dropping the future leaves the run as it is; its record has the time until which it is parked.
     pub(crate) async fn wait(
         self,
         context: &mut Context,
@@ -51,20 +50,20 @@ impl Parked {
         if is_given_up && !context.signals.is_detached() {
             context.signals.push(Signal::cancel());
         }
-        // Time without a process moves the deadline by as much.
+        // The deadline moves by the time without a process.
         let waited = clock.now().since(began);
         context.deadline = context.deadline.map(|deadline| deadline.after(waited));
         (context.run, context.goes_on) = (Some(self.run), true);
     }
 }
 
-/// Completes when the inbox of a run has something.
+/// Completes when the inbox of a run is not empty.
 async fn sent_to(run: &RunId, log: Option<&Arc<dyn EventLog>>) {
     let Some(log) = log else { return pending().await };
     let mut watch = log.watch_inbox(run);
     loop {
         watch.changed().await;
-        // One that cannot be read is looked at when it changes again.
+        // An inbox that cannot be read is read again at its next change.
         if log.inbox(run).await.is_ok_and(|inbox| !inbox.is_empty()) {
             return;
         }

@@ -1,4 +1,4 @@
-//! The task of a dispatch: it waits for a place, tries, and sees to it that nothing is left behind.
+//! The task of a dispatch: waits for a permit, runs the operator and ends what it leaves behind.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -29,23 +29,23 @@ use crate::in_flight::Entered;
 use crate::inner::Inner;
 use crate::parked::Parked;
 
-/// How long an operator that was told to end has to close its record.
+/// Time for which a cancelled operator may close its record.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// How long a workflow at this depth waits for its steps to close theirs: the deeper, the shorter, so that each
-/// has closed its record before the one above it stops waiting.
+/// Returns how long a workflow at this depth waits for its steps to close their records: the deeper, the shorter, so
+/// that each record is closed before its caller stops waiting.
 pub(crate) fn closing_time(depth: u32) -> Duration {
     let margin = CLOSING_MARGIN.saturating_mul(depth.saturating_add(1));
     CLOSING.saturating_sub(margin).max(CLOSING_MARGIN)
 }
 
-/// How much sooner each level below stops to wait than the one above it.
+/// Difference between the waits of two adjacent levels.
 const CLOSING_MARGIN: Duration = Duration::from_millis(250);
 
-/// How often is looked whether a run has ended that another process goes on with.
+/// Interval at which a run that another process has resumed is checked for its end.
 const ELSEWHERE: Duration = Duration::from_secs(1);
 
-/// An operator that did not end in time, and was dropped.
+/// Failure of an operator that did not end in time, and was dropped.
 ///
 /// Retry: never. Effect: unknown.
 #[derive(Debug, Error)]
@@ -58,12 +58,12 @@ impl Failure for OutOfTime {
     }
 }
 
-/// A dispatch that is about to be performed.
+/// A dispatch that is ready to run.
 pub(crate) struct Performance {
     pub(crate) checked: Arc<Checked>,
     pub(crate) task: Task,
     pub(crate) context: Context,
-    /// Keeps it known while it is in flight.
+    /// Guard that keeps the dispatch known while it is in flight.
     pub(crate) entered: Entered,
 }
 
@@ -71,17 +71,17 @@ pub(crate) struct Performance {
 pub(crate) struct Spawned(oneshot::Receiver<Result<Answer, OrchError>>);
 
 impl Spawned {
-    /// Waits for its end.
+    /// Waits for the end of the dispatch.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the operator is told to end, and dropped where it does not in 5 s.
+    /// If the future is dropped, the operator is cancelled, and dropped if it does not end in 5 s.
     pub(crate) async fn ended(self) -> Result<Answer, OrchError> {
         self.0.await.unwrap_or_else(|_| Err(OrchError::panicked("its task was lost")))
     }
 }
 
-/// Performs a dispatch in a task of its own.
+/// Runs a dispatch in a task of its own.
 pub(crate) fn spawn(inner: &Inner, performance: Performance) -> Spawned {
     let places = (performance.context.depth == 0).then(|| Arc::clone(&inner.places));
     let (policy, attempts) = inner.retry.of(&*performance.checked.operator);
@@ -93,7 +93,7 @@ pub(crate) fn spawn(inner: &Inner, performance: Performance) -> Spawned {
         let (mut was_parked, mut is_to_end) = (false, false);
         let ended = loop {
             let place = match &places {
-                // It only closes its record, whoever has the places.
+                // The run only closes its record, which needs no permit.
                 _ if is_to_end => Ok(None),
                 Some(places) => {
                     let places = Arc::clone(places);
@@ -110,9 +110,9 @@ pub(crate) fn spawn(inner: &Inner, performance: Performance) -> Spawned {
                 }
                 Err(error) => Err(error),
             };
-            // Its permit is given back meanwhile.
+            // A parked run returns its permit.
             match Parked::of(&ended, &context).filter(|_| !leaves_parked) {
-                // It is told to end once.
+                // A parked run is cancelled only once.
                 Some(_) if is_to_end => break ended,
                 Some(parked) => {
                     parked.wait(&mut context, &clock, log.as_ref(), done.closed()).await;
@@ -131,7 +131,7 @@ pub(crate) fn spawn(inner: &Inner, performance: Performance) -> Spawned {
                 None => break ended,
             }
         };
-        // It is not in flight any more when its caller hears of the end, and may be gone itself.
+        // The dispatch leaves the list before its caller learns of the end.
         drop(entered);
         drop(done.send(ended));
     };
@@ -140,14 +140,14 @@ pub(crate) fn spawn(inner: &Inner, performance: Performance) -> Spawned {
     Spawned(result)
 }
 
-/// Has another process gone on with the run?
+/// Returns whether another process has resumed the run.
 fn is_elsewhere(ended: &Result<Answer, OrchError>) -> bool {
     ended.as_ref().is_err_and(|error| error.code() == code::RUN_OPEN)
 }
 
 type Done = oneshot::Sender<Result<Answer, OrchError>>;
 
-/// Waits for a place until the deadline.
+/// Waits for a permit until the deadline.
 async fn place(
     places: Arc<Semaphore>,
     operator: &dyn Operator,
@@ -168,7 +168,7 @@ async fn place(
             match select(Box::pin(places.acquire_owned()), gives_up).await {
                 Either::Left((place, _)) => place.ok(),
                 Either::Right((Either::Left(_), _)) => None,
-                // It is not waited for any more.
+                // Nothing waits for the dispatch any more.
                 Either::Right((Either::Right(_), _)) => {
                     return Err(OrchError::Shutdown("it was given up".to_owned()));
                 }
@@ -178,7 +178,7 @@ async fn place(
     in_time(operator, context, clock).map(|()| place)
 }
 
-/// Refuses to start what is too late.
+/// Refuses a dispatch whose deadline has passed.
 fn in_time(
     operator: &dyn Operator,
     context: &Context,
@@ -192,14 +192,14 @@ fn in_time(
     }
 }
 
-/// A dispatch that has its place.
+/// A dispatch with its permit.
 struct AtWork {
     checked: Arc<Checked>,
     task: Task,
     context: Context,
     clock: Arc<dyn Clock>,
     limit: Arc<Limit>,
-    /// Those of an operator that keeps no record.
+    /// Books of an operator without a record.
     books: Option<Arc<Books>>,
 }
 
@@ -208,7 +208,7 @@ impl AtWork {
         let time = context.deadline.map(|deadline| deadline.since(clock.now()));
         let limit = Arc::new(Limit::new(Arc::clone(&clock), time));
         let above = context.caller.take();
-        // That is its caller's, if there is one.
+        // That guard belongs to the caller, if there is one.
         context.own_work = None;
         let books = match checked.operator.can_go_on() {
             true => {
@@ -259,7 +259,7 @@ impl AtWork {
                 signals.push(Signal::cancel());
                 clock.sleep(CLOSING).await;
             };
-            // One that keeps a record keeps to its time by itself, and moves it by what it waits for people.
+            // An operator with a record keeps its own time limit, and extends it by its waits for people.
             let bounded = async {
                 let Some(books) = &books else { return std::future::pending().await };
                 match select(
@@ -294,14 +294,14 @@ impl AtWork {
     }
 }
 
-/// The end of an operator without a record that does not end by itself.
+/// An end that does not come from an operator without a record itself.
 enum End {
-    /// What it dispatched left, to be taken up with it.
+    /// Its child runs were suspended, to be resumed with it.
     Left(Answer),
     Late,
 }
 
-/// What dispatched an operator that keeps a record. While it waits, no time passes for its retries.
+/// The caller of an operator with a record. While the operator waits, no time passes for its retries.
 struct Timed {
     above: Arc<dyn Caller>,
     limit: Arc<Limit>,

@@ -1,8 +1,8 @@
-//! What an operator used, and what it says of it.
+//! The usage of an operator, measured and as reported by itself.
 
 use layer0::usage::Usage;
 
-/// Returns what was used at least: what an operator states of itself may hold what it dispatched, or not.
+/// Returns a lower bound of the usage: the usage that an operator reports may or may not include its child runs.
 pub(crate) fn at_least(stated: &Usage, below: &Usage) -> Usage {
     let mut used = *stated;
     used.model_calls = used.model_calls.max(below.model_calls);
@@ -19,7 +19,7 @@ pub(crate) fn at_least(stated: &Usage, below: &Usage) -> Usage {
     used
 }
 
-/// Returns the usage of an attempt together with that of the earlier ones.
+/// Returns the usage of an attempt added to that of the earlier attempts.
 pub(crate) fn added(earlier: Option<Usage>, other: &Usage) -> Usage {
     let Some(mut both) = earlier else { return *other };
     both.add_dispatched(other);
@@ -27,7 +27,7 @@ pub(crate) fn added(earlier: Option<Usage>, other: &Usage) -> Usage {
     both
 }
 
-/// Returns what was used beyond what was before.
+/// Returns the usage in excess of `before`.
 pub(crate) fn beyond(used: &Usage, before: &Usage) -> Usage {
     let mut more = *used;
     more.model_calls = more.model_calls.saturating_sub(before.model_calls);

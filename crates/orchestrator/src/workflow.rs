@@ -1,4 +1,4 @@
-//! Operators made of operators, with a record of their steps.
+//! Operators that dispatch other operators, with a record of their steps.
 
 mod begin;
 mod diverged;
@@ -43,16 +43,16 @@ pub use route::Route;
 pub use sequence::Sequence;
 pub use supervise::{Restart, Supervise};
 
-/// Gives an operator whose work is to dispatch others a record of its own, in which each dispatch is a step.
+/// An operator that dispatches others, with a record in which each dispatch is a step.
 ///
-/// A step has a path: the workflow's name and that of the step, `review/2`. Its dispatch is durable before it
-/// starts, and its end before the next one begins. When the process dies, the run is gone on with
-/// ([`LocalOrchestrator::resume`](crate::LocalOrchestrator::resume)): the operator's code runs from its
-/// start, a step that was done is answered from the record, one that was begun goes on where it was, and
-/// nothing that finished is done again. So the code has to ask for the same steps in the same way: it decides
-/// by its input and by what steps answered, and takes nothing else in but by [`Context::route`].
+/// A step has a path, made of the workflow's name and its own name: `review/2`. Its dispatch is durable before it
+/// starts, and its end before the next one begins. When the process dies, the run can be resumed
+/// ([`LocalOrchestrator::resume`](crate::LocalOrchestrator::resume)): the operator's code runs from its start, a
+/// finished step is answered from the record, a step that had begun continues, and no finished step runs again. So the
+/// code has to request the same steps in the same way: its decisions depend only on its input and on the answers of
+/// steps, and it takes any other input only through [`Context::route`].
 ///
-/// [`Sequence`], [`Parallel`], [`Route`], [`Map`] and [`Supervise`] are such operators; an own one dispatches
+/// [`Sequence`], [`Parallel`], [`Route`], [`Map`] and [`Supervise`] are such operators; your own operator dispatches
 /// through its [`Context`].
 ///
 /// ```
@@ -98,12 +98,12 @@ pub struct Workflow {
 }
 
 impl Workflow {
-    /// Records the steps of an operator in a log.
+    /// Wraps an operator whose steps are recorded in a log.
     pub fn new(operator: impl Operator + 'static, log: Arc<dyn EventLog>) -> Self {
         Self::shared(Arc::new(operator), log)
     }
 
-    /// Records the steps of an operator that is shared.
+    /// Wraps a shared operator whose steps are recorded in a log.
     pub fn shared(operator: Arc<dyn Operator>, log: Arc<dyn EventLog>) -> Self {
         let definition = AgentRecord::workflow(&operator.calls(), operator.name());
         let digest = text_digest(definition.get());
@@ -112,14 +112,14 @@ impl Workflow {
         Self { operator, recorder: Recorder { log, clock, redactor, record } }
     }
 
-    /// Takes the time from this clock.
+    /// Sets the clock.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.recorder.clock = clock;
         self
     }
 
-    /// Takes out of the record what this redactor holds secret.
+    /// Sets the redactor that removes secrets from the record.
     #[must_use]
     pub fn redactor(mut self, redactor: Redactor) -> Self {
         self.recorder.redactor = redactor;
@@ -127,8 +127,8 @@ impl Workflow {
     }
 }
 
-/// What a workflow answers is text, an object or a list: anything else becomes text, and text that is an
-/// object or a list in JSON becomes that, so that a recorded answer is the one that was given.
+/// The answer of a workflow is text, an object or a list: any other value becomes text, and text that is an object or a
+/// list in JSON becomes that value, so that a recorded answer equals the original one.
 #[async_trait]
 impl Operator for Workflow {
     fn name(&self) -> &str {
@@ -170,13 +170,13 @@ impl Operator for Workflow {
 }
 
 impl episode::Episode {
-    /// Makes the context of the workflow's own code: what it dispatches are steps.
+    /// Returns the context of the workflow's own code, whose dispatches are steps.
     fn context(&self, context: &Context) -> Context {
         let mut own = context.clone();
         (own.run, own.session) = (Some(self.run.clone()), Some(self.session.clone()));
         (own.root, own.depth) = (Some(self.root.clone()), self.depth);
         own.signals = self.own_signals.clone();
-        // What it dispatches is known by its steps.
+        // Its dispatches are known by their steps.
         (own.caller, own.allowance, own.step, own.shares) = (None, None, None, None);
         own.own_work = Some(Arc::clone(&self.books) as _);
         own.orchestrator = self

@@ -1,4 +1,4 @@
-//! The callers of an operator without a record and of those below it.
+//! The callers of an operator without a record and of its child runs.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use layer0::usage::{Allowance, Usage};
 use super::{Books, Open};
 use crate::usage::added;
 
-/// The operator itself, toward those below it.
+/// The caller that the operator itself reports to.
 pub(crate) struct Own(pub(crate) Arc<Books>);
 
 #[async_trait]
@@ -51,7 +51,7 @@ impl Caller for Own {
     }
 }
 
-/// Keeps a limit from passing while it lives.
+/// Guard that pauses a time limit until it is dropped.
 pub(crate) struct Pause<'a>(&'a Limit);
 
 impl<'a> Pause<'a> {
@@ -67,7 +67,7 @@ impl Drop for Pause<'_> {
     }
 }
 
-/// One of those below, as it sees what is above it.
+/// The caller that a child run reports to.
 pub(crate) struct Below {
     pub(crate) books: Arc<Books>,
     pub(crate) run: RunId,
@@ -102,7 +102,7 @@ impl Caller for Below {
         let mut changes = self.books.changed.subscribe();
         self.note(Some(waiting));
         let _goes_on = GoesOn(self);
-        // Told to leave, it is waited for until it has ended.
+        // Once the operator is suspended, the wait lasts until the child run has ended.
         while !self.books.state().leaves {
             if changes.changed().await.is_err() {
                 return;
@@ -149,7 +149,7 @@ impl Caller for Below {
     }
 }
 
-/// States that a run below asks for more, while it lives.
+/// Guard that marks a child run as in need of more budget until it is dropped.
 struct Wants<'a>(&'a Below);
 
 impl<'a> Wants<'a> {
@@ -169,7 +169,7 @@ struct GoesOn<'a>(&'a Below);
 
 impl Drop for GoesOn<'_> {
     fn drop(&mut self) {
-        // One that was told to leave ends now.
+        // A child run that was asked to suspend ends now.
         if !self.0.books.state().leaves {
             self.0.note(None);
         }

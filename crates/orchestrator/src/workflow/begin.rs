@@ -1,4 +1,4 @@
-//! How a workflow's run begins, or is gone on with.
+//! Start and resumption of a workflow's run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,17 +29,17 @@ use super::text::value_of;
 use crate::books::{Books, Leaving, least};
 use crate::ids::{new_run_id, new_session_id};
 
-/// Who goes on with a run.
+/// Name of the resumer in the record.
 pub(super) const BY: &str = "orchestrator";
 
-/// A run, as it is begun or found.
+/// A run after it was started or found.
 pub(super) enum Opened {
     Ended(Result<Answer, OperatorError>),
-    /// It is at work, with this to do.
+    /// A running run, with its task.
     AtWork(Box<Episode>, Task),
 }
 
-/// A run was taken up too often without getting any further.
+/// Failure of a run that was recovered too often without progress.
 ///
 /// Retry: never. Effect: unknown.
 #[derive(Debug, Error)]
@@ -52,18 +52,18 @@ impl Failure for CrashLoop {
     }
 }
 
-/// Keeps the records of a workflow's runs.
+/// Recorder of a workflow's runs.
 #[derive(Clone)]
 pub(super) struct Recorder {
     pub(super) log: Arc<dyn EventLog>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) redactor: Redactor,
-    /// What makes it this workflow.
+    /// Definition of the workflow.
     pub(super) record: AgentRecord,
 }
 
 impl Recorder {
-    /// Begins a run, or goes on with one that is recorded.
+    /// Starts a run, or resumes a recorded one.
     pub(super) async fn open(
         &self,
         task: &Task,
@@ -138,7 +138,7 @@ impl Recorder {
         Ok(started)
     }
 
-    /// Puts a run behind the last one of its session; beside it, where both were dispatched together.
+    /// Sets the run to follow the last one of its session, or to branch from it if both were dispatched together.
     async fn join(&self, started: &mut RunStarted, context: &Context) -> Result<(), LogError> {
         let Some(last) = self.log.last_root(&started.session).await? else { return Ok(()) };
         let follow = |run: RunSummary| Follows::new(run.run, run.last_seq, run.head, run.messages);
@@ -164,7 +164,7 @@ impl Recorder {
         task: &Task,
         context: &Context,
     ) -> Result<Opened, OperatorError> {
-        // What it used until now counts, however this goes on.
+        // Its usage until now counts in any case.
         if let Some(caller) = &context.caller {
             caller.used(summary.usage);
         }
@@ -185,7 +185,7 @@ impl Recorder {
         };
         let (claim, lost) = claimed.map_err(OperatorError::failed)?;
         let (summary, events) = self.read(&summary.run).await?;
-        // Another process may have ended it before it let go of the claim.
+        // Another process may have ended the run before it released the claim.
         if is_over(&summary) {
             self.check_name(&events)?;
             return Ok(ended(&summary.run, &events));
@@ -199,7 +199,7 @@ impl Recorder {
             return Err(self.diverged(&progress).into());
         }
         let was_waiting = progress.waiting.is_some() || summary.state == RunState::Parked;
-        // A step with a record counts for itself how often its process died.
+        // A step with a record counts the deaths of its process itself.
         let is_at_rest = was_waiting || progress.steps.values().any(StepRecord::counts_deaths);
         let is_looping = !is_at_rest && progress.recoveries + 1 >= MAX_RECOVERIES;
         let (reason, writer) =
@@ -225,7 +225,7 @@ impl Recorder {
         }
         ledger.commit().await.map_err(OperatorError::failed)?;
         if before.is_some() {
-            // The definition is the run's own once something follows from it: its code may not fit the record.
+            // The definition is adopted only once something follows from it: its code may not fit the record.
             ledger.adopt_later(RunResumed::new(BY).adopting(self.record.clone()));
         }
         Ok(self.underway(ledger, before, task, context))
@@ -235,7 +235,7 @@ impl Recorder {
         read_events(&*self.log, run).await.map_err(OperatorError::failed)
     }
 
-    /// Refuses the run of an agent, or of a workflow with another name. One with another definition is answered.
+    /// Refuses the run of an agent, or of a workflow with another name. A run of another definition is answered.
     fn check_name(&self, events: &[Event]) -> Result<(), OperatorError> {
         let progress = Progress::of(events)?;
         let recorded = progress.started.as_ref().map(|started| &started.agent);
@@ -245,14 +245,14 @@ impl Recorder {
         }
     }
 
-    /// Says that it is a run of another workflow.
+    /// Returns the error for a run of another workflow.
     fn diverged(&self, progress: &Progress) -> Diverged {
         let recorded = progress.started.as_ref();
         let recorded = recorded.map_or("", |started| started.agent.definition.get());
         Diverged::of_record(1, recorded, self.record.definition.get())
     }
 
-    /// Makes the run of a record, which was another definition's before where there is one.
+    /// Builds the episode of a recorded run; `before` is the run's previous definition if it had another one.
     fn underway(
         &self,
         ledger: Ledger,
@@ -272,7 +272,7 @@ impl Recorder {
         let above = context.caller.clone();
         let has_caller = above.is_some();
         let above = above.map(|caller| Arc::new(Above { caller, line: line.clone() }) as _);
-        // It takes in its signals itself.
+        // The run takes its signals itself.
         let signals = Signals::default();
         let books = Books::new(above, allowance, Arc::clone(&limit), signals, Leaving::Always);
         books.asked_before(u32::try_from(progress.granted.len()).unwrap_or(u32::MAX));
@@ -281,7 +281,7 @@ impl Recorder {
                 books.ended_before(returned.run.clone(), step.used);
             }
         }
-        // What its code was told before its process died it is told again.
+        // Signals that the code received before its process died are sent again.
         let own_signals = Signals::default();
         progress.signals.iter().for_each(|signal| own_signals.push(signal.clone()));
         let summary = ledger.summary();
@@ -291,7 +291,7 @@ impl Recorder {
         own_task.images = started.map(|started| Arc::clone(&started.images)).unwrap_or_default();
         let schema = started.and_then(|started| started.output_schema.as_ref());
         own_task.output_schema = schema.and_then(|schema| schema.read().ok());
-        // Its task is told where it begins; what resumes it may not know it.
+        // The task's properties are set at the start; the process that resumes it may not know them.
         own_task.idempotent = task.idempotent || started.is_some_and(|it| it.idempotent);
         own_task.history = task.history || started.is_some_and(|it| it.with_history);
         let max_park = started.and_then(|it| it.max_park_ms).map(Duration::from_millis);
@@ -324,7 +324,7 @@ impl Recorder {
         Opened::AtWork(Box::new(episode), own_task)
     }
 
-    /// Returns how long the run may be at work, all its episodes together.
+    /// Returns the time limit of the run, over all its episodes.
     fn allowed(&self, ledger: &Ledger, context: &Context) -> Option<Duration> {
         let progress = ledger.progress();
         if let Some(deadline) = context.deadline {
@@ -335,8 +335,8 @@ impl Recorder {
     }
 }
 
-/// Returns whether a run that ended is to be opened again: it failed, or its caller stopped it when that failed, and its
-/// caller makes another attempt.
+/// Returns whether an ended run is to be reopened: its caller makes another attempt, and the run failed or was stopped
+/// by its caller's failure.
 fn is_tried_again(summary: &RunSummary, context: &Context) -> bool {
     let can_be = summary.state == RunState::Failed || summary.outcome == Some(Outcome::Cancelled);
     can_be && context.attempt > 1 && summary.reopens + 1 < context.attempt

@@ -1,4 +1,4 @@
-//! A workflow that is not the one that its record is of.
+//! The error for a workflow that does not match its record.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use layer0::error::{OperatorError, OrchError};
 use layer0::failure::{Effect, Facts, Failure};
 use thiserror::Error;
 
-/// Says where a workflow and its record part.
+/// A difference between a workflow and its record.
 ///
 /// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -16,15 +16,15 @@ use thiserror::Error;
 )]
 #[non_exhaustive]
 pub struct Diverged {
-    /// The event, where the record itself is at odds; the path of the step otherwise.
+    /// The event if the record contradicts itself; otherwise the path of the step.
     pub place: Place,
-    /// What the record says.
+    /// The value in the record.
     pub expected: String,
-    /// What was found.
+    /// The value found instead.
     pub actual: String,
 }
 
-/// Where a workflow and its record part.
+/// The place at which a workflow and its record differ.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Place {

@@ -1,5 +1,5 @@
-//! One episode of a workflow's run: it takes in what its code asks for and what those below come to, and
-//! notes each before anything follows from it.
+//! One episode of a workflow's run: it receives the requests of its code and the results of its child runs, and records
+//! each before it acts on it.
 
 mod end;
 mod others;
@@ -34,7 +34,7 @@ use underway::{Reply, Settled};
 
 pub(super) use underway::Underway;
 
-/// A run of a workflow that is at work.
+/// A running run of a workflow.
 pub(super) struct Episode {
     pub(super) name: Arc<str>,
     pub(super) run: RunId,
@@ -42,13 +42,13 @@ pub(super) struct Episode {
     pub(super) root: RunId,
     pub(super) depth: u32,
     pub(super) max_park: Option<Duration>,
-    /// Do its steps go on with their agents as those are defined now?
+    /// Whether its steps adopt the current definitions of their agents.
     pub(super) adopts: bool,
     /// Whether its steps continue although their records have lost their tails.
     pub(super) accepts_lost_tail: bool,
-    /// What the workflow was until this episode, where that was something else.
+    /// The workflow's definition before this episode, if it was another one.
     pub(super) before: Option<Box<AgentRecord>>,
-    /// How long the run may be at work, all episodes together.
+    /// Time limit of the run, over all its episodes.
     pub(super) allowed: Option<Duration>,
     pub(super) has_caller: bool,
     pub(super) log: Arc<dyn EventLog>,
@@ -60,25 +60,25 @@ pub(super) struct Episode {
     pub(super) orchestrator: Option<Arc<dyn Orchestrator>>,
     pub(super) line: Line,
     pub(super) asks: mpsc::UnboundedReceiver<Ask>,
-    /// What is sent to the run in this process.
+    /// Signals sent to the run in this process.
     pub(super) signals: Signals,
-    /// What its code is told.
+    /// Signals for its code.
     pub(super) own_signals: Signals,
     pub(super) underway: Underway,
-    /// Until when all that is open below is parked, and why.
+    /// The time until which all open child runs are parked, and the reason.
     pub(super) parked: Option<(Timestamp, Option<Code>)>,
 }
 
-/// What happened.
+/// An event that the episode handles.
 enum Happened {
     Done(Result<Answer, OperatorError>),
     Asked(Ask),
-    /// A reply from the record is to be sent.
+    /// A reply from the record is ready to send.
     Recalled(Reply),
-    /// What was noted is to be committed.
+    /// Staged events are ready to commit.
     Noted,
     Settled(Settled),
-    /// A run below is not waited for any more.
+    /// Nothing waits for a child run any more.
     GivenUp(usize),
     Signal(Signal),
     Rows(Vec<InboxMessage>),
@@ -89,12 +89,12 @@ enum Happened {
     Lost(LogError),
 }
 
-/// What is waited for from outside.
+/// Events from outside that the episode waits for.
 struct Outside {
     inbox: Inbox,
-    /// The time is over; nothing once it was told.
+    /// The time limit; `None` once it was reported.
     late: Option<BoxFuture>,
-    /// All below do nothing but wait, and the run is to leave.
+    /// Completes when all child runs wait and the run is to suspend.
     leaves: BoxFuture,
     lost: Lost,
 }
@@ -103,7 +103,7 @@ type Lost = std::pin::Pin<Box<dyn Future<Output = LogError> + Send>>;
 type Inbox = std::pin::Pin<Box<dyn Future<Output = (InboxReader, Vec<InboxMessage>)> + Send>>;
 
 impl Episode {
-    /// Lets the code of the workflow do its work, and writes down what comes of it.
+    /// Runs the code of the workflow and records its steps.
     pub(super) async fn perform(
         mut self,
         operator: &dyn Operator,
@@ -114,11 +114,11 @@ impl Episode {
         let mut code = Some(Box::pin(code));
         let mut outside = self.outside();
         if self.ledger.progress().is_cancelled {
-            // Its process died before it had ended.
+            // Its process died before the run had ended.
             self.close(Closing::Cancelled);
         }
         if self.limit.left().is_some_and(|left| left.is_zero()) {
-            // Its time had passed before its process died: no step begins.
+            // The time limit had passed before its process died: no step starts.
             self.close(Closing::Late);
         }
         loop {
@@ -197,7 +197,7 @@ impl Episode {
         }
     }
 
-    /// What was asked for goes first, so that what is noted together is written together.
+    /// Polls requests before commits, so that events staged together are written together.
     fn poll_next(&mut self, outside: &mut Outside, cx: &mut TaskContext<'_>) -> Poll<Happened> {
         if let Poll::Ready(error) = outside.lost.as_mut().poll(cx) {
             return Poll::Ready(Happened::Lost(error));
@@ -234,13 +234,13 @@ impl Episode {
         }
     }
 
-    /// Returns whether pending answers from the record may show that the adopted definition does not fit it: nothing is
-    /// recorded before.
+    /// Returns whether pending answers from the record may show that the adopted definition does not fit it; until then
+    /// nothing is recorded.
     fn may_diverge(&self) -> bool {
         self.ledger.has_open_adoption() && self.underway.has_recalls()
     }
 
-    /// Begins to end: nothing new is begun, and what is open below is told to end.
+    /// Starts to close: nothing new starts, and open child runs are cancelled.
     pub(super) fn close(&mut self, closing: Closing) {
         if self.underway.is_closing() {
             return;
@@ -250,8 +250,8 @@ impl Episode {
         self.end_others();
     }
 
-    /// Writes what was noted with the dispatches that are asked for, tells who waits for that, and starts what was
-    /// dispatched.
+    /// Writes the staged events together with the pending dispatches, sends the replies, and starts the dispatched
+    /// runs.
     pub(super) async fn commit(&mut self) -> Result<(), Halt> {
         let has_refused = std::mem::take(&mut self.underway.has_refused);
         let mut starting = if has_refused { Vec::new() } else { self.underway.take_starting() };
@@ -273,7 +273,7 @@ impl Episode {
     fn take_ask(&mut self, ask: Ask) -> Result<(), Halt> {
         match ask {
             Ask::Step(ask) => self.take_step(ask)?,
-            // Its code is not at work any more.
+            // The code has ended.
             Ask::Route { .. } if self.underway.is_closing() => {}
             Ask::Route { step, to, answer } => self.take_route(step, to, answer)?,
             Ask::Retry { run, attempt, noted } => {
@@ -311,8 +311,8 @@ impl Episode {
         self.underway.replies.push(reply(who, what));
     }
 
-    /// Sends a reply that an event of the record has, in the order of those events: code that does several things at
-    /// once learns of their ends in the order that it first did.
+    /// Sends a reply from the record, in the order of the recorded events, so that code that does several things at
+    /// once learns of their ends in the original order.
     pub(super) fn tell_recorded<T: Send + 'static>(
         &mut self,
         place: u64,
@@ -346,7 +346,7 @@ impl Episode {
                     signal.cause = cause;
                     signal
                 }
-                // A workflow asks nothing of people itself.
+                // A workflow itself has no approvals.
                 _ => continue,
             };
             self.take_signal(signal)?;
@@ -384,7 +384,7 @@ impl Episode {
 
 fn reply<T: Send + 'static>(who: oneshot::Sender<T>, what: T) -> Reply {
     Box::new(move || {
-        // One that does not wait any more need not know.
+        // A receiver that no longer waits needs no reply.
         let _is_waited_for = who.send(what).is_ok();
     })
 }

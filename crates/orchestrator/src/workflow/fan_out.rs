@@ -1,4 +1,4 @@
-//! Several steps at once.
+//! Several concurrent steps.
 
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -8,29 +8,29 @@ use layer0::operator::{Answer, Context, Task};
 use layer0::stop::Stop;
 use serde_json::{Value, json};
 
-/// What becomes of several steps at once when one of them fails.
+/// Behaviour of concurrent steps when one of them fails.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// The others are stopped, and it fails with that one.
+    /// The others are stopped, and the workflow fails with that failure.
     #[default]
     FailFast,
-    /// The others go on, and the answer says of each how it ended.
+    /// The others continue, and the answer has the end of each.
     Collect,
 }
 
-/// Returns how a step ended that did not complete, for a workflow that ends with it.
+/// Returns the end of a workflow whose step did not complete.
 pub(super) fn stopped(answer: Answer) -> Answer {
     let mut stopped = Answer::completed(answer.output);
     (stopped.stop, stopped.parked_until) = (answer.stop, answer.parked_until);
     stopped
 }
 
-/// Returns a step that was done.
+/// Returns a finished step.
 pub(super) fn done_by(step: impl Into<Box<str>>, operator: &str, answer: &Answer) -> StepDone {
     StepDone::new(step, operator, answer.output.clone()).run(answer.run.clone())
 }
 
-/// Dispatches tasks, so many at once, and returns their answers as a list in the order asked.
+/// Dispatches tasks, at most `limit` at once, and returns their answers as a list in the order of the tasks.
 pub(super) async fn fan_out(
     context: &Context,
     tasks: Vec<(String, Task)>,
@@ -48,7 +48,7 @@ pub(super) async fn fan_out(
     ends.resize_with(count, || None);
     while let Some((place, end)) = steps.next().await {
         match (on_failure, end) {
-            // Those that are not waited for any more are stopped.
+            // Steps that nothing waits for any more are stopped.
             (OnFailure::FailFast, Err(error)) => return Err(error.after(done(&operators, &ends))),
             (OnFailure::FailFast, Ok(answer)) if answer.stop != Stop::Completed => {
                 return Ok(stopped(answer));
@@ -75,7 +75,7 @@ pub(super) async fn fan_out(
     Ok(Answer::completed(output.collect()))
 }
 
-/// Returns what is at the bottom of a failure: it is the same live and from a record.
+/// Returns the innermost message of a failure: it is the same live and from a record.
 fn cause_of(error: &OperatorError) -> Value {
     chain(error).pop().into()
 }

@@ -1,4 +1,4 @@
-//! Why a workflow's run ends, or stops short of an end.
+//! Reasons for which a workflow's run ends, or stops without an end.
 
 use backstop_event_log::LogError;
 use layer0::error::OperatorError;
@@ -6,7 +6,7 @@ use layer0::operator::Answer;
 
 use super::diverged::Diverged;
 
-/// Why a run stops without an end in its record.
+/// Reason for which a run stops without an end in its record.
 pub(super) enum Halt {
     Storage(LogError),
     Diverged(Diverged),
@@ -33,11 +33,11 @@ impl From<Halt> for OperatorError {
     }
 }
 
-/// Why a run ends.
+/// Reason for which a run ends.
 pub(super) enum Closing {
-    /// Its code is done.
+    /// Its code has returned.
     Done(Result<Answer, OperatorError>),
     Cancelled,
-    /// Its time is over.
+    /// Its time limit has passed.
     Late,
 }

@@ -12,7 +12,7 @@ use super::diverged::Diverged;
 use super::progress::Progress;
 use crate::ids::new_run_id;
 
-/// Writes what happens. What is noted counts once it is committed.
+/// Writer of the record. A staged event counts once it is committed.
 pub(super) struct Ledger {
     writer: RunWriter,
     clock: RunClock,
@@ -22,15 +22,15 @@ pub(super) struct Ledger {
     adoption: Adoption,
 }
 
-/// The adoption of another definition by this episode.
+/// State of the adoption of another definition by this episode.
 #[derive(Default)]
 enum Adoption {
-    /// There is none, or it is recorded.
+    /// No adoption, or a recorded one.
     #[default]
     Settled,
-    /// It is recorded with what follows from it.
+    /// To be recorded with the first event that follows from it.
     Deferred(Box<RunResumed>),
-    /// It is recorded with the next commit.
+    /// To be recorded with the next commit.
     Noted,
 }
 
@@ -52,7 +52,7 @@ impl Ledger {
         self.writer.summary()
     }
 
-    /// Returns the lease of the run's claim, where there is one.
+    /// Returns the lease of the run's claim, if any.
     pub(super) fn lease(&self) -> Option<&Arc<dyn Lease>> {
         self.writer.lease()
     }
@@ -65,12 +65,12 @@ impl Ledger {
         self.has_notes
     }
 
-    /// Adopts a definition once something is recorded that follows from it.
+    /// Adopts a definition once an event is recorded that follows from it.
     pub(super) fn adopt_later(&mut self, resumed: RunResumed) {
         self.adoption = Adoption::Deferred(Box::new(resumed));
     }
 
-    /// Puts a deferred adoption behind the events of the next commit.
+    /// Stages a deferred adoption for the next commit.
     pub(super) fn note_adoption(&mut self) -> Result<(), Diverged> {
         match std::mem::take(&mut self.adoption) {
             Adoption::Deferred(resumed) => {
@@ -84,12 +84,12 @@ impl Ledger {
         }
     }
 
-    /// Returns whether a definition is adopted that is not recorded as such.
+    /// Returns whether the adoption of a definition is not recorded yet.
     pub(super) const fn has_open_adoption(&self) -> bool {
         !matches!(self.adoption, Adoption::Settled)
     }
 
-    /// Puts an event behind those of the next commit, and a deferred adoption before it.
+    /// Stages an event for the next commit, after a deferred adoption.
     pub(super) fn note(&mut self, kind: impl Into<EventKind>) -> Result<(), Diverged> {
         self.note_adoption()?;
         let (kind, at, last) = (kind.into(), self.clock.now(), self.writer.summary().last_seq);
@@ -108,12 +108,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes a row of the inbox with the next commit.
+    /// Removes a row of the inbox with the next commit.
     pub(super) fn take_row(&mut self, row: u64) {
         self.writer.take(row);
     }
 
-    /// Writes what was noted.
+    /// Writes the staged events.
     pub(super) async fn commit(&mut self) -> Result<(), LogError> {
         self.has_notes = false;
         if matches!(self.adoption, Adoption::Noted) {
@@ -125,7 +125,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Returns what the run has used until now, with all that it dispatched.
+    /// Returns the usage of the run until now, including its child runs.
     pub(super) fn usage(&self) -> Usage {
         let summary = self.writer.summary();
         let (since, before) = summary.reopened.unwrap_or((summary.started_at, 0));

@@ -1,4 +1,4 @@
-//! What is said to the run of a workflow by its own code and by those below it.
+//! Messages to a workflow's run from its own code and from its child runs.
 
 use backstop_event_log::Lease;
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::books::callers::Below;
 
-/// Something that the run is asked for, or told.
+/// A request to the run, or a report.
 pub(super) enum Ask {
-    /// The next step is to be done.
+    /// Request for the next step.
     Step(Box<StepAsk>),
-    /// This way is taken at a step, unless another one was before.
+    /// Request to take a route, unless another one is recorded.
     Route { step: StepName, to: String, answer: oneshot::Sender<Result<String, OrchError>> },
-    /// A run below is about to be tried again.
+    /// Report that a child run is about to be tried again.
     Retry { run: RunId, attempt: u32, noted: oneshot::Sender<()> },
-    /// A run below can do nothing but wait.
+    /// Report that a child run can only wait.
     Wait { run: RunId, waiting: Waiting, noted: oneshot::Sender<()> },
-    /// A run below wants more than it was given so many times.
+    /// Request of a child run for more budget, which it was given `given` times before.
     More { run: RunId, given: u32, answer: oneshot::Sender<Option<Allowance>> },
-    /// All below do nothing but wait.
+    /// Report that all child runs only wait.
     AllWait { waiting: Waiting, noted: oneshot::Sender<()> },
-    /// The run itself was given more.
+    /// Report that the run itself was given more budget.
     Granted { more: Option<Allowance>, noted: oneshot::Sender<()> },
 }
 
-/// The name of a step, as the code that asks for it has it.
+/// The name of a step in the code that requests it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct StepName {
-    /// The part of the workflow whose steps are counted by themselves.
+    /// The part of the workflow that numbers its steps separately.
     pub(super) scope: Option<Arc<str>>,
-    /// Absent for a step that is only counted.
+    /// `None` for a step that is only numbered.
     pub(super) name: Option<Arc<str>>,
 }
 
@@ -45,24 +45,24 @@ impl StepName {
         Self { scope: context.scope.clone(), name: context.step.clone() }
     }
 
-    /// Returns whether it holds what counts steps of one name apart.
+    /// Returns whether it contains `~`, the separator of the counter.
     pub(super) fn holds_count(&self) -> bool {
         let holds = |text: &Option<Arc<str>>| text.as_deref().is_some_and(|it| it.contains('~'));
         holds(&self.name) || holds(&self.scope)
     }
 }
 
-/// A step that is to be done.
+/// A request for a step.
 pub(super) struct StepAsk {
     pub(super) name: StepName,
     pub(super) target: Target,
     pub(super) task: Task,
-    /// How many are to share what is left, this one included.
+    /// Number of steps that are to share the rest of the budget, including this one.
     pub(super) shares: Option<u32>,
     pub(super) answer: oneshot::Sender<Result<Answer, OrchError>>,
 }
 
-/// What does a step.
+/// The operator of a step.
 #[derive(Clone)]
 pub(super) enum Target {
     Named(Arc<str>),
@@ -78,7 +78,7 @@ impl Target {
     }
 }
 
-/// The way to the run.
+/// Channel to the run.
 #[derive(Clone)]
 pub(super) struct Line(mpsc::UnboundedSender<Ask>);
 
@@ -88,7 +88,7 @@ impl Line {
         (Self(sender), receiver)
     }
 
-    /// Asks for something; `None` when the run is over.
+    /// Sends a request and waits for its answer; `None` once the run is over.
     pub(super) async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Option<T> {
         let (answer, answered) = oneshot::channel();
         self.0.send(ask(answer)).ok()?;
@@ -96,7 +96,7 @@ impl Line {
     }
 }
 
-/// What dispatched a step, as its run sees it.
+/// The caller of a step.
 pub(super) struct StepCaller {
     pub(super) below: Below,
     pub(super) line: Line,
@@ -114,7 +114,7 @@ impl Caller for StepCaller {
         let (run, told) = (self.below.run.clone(), waiting.clone());
         match self.line.ask(|noted| Ask::Wait { run, waiting: told, noted }).await {
             Some(()) => self.below.wait(waiting).await,
-            // The run above is over; it has told this one to end.
+            // The workflow's run is over; it has cancelled this one.
             None => std::future::pending().await,
         }
     }
@@ -144,7 +144,7 @@ impl Caller for StepCaller {
     }
 }
 
-/// What dispatched the workflow; what it grants is noted in the workflow's record.
+/// The caller of the workflow; its grants are recorded in the workflow's record.
 pub(super) struct Above {
     pub(super) caller: Arc<dyn Caller>,
     pub(super) line: Line,

@@ -9,8 +9,8 @@ use thiserror::Error;
 use super::fan_out::{OnFailure, fan_out};
 use super::text::value_of;
 
-/// One operator over many inputs: a list, or text that is one in JSON. Its answer is the list of the answers,
-/// as that of [`Parallel`](crate::Parallel) is. Its steps are `1`, `2`, ….
+/// One operator over many inputs: a list, or text that is a list in JSON. Its answer is the list of the answers, as for
+/// [`Parallel`](crate::Parallel). Its steps are `1`, `2`, ….
 ///
 /// ```
 /// use backstop_orchestrator::Map;
@@ -27,7 +27,7 @@ pub struct Map {
     on_failure: OnFailure,
 }
 
-/// The input of a map is no list.
+/// Error for the input of a map that is not a list.
 ///
 /// Retry: never. Effect: none.
 #[derive(Debug, Error)]
@@ -41,20 +41,20 @@ impl Failure for NoList {
 }
 
 impl Map {
-    /// Names the operator.
+    /// Builds a map over one operator.
     pub fn new(name: impl Into<String>, operator: impl Into<String>) -> Self {
         let (name, operator) = (name.into(), operator.into());
         Self { name, operator, limit: None, on_failure: OnFailure::default() }
     }
 
-    /// Takes at most so many inputs at once, at least 1; all of them otherwise.
+    /// Limits the number of inputs processed at once, at least 1; unlimited by default.
     #[must_use]
     pub const fn limit(mut self, at_once: usize) -> Self {
         self.limit = Some(at_once);
         self
     }
 
-    /// Sets what becomes of the others when one fails; they are stopped otherwise.
+    /// Sets whether a failure stops the other inputs, as it does by default.
     #[must_use]
     pub const fn on_failure(mut self, on_failure: OnFailure) -> Self {
         self.on_failure = on_failure;

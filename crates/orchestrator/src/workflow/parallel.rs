@@ -5,11 +5,11 @@ use layer0::operator::{Answer, Context, Task};
 
 use super::fan_out::{OnFailure, fan_out};
 
-/// Operators at once, each with the same input. Its answer is the list of theirs, in the order they were
-/// named.
+/// Concurrent operators that all get the same input. The answer is the list of their answers, in the order in which
+/// they were named.
 ///
-/// With [`OnFailure::Collect`] the list holds an object for each: `operator`, and `output`, or `error` with
-/// `reason` and `message`; one that was stopped has `stopped`, the code, beside its `output`. Its steps are
+/// With [`OnFailure::Collect`] the list holds an object for each: `operator`, and `output`, or `error` with `reason`
+/// and `message`; an operator that was stopped also has `stopped`, the code, in addition to its `output`. Its steps are
 /// `1`, `2`, ….
 ///
 /// ```
@@ -30,7 +30,7 @@ pub struct Parallel {
 }
 
 impl Parallel {
-    /// Names the operators.
+    /// Builds a workflow of these operators.
     pub fn new(
         name: impl Into<String>,
         operators: impl IntoIterator<Item = impl Into<String>>,
@@ -39,14 +39,14 @@ impl Parallel {
         Self { name: name.into(), operators, limit: None, on_failure: OnFailure::default() }
     }
 
-    /// Runs at most so many at once, at least 1; all of them otherwise.
+    /// Limits the number of operators that run at once, at least 1; unlimited by default.
     #[must_use]
     pub const fn limit(mut self, at_once: usize) -> Self {
         self.limit = Some(at_once);
         self
     }
 
-    /// Sets what becomes of the others when one fails; they are stopped otherwise.
+    /// Sets whether a failure stops the other operators, as it does by default.
     #[must_use]
     pub const fn on_failure(mut self, on_failure: OnFailure) -> Self {
         self.on_failure = on_failure;
@@ -65,7 +65,7 @@ impl Operator for Parallel {
     }
 
     async fn run(&self, mut task: Task, context: &Context) -> Result<Answer, OperatorError> {
-        // It is for the list.
+        // The schema is for the list.
         task.output_schema = None;
         let tasks = self.operators.iter().map(|operator| (operator.clone(), task.clone()));
         fan_out(context, tasks.collect(), (self.limit, self.on_failure)).await

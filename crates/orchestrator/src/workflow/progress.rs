@@ -1,4 +1,4 @@
-//! What the record of a workflow's run says: a fold over its events.
+//! The state of a workflow's run, folded from its events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,100 +18,101 @@ use layer0::usage::{Allowance, Usage};
 use super::diverged::Diverged;
 use crate::usage::beyond;
 
-/// How often in a row a run may be recovered without a step being done in between.
+/// Maximum number of consecutive recoveries of a run without a finished step.
 pub(super) const MAX_RECOVERIES: u32 = 3;
 
-/// How far a workflow's run is.
+/// The progress of a workflow's run.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// With what makes it that workflow now.
+    /// The start of the run, with its current definition.
     pub(super) started: Option<Box<RunStarted>>,
     pub(super) steps: BTreeMap<Arc<str>, StepRecord>,
-    /// The steps that were refused before a run began, by path, each with the number of its event.
+    /// The steps refused before a run began, by path, each with the number of its event.
     pub(super) refused: BTreeMap<Arc<str>, (u64, OperatorRefused)>,
-    /// Which way was taken, by step, each with the number of its event.
+    /// The routes taken, by step, each with the number of its event.
     pub(super) routed: BTreeMap<Arc<str>, (u64, Arc<str>)>,
-    /// What the caller gave beside its first allowance.
+    /// Budget granted by the caller in addition to the first allowance.
     pub(super) granted: Vec<Option<Allowance>>,
-    /// What the run waits for, where it does nothing else.
+    /// The wait of the run if it only waits.
     pub(super) waiting: Option<RunWaiting>,
-    /// How long it was at work.
+    /// Time for which the run was running.
     pub(super) worked: Duration,
-    /// How often it was recovered since a step was done.
+    /// Number of recoveries since the last finished step.
     pub(super) recoveries: u32,
-    /// Was it told to end?
+    /// Whether the run was cancelled.
     pub(super) is_cancelled: bool,
-    /// What else it was told, in order.
+    /// Other signals received, in order.
     pub(super) signals: Vec<Signal>,
-    /// The number of steps without a record that may have been dispatched in events that were lost.
+    /// The number of steps without a record that may have been dispatched in lost events.
     pub(super) lost_steps: u64,
-    /// How many events were taken in.
+    /// Number of events applied.
     taken: u64,
-    /// How many were when its code last asked for something new.
+    /// Number of events applied when the code last requested something new.
     decided_at: u64,
     paths: BTreeMap<RunId, Arc<str>>,
     last_at: Option<Timestamp>,
     last_seq: u64,
-    /// The last event that a step ended with; the first one of the run before.
+    /// The last event that ended a step; before that, the first event of the run.
     last_end: Option<u64>,
 }
 
-/// A step of a workflow, as it is recorded.
+/// A recorded step of a workflow.
 #[derive(Debug)]
 pub(super) struct StepRecord {
-    /// The event that says that it was dispatched.
+    /// The event of its dispatch.
     seq: u64,
     pub(super) dispatched: OperatorDispatched,
-    /// What it was given beside its allowance, in order.
+    /// Budget granted in addition to its first allowance, in order.
     pub(super) grants: Vec<Option<Allowance>>,
-    /// What it was said to wait for last.
+    /// Its last recorded wait.
     pub(super) waits: Option<(WaitFor, Vec<ApprovalId>)>,
     pub(super) returned: Option<OperatorReturned>,
-    /// What it used, over all its returns.
+    /// Usage over all its returns.
     pub(super) used: Usage,
-    /// Had it failed when the run was opened again, and its code not gone on from that?
+    /// Whether the step has to be tried again: it had failed when the run was reopened, and the code requested nothing
+    /// after that failure.
     pub(super) is_tried_again: bool,
-    /// The number of the event that says how it ended.
+    /// The number of the event of its end.
     pub(super) returned_at: u64,
 }
 
 impl StepRecord {
-    /// Returns how the step ended, where it is not to be tried again.
+    /// Returns the end of the step, unless it is to be tried again.
     pub(super) fn end(&self) -> Option<&OperatorReturned> {
         self.returned.as_ref().filter(|_| !self.is_tried_again)
     }
 
-    /// Returns how a step ended that cannot be tried again: it has no record, and may have acted.
+    /// Returns the end of a step that cannot be tried again: it has no record, and may have acted.
     pub(super) fn final_failure(&self) -> Option<&OperatorReturned> {
         let returned = self.returned.as_ref().filter(|_| self.is_tried_again)?;
         let may_have_acted = returned.effect != Some(Effect::None);
         (self.dispatched.unrecorded && !returned.superseded && may_have_acted).then_some(returned)
     }
 
-    /// Returns whether a step without a record may be begun anew although its task is not idempotent.
+    /// Returns whether a step without a record may start again although its task is not idempotent.
     pub(super) fn did_nothing(&self) -> bool {
         let failed_without_effect =
             |returned: &OperatorReturned| returned.effect == Some(Effect::None);
         self.is_tried_again && self.returned.as_ref().is_some_and(failed_without_effect)
     }
 
-    /// Is it begun, and has not ended?
+    /// Returns whether the step has begun and not ended.
     pub(super) const fn is_open(&self) -> bool {
         self.returned.is_none()
     }
 
-    /// Is it open, and keeps a record, in which it is counted how often its process died?
+    /// Returns whether the step is open and keeps a record, which counts the deaths of its process.
     pub(super) const fn counts_deaths(&self) -> bool {
         self.is_open() && !self.dispatched.unrecorded
     }
 
-    /// Returns what its dispatch allowed; without bound if `None`.
+    /// Returns the allowance of its dispatch; `None` without a bound.
     pub(super) fn first_allowance(&self) -> Option<Allowance> {
         let first = *self.dispatched.allowance;
         (first != Allowance::unlimited()).then_some(first)
     }
 
-    /// Returns what it may use; without bound where `None`.
+    /// Returns its allowance with all grants; `None` without a bound.
     pub(super) fn given(&self) -> Option<Allowance> {
         let bounded = self.first_allowance()?;
         Some(self.grants.iter().flatten().fold(bounded, |given, more| given.plus(more)))
@@ -128,8 +129,7 @@ impl Progress {
         Ok(progress)
     }
 
-    /// Takes in the next event. An event that says something of a step that the ones before do not bear out
-    /// is refused.
+    /// Applies the next event. An event about a step that does not follow from the earlier events is refused.
     pub(super) fn apply(
         &mut self,
         seq: u64,
@@ -193,13 +193,13 @@ impl Progress {
             EventKind::RunReopened(reopened) => {
                 self.lose(reopened.lost_tail);
                 (self.recoveries, self.is_cancelled) = (0, false);
-                // What its code asked for next depends on how the ones before ended.
+                // The next requests of the code depend on the ends of the steps before.
                 let decided_at = self.decided_at;
                 for step in self.steps.values_mut() {
                     let failed = |it: &OperatorReturned| it.outcome == Outcome::Failed;
                     let has_failed =
                         step.returned_at > decided_at && step.returned.as_ref().is_some_and(failed);
-                    // No code was told how a superseded step ended.
+                    // The code never received the end of a superseded step.
                     step.is_tried_again =
                         has_failed || step.returned.as_ref().is_some_and(|it| it.superseded);
                 }
@@ -210,7 +210,7 @@ impl Progress {
         Ok(())
     }
 
-    /// Takes in that the events from this one up to another one were lost: each may have been a dispatch.
+    /// Applies the loss of a tail of events: each of them may have been a dispatch.
     fn lose(&mut self, lost: Option<LostTail>) {
         if let Some(tail) = lost {
             self.lost_steps += (tail.seq + 1).saturating_sub(self.last_seq);
@@ -262,12 +262,12 @@ impl Progress {
         step.ok_or_else(|| Diverged::of_record(seq, "a run that was dispatched", run.to_string()))
     }
 
-    /// Returns the step that a run does.
+    /// Returns the step of a run.
     pub(super) fn step_by_run(&self, run: &RunId) -> Option<&StepRecord> {
         self.steps.get(self.paths.get(run)?)
     }
 
-    /// Returns the event that leads to one that is about to be noted, where that is of a step.
+    /// Returns the event that causes the given one, if it is about a step.
     pub(super) fn cause_of(&self, kind: &EventKind) -> Option<u64> {
         let run = match kind {
             EventKind::OperatorDispatched(dispatched) => match self.step_by_run(&dispatched.run) {
@@ -282,12 +282,12 @@ impl Progress {
         Some(self.step_by_run(run)?.seq)
     }
 
-    /// Returns what of that a run used since it last returned.
+    /// Returns the part of `used` since the run last returned.
     pub(super) fn used_since(&self, run: &RunId, used: &Usage) -> Usage {
         self.step_by_run(run).map_or(*used, |step| beyond(used, &step.used))
     }
 
-    /// Counts the time until now, unless the run waited or had no process.
+    /// Adds the time since the last event, unless the run waited or had no process.
     fn pass(&mut self, at: Timestamp, kind: &EventKind) {
         let had_no_process = matches!(
             kind,
@@ -300,7 +300,7 @@ impl Progress {
         self.waiting = None;
     }
 
-    /// Returns when the last event happened.
+    /// Returns the time of the last event.
     pub(super) fn last_at(&self) -> Timestamp {
         self.last_at.unwrap_or_default()
     }

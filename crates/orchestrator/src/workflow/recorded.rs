@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use super::text::value_of;
 
-/// The failure of a run as its record has it.
+/// The failure of a run, read from its record.
 ///
 /// Retry: as the record says. Effect: as it says.
 #[derive(Debug, Error)]
@@ -55,7 +55,7 @@ impl RecordedFailure {
     }
 }
 
-/// Returns the answer of an operator that kept no record: its end was noted with it.
+/// Returns the answer of an operator without a record, from the recorded end of its step.
 pub(super) fn unrecorded(returned: OperatorReturned) -> Result<Answer, OrchError> {
     if returned.outcome == Outcome::Failed {
         return Err(noted_failure(&returned));
@@ -65,11 +65,11 @@ pub(super) fn unrecorded(returned: OperatorReturned) -> Result<Answer, OrchError
     Ok(answer(None, stop_of(returned.outcome, returned.reason), output, returned.usage))
 }
 
-/// Returns the failure that the end of a step noted.
+/// Returns the failure in the recorded end of a step.
 pub(super) fn noted_failure(returned: &OperatorReturned) -> OrchError {
     let mut texts: Vec<String> = returned.messages.iter().map(ToString::to_string).collect();
     if let (true, Some(output)) = (texts.is_empty(), &returned.output) {
-        // Records of the first layout have them here.
+        // Records of the first layout have the messages here.
         texts = output.read().unwrap_or_default();
     }
     let mut failure = RecordedFailure::new(returned.reason.as_ref(), texts, returned.retry);
@@ -95,7 +95,7 @@ pub(super) fn messages(error: &OrchError, redactor: &Redactor) -> Vec<Arc<str>> 
     texts.iter().map(|text| redactor.redact_held(text).into()).collect()
 }
 
-/// Returns the failure of a step: as its end noted it, from the record of its run otherwise.
+/// Returns the failure of a step: from its recorded end, otherwise from the record of its run.
 pub(super) async fn failure(log: &dyn EventLog, returned: &OperatorReturned) -> OrchError {
     if !returned.messages.is_empty() {
         return noted_failure(returned);
@@ -115,7 +115,7 @@ async fn end_of(log: &dyn EventLog, run: &RunId) -> Result<Option<EventKind>, Lo
     last.map(|record| record.decode(run).map(|event| event.kind)).transpose()
 }
 
-/// Returns how a workflow's run ended; `None` while it is open.
+/// Returns the end of a workflow's run; `None` while it is open.
 pub(super) fn result_of(events: &[Event]) -> Option<Result<Answer, OperatorError>> {
     let mut ends = events.iter().rev().map(|event| (&event.run, &event.kind));
     ends.find_map(|(run, kind)| match kind {

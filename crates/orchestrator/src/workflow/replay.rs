@@ -1,4 +1,4 @@
-//! A workflow's record, held against itself.
+//! A check of a workflow's record.
 
 use backstop_event_log::{EventLog, LogError, read_events};
 use layer0::event::{Event, EventKind};
@@ -9,7 +9,7 @@ use layer0::stop::Outcome;
 use super::diverged::Diverged;
 use super::progress::Progress;
 
-/// Is this the record of a workflow? Its first event says so.
+/// Returns whether the first event of a record is that of a workflow.
 #[must_use]
 pub fn is_workflow(first: &Event) -> bool {
     match &first.kind {
@@ -18,14 +18,14 @@ pub fn is_workflow(first: &Event) -> bool {
     }
 }
 
-/// Checks the record of a workflow: the chain of its hashes, that each step that ended or waited was
-/// dispatched before, and that each run below ended as the workflow says. Nothing is run. Returns how it ended;
-/// `None` while it is open.
+/// Checks the record of a workflow: the chain of its hashes, that each step that ended or waited was dispatched before,
+/// and that each child run ended as the workflow recorded. Nothing is run. Returns the end of the workflow; `None`
+/// while it is open.
 ///
 /// # Errors
 ///
-/// [`WorkflowRecordError::Log`] when the record cannot be read or trusted, [`WorkflowRecordError::Diverged`] with the first
-/// event that the ones before do not bear out.
+/// [`WorkflowRecordError::Log`] if the record cannot be read or trusted, [`WorkflowRecordError::Diverged`] with the
+/// first event that does not follow from the earlier ones.
 ///
 /// # Cancel safety
 ///
@@ -39,7 +39,7 @@ pub async fn replay_workflow(
     for event in &events {
         if let EventKind::OperatorReturned(returned) = &event.kind
             && let Some(below) = log.summary(&returned.run).await?
-            // One that was reopened since ended anew; one that was left open ended with its caller.
+            // A child run that was reopened since has another end; one that was left open ended with its caller.
             && !below.is_open()
             && below.reopens == 0
             && below.outcome != Some(returned.outcome)
@@ -51,7 +51,7 @@ pub async fn replay_workflow(
     Ok(summary.outcome.filter(|_| !summary.is_open()))
 }
 
-/// Says why a workflow's record does not hold.
+/// An error in a workflow's record.
 ///
 /// Retry: as the error inside says. Effect: none.
 #[derive(Debug, thiserror::Error)]

@@ -13,11 +13,11 @@ use super::fan_out::{done_by, stopped};
 
 type Choice = dyn Fn(&Value) -> String + Send + Sync;
 
-/// One of several operators, which a function or another operator chooses by the input.
+/// One of several operators, chosen from the input by a function or by another operator.
 ///
-/// What was chosen is recorded as `workflow.routed`, and holds when the run is gone on with. Its step is `1`;
-/// that of an operator that chooses is `choose`. A choice that is none of the operators fails as one that is
-/// not registered.
+/// The choice is recorded as `workflow.routed`, and stays the same when the run is resumed. The step of the chosen
+/// operator is `1`, the step of the choosing operator is `choose`. A choice that is not one of the operators fails like
+/// an operator that is not registered.
 ///
 /// ```
 /// use backstop_orchestrator::Route;
@@ -46,7 +46,7 @@ enum Chooser {
 }
 
 impl Route {
-    /// Lets a function choose one of these operators by its name.
+    /// Builds a route whose operator a function chooses by name.
     pub fn by(
         name: impl Into<String>,
         operators: impl IntoIterator<Item = impl Into<String>>,
@@ -56,7 +56,7 @@ impl Route {
         Self { name: name.into(), chooser: Chooser::Function(Arc::new(choose)), operators }
     }
 
-    /// Lets an operator choose, which answers with the name of one of these.
+    /// Builds a route whose operator is chosen by another operator, which answers with the name of one of these.
     pub fn with(
         name: impl Into<String>,
         chooser: impl Into<String>,

@@ -6,10 +6,10 @@ use layer0::stop::Stop;
 
 use super::fan_out::{done_by, stopped};
 
-/// Operators one after the other: the first gets the input, each other one the answer of the one before.
+/// Operators in sequence: the first gets the input, each further one the answer of the one before.
 ///
-/// It ends with the first answer that did not complete, as that did. When one fails, what the others answered
-/// is in [`OperatorError::SubDispatch`]. Its steps are `1`, `2`, ….
+/// The sequence ends with the first answer that did not complete. If an operator fails, [`OperatorError::SubDispatch`]
+/// has the answers of the operators before. Its steps are `1`, `2`, ….
 ///
 /// ```
 /// use backstop_orchestrator::Sequence;
@@ -25,7 +25,7 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Names the operators in their order. Without any, the input is the answer.
+    /// Builds a sequence of these operators. Without any, the input is the answer.
     pub fn new(
         name: impl Into<String>,
         operators: impl IntoIterator<Item = impl Into<String>>,

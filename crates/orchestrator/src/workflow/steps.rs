@@ -1,4 +1,4 @@
-//! What the code of a workflow dispatches through: each dispatch is a step of its record.
+//! Orchestrator of a workflow's code: each dispatch is a step of its record.
 
 use std::sync::Arc;
 
@@ -34,7 +34,8 @@ impl Steps {
     }
 }
 
-/// Does a run below dispatch, that has this orchestrator from the workflow? It keeps its own record.
+/// Returns whether a child run dispatches, with the orchestrator that it has from the workflow. It keeps its own
+/// record.
 fn is_of_another(context: &Context) -> bool {
     context.caller.is_some()
 }
@@ -62,7 +63,7 @@ impl Orchestrator for Steps {
             return self.orchestrator.dispatch_many(tasks, context).await;
         }
         let count = tasks.len();
-        // They are asked for in this order.
+        // The steps are requested in this order.
         let steps = tasks.into_iter().enumerate().map(|(place, (operator, task))| {
             let context = one_of_many(&context).sharing(count - place);
             self.step(Target::Named(operator.into()), task, context)

@@ -12,30 +12,30 @@ use layer0::stop::Stop;
 
 use super::fan_out::{done_by, stopped};
 
-/// How often an operator is begun anew where that is not said.
+/// Default number of restarts.
 const RESTARTS: u32 = 3;
-/// How long is waited before the first restart; twice as long before each further one, up to [`MAX_WAIT`].
+/// Wait before the first restart; doubled before each further one, up to [`MAX_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// When a supervised operator is begun anew.
+/// Condition for restarting a supervised operator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Restart {
-    /// Never.
+    /// Never restart.
     Never,
-    /// When it failed.
+    /// Restart after a failure.
     #[default]
     Transient,
-    /// When it ended, however it did.
+    /// Restart after any end.
     Always,
 }
 
-/// One operator that is begun anew when it ends.
+/// One operator that is restarted when it ends.
 ///
-/// Unlike a retry, a restart begins a run of its own from the input: what the one before did stays done, so
-/// the operator has to bear that. Nothing is begun anew after a cancellation, a deadline, a budget that is used
-/// up or a shutdown. Before a restart is waited: 1 s, 2 s, 4 s, … up to 30 s. After the last one its answer
-/// or failure is that of the last run. Its steps are `1`, `2`, ….
+/// Unlike a retry, a restart begins a new run from the input: the actions of the run before remain, so the operator has
+/// to tolerate that. Nothing is restarted after a cancellation, a deadline, an exhausted budget or a shutdown. The
+/// waits before restarts are 1 s, 2 s, 4 s, … up to 30 s. After the last restart, the answer or failure is that of the
+/// last run. Its steps are `1`, `2`, ….
 ///
 /// ```
 /// use backstop_orchestrator::{Restart, Supervise};
@@ -54,20 +54,20 @@ pub struct Supervise {
 }
 
 impl Supervise {
-    /// Names the operator, and says when it is begun anew.
+    /// Supervises an operator with this condition for restarts.
     pub fn new(name: impl Into<String>, operator: impl Into<String>, restart: Restart) -> Self {
         let clock = Arc::new(SystemClock);
         Self { name: name.into(), operator: operator.into(), restart, limit: RESTARTS, clock }
     }
 
-    /// Begins it anew at most so often; 3 times otherwise.
+    /// Limits the number of restarts; 3 by default.
     #[must_use]
     pub const fn limit(mut self, restarts: u32) -> Self {
         self.limit = restarts;
         self
     }
 
-    /// Waits on this clock.
+    /// Sets the clock that measures the waits.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
@@ -86,7 +86,7 @@ impl Supervise {
     }
 }
 
-/// Does a failure end what supervises too?
+/// Returns whether a failure ends the supervisor too.
 fn ends_all(code: &str) -> bool {
     let codes = [
         code::ORCH_DEADLINE,

@@ -1,8 +1,8 @@
-//! Values as a record has them.
+//! Values in the form in which a record stores them.
 
 use serde_json::Value;
 
-/// Returns what a text in a record stands for: an object or a list where it is one, itself otherwise.
+/// Returns the value of a text in a record: an object or a list if the text is one in JSON, otherwise the text itself.
 pub(super) fn value_of(text: &str) -> Value {
     let parsed = serde_json::from_str(text).ok();
     let compound = parsed.filter(|value: &Value| value.is_object() || value.is_array());

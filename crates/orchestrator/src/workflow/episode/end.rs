@@ -1,4 +1,4 @@
-//! How a workflow's run ends, or is left.
+//! End or suspension of a workflow's run.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ use crate::workflow::halt::Closing;
 use crate::workflow::recorded::answer;
 use crate::workflow::text::value_of;
 
-/// The most steps that are named which the code did not ask for.
+/// Maximum number of steps named in the warning about steps that the code did not request.
 const MAX_UNASKED: usize = 8;
 
 impl Episode {
-    /// Writes the end, and says it.
+    /// Records the end and returns it.
     pub(super) async fn finish(mut self) -> Result<Answer, OperatorError> {
         match self.underway.take_end() {
             Some(Closing::Done(Ok(done))) => {
@@ -62,9 +62,9 @@ impl Episode {
         self.note(Warning::new(warning))
     }
 
-    /// Leaves the run to the code that began it: the record stays open, and so do its steps.
+    /// Leaves the run to the code that started it: the record and its steps stay open.
     pub(super) async fn diverge(mut self, diverged: Diverged) -> OperatorError {
-        // A definition that does not fit what was done is not the run's own.
+        // A definition that does not fit the record is not adopted.
         if self.ledger.has_open_adoption() {
             return diverged.into();
         }
@@ -84,7 +84,7 @@ impl Episode {
     async fn stop(mut self, stop: Stop, output: &Value) -> Result<Answer, OperatorError> {
         let usage = self.ledger.usage();
         let text = self.redactor.redact_held(&plain(output)).into_owned();
-        // What waits goes on with those below.
+        // A waiting run continues with its child runs.
         if stop != Stop::WaitingApproval {
             let mut finished = RunFinished::new(stop.outcome(), &*text, usage);
             finished.reason = stop.reason();
@@ -119,7 +119,7 @@ impl Episode {
         Ok(self.ledger.note(kind)?)
     }
 
-    /// Returns what was allowed of a budget, and what was used.
+    /// Returns the limit of a budget and its usage.
     fn budget(&self, dimension: &str, usage: &Usage) -> (Number, Number) {
         let started = self.ledger.progress().started.as_ref();
         let first = started.and_then(|started| started.allowance.as_deref()).copied();
@@ -137,7 +137,7 @@ impl Episode {
         (number(&allowed), number(&usage.into()))
     }
 
-    /// Leaves the run with those below, to be taken up later.
+    /// Suspends the run with its child runs, to be resumed later.
     pub(super) async fn leave(mut self) -> Result<Answer, OperatorError> {
         let left = self.books.parked_until().map(|until| (until, None));
         let parked = self.parked.take().into_iter().chain(left).min_by_key(|(until, _)| *until);
@@ -153,7 +153,7 @@ impl Episode {
 }
 
 fn parked_below(until: Timestamp, reason: Option<Code>) -> RunParked {
-    // What keeps no record may not say why.
+    // A child run without a record may not report the reason.
     let reason = reason.unwrap_or(Code::new(code::PROVIDER_RATE_LIMITED));
     RunParked::new(until, reason, "runs below are parked")
 }
@@ -168,7 +168,7 @@ fn message_of(stop: &Stop) -> Option<String> {
     }
 }
 
-/// Returns what the last step answered before a failure.
+/// Returns the answer of the last step before a failure.
 fn last_output(error: &OperatorError) -> Value {
     match error {
         OperatorError::SubDispatch { done, .. } => {

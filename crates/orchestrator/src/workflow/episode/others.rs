@@ -1,5 +1,5 @@
-//! Steps that are open in the record and that the code is not waiting for when the run ends: they left, or were
-//! begun by a process that died and not asked for again.
+//! Steps that are open in the record and that the code does not wait for when the run ends: they were suspended, or a
+//! process that died began them and the code did not request them again.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::books::Opening;
 use crate::workflow::line::Target;
 
 impl Episode {
-    /// Takes such steps up to end them, so that no run is left open below one that has ended.
+    /// Resumes such steps to end them, so that no child run is left open after the run has ended.
     pub(super) fn end_others(&mut self) {
         let Some(orchestrator) = self.orchestrator.clone() else { return };
         let left = std::mem::take(&mut self.underway.left);
@@ -60,7 +60,7 @@ impl Episode {
     }
 }
 
-/// Ends a run that keeps a record; one that has none was not begun.
+/// Ends a run that keeps a record; a run without one was not started.
 async fn end(
     log: &dyn EventLog,
     orchestrator: &dyn Orchestrator,

@@ -1,4 +1,4 @@
-//! Paths of steps: the places in a workflow's record that its code asks for.
+//! Paths of steps: the places in a workflow's record that its code requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use thiserror::Error;
 
 use crate::workflow::line::StepName;
 
-/// The paths that were asked for in this process.
+/// The paths requested in this process.
 #[derive(Default)]
 pub(super) struct Paths {
     /// The number of requests for each path of a step.
     steps: BTreeMap<Arc<str>, u32>,
-    /// The same of choices.
+    /// The number of requests for each path of a route.
     routes: BTreeMap<Arc<str>, u32>,
     /// The number of steps without a name, by scope.
     unnamed: BTreeMap<Option<Arc<str>>, u32>,
 }
 
-/// A step whose name holds a `~`, which counts the steps of one name apart.
+/// Error for a step whose name contains `~`, which separates the counter of steps with the same name.
 ///
 /// Retry: never. Effect: none.
 #[derive(Debug, Error)]
@@ -35,11 +35,11 @@ impl Failure for InvalidName {
 }
 
 impl Paths {
-    /// Returns the path of a dispatch; one that comes again is counted.
+    /// Returns the path of a dispatch; a repeated path gets a counter.
     ///
     /// # Errors
     ///
-    /// A name that cannot be told from a counted one.
+    /// A name that could be confused with a counted one.
     pub(super) fn next_step(
         &mut self,
         workflow: &str,
@@ -49,7 +49,7 @@ impl Paths {
         Ok(count(&mut self.steps, path))
     }
 
-    /// Returns the path of a choice; one that comes again is counted.
+    /// Returns the path of a route; a repeated path gets a counter.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Paths {
         Ok(count(&mut self.routes, path))
     }
 
-    /// Returns whether a recorded step was asked for.
+    /// Returns whether the code requested a recorded step.
     pub(super) fn has_step(&self, path: &str) -> bool {
         let counted = path.rsplit_once('~');
         let counted = counted.and_then(|(name, number)| Some((name, number.parse::<u32>().ok()?)));

@@ -1,4 +1,4 @@
-//! Steps of a workflow: begun, answered from the record, waiting, given more, ended.
+//! Steps of a workflow: start, answer from the record, wait, further budget, end.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use crate::workflow::line::{StepAsk, StepCaller, Target};
 use crate::workflow::recorded;
 
 impl Episode {
-    /// Begins a step, or answers it from the record.
+    /// Starts a step, or answers it from the record.
     pub(super) fn take_step(&mut self, ask: Box<StepAsk>) -> Result<(), Halt> {
         if self.underway.is_closing() {
             return Ok(());
@@ -54,7 +54,7 @@ impl Episode {
         }
         let may_repeat = ask.task.idempotent;
         match step.end().or_else(|| step.final_failure().filter(|_| !may_repeat)) {
-            // Its code gave it up before it ended, and does so again.
+            // Its code dropped the step before its end, and does so again.
             Some(returned) if returned.superseded => {
                 self.underway.unanswered.push(ask.answer);
                 Ok(())
@@ -68,7 +68,7 @@ impl Episode {
         }
     }
 
-    /// Begins a step that has no record, unless it was refused before.
+    /// Starts a step without a record, unless it was refused before.
     fn take_new_step(&mut self, ask: Box<StepAsk>, path: Arc<str>) -> Result<(), Halt> {
         match self.ledger.progress().refused.get(&path) {
             Some((place, refused)) => {
@@ -81,12 +81,12 @@ impl Episode {
         }
     }
 
-    /// Returns whether a step without a record may have been dispatched in events that were lost, and cannot be repeated.
+    /// Returns whether a step without a record may have been dispatched in lost events, and cannot be repeated.
     fn may_have_acted(&self, ask: &StepAsk) -> bool {
         self.ledger.progress().lost_steps > 0 && !ask.task.idempotent
     }
 
-    /// Records a step as interrupted that may have acted in events that were lost, and answers it so.
+    /// Records a step that may have acted in lost events as interrupted, and returns that failure to its code.
     fn interrupt_lost_step(&mut self, ask: StepAsk, path: Arc<str>) -> Result<(), Halt> {
         let (operator, run) = (Arc::<str>::from(ask.target.name()), new_run_id(self.clock.now()));
         let digest = task_digest(&ask.task);
@@ -103,7 +103,7 @@ impl Episode {
         Ok(())
     }
 
-    /// Records that a step does not begin, and answers it so.
+    /// Records that a step does not start, and returns the failure to its code.
     fn refuse(&mut self, ask: StepAsk, path: Arc<str>, error: &OrchError) -> Result<(), Halt> {
         let messages = recorded::messages(error, &self.redactor);
         let refused = OperatorRefused::new(ask.target.name(), path, error.code(), messages);
@@ -159,7 +159,7 @@ impl Episode {
         Ok(())
     }
 
-    /// Says whether what does a step keeps a record, or why it cannot be started.
+    /// Returns whether the operator of a step keeps a record, or the reason that it cannot be started.
     fn check(&self, target: &Target) -> Result<bool, OrchError> {
         let Some(orchestrator) = &self.orchestrator else {
             let why = "the workflow is not in an orchestrator".to_owned();
@@ -180,11 +180,11 @@ impl Episode {
         }
     }
 
-    /// Goes on with a step that was begun before.
+    /// Continues a step that was begun before.
     fn begin_again(&mut self, ask: StepAsk, path: &str) -> Result<(), Halt> {
         let Some(step) = self.ledger.progress().steps.get(path) else { return Ok(()) };
         let (mut dispatched, given) = (step.dispatched.clone(), step.given());
-        // One without a record does not know its grants: it asks for each again.
+        // A child run without a record does not know its grants: it asks for each again.
         let known = if dispatched.unrecorded { step.first_allowance() } else { given };
         let (run, operator) = (dispatched.run.clone(), Arc::clone(&dispatched.operator));
         let (unrecorded, is_tried_again) = (dispatched.unrecorded, step.is_tried_again);
@@ -219,7 +219,8 @@ impl Episode {
         Ok(())
     }
 
-    /// Is a run to be started still? One that its code gave up before its dispatch was noted never was.
+    /// Returns whether a run still has to be started: if its code dropped it before its dispatch was recorded, it never
+    /// starts.
     pub(super) fn is_to_start(&self, start: &Start) -> bool {
         let is_given_up = start.step.answer.as_ref().is_none_or(AnswerSender::is_closed);
         let is_dropped = is_given_up && start.dispatched.is_some();
@@ -251,7 +252,7 @@ impl Episode {
         Arc::new(StepCaller { below, line: self.line.clone(), lease })
     }
 
-    /// Makes the context of a run below.
+    /// Returns the context of a child run.
     pub(super) fn below(&self, orchestrator: &Arc<dyn Orchestrator>) -> Context {
         let mut context = Context::root();
         context.session = Some(self.session.clone());
@@ -267,7 +268,7 @@ impl Episode {
         context
     }
 
-    /// Answers a step that was done: a run with a record by that, others by what their end noted.
+    /// Answers a finished step: from the record of its run if it has one, otherwise from the recorded end of the step.
     fn answer_from_record(&mut self, ask: StepAsk, place: u64, returned: OperatorReturned) {
         let StepAsk { target, task, answer, .. } = ask;
         let recorded = self.ledger.progress().step_by_run(&returned.run);
@@ -301,7 +302,7 @@ impl Episode {
                 self.tell(answer, more);
                 Ok(())
             }
-            // It is not waited for any more.
+            // Nothing waits for the step any more.
             Settled::Refilled(ask, ..) if self.underway.is_closing() || ask.answer.is_closed() => {
                 Ok(())
             }
@@ -317,7 +318,7 @@ impl Episode {
         let Some(step) = self.underway.take(run) else { return Ok(()) };
         let waits = result.as_ref().is_ok_and(|answer| answer.stop == Stop::WaitingApproval);
         if waits && self.books.leaves() {
-            // The workflow leaves with it: its code waits until it is dropped.
+            // The workflow is suspended with it: its code waits until it is dropped.
             self.underway.left.push(step);
             self.books.end(run, result.as_ref().ok(), true);
             return Ok(());
@@ -333,7 +334,7 @@ impl Episode {
         returned.superseded = step.answer.is_none() && returned.outcome == Outcome::Cancelled;
         self.ledger.note(returned.clone())?;
         if let Some(answer) = step.answer {
-            // Code is told live what it is told from the record.
+            // The code gets the same failure live as later from the record.
             let result = match result {
                 Err(_) => Err(recorded::noted_failure(&returned)),
                 Ok(_) if step.unrecorded => recorded::unrecorded(returned),
@@ -344,7 +345,7 @@ impl Episode {
         Ok(())
     }
 
-    /// Describes how a run below ended, with what it answered where no record has it.
+    /// Returns the end of a child run, with its answer if it has no record of its own.
     fn returned(
         &self,
         (operator, run): (&Arc<str>, &RunId),
@@ -393,7 +394,7 @@ impl Episode {
         Ok(self.ledger.note(OperatorWaiting::new(operator, run.clone(), r#for, approvals))?)
     }
 
-    /// Gives a run below more; what was given before its process died stands in the record.
+    /// Gives a child run more budget; grants made before its process died are in the record.
     pub(super) fn give_more(
         &mut self,
         run: RunId,
@@ -425,7 +426,8 @@ pub(super) async fn dispatched(
     }
 }
 
-/// Why a step fails that answers that it waits, and did not tell its workflow for what: nothing would resume it.
+/// Failure of a step that answers that it waits, but did not report the reason to its workflow: nothing would resume
+/// it.
 ///
 /// Retry: never. Effect: unknown.
 #[derive(Debug, Error)]

@@ -1,4 +1,4 @@
-//! What is at work below a workflow.
+//! The running child runs of a workflow.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -28,32 +28,32 @@ type Work = Pin<Box<dyn Future<Output = Settled> + Send>>;
 pub(super) type Reply = Box<dyn FnOnce() + Send>;
 pub(super) type AnswerSender = oneshot::Sender<Result<Answer, OrchError>>;
 
-/// What is at work for a run.
+/// The child runs and pending replies of a run.
 #[derive(Default)]
 pub(in crate::workflow) struct Underway {
-    /// Those whose dispatch is not durable.
+    /// Child runs whose dispatch is not yet durable.
     pub(super) starting: Vec<Start>,
     pub(super) open: Vec<OpenStep>,
-    /// Those that left, to be taken up with the run; their answers are waited for until then.
+    /// Suspended child runs, to be resumed with the run; their answers stay pending until then.
     pub(super) left: Vec<OpenStep>,
     /// Replies to send with the next commit.
     pub(super) replies: Vec<Reply>,
     pub(super) paths: Paths,
-    /// Steps that are never answered: their code gave them up before, and does so again.
+    /// Steps that are never answered: their code dropped them before, and does so again.
     pub(super) unanswered: Vec<AnswerSender>,
-    /// Whether a refusal is noted that its code has not been told: what it then gives up is not begun.
+    /// Whether a refusal is recorded that the code has not received: steps that it then drops are not started.
     pub(super) has_refused: bool,
-    /// The replies from the record that the code has not been sent, by the number of their event; `None` while the
-    /// record of a run below is read.
+    /// Replies from the record that the code has not received, by the number of their event; `None` while the record of
+    /// a child run is read.
     pub(super) recalled: BTreeMap<u64, Option<Reply>>,
     pub(super) closing: Option<(Closing, BoxFuture)>,
     work: FuturesUnordered<Work>,
 }
 
-/// A run that is about to start.
+/// A child run that is about to start.
 pub(super) struct Start {
     pub(super) step: OpenStep,
-    /// What is to be noted before; none where it is.
+    /// Event to record first; `None` once recorded.
     pub(super) dispatched: Option<OperatorDispatched>,
     pub(super) task: Task,
     pub(super) attempt: u32,
@@ -61,14 +61,14 @@ pub(super) struct Start {
     pub(super) given: Option<Allowance>,
 }
 
-/// A run below that has not ended.
+/// A child run that has not ended.
 pub(super) struct OpenStep {
     pub(super) run: RunId,
     pub(super) operator: Arc<str>,
     pub(super) target: Target,
     pub(super) unrecorded: bool,
     pub(super) signals: Signals,
-    /// Who waits for it; none once it was given up.
+    /// Sender of the answer; `None` once the step was given up.
     pub(super) answer: Option<AnswerSender>,
 }
 
@@ -79,15 +79,15 @@ impl OpenStep {
     }
 }
 
-/// What work came to.
+/// A result of background work.
 pub(super) enum Settled {
-    /// A run below has ended.
+    /// A child run has ended.
     Ended(RunId, Result<Answer, OrchError>),
-    /// The answer of a step is read from the record; the number is that of its event.
+    /// The answer of a step was read from the record; the number is that of its event.
     Recalled(u64, AnswerSender, Result<Answer, OrchError>),
-    /// A run below is given more.
+    /// A child run is given more budget.
     More(RunId, Option<Allowance>, oneshot::Sender<Option<Allowance>>),
-    /// There is more to be had for a step that could not begin; or the code of what is used up.
+    /// There is more budget for a step that could not start; or the code of the budget that is used up.
     Refilled(Box<StepAsk>, Arc<str>, Result<(), &'static str>),
 }
 
@@ -96,7 +96,7 @@ impl Underway {
         self.work.push(Box::pin(work));
     }
 
-    /// Waits for a step to end that its code does not wait for.
+    /// Waits for the end of a step that the code does not wait for.
     pub(super) fn end_other<W>(&mut self, step: OpenStep, end: impl FnOnce(RunId, Target) -> W)
     where
         W: Future<Output = Settled> + Send + 'static,
@@ -105,7 +105,7 @@ impl Underway {
         self.open.push(step);
     }
 
-    /// Returns whether a run below is running, or about to.
+    /// Returns whether a child run is running, or about to start.
     pub(super) fn is_open(&self, run: &RunId) -> bool {
         let starting = self.starting.iter().map(|start| &start.step);
         self.open.iter().chain(starting).any(|step| step.run == *run)
@@ -124,7 +124,7 @@ impl Underway {
         self.closing.is_some()
     }
 
-    /// Is nothing open below?
+    /// Returns whether no child run is open.
     pub(super) const fn is_idle(&self) -> bool {
         self.open.is_empty() && self.starting.is_empty()
     }
@@ -139,8 +139,8 @@ impl Underway {
         first.get().is_some().then(|| first.remove())?
     }
 
-    /// Returns whether a step is to be started now: none is before the code has all answers that are recorded, since
-    /// what it asks for next may show that it is other code than began the run.
+    /// Returns whether a step may start now: not before the code has all recorded answers, because its next request may
+    /// show that it is not the code that began the run.
     fn may_start(&self) -> bool {
         !self.starting.is_empty() && !self.has_recalls()
     }
@@ -150,7 +150,7 @@ impl Underway {
         self.may_start() || (!self.replies.is_empty() && !self.has_recalls())
     }
 
-    /// Takes the replies that a commit sends: none before those from the record.
+    /// Takes the replies that a commit sends; none before those from the record.
     pub(super) fn take_replies(&mut self) -> Vec<Reply> {
         match self.has_recalls() {
             true => Vec::new(),
@@ -158,7 +158,7 @@ impl Underway {
         }
     }
 
-    /// Takes the steps that are to be started now.
+    /// Takes the steps that may start now.
     pub(super) fn take_starting(&mut self) -> Vec<Start> {
         match self.may_start() {
             true => std::mem::take(&mut self.starting),
@@ -166,8 +166,9 @@ impl Underway {
         }
     }
 
-    /// Begins to end: what is not durable is not begun, and what is open below is told to end. A run that a process
-    /// before this one dispatched is begun for that, unless only a process that died knows whether it acted.
+    /// Starts to close: child runs whose dispatch is not durable do not start, and open ones are cancelled. A child run
+    /// that an earlier process dispatched is started only to be cancelled, unless it has no record: then only the dead
+    /// process knows whether it acted.
     pub(super) fn close(&mut self, closing: Closing, time: BoxFuture, books: &Books) {
         self.closing = Some((closing, time));
         self.recalled.clear();
@@ -182,12 +183,12 @@ impl Underway {
         (0..self.open.len()).for_each(|place| self.give_up(place));
     }
 
-    /// Returns why the run ends.
+    /// Returns the reason of the run's end.
     pub(crate) fn take_end(&mut self) -> Option<Closing> {
         self.closing.take().map(|(closing, _)| closing)
     }
 
-    /// Finds a run below that is not waited for any more, and was not told so.
+    /// Returns a child run that nothing waits for any more and that was not cancelled yet.
     pub(super) fn poll_given_up(&mut self, cx: &mut TaskContext<'_>) -> Option<usize> {
         self.open.iter_mut().position(|step| {
             let answer = step.answer.as_mut();
@@ -201,7 +202,7 @@ impl Underway {
         }
     }
 
-    /// Notes those that did not end in time as stopped.
+    /// Records child runs that did not end in time as stopped.
     pub(super) fn stop_waiting(
         &mut self,
         ledger: &mut Ledger,
@@ -220,7 +221,7 @@ impl Underway {
     }
 }
 
-/// A run that ends has nothing open below. One that stops short of an end leaves its steps to another process.
+/// A run that ended has no open child runs. A run that stops without an end leaves its steps to another process.
 impl Drop for Underway {
     fn drop(&mut self) {
         self.open.iter().for_each(|step| step.signals.detach());
