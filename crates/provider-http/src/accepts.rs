@@ -16,11 +16,13 @@ pub(crate) use call_ids::fit_call_ids;
 pub(crate) use input_schema::{KeyAliases, fit_tool};
 pub(crate) use turns::fit_turns;
 
-/// The limits of an endpoint: ids of calls, order of messages, tools. A request is fitted to them before
-/// its protocol writes it, so that a conversation that began elsewhere can continue here.
+/// Limits of an endpoint: tool call ids, message order and tools.
 ///
-/// Schemas of tools need no limit of their own: every endpoint is sent what all of them take. A call is held
-/// against the tool's own schema before it runs.
+/// A request is fitted to them before the protocol encodes it, so that a conversation that began at
+/// another provider can continue here.
+///
+/// Tool schemas have no limit of their own: every endpoint is sent a form that all of them accept.
+/// The arguments of a call are validated against the tool's own schema before it runs.
 ///
 /// ```
 /// use backstop_provider_http::{Accepts, CallIds, Turns};
@@ -31,18 +33,18 @@ pub(crate) use turns::fit_turns;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Accepts {
-    /// Ids of tool calls.
+    /// Accepted ids of tool calls.
     pub call_ids: CallIds,
-    /// Order of messages.
+    /// Accepted order of messages.
     pub turns: Turns,
-    /// Whether properties of a tool's input have names of letters, digits, `_`, `.` and `-` only.
+    /// Whether property names of a tool's input may only have letters, digits, `_`, `.` and `-`.
     pub plain_keys: bool,
-    /// Whether a conversation with calls is refused without the tools that were called.
+    /// Whether a conversation with tool calls is refused without the definitions of the called tools.
     pub needs_called_tools: bool,
 }
 
 impl Accepts {
-    /// Makes limits that nothing exceeds.
+    /// Returns limits that accept every request.
     #[must_use]
     pub const fn everything() -> Self {
         Self {
@@ -53,28 +55,28 @@ impl Accepts {
         }
     }
 
-    /// Limits the ids of tool calls.
+    /// Sets the accepted ids of tool calls.
     #[must_use]
     pub const fn call_ids(mut self, ids: CallIds) -> Self {
         self.call_ids = ids;
         self
     }
 
-    /// Limits the order of messages.
+    /// Sets the accepted order of messages.
     #[must_use]
     pub const fn turns(mut self, turns: Turns) -> Self {
         self.turns = turns;
         self
     }
 
-    /// Takes property names of up to 64 letters, digits, `_`, `.` and `-` only.
+    /// Restricts property names to at most 64 letters, digits, `_`, `.` and `-`.
     #[must_use]
     pub const fn plain_keys(mut self) -> Self {
         self.plain_keys = true;
         self
     }
 
-    /// Takes a conversation with calls only beside the tools that were called.
+    /// Requires the definitions of the called tools in a conversation with tool calls.
     #[must_use]
     pub const fn needs_called_tools(mut self) -> Self {
         self.needs_called_tools = true;
@@ -82,7 +84,7 @@ impl Accepts {
     }
 }
 
-/// Returns a description of each tool that was called in a conversation, for a request that offers none.
+/// Returns a placeholder definition of each tool called in a conversation, for a request that offers none.
 pub(crate) fn called_tools(messages: &Transcript) -> Vec<ToolSpec> {
     let calls = messages.messages().iter().flat_map(|message| match &**message {
         layer0::message::Message::Assistant { tool_calls, .. } => &**tool_calls,

@@ -10,24 +10,24 @@ use crate::endpoint::Endpoint;
 use crate::error_body::looks_like_html;
 use crate::limits::MAX_ANSWER_BYTES;
 
-/// How many blank bytes may stand before what an answer is. A server that sends nothing else must not be
-/// read for ever.
+/// The most blank bytes read before the kind of a body is known, so that a server that sends
+/// nothing else is not read forever.
 const MAX_BLANK_BYTES: usize = 64 * 1024;
 
-/// How many bytes are read before other tasks may run.
+/// The number of bytes read before other tasks may run.
 const MAX_PIECE_BYTES: usize = 64 * 1024;
 
-/// How a server-sent event may begin.
+/// The possible beginnings of a server-sent event.
 const FIELDS: [&[u8]; 5] = [b"data", b"event", b"id", b"retry", b":"];
 
-/// An answer whose head said success. Its body may still be a failure.
+/// A response with a success status. Its body may still be a failure.
 #[derive(Debug)]
 pub(crate) struct Answer<'e> {
     endpoint: &'e Endpoint,
     response: Response,
-    /// What was read of the body to see what it is.
+    /// Chunks read ahead to determine the kind of the body.
     begun: VecDeque<Bytes>,
-    /// How many bytes were handed out since other tasks could run.
+    /// The number of bytes returned since the last yield to other tasks.
     since_yield: usize,
 }
 
@@ -36,8 +36,8 @@ impl<'e> Answer<'e> {
         Self { endpoint, response, begun: VecDeque::new(), since_yield: 0 }
     }
 
-    /// Makes an answer of bytes that are here already. Its head says success and this content type;
-    /// one that no header can carry is left out.
+    /// Makes a response from a body that was received before, with a success status and this
+    /// content type. A content type that no header can carry is left out.
     pub(crate) fn recorded(endpoint: &'e Endpoint, content_type: &str, body: Vec<u8>) -> Self {
         let mut response = http::Response::new(body);
         if let Ok(value) = HeaderValue::from_str(content_type) {
@@ -46,10 +46,10 @@ impl<'e> Answer<'e> {
         Self::new(endpoint, response.into())
     }
 
-    /// Is the body a stream of events? JSON and HTML are not, whatever was asked for.
+    /// Returns whether the body is a stream of events. JSON and HTML are not, whatever was requested.
     ///
-    /// Gateways mislabel streams as JSON and the other way round, so the first bytes decide where they
-    /// tell, and the content type where they do not.
+    /// Gateways label streams as JSON and the other way round, so the first bytes decide where they
+    /// are conclusive, and the content type elsewhere.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ impl<'e> Answer<'e> {
                 Body::Undecided if blank_bytes > MAX_BLANK_BYTES => return Ok(is_labelled),
                 Body::Undecided => {}
             }
-            // Looked at once, in however many pieces it comes.
+            // Blank bytes are examined once, whatever the number of chunks.
             if head.iter().all(u8::is_ascii_whitespace) {
                 blank_bytes += head.len();
                 head.clear();
@@ -81,8 +81,7 @@ impl<'e> Answer<'e> {
         }
     }
 
-    /// Returns whether the body is a page for people: its head says so, and its first byte does not tell
-    /// that it is JSON.
+    /// Returns whether the body is an HTML page: labelled as HTML, and without the first byte of JSON.
     ///
     /// # Errors
     ///
@@ -102,8 +101,10 @@ impl<'e> Answer<'e> {
         self.has_content_type("text/html")
     }
 
-    /// Reads the whole body, which is no page. Frameworks call JSON a page where nobody says what it is, so
-    /// that the label counts only where the first byte does not tell.
+    /// Reads the whole body, which must not be an HTML page.
+    ///
+    /// Frameworks label JSON as HTML if no content type is set, so the label counts only without
+    /// the first byte of JSON.
     ///
     /// # Errors
     ///
@@ -128,7 +129,7 @@ impl<'e> Answer<'e> {
         Ok(body)
     }
 
-    /// Waits for the next piece of the body, wherever it was split; `None` at its end.
+    /// Waits for the next chunk of the body; `None` at its end.
     ///
     /// # Errors
     ///
@@ -145,8 +146,9 @@ impl<'e> Answer<'e> {
         }
     }
 
-    /// Waits for the next piece of the body as [`Answer::chunk`] does, and lets other tasks run between two
-    /// large ones: reading what is here already must not keep a timer from firing.
+    /// Waits for the next chunk of the body like [`Answer::chunk`], in pieces of limited size, and
+    /// lets other tasks run between large ones: reading buffered data must not keep a timer from
+    /// firing.
     ///
     /// # Errors
     ///
@@ -179,16 +181,16 @@ impl<'e> Answer<'e> {
     }
 }
 
-/// What the first bytes of a body tell.
+/// The kind of a body, by its first bytes.
 #[derive(Debug, PartialEq)]
 enum Body {
-    /// JSON, or a page.
+    /// JSON or an HTML page.
     Whole,
-    /// Events, or the frames of AWS, whose length begins with a zero.
+    /// Server-sent events, or AWS frames, whose length begins with a zero byte.
     Stream,
-    /// Nothing.
+    /// Anything else.
     Other,
-    /// More bytes may tell.
+    /// Not known without more bytes.
     Undecided,
 }
 

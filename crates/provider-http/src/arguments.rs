@@ -7,8 +7,8 @@ use crate::decode::mended;
 
 /// Reads the arguments of a tool call as the model wrote them; numbers keep their text.
 ///
-/// Nothing, or `null`, is no arguments. Text that is not JSON becomes a string of JSON, so that the
-/// call is refused as invalid input and the model reads what it wrote.
+/// Empty text and `null` mean no arguments. Text that is not JSON becomes a JSON string, so that
+/// the call is refused as invalid input and the model sees the text it wrote.
 ///
 /// ```
 /// use backstop_provider_http::parse_arguments;
@@ -26,7 +26,7 @@ pub fn parse_arguments(text: &str) -> JsonText {
     parse(written).unwrap_or_else(|| JsonText::string(text))
 }
 
-/// Reads JSON; `None` of what is none.
+/// Reads JSON; `None` if the text is not JSON.
 pub(crate) fn parse(text: &str) -> Option<JsonText> {
     JsonText::parse(text).ok().or_else(|| {
         let mended = mended(text.as_bytes())?;
@@ -34,9 +34,11 @@ pub(crate) fn parse(text: &str) -> Option<JsonText> {
     })
 }
 
-/// Returns the arguments of an earlier call in a form every endpoint accepts when the conversation
-/// is sent back: an object. What was not one is wrapped as `{"invalid_arguments": …}`; several
-/// endpoints refuse the whole conversation otherwise.
+/// Returns the arguments of an earlier call in a form that every endpoint accepts when the
+/// conversation is sent back: an object.
+///
+/// Any other value is wrapped as `{"invalid_arguments": …}`; several endpoints refuse the whole
+/// conversation otherwise.
 #[must_use]
 pub fn sendable_arguments(arguments: &JsonText) -> Cow<'_, JsonText> {
     #[derive(Serialize)]

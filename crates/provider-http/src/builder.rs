@@ -11,7 +11,7 @@ use crate::key::ApiKey;
 use crate::protocol::Protocol;
 use crate::timeouts::Timeouts;
 
-/// Sets up a provider that speaks `P`.
+/// A builder of a provider that speaks `P`.
 #[derive(Debug, Clone)]
 pub struct HttpProviderBuilder<P> {
     model: Arc<str>,
@@ -25,8 +25,10 @@ pub struct HttpProviderBuilder<P> {
 }
 
 impl<P: Protocol> HttpProviderBuilder<P> {
-    /// Names the model. Nothing is read from the environment: a key meant for the provider itself must
-    /// not travel to another base URL unasked.
+    /// Creates a builder for a model.
+    ///
+    /// Reads nothing from the environment: a key meant for the provider itself must not be sent to
+    /// another base URL by default.
     pub fn new(model: impl Into<Arc<str>>) -> Self {
         Self {
             model: model.into(),
@@ -40,7 +42,7 @@ impl<P: Protocol> HttpProviderBuilder<P> {
         }
     }
 
-    /// Names the model and takes the key from the provider's variable, [`Protocol::KEY_VARIABLE`].
+    /// Creates a builder for a model with the key from the provider's variable, [`Protocol::KEY_VARIABLE`].
     ///
     /// # Errors
     ///
@@ -50,29 +52,29 @@ impl<P: Protocol> HttpProviderBuilder<P> {
         Ok(Self { api_key, protocol, ..Self::new(model) })
     }
 
-    /// Changes the settings that this protocol alone has.
+    /// Changes the settings that only this protocol has.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(P) -> P) -> Self {
         self.protocol = change(self.protocol);
         self
     }
 
-    /// Sends to another endpoint than the provider's own; the protocol's path is appended.
+    /// Sets the base URL of an endpoint other than the provider's own; the protocol's path is appended.
     #[must_use]
     pub fn base_url(mut self, url: impl Into<String>) -> Self {
         self.base_url = Some(url.into());
         self
     }
 
-    /// Sets the key. It is optional where a base URL is set: local endpoints need none, and a gateway
-    /// may hold its own.
+    /// Sets the key. It is optional with a base URL: local endpoints need none, and a gateway may
+    /// hold its own.
     #[must_use]
     pub fn api_key(mut self, key: impl Into<ApiKey>) -> Self {
         self.api_key = Some(key.into());
         self
     }
 
-    /// Sets how long each phase may take. The first byte may take as long as a local server needs to
+    /// Sets the timeout of each phase. The first byte may take as long as a local server needs to
     /// load the model.
     #[must_use]
     pub const fn timeouts(mut self, timeouts: Timeouts) -> Self {
@@ -80,17 +82,19 @@ impl<P: Protocol> HttpProviderBuilder<P> {
         self
     }
 
-    /// Adds these fields to the body of every request, for what this builder has no word for. Objects
-    /// are merged at every depth, and `tools` are added to those of the request; another value takes the place
-    /// of what would be sent.
+    /// Adds fields to the body of every request, for settings that this builder lacks.
+    ///
+    /// Objects are merged at every depth, and `tools` are appended to those of the request; any
+    /// other value replaces the one in the request.
     #[must_use]
     pub fn extra_body(mut self, fields: Map<String, Value>) -> Self {
         self.extra_body = fields;
         self
     }
 
-    /// Adds a header to every request; one that the protocol sends too is replaced. The value of a
-    /// header whose name says so, such as `x-api-key` or `cookie`, is a secret.
+    /// Adds a header to every request, in place of a header of the protocol with the same name.
+    ///
+    /// Its value is a secret if the name implies it, such as `x-api-key` or `cookie`.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let name = name.into();
@@ -99,21 +103,21 @@ impl<P: Protocol> HttpProviderBuilder<P> {
         self
     }
 
-    /// As [`HttpProviderBuilder::header`], with a value that is never shown.
+    /// Adds a header like [`HttpProviderBuilder::header`], with a value that is never shown.
     #[must_use]
     pub fn secret_header(mut self, name: impl Into<String>, value: impl Into<ApiKey>) -> Self {
         self.headers.push(ExtraHeader { name: name.into(), value: value.into(), is_secret: true });
         self
     }
 
-    /// Names the program that asks, in the header `user-agent`; `backstop/VERSION` otherwise.
+    /// Sets the name of the calling program in the header `user-agent`; `backstop/VERSION` by default.
     #[must_use]
     pub fn user_agent(mut self, name: impl Into<String>) -> Self {
         self.user_agent = Some(name.into());
         self
     }
 
-    /// Returns what must never be shown, so that it can be taken out of everything.
+    /// Returns the secrets of the builder, so that they can be redacted everywhere.
     pub fn secrets(&self) -> impl Iterator<Item = &ApiKey> {
         let headers = self.headers.iter().filter(|header| header.is_secret);
         self.api_key
@@ -122,12 +126,12 @@ impl<P: Protocol> HttpProviderBuilder<P> {
             .chain(headers.map(|header| &header.value))
     }
 
-    /// Makes the provider. Nothing is sent yet.
+    /// Builds the provider. Nothing is sent yet.
     ///
     /// # Errors
     ///
     /// [`ConfigError::MissingKey`] with neither key nor base URL, [`ConfigError::MissingSetting`]
-    /// without something else that is needed, [`ConfigError::InvalidKey`],
+    /// without another required setting, [`ConfigError::InvalidKey`],
     /// [`ConfigError::InvalidBaseUrl`], [`ConfigError::InvalidHeader`], [`ConfigError::Client`].
     pub fn build(self) -> Result<HttpProvider<P>, ConfigError> {
         let signer = match &self.api_key {

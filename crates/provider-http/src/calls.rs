@@ -8,39 +8,41 @@ use crate::arguments::{parse, parse_arguments};
 use crate::decode::from_slice;
 use crate::json_scan::JsonScan;
 
-/// A tool call as it comes over the wire, whole or in pieces. [`Draft::finish`](crate::Draft::finish)
-/// makes a call of it, once it is known why the answer stopped.
+/// A tool call as it is received, whole or in pieces.
+///
+/// [`Draft::finish`](crate::Draft::finish) turns it into a call once the stop reason is known.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallDraft {
-    /// The call's id; empty where the provider gives none.
+    /// The id of the call; empty if the provider gives none.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// What the provider wants back with the call.
+    /// Provider state to send back with the call.
     pub kept: Option<JsonText>,
-    /// The arguments as text, which is how most protocols send JSON.
+    /// The arguments as text, the form in which most protocols send JSON.
     text: String,
-    /// Follows that text.
+    /// The scan state of `text`.
     scan: JsonScan,
-    /// The arguments as the JSON itself, where they came so; the text came behind it.
+    /// The arguments as JSON, if they were received so; any text was received after them.
     json: Option<JsonText>,
 }
 
 impl CallDraft {
-    /// Begins a call that has no arguments yet.
+    /// Creates a call without arguments.
     pub fn new(id: impl Into<String>, name: impl Into<String>) -> Self {
         Self { id: id.into(), name: name.into(), ..Self::default() }
     }
 
-    /// Adds a piece of the arguments' text.
+    /// Appends a piece of the arguments' text.
     pub fn push(&mut self, piece: &str) {
         self.text.push_str(piece);
         self.scan.push(piece.as_bytes());
     }
 
-    /// Takes arguments from the wire: a string is a piece of their text, `null` states nothing. JSON beside
-    /// text, or beside other JSON, is added to it as text: the arguments are malformed then, unless one of
-    /// both is the empty object that stands for what is to come.
+    /// Adds received arguments: a string is a piece of their text, and `null` adds nothing.
+    ///
+    /// JSON after text, or after other JSON, is appended as text, which makes the arguments
+    /// malformed, unless one of the two is an empty object as a placeholder.
     pub fn take(&mut self, arguments: Option<Box<RawValue>>) {
         match arguments.as_deref().and_then(Arguments::read) {
             Some(Arguments::Text(piece)) => self.push(&piece),
@@ -54,8 +56,8 @@ impl CallDraft {
         }
     }
 
-    /// Takes arguments as a whole, in place of the pieces before, and returns whether it did. An empty text, `null`
-    /// and an empty object state nothing where there were pieces.
+    /// Replaces the arguments received so far, and returns whether it did. An empty text, `null`
+    /// and an empty object do not replace earlier pieces.
     pub fn settle(&mut self, arguments: Option<Box<RawValue>>) -> bool {
         let Some(arguments) = arguments.as_deref().and_then(Arguments::read) else { return false };
         if arguments.is_empty() && !(self.has_no_text() && self.has_no_fields()) {
@@ -72,8 +74,8 @@ impl CallDraft {
         true
     }
 
-    /// Writes the arguments in their canonical form, once they are whole, so that comparing them costs no more than
-    /// they say.
+    /// Rewrites complete arguments in their canonical form, so that padding does not make
+    /// comparisons expensive.
     pub fn compact(&mut self) {
         let json = Some(&self.text).filter(|_| self.json.is_none());
         if let Some(json) = json.and_then(|text| parse(text)).filter(JsonText::is_object) {
@@ -81,7 +83,7 @@ impl CallDraft {
         }
     }
 
-    /// Returns the arguments of a call that is whole.
+    /// Returns the arguments of a complete call.
     #[must_use]
     pub fn whole_arguments(&self) -> JsonText {
         self.arguments(true)
@@ -92,7 +94,7 @@ impl CallDraft {
         self.push(text);
     }
 
-    /// Fills in what is not known of the call with what another draft of it knows.
+    /// Fills in missing parts of the call from another draft of the same call.
     pub fn fill(&mut self, other: &Self) {
         if self.id.is_empty() {
             self.id.clone_from(&other.id);
@@ -110,7 +112,7 @@ impl CallDraft {
         }
     }
 
-    /// Returns how many bytes it holds, about.
+    /// Returns the approximate number of bytes held.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let json = [&self.json, &self.kept].into_iter().flatten().map(|json| json.get().len());
@@ -131,7 +133,7 @@ impl CallDraft {
         self.arguments(true) == other.arguments(true)
     }
 
-    /// Returns whether nothing was stated of the arguments.
+    /// Returns whether no arguments were received.
     #[must_use]
     pub fn has_no_arguments(&self) -> bool {
         self.json.is_none() && self.has_no_text()
@@ -151,7 +153,7 @@ impl CallDraft {
             Some(json) if !is_empty(json) => {
                 let text = parse(&self.text);
                 text.filter(|text| text == json).unwrap_or_else(|| {
-                    // Stated twice, and not alike.
+                    // Received twice, with different values.
                     JsonText::string(&format!("{json}{}", self.text))
                 })
             }
@@ -166,7 +168,7 @@ impl CallDraft {
     }
 }
 
-/// Makes the calls of an answer that stopped for this reason.
+/// Converts the drafts of an answer with this stop reason to calls.
 pub(crate) fn finish_calls(
     drafts: impl IntoIterator<Item = CallDraft>,
     stop_reason: &StopReason,
@@ -184,7 +186,7 @@ fn is_empty(json: &JsonText) -> bool {
     json.get() == "{}"
 }
 
-/// Arguments as they come over the wire.
+/// Arguments as they are received.
 enum Arguments {
     Text(String),
     Json(JsonText),
@@ -198,11 +200,11 @@ impl Arguments {
         {
             return Some(Self::Text(text));
         }
-        // What cannot be recorded as JSON is given back as the text it is.
+        // JSON that cannot be recorded is kept as text.
         Some(parse(json).map_or_else(|| Self::Text(json.to_owned()), Self::Json))
     }
 
-    /// Returns whether these may stand for what came before.
+    /// Returns whether these may be a placeholder for other arguments.
     fn is_empty(&self) -> bool {
         match self {
             Self::Text(text) => ["", "{}", "null"].contains(&text.trim()),
@@ -264,7 +266,7 @@ mod tests {
         assert_eq!(finish_calls([bare], &StopReason::End)[0].arguments, json!({"c": 3}));
     }
 
-    /// Makes the arguments of a call from pieces, each as it stands on the wire.
+    /// Returns the arguments of a call made from pieces, each in its form on the wire.
     fn arguments(pieces: &[&str]) -> String {
         let mut draft = CallDraft::new("c", "t");
         for piece in pieces {

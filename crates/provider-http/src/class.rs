@@ -3,13 +3,13 @@ use std::time::Duration;
 use backstop_provider::{ProviderError, TimeoutPhase};
 use layer0::error::BoxError;
 
-/// What a failure on the wire is: the variants of [`ProviderError`] that a table can name.
+/// The class of a failure: the variants of [`ProviderError`] that a table can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Class {
     /// [`ProviderError::AuthFailed`]
     AuthFailed,
-    /// The provider says that the caller went away: [`ProviderError::Other`]
+    /// [`ProviderError::Other`], as the provider reports that the client closed the request
     Cancelled,
     /// [`ProviderError::ContentBlocked`]
     ContentBlocked,
@@ -17,7 +17,7 @@ pub enum Class {
     ContextOverflow,
     /// [`ProviderError::InvalidRequest`]
     InvalidRequest,
-    /// What the model itself wrote cannot be read, which [`HttpProvider`](crate::HttpProvider) answers with
+    /// Malformed output of the model, which [`HttpProvider`](crate::HttpProvider) returns as
     /// [`StopReason::Malformed`](layer0::message::StopReason::Malformed)
     Malformed,
     /// [`ProviderError::NotFound`]
@@ -33,7 +33,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Makes the error, with what the provider said and the wait it asked for.
+    /// Makes the error, with the provider's message and the retry delay it requested.
     #[must_use]
     pub fn into_error(
         self,

@@ -1,23 +1,24 @@
-//! The table that says what a failure on the wire is.
+//! The table that classifies failures.
 //!
-//! What any provider may say, or a gateway repeat, is decided first, by [`phrases`](crate::phrases). An
-//! adapter brings [`Row`]s for the rest; the first that matches wins. What no row matches is decided by
-//! status alone, in [`by_status`], the same for all providers. A failure inside a 200 has no status:
-//! it matches the rows that look at the body, and takes the status of the row.
+//! Phrases that any provider may use, or a gateway repeat, are checked first, by
+//! [`phrases`](crate::phrases). An adapter brings [`Row`]s for the rest; the first match wins.
+//! Without a match, the status alone decides, in [`by_status`], the same for all providers. A
+//! failure inside a 200 has no status: it matches the rows that look at the body, and takes the
+//! status of the row.
 
 use crate::class::Class;
 use crate::error_body::ErrorBody;
 use crate::phrases::by_words;
 
-/// One row: a failure with this status and this body is of this class.
+/// A row of the table: a failure with this status and this body is of this class.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Row {
-    /// The status; `None` matches any, and belongs to what is said of bodies only.
+    /// The status; `None` matches any, for conditions on the body alone.
     pub status: Option<u16>,
-    /// What the body says.
+    /// The condition on the body.
     pub when: When,
-    /// What it is.
+    /// The class.
     pub class: Class,
 }
 
@@ -40,14 +41,14 @@ impl Row {
     }
 }
 
-/// A condition on the body of a failure. Text is compared without regard to ASCII case.
+/// A condition on the body of a failure. Text is compared ignoring ASCII case.
 #[derive(Debug, Clone, Copy)]
 pub enum When {
     /// All of these hold.
     All(&'static [When]),
     /// One of its codes is one of these.
     Code(&'static [&'static str]),
-    /// It has something at this JSON pointer.
+    /// It has a value at this JSON pointer.
     Has(&'static str),
     /// Its message contains one of these.
     Message(&'static [&'static str]),
@@ -86,15 +87,15 @@ impl When {
     }
 }
 
-/// Says what a failure is, and which status it has. `status` is `None` inside a 200.
+/// Returns the class of a failure and its status. `status` is `None` inside a 200.
 #[must_use]
 pub fn classify(rows: &[Row], status: Option<u16>, said: &ErrorBody) -> (Class, Option<u16>) {
     if let Some(class) = by_words(status, said) {
         return (class, status.or(said.status));
     }
     let (class, status) = by_rows(rows, status, said);
-    // Read where the class allows both: whether a conflict passes, whether a limit of rates does, and
-    // what nothing but its status tells.
+    // The provider's retry advice counts where the class leaves it open: for a conflict, for a rate
+    // limit, and for a failure known by its status alone.
     let class = match (said.should_retry, class, status) {
         (Some(false), Class::RateLimited, _) => Class::QuotaExhausted,
         (Some(false), Class::Transient, Some(409)) => Class::InvalidRequest,
@@ -113,15 +114,15 @@ fn by_rows(rows: &[Row], status: Option<u16>, said: &ErrorBody) -> (Class, Optio
             (Class::InvalidRequest, Some(true)) => (Class::Transient, Some(status)),
             (class, _) => (class, Some(status)),
         },
-        // It was an answer until the provider broke it off: that is its trouble, not the request's.
+        // The provider broke off an answer, which is its own fault and not the request's.
         None => (Class::Transient, None),
     }
 }
 
-/// Says what a failure is when only its status is known.
+/// Returns the class of a failure known by its status alone.
 ///
-/// Official SDKs retry 408, 409, 429 and everything from 500, and so do we. A request that came too early
-/// (425) is to be sent again, as RFC 8470 says.
+/// Official SDKs retry 408, 409, 429 and everything from 500, and so does this. A request that was
+/// sent too early (425) can be sent again, by RFC 8470.
 #[must_use]
 pub const fn by_status(status: u16) -> Class {
     match status {
@@ -132,7 +133,7 @@ pub const fn by_status(status: u16) -> Class {
         409 | 425 => Class::Transient,
         429 => Class::RateLimited,
         499 => Class::Cancelled,
-        // Redirects are not followed: a key would travel to where it was not meant to.
+        // Redirects are not followed: the key would be sent to another host.
         300..=498 => Class::InvalidRequest,
         _ => Class::Transient,
     }

@@ -1,12 +1,13 @@
-//! Which forms of answers Claude can be held to, on any host.
+//! Structured output of Claude, on any host.
 
 use backstop_provider::OutputSchema;
 use layer0::JsonText;
 
 use crate::schema::Subset;
 
-/// What a schema may say: <https://platform.claude.com/docs/en/build-with-claude/structured-outputs>, and
-/// the same at <https://docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html>.
+/// The supported keywords:
+/// <https://platform.claude.com/docs/en/build-with-claude/structured-outputs>, and the same at
+/// <https://docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html>.
 const SUBSET: Subset = Subset::of(&[
     "$defs",
     "$ref",
@@ -25,7 +26,7 @@ const SUBSET: Subset = Subset::of(&[
 ])
 .closed();
 
-/// Models from before there were forms.
+/// Models without structured output.
 const OLDER: [&str; 7] = [
     "claude-2",
     "claude-3",
@@ -36,8 +37,8 @@ const OLDER: [&str; 7] = [
     "claude-sonnet-4-",
 ];
 
-/// Returns the schema as it is sent to this model of Claude; `None` where model or protocol cannot hold an
-/// answer to it.
+/// Returns the schema to send to this model of Claude; `None` if the model or the protocol cannot
+/// enforce it.
 #[must_use]
 pub fn claude_form(model: &str, output: &OutputSchema) -> Option<JsonText> {
     let is_newer = ["claude-sonnet-4-5", "claude-sonnet-4-6"];

@@ -1,7 +1,7 @@
 use layer0::error::BoxError;
 use thiserror::Error;
 
-/// Says why a provider could not be set up. Nothing was sent.
+/// An error in setting up a provider. Nothing was sent.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -12,25 +12,25 @@ pub enum ConfigError {
     #[error("no API key: environment variable `{variable}` is empty")]
     #[non_exhaustive]
     EmptyKey {
-        /// The variable.
+        /// The name of the variable.
         variable: String,
     },
     /// The base URL cannot be posted to.
     #[error("base URL `{url}` is not usable: {reason}")]
     #[non_exhaustive]
     InvalidBaseUrl {
-        /// What was given, with secrets taken out.
+        /// The given URL, with secrets removed.
         url: String,
-        /// What is wrong with it.
+        /// The problem with the URL.
         reason: String,
     },
     /// A header cannot be sent.
     #[error("header `{name}` cannot be sent: {reason}")]
     #[non_exhaustive]
     InvalidHeader {
-        /// Its name.
+        /// The name of the header.
         name: String,
-        /// What is wrong with it.
+        /// The problem with the header.
         reason: &'static str,
     },
     /// The key holds characters that no HTTP header can carry.
@@ -40,14 +40,14 @@ pub enum ConfigError {
     #[error("no API key: environment variable `{variable}` is not set")]
     #[non_exhaustive]
     MissingKey {
-        /// The variable.
+        /// The name of the variable.
         variable: String,
     },
     /// Something that has no default is set nowhere.
     #[error("no {setting}: environment variable `{variable}` is not set")]
     #[non_exhaustive]
     MissingSetting {
-        /// What is missing, such as `region`.
+        /// The missing setting, such as `region`.
         setting: &'static str,
         /// The variable that usually holds it.
         variable: String,
@@ -55,7 +55,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// Makes [`ConfigError::InvalidBaseUrl`] of a URL that holds no secret.
+    /// Makes [`ConfigError::InvalidBaseUrl`] for a URL that holds no secret.
     pub fn invalid_base_url(url: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::InvalidBaseUrl { url: url.into(), reason: reason.into() }
     }
@@ -74,7 +74,7 @@ impl ConfigError {
         Self::MissingSetting { setting, variable: variable.into() }
     }
 
-    /// Says how to fix it.
+    /// Returns advice on fixing it.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {

@@ -1,4 +1,4 @@
-//! Why a request got no answer at all, and what a person can do about it.
+//! Failures of requests that got no response, and advice on fixing them.
 
 use std::error::Error;
 use std::io;
@@ -9,20 +9,20 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rustls::CertificateError;
 use thiserror::Error;
 
-/// Parts of paths that say nothing about whose endpoint it is. Gateways put tokens into paths.
+/// Path segments common to many endpoints. Others are hidden, as gateways put tokens into paths.
 const COMMON_SEGMENTS: &[&str] =
     &["", "anthropic", "api", "compatible-mode", "inference", "ollama", "openai"];
 
-/// Variables that name a proxy, for requests that go to `https` and to `http`.
+/// Variables that name a proxy, for `https` requests and for `http` requests.
 const PROXIES: [&[&str]; 2] = [
     &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
     &["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"],
 ];
 
-/// Shows a base URL without what may be a secret: user name, query, fragment, and those parts of its
-/// path that are not common to many.
+/// Returns a base URL without possible secrets: user name, query, fragment, and path segments that
+/// are not common to many endpoints.
 pub(crate) fn shown(base_url: &str) -> String {
-    // URLs are read with either slash.
+    // URLs are parsed with either slash.
     let base_url = base_url.replace('\\', "/");
     let end = base_url.find(['?', '#']);
     let (url, rest) = base_url.split_at(end.unwrap_or(base_url.len()));
@@ -48,7 +48,7 @@ fn is_common(segment: &str) -> bool {
     COMMON_SEGMENTS.contains(&segment) || is_version(segment)
 }
 
-/// Is this a version of an interface, such as `v1` or `v1beta2`?
+/// Returns whether a path segment is an API version, such as `v1` or `v1beta2`.
 fn is_version(segment: &str) -> bool {
     let number = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let Some(rest) = segment.strip_prefix('v') else { return false };
@@ -57,19 +57,19 @@ fn is_version(segment: &str) -> bool {
     (1..=2).contains(&major.len()) && rest.len() <= 2 && number(rest) == rest.len()
 }
 
-/// Returns the version of an interface that a URL's path names twice in a row.
+/// Returns the API version that a URL's path contains twice in a row.
 pub(crate) fn doubled_version(url: &Url) -> Option<&str> {
     let segments: Vec<&str> = url.path_segments()?.collect();
     let doubled = segments.windows(2).find(|pair| pair[0] == pair[1] && is_version(pair[0]));
     doubled.map(|pair| pair[0])
 }
 
-/// Is it this machine?
+/// Returns whether the host of a URL is this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     url.host_str().is_some_and(backstop_process::is_loopback)
 }
 
-/// Finds the address of a host as the system does, and says in a type of its own that there is none.
+/// A resolver that asks the system, and has its own error type for unknown hosts.
 #[derive(Debug)]
 pub(crate) struct SystemResolver;
 
@@ -86,8 +86,8 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// Makes the failure of a request that got no answer. `place` is host and port, `base_url` is as
-/// [`shown`].
+/// Makes the error of a request that got no response. `place` is host and port, `base_url` comes
+/// from [`shown`].
 pub(crate) fn failed(error: reqwest::Error, place: &str, base_url: &str) -> ProviderError {
     let message = if error.is_connect() {
         format!("no connection to `{place}`")
@@ -102,7 +102,7 @@ pub(crate) fn failed(error: reqwest::Error, place: &str, base_url: &str) -> Prov
     }
 }
 
-/// Says what to do when no connection is made in time.
+/// Returns advice for a connection that was not established in time.
 pub(crate) fn unreachable_hint(base_url: &str) -> String {
     let hint =
         format!("is it reachable from here? base_url is `{base_url}`; a firewall may be between");
@@ -170,7 +170,7 @@ fn tls_hint(error: &rustls::Error, base_url: &str) -> String {
     format!("{what}; base_url is `{base_url}`")
 }
 
-/// Names the variable that sends requests elsewhere first; what stands in it may hold a password.
+/// Returns a note with the proxy variable that applies. Its value is not shown, as it may hold a password.
 fn proxy_note(base_url: &str) -> String {
     let is_local = Url::parse(base_url).is_ok_and(|url| is_loopback(&url));
     let names = PROXIES[usize::from(!is_https(base_url))];
@@ -185,8 +185,8 @@ fn is_https(base_url: &str) -> bool {
     base_url.starts_with("https:")
 }
 
-/// Returns an error and what caused it, outermost first. An I/O error's cause is not its source: the
-/// source is that of the error inside.
+/// Returns an error and its causes, outermost first. The source of an I/O error skips the error
+/// inside it, so that one is visited first.
 fn causes<'e>(error: &'e (dyn Error + 'static)) -> Vec<&'e (dyn Error + 'static)> {
     fn next<'e>(error: &&'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
         let error: &'e (dyn Error + 'static) = *error;
@@ -195,7 +195,7 @@ fn causes<'e>(error: &'e (dyn Error + 'static)) -> Vec<&'e (dyn Error + 'static)
             None => error.source(),
         }
     }
-    // As many as are walked elsewhere.
+    // The same maximum as elsewhere.
     std::iter::successors(Some(error), next).take(64).collect()
 }
 

@@ -1,15 +1,15 @@
-//! JSON from outside, as leniently as JSON can be read without guessing.
+//! Decoding of JSON from outside, as lenient as possible without guessing.
 
 use layer0::text::replace_lone_surrogates_in;
 use serde::de::DeserializeOwned;
 
 pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Reads JSON. Bytes that are no UTF-8, and escapes of half a surrogate pair, which the grammar of JSON
-/// allows, are read as U+FFFD.
+/// Decodes JSON. Invalid UTF-8, and escapes of half a surrogate pair, which the grammar of JSON
+/// allows, become U+FFFD.
 pub(crate) fn from_slice<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<T> {
     match serde_json::from_slice(json) {
-        // What is read in two steps reports syntax as data.
+        // A value decoded in two steps reports syntax errors as data errors.
         Err(error) if error.is_syntax() || error.is_data() => match mended(json) {
             Some(mended) => serde_json::from_slice(&mended),
             None => Err(error),
@@ -18,7 +18,7 @@ pub(crate) fn from_slice<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result
     }
 }
 
-/// Returns JSON without what is no text; `None` where there is nothing to mend.
+/// Returns JSON with invalid text replaced; `None` if there is none.
 pub(crate) fn mended(json: &[u8]) -> Option<Vec<u8>> {
     let mut mended = String::from_utf8_lossy(json).into_owned().into_bytes();
     replace_lone_surrogates_in(&mut mended, true);

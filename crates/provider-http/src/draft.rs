@@ -7,39 +7,39 @@ use serde_json::Value;
 use crate::calls::{CallDraft, finish_calls};
 use crate::reply::Reply;
 
-/// An answer that is being put together.
+/// An answer that is being assembled.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Draft {
-    /// What it says so far.
+    /// The text so far.
     pub text: String,
-    /// What it thinks so far.
+    /// The thinking so far.
     pub thinking: String,
-    /// The calls so far.
+    /// The tool calls so far.
     pub calls: Vec<CallDraft>,
-    /// What the provider wants back with the answer, in its order.
+    /// Provider state to send back with the answer, in order.
     pub kept: Vec<StatePart>,
-    /// The tokens billed so far; `None` until the provider states some.
+    /// The tokens billed so far; `None` until the provider reports some.
     pub usage: Option<TokenUsage>,
-    /// The type of data in it that is not kept.
+    /// The media type of data that is not kept.
     media: Option<String>,
 }
 
 impl Draft {
-    /// Takes a piece of text, and tells it.
+    /// Appends a piece of text and streams it.
     pub fn say(&mut self, piece: &str, reply: &Reply<'_>) {
         self.text.push_str(piece);
         reply.tell_text(piece);
     }
 
-    /// Takes a piece of thinking, and tells it.
+    /// Appends a piece of thinking and streams it.
     pub fn think(&mut self, piece: &str, reply: &Reply<'_>) {
         self.thinking.push_str(piece);
         reply.tell_thinking(piece);
     }
 
-    /// Takes the tokens billed so far, and tells them. Zeros state nothing: every request has a prompt,
-    /// and some endpoints send them in place of what they did not count.
+    /// Records the tokens billed so far and streams them. Zeros are ignored: every request has a
+    /// prompt, and some endpoints send zeros in place of counts that they do not have.
     pub fn bill(&mut self, usage: TokenUsage, reply: &Reply<'_>) {
         if usage != TokenUsage::default() {
             self.usage = Some(usage);
@@ -47,7 +47,7 @@ impl Draft {
         }
     }
 
-    /// Returns how many bytes it holds, about.
+    /// Returns the approximate number of bytes held.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let calls: usize = self.calls.iter().map(CallDraft::held_bytes).sum();
@@ -55,17 +55,17 @@ impl Draft {
         self.text.len() + self.thinking.len() + calls + kept.sum::<usize>()
     }
 
-    /// Notes data of this type, such as an image, which no answer keeps.
+    /// Records that the answer has data of this type, such as an image, which is not kept.
     pub fn note_media(&mut self, media_type: &str) {
         self.media.get_or_insert_with(|| media_type.to_owned());
     }
 
-    /// Refuses an answer that ended and has neither text nor calls, but data. Asked again, the model would
-    /// answer with data again.
+    /// Refuses a complete answer that has data, but neither text nor calls. A retry would return
+    /// data again.
     ///
     /// # Errors
     ///
-    /// [`ProviderError::InvalidRequest`]: it asks for what is not read.
+    /// [`ProviderError::InvalidRequest`]: the request asks for output that is not supported.
     pub fn refuse_media_alone(&self, stop_reason: &StopReason) -> Result<(), ProviderError> {
         let is_empty = self.text.trim().is_empty() && self.calls.is_empty();
         match self.media.as_deref().filter(|_| is_empty && stop_reason.lets_calls_run()) {
@@ -79,25 +79,25 @@ impl Draft {
         }
     }
 
-    /// Keeps a part that the provider wants back in this place, behind what was said and called so far. A part
-    /// that is nested too deep to be recorded is not kept.
+    /// Keeps provider state at this position, after the text and the calls so far. A value nested
+    /// too deep to be recorded is dropped.
     pub fn keep(&mut self, data: &Value) {
         if let Ok(data) = JsonText::parse(&data.to_string()) {
             self.keep_text(data);
         }
     }
 
-    /// Keeps a part as it came, in this place.
+    /// Keeps provider state as it was received, at this position.
     pub fn keep_text(&mut self, data: JsonText) {
         let mut part = StatePart::new(data);
         (part.text_before, part.calls_before) = (self.text.len(), self.calls.len());
         self.kept.push(part);
     }
 
-    /// Ends the answer, which stopped for this reason.
+    /// Finishes the answer with this stop reason.
     ///
-    /// Only in an answer that came to its end do arguments without text mean none. In one that was
-    /// cut, what is no whole object stays the text it is, which no tool takes as its input.
+    /// Empty arguments mean none only in a complete answer. In one that was cut off, arguments that
+    /// are not a whole object remain text, which no tool accepts as its input.
     #[must_use]
     pub fn finish(self, stop_reason: StopReason, reply: &Reply<'_>) -> ModelResponse {
         let calls = finish_calls(self.calls, &stop_reason);

@@ -29,59 +29,59 @@ use crate::wording::Wording;
 use crate::{connection, header, hint, rate, span};
 use client::{open_client, read_url};
 
-/// The most bytes of a failure's body that are read. Some validation errors repeat the whole request before
-/// they name their code.
+/// The most bytes of a failure's body that are read. Some validation errors repeat the whole
+/// request before their code.
 const MAX_FAILURE_BYTES: usize = 1024 * 1024;
 
-/// How long the body of a failure may take as a whole. Its status is known before.
+/// The longest time for the whole body of a failure. Its status is known before.
 const MAX_FAILURE_TIME: Duration = Duration::from_secs(2);
 
-/// What an [`Endpoint`] is opened with.
+/// The settings of an [`Endpoint`].
 pub(crate) struct EndpointSettings<'a> {
     pub(crate) provider: &'static str,
     pub(crate) model: &'a str,
-    /// Scheme, host and path prefix; a slash at its end makes no difference.
+    /// Scheme, host and path prefix; a trailing slash makes no difference.
     pub(crate) base_url: &'a str,
-    /// Is it where the provider itself answers, with no other base URL set?
+    /// Whether this is the provider's own endpoint, with no other base URL set.
     pub(crate) is_own: bool,
-    /// What is appended for an answer in one piece, and for a stream.
+    /// The paths of a whole response and of a stream.
     pub(crate) paths: [String; 2],
-    /// The key, where one is sent, with its header and what stands before it.
+    /// The key, if one is sent, with its header and the prefix of its value.
     pub(crate) key: Option<((&'static str, &'static str), &'a ApiKey)>,
-    /// What is kept out of errors.
+    /// Values to keep out of errors.
     pub(crate) secrets: Vec<&'a ApiKey>,
-    /// Signs every request, after everything else in it is settled.
+    /// The signer of every request, called after everything else is set.
     pub(crate) signer: Option<Arc<dyn Sign>>,
     pub(crate) headers: &'static [(&'static str, &'static str)],
-    /// Added to those, or in their place.
+    /// Headers added to those, or replacing them.
     pub(crate) further_headers: &'a [ExtraHeader],
     pub(crate) user_agent: Option<&'a str>,
     pub(crate) timeouts: Timeouts,
     pub(crate) rows: &'static [Row],
-    /// The header of an answer that names the type of a failure.
+    /// The response header that names the type of a failure.
     pub(crate) kind_header: Option<&'static str>,
     pub(crate) extra_body: Map<String, Value>,
 }
 
-/// What the head of an answer says beside its status.
+/// Information from the head of a response besides its status.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Head {
-    /// The wait that it asks for.
+    /// The requested retry delay.
     pub(crate) retry_after: Option<Duration>,
-    /// What the provider calls the request.
+    /// The provider's id of the request.
     pub(crate) request_id: Option<String>,
 }
 
-/// Where one model is asked: the URLs that its calls are posted to, and its connections.
+/// An endpoint for one model: the URLs of its calls, and its connections.
 pub struct Endpoint {
     provider: &'static str,
     model: Arc<str>,
     is_own: bool,
     /// Scheme, host and port.
     origin: Arc<str>,
-    /// The base URL without what may be a secret.
+    /// The base URL without possible secrets.
     base_url: String,
-    /// For an answer in one piece, and for a stream.
+    /// The URLs for a whole response and for a stream.
     urls: [Url; 2],
     headers: HeaderMap,
     client: Client,
@@ -141,25 +141,25 @@ impl Endpoint {
         })
     }
 
-    /// Returns the model that is asked.
+    /// Returns the name of the model.
     #[must_use]
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// Returns the name or address of the host that is asked.
+    /// Returns the name or address of the host.
     #[must_use]
     pub fn host(&self) -> &str {
         self.urls[0].host_str().unwrap_or_default()
     }
 
-    /// Is it where the provider itself answers, with no other base URL set?
+    /// Returns whether this is the provider's own endpoint, with no other base URL set.
     #[must_use]
     pub const fn is_own(&self) -> bool {
         self.is_own
     }
 
-    /// Makes what an answer of this provider and model wants back; `None` of no parts.
+    /// Makes the provider state of an answer of this provider and model; `None` without parts.
     pub(crate) fn state_of(&self, parts: Vec<StatePart>) -> Option<ProviderState> {
         (!parts.is_empty()).then(|| {
             ProviderState::new(
@@ -171,7 +171,7 @@ impl Endpoint {
         })
     }
 
-    /// Returns what this provider and model wants back with an answer; nothing of another's.
+    /// Returns the provider state of an answer; empty if it belongs to another provider or model.
     #[must_use]
     pub fn parts_of<'s>(&self, state: Option<&'s ProviderState>) -> &'s [StatePart] {
         state.map_or(&[], |state| state.parts_for(self.provider, &self.model, &self.origin))
@@ -181,20 +181,20 @@ impl Endpoint {
         self.timeouts
     }
 
-    /// Writes the body of a request, with the further fields that are set.
+    /// Encodes the body of a request, with the extra fields.
     pub(crate) fn encode(&self, body: &impl Serialize) -> Result<Vec<u8>, ProviderError> {
         body_with(body, &self.extra_body).map_err(|error| {
             ProviderError::invalid_request(format!("the request cannot be written: {error}"), None)
         })
     }
 
-    /// Posts a request and waits for the head of the answer, and returns with it the wait that it asks
-    /// for. A status other than 2xx is an error.
+    /// Posts a request, waits for the head of the response, and returns it with the requested retry
+    /// delay. A status other than 2xx is an error.
     ///
     /// # Errors
     ///
-    /// What the rows and the status say; [`ProviderError::Timeout`] while connecting or waiting
-    /// for the first byte; [`ProviderError::TransientError`] when the connection fails.
+    /// The class by rows and status; [`ProviderError::Timeout`] while connecting or waiting for the
+    /// first byte; [`ProviderError::TransientError`] when the connection fails.
     ///
     /// # Cancel safety
     ///
@@ -237,18 +237,18 @@ impl Endpoint {
         }
     }
 
-    /// Says what a failure inside a 200 is.
+    /// Classifies a failure inside a 200.
     pub(crate) fn failure(&self, body: Value, head: &Head) -> ProviderError {
         self.classified(None, &ErrorBody::read_json(body), head)
     }
 
-    /// Makes [`ProviderError::InvalidResponse`], with words that may come from outside.
+    /// Makes [`ProviderError::InvalidResponse`] with text that may come from outside.
     pub(crate) fn invalid_response(&self, why: &str) -> ProviderError {
         ProviderError::InvalidResponse(self.wording.clean(why))
     }
 
-    /// Makes [`StopReason::Unknown`] of a provider's word for why it stopped; the reason itself,
-    /// where the word is one of ours, and a failure where it says that the provider failed.
+    /// Maps a provider's own stop word: to [`StopReason::Unknown`], to the reason it names if it is
+    /// one of ours, and to an error if it means that the provider failed.
     pub(crate) fn unknown_stop(&self, word: &str) -> Result<StopReason, ProviderError> {
         let shown = self.wording.clean(word);
         if is_failure_word(word) {
@@ -258,7 +258,7 @@ impl Endpoint {
         Ok(StopReason::named(&shown))
     }
 
-    /// Waits for `future`, and no longer than `limit`.
+    /// Waits for `future`, but no longer than `limit`.
     pub(crate) async fn within<T>(
         &self,
         limit: Duration,
@@ -268,14 +268,14 @@ impl Endpoint {
         tokio::select! {
             biased;
             done = future => Ok(done),
-            // Polled only when it has to be waited for: a chunk that is here needs no timer.
+            // Polled only if the future is pending: a chunk that is available needs no timer.
             () = async { self.clock.sleep(limit).await } => {
                 Err(ProviderError::timeout(phase, Some(limit)))
             }
         }
     }
 
-    /// Returns the headers of a request: those of all requests, and its signature.
+    /// Returns the headers of a request: the common ones and its signature.
     fn headers_for(&self, url: &Url, body: &[u8]) -> Result<HeaderMap, ProviderError> {
         let mut headers = self.headers.clone();
         if let Some(signer) = &self.signer {
@@ -304,8 +304,8 @@ impl Endpoint {
         connection::failed(error, &place, &self.base_url)
     }
 
-    /// Classifies an answer whose status is no success. A body that breaks off, hangs or drips takes
-    /// nothing from what the status says.
+    /// Classifies a response without a success status. A body that breaks off, hangs or drips
+    /// leaves the status to decide.
     async fn refused(&self, response: Response, head: &Head) -> ProviderError {
         let status = response.status().as_u16();
         let kind = self.kind_header.and_then(|name| response.headers().get(name));
@@ -322,7 +322,7 @@ impl Endpoint {
         self.classified(Some(status), &said, head)
     }
 
-    /// Reads the body of a failure, as far as it comes in time.
+    /// Reads the body of a failure, as far as it arrives in time.
     async fn read_failure(&self, mut response: Response) -> Vec<u8> {
         let mut body = Vec::new();
         let limit = self.timeouts.idle.min(MAX_FAILURE_TIME);
@@ -333,10 +333,10 @@ impl Endpoint {
                 body.extend_from_slice(&chunk);
             }
         };
-        // A body that takes longer is read as far as it came.
+        // A slower body is used as far as it was read.
         let _ = self.within(limit, TimeoutPhase::Idle, read).await;
         if body.len() >= MAX_FAILURE_BYTES {
-            // What was cut may be half a secret, which no search would find.
+            // The last word may be half a secret, which redaction would not find.
             let word = body.iter().rposition(u8::is_ascii_whitespace);
             body.truncate(word.unwrap_or(0));
         }
@@ -348,7 +348,7 @@ impl Endpoint {
         let in_words = || span::wait_in_words(&said.message);
         let retry_after = head.retry_after.or(said.retry_after).or_else(in_words);
         let mut message = self.wording.clean(&said.message);
-        // It is what the provider's support asks for.
+        // The provider's support asks for the id.
         if let Some(id) = &head.request_id {
             let gap = if message.is_empty() { "" } else { " " };
             message.push_str(&format!("{gap}(request `{id}`)"));
@@ -376,7 +376,7 @@ impl Endpoint {
     }
 }
 
-/// Prints where it posts to, never what it authenticates with.
+/// Prints the base URL, never the credentials.
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")

@@ -5,30 +5,30 @@ use serde_json::Value;
 use crate::decode::{BYTE_ORDER_MARK, from_slice};
 use crate::hint;
 
-/// What the body of a failure says, whatever its shape: `{"error": {…}}`, `{"error": "…"}`, the
-/// flat form of several compatible endpoints, Google's `google.rpc.Status`, plain text, or nothing.
+/// The body of a failure, in any known form: `{"error": {…}}`, `{"error": "…"}`, the flat form of
+/// several compatible endpoints, Google's `google.rpc.Status`, plain text, or nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ErrorBody {
-    /// The `type`s it names, and Google's `status`.
+    /// The `type`s in it, and Google's `status`.
     pub kinds: Vec<String>,
-    /// The codes it names, numbers as text, and Google's `reason`s.
+    /// The codes in it, numbers as text, and Google's `reason`s.
     pub codes: Vec<String>,
-    /// The ids of the quotas that it says are used up.
+    /// The ids of the exhausted quotas.
     pub quotas: Vec<String>,
-    /// What it says to people; empty if nothing.
+    /// The message for people; empty if there is none.
     pub message: String,
-    /// The HTTP status it names, where a body carries one.
+    /// The HTTP status in the body, if any.
     pub status: Option<u16>,
-    /// The wait it asks for, where a body carries one.
+    /// The retry delay in the body, if any.
     pub retry_after: Option<Duration>,
-    /// Does it say whether to try again? What stands in a header.
+    /// The provider's advice on whether to retry, from a header.
     pub should_retry: Option<bool>,
-    /// The body, where it was JSON.
+    /// The body, if it is JSON.
     pub body: Value,
 }
 
-/// How often a failure is looked for inside another's message.
+/// The maximum depth of failures inside messages.
 const MAX_WRAPPINGS: usize = 3;
 
 impl ErrorBody {
@@ -50,12 +50,12 @@ impl ErrorBody {
         }
     }
 
-    /// Makes the body of a failure whose words cannot be read.
+    /// Makes the body of a failure whose text cannot be read.
     pub(crate) fn with_message(message: String) -> Self {
         Self { message, ..Self::default() }
     }
 
-    /// Reads a body that is JSON already.
+    /// Reads a body that is already parsed as JSON.
     #[must_use]
     pub fn read_json(body: Value) -> Self {
         Self::read_wrapped(body, MAX_WRAPPINGS)
@@ -63,20 +63,20 @@ impl ErrorBody {
 
     fn read_wrapped(mut body: Value, wrappings: usize) -> Self {
         let mut said = Self::default();
-        // Google's endpoints write a failed stream as a list.
+        // Google's endpoints send a failed stream as a list.
         if let Some(first) = body.as_array_mut().and_then(|items| items.first_mut()) {
             body = first.take();
         }
         let error = ["error", "base_resp"].into_iter().find_map(|name| body.get(name));
         match error.filter(|error| !error.is_null()).unwrap_or(&body) {
             Value::String(message) => {
-                // What stands beside the text is said of it.
+                // The other fields describe the failure too.
                 said.take(&body);
                 said.message.clone_from(message);
             }
             error => {
                 said.take(error);
-                // OpenRouter keeps here what the provider behind it said.
+                // OpenRouter keeps the message of the provider behind it here.
                 if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
                     said.take_wrapped(raw, wrappings);
                 }
@@ -87,8 +87,8 @@ impl ErrorBody {
         said
     }
 
-    /// Takes what a failure says that is told as the message of another: as JSON somewhere in it, or
-    /// as the data of an event. A message that is nothing else makes place for what it wraps.
+    /// Reads a failure that is wrapped in the message of another: as JSON somewhere in it, or as
+    /// the data of an event. A message that is nothing else is replaced by the wrapped one.
     fn unwrap_message(&mut self, wrappings: usize) {
         let message = self.message.trim_start();
         let is_all = message.starts_with('{') || message.starts_with("data:");
@@ -97,11 +97,11 @@ impl ErrorBody {
         self.message = inner.filter(|inner| is_all && !inner.is_empty()).unwrap_or(text);
     }
 
-    /// Takes what a failure in a text says, and returns its message.
+    /// Reads a failure in a text, and returns its message.
     fn take_wrapped(&mut self, text: &str, wrappings: usize) -> Option<String> {
         let wrappings = wrappings.checked_sub(1)?;
         let json = &text[text.find('{')?..];
-        // Something may follow it.
+        // More text may follow the JSON.
         let value = serde_json::Deserializer::from_str(json).into_iter().next()?.ok()?;
         let inner = Self::read_wrapped(value, wrappings);
         self.kinds.extend(inner.kinds);
@@ -112,10 +112,10 @@ impl ErrorBody {
         Some(inner.message)
     }
 
-    /// Returns everything that may say what the failure is, in lower case.
+    /// Returns all text that may classify the failure, in lower case.
     pub(crate) fn words(&self) -> String {
         let message = self.message.to_ascii_lowercase();
-        // The repr of a dictionary, or JSON in JSON.
+        // For the repr of a dictionary, or JSON in JSON.
         let is_quoting = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\');
         let unquoted: String = message.chars().filter(|c| !is_quoting(*c)).collect();
         let mut words = format!("{message}\n{unquoted}\n");
@@ -127,7 +127,7 @@ impl ErrorBody {
         words
     }
 
-    /// Adds a type as AWS writes it: with a namespace before `#`, or a URL behind `:`, or neither.
+    /// Adds a type in the form of AWS: with a namespace before `#`, or a URL after `:`, or neither.
     pub(crate) fn add_kind(&mut self, kind: &str) {
         let kind = kind.split(':').next().unwrap_or_default();
         let kind = kind.rsplit('#').next().unwrap_or_default().trim();
@@ -160,8 +160,8 @@ impl ErrorBody {
         details.into_iter().flatten().for_each(|detail| self.take_detail(detail));
     }
 
-    /// Takes an `ErrorInfo`, a `QuotaFailure` or a `RetryInfo` of Google's, told apart by their
-    /// fields: <https://github.com/googleapis/googleapis/blob/master/google/rpc/error_details.proto>.
+    /// Reads Google's `ErrorInfo`, `QuotaFailure` or `RetryInfo`, distinguished by their fields:
+    /// <https://github.com/googleapis/googleapis/blob/master/google/rpc/error_details.proto>.
     fn take_detail(&mut self, detail: &Value) {
         let text = |value: &Value, field: &str| value.get(field)?.as_str().map(str::to_owned);
         self.codes.extend(text(detail, "reason"));
@@ -174,7 +174,7 @@ impl ErrorBody {
     }
 }
 
-/// Where a message may stand.
+/// Pointers to a message.
 const MESSAGES: [&str; 7] = [
     "/message",
     "/detail",
@@ -185,13 +185,13 @@ const MESSAGES: [&str; 7] = [
     "/errors/0/message",
 ];
 
-/// Does this begin as a page for people does?
+/// Returns whether a body begins like an HTML page.
 pub(crate) fn looks_like_html(body: &[u8]) -> bool {
     body.trim_ascii_start().starts_with(b"<")
 }
 
-/// Returns whether this is the body of a failure that came with status 200. An `error` that states nothing
-/// is none where anything else is beside it.
+/// Returns whether a body with status 200 is a failure. An `error` without content is none if the
+/// body has other content.
 pub(crate) fn is_failure(body: &Value) -> bool {
     let is_named = |name: &str| body.get(name).is_some_and(|value| value == "error");
     let is_error = body.get("error").is_some_and(|error| {
@@ -199,17 +199,17 @@ pub(crate) fn is_failure(body: &Value) -> bool {
     });
     is_error
         || is_named("object")
-        // MiniMax's.
+        // The form of MiniMax.
         || body.pointer("/base_resp/status_code").and_then(Value::as_i64).is_some_and(|it| it != 0)
 }
 
-/// Returns whether the error of a body has nothing beside it that states something.
+/// Returns whether no other field of a body than its error has content.
 fn is_alone(body: &Value) -> bool {
     let mut fields = body.as_object().into_iter().flatten();
     fields.all(|(name, value)| name == "error" || !states_something(value))
 }
 
-/// Returns whether JSON states anything. What is false, zero or empty at every depth does not.
+/// Returns whether JSON has content: anything but null, false, zero or empty values, at any depth.
 pub(crate) fn states_something(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,

@@ -11,14 +11,14 @@ use crate::limits::{MAX_ANSWER_BYTES, MAX_STREAM_BYTES};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// Its type; `message` where the stream does not say.
+    /// The type; `message` if the stream names none.
     pub kind: String,
-    /// Its data.
+    /// The data.
     pub data: String,
 }
 
 impl Event {
-    /// Returns the event whose text this one has as its data: some proxies wrap a stream in another.
+    /// Returns the event inside this one's data: some proxies wrap a stream in another.
     fn unwrapped(mut self) -> Self {
         for _ in 0..MAX_WRAPPINGS {
             if !["data:", "event:"].iter().any(|field| self.data.starts_with(field)) {
@@ -33,50 +33,52 @@ impl Event {
     }
 }
 
-/// How often an event is looked for inside another.
+/// The maximum depth of events inside events.
 const MAX_WRAPPINGS: usize = 3;
 
-/// Cuts a body into server-sent events as the [HTML standard] says. An event that the end of the body
-/// cut off is no event, unless nothing but the empty line behind it is missing. Bytes that are no UTF-8
-/// are replaced; ids and waits before a new connection are passed over.
+/// A splitter of a body into server-sent events, following the [HTML standard].
 ///
-/// `eventsource-stream` 0.2.3 needs as much code around it, because it panics on a byte order mark and
-/// reads long lines again with every piece of them, and takes ten times as long.
+/// An event that the end of the body cuts off is dropped, unless only its closing empty line is
+/// missing. Invalid UTF-8 is replaced; ids and reconnection times are ignored.
+///
+/// `eventsource-stream` 0.2.3 would need as much code around it: it panics on a byte order mark,
+/// reads long lines again with every chunk, and takes ten times as long.
 ///
 /// [HTML standard]: https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 #[derive(Debug, Default)]
 pub struct Events {
     bytes: Vec<u8>,
-    /// How far lines were taken.
+    /// The end of the lines read so far.
     taken: usize,
-    /// How far no line ends, so that a long line is not searched again with every piece of it.
+    /// The offset before which no unread line ends, so that a long line is not searched again with
+    /// every chunk.
     searched: usize,
-    /// Was the last line ended by a carriage return? A newline behind it belongs to it.
+    /// Whether the last line ended with a carriage return; a newline after it belongs to it.
     is_behind_return: bool,
-    /// Was the first line taken?
+    /// Whether the first line was read.
     begun: bool,
     of_stream: usize,
     draft: EventDraft,
-    /// The number of bytes read or moved in all.
+    /// The total number of bytes read or moved.
     #[cfg(test)]
     handled: usize,
 }
 
-/// The event that is being put together.
+/// An event that is being assembled.
 #[derive(Debug, Default)]
 struct EventDraft {
     kind: String,
-    /// Its data, each line with a newline.
+    /// The data, with a newline after each line.
     data: String,
-    /// How long its lines are.
+    /// The total length of its lines.
     bytes: usize,
 }
 
 impl Events {
-    /// Returns where the next complete line is, without its end, and goes behind it.
+    /// Returns the range of the next complete line, without its end, and advances past it.
     fn next_line(&mut self) -> Option<Range<usize>> {
         if self.is_behind_return {
-            // The second half of a line's end.
+            // The second half of a line end.
             if *self.bytes.get(self.taken)? == b'\n' {
                 self.taken += 1;
                 self.searched = self.searched.max(self.taken);
@@ -100,7 +102,7 @@ impl Events {
         Some(line)
     }
 
-    /// Takes a line; returns the event that it ends.
+    /// Reads a line; returns the event that it ends.
     fn take_line(&mut self, line: Range<usize>) -> Option<Event> {
         let begins = !std::mem::replace(&mut self.begun, true);
         #[cfg(test)]
@@ -116,7 +118,7 @@ impl Events {
         None
     }
 
-    /// Takes the next complete event.
+    /// Returns the next complete event.
     fn next_event(&mut self) -> Option<Event> {
         loop {
             let line = self.next_line()?;
@@ -152,8 +154,8 @@ impl Framing for Events {
         Ok(self.next_event().map(Event::unwrapped))
     }
 
-    /// Takes what is left without an empty line behind it, where that is whole: the end marker, or an
-    /// object.
+    /// Returns an event without its closing empty line, if its data is complete: the end marker, or
+    /// an object.
     fn rest(&mut self) -> Result<Option<Event>, FrameError> {
         let rest = self.taken..self.bytes.len();
         self.taken = rest.end;
@@ -170,14 +172,14 @@ impl Framing for Events {
 }
 
 impl EventDraft {
-    /// Takes in a line, `bytes` long with its end. What is no field that counts is a comment.
+    /// Reads a line; `bytes` is its length with its end. Other fields are treated as comments.
     fn take(&mut self, line: &[u8], bytes: usize) {
         self.bytes += bytes;
         let colon = memchr::memchr(b':', line).unwrap_or(line.len());
         let (field, value) = line.split_at(colon);
         let value = value.strip_prefix(b":").unwrap_or(value);
         let value = value.strip_prefix(b" ").unwrap_or(value);
-        // Several times as fast as looking for what to replace.
+        // Several times as fast as a search for invalid bytes.
         let valid = str::from_utf8(value).map(Cow::Borrowed);
         let value = valid.unwrap_or_else(|_| String::from_utf8_lossy(value));
         match field {
@@ -191,7 +193,7 @@ impl EventDraft {
         }
     }
 
-    /// Returns the event; one without data is none.
+    /// Returns the event; `None` without data.
     fn end(mut self) -> Option<Event> {
         self.data.pop()?;
         let kind = if self.kind.is_empty() { "message".to_owned() } else { self.kind };
@@ -203,7 +205,7 @@ impl EventDraft {
 mod tests {
     use super::*;
 
-    /// Feeds the pieces and returns the events.
+    /// Pushes the pieces and returns the events.
     fn read(pieces: &[&[u8]]) -> Vec<String> {
         let mut buffer = Events::default();
         let mut read = Vec::new();

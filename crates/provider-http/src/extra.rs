@@ -1,4 +1,4 @@
-//! Fields of a request that its adapter does not know.
+//! Extra fields of a request, unknown to its adapter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use serde::ser::Error as _;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
-/// Writes a body with further fields in it. What they do not replace stays as it is written.
+/// Encodes a body with extra fields. Fields that they do not replace keep their text.
 pub(crate) fn body_with(
     body: &impl Serialize,
     extra: &Map<String, Value>,
@@ -27,7 +27,7 @@ fn merged(body: &RawValue, extra: &Map<String, Value>) -> Result<Box<RawValue>, 
         let inner = fields.get(key).filter(|inner| inner.get().starts_with('{'));
         let merged = match (inner, value) {
             (Some(inner), Value::Object(value)) => merged(inner, value)?,
-            // Tools of the provider's own stand beside those of the agent.
+            // The provider's own tools are appended to those of the agent.
             (_, Value::Array(further)) if key == "tools" => {
                 joined(fields.get(key).map(|list| &**list), further)?
             }
@@ -39,7 +39,7 @@ fn merged(body: &RawValue, extra: &Map<String, Value>) -> Result<Box<RawValue>, 
     to_raw_value(&fields)
 }
 
-/// Returns a list with further items behind its own.
+/// Returns a list with further items appended.
 fn joined(list: Option<&RawValue>, further: &[Value]) -> Result<Box<RawValue>, serde_json::Error> {
     let own: Vec<&RawValue> =
         list.map_or(Ok(Vec::new()), |list| serde_json::from_str(list.get()))?;
@@ -61,7 +61,7 @@ fn joined(list: Option<&RawValue>, further: &[Value]) -> Result<Box<RawValue>, s
     to_raw_value(&own.into_iter().chain(further.iter().map(|item| &**item)).collect::<Vec<_>>())
 }
 
-/// Adds the names that a tool, or a list of tools, has for the model, in the form of any protocol.
+/// Adds the names that the model sees for a tool, or a list of tools, in the form of any protocol.
 fn tool_names(item: &Value, names: &mut BTreeSet<String>) {
     let groups = item["functionDeclarations"].as_array().into_iter().flatten();
     for tool in [item, &item["function"], &item["toolSpec"]].into_iter().chain(groups) {
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// An endpoint would refuse each request, with words of its own.
+    /// An endpoint would refuse each request, with its own message.
     #[test]
     fn further_tools_have_names_of_their_own() {
         for (own, further) in [

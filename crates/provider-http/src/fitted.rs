@@ -1,4 +1,4 @@
-//! A request as an endpoint takes it.
+//! Requests adapted to an endpoint.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,22 +11,22 @@ use crate::accepts::{Accepts, KeyAliases, called_tools, fit_call_ids, fit_tool, 
 use crate::endpoint::Endpoint;
 use crate::state::keeps_id;
 
-/// A request within the limits of an endpoint, and what was renamed for it.
+/// A request within the limits of an endpoint, and the names changed for it.
 pub(crate) struct Fitted {
     pub(crate) request: ModelRequest,
     tools: Arc<FittedTools>,
 }
 
-/// The tools of a run, as they are sent. The same list comes with every turn.
+/// The tools of a run in the form sent. Every turn has the same list.
 #[derive(Debug, Default)]
 pub(crate) struct FittedTools {
     own: Arc<[ToolSpec]>,
     sent: Arc<[ToolSpec]>,
-    /// By the name of the tool.
+    /// Renamed properties by the name of the tool.
     aliases: BTreeMap<Arc<str>, KeyAliases>,
 }
 
-/// The tools that were fitted last.
+/// The tools that were adapted last.
 #[derive(Debug, Default)]
 pub(crate) struct LastTools(Mutex<Arc<FittedTools>>);
 
@@ -58,7 +58,7 @@ impl Fitted {
         Self { request, tools }
     }
 
-    /// Returns an answer with the names that the tools have.
+    /// Returns a response with the tools' own property names.
     pub(crate) fn restore(&self, mut response: ModelResponse) -> ModelResponse {
         if let Some(calls) = self.tools.renamed(&response.tool_calls, KeyAliases::restore) {
             response.tool_calls = calls;
@@ -91,7 +91,7 @@ impl FittedTools {
         Self { own: Arc::clone(own), sent, aliases }
     }
 
-    /// Returns a message with the property names that the model is shown.
+    /// Returns a message with the property names that the model sees.
     fn shown(&self, message: Arc<Message>) -> Arc<Message> {
         let Message::Assistant { content, tool_calls, provider_state } = &*message else {
             return message;

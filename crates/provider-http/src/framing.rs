@@ -1,40 +1,39 @@
-/// Cuts the body of a stream into frames, in whatever pieces it comes: [`Events`](crate::Events),
-/// [`Values`](crate::Values), or what a protocol brings.
+/// A splitter of a stream's body into frames, however it is chunked: [`Events`](crate::Events),
+/// [`Values`](crate::Values), or a protocol's own.
 ///
-/// Its driver pushes a piece, takes frames until there is none, and asks for the rest at the end of
-/// the body.
+/// The caller pushes a chunk, takes frames until there are none, and takes the rest at the end of the body.
 pub trait Framing: Default + Send {
     /// One frame, such as an event.
     type Frame: Send;
 
-    /// Are the frames JSON themselves? The first bytes do not tell such a stream from an answer in one
-    /// piece, so where a stream was asked for, every body but a page is one.
+    /// Whether the frames are JSON themselves. The first bytes do not distinguish such a stream
+    /// from a whole response, so in response to a streaming request, every body but an HTML page is
+    /// a stream.
     const IS_JSON: bool = false;
 
-    /// Takes a piece of the body. The frames before it have all been taken.
+    /// Adds a chunk of the body. All earlier frames have been taken.
     ///
     /// # Errors
     ///
     /// [`FrameError::Invalid`] when a frame, or the stream, is too large.
     fn push(&mut self, chunk: &[u8]) -> Result<(), FrameError>;
 
-    /// Takes the next complete frame.
+    /// Returns the next complete frame.
     ///
     /// # Errors
     ///
     /// [`FrameError::Invalid`] when the bytes are no frame.
     fn next(&mut self) -> Result<Option<Self::Frame>, FrameError>;
 
-    /// Takes what the end of the body left, where that is a frame.
+    /// Returns the frame that the end of the body completes, if any.
     ///
     /// # Errors
     ///
-    /// [`FrameError::Truncated`] when the end of the body cut a frame off that would not be missed
-    /// otherwise.
+    /// [`FrameError::Truncated`] when the end of the body cut off a frame whose loss would go unnoticed.
     fn rest(&mut self) -> Result<Option<Self::Frame>, FrameError>;
 }
 
-/// Says why bytes are no frame.
+/// The reason why bytes are not a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameError {
@@ -45,7 +44,7 @@ pub enum FrameError {
 }
 
 impl FrameError {
-    /// Says that a frame, or all together, is too large.
+    /// Makes the error of a frame, or a stream, that is too large.
     pub(crate) fn too_large() -> Self {
         Self::Invalid("stream is too large".to_owned())
     }

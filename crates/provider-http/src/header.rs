@@ -3,10 +3,10 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use crate::ApiKey;
 use crate::config_error::ConfigError;
 
-/// Who asks, unless the caller says otherwise.
+/// The default `user-agent`.
 const DEFAULT_USER_AGENT: &str = concat!("backstop/", env!("CARGO_PKG_VERSION"));
 
-/// Headers that say how the request itself is sent.
+/// Headers of the transfer itself, set by the adapter.
 const OWN: [&str; 6] =
     ["connection", "content-length", "content-type", "expect", "host", "transfer-encoding"];
 
@@ -15,11 +15,11 @@ const OWN: [&str; 6] =
 pub(crate) struct ExtraHeader {
     pub(crate) name: String,
     pub(crate) value: ApiKey,
-    /// Is its value kept out of everything?
+    /// Whether the value is kept out of all output.
     pub(crate) is_secret: bool,
 }
 
-/// Adds who asks, and the further headers.
+/// Adds the `user-agent` and the further headers.
 pub(crate) fn add(
     headers: &mut HeaderMap,
     further: &[ExtraHeader],

@@ -3,22 +3,24 @@ use std::time::{Duration, UNIX_EPOCH};
 use layer0::Timestamp;
 use reqwest::header::{DATE, HeaderMap};
 
-/// The headers in which providers name a request.
+/// The headers that carry the provider's id of a request.
 const REQUEST_IDS: [&str; 4] =
     ["request-id", "x-request-id", "x-amzn-requestid", "apim-request-id"];
 
-/// Returns what a provider calls a request: at most 128 characters that can be seen.
+/// Returns the provider's id of a request: at most 128 visible characters.
 pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
     let id = REQUEST_IDS.iter().find_map(|name| headers.get(*name))?.to_str().ok()?.trim();
     let is_seen = |byte: u8| byte.is_ascii_graphic();
     ((1..=128).contains(&id.len()) && id.bytes().all(is_seen)).then_some(id)
 }
 
-/// Reads how long the provider asks to wait: `retry-after-ms`, then `x-amz-retry-after`, which is in
-/// milliseconds too, then `retry-after` as seconds, then as a date, then what LiteLLM passes on of
-/// the provider behind it. Zero, negative, NaN, garbage and numbers from 2^64 on are no hint. A number that
-/// can only be a time since 1970 is one. Dates are held against the answer's own `date` header, and against
-/// `now` where it has none.
+/// Reads the retry delay that the provider requests.
+///
+/// It is the first of `retry-after-ms`; `x-amz-retry-after`, in milliseconds too; `retry-after` as
+/// seconds, then as a date; and the same headers of the provider behind LiteLLM. Zero, negative and
+/// invalid numbers, NaN and numbers from 2^64 on are ignored. A number that can only be a time
+/// since 1970 is read as a time. Times are relative to the response's own `date` header, and to
+/// `now` without one.
 #[must_use]
 pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let now = answered_at(headers, now);
@@ -40,7 +42,7 @@ pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
         .or_else(|| plain("llm_provider-retry-after"))
 }
 
-/// Reads whether the provider says to try again.
+/// Reads the provider's advice on whether to retry.
 pub(crate) fn should_retry(headers: &HeaderMap) -> Option<bool> {
     match headers.get("x-should-retry")?.as_bytes().trim_ascii() {
         b"true" => Some(true),
@@ -49,14 +51,14 @@ pub(crate) fn should_retry(headers: &HeaderMap) -> Option<bool> {
     }
 }
 
-/// Reads a wait as the JSON of a protobuf duration, `14s` or `0.5s`.
+/// Reads a delay in the JSON form of a protobuf duration, `14s` or `0.5s`.
 pub(crate) fn seconds(text: &str) -> Option<Duration> {
     read_wait(text.trim().strip_suffix('s')?, Duration::from_secs(1))
 }
 
-/// Reads a number of units. Every hint that is a number comes through here.
+/// Reads a number of units. Every numeric delay is read here.
 fn read_wait(number: &str, unit: Duration) -> Option<Duration> {
-    /// 2^64: a number from there on is no count of anything.
+    /// 2^64: larger numbers are not counts.
     const TOO_LARGE: f64 = 18_446_744_073_709_551_616.0;
     let wait = match number.parse::<u64>() {
         Ok(units) if unit.as_secs() > 0 => Duration::from_secs(units),
@@ -69,15 +71,15 @@ fn read_wait(number: &str, unit: Duration) -> Option<Duration> {
     (!wait.is_zero()).then_some(wait)
 }
 
-/// Returns when the answer was sent by its own clock, by which its times of day are meant; `now` where it does
-/// not say.
+/// Returns the time when the response was sent by the server's clock, to which its times refer;
+/// `now` if it is unknown.
 pub(crate) fn answered_at(headers: &HeaderMap, now: Timestamp) -> Timestamp {
     let sent = headers.get(DATE).and_then(|sent| date(sent.to_str().ok()?.trim()));
     sent.unwrap_or(now)
 }
 
-/// Reads a number that can only be a time since 1970, in seconds or in milliseconds: as a wait it would be
-/// decades.
+/// Reads a number that can only be a time since 1970, in seconds or in milliseconds: as a delay it
+/// would be decades.
 pub(crate) fn epoch(number: f64) -> Option<Timestamp> {
     let since_1970 = match number {
         1e9..1e10 => Duration::try_from_secs_f64(number),
@@ -87,7 +89,7 @@ pub(crate) fn epoch(number: f64) -> Option<Timestamp> {
     Some(Timestamp::from_millis(i64::try_from(since_1970.ok()?.as_millis()).ok()?))
 }
 
-/// Reads a date as HTTP writes it, or with the zone as mail does.
+/// Reads a date in the format of HTTP, or with a time zone as in mail.
 fn date(text: &str) -> Option<Timestamp> {
     let in_utc = ["-0000", "+0000", "UTC"].iter().find_map(|zone| text.strip_suffix(zone));
     let date = match in_utc {
@@ -98,7 +100,7 @@ fn date(text: &str) -> Option<Timestamp> {
     Some(Timestamp::from_millis(i64::try_from(since_1970.as_millis()).ok()?))
 }
 
-/// Returns the wait until a time; none where that has passed.
+/// Returns the delay until a time; `None` if it has passed.
 fn since(at: Timestamp, now: Timestamp) -> Option<Duration> {
     let wait = at.since(now);
     (!wait.is_zero()).then_some(wait)
@@ -150,7 +152,7 @@ mod tests {
         check(&[("retry-after", "1764172800")], None);
         check(&[("retry-after-ms", "1767225630000")], Some(30_000));
         for date in ["Thu, 01 Jan 2026 00:10:00 GMT", "Wed, 31 Dec 2025 23:50:00 GMT"] {
-            // By the clock of the endpoint; that of this machine is wrong.
+            // By the clock of the endpoint; the clock of this machine is wrong.
             let wait = if date.contains("2026") { Some(30_000) } else { Some(1_230_000) };
             check(&[("date", date), ("retry-after", "Thu, 01 Jan 2026 00:10:30 GMT")], wait);
         }

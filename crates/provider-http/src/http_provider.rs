@@ -17,8 +17,9 @@ use crate::timeouts::Timeouts;
 /// The number of bytes between two checks of the size of an answer.
 const LOOK_AFTER_BYTES: usize = 1024 * 1024;
 
-/// Asks one model at one endpoint that speaks `P`. It makes one attempt: it never retries, never falls
-/// back, and never takes half a stream for an answer.
+/// A provider that calls one model at one endpoint that speaks `P`.
+///
+/// It makes one attempt: it never retries, never falls back, and never treats half a stream as an answer.
 #[derive(Debug)]
 pub struct HttpProvider<P> {
     endpoint: Endpoint,
@@ -31,21 +32,21 @@ impl<P: Protocol> HttpProvider<P> {
         Self { endpoint, protocol, last_tools: LastTools::default() }
     }
 
-    /// Returns how long each phase may take. The layer around applies `attempt`.
+    /// Returns the timeout of each phase. The layer around applies `attempt`.
     #[must_use]
     pub const fn timeouts(&self) -> Timeouts {
         self.endpoint.timeouts()
     }
 
-    /// Reads an answer that is here already, such as a recorded one, just as
-    /// [`stream`](Provider::stream) reads one from the wire: whole or as a stream, as the first bytes
-    /// tell, and the content type where they do not. Nothing is sent.
+    /// Decodes a response body that was received before, such as a recorded one, exactly as
+    /// [`stream`](Provider::stream) decodes one from the network: whole or as a stream, by its
+    /// first bytes, or by the content type if they are inconclusive. Nothing is sent.
     ///
     /// # Errors
     ///
     /// [`ProviderError::StreamTruncated`] when the body ends early,
-    /// [`ProviderError::InvalidResponse`] when it is not an answer of this protocol or too large;
-    /// whatever a failure in the body is.
+    /// [`ProviderError::InvalidResponse`] when it is not a response of this protocol or too large;
+    /// the class of a failure in the body.
     ///
     /// # Panics
     ///
@@ -102,14 +103,14 @@ impl<P: Protocol> HttpProvider<P> {
         if comes_in_frames {
             return self.assemble(answer, &reply).await;
         }
-        // An endpoint that cannot stream answers in one piece, and so does a failure.
+        // An endpoint that cannot stream sends a whole response, and so does a failure.
         let body = answer.whole().await?;
         let whole = self.protocol.response(reply.decode_last(&body)?, &reply.in_one_piece())?;
         reply.tell_whole(&whole);
         Ok(whole)
     }
 
-    /// Puts the answer together from the frames of a stream.
+    /// Assembles the answer from the frames of a stream.
     async fn assemble(
         &self,
         mut answer: Answer<'_>,
@@ -127,7 +128,7 @@ impl<P: Protocol> HttpProvider<P> {
             }
             let Some(chunk) = answer.piece().await? else {
                 if let Some(frame) = framing.rest().map_err(unframed)? {
-                    // Whether it ends the answer or not, nothing follows.
+                    // Nothing follows, whether it ends the answer or not.
                     let _ = stream.take(frame, reply)?;
                 }
                 break;
@@ -142,7 +143,7 @@ impl<P: Protocol> HttpProvider<P> {
     }
 }
 
-/// Refuses an answer of which more is held than one may have.
+/// Refuses an answer that holds too many bytes.
 fn refuse_large(stream: &impl Stream, reply: &Reply<'_>) -> Result<(), ProviderError> {
     if stream.held_bytes() > MAX_ANSWER_BYTES {
         return Err(reply.unframed(FrameError::too_large()));
@@ -150,7 +151,8 @@ fn refuse_large(stream: &impl Stream, reply: &Reply<'_>) -> Result<(), ProviderE
     Ok(())
 }
 
-/// Says when it is looked how much of an answer is held: not before so much has come, and seldom, as it takes time.
+/// The schedule of size checks: none before the limit was received, and few after that, as a check
+/// takes time.
 #[derive(Debug, Default)]
 struct HeldBound {
     /// The number of bytes received.
@@ -160,7 +162,7 @@ struct HeldBound {
 }
 
 impl HeldBound {
-    /// Takes so many bytes; returns whether it is time to look.
+    /// Adds received bytes; returns whether a check is due.
     const fn is_due(&mut self, bytes: usize) -> bool {
         self.received += bytes;
         let is_due =

@@ -1,5 +1,5 @@
-/// Follows the brackets and strings of one JSON text that comes in pieces, reading each byte once. It
-/// does not check the grammar: it tells whether more bytes are needed.
+/// A scanner of brackets and strings of one JSON text in pieces, which reads each byte once. It
+/// does not check the grammar: it only determines whether more bytes are needed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct JsonScan {
     depth: u32,
@@ -21,12 +21,12 @@ impl JsonScan {
         self.depth > 0 || self.is_in_string
     }
 
-    /// Returns whether a string is open, which no line may end in.
+    /// Returns whether a string is open; no line may end in one.
     pub(crate) const fn is_in_string(&self) -> bool {
         self.is_in_string
     }
 
-    /// Returns whether an object or a list was closed, and nothing is open behind it.
+    /// Returns whether an object or a list was closed, and nothing is open after it.
     pub(crate) const fn is_whole(&self) -> bool {
         self.has_closed && !self.is_open()
     }

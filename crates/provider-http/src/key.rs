@@ -9,12 +9,12 @@ use crate::ConfigError;
 pub struct ApiKey(Arc<str>);
 
 impl ApiKey {
-    /// Holds this key.
+    /// Wraps a key.
     pub fn new(key: impl Into<Arc<str>>) -> Self {
         Self(key.into())
     }
 
-    /// Reads a key from an environment variable; white space around it is dropped.
+    /// Reads a key from an environment variable, without surrounding white space.
     ///
     /// # Errors
     ///

@@ -1,5 +1,6 @@
-//! Fields that stand beside what a model says: where one is not as the protocol has it, it is left
-//! out or read as what it means, and the answer is kept. What is run is read strictly.
+//! Lenient decoding of fields next to the model's output: a field that does not match the protocol
+//! is left out or read as it is meant, and the answer is kept. Everything that is executed is
+//! decoded strictly.
 
 use layer0::JsonText;
 use serde::de::DeserializeOwned;
@@ -7,28 +8,28 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Reads a count: a whole number, however it is written; `None` of what is none.
+/// Decodes a count: a whole number in any form; `None` for anything else.
 ///
 /// # Errors
 ///
-/// Where the JSON itself is malformed.
+/// Fails if the JSON itself is malformed.
 pub fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     Ok(count_of(&Value::deserialize(deserializer)?))
 }
 
-/// Returns the count that holds once a later, cumulative one is known. An absent count states nothing,
-/// and neither does a zero behind another number: some endpoints write it in place of what they do not
-/// repeat.
+/// Returns the current count after a later, cumulative one. An absent count changes nothing, and
+/// neither does a zero after another number: some endpoints send it in place of counts that they do
+/// not repeat.
 #[must_use]
 pub fn update_count(earlier: Option<u64>, later: Option<u64>) -> Option<u64> {
     later.filter(|count| *count > 0).or(earlier).or(later)
 }
 
-/// Reads where something stands, as [`count`] does; at the start where nothing is said.
+/// Decodes a position, like [`count`]; zero if it is absent.
 ///
 /// # Errors
 ///
-/// Where the JSON itself is malformed.
+/// Fails if the JSON itself is malformed.
 pub fn index<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     count(deserializer).map(Option::unwrap_or_default)
 }
@@ -52,11 +53,11 @@ fn whole(number: f64) -> Option<u64> {
     (0.0..9.0e15).contains(&number).then_some(number as u64)
 }
 
-/// Reads a text: a string, or the text of a number; `None` of everything else.
+/// Decodes a text: a string, or the text of a number; `None` for anything else.
 ///
 /// # Errors
 ///
-/// Where the JSON itself is malformed.
+/// Fails if the JSON itself is malformed.
 pub fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::String(text) => Some(text),
@@ -65,41 +66,42 @@ pub fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>
     })
 }
 
-/// Reads a text as [`text`] does, empty where there is none.
+/// Decodes a text like [`text`]; empty if there is none.
 ///
 /// # Errors
 ///
-/// Where the JSON itself is malformed.
+/// Fails if the JSON itself is malformed.
 pub fn text_or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     text(deserializer).map(Option::unwrap_or_default)
 }
 
-/// Reads a value that may be left out where it is not of its form.
+/// Decodes a value; `None` if it does not have the expected form.
 ///
 /// # Errors
 ///
-/// Where the JSON itself is malformed.
+/// Fails if the JSON itself is malformed.
 pub fn maybe<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
 }
 
-/// Reads JSON as its text; `None` of `null`, and of what cannot be recorded, such as a number beyond every float.
+/// Decodes JSON as its text; `None` for `null`, and for JSON that cannot be recorded, such as a
+/// number beyond every float.
 ///
 /// # Errors
 ///
-/// Where the JSON itself is malformed.
+/// Fails if the JSON itself is malformed.
 pub fn json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<JsonText>, D::Error> {
     let json = Box::<RawValue>::deserialize(deserializer)?;
     Ok(JsonText::parse(json.get()).ok().filter(|json| json.get() != "null"))
 }
 
-/// Reads a value, the default where it is `null`.
+/// Decodes a value; the default for `null`.
 ///
 /// # Errors
 ///
-/// Where it is neither.
+/// Fails if it is neither.
 pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {

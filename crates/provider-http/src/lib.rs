@@ -1,12 +1,12 @@
-//! What the HTTP provider adapters share, once: one provider and its builder, one client, timeouts by
-//! phase, server-sent events, hints how long to wait, and the table that says what a failure on the
-//! wire is.
+//! Shared parts of the HTTP provider adapters: one provider and its builder, one client, timeouts
+//! by phase, server-sent events, retry delays, and the table that classifies failures.
 //!
-//! An adapter is a [`Protocol`]: the [`Row`]s of its failures, what is sent, and how an answer is read,
-//! whole or from the frames of a stream. [`HttpProvider`] asks an endpoint that speaks it.
+//! An adapter is a [`Protocol`]: the [`Row`]s of its failures, the request body, and the decoding
+//! of responses, whole or from the frames of a stream. [`HttpProvider`] calls an endpoint that
+//! speaks it.
 //!
 //! It never retries, never follows a redirect and never waits longer than its [`Timeouts`] allow.
-//! No byte from outside can make it panic, and no key it holds can be printed: what a provider says
+//! No byte from outside can make it panic, and no key it holds can be printed: text from a provider
 //! is redacted, put on one line and bounded before it enters an error.
 //!
 //! Start at [`Protocol`], which has an example, then [`HttpProviderBuilder`] and [`classify`].

@@ -1,7 +1,7 @@
-/// The most bytes that an answer, or one event of a stream, may have.
+/// The most bytes of an answer, or of one event of a stream.
 pub const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 
-/// The most bytes a stream may have as a whole: a long answer in small, wordy events.
+/// The most bytes of a whole stream: a long answer in small, wordy events.
 pub const MAX_STREAM_BYTES: usize = 512 * 1024 * 1024;
 
 /// The most items, such as tool calls, of an answer whose items are compared with each other.

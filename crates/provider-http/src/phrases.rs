@@ -1,8 +1,8 @@
-//! The words for failures that gateways repeat, of every vendor.
+//! Phrases of all vendors for failures, as gateways repeat them.
 //!
-//! A proxy in front of a model answers in its own protocol and leaves the words of what it stands
-//! before: an adapter that knew its own vendor's alone would take an overflow of the context for a
-//! malformed request. So every adapter knows all of them. Each has a body it was seen in.
+//! A proxy in front of a model uses its own protocol but keeps the text of the endpoint behind it:
+//! an adapter that only knew its own vendor's phrases would take a context overflow for a malformed
+//! request. So every adapter knows all of them. Each has a body in which it was seen.
 
 use crate::class::Class;
 use crate::error_body::ErrorBody;
@@ -11,12 +11,12 @@ mod lists;
 
 pub use lists::{FILTERED, OVERFLOWS, Phrase, QUOTAS, UNKNOWN_MODELS};
 
-/// Words of a limit that passes, which may speak of tokens too.
+/// Words of a temporary limit, which may mention tokens too.
 const PASSING: &[&str] = &["rate limit", "rate_limit", "too many requests", "per min", "throttl"];
 
-/// Says what a failure is by words that any provider may repeat; `None` where they say nothing.
+/// Classifies a failure by phrases that any provider may repeat; `None` if none matches.
 ///
-/// A status that tells of keys or of rates tells more than words about tokens do.
+/// A status for keys or rates outweighs phrases about tokens.
 pub(crate) fn by_words(status: Option<u16>, said: &ErrorBody) -> Option<Class> {
     let words = said.words();
     let any = |phrases: &[Phrase]| phrases.iter().any(|phrase| phrase.is_in(&words));

@@ -18,10 +18,10 @@ use crate::key::ApiKey;
 use crate::reply::Reply;
 use crate::sign::Sign;
 
-/// What is particular to one wire protocol: what its failures are, what is sent, and how an answer is
-/// read, whole and as a stream. [`HttpProvider`](crate::HttpProvider) is the rest.
+/// A wire protocol: its failures, its request body, and the decoding of responses, whole and as a
+/// stream. [`HttpProvider`](crate::HttpProvider) does the rest.
 ///
-/// A value of it holds the settings that no other protocol has.
+/// The value holds the settings that no other protocol has.
 ///
 /// ```
 /// use std::borrow::Cow;
@@ -128,31 +128,31 @@ pub trait Protocol: fmt::Debug + Default + Send + Sync + 'static {
     /// The environment variable that usually holds the key.
     const KEY_VARIABLE: &'static str;
 
-    /// Does the provider itself want a key? Another base URL never does.
+    /// Whether the provider's own endpoint requires a key. Another base URL never does.
     const NEEDS_KEY: bool = true;
 
-    /// What its failures are: the first row that matches wins; the rest is decided by status.
+    /// The rows that classify its failures: the first match wins, and the status decides without one.
     const ROWS: &'static [Row];
 
-    /// The header that carries the key, and what stands before the key in it.
+    /// The header that carries the key, and the prefix of its value.
     const KEY_HEADER: (&'static str, &'static str) = ("authorization", "Bearer ");
 
     /// Further headers of every request.
     const HEADERS: &'static [(&'static str, &'static str)] = &[];
 
-    /// The header of an answer that names the type of a failure, in front of what its body says.
+    /// The response header that names the type of a failure, in addition to the body.
     const KIND_HEADER: Option<&'static str> = None;
 
-    /// How the body of a stream is cut into frames.
+    /// The framing of a stream's body.
     type Framing: Framing;
 
-    /// What an answer in one piece says.
+    /// The decoded body of a whole response.
     type Response: DeserializeOwned;
 
-    /// An answer that is put together from frames.
+    /// An answer that is assembled from frames.
     type Stream: Stream<Frame = <Self::Framing as Framing>::Frame>;
 
-    /// Takes settings and key from the environment.
+    /// Reads settings and key from the environment.
     ///
     /// # Errors
     ///
@@ -161,26 +161,26 @@ pub trait Protocol: fmt::Debug + Default + Send + Sync + 'static {
         Ok((Self::default(), Some(ApiKey::from_env(Self::KEY_VARIABLE)?)))
     }
 
-    /// Returns where the provider itself answers: scheme, host and path prefix.
+    /// Returns the base URL of the provider's own endpoint: scheme, host and path prefix.
     ///
     /// # Errors
     ///
-    /// What is missing to know that, such as [`ConfigError::MissingSetting`].
+    /// An error for a missing part, such as [`ConfigError::MissingSetting`].
     fn base_url(&self) -> Result<Cow<'static, str>, ConfigError>;
 
-    /// Returns what is appended to the base URL, such as `/chat/completions`.
+    /// Returns the path appended to the base URL, such as `/chat/completions`.
     fn path(&self, model: &str, is_streamed: bool) -> String;
 
-    /// Returns the header that carries the key with these settings, as [`Protocol::KEY_HEADER`] does.
+    /// Returns the header that carries the key with these settings, like [`Protocol::KEY_HEADER`].
     fn key_header(&self) -> (&'static str, &'static str) {
         Self::KEY_HEADER
     }
 
-    /// Returns what authorises requests where no key does.
+    /// Returns the signer of requests that no key authorises.
     ///
     /// # Errors
     ///
-    /// What is missing to sign with, or what no header can carry.
+    /// An error for a missing part of the credentials, or for one that no header can carry.
     fn signer(&self) -> Result<Option<Arc<dyn Sign>>, ConfigError> {
         Ok(None)
     }
@@ -190,20 +190,21 @@ pub trait Protocol: fmt::Debug + Default + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Says which settings the protocol has. [`Protocol::request`] sends all of them.
+    /// Returns the settings that the protocol supports. [`Protocol::request`] sends all of them.
     fn settings(&self, endpoint: &Endpoint) -> SettingsSupport {
         let _ = endpoint;
         SettingsSupport::basic()
     }
 
-    /// Says what the protocol does with the form that an answer has to have.
-    /// [`Protocol::request`] sends what it takes of it.
+    /// Returns how far the protocol can enforce an output schema. [`Protocol::request`] sends the
+    /// supported part.
     fn output_support(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutputSupport {
         let _ = (endpoint, request);
         OutputSupport::Prompt
     }
 
-    /// Returns the endpoint's limits. A request is within them when [`Protocol::request`] writes it.
+    /// Returns the limits of the endpoint. A request is fitted to them before [`Protocol::request`]
+    /// encodes it.
     fn accepts(&self, endpoint: &Endpoint) -> Accepts {
         let _ = endpoint;
         Accepts::everything()
@@ -213,7 +214,7 @@ pub trait Protocol: fmt::Debug + Default + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`ProviderError::InvalidRequest`] when the protocol cannot say it.
+    /// [`ProviderError::InvalidRequest`] when the protocol cannot express it.
     fn request<'a>(
         &'a self,
         endpoint: &'a Endpoint,
@@ -221,47 +222,48 @@ pub trait Protocol: fmt::Debug + Default + Send + Sync + 'static {
         is_streamed: bool,
     ) -> Result<impl Serialize + 'a, ProviderError>;
 
-    /// Reads an answer in one piece.
+    /// Decodes a whole response.
     ///
     /// # Errors
     ///
-    /// Whatever a failure in it is; [`ProviderError::StreamTruncated`] without a stop reason;
-    /// [`ProviderError::InvalidResponse`] when it is no answer.
+    /// The class of a failure in it; [`ProviderError::StreamTruncated`] without a stop reason;
+    /// [`ProviderError::InvalidResponse`] when it is not an answer.
     fn response(
         &self,
         response: Self::Response,
         reply: &Reply<'_>,
     ) -> Result<ModelResponse, ProviderError>;
 
-    /// Begins an answer that comes as a stream.
+    /// Begins an answer that is received as a stream.
     fn stream(&self) -> Self::Stream;
 }
 
-/// An answer that is put together from the frames of a stream.
+/// An answer that is assembled from the frames of a stream.
 pub trait Stream: Send {
     /// One frame, such as an event.
     type Frame;
 
-    /// Takes the next frame; breaks where the answer has ended with it.
+    /// Adds the next frame; breaks if the answer ended with it.
     ///
     /// # Errors
     ///
-    /// Whatever a failure in it is; [`ProviderError::InvalidResponse`] when it is none of the
-    /// protocol's.
+    /// The class of a failure in it; [`ProviderError::InvalidResponse`] when it does not belong to
+    /// the protocol.
     fn take(
         &mut self,
         frame: Self::Frame,
         reply: &Reply<'_>,
     ) -> Result<ControlFlow<()>, ProviderError>;
 
-    /// Returns how many bytes are held of the answer so far, about. An answer that grows beyond
-    /// [`MAX_ANSWER_BYTES`](crate::MAX_ANSWER_BYTES) is given up, however small its frames are.
+    /// Returns the approximate number of bytes held for the answer so far. An answer that grows
+    /// beyond [`MAX_ANSWER_BYTES`](crate::MAX_ANSWER_BYTES) is refused, however small its frames
+    /// are.
     fn held_bytes(&self) -> usize;
 
-    /// Ends the answer, at its end or at that of the body.
+    /// Finishes the answer, at its own end or at the end of the body.
     ///
     /// # Errors
     ///
-    /// [`ProviderError::StreamTruncated`] where the end of the answer has not come.
+    /// [`ProviderError::StreamTruncated`] if the end of the answer was not received.
     fn finish(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError>;
 }

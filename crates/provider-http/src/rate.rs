@@ -1,4 +1,4 @@
-//! What an endpoint says is left of its limits.
+//! Rate limits that an endpoint reports.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use reqwest::header::HeaderMap;
 use crate::hint::{answered_at, epoch};
 use crate::span::read_span;
 
-/// The headers of limits of requests: limit, remaining, reset.
+/// The headers of request limits: limit, remaining, reset.
 const REQUESTS: [[&str; 3]; 2] = [
     ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"],
     [
@@ -18,7 +18,7 @@ const REQUESTS: [[&str; 3]; 2] = [
         "anthropic-ratelimit-requests-reset",
     ],
 ];
-/// Those of limits of tokens. Where Anthropic has several, the first says the one that is nearest.
+/// The headers of token limits. Of several at Anthropic, the first has the nearest limit.
 const TOKENS: [[&str; 3]; 3] = [
     ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"],
     [
@@ -33,10 +33,10 @@ const TOKENS: [[&str; 3]; 3] = [
     ],
 ];
 
-/// The longest time in which a limit can be full again: what is longer is no such time.
+/// The longest time until a limit is full again; longer ones are ignored.
 const MAX_RESET: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Reads what is left of requests and of tokens. Times of day are held against the answer's own `Date`.
+/// Reads the remaining requests and tokens. Times are relative to the response's own `Date`.
 pub(crate) fn levels(headers: &HeaderMap, now: Timestamp) -> [Option<RateLevel>; 2] {
     let now = answered_at(headers, now);
     let first = |names: &[[&str; 3]]| names.iter().find_map(|names| level(headers, *names, now));
@@ -51,7 +51,7 @@ fn level(headers: &HeaderMap, names: [&str; 3], now: Timestamp) -> Option<RateLe
     Some(RateLevel::new(count(remaining)?).of(count(limit)).full_in(full_in))
 }
 
-/// Reads a reset: a span, a time of day, or a number of seconds, which some count from 1970.
+/// Reads a reset: a span, a time, or a number of seconds, which some endpoints count from 1970.
 fn reset_in(text: &str, now: Timestamp) -> Option<Duration> {
     if let Some(at) = text.parse().ok().and_then(epoch) {
         return Some(at.since(now));

@@ -10,13 +10,14 @@ use crate::endpoint::{Endpoint, Head};
 use crate::error_body::{is_failure, states_something};
 use crate::framing::FrameError;
 
-/// An answer that is being read: where it comes from, and who listens.
+/// A response that is being decoded, with its endpoint and its listener.
 #[derive(Clone, Copy)]
 pub struct Reply<'r> {
     endpoint: &'r Endpoint,
     head: &'r Head,
     sink: Option<&'r dyn StreamSink>,
-    /// Is what it says told as it comes? In one piece, it is told once it is known to be an answer.
+    /// Whether output is streamed as it is received. A whole response is streamed once it is known
+    /// to be an answer.
     is_live: bool,
 }
 
@@ -29,17 +30,17 @@ impl<'r> Reply<'r> {
         Self { endpoint, head, sink, is_live: true }
     }
 
-    /// Returns the same, with a listener that hears of usage alone.
+    /// Returns the same reply, with a listener that only receives usage.
     pub(crate) const fn in_one_piece(self) -> Self {
         Self { is_live: false, ..self }
     }
 
-    /// Decodes JSON that is here as a whole, such as the data of an event.
+    /// Decodes JSON that is complete, such as the data of an event.
     ///
     /// # Errors
     ///
-    /// Whatever a failure in it is; [`ProviderError::InvalidResponse`] when it is not JSON, not what
-    /// was expected, or ends early: what follows it shows that nothing was cut.
+    /// The class of a failure in it; [`ProviderError::InvalidResponse`] when it is not JSON, not
+    /// the expected JSON, or ends early: as more data follows, nothing was cut off.
     pub fn decode<T: DeserializeOwned>(&self, json: &[u8]) -> Result<T, ProviderError> {
         self.read(json)?.map_err(|error| self.unexpected(&error))
     }
@@ -64,7 +65,7 @@ impl<'r> Reply<'r> {
         &self,
         json: &[u8],
     ) -> Result<serde_json::Result<T>, ProviderError> {
-        // Failures are rare, so only what names one is read twice.
+        // Failures are rare, so only JSON that names one is decoded twice.
         let names_one = |name: &str| memchr::memmem::find(json, name.as_bytes()).is_some();
         if (names_one(r#""error""#) || names_one(r#""base_resp""#))
             && let Ok(body) = from_slice::<JsonText>(json)
@@ -80,13 +81,13 @@ impl<'r> Reply<'r> {
         self.invalid_response(&format!("not the expected JSON: {error}"))
     }
 
-    /// Says what a failure inside a 200 is.
+    /// Classifies a failure inside a 200.
     #[must_use]
     pub fn failure(&self, body: Value) -> ProviderError {
         self.endpoint.failure(body, self.head)
     }
 
-    /// Makes [`ProviderError::InvalidResponse`], with words that may come from outside.
+    /// Makes [`ProviderError::InvalidResponse`] with text that may come from outside.
     #[must_use]
     pub fn invalid_response(&self, why: &str) -> ProviderError {
         self.endpoint.invalid_response(why)
@@ -99,22 +100,23 @@ impl<'r> Reply<'r> {
         }
     }
 
-    /// Makes [`StopReason::Unknown`] of a provider's word for why it stopped; the reason itself,
-    /// where the word is one of ours.
+    /// Maps a provider's own stop word: to [`StopReason::Unknown`], or to the reason it names if it
+    /// is one of ours.
     ///
     /// # Errors
     ///
-    /// [`ProviderError::TransientError`] where the word says that the provider failed, such as `error` or
-    /// `insufficient_system_resource`: the answer is not whole, and may come if it is asked for again.
+    /// [`ProviderError::TransientError`] if the word means that the provider failed, such as
+    /// `error` or `insufficient_system_resource`: the answer is not complete, and a retry may
+    /// return it.
     pub fn unknown_stop(&self, word: &str) -> Result<StopReason, ProviderError> {
         self.endpoint.unknown_stop(word)
     }
 
-    /// Refuses what is beside an error that states something.
+    /// Fails if the error field of a response has content.
     ///
     /// # Errors
     ///
-    /// Whatever the error is.
+    /// The class of the error.
     pub fn refuse_failure(&self, error: Option<Value>) -> Result<(), ProviderError> {
         match error.filter(states_something) {
             Some(error) => Err(self.failure(error)),
@@ -122,34 +124,34 @@ impl<'r> Reply<'r> {
         }
     }
 
-    /// Tells the listener a piece of text, unless it is empty.
+    /// Streams a piece of text, unless it is empty.
     pub fn tell_text(&self, piece: &str) {
         if let Some(sink) = self.sink.filter(|_| self.is_live && !piece.is_empty()) {
             sink.text(piece);
         }
     }
 
-    /// Tells the listener a piece of thinking, unless it is empty.
+    /// Streams a piece of thinking, unless it is empty.
     pub fn tell_thinking(&self, piece: &str) {
         if let Some(sink) = self.sink.filter(|_| self.is_live && !piece.is_empty()) {
             sink.thinking(piece);
         }
     }
 
-    /// Tells the listener what was billed so far.
+    /// Streams the tokens billed so far.
     pub fn tell_usage(&self, usage: TokenUsage) {
         if let Some(sink) = self.sink {
             sink.usage(usage);
         }
     }
 
-    /// Tells the listener an answer that came in one piece. Its usage was told before.
+    /// Streams a whole response. Its usage was streamed before.
     pub(crate) fn tell_whole(&self, response: &ModelResponse) {
         self.tell_thinking(response.thinking.as_deref().unwrap_or_default());
         self.tell_text(&response.text);
     }
 
-    /// Makes what an answer of this provider and model wants back; `None` of no parts.
+    /// Makes the provider state of an answer of this provider and model; `None` without parts.
     pub(crate) fn state_of(&self, parts: Vec<StatePart>) -> Option<ProviderState> {
         self.endpoint.state_of(parts)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use layer0::JsonText;
 use serde_json::{Map, Value};
 
-/// Formats of texts that providers hold an answer to.
+/// Formats of strings that providers enforce.
 const FORMATS: [&str; 10] =
     ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"];
 
@@ -14,8 +14,10 @@ const ONE: [&str; 2] = ["additionalProperties", "items"];
 const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
 const NAMED: [&str; 3] = ["$defs", "definitions", "properties"];
 
-/// The part of JSON Schema that a protocol takes. What else a schema says is left out, which only
-/// allows more: an answer is held against the whole schema when it is here.
+/// The part of JSON Schema that a protocol supports.
+///
+/// Other keywords are removed, which only makes the schema more permissive: the answer is validated
+/// against the whole schema once it is received.
 ///
 /// ```
 /// use backstop_provider_http::Subset;
@@ -35,29 +37,30 @@ pub struct Subset {
 }
 
 impl Subset {
-    /// Takes these keywords.
+    /// Creates a subset of these keywords.
     #[must_use]
     pub const fn of(keywords: &'static [&'static str]) -> Self {
         Self { keywords, is_closed: false, is_complete: false }
     }
 
-    /// Takes objects only that have no other properties than those they name, and no schema that
-    /// contains itself. An object that may have others is closed, which an answer may be too.
+    /// Requires objects without properties other than those they name, and schemas that do not
+    /// contain themselves. An object that may have others is closed, as is allowed for an answer
+    /// too.
     #[must_use]
     pub const fn closed(mut self) -> Self {
         self.is_closed = true;
         self
     }
 
-    /// Takes objects only that have all of the properties they name.
+    /// Requires objects with all of the properties they name.
     #[must_use]
     pub const fn complete(mut self) -> Self {
         self.is_complete = true;
         self
     }
 
-    /// Returns the part of a schema of an object that the protocol takes; `None` where it cannot say
-    /// what the schema asks for.
+    /// Returns the supported part of the schema of an object; `None` if the protocol cannot express
+    /// the schema.
     #[must_use]
     pub fn fit(&self, schema: &Value) -> Option<JsonText> {
         if schema.get("type")? != "object" || (self.is_closed && contains_itself(schema)) {
@@ -68,7 +71,7 @@ impl Subset {
 
     fn part(&self, schema: &Value) -> Option<Value> {
         let Value::Object(fields) = schema else {
-            // Anything, or nothing.
+            // Allows anything, or nothing.
             return (!self.is_closed).then(|| schema.clone());
         };
         if self.is_closed && fields.is_empty() {
@@ -130,13 +133,13 @@ fn is_object(fields: &Map<String, Value>) -> bool {
     }
 }
 
-/// Returns whether a schema refers to itself, or to something outside of it. Each definition is followed once,
-/// however often it is referred to.
+/// Returns whether a schema refers to itself, or to something outside. Each definition is followed
+/// once, however often it is referred to.
 fn contains_itself(root: &Value) -> bool {
     References { root, open: BTreeSet::new(), done: BTreeSet::new() }.has_circle(root)
 }
 
-/// The references of a schema that are being followed, and those that lead nowhere back.
+/// The references of a schema that are being followed, and those that do not lead back.
 struct References<'s> {
     root: &'s Value,
     open: BTreeSet<&'s str>,
@@ -152,7 +155,7 @@ impl<'s> References<'s> {
                 target.is_some_and(|target| self.leads_back(target))
                     || fields
                         .iter()
-                        // Definitions are looked at where they are referred to.
+                        // Definitions are checked where they are referred to.
                         .filter(|(key, _)| !["$defs", "definitions"].contains(&key.as_str()))
                         .any(|(_, field)| self.has_circle(field))
             }
@@ -218,7 +221,7 @@ mod tests {
         check(CLOSED.complete(), schema, None);
     }
 
-    /// Followed anew at each reference, 60 levels would take longer than there is time.
+    /// Followed at each reference, 60 levels would take too long.
     #[test]
     fn definitions_that_refer_twice_are_followed_once() {
         let both = |level: usize| {

@@ -2,17 +2,17 @@ use backstop_provider::ProviderError;
 use http::HeaderMap;
 use layer0::Timestamp;
 
-/// Makes headers that depend on the request they go with, such as its signature.
+/// A source of headers that depend on the request, such as its signature.
 pub trait Sign: Send + Sync {
     /// Returns the headers to add. They are marked as sensitive.
     ///
     /// # Errors
     ///
-    /// Why the request cannot be signed; it is not sent then.
+    /// The reason why the request cannot be signed; it is not sent then.
     fn sign(&self, request: &Unsigned<'_>) -> Result<HeaderMap, ProviderError>;
 }
 
-/// A request as it is sent, but for its signature.
+/// A request as it is sent, without its signature.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Unsigned<'r> {
@@ -20,7 +20,7 @@ pub struct Unsigned<'r> {
     pub method: &'r str,
     /// The whole URL.
     pub url: &'r str,
-    /// The headers that are settled. The client adds `host`, `accept` and `content-length`.
+    /// The headers set so far. The client adds `host`, `accept` and `content-length`.
     pub headers: &'r HeaderMap,
     /// The body.
     pub body: &'r [u8],

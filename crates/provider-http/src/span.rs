@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-/// Phrases after which a message names the wait that the provider asks for.
+/// Phrases in front of a retry delay in a message.
 const LEADS: [&str; 6] = ["try again", "retry", "wait", "available again", "resets in", "reset in"];
-/// How many words may stand between such a phrase and the span.
+/// The most words between such a phrase and the span.
 const MAX_GAP: usize = 5;
-/// How many words a span has at most: `1 hour, 2 minutes and 30 seconds`.
+/// The most words of a span: `1 hour, 2 minutes and 30 seconds`.
 const MAX_PARTS: usize = 7;
-/// How much of a message is searched.
+/// The most bytes of a message that are searched.
 const MAX_SEARCHED: usize = 4_096;
-/// The longest wait that is read in a message: a longer one is no limit of rates.
+/// The longest delay that is read from a message: a longer one is no rate limit.
 const MAX_IN_WORDS: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Reads a span such as `6m0s`, `1.5s` or `20ms`; a number alone is seconds.
@@ -32,8 +32,8 @@ pub(crate) fn read_span(text: &str) -> Option<Duration> {
     (!text.is_empty()).then(|| Duration::try_from_secs_f64(seconds).ok())?
 }
 
-/// Reads the wait that a message asks for: `Please try again in 1m30s`, `retry after 26 seconds`. It counts
-/// where no header names one. A number without a unit is none, and so is what is longer than a day.
+/// Reads the retry delay in a message: `Please try again in 1m30s`, `retry after 26 seconds`. It is
+/// used if no header has one. Numbers without a unit and delays longer than a day are ignored.
 pub(crate) fn wait_in_words(message: &str) -> Option<Duration> {
     let end = message.floor_char_boundary(MAX_SEARCHED);
     let text = message[..end].to_ascii_lowercase();
@@ -58,7 +58,7 @@ fn span_after(text: &str) -> Option<Duration> {
     None
 }
 
-/// Reads the span with which these words begin.
+/// Reads the span at the start of these words.
 fn span_of_words(words: &[&str]) -> Option<Duration> {
     let trim =
         |word: &str| word.trim_matches(|sign: char| !sign.is_ascii_alphanumeric()).to_owned();

@@ -5,13 +5,13 @@ use layer0::message::StatePart;
 
 use crate::accepts::CallIds;
 
-/// Makes a kept part of one field, which goes back with what stands behind it.
+/// Makes a part of provider state with one field, which belongs to the piece after it.
 #[must_use]
 pub fn keep_field(name: &str, value: &JsonText) -> Option<JsonText> {
     JsonText::of(&BTreeMap::from([(name, value)])).ok()
 }
 
-/// Returns the value of a kept part that has this field alone.
+/// Returns the value of a part that has only this field.
 ///
 /// ```
 /// use backstop_provider_http::{keep_field, kept_field};
@@ -28,7 +28,7 @@ pub fn kept_field(part: &JsonText, name: &str) -> Option<JsonText> {
     fields.is_empty().then_some(value)
 }
 
-/// Makes the part that keeps the id of a call, where it is one that is not taken everywhere.
+/// Makes the part that keeps the id of a call, if some endpoints do not accept the id.
 #[must_use]
 pub fn kept_id(id: &str) -> Option<StatePart> {
     let is_plain = CallIds::up_to(40).accepts(id);
@@ -42,14 +42,14 @@ pub(crate) fn keeps_id(parts: &[StatePart], id: &str) -> bool {
         && kept_id(id).is_some_and(|kept| parts.iter().any(|part| part.data == kept.data))
 }
 
-/// A piece of an earlier answer, as it is sent back.
+/// A piece of an earlier answer, in the form sent back.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Piece<'a> {
     /// Some of its text.
     Text(&'a str),
-    /// One of its tool calls, by its place among them.
+    /// One of its tool calls, by its index.
     Call(usize),
-    /// What its provider wants back, as it came.
+    /// Provider state, as it was received.
     Kept(JsonText),
 }
 
@@ -61,8 +61,8 @@ impl Piece<'_> {
     }
 }
 
-/// Takes an answer apart so that what its provider wants back stands where it stood: signed thinking
-/// is refused elsewhere. Of what has no such parts, the text comes before the calls.
+/// Splits an answer into pieces, with provider state at its original position: signed thinking is
+/// refused elsewhere. Without such parts, the text comes before the calls.
 ///
 /// ```
 /// use layer0::message::StatePart;
@@ -82,7 +82,7 @@ pub fn pieces<'a>(text: &'a str, calls: usize, kept: &[StatePart]) -> Vec<Piece<
     let mut pieces = Vec::with_capacity(calls + 2 * kept.len() + 1);
     let (mut said, mut called) = (0, 0);
     for part in kept {
-        // A text that was changed since may be shorter, or have no such place.
+        // A text that was changed since may be shorter, or not have this offset.
         let before = text.get(said..part.text_before).filter(|before| !before.is_empty());
         if let Some(before) = before {
             pieces.push(Piece::Text(before));

@@ -1,7 +1,7 @@
-//! Words among the reasons to stop that say that the provider failed.
+//! Stop reasons that mean that the provider failed.
 
-/// Pieces of such words, in lower case: `error`, `network_error` (z.ai), `insufficient_system_resource`
-/// (DeepSeek), `abort` (vLLM, SGLang), and what others may call the same.
+/// Parts of such words, in lower case: `error`, `network_error` (z.ai),
+/// `insufficient_system_resource` (DeepSeek), `abort` (vLLM, SGLang), and likely words of others.
 const FAILURES: &[&str] = &[
     "abort",
     "capacity",
@@ -24,7 +24,7 @@ const FAILURES: &[&str] = &[
     "unavailable",
 ];
 
-/// Returns whether a reason to stop says that the provider failed.
+/// Returns whether a stop reason means that the provider failed.
 pub(crate) fn is_failure_word(word: &str) -> bool {
     let word = word.to_ascii_lowercase();
     FAILURES.iter().any(|failure| word.contains(failure))

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How long each phase of a model call may take.
+/// The timeouts of a model call, by phase.
 ///
 /// In files: `{ connect_ms, first_byte_ms, idle_ms, attempt_ms }`, each optional, none zero.
 ///
@@ -20,27 +20,27 @@ pub struct Timeouts {
     /// Connecting, TLS included. 10 s by default.
     #[serde(rename = "connect_ms", with = "ms")]
     pub connect: Duration,
-    /// From sending to the head of the answer, connecting included where that was needed. A
-    /// provider that does not stream sends it when the whole answer is ready. 60 s by default.
+    /// From sending the request to the head of the response, including a connection if one was
+    /// made. A provider that does not stream sends it when the whole answer is ready. 60 s by
+    /// default.
     #[serde(rename = "first_byte_ms", with = "ms")]
     pub first_byte: Duration,
-    /// Between two pieces of the answer. 60 s by default.
+    /// Between two chunks of the answer. 60 s by default.
     #[serde(rename = "idle_ms", with = "ms")]
     pub idle: Duration,
-    /// The attempt as a whole. Carried here, applied by the layer around the provider. 300 s by
-    /// default.
+    /// The attempt as a whole. Held here, applied by the layer around the provider. 300 s by default.
     #[serde(rename = "attempt_ms", with = "ms")]
     pub attempt: Duration,
 }
 
 impl Timeouts {
-    /// Makes the default.
+    /// Returns the default timeouts.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets each phase, and the attempt as a whole, take this long.
+    /// Sets all timeouts to this limit.
     #[must_use]
     pub const fn all(limit: Duration) -> Self {
         Self { connect: limit, first_byte: limit, idle: limit, attempt: limit }
@@ -53,14 +53,14 @@ impl Timeouts {
         self
     }
 
-    /// Limits the time to the head of the answer.
+    /// Limits the time to the head of the response.
     #[must_use]
     pub const fn first_byte(mut self, limit: Duration) -> Self {
         self.first_byte = limit;
         self
     }
 
-    /// Limits the time between two pieces of the answer.
+    /// Limits the time between two chunks of the answer.
     #[must_use]
     pub const fn idle(mut self, limit: Duration) -> Self {
         self.idle = limit;

@@ -4,15 +4,17 @@ use crate::framing::{FrameError, Framing};
 use crate::json_scan::JsonScan;
 use crate::limits::{MAX_ANSWER_BYTES, MAX_STREAM_BYTES};
 
-/// Cuts a body into JSON values, each on a line of its own (NDJSON) or over several, as where an answer
-/// that is not streamed is written to be read by people. Empty lines are passed over; a line that is no
-/// JSON is a frame all the same. Bytes that are no UTF-8 are replaced.
+/// A splitter of a body into JSON values, each on a line of its own (NDJSON) or over several lines,
+/// like a whole response that is formatted for people.
+///
+/// Empty lines are skipped; a line that is not JSON is a frame too. Invalid UTF-8 is replaced.
 #[derive(Debug, Default)]
 pub struct Values {
     bytes: Vec<u8>,
-    /// How far lines were taken.
+    /// The end of the lines read so far.
     taken: usize,
-    /// How far no newline is, so that a long line is not searched again with every piece of it.
+    /// The offset before which there is no further newline, so that a long line is not searched
+    /// again with every chunk.
     searched: usize,
     of_stream: usize,
     open: OpenValue,
@@ -23,9 +25,9 @@ pub struct Values {
 struct OpenValue {
     text: String,
     scan: JsonScan,
-    /// How long the text was when its grammar was checked last.
+    /// The length of the text at the last check of its grammar.
     checked: usize,
-    /// How many bytes all checks were given.
+    /// The total number of bytes checked.
     #[cfg(test)]
     checked_in_all: usize,
 }
@@ -42,8 +44,9 @@ impl OpenValue {
         is_broken || self.is_over()
     }
 
-    /// Returns whether no further line belongs to it. While a bracket is open, the grammar is checked again
-    /// only once the text is twice as long, so that no byte is read more than a few times.
+    /// Returns whether no further line belongs to the value. While a bracket is open, the grammar
+    /// is checked again only once the text is twice as long, so that no byte is read more than a
+    /// few times.
     fn is_over(&mut self) -> bool {
         if self.scan.is_open() && self.text.len() < self.checked.saturating_mul(2) {
             return false;
@@ -58,7 +61,7 @@ impl OpenValue {
 }
 
 impl Values {
-    /// Takes the next complete line that is not empty.
+    /// Returns the next complete line that is not empty.
     fn next_line(&mut self) -> Option<String> {
         while let Some(end) = memchr::memchr(b'\n', &self.bytes[self.searched..]) {
             let end = self.searched + end;
@@ -73,7 +76,7 @@ impl Values {
         None
     }
 
-    /// Takes a line; returns the value that it ends.
+    /// Reads a line; returns the value that it ends.
     fn take_line(&mut self, line: String) -> Result<Option<String>, FrameError> {
         if self.open.text.len() + line.len() > MAX_ANSWER_BYTES {
             return Err(FrameError::too_large());
@@ -124,7 +127,7 @@ impl Framing for Values {
     }
 }
 
-/// Returns whether a text is JSON but for its end.
+/// Returns whether a text is JSON without its end.
 fn is_cut(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_err_and(|error| error.is_eof())
 }
@@ -138,7 +141,7 @@ fn text(line: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Feeds the pieces; returns the values, and whether the end of the body cut one off.
+    /// Pushes the pieces; returns the values, and whether the end of the body cut one off.
     fn read(pieces: &[&[u8]]) -> (Vec<String>, bool) {
         let mut buffer = Values::default();
         let mut values = Vec::new();

@@ -2,27 +2,27 @@ use backstop_redact::Redactor;
 
 use crate::ApiKey;
 
-/// The most characters of a provider's words that an error carries.
+/// The most characters of a provider's text in an error.
 const MAX_CHARS: usize = 500;
 
-/// A longer word is left out: it need not be searched, and says nothing that fits into a message.
+/// The longest word that is searched; a longer one is left out, as it would not fit into a message.
 const MAX_WORD_BYTES: usize = 16 * 1024;
 
-/// Makes text from outside fit for an error: redacted, on one line, bounded.
+/// A filter that makes text from outside fit for an error: redacted, on one line, bounded.
 #[derive(Debug)]
 pub(crate) struct Wording(Redactor);
 
 impl Wording {
-    /// Keeps these secrets out of it.
+    /// Creates a filter that removes these secrets.
     pub(crate) fn hiding<'k>(keys: impl IntoIterator<Item = &'k ApiKey>) -> Self {
         let keys = keys.into_iter().map(ApiKey::reveal);
         Self(keys.fold(Redactor::new(), |redactor, key| redactor.with_secret(key)))
     }
 
     pub(crate) fn clean(&self, text: &str) -> String {
-        // Bound twice, as a megabyte need not be searched: here between words only, for a secret that
-        // is cut in half is not found. It may still be cut where it is folded over lines: such a
-        // beginning of one is what the stream holds back.
+        // Bounded twice, as a megabyte need not be searched. The first bound is between words,
+        // because half a secret is not found. It may still cut a secret that is folded over lines,
+        // so the stream holds back the beginning of one.
         let is_gap = |c: char| c.is_whitespace() || c.is_control();
         let mut head = String::new();
         let mut is_cut = false;

@@ -7,39 +7,39 @@ use layer0::id::CallId;
 use layer0::message::{Message, ToolCall};
 use sha2::{Digest, Sha256};
 
-/// Characters of a made-up id, as many as Mistral wants; every endpoint takes them.
+/// The length of a generated id, as Mistral requires it; every endpoint accepts it.
 const MADE_CHARS: usize = 9;
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The ids of calls that an endpoint takes.
+/// The tool call ids that an endpoint accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallIds {
     min_chars: usize,
     max_chars: usize,
-    /// Characters beyond letters and digits; `None` for any character at all.
+    /// Characters allowed besides letters and digits; `None` allows any character.
     further: Option<&'static str>,
 }
 
 impl CallIds {
-    /// Takes any id.
+    /// Accepts any id.
     #[must_use]
     pub const fn any() -> Self {
         Self { min_chars: 0, max_chars: usize::MAX, further: None }
     }
 
-    /// Takes ids of so many letters, digits, `_` and `-` at most.
+    /// Accepts ids of 1 to `max_chars` letters, digits, `_` and `-`.
     #[must_use]
     pub const fn up_to(max_chars: usize) -> Self {
         Self { min_chars: 1, max_chars, further: Some("_-") }
     }
 
-    /// Takes ids of exactly so many letters and digits.
+    /// Accepts ids of exactly `chars` letters and digits.
     #[must_use]
     pub const fn exactly(chars: usize) -> Self {
         Self { min_chars: chars, max_chars: chars, further: Some("") }
     }
 
-    /// Returns whether the endpoint takes this id.
+    /// Returns whether the endpoint accepts this id.
     #[must_use]
     pub fn accepts(&self, id: &str) -> bool {
         let chars = id.chars().count();
@@ -49,7 +49,8 @@ impl CallIds {
         (self.min_chars..=self.max_chars).contains(&chars) && id.chars().all(is_taken)
     }
 
-    /// Returns the id as it is, or one made from it: the same one each time.
+    /// Returns the id if it is accepted and unused, otherwise an unused one derived from it: the
+    /// same one each time.
     fn fit(&self, id: &str, used: &BTreeSet<String>) -> String {
         if self.accepts(id) && !used.contains(id) {
             return id.to_owned();
@@ -59,7 +60,7 @@ impl CallIds {
     }
 }
 
-/// Makes an id of letters and digits.
+/// Derives the `nth` id of letters and digits from an id.
 fn made_id(id: &str, nth: u32) -> String {
     let digest = Sha256::digest(format!("{nth} {id}"));
     digest
@@ -69,8 +70,9 @@ fn made_id(id: &str, nth: u32) -> String {
         .collect()
 }
 
-/// Gives the calls and results of a conversation ids that the endpoint takes, each once. `is_own` says of a
-/// call that this endpoint gave its id, which then stays as it is.
+/// Replaces the tool call ids of a conversation so that the endpoint accepts each and none repeats.
+///
+/// `is_own` returns whether this endpoint gave the call its id; such an id is kept.
 pub(crate) fn fit_call_ids(
     messages: Vec<Arc<Message>>,
     ids: CallIds,

@@ -1,4 +1,4 @@
-//! Schemas of tools' inputs, as every endpoint takes them.
+//! Tool input schemas in a form that every endpoint accepts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +9,20 @@ use serde_json::{Map, Value, json};
 use super::references::{find_referred, mend_references};
 use super::schema_draft::modernise;
 
-/// The longest property name that is taken everywhere.
+/// The longest property name that every endpoint accepts.
 const MAX_KEY_CHARS: usize = 64;
-/// How deep references and unions are followed from the top of a schema.
+/// The maximum depth of references and unions followed from the top of a schema.
 const MAX_STEPS: usize = 16;
-/// How many schemas are merged at the top of one. A schema that refers to itself twice would be followed
-/// 2^16 times.
+/// The maximum number of schemas merged at the top of one. Without it, a schema that refers to
+/// itself twice would be followed 2^16 times.
 const MAX_MERGED: usize = 1_000;
-/// Keywords that Anthropic and OpenAI refuse at the top of an input:
+/// Keywords that Anthropic and OpenAI refuse at the top of an input schema:
 /// <https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use>,
 /// <https://platform.openai.com/docs/guides/function-calling>.
 const REFUSED_AT_TOP: [&str; 9] =
     ["allOf", "anyOf", "const", "else", "enum", "if", "not", "oneOf", "then"];
 
-/// The property names that a model is shown in place of a tool's own, and back.
+/// Property names shown to the model instead of a tool's own, and the own names behind them.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct KeyAliases(BTreeMap<String, String>);
 
@@ -31,17 +31,17 @@ impl KeyAliases {
         self.0.is_empty()
     }
 
-    /// Returns the arguments of a call with the tool's own names.
+    /// Returns the arguments of a call with the tool's own property names.
     pub(crate) fn restore(&self, arguments: &JsonText) -> JsonText {
         self.rename(arguments, |key| self.0.get(key).map(String::as_str))
     }
 
-    /// Returns the arguments of an earlier call with the names that the model is shown.
+    /// Returns the arguments of an earlier call with the property names that the model sees.
     pub(crate) fn apply(&self, arguments: &JsonText) -> JsonText {
         self.rename(arguments, |key| self.shown(key))
     }
 
-    /// Returns the name that the model is shown for one of the tool's own.
+    /// Returns the name that the model sees for one of the tool's own.
     fn shown(&self, own: &str) -> Option<&str> {
         self.0.iter().find(|(_, known)| *known == own).map(|(alias, _)| alias.as_str())
     }
@@ -54,7 +54,7 @@ impl KeyAliases {
         let Ok(members) = arguments.read::<BTreeMap<String, Box<RawValue>>>() else {
             return arguments.clone();
         };
-        // An argument that is there under both names keeps both, and the tool's own schema judges them.
+        // An argument present under both names keeps both; the tool's own schema validates them.
         let other = |key: &str| name(key).filter(|other| !members.contains_key(*other));
         let renamed: BTreeMap<&str, &RawValue> =
             members.iter().map(|(key, value)| (other(key).unwrap_or(key), &**value)).collect();
@@ -62,9 +62,11 @@ impl KeyAliases {
     }
 }
 
-/// Returns a tool whose schema every endpoint takes: an object at the top, without a union there, in the words
-/// of JSON Schema 2020-12; with `plain_keys`, also with plain property names. What is left out only allows more:
-/// a call is held against the tool's own schema before it runs.
+/// Returns a tool whose schema every endpoint accepts: an object at the top, without unions there,
+/// in JSON Schema 2020-12; with `plain_keys`, also with plain property names.
+///
+/// Removed keywords only make the schema more permissive: the arguments of a call are validated
+/// against the tool's own schema before it runs.
 pub(crate) fn fit_tool(tool: &ToolSpec, plain_keys: bool) -> (ToolSpec, KeyAliases) {
     let own = tool.schema.value();
     let Value::Object(mut schema) = own.clone() else {
@@ -79,15 +81,15 @@ pub(crate) fn fit_tool(tool: &ToolSpec, plain_keys: bool) -> (ToolSpec, KeyAlias
     if fitted == own {
         return (tool.clone(), aliases);
     }
-    // What cannot be written is sent as it was: a tree that is too deep would become a string.
+    // A schema that cannot be written is sent unchanged: a tree that is too deep would become a string.
     let Ok(schema) = JsonText::of(&fitted) else { return (tool.clone(), KeyAliases::default()) };
     let mut tool = tool.clone();
     tool.schema = schema;
     (tool, aliases)
 }
 
-/// Makes the top of a schema one object with the properties of all its branches; returns the required properties
-/// of each.
+/// Turns the top of a schema into one object with the properties of all its branches; returns the
+/// required properties of each branch.
 fn flatten_top(schema: &mut Map<String, Value>) -> Vec<BTreeSet<String>> {
     let mut alternatives = Vec::new();
     if schema.contains_key("$ref") || REFUSED_AT_TOP.iter().any(|key| schema.contains_key(*key)) {
@@ -108,7 +110,7 @@ fn flatten_top(schema: &mut Map<String, Value>) -> Vec<BTreeSet<String>> {
     alternatives
 }
 
-/// Says in the description which properties belong together, by the names that the model is shown.
+/// Adds to the description which properties belong together, by the names that the model sees.
 fn tell_alternatives(
     schema: &mut Map<String, Value>,
     alternatives: &[BTreeSet<String>],
@@ -132,7 +134,7 @@ fn tell_alternatives(
 struct Merged {
     properties: Map<String, Value>,
     required: BTreeSet<String>,
-    /// The required properties of each branch of a union, beyond those of all.
+    /// The required properties of each branch of a union, beyond those that all branches require.
     alternatives: Vec<BTreeSet<String>>,
 }
 
@@ -149,8 +151,10 @@ impl Merged {
     }
 }
 
-/// Allows what either of two schemas allows. Alternatives stand beside each other: nested, those of a union of
-/// many kinds would be deeper than any endpoint reads.
+/// Allows the values of either schema.
+///
+/// Alternatives are kept in one flat list: nested, those of a union of many kinds would be too deep
+/// for any endpoint.
 fn add_alternative(known: &mut Value, schema: Value) {
     if *known == schema {
         return;
@@ -166,7 +170,8 @@ fn add_alternative(known: &mut Value, schema: Value) {
 /// Follows the references and unions at the top of a schema.
 struct Merger<'s> {
     root: &'s Value,
-    /// How many schemas may be merged yet. What is left out only allows more.
+    /// The number of schemas that may still be merged. Leaving the rest out only makes the schema
+    /// more permissive.
     left: usize,
 }
 
@@ -203,7 +208,7 @@ impl Merger<'_> {
     }
 }
 
-/// Adds the branches of a union; what all of them require is required.
+/// Adds the branches of a union; properties that all of them require are required.
 fn add_union(whole: &mut Merged, branches: Vec<Merged>) {
     let required: Vec<BTreeSet<String>> = branches.iter().map(|it| it.required.clone()).collect();
     let common = required
@@ -224,7 +229,7 @@ fn texts(list: Option<&Value>) -> BTreeSet<String> {
     list.filter_map(|text| text.as_str().map(str::to_owned)).collect()
 }
 
-/// Gives the properties at the top plain names.
+/// Renames the properties at the top to plain names.
 fn rename_keys(schema: &mut Map<String, Value>) -> KeyAliases {
     let Some(Value::Object(properties)) = schema.get_mut("properties") else {
         return KeyAliases::default();
@@ -251,7 +256,7 @@ fn rename_keys(schema: &mut Map<String, Value>) -> KeyAliases {
             *name = alias.map_or_else(|| name.take(), Value::String);
         }
     }
-    // These speak of the names that the model is not shown.
+    // These keywords refer to names that the model does not see.
     for key in ["dependentRequired", "dependentSchemas", "propertyNames"] {
         schema.remove(key);
     }
@@ -266,7 +271,7 @@ const fn is_plain_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
 }
 
-/// Makes a plain name that is not taken.
+/// Returns a plain name that is not taken.
 fn plain_name(key: &str, taken: &BTreeSet<String>) -> String {
     let plain: String = key
         .chars()
@@ -324,7 +329,7 @@ mod tests {
         );
     }
 
-    /// Nested, the alternatives of 50 kinds would be deeper than what can be written.
+    /// Nested, the alternatives of 50 kinds would be too deep to be written.
     #[test]
     fn alternatives_of_many_kinds_are_one_list() {
         let branch = |kind: u32| {
@@ -338,7 +343,7 @@ mod tests {
         assert_eq!(sent["required"], json!(["kind"]));
     }
 
-    /// Followed at each place, the references of this one would be more than there is time for.
+    /// Followed at each occurrence, the references of this schema would take too long.
     #[test]
     fn a_schema_that_holds_itself_ends() {
         let itself = vec![json!({ "$ref": "#" }); 8];
@@ -383,7 +388,7 @@ mod tests {
         }
         let defs = json!({ "yes": { "items": { "$ref": "#/$defs/ref_2" } }, "ref_1": text, "ref_2": text });
         assert_eq!(sent["$defs"], defs);
-        // Schemas that zod writes: a branch refers to a property of another.
+        // A schema as zod writes it: a branch refers to a property of another.
         let (sent, _) = fit(json!({ "anyOf": [branch("a"), { "type": "object", "properties": {
             "b": { "$ref": "#/anyOf/0/properties/a" } } }] }));
         assert_eq!(sent["properties"]["b"], json!({ "$ref": "#/$defs/ref_1" }));

@@ -1,4 +1,4 @@
-//! References of a schema that was rewritten.
+//! References in a rewritten schema.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +7,17 @@ use serde_json::{Map, Value};
 
 use super::schema_draft::{LISTS, NAMED, ONE, modernise};
 
-/// Returns the part of a schema that a reference within it names.
+/// Returns the part of a schema that a reference within it points to.
 pub(super) fn find_referred<'s>(root: &'s Value, reference: &str) -> Option<&'s Value> {
     let pointer = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
     root.pointer(&pointer)
 }
 
-/// Mends the references whose target was moved: it becomes a definition, as `own`, the schema before it was
-/// rewritten, has it. Those that lead nowhere are left out, which only allows more: one of them makes an endpoint
-/// refuse the request.
+/// Repairs the references whose target was moved: the target becomes a definition, copied from
+/// `own`, the schema before the rewrite.
+///
+/// References without a target are removed, which only makes the schema more permissive: an
+/// endpoint refuses a request that contains one.
 pub(super) fn mend_references(schema: &mut Map<String, Value>, own: &Value) {
     let mut references = BTreeSet::new();
     collect(schema, &mut references);
@@ -42,9 +44,9 @@ pub(super) fn mend_references(schema: &mut Map<String, Value>, own: &Value) {
     }
 }
 
-/// References whose targets are gone.
+/// References whose targets are missing.
 struct Moved {
-    /// The definition that stands in for each; `None` for one that leads nowhere.
+    /// The definition that replaces each target; `None` if there is no target.
     targets: BTreeMap<String, Option<String>>,
     definitions: BTreeMap<String, Map<String, Value>>,
 }
@@ -75,7 +77,7 @@ impl Moved {
         moved
     }
 
-    /// Replaces the references in a schema.
+    /// Redirects the moved references in a schema.
     fn mend(&self, schema: &mut Map<String, Value>) {
         if let Some(reference) = schema.get("$ref").and_then(Value::as_str)
             && let Some(target) = self.targets.get(reference)

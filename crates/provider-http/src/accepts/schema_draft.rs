@@ -1,4 +1,5 @@
-//! Words of earlier drafts of JSON Schema, in those of 2020-12, against which Anthropic checks every input.
+//! Conversion of earlier drafts of JSON Schema to 2020-12, against which Anthropic validates every
+//! input schema.
 
 use serde_json::{Map, Value, json};
 
@@ -18,10 +19,10 @@ pub(super) const ONE: [&str; 11] = [
 ];
 /// Keywords whose value is a list of schemas.
 pub(super) const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
-/// Keywords whose value is schemas by name.
+/// Keywords whose value maps names to schemas.
 pub(super) const NAMED: [&str; 5] =
     ["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"];
-/// Keywords of earlier drafts, or that say where a schema is, which no endpoint reads.
+/// Keywords of earlier drafts, or for locating a schema, which no endpoint reads.
 const DROPPED: [&str; 5] = ["$schema", "additionalItems", "dependencies", "divisibleBy", "extends"];
 /// Keywords whose value is a number.
 const NUMBERS: [&str; 11] = [
@@ -37,10 +38,10 @@ const NUMBERS: [&str; 11] = [
     "minimum",
     "multipleOf",
 ];
-/// The types there are.
+/// The types of JSON Schema.
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
-/// Rewrites a schema, and those inside, in the words of 2020-12. What cannot be said so is left out.
+/// Converts a schema and its subschemas to draft 2020-12. Keywords that cannot be converted are removed.
 pub(super) fn modernise(schema: &mut Map<String, Value>) {
     DROPPED.iter().for_each(|key| drop(schema.remove(*key)));
     if schema.get("id").is_some_and(Value::is_string) {
@@ -60,7 +61,7 @@ pub(super) fn modernise(schema: &mut Map<String, Value>) {
     items(schema);
 }
 
-/// Names the items of a list, without which OpenAI refuses it: "array schema missing items".
+/// Adds `items` to the schema of a list, as OpenAI refuses one without: "array schema missing items".
 fn items(schema: &mut Map<String, Value>) {
     let is_list = match schema.get("type") {
         Some(Value::Array(types)) => types.iter().any(|one| one == "array"),
@@ -72,7 +73,7 @@ fn items(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Turns the flag of draft 4 into the number that it excludes.
+/// Converts a boolean exclusive bound of draft 4 to a number.
 fn exclusive(schema: &mut Map<String, Value>, flag: &str, bound: &str) {
     let is_flagged = match schema.get(flag) {
         Some(Value::Bool(is_flagged)) => *is_flagged,
@@ -97,7 +98,7 @@ fn is_valid(key: &str, value: &Value) -> bool {
     }
 }
 
-/// Keeps each name of a required property once.
+/// Removes repeated names and other values from the required properties.
 fn required(schema: &mut Map<String, Value>) {
     if let Some(Value::Array(names)) = schema.get_mut("required") {
         let mut seen = std::collections::BTreeSet::new();
@@ -105,7 +106,7 @@ fn required(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Leaves out the type where it, or one of several, does not exist: `any` allows whatever there is.
+/// Removes the type if it, or one of several, does not exist: `any` allows every value.
 fn types(schema: &mut Map<String, Value>) {
     let is_type = |value: &Value| TYPES.iter().any(|known| value == known);
     let is_kept = match schema.get("type") {
@@ -133,7 +134,7 @@ fn inside(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Rewrites the schema of a property, which some endpoints want to be an object.
+/// Converts the schema of a property to an object, as some endpoints require.
 fn modernise_property(value: &mut Value) {
     match value {
         Value::Object(schema) => modernise(schema),

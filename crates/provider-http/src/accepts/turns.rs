@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use layer0::message::Message;
 
-/// Text of an assistant message that stands where an answer is missing.
+/// Text of the assistant message inserted for a missing answer.
 const NO_ANSWER: &str = "(The run ended here, without an answer.)";
-/// Text of a user message that stands where the assistant continues by itself.
+/// Text of the user message inserted where the order of messages requires one.
 const CONTINUE: &str = "Continue.";
 
-/// The order of messages that an endpoint takes.
+/// The order of messages that an endpoint accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Turns {
-    /// System first, then `user` and `assistant` by turns, the assistant never last, as chat templates want it and Mistral's API does: a
-    /// run that ended without an answer leaves `tool` or `user` before the next `user`, which is refused there,
-    /// and with it every later run of the session.
+    /// A system message first, then `user` and `assistant` by turns, `assistant` never last.
+    ///
+    /// Chat templates and Mistral's API require this: a run that ended without an answer leaves
+    /// `tool` or `user` before the next `user`, which the endpoint refuses, and with it every later
+    /// run of the session.
     Alternate,
     /// Any order that begins with `user`.
     BeginWithUser,
@@ -23,7 +25,7 @@ pub enum Turns {
     Free,
 }
 
-/// Puts a line where a turn is missing, and instructions at the beginning.
+/// Inserts messages for missing turns; for [`Turns::Alternate`], also moves instructions to the beginning.
 pub(crate) fn fit_turns(messages: Vec<Arc<Message>>, turns: Turns) -> Vec<Arc<Message>> {
     let mut fitted = Vec::with_capacity(messages.len() + 2);
     let messages = match turns {
@@ -35,7 +37,7 @@ pub(crate) fn fit_turns(messages: Vec<Arc<Message>>, turns: Turns) -> Vec<Arc<Me
     for message in messages {
         let role = Role::from(&*message);
         if role == Role::System && before != Role::System {
-            // Instructions further on are no turn.
+            // Later instructions are not a turn.
             fitted.push(message);
             continue;
         }
@@ -58,7 +60,7 @@ pub(crate) fn fit_turns(messages: Vec<Arc<Message>>, turns: Turns) -> Vec<Arc<Me
             message
         });
     }
-    // An answer that was paused by another endpoint is continued by itself.
+    // A conversation that ends with a paused answer of another endpoint needs a user message.
     if before == Role::Assistant && turns == Turns::Alternate {
         fitted.push(Arc::new(Message::user(CONTINUE)));
     }
@@ -75,7 +77,7 @@ fn is_void(message: &Message) -> bool {
         if content.trim().is_empty() && tool_calls.is_empty())
 }
 
-/// Joins all instructions into one message at the beginning.
+/// Joins all system messages into one at the beginning.
 fn with_one_system(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     let is_system = |message: &Arc<Message>| matches!(**message, Message::System { .. });
     let is_fit = messages.iter().skip(1).all(|message| !is_system(message));
@@ -120,7 +122,8 @@ mod tests {
 
     use super::*;
 
-    /// Reads `s u a c t`, one message a letter; `c` is an assistant's message with a call, `v` a void one.
+    /// Builds messages from the letters `s u a c t`, one message each; `c` is an assistant message
+    /// with a call, `v` an empty one.
     fn messages(letters: &str) -> Vec<Arc<Message>> {
         let message = |letter| match letter {
             's' => Message::system("s"),

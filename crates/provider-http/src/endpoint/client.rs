@@ -29,8 +29,8 @@ pub(super) fn read_url(base_url: &str, path: &str, wording: &Wording) -> Result<
 }
 
 pub(super) fn open_client(url: &Url, connect: Duration) -> Result<Client, ConfigError> {
-    // What other parts of the process have reqwest do is not asked for here: each of these is on
-    // for every client as soon as any crate enables its feature.
+    // Disabled explicitly: each of these is on for every client as soon as any crate of the process
+    // enables its feature.
     let builder = Client::builder()
         .tls_backend_rustls()
         .no_gzip()
@@ -42,7 +42,7 @@ pub(super) fn open_client(url: &Url, connect: Duration) -> Result<Client, Config
         .connect_timeout(connect)
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never());
-    // A proxy is for what leaves the machine.
+    // A proxy is for requests that leave the machine.
     let builder = if connection::is_loopback(url) { builder.no_proxy() } else { builder };
     builder.build().map_err(|error| ConfigError::Client(BoxError::from(error)))
 }

@@ -151,7 +151,7 @@ async fn error_type_header_decides_before_the_status() {
     assert!(read.is_retryable(), "{read:?}");
 }
 
-/// Notes for how long it is asked to wait; each wait is over at once, or never.
+/// A clock that records the requested delays; each ends at once, or never.
 #[derive(Debug)]
 struct NotingClock {
     waits: Arc<Mutex<Vec<Duration>>>,

@@ -1,19 +1,19 @@
-/// Words that say what a failure is.
+/// A phrase that classifies a failure.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Phrase {
-    /// Who says so.
+    /// The vendor.
     pub from: &'static str,
-    /// What it says: these pieces, in this order, without regard to ASCII case.
+    /// The pieces of the phrase, in this order, ignoring ASCII case.
     pub words: &'static [&'static str],
-    /// The status it comes with.
+    /// The status of the failure.
     pub status: u16,
-    /// A body it was seen in.
+    /// A body in which it was seen.
     pub body: &'static str,
 }
 
 impl Phrase {
-    /// Does this text, in lower case, have all pieces in their order?
+    /// Returns whether a text in lower case contains all pieces in their order.
     pub(super) fn is_in(&self, text: &str) -> bool {
         let mut rest = text;
         self.words.iter().all(|word| match rest.split_once(word) {
@@ -35,7 +35,7 @@ const fn phrase(
     Phrase { from, words, status, body }
 }
 
-/// The conversation is longer than the model's context.
+/// Phrases for a conversation that is longer than the model's context.
 pub const OVERFLOWS: &[Phrase] = &[
     phrase(
         "OpenAI, Groq, Cerebras",
@@ -267,7 +267,7 @@ pub const OVERFLOWS: &[Phrase] = &[
     ),
 ];
 
-/// What an account may spend is spent.
+/// Phrases for an account that has used up its budget.
 pub const QUOTAS: &[Phrase] = &[
     phrase(
         "LiteLLM",
@@ -307,7 +307,7 @@ pub const QUOTAS: &[Phrase] = &[
     ),
 ];
 
-/// A filter blocked the request.
+/// Phrases for a request that a filter blocked.
 pub const FILTERED: &[Phrase] = &[
     phrase(
         "Azure",
@@ -347,7 +347,7 @@ pub const FILTERED: &[Phrase] = &[
     ),
 ];
 
-/// The model is not known, or not to this key.
+/// Phrases for a model that is unknown, or unknown to this key.
 pub const UNKNOWN_MODELS: &[Phrase] = &[
     phrase(
         "Bedrock",
