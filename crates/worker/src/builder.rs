@@ -1,4 +1,4 @@
-//! From what was registered to a worker.
+//! The builder of a worker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use tokio::sync::broadcast;
 use crate::parts::Parts;
 use crate::worker::Worker;
 
-/// How many runs are at work at once, unless told otherwise.
+/// Default number of concurrent runs.
 const CONCURRENCY: usize = 16;
-/// How long a worker that is to stop waits for what is at work, unless told otherwise.
+/// Default time for which a stopping worker waits for its runs.
 const DRAIN: Duration = Duration::from_secs(30);
-/// How long an endpoint may ask to be left alone before a run fails, unless told otherwise.
+/// Default of the longest time for which an endpoint may ask to be left alone without a failure of the run.
 const MAX_PARK: Duration = Duration::from_secs(24 * 60 * 60);
-/// How many reports wait for a subscriber that is slow.
+/// Number of reports buffered for a slow subscriber.
 const REPORTS: usize = 1024;
 
-/// Puts a [`Worker`] together.
+/// Builder of a [`Worker`].
 #[must_use = "a worker is made by `build`"]
 pub struct WorkerBuilder {
     database: Database,
@@ -35,7 +35,7 @@ pub struct WorkerBuilder {
 }
 
 impl Worker {
-    /// Begins a worker of a database, without operators.
+    /// Returns a builder for a worker of a database, without operators.
     pub fn builder(database: &Database) -> WorkerBuilder {
         WorkerBuilder {
             database: database.clone(),
@@ -50,51 +50,52 @@ impl Worker {
 }
 
 impl WorkerBuilder {
-    /// Registers an agent, a workflow or another operator that keeps a record in the database, under its name. Those
-    /// that they dispatch are registered too, and need no record.
+    /// Registers an agent, a workflow or another operator that keeps a record in the database, under its name. The
+    /// operators that it dispatches are registered too, and need no record.
     pub fn operator(self, operator: impl Operator + 'static) -> Self {
         self.shared_operator(Arc::new(operator))
     }
 
-    /// Registers an operator that is shared.
+    /// Registers a shared operator.
     pub fn shared_operator(mut self, operator: Arc<dyn Operator>) -> Self {
         self.operators.push(operator);
         self
     }
 
-    /// Takes runs from a queue; from [`Queue::DEFAULT`], without a limit, where none is given.
+    /// Adds a queue to take runs from; without any, the worker takes runs from [`Queue::DEFAULT`], without a limit.
     pub fn queue(mut self, queue: QueueLimit) -> Self {
         self.queues.push(queue);
         self
     }
 
-    /// Limits how many runs are at work at once here; 16 otherwise, at least 1.
+    /// Limits the number of concurrent runs of this worker; 16 by default, at least 1.
     pub fn concurrency(mut self, runs: usize) -> Self {
         self.concurrency = runs.max(1);
         self
     }
 
-    /// Goes on with runs whose agent was defined otherwise until now, with the definition that it has here, which
-    /// `run.resumed` records; so are runs that they dispatched. Otherwise such runs are left to other workers.
+    /// Sets whether the worker resumes runs of an agent with another definition. It then adopts its own definition,
+    /// which `run.resumed` records; the same holds for their child runs. By default such runs are left to other
+    /// workers.
     pub const fn adopt(mut self, adopts: bool) -> Self {
         self.adopts = adopts;
         self
     }
 
-    /// Waits so long for what is at work once it is to stop; 30 s otherwise.
+    /// Sets how long a stopping worker waits for its runs; 30 s by default.
     pub const fn drain(mut self, at_most: Duration) -> Self {
         self.drain = at_most;
         self
     }
 
-    /// Lets endpoints ask to be left alone for so long before a run fails; a day otherwise. The run is parked
-    /// meanwhile, and at work nowhere.
+    /// Sets the longest time for which an endpoint may ask to be left alone without a failure of the run; a day by
+    /// default. The run is parked meanwhile, and occupies no worker.
     pub const fn max_park(mut self, longest: Duration) -> Self {
         self.max_park = longest;
         self
     }
 
-    /// Makes the worker.
+    /// Builds the worker.
     ///
     /// # Errors
     ///
@@ -136,7 +137,7 @@ impl WorkerBuilder {
     }
 }
 
-/// Says why a worker cannot be made.
+/// An error that keeps a worker from being built.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WorkerBuildError {

@@ -1,4 +1,4 @@
-//! Telling when the database is away and back, and when the lease has ended.
+//! Reports of an unreachable or reachable database, and of a lost lease.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 
 use crate::report::WorkerReport;
 
-/// Whether a worker can work. Changes are reported, and nothing twice.
+/// Health of a worker. Each change is reported once.
 #[derive(Debug)]
 pub(crate) struct Health<'a> {
     reports: &'a broadcast::Sender<WorkerReport>,
@@ -20,10 +20,10 @@ pub(crate) struct Health<'a> {
 
 #[derive(Debug)]
 struct State {
-    /// Did the last round read the database?
+    /// Whether the last round read the database.
     is_read: bool,
     is_lease_held: bool,
-    /// Since when the database is reported as away, on the clock that is never set.
+    /// Start of the reported outage of the database, on the monotonic clock.
     away_since: Option<Duration>,
 }
 
@@ -33,14 +33,14 @@ impl<'a> Health<'a> {
         Self { reports, state: Mutex::new(state) }
     }
 
-    /// Takes in what becomes of the lease, for ever.
+    /// Follows the changes of the lease; never returns.
     pub(crate) async fn follow(&self, mut lease: LeaseWatch) {
         loop {
             self.take_in(lease.changed().await, SystemClock.monotonic());
         }
     }
 
-    /// Notes that a round has read the database.
+    /// Records that a round has read the database.
     pub(crate) fn was_read(&self, now: Duration) {
         self.change(|state, reports| {
             state.is_read = true;
@@ -48,7 +48,7 @@ impl<'a> Health<'a> {
         });
     }
 
-    /// Notes that a round could not read the database.
+    /// Records that a round could not read the database.
     pub(crate) fn was_not_read(&self, error: &LogError, now: Duration) {
         self.change(|state, reports| {
             state.is_read = false;

@@ -1,11 +1,11 @@
 //! Workers that share the runs of one PostgreSQL database.
 //!
-//! Any number of processes take runs from its queue, and go on with those that another one left: whose process died,
-//! that were parked and are due, or that waited for something that has come. A run goes on where its record ends, so
-//! that what was done is not done again. None of the processes has a name or a place that has to be kept.
+//! Any number of processes take runs from its queue, and resume runs that another process left: because it died,
+//! because a parked run is due, or because the event that a run waited for has arrived. A run continues where its
+//! record ends, so that finished work is not repeated. No process has a name or a place that has to be kept.
 //!
-//! It never decides what an operator does, and keeps no state of its own: the queue and the records are the
-//! database's.
+//! A worker never decides what an operator does, and keeps no state of its own: the queue and the records are in the
+//! database.
 //!
 //! ```no_run
 //! use backstop_provider::ScriptedProvider;

@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 
 use crate::report::WorkerReport;
 
-/// What a worker is made of.
+/// The parts of a worker.
 pub(crate) struct Parts {
     pub(crate) database: Database,
     pub(crate) queue: Queue,

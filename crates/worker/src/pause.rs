@@ -1,39 +1,39 @@
-//! Runs that could not be gone on with just now.
+//! Runs that could not be resumed for the moment.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use layer0::id::RunId;
 
-/// How long a run is left alone first; twice as long each time.
+/// First pause of a run; doubled each time.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Runs that are left alone for a while, because something was in their way.
+/// Runs that pause for a while because they were blocked.
 #[derive(Debug, Default)]
 pub(crate) struct Pauses(HashMap<RunId, Pause>);
 
 #[derive(Debug)]
 struct Pause {
-    /// On the clock that is never set.
+    /// End of the pause, on the monotonic clock.
     until: Duration,
     lasts: Duration,
 }
 
 impl Pauses {
-    /// Leaves a run alone, longer each time.
+    /// Pauses a run, longer each time.
     pub(crate) fn put_off(&mut self, run: &RunId, now: Duration) {
         let before = self.0.get(run).map(|pause| pause.lasts);
         let lasts = before.map_or(FIRST, |lasts| LONGEST.min(lasts * 2));
         self.0.insert(run.clone(), Pause { until: now + lasts, lasts });
     }
 
-    /// Leaves a run alone for a moment: what it waits for comes and goes.
+    /// Pauses a run for a moment, because it is blocked only briefly.
     pub(crate) fn hold(&mut self, run: &RunId, now: Duration) {
         self.0.insert(run.clone(), Pause { until: now + FIRST, lasts: FIRST / 2 });
     }
 
-    /// Returns the runs that are left alone.
+    /// Returns the paused runs.
     pub(crate) fn held(&self, now: Duration) -> Vec<&str> {
         let held = self.0.iter().filter(|(_, pause)| pause.until > now);
         held.map(|(run, _)| run.as_str()).collect()
@@ -47,7 +47,7 @@ impl Pauses {
         self.0.get(run).is_some_and(|pause| pause.until > now)
     }
 
-    /// Forgets runs that were not asked for again long after their pause.
+    /// Removes runs that were not requested again long after their pause.
     pub(crate) fn clean(&mut self, now: Duration) {
         self.0.retain(|_, pause| pause.until + LONGEST * 10 > now);
     }

@@ -5,29 +5,29 @@ use layer0::id::RunId;
 
 pub use backstop_event_log::RunState;
 
-/// What a worker tells of its runs and of itself.
+/// A report of a worker about its runs and itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorkerReport {
-    /// The database cannot be worked with: the server is away, or refuses what a worker needs. It is tried again and
-    /// again; what goes wrong meanwhile is not reported anew.
+    /// The database cannot be used: the server is unreachable, or refuses a request of the worker. The worker keeps
+    /// trying; further errors in the meantime are not reported.
     #[non_exhaustive]
     DatabaseAway {
-        /// The code of what went wrong first.
+        /// Code of the first error.
         code: String,
-        /// The same in words.
+        /// Message of the first error.
         message: String,
     },
-    /// The database can be worked with again.
+    /// The database can be used again.
     #[non_exhaustive]
     DatabaseBack {
-        /// How long it was reported as away.
+        /// Time since it was reported as away.
         after: Duration,
     },
-    /// The lease of this process has ended, because it could not be renewed in time: other processes may go on with
-    /// the runs that were at work here. The worker goes on under another lease as soon as the database lets it.
+    /// The lease of this process has ended, because it could not be renewed in time: other processes may resume the
+    /// runs of this one. The worker continues under another lease as soon as the database grants one.
     LeaseLost,
-    /// Something became of a run.
+    /// A change of a run.
     Run(RunReport),
 }
 
@@ -37,59 +37,59 @@ impl From<RunReport> for WorkerReport {
     }
 }
 
-/// What became of a run at a worker.
+/// A change of a run at a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunReport {
-    /// The worker begins it, or goes on with it.
+    /// The worker starts or resumes the run.
     #[non_exhaustive]
     Begun {
         /// The run.
         run: RunId,
         /// Its agent.
         agent: String,
-        /// Was it begun before, by this or another process?
+        /// Whether it was started before, by this or another process.
         goes_on: bool,
     },
-    /// The worker is not at work on it any more: it is over, waits, or is parked.
+    /// The worker has finished with the run: it has ended, waits, or is parked.
     #[non_exhaustive]
     Left {
         /// The run.
         run: RunId,
-        /// What it is doing.
+        /// State of the run.
         state: RunState,
-        /// The code of its failure or stop.
+        /// Code of its failure or stop.
         reason: Option<Code>,
     },
-    /// It could not be started, and stays in the queue for a person to see.
+    /// The run could not be started, and stays in the queue for a person to see.
     #[non_exhaustive]
     Refused {
         /// The run.
         run: RunId,
-        /// The code.
+        /// Code of the error.
         code: String,
-        /// What went wrong, in words.
+        /// Message of the error.
         message: String,
     },
-    /// It could not be gone on with just now; this or another worker tries again.
+    /// The run could not be resumed for the moment; this or another worker tries again.
     #[non_exhaustive]
     PutOff {
         /// The run.
         run: RunId,
-        /// The code of what was in the way.
+        /// Code of the error.
         code: String,
-        /// The same in words.
+        /// Message of the error.
         message: String,
     },
 }
 
-/// How a worker has left.
+/// Result of a worker that has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerEnd {
-    /// How many runs it was at work on when it was told to stop; others go on with them.
+    /// Number of its runs still running when it returned; other workers resume them.
     pub left: usize,
-    /// Had all that acts on the world ended and been recorded? Otherwise it counts as interrupted.
+    /// Whether all actions on the outside world had ended and been recorded; otherwise they count as interrupted.
     pub at_rest: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The rounds of a worker: looking for runs, starting them, and taking in what became of them.
+//! The rounds of a worker: finding runs, starting them, and handling their results.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -19,41 +19,41 @@ use crate::pause::Pauses;
 use crate::report::{RunReport, WorkerEnd};
 use crate::run_work::RunWork;
 
-/// How often it is looked for runs, told of one or not.
+/// Interval between looks for runs, with or without a notification.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often those that are parked are looked at, of which there may be many.
+/// Interval between looks for parked runs, which may be many.
 const LOOK_AT_PARKED_EVERY: Duration = Duration::from_secs(5);
-/// How long is waited when the database cannot be read; twice as long each time.
+/// First wait after the database could not be read; doubled each time.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// How often this process says what it goes on with.
+/// Interval at which this process announces the agents that it resumes.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
-/// How often old rows are removed.
+/// Interval at which old rows are removed.
 const CLEAN_EVERY: Duration = Duration::from_secs(10 * 60);
-/// How long runs that were let go have to end.
+/// Time for which released runs may end.
 const LETTING_GO: Duration = Duration::from_secs(5);
 
-/// What a run came to, or that the database did not say.
+/// Result of a run, or the error of the database.
 type Done = Result<RunReport, LogError>;
 
-/// A worker at work.
+/// A running worker.
 pub(crate) struct Rounds<'a> {
     worker: &'a Parts,
     health: &'a Health<'a>,
     watch: QueueWatch,
     at_work: JoinSet<Done>,
-    /// The run of each task: one that panicked does not say it.
+    /// The run of each task, because a task that panicked does not return it.
     runs: HashMap<task::Id, RunId>,
-    /// Runs that can be gone on with and are not at work here, as the last look found them.
+    /// Runs found by the last look that can be resumed and are not running here.
     found: VecDeque<Ready>,
-    /// Where this worker begins with what it found: others look at the same runs.
+    /// Offset at which this worker starts in the list of found runs, because others look at the same runs.
     begins_at: u64,
     /// Whether new runs were started first in the last round.
     begins_first: bool,
     pauses: Pauses,
-    /// Runs that are not at work any more, which the queue could not be told of.
+    /// Runs that have ended here but could not be given back to the queue yet.
     untold: Vec<RunId>,
-    /// When each was done last, on the clock that is never set; `None` before the first time.
+    /// Time of the last occurrence of each, on the monotonic clock; `None` before the first one.
     looked_at: Option<Duration>,
     parked_looked_at: Option<Duration>,
     announced_at: Duration,
@@ -81,7 +81,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Goes on for ever. Dropped at any time, it leaves what is at work as it is.
+    /// Runs rounds until it is dropped, which leaves the running runs as they are.
     pub(crate) async fn work(&mut self) {
         let mut wait = FIRST_WAIT;
         loop {
@@ -109,7 +109,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Starts what there is room for, of what was begun before and of what waits in the queue.
+    /// Starts as many runs as there is room for, resumed ones and new ones from the queue.
     async fn round(&mut self) -> Result<(), LogError> {
         self.keep_up().await?;
         let now = SystemClock.monotonic();
@@ -117,7 +117,7 @@ impl<'a> Rounds<'a> {
             self.looked_at = Some(now);
             self.look(now).await?;
         }
-        // In turns, so that neither fills all places for ever.
+        // Alternates, so that neither kind takes all places for ever.
         self.begins_first = !self.begins_first;
         if self.begins_first && self.has_room() {
             self.begin().await?;
@@ -156,7 +156,7 @@ impl<'a> Rounds<'a> {
     }
 
     async fn look(&mut self, now: Duration) -> Result<(), LogError> {
-        // Those that are at work here are among them.
+        // The result includes runs that are running here.
         let most = self.room() + self.runs.len() + 64;
         let with_parked = is_due(self.parked_looked_at, now, LOOK_AT_PARKED_EVERY);
         if with_parked {
@@ -252,19 +252,19 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Leaves a run alone for a while that its task did not give back.
+    /// Pauses a run that its task did not give back.
     fn return_later(&mut self, run: RunId) {
         self.pauses.put_off(&run, SystemClock.monotonic());
         self.untold.push(run);
     }
 
-    /// Lets all go that is at work.
+    /// Releases all running runs.
     pub(crate) async fn leave(mut self) -> WorkerEnd {
         while let Some(done) = self.at_work.try_join_next_with_id() {
             self.took_in(done);
         }
         let at_rest = self.worker.database.leave(self.worker.drain).await;
-        // Their lease has ended, and they end with it.
+        // The lease of the runs has ended, and they end with it.
         let ends = async {
             while let Some(done) = self.at_work.join_next_with_id().await {
                 self.took_in(done);
@@ -278,7 +278,7 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// Returns whether so long has passed since something was done, or it never was.
+/// Returns whether `every` has passed since `last`, or there was no last time.
 fn is_due(last: Option<Duration>, now: Duration, every: Duration) -> bool {
     last.is_none_or(|last| now.saturating_sub(last) >= every)
 }

@@ -1,4 +1,4 @@
-//! One run at work in this process.
+//! One run in this process.
 
 use backstop_event_log::{EventLog, LogError, RunSummary};
 use backstop_orchestrator::LocalOrchestrator;
@@ -11,7 +11,7 @@ use layer0::{Orchestrator, code};
 
 use crate::report::RunReport;
 
-/// A run to work on.
+/// A run to perform.
 pub(crate) struct RunWork {
     pub(crate) run: RunId,
     pub(crate) agent: String,
@@ -20,7 +20,7 @@ pub(crate) struct RunWork {
 }
 
 impl RunWork {
-    /// A run of the queue that has no record yet.
+    /// Returns the work for a run of the queue without a record.
     pub(crate) fn taken(taken: Taken, adopts: bool) -> Self {
         let Taken { run, agent, session, task, labels, .. } = taken;
         let mut context = context(&run, adopts);
@@ -29,12 +29,12 @@ impl RunWork {
         Self { run, agent, task, context }
     }
 
-    /// A run that has a record.
+    /// Returns the work for a run with a record.
     pub(crate) fn ready(ready: Ready, adopts: bool) -> Self {
         let Ready { run, agent, .. } = ready;
         let mut context = context(&run, adopts);
         context.is_recorded = true;
-        // What it was asked stands in its record.
+        // The record has the task.
         Self { run, agent, task: Task::text(""), context }
     }
 
@@ -42,7 +42,7 @@ impl RunWork {
         self.context.is_recorded
     }
 
-    /// Works on the run until it is over, waits or is parked, and gives it back.
+    /// Performs the run until it has ended, waits or is parked, and gives it back.
     pub(crate) async fn perform(
         self,
         orchestrator: LocalOrchestrator,
@@ -54,7 +54,7 @@ impl RunWork {
         let summary = log.summary(&run).await?;
         let report = match (ended, summary) {
             (Ok(_), None) => {
-                // An operator without a record of its own, which `build` let through as one with a record.
+                // An operator without a record, which `build` accepted as one with a record.
                 let why = "it has ended and left no record".to_owned();
                 refuse(queue, &run, code::OPERATOR_NON_RETRYABLE.to_owned(), why).await?
             }
@@ -80,18 +80,18 @@ async fn left(queue: &Queue, run: &RunId, summary: RunSummary) -> Result<RunRepo
     Ok(RunReport::Left { run: run.clone(), state, reason })
 }
 
-/// Something was in the way of a run that is open: this or another worker tries again.
+/// Gives back an open run that is blocked: this or another worker tries again.
 async fn put_off(queue: &Queue, run: &RunId, error: &OrchError) -> Result<RunReport, LogError> {
     queue.give_back(run).await?;
     let (code, message) = (error.code().to_owned(), layer0::failure::Chain(error).to_string());
     Ok(RunReport::PutOff { run: run.clone(), code, message })
 }
 
-/// A run did not begin: it is tried again where that can help, and refused otherwise.
+/// Gives back a run that did not start if a retry can help, and refuses it otherwise.
 async fn not_begun(queue: &Queue, run: &RunId, error: &OrchError) -> Result<RunReport, LogError> {
-    // Another run of its session, or another process that has it, is in the way for a while.
+    // Another run of its session, or another process, blocks it for a while.
     let is_in_the_way = matches!(error.code(), code::RUN_OPEN | code::RUN_FOLLOWED);
-    // What another process did meanwhile, or the server does not say just now.
+    // Another process interfered, or the server does not answer for the moment.
     let is_of_store = error.code() == code::LOG_APPEND_FAILED || error.code().starts_with("store.");
     if error.facts().retry != Retry::Never || is_in_the_way || is_of_store {
         return put_off(queue, run, error).await;

@@ -9,32 +9,33 @@ use crate::parts::Parts;
 use crate::report::{WorkerEnd, WorkerReport};
 use crate::rounds::Rounds;
 
-/// Works on the runs of a database, together with other processes.
+/// A worker that performs the runs of a database, together with other processes.
 pub struct Worker(pub(crate) Parts);
 
 impl Worker {
-    /// Hears from now on what becomes of runs, and what keeps the worker from working: a database that is away, a lease
-    /// that was lost. A subscriber that is 1024 reports behind loses the oldest.
+    /// Subscribes to reports from now on: changes of runs, an unreachable database, a lost lease. A subscriber that is
+    /// 1024 reports behind loses the oldest.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<WorkerReport> {
         self.0.reports.subscribe()
     }
 
-    /// Works until it is told to stop. Then it takes no more runs, waits until those at work have come to rest, at most
-    /// as long as [`drain`](crate::WorkerBuilder::drain) says, and lets them go: the database is only good for being
-    /// closed afterwards. A database that is away for a while is waited for, which [`Worker::subscribe`] tells.
+    /// Performs runs until `stop` is cancelled. Then it takes no more runs, waits at most for the time set by
+    /// [`drain`](crate::WorkerBuilder::drain) until its runs have come to rest, and releases them: afterwards the
+    /// database can only be closed. If the database is unreachable for a while, the worker waits for it and reports
+    /// that to [`Worker::subscribe`].
     ///
     /// # Errors
     ///
-    /// [`LogError`], when the database cannot be worked with at the start.
+    /// [`LogError`] if the database cannot be used at the start.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, runs that are at work are cancelled: stop it by the token.
+    /// If the future is dropped, its runs are cancelled; cancel the token instead.
     pub async fn run(&self, stop: CancellationToken) -> Result<WorkerEnd, LogError> {
         let health = Health::new(&self.0.reports);
         let mut rounds = Rounds::new(&self.0, &health);
-        // A server that does not answer keeps no worker that is stopped.
+        // A server that does not answer does not keep the worker from stopping.
         let works = async {
             self.0.queue.announce(&self.0.row).await?;
             rounds.work().await;
