@@ -1,4 +1,4 @@
-//! What a client is told of a run.
+//! Results of runs for clients.
 
 use backstop_event_log::LogError;
 use backstop_redact::Redactor;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::ended::{Ended, Standing};
 
-/// Returns what became of a run.
+/// Returns the result of a run whose work in this process has ended.
 pub(crate) fn ended(ended: &Ended, run: &RunId, redactor: &Redactor) -> CallToolResult {
     match ended.result() {
         Ok(answer) => answered(answer, run, redactor),
@@ -23,7 +23,7 @@ pub(crate) fn ended(ended: &Ended, run: &RunId, redactor: &Redactor) -> CallTool
     }
 }
 
-/// Returns what became of a run that answered.
+/// Returns the result of a run that answered.
 fn answered(answer: &Answer, run: &RunId, redactor: &Redactor) -> CallToolResult {
     let run = answer.run.as_ref().unwrap_or(run);
     let output = text::plain(&answer.output);
@@ -55,7 +55,7 @@ fn answered(answer: &Answer, run: &RunId, redactor: &Redactor) -> CallToolResult
     }
 }
 
-/// Says how a run failed, or why it was not gone on with.
+/// Returns the failure of a run, or the reason that it was not resumed.
 fn failed(
     error: &OrchError,
     standing: Standing,
@@ -64,7 +64,7 @@ fn failed(
 ) -> CallToolResult {
     let message = Chain(error).to_string();
     let message = redactor.redact(&message);
-    // The error of a run that is open is of this attempt to go on with it, and the run may have acted before.
+    // For an open run, the error is that of this attempt to resume it, and the run may have acted before.
     let (mut said, effect) = match (standing, error.effect()) {
         (Standing::Open, Effect::None) => (json!({ "run": run }), Effect::Unknown),
         (Standing::Open, effect) => (json!({ "run": run }), effect),
@@ -76,12 +76,12 @@ fn failed(
     result(&format!("{}: {message}", error.code()), said, true)
 }
 
-/// Says that a run goes on.
+/// Returns the result for a run that continues.
 pub(crate) fn underway(run: &RunId) -> CallToolResult {
     running("is still at work", run)
 }
 
-/// Says that a run with the key of a call waits for a worker.
+/// Returns the result for a run that has the key of the call and waits for a worker.
 pub(crate) fn queued(run: &RunId) -> CallToolResult {
     let text = format!(
         "Run {run} waits in the queue for a worker. Make the same call again, with the same key, to be told what \
@@ -90,7 +90,7 @@ pub(crate) fn queued(run: &RunId) -> CallToolResult {
     result(&text, json!({ "outcome": "queued", "run": run }), false)
 }
 
-/// Says that a run goes on in another process.
+/// Returns the result for a run that continues in another process.
 fn elsewhere(run: &RunId) -> CallToolResult {
     running("is at work in another process", run)
 }
@@ -100,12 +100,12 @@ fn running(how: &str, run: &RunId) -> CallToolResult {
     result(&text, json!({ "outcome": "running", "run": run }), false)
 }
 
-/// Refuses a call; nothing was started.
+/// Refuses a call before anything is started.
 pub(crate) fn refused(code: &str, message: &str) -> CallToolResult {
     refused_with(code, message, Retry::Never)
 }
 
-/// Refuses a call that could not be noted; nothing was started.
+/// Refuses a call whose key could not be recorded; nothing was started.
 pub(crate) fn not_noted(error: &LogError, redactor: &Redactor) -> CallToolResult {
     let message = Chain(error).to_string();
     refused_with(error.code(), &redactor.redact(&message), error.retry())

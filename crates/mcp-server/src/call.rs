@@ -1,4 +1,4 @@
-//! The calls that wait for a run.
+//! Calls that wait for a run.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::ended::{Ended, Standing};
 
-/// A run, as long as it is known. Clones are of the same run.
+/// A known run. Clones refer to the same run.
 #[derive(Clone)]
 pub(crate) struct Flight {
     operator: Arc<str>,
@@ -17,11 +17,11 @@ pub(crate) struct Flight {
     waiting: Arc<Mutex<Waiting>>,
 }
 
-/// The calls that wait for a run now.
+/// The calls that currently wait for a run.
 #[derive(Default)]
 struct Waiting {
     calls: usize,
-    /// Has the call that started the run given up, and has no other been told of the run since?
+    /// Whether the call that started the run has given up, and no other call was given the run since.
     is_given_up: bool,
 }
 
@@ -65,18 +65,18 @@ impl Flight {
 /// A call that waits for a run.
 pub(crate) struct Call {
     flight: Flight,
-    /// Did the call start the run?
+    /// Whether the call started the run.
     is_first: bool,
     waits: bool,
 }
 
 impl Call {
-    /// Makes the call that started the run.
+    /// Returns the call that started the run.
     pub(crate) fn first(flight: Flight) -> Self {
         Self::new(flight, true)
     }
 
-    /// Makes a call that found the run.
+    /// Returns a call that found the run.
     pub(crate) fn further(flight: Flight) -> Self {
         Self::new(flight, false)
     }
@@ -86,7 +86,7 @@ impl Call {
         Self { flight, is_first, waits: true }
     }
 
-    /// Waits for the end of the run's work here: it is done, has failed, or waits for a person.
+    /// Waits for the end of the run's work in this process: it has ended, has failed, or waits for a person.
     pub(crate) async fn end(&mut self) -> Arc<Ended> {
         match self.flight.end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone()) {
             Some(ended) => ended,
@@ -98,8 +98,8 @@ impl Call {
         }
     }
 
-    /// Stops to wait: the client gave the call up. A run that was given up by the call that started it is stopped
-    /// once no other call waits for it; says whether it is.
+    /// Stops waiting because the client gave up the call. If the call that started the run gives up, the run is stopped
+    /// once no other call waits for it; returns whether it is stopped.
     pub(crate) fn give_up(&mut self) -> bool {
         let mut waiting = self.flight.waiting();
         if std::mem::take(&mut self.waits) {
@@ -109,7 +109,7 @@ impl Call {
         self.flight.stop_if_given_up(&waiting)
     }
 
-    /// Stops to wait: the client is told that the run goes on, and may ask for it again.
+    /// Stops waiting: the client gets the id of the running run, and may ask for it again.
     pub(crate) fn leave(mut self) {
         self.flight.waiting().is_given_up = false;
         self.stop_waiting();

@@ -1,13 +1,13 @@
-//! Bounds for each client of the HTTP door, which is known by its address.
+//! Limits for each client of the HTTP endpoint, identified by its address.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The most sessions that one client has open; the oldest is closed for one more. Clients begin another session where
+/// Maximum number of open sessions of a client; a further one closes the oldest. Clients begin another session if
 /// theirs is gone.
 pub(crate) const MAX_SESSIONS: usize = 64;
-/// The most sessions of all clients.
+/// Maximum number of open sessions of all clients.
 const MAX_SESSIONS_IN_ALL: usize = 1_024;
 
 /// The name of a session.
@@ -19,14 +19,14 @@ pub(crate) struct Clients(Mutex<Open>);
 
 #[derive(Debug, Default)]
 struct Open {
-    /// With its client, the oldest first.
+    /// Sessions with their clients, oldest first.
     sessions: VecDeque<(IpAddr, SessionId)>,
     /// The number of unfinished messages of each client.
     messages: BTreeMap<IpAddr, usize>,
 }
 
 impl Clients {
-    /// Notes a session; returns those that are to be closed for it.
+    /// Adds a session; returns the sessions to close for it.
     pub(crate) fn open_session(&self, client: IpAddr, session: SessionId) -> Vec<SessionId> {
         let sessions = &mut self.lock().sessions;
         sessions.push_back((client, session));
@@ -43,13 +43,12 @@ impl Clients {
         closed.into_iter().map(|(_, session)| session).collect()
     }
 
-    /// Forgets a session that has ended.
+    /// Removes a session that has ended.
     pub(crate) fn close_session(&self, session: &str) {
         self.lock().sessions.retain(|(_, open)| **open != *session);
     }
 
-    /// Counts a message that is not finished, until what is returned is dropped; `None` where the client has this many
-    /// already.
+    /// Counts an unfinished message until the returned guard is dropped; `None` if the client already has this many.
     pub(crate) fn wait_for_message(
         self: &Arc<Self>,
         client: IpAddr,
@@ -69,7 +68,7 @@ impl Clients {
     }
 }
 
-/// A message that is waited for.
+/// Guard of an unfinished message.
 pub(crate) struct Unfinished {
     clients: Arc<Clients>,
     client: IpAddr,

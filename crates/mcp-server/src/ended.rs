@@ -1,4 +1,4 @@
-//! What a run came to in this process.
+//! End of a run's work in this process.
 
 use backstop_orchestrator::LocalOrchestrator;
 use layer0::error::OrchError;
@@ -9,27 +9,28 @@ use layer0::stop::{Outcome, Stop};
 use layer0::{Orchestrator, code};
 use serde_json::Value;
 
-/// What the work on a run in this process came to.
+/// The end of a run's work in this process.
 pub(crate) struct Ended {
     result: Result<Answer, OrchError>,
     standing: Standing,
-    /// The record at that moment, at a glance; absent where none is kept, or it could not be read.
+    /// State of the record at that moment; `None` if no record is kept, or it could not be read.
     record: Option<Value>,
 }
 
-/// Where a run stands once the work on it in this process has ended.
+/// State of a run after its work in this process has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// The result is the run's own: its record ends with it, or there is no record.
+    /// The result is that of the run: its record ends with it, or no record is kept.
     Final,
-    /// The record goes on: it waits for a person, another process has it, or it could not be written.
+    /// The record is still open: the run waits for a person, another process has it, or the record could not be
+    /// written.
     Open,
     /// There is no record of the run.
     Unrecorded,
 }
 
 impl Ended {
-    /// Makes the end of a run that keeps no record.
+    /// Returns the end of a run without a record.
     pub(crate) const fn without_record(
         result: Result<Answer, OrchError>,
         standing: Standing,
@@ -60,7 +61,7 @@ impl Ended {
         }
     }
 
-    /// Returns whether the result is still the end of the run: nothing was appended to its record since.
+    /// Returns whether the result is still the end of the run, with no events appended to its record since.
     pub(crate) async fn is_current(&self, orchestrator: &LocalOrchestrator, run: &RunId) -> bool {
         match (self.standing, &self.record) {
             (Standing::Final, None) => true,
@@ -80,14 +81,14 @@ impl Ended {
         self.standing
     }
 
-    /// Is there no such run, as far as the operator knows?
+    /// Returns whether there is no such run, as far as the operator knows.
     pub(crate) fn is_unknown(&self) -> bool {
         let is_refused =
             self.result.as_ref().is_err_and(|error| error.code() == code::INPUT_INVALID);
         is_refused && self.standing == Standing::Unrecorded
     }
 
-    /// Has another process gone on with the run?
+    /// Returns whether another process has resumed the run.
     pub(crate) fn is_elsewhere(&self) -> bool {
         let is_claimed = self.result.as_ref().is_err_and(|error| error.code() == code::RUN_OPEN);
         is_claimed && self.standing != Standing::Final

@@ -1,4 +1,4 @@
-//! Why a server ends.
+//! Errors that end a server.
 
 use std::borrow::Cow;
 use std::io;
@@ -9,7 +9,7 @@ use layer0::error::BoxError;
 use layer0::failure::{Effect, Facts, Failure};
 use thiserror::Error;
 
-/// Says why operators cannot be offered, or no longer.
+/// An error that keeps operators from being served.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -31,7 +31,7 @@ pub enum ServeError {
 }
 
 impl ServeError {
-    /// Can trying again help?
+    /// Returns whether a retry can help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()

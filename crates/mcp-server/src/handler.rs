@@ -1,4 +1,4 @@
-//! What clients ask, and what they are answered.
+//! Requests of clients and their answers.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -27,14 +27,14 @@ use crate::key_locks::KeyLocks;
 use crate::offer::Offer;
 use crate::runs::Runs;
 
-/// The key in `_meta` by which a call that is made again is known.
+/// Key in `_meta` that identifies a repeated call.
 const KEY: &str = "backstop/idempotency-key";
-/// How often a client that asks for progress is told that the run goes on.
+/// Interval of progress notifications to a client that asks for them.
 const PROGRESS: Duration = Duration::from_secs(5);
-/// How long a run that was cancelled has to end.
+/// Time for which a cancelled run may end.
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// Answers the requests of clients; its clones share the runs.
+/// Handler of the requests of clients; its clones share the runs.
 #[derive(Clone)]
 pub(crate) struct Handler(Arc<Shared>);
 
@@ -42,14 +42,14 @@ struct Shared {
     offers: Vec<Offer>,
     runs: Runs,
     keys: Arc<dyn StartKeys>,
-    /// Held while a key is bound and its run started, so that a call with the same key finds the run.
+    /// Lock held while a key is bound and its run started, so that a call with the same key finds the run.
     starting: KeyLocks,
     answer_within: Duration,
     redactor: Redactor,
     clock: Arc<dyn Clock>,
 }
 
-/// What a call asks for.
+/// The request of a call.
 enum Asked {
     Input(Value),
     Run(RunId),
@@ -112,7 +112,7 @@ impl ServerHandler for Handler {
 }
 
 impl Shared {
-    /// Starts a run, or finds the one that is asked for.
+    /// Starts a run, or finds the requested one.
     async fn call(
         &self,
         offer: &Offer,
@@ -134,7 +134,7 @@ impl Shared {
             return Ok((self.runs.start(&offer.operator, input, &run), run));
         };
         let task = Task::json(input.clone());
-        // A key that is no text is as bad as none.
+        // A key that is not text is handled like an empty one.
         let name = self.stored_key(key.as_str().unwrap_or_default());
         let key = StartKey::new(&*offer.operator, &*name, &task, None, &BTreeMap::new());
         let key = key.map_err(|error| {
@@ -163,7 +163,7 @@ impl Shared {
         }
     }
 
-    /// Returns a key as it is kept: by its digest where it holds a secret.
+    /// Returns a key in its stored form: its digest if it contains a secret.
     fn stored_key<'k>(&self, key: &'k str) -> Cow<'k, str> {
         match *self.redactor.redact_held(key) == *key {
             true => Cow::Borrowed(key),
@@ -171,7 +171,7 @@ impl Shared {
         }
     }
 
-    /// Waits for a run, as long as its client does.
+    /// Waits for a run as long as its client does.
     async fn wait(
         &self,
         mut call: Call,
@@ -190,7 +190,7 @@ impl Shared {
                     if !call.give_up() {
                         return answer::underway(run);
                     }
-                    // What the run comes to is in its record: the client does not listen any more.
+                    // The client no longer listens; the result of the run is in its record.
                     tokio::select! {
                         ended = call.end() => ended,
                         () = self.clock.sleep(CLOSING) => return answer::underway(run),
@@ -205,7 +205,7 @@ impl Shared {
                         told += 1.0;
                         let note = ProgressNotificationParam::new(token.clone(), told)
                             .with_message(format!("run {run} is at work"));
-                        // A client that is gone is noticed by its connection.
+                        // A client that has disconnected is noticed by its connection.
                         let _ = context.peer.notify_progress(note).await;
                     }
                     continue;
@@ -226,14 +226,14 @@ fn asked(offer: &Offer, arguments: Option<&JsonObject>) -> Result<Asked, &'stati
     let given = |name| arguments.get(name).filter(|given| !given.is_null());
     let is_blank = |given: &Value| given.as_str().is_some_and(|text| text.trim().is_empty());
     let run = given("run").filter(|run| !is_blank(run));
-    // One of them may be filled in with nothing.
+    // The client may fill in one of them with blank text.
     let input = given("input").filter(|input| run.is_none() || !is_blank(input));
     let input = match (input, run) {
         (None, None) if offer.input_schema.is_some() => arguments.get("input"),
         _ => input,
     };
     match (input, run) {
-        // What fits another schema is said by the operator, which declares it.
+        // If the operator declares another schema, the operator checks it.
         (Some(input), None) if offer.input_schema.is_none() && !input.is_string() => {
             Err("input must be a string")
         }

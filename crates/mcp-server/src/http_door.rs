@@ -1,4 +1,4 @@
-//! The way in over HTTP.
+//! The HTTP endpoint.
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -30,23 +30,23 @@ use crate::error::ServeError;
 use crate::handler::Handler;
 use crate::origin;
 
-/// The most bytes of a message of a client.
+/// Maximum size of a client's message, in bytes.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
-/// How many connections are served at a time.
+/// Default number of concurrent connections.
 pub(crate) const MAX_CONNECTIONS: usize = 256;
-/// How long a client may take for the head of a request; an idle connection is closed after it, too.
+/// Time limit for the head of a request; an idle connection is closed after it, too.
 const LONGEST_HEAD: Duration = Duration::from_secs(30);
-/// How long a client may take for its message.
+/// Time limit for a message.
 const LONGEST_BODY: Duration = Duration::from_secs(60);
 /// The time after which a message counts as unfinished.
 const PROMPT_BODY: Duration = Duration::from_secs(1);
-/// The share of connections that may wait for unfinished messages of one client.
+/// Divisor of the connection limit that gives the limit for unfinished messages of one client.
 const UNFINISHED_PART: usize = 4;
-/// The name of a session in a request and in an answer.
+/// Header with the name of a session, in requests and responses.
 const SESSION: &str = "mcp-session-id";
-/// How long nothing is accepted after a connection could not be.
+/// Pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Where the server is.
+/// Path of the endpoint.
 const PATH: &str = "/mcp";
 
 type Body = BoxBody<Bytes, std::convert::Infallible>;
@@ -54,7 +54,7 @@ type Collected = http_body_util::Collected<Bytes>;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Door = StreamableHttpService<Handler, LocalSessionManager>;
 
-/// The way in: who may come, and how many at a time.
+/// Listener of the endpoint, with its access rules and limits.
 pub(crate) struct Entrance {
     pub(crate) listener: TcpListener,
     pub(crate) token: Option<String>,
@@ -63,19 +63,19 @@ pub(crate) struct Entrance {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// What the requests of a connection are answered with.
+/// The state that answers the requests of a connection.
 #[derive(Clone)]
 struct Answering {
     door: Door,
     sessions: Arc<LocalSessionManager>,
     clients: Arc<Clients>,
-    /// The most messages of one client that are waited for.
+    /// Maximum number of unfinished messages of one client.
     max_unfinished: usize,
     token: Option<Arc<[u8]>>,
     clock: Arc<dyn Clock>,
 }
 
-/// Accepts connections until it is stopped.
+/// Accepts connections until `stop` is cancelled.
 pub(crate) async fn serve(
     handler: Handler,
     entrance: Entrance,
@@ -101,7 +101,7 @@ pub(crate) async fn serve(
     loop {
         while connections.try_join_next().is_some() {}
         let accepted = async {
-            // Never closed.
+            // The semaphore is never closed.
             let permit = Arc::clone(&permits).acquire_owned().await.ok();
             (permit, listener.accept().await)
         };
@@ -117,7 +117,7 @@ pub(crate) async fn serve(
                     drop(permit);
                 });
             }
-            // The client was gone again, or there are too many open files: one of them has to be closed first.
+            // The client has disconnected, or there are too many open files: one of them has to be closed first.
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
                 tokio::select! {
@@ -129,7 +129,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// Refuses an address that other machines reach where there is no token.
+/// Refuses an address that is reachable from other machines if there is no token.
 pub(crate) const fn check_reach(address: SocketAddr, has_token: bool) -> Result<(), ServeError> {
     match has_token || address.ip().is_loopback() {
         true => Ok(()),
@@ -150,8 +150,8 @@ fn door(
         .with_max_request_body_bytes(MAX_MESSAGE_BYTES)
         .with_allowed_origins(origins)
         .enforce_origin_validation();
-    // A page that a browser shows could reach a server of this machine by a name of its own; one that has the
-    // token may come by any name.
+    // A page in a browser could reach a local server through a host name of its own; a request with the token may use
+    // any host name.
     let config = match has_token && !address.ip().is_loopback() {
         true => config.disable_allowed_hosts(),
         false => config,
@@ -182,7 +182,7 @@ impl Answering {
         if let Some(token) = &self.token {
             let given = request.headers().get(header::AUTHORIZATION);
             let given = given.and_then(|value| bearer(value.as_bytes()));
-            // Digests are compared, so that the time taken says nothing of the token.
+            // Digests are compared, so that the time taken reveals nothing about the token.
             if given.is_none_or(|given| digest(given)[..] != **token) {
                 let mut response = refused(StatusCode::UNAUTHORIZED, "a token is required");
                 let scheme = header::HeaderValue::from_static("Bearer");
@@ -210,7 +210,7 @@ impl Answering {
 }
 
 impl Answering {
-    /// Collects a message. One that takes longer than others has room only beside so many of its client.
+    /// Collects a message. The number of slow messages of one client is limited.
     async fn collect(
         &self,
         body: Incoming,
@@ -233,7 +233,7 @@ impl Answering {
         }
     }
 
-    /// Answers a whole message; a session that it begins may close an older one of its client.
+    /// Answers a complete message; a session that it begins may close an older session of its client.
     async fn call(
         &mut self,
         request: Request<Full<Bytes>>,
@@ -257,7 +257,7 @@ impl Answering {
     }
 }
 
-/// Returns the token of a header, whose scheme is written in any case.
+/// Returns the token of a header; the scheme is case-insensitive.
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(b"Bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token)

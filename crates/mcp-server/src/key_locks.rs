@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-/// An operator, and a key of one of its runs.
+/// An operator and a key of one of its runs.
 type LockName = (Arc<str>, Arc<str>);
 
 /// One lock for each start key in use, so that a slow store holds up only calls with the same key.

@@ -1,13 +1,12 @@
 //! Operators as tools of an MCP server.
 //!
-//! A [`Server`] offers the operators of an orchestrator to any MCP client, over standard input and output or over
-//! HTTP. Each is a tool of its name, with one argument, `input`. A run that fails, or that stops before its work is
-//! done, is a result with `isError`, whose structured content has the code, whether trying again can help and
-//! whether it may have acted. A run that takes long, or waits for a person, is answered with its id; the same tool,
-//! called with that id as `run`, answers with what became of it.
+//! A [`Server`] offers the operators of an orchestrator to any MCP client, over standard input and output or over HTTP.
+//! Each operator is a tool with its name and one argument, `input`. A run that fails, or that stops before its work is
+//! done, is a result with `isError`, whose structured content has the code, whether a retry can help and whether the
+//! run may have acted. A run that takes long, or waits for a person, is answered with its id; calling the same tool
+//! with that id as `run` returns its result.
 //!
-//! It never answers for a run that was cut as if it had completed, and listens beyond this machine only with a
-//! token.
+//! It never reports a run that was cut off as completed, and accepts connections from other machines only with a token.
 //!
 //! ```
 //! use backstop_mcp_server::{Offer, Server};

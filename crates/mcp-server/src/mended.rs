@@ -1,4 +1,4 @@
-//! JSON of clients, of which some write half a surrogate pair.
+//! JSON of clients that write half a surrogate pair.
 
 use std::io;
 use std::pin::Pin;
@@ -7,15 +7,15 @@ use std::task::{Context, Poll, ready};
 use layer0::text::replace_lone_surrogates_in;
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// How much is read at once.
+/// Number of bytes per read.
 const PIECE_BYTES: usize = 8 * 1024;
 
-/// A reader of JSON that gives U+FFFD for each half of a surrogate pair: a message with one would be dropped without an
-/// answer.
+/// A reader of JSON that replaces each half of a surrogate pair by U+FFFD: a message with one would be dropped without
+/// an answer.
 pub(crate) struct Mended<R> {
     inner: R,
     read: Vec<u8>,
-    /// How much of what was read is mended.
+    /// Number of bytes read that are already replaced.
     mended: usize,
     is_over: bool,
 }

@@ -1,29 +1,29 @@
-//! What is offered as a tool.
+//! Operators offered as tools.
 
 use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool};
 use serde_json::{Value, json};
 
-/// An operator that is offered as a tool.
+/// An operator offered as a tool.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Offer {
-    /// The name of the operator, which is that of the tool.
+    /// Name of the operator and of the tool.
     pub operator: Arc<str>,
-    /// What it does and when to use it, for the model that calls it.
+    /// Purpose and use of the tool, for the model that calls it.
     pub description: Arc<str>,
-    /// JSON Schema of `input`; text where the operator declares none.
+    /// JSON Schema of `input`; `None` for text.
     pub input_schema: Option<Value>,
 }
 
 impl Offer {
-    /// Offers an operator that takes text.
+    /// Offers an operator whose input is text.
     pub fn new(operator: impl Into<Arc<str>>, description: impl Into<Arc<str>>) -> Self {
         Self { operator: operator.into(), description: description.into(), input_schema: None }
     }
 
-    /// States what `input` has to fit.
+    /// Sets the JSON Schema of `input`.
     ///
     /// ```
     /// use backstop_mcp_server::Offer;
@@ -38,11 +38,11 @@ impl Offer {
         self
     }
 
-    /// Returns the tool as clients list it.
+    /// Returns the tool for the list of tools.
     pub(crate) fn tool(&self) -> Tool {
         let text = json!({"type": "string", "description": "What to do, in words."});
-        // Models follow neither `oneOf` nor counts of properties, and fill in what they are shown: what is blank counts
-        // as left out.
+        // Models follow neither `oneOf` nor counts of properties, and fill in every property: blank text counts as left
+        // out.
         let schema = json!({
             "type": "object",
             "properties": {

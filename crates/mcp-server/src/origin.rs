@@ -1,4 +1,4 @@
-//! The pages that may reach a server over HTTP.
+//! Web origins that may reach a server over HTTP.
 
 use std::net::IpAddr;
 
@@ -14,13 +14,13 @@ const LOOPBACK: [&str; 6] = [
     "https://[::1]:*",
 ];
 
-/// Returns the origins that are let in: the ones named, and those of this machine where the listener is on it.
+/// Returns the allowed origins: the named ones, and those of this machine if the listener is on a loopback address.
 pub(crate) fn allowed(listener: IpAddr, named: &[String]) -> Vec<String> {
     let loopback = LOOPBACK.iter().filter(|_| listener.is_loopback()).map(ToString::to_string);
     loopback.chain(named.iter().filter_map(|named| with_port(named))).collect()
 }
 
-/// Returns an origin with its port, which is left out where it is its scheme's; `None` for what is no origin.
+/// Returns an origin with its port, which defaults to that of its scheme; `None` if the text is not an origin.
 pub(crate) fn with_port(origin: &str) -> Option<String> {
     let uri: Uri = origin.parse().ok()?;
     let (scheme, authority) = (uri.scheme_str()?, uri.authority()?);

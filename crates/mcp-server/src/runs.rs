@@ -14,11 +14,10 @@ use tokio::task::JoinSet;
 use crate::call::{Call, Flight};
 use crate::ended::Ended;
 
-/// How many runs that have ended are kept to be asked for; older ones are answered from their record, where
-/// there is one.
+/// Number of ended runs that are kept for further calls; older ones are answered from their record, if they have one.
 const MAX_ENDED: usize = 1_000;
 
-/// The runs of this process, which go on when no client waits for them.
+/// The runs of this process, which continue when no client waits for them.
 pub(crate) struct Runs {
     orchestrator: LocalOrchestrator,
     known: Arc<Mutex<Known>>,
@@ -28,7 +27,7 @@ pub(crate) struct Runs {
 #[derive(Default)]
 struct Known {
     runs: BTreeMap<RunId, Flight>,
-    /// Those that have ended, in this order.
+    /// Ended runs, in the order of their ends.
     ended: VecDeque<RunId>,
 }
 
@@ -43,13 +42,13 @@ impl Runs {
         Call::first(self.spawn(&mut lock(&self.known), operator, run, work))
     }
 
-    /// Finds a run that was started before, for a call: one of this process, or one that is gone on with from its
-    /// record. `None` for one of another operator, and for one that is not known and keeps no record.
+    /// Finds a run that was started before: a run of this process, or one that is resumed from its record. `None` for a
+    /// run of another operator, and for an unknown run without a record.
     pub(crate) async fn find(&self, operator: &Arc<str>, run: &RunId) -> Option<Call> {
         self.find_or_start(operator, run, None).await
     }
 
-    /// As [`Runs::find`]; a run that should have been started with this input, and has no record, is started.
+    /// As [`Runs::find`], but starts the run with this input if it has no record.
     pub(crate) async fn find_or_start(
         &self,
         operator: &Arc<str>,
@@ -75,7 +74,7 @@ impl Runs {
         let mut known = lock(&self.known);
         match known.runs.get(run) {
             Some(now) if !now.is_of(operator) => return None,
-            // Another call resumed the run meanwhile.
+            // Another call resumed the run in the meantime.
             Some(now) if !flight.is_some_and(|flight| flight.is_same(now)) => {
                 return Some(Call::further(now.clone()));
             }
@@ -103,11 +102,11 @@ impl Runs {
     }
 }
 
-/// What is to be done of a run.
+/// Work on a run.
 struct Work {
-    /// Is it gone on with, where it has a record?
+    /// Whether to resume the run if it has a record.
     goes_on: bool,
-    /// What it is started with, where it has none.
+    /// Input to start the run with if it has no record.
     input: Option<Value>,
 }
 
@@ -140,7 +139,7 @@ impl Work {
 }
 
 impl Known {
-    /// Notes that the work on a run ended, unless other work on the run began meanwhile.
+    /// Records the end of the work on a run, unless other work on the run began in the meantime.
     fn note_end(&mut self, run: RunId, ended: &Flight) {
         if !self.runs.get(&run).is_some_and(|flight| flight.is_same(ended)) {
             return;

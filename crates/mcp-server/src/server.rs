@@ -25,13 +25,13 @@ use crate::offer::Offer;
 use crate::origin;
 use crate::runs::Runs;
 
-/// How long a call is waited for before it is answered with the id of its run: clients give up at 60 seconds.
+/// Default time limit of a call, after which it is answered with the id of its run: clients give up after 60 seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(50);
 
-/// The time limit of pending answers after the connection ends.
+/// Time limit of pending answers after the connection has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// Offers operators of an orchestrator as tools to MCP clients.
+/// Server that offers operators of an orchestrator as tools to MCP clients.
 pub struct Server {
     orchestrator: LocalOrchestrator,
     offers: Vec<Offer>,
@@ -44,7 +44,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes a server that offers nothing yet.
+    /// Returns a server without operators.
     #[must_use]
     pub fn new(orchestrator: LocalOrchestrator) -> Self {
         Self {
@@ -59,31 +59,32 @@ impl Server {
         }
     }
 
-    /// Offers an operator. It is looked for in the orchestrator at each call.
+    /// Offers an operator. It is looked up in the orchestrator at each call.
     #[must_use]
     pub fn offer(mut self, offer: Offer) -> Self {
         self.offers.push(offer);
         self
     }
 
-    /// Answers a call after this time at the latest, with the id of its run where that is not done; 50 seconds
-    /// by default.
+    /// Sets the time after which a call is answered with the id of its run if the run has not ended; 50 seconds by
+    /// default.
     #[must_use]
     pub const fn answer_within(mut self, time: Duration) -> Self {
         self.answer_within = time;
         self
     }
 
-    /// Serves at most this many connections over HTTP at a time, 256 by default and at least one; further ones wait
-    /// until one is closed. One on which no request comes for 30 seconds is closed.
+    /// Limits the number of concurrent connections over HTTP, 256 by default and at least one; further ones wait until
+    /// one is closed. A connection without a request for 30 seconds is closed.
     #[must_use]
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
-    /// Lets pages of these origins, such as `https://app.example`, reach the server over HTTP, too. Pages of this machine
-    /// are let in where the listener is on it; others never are by themselves. What is no origin lets nothing in.
+    /// Allows pages of these origins, such as `https://app.example`, to reach the server over HTTP. Pages of this
+    /// machine are allowed by default if the listener is on a loopback address, no others are. A text that is not
+    /// an origin allows nothing.
     #[must_use]
     pub fn allow_origins(mut self, origins: impl IntoIterator<Item = String>) -> Self {
         self.origins.extend(origins);
@@ -96,30 +97,30 @@ impl Server {
         origin::with_port(origin).is_some()
     }
 
-    /// Keeps the keys of calls (`_meta` `backstop/idempotency-key`) here, such as in the log that the runs are in, so
-    /// that a call that is made again after a restart is answered with the first one's run. In memory by default, where
-    /// 100,000 have room. A key is kept as long as its run, and at least a day.
+    /// Sets the store for the keys of calls (`_meta` `backstop/idempotency-key`), such as the log of the runs, so that
+    /// a call repeated after a restart is answered with the first call's run. Keys are in memory by default, at most
+    /// 100,000 of them. A key is kept as long as its run, and at least a day.
     #[must_use]
     pub fn start_keys(mut self, keys: Arc<dyn StartKeys>) -> Self {
         self.keys = keys;
         self
     }
 
-    /// Takes out of what clients are told what this redactor holds secret.
+    /// Sets the redactor that removes secrets from answers to clients.
     #[must_use]
     pub fn redactor(mut self, redactor: Redactor) -> Self {
         self.redactor = redactor;
         self
     }
 
-    /// Takes the time from this clock.
+    /// Sets the clock.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Says before anything is started whether [`Server::serve_http`] would serve at this address.
+    /// Checks before anything is started whether [`Server::serve_http`] would serve at this address.
     ///
     /// # Errors
     ///
@@ -128,8 +129,8 @@ impl Server {
         http_door::check_reach(address, has_token)
     }
 
-    /// Serves one client on a pair of streams, such as standard input and output, until it closes its end or
-    /// `stop` is cancelled. Answers that the client has not read five seconds later are given up.
+    /// Serves one client on a pair of streams, such as standard input and output, until it closes its end or `stop` is
+    /// cancelled. Answers that the client has not read five seconds later are dropped.
     ///
     /// # Errors
     ///
@@ -156,7 +157,7 @@ impl Server {
         };
         tokio::select! {
             served = serving => served,
-            // A client that reads nothing holds up no end.
+            // A client that reads nothing does not delay the end.
             () = given_up => Ok(()),
         }
     }
@@ -178,18 +179,18 @@ impl Server {
                 Ok(())
             }
             Err(_) if stop.is_cancelled() => Ok(()),
-            // The client left without a word.
+            // The client disconnected before the handshake.
             Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
             Err(error) => Err(ServeError::Handshake(error.into())),
         }
     }
 
-    /// Serves clients over HTTP (streamable HTTP, at `/mcp`) until `stop` is cancelled. With a token, each
-    /// request has to bear it (`Authorization: Bearer …`).
+    /// Serves clients over HTTP (streamable HTTP, at `/mcp`) until `stop` is cancelled. With a token, each request
+    /// needs it (`Authorization: Bearer …`).
     ///
     /// # Errors
     ///
-    /// [`ServeError::NoToken`] where the listener can be reached from other machines and there is no token,
+    /// [`ServeError::NoToken`] if the listener can be reached from other machines and there is no token,
     /// [`ServeError::Socket`].
     ///
     /// # Cancel safety
