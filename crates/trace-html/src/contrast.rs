@@ -1,4 +1,4 @@
-//! Contrast of text on the page, computed from its style sheet: WCAG 2.1 AA asks for 4.5 to 1, see
+//! Contrast of text on the page, computed from its style sheet: WCAG 2.1 AA requires 4.5 to 1, see
 //! <https://www.w3.org/TR/WCAG21/#contrast-minimum>.
 
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 const STYLE: &str = include_str!("../page/style.css");
 const LEAST: f64 = 4.5;
 
-/// Text on a back that a rule above it sets.
+/// Text colours whose background is set by an enclosing rule.
 const INHERITED: [(&str, &str); 12] = [
     ("text", "back"),
     ("text", "card"),
@@ -22,7 +22,7 @@ const INHERITED: [(&str, &str); 12] = [
     ("bad-text", "card"),
 ];
 
-/// Reads the colours of the light theme, and those of the dark one over them.
+/// Reads the colours of the light theme, and those of the dark theme, which override them.
 fn themes() -> [BTreeMap<&'static str, &'static str>; 2] {
     let mut blocks = STYLE.split(":root {").skip(1).map(|block| {
         let block = block.split('}').next().unwrap();
@@ -35,7 +35,7 @@ fn themes() -> [BTreeMap<&'static str, &'static str>; 2] {
     [light, dark]
 }
 
-/// Finds the rules that set a text and its back to colours by name.
+/// Finds the rules that set both text and background to named colours.
 fn rules() -> Vec<(&'static str, &'static str)> {
     let named = |rule: &'static str, key: &str| {
         let mut values = rule.split([';', '{']).filter_map(|line| line.trim().split_once(": "));

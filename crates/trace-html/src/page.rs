@@ -11,7 +11,7 @@ use serde::Serialize;
 
 const TEMPLATE: &str = include_str!("../page/template.html");
 const STYLE: &str = include_str!("../page/style.css");
-/// Folds the events into turns and calls, then shows them.
+/// Scripts that fold the events into turns and calls, then show them.
 const SCRIPT: [&str; 4] = [
     include_str!("../page/fold.js"),
     include_str!("../page/element.js"),
@@ -19,20 +19,20 @@ const SCRIPT: [&str; 4] = [
     include_str!("../page/show.js"),
 ];
 
-/// A run as a page shows it: its events and the errors it stored.
+/// The data of a run for its page: its events and stored errors.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Recorded {
-    /// The run at a glance.
+    /// Summary of the run.
     pub summary: RunSummary,
-    /// Its events, in order; those that were erased are left out.
+    /// Events of the run, in order, without erased ones.
     pub events: Vec<Event>,
-    /// The errors it stored, as far as they are kept.
+    /// Errors stored by the run, without pruned ones.
     pub errors: Vec<ErrorRecord>,
 }
 
 impl Recorded {
-    /// Puts a run together.
+    /// Combines the parts of a run.
     #[must_use]
     pub const fn new(summary: RunSummary, events: Vec<Event>, errors: Vec<ErrorRecord>) -> Self {
         Self { summary, events, errors }
@@ -44,12 +44,12 @@ impl Recorded {
 struct Data<'a> {
     #[serde(flatten)]
     top: Shown<'a>,
-    /// The runs below it.
+    /// The child runs.
     below: Vec<Shown<'a>>,
     codes: BTreeMap<&'static str, Explained>,
 }
 
-/// A run, as the script reads it.
+/// A run in the form that the script reads.
 #[derive(Serialize)]
 struct Shown<'a> {
     summary: &'a RunSummary,
@@ -91,10 +91,9 @@ struct Explained {
     advice: &'static str,
 }
 
-/// Makes the page of a run and of the runs below it, each at the place of its dispatch.
+/// Renders the page of a run and its child runs, each at the place of its dispatch.
 ///
-/// The page is whole: style, script and data are in it. It grows with the records, by about the size
-/// of their JSON.
+/// The page is complete: style, script and data are in it. It grows with the records, by about the size of their JSON.
 #[must_use]
 #[expect(clippy::missing_panics_doc, reason = "the keys of events and errors are strings")]
 pub fn page(run: &Recorded, below: &[Recorded]) -> String {
@@ -112,7 +111,7 @@ pub fn page(run: &Recorded, below: &[Recorded]) -> String {
     page.replacen("{{data}}", &inert(&json), 1)
 }
 
-/// Returns the summary of a run that is shown without the script.
+/// Returns the summary of a run for readers without scripts.
 fn without_script(summary: &RunSummary) -> String {
     let outcome = summary.outcome.map_or(summary.state.as_str(), Outcome::as_str);
     let run = summary.run.as_str();
@@ -124,12 +123,12 @@ fn without_script(summary: &RunSummary) -> String {
     escape(&text)
 }
 
-/// Keeps a text from being markup, or a place that is filled.
+/// Escapes markup and placeholders in a text.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('{', "&#123;")
 }
 
-/// Keeps JSON from ending or opening an element: `<` occurs only in its strings.
+/// Escapes JSON so that it opens or closes no element: `<` occurs only in its strings.
 fn inert(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
