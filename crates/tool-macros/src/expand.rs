@@ -7,7 +7,7 @@ use syn::{
 
 use crate::options::Options;
 
-/// Writes the tool, or the error at the place where it is.
+/// Writes the code of the tool, or a compile error at its place.
 pub(crate) fn expand(
     options: TokenStream,
     function: TokenStream,
@@ -157,7 +157,7 @@ fn check_signature(function: &ItemFn) -> Result<()> {
     }
 }
 
-/// Returns whether a type is known to be no `Result`. Any other name may be an alias of one.
+/// Returns whether a type is certainly not a `Result`. Any other name may be an alias of one.
 fn is_value(returned: &Type) -> bool {
     const VALUES: [&str; 18] = [
         "bool", "char", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
@@ -172,19 +172,18 @@ fn is_value(returned: &Type) -> bool {
     }
 }
 
-/// The parameters: as fields of the arguments struct, as names to take it apart, and as arguments
-/// of the call.
+/// The parameters in three forms: fields of the arguments struct, names to destructure it, and arguments of the call.
 #[derive(Default)]
 struct Parameters {
     fields: Vec<TokenStream>,
     names: Vec<TokenStream>,
     arguments: Vec<TokenStream>,
-    /// The type of the state that it takes.
+    /// Type of the state parameter.
     state: Option<Type>,
 }
 
 impl Parameters {
-    /// Reads the parameters and takes their doc comments off the function.
+    /// Reads the parameters and removes their doc comments from the function.
     fn take(function: &mut ItemFn) -> Result<Self> {
         let mut parameters = Self::default();
         for input in &mut function.sig.inputs {

@@ -21,7 +21,7 @@ pub(crate) struct Options {
     /// The function that returns whether a call happened.
     pub(crate) probe: Option<Path>,
     pub(crate) probe_is_final: bool,
-    /// JSON pointer to what is done once.
+    /// JSON pointer to the argument whose value identifies a `once` call.
     pub(crate) once: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl Options {
         let mut given = BTreeSet::new();
         for option in list {
             let name = option.path().get_ident().map(ToString::to_string).unwrap_or_default();
-            // The later one would take away what the first one says.
+            // A repeated option would replace the first one.
             once_only(&mut given, &name, &option)?;
             match (name.as_str(), &option) {
                 ("idempotent", Meta::Path(_)) => options.idempotent = true,
@@ -75,7 +75,7 @@ impl Options {
     }
 }
 
-/// Refuses an option that was given before.
+/// Refuses a repeated option.
 fn once_only(given: &mut BTreeSet<String>, name: &str, option: &impl ToTokens) -> Result<()> {
     match given.insert(name.to_owned()) {
         true => Ok(()),
