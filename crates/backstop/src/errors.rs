@@ -1,4 +1,4 @@
-//! One error for applications that want one.
+//! One error type for applications.
 
 mod convert;
 
@@ -30,10 +30,10 @@ use layer0::failure::{Chain, Effect, Facts, Failure};
 use layer0::message::ImageError;
 use thiserror::Error;
 
-/// Everything that an application's own use of Backstop can meet, by category. Each error of the
-/// parts converts into it, so that `?` does in `main`.
+/// Every error of Backstop that an application can get, by category. Each error of the parts converts into it, so that
+/// `?` works in `main`.
 ///
-/// It prints its category, with `{:#}` the whole chain on one line; [`Error::hint`] says how to fix it. With
+/// It prints its category, and with `{:#}` the whole chain on one line; [`Error::hint`] returns how to fix it. With
 /// `{:?}`, as at the end of `main`, it prints chain, code and hint.
 #[non_exhaustive]
 pub enum Error {
@@ -104,7 +104,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// Says what cannot be used as configured.
+/// An invalid configuration.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigurationError {
@@ -131,7 +131,7 @@ pub enum ConfigurationError {
     InvalidStoreUrl(#[source] InvalidStoreUrl),
 }
 
-/// Says what was not carried out.
+/// A failed operation.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ExecutionError {
@@ -187,7 +187,7 @@ pub enum ExecutionError {
     Tool(#[source] Box<ToolError>),
 }
 
-/// Says what cannot be registered, or is not.
+/// A registration that failed or is missing.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
@@ -209,7 +209,7 @@ pub enum RegistrationError {
     ToolNotFound(#[source] ToolNotFound),
 }
 
-/// Says why a record does not replay.
+/// A record that does not replay.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReplayError {
@@ -221,7 +221,7 @@ pub enum ReplayError {
     Resume(#[source] Box<ResumeError>),
 }
 
-/// Says which store failed.
+/// A failure of a store.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StorageError {
@@ -259,7 +259,7 @@ pub enum StorageError {
 }
 
 impl Error {
-    /// Makes a [`RegistrationError::BehaviorNotFound`], for code that looks behaviours up by name.
+    /// Returns a [`RegistrationError::BehaviorNotFound`], for code that looks up behaviours by name.
     pub fn behavior_not_found(name: impl Into<String>) -> Self {
         RegistrationError::BehaviorNotFound { name: name.into() }.into()
     }
@@ -270,13 +270,13 @@ impl Error {
         Failure::code(self)
     }
 
-    /// Can trying again help?
+    /// Returns whether a retry can help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()
     }
 
-    /// Says how to fix it.
+    /// Returns how to fix it.
     #[must_use]
     pub fn hint(&self) -> String {
         let own = match self {
@@ -323,7 +323,7 @@ impl Error {
         own.unwrap_or_else(|| layer0::failure::hint(self).into_owned())
     }
 
-    /// Returns the failure inside, where the category adds nothing of its own.
+    /// Returns the inner failure if the category adds nothing of its own.
     fn inner(&self) -> Option<&dyn Failure> {
         match self {
             Self::Execution(error) => error.inner(),

@@ -1,7 +1,7 @@
 //! LLM agents whose failures have one place to land.
 //!
-//! This is the facade: it gathers what an application writes against and adds no logic. Each part
-//! is a crate of its own that can be used alone.
+//! This crate is the facade: it re-exports what applications use and adds no logic. Each part is a crate of its own
+//! that can be used alone.
 //!
 //! ```
 //! use backstop::{Agent, ScriptedProvider, ToolError};
@@ -24,9 +24,9 @@
 //! # }
 //! ```
 //!
-//! What is not named here is in a module one below: of what runs are made ([`event`], [`id`], [`message`],
-//! [`usage`], [`code`], …), and the crates re-exported beside it ([`provider`], [`event_log`], …), so that a
-//! provider or a store of your own needs no further dependency.
+//! Further types are in modules: the parts of runs ([`event`], [`id`], [`message`], [`usage`], [`code`], …), and the
+//! re-exported crates ([`provider`], [`event_log`], …), so that a provider or a store of your own needs no further
+//! dependency.
 //!
 //! Start at [`Agent::builder`], with `use backstop::prelude::*` if you like; swap [`ScriptedProvider`] for [`Anthropic`], [`Bedrock`], [`Gemini`],
 //! [`Ollama`], [`OpenAi`] or [`OpenAiResponses`]; keep a record with [`Database`]; compose agents with [`LocalOrchestrator`],

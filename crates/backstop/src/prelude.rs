@@ -1,4 +1,4 @@
-//! What most programs name: `use backstop::prelude::*;`.
+//! Common names of most programs: `use backstop::prelude::*;`.
 //!
 //! ```
 //! use backstop::prelude::*;

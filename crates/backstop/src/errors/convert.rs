@@ -1,4 +1,4 @@
-//! From the errors of the parts to the one error, and from that to the standard library's.
+//! Conversions from the errors of the parts into [`Error`], and from it into the errors of the standard library.
 
 use std::borrow::Cow;
 use std::io;
@@ -43,7 +43,7 @@ use super::{
     ConfigurationError, Error, ExecutionError, RegistrationError, ReplayError, StorageError,
 };
 
-/// Makes the error of a category an [`Error`].
+/// Converts the error of a category into an [`Error`].
 macro_rules! category {
     ($($error:ident => $category:ident),* $(,)?) => {
         $(
@@ -319,7 +319,7 @@ impl From<ResumeError> for Error {
     }
 }
 
-/// Keeps the meaning where the standard library has a word for it.
+/// The kind keeps the meaning where the standard library has one for it.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         Self::new(kind(&error), error)
