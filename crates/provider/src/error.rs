@@ -14,9 +14,9 @@ use crate::timeout::TimeoutPhase;
 
 /// The reason a model call failed.
 ///
-/// `InvalidResponse` is retryable because it is what a proxy's HTML page or a garbled body becomes;
-/// an answer that is well-formed on the wire and useless to the loop is asked for again by the
-/// loop, not by the retry layer.
+/// `InvalidResponse` is retryable because a proxy's HTML page or a garbled body is reported as it;
+/// a well-formed answer that is useless to the loop is requested again by the loop, not by the
+/// retry layer.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProviderError {
@@ -31,9 +31,9 @@ pub enum ProviderError {
     #[error("circuit is open")]
     #[non_exhaustive]
     CircuitOpen {
-        /// The time until the next probe is let through.
+        /// The time until the next probe.
         retry_after: Option<Duration>,
-        /// The failure of the last call that was made, in this run or in another one.
+        /// The failure of the last call made, in this run or in another one.
         #[source]
         last: Option<ErrorText>,
     },
@@ -63,9 +63,9 @@ pub enum ProviderError {
     Exhausted {
         /// The number of attempts.
         attempts: u32,
-        /// The time that they and the waits between them took.
+        /// The duration of all attempts and the delays between them.
         elapsed: Duration,
-        /// The failure of the last one.
+        /// The failure of the last attempt.
         #[source]
         last: Inner<ProviderError>,
     },
@@ -118,7 +118,7 @@ pub enum ProviderError {
     RateLimited {
         /// The provider's message.
         message: String,
-        /// The wait that it asked for.
+        /// The requested retry delay.
         retry_after: Option<Duration>,
     },
     /// Several endpoints or providers failed. The failure that passes first represents them all.
@@ -127,7 +127,7 @@ pub enum ProviderError {
     #[error("{}", **failure)]
     #[non_exhaustive]
     Several {
-        /// The failure that passes first, or the last one where none passes.
+        /// The failure that passes first, or the last one if none passes.
         failure: Inner<ProviderError>,
         /// The causes of `failure`, then the other failures with theirs.
         #[source]
@@ -159,9 +159,9 @@ pub enum ProviderError {
     Timeout {
         /// The phase.
         phase: TimeoutPhase,
-        /// The limit, where it was ours.
+        /// The limit, unless it is the provider's own.
         after: Option<Duration>,
-        /// The wait that the provider asked for, if its limit caused the timeout.
+        /// The requested retry delay, if the provider's limit caused the timeout.
         retry_after: Option<Duration>,
         /// Advice for a fix, if known.
         hint: Option<Box<str>>,
@@ -176,7 +176,7 @@ pub enum ProviderError {
         message: Box<str>,
         /// The HTTP status.
         status: Option<u16>,
-        /// The wait that the provider asked for, in milliseconds, if any.
+        /// The requested retry delay, in milliseconds, if any.
         retry_after_ms: Option<u32>,
         /// The transport's error.
         source: Option<BoxError>,
@@ -235,7 +235,7 @@ impl ProviderError {
         Self::StreamInterrupted { source: source.into() }
     }
 
-    /// Makes [`ProviderError::StreamTruncated`], naming the marker that was missing.
+    /// Makes [`ProviderError::StreamTruncated`] with the missing marker.
     #[must_use]
     pub const fn stream_truncated(expected: &'static str) -> Self {
         Self::StreamTruncated { expected }
@@ -269,7 +269,7 @@ impl ProviderError {
         }
     }
 
-    /// Adds the provider's hint how long to wait, where the variant carries one.
+    /// Sets the retry delay that the provider requested, in the variants that carry one.
     #[must_use]
     pub fn with_retry_after(mut self, hint: Option<Duration>) -> Self {
         match &mut self {
@@ -301,9 +301,8 @@ impl ProviderError {
         self
     }
 
-    /// Adds how a person can mend it, where the variant has room for that:
-    /// [`ProviderError::NotFound`], [`ProviderError::Timeout`], [`ProviderError::TransientError`]. It must hold
-    /// no secret.
+    /// Adds advice for a person, in the variants that carry it: [`ProviderError::NotFound`],
+    /// [`ProviderError::Timeout`], [`ProviderError::TransientError`]. It must not contain secrets.
     #[must_use]
     pub fn with_hint(mut self, advice: impl Into<Box<str>>) -> Self {
         if let Self::NotFound { hint, .. }
@@ -347,7 +346,7 @@ impl ProviderError {
         }
     }
 
-    /// Returns the HTTP status, where there was one.
+    /// Returns the HTTP status, if there was one.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         match self {
@@ -369,7 +368,7 @@ impl ProviderError {
         }
     }
 
-    /// Returns whether trying again can help.
+    /// Returns whether a retry can help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()

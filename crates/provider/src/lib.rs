@@ -28,7 +28,7 @@ pub use settings::{
 };
 pub use timeout::TimeoutPhase;
 
-/// Asks a model once.
+/// A model provider, which makes one attempt for each call.
 #[async_trait]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no model provider",
@@ -36,41 +36,46 @@ pub use timeout::TimeoutPhase;
     note = "the builder of a provider, such as `Anthropic::from_env(…)?`, becomes one by `.build()?`"
 )]
 pub trait Provider: Send + Sync {
-    /// Returns the provider's name as events have it, such as `anthropic`.
+    /// Returns the provider's name in events, such as `anthropic`.
     fn name(&self) -> &str;
 
     /// Returns the model's name as the provider knows it.
     fn model(&self) -> &str;
 
-    /// Checks that the provider has these settings. An agent calls this when it is built, so that no run fails at its
-    /// first call; [`SettingsSupport`] checks them for one. By default a provider takes only the most tokens of an
-    /// answer and a temperature.
+    /// Checks that the provider supports these settings.
+    ///
+    /// An agent calls this when it is built, so that no run fails at its first call;
+    /// [`SettingsSupport`] implements the check. By default a provider only supports a maximum of
+    /// output tokens and a temperature.
     ///
     /// # Errors
     ///
-    /// [`UnsupportedSetting`], naming the first that it does not have.
+    /// [`UnsupportedSetting`] for the first unsupported setting.
     fn check_settings(&self, settings: &ModelSettings) -> Result<(), UnsupportedSetting> {
         SettingsSupport::basic().check(self.name(), settings)
     }
 
-    /// Returns the provider's support for the form that a request gives for its answer. An agent calls this before each
-    /// attempt, and sends the form and the instructions about it as needed.
+    /// Returns the provider's support for the output schema of a request.
+    ///
+    /// An agent calls this before each attempt, and sends the schema and instructions about it as needed.
     fn output_support(&self, request: &ModelRequest) -> OutputSupport {
         let _ = request;
         OutputSupport::Prompt
     }
 
-    /// Returns whether a count of zero in a usage that the provider states is a fact. Of a provider that may leave
-    /// out the prompt's or the answer's, as by default, an agent estimates it from the texts.
+    /// Returns whether a zero in the reported usage is a fact.
+    ///
+    /// If a provider may leave out the tokens of the prompt or the answer, as by default, an agent
+    /// estimates them from the texts.
     fn reports_all_usage(&self) -> bool {
         false
     }
 
-    /// Asks, and waits for the whole answer.
+    /// Sends the request and waits for the whole response.
     ///
     /// # Errors
     ///
-    /// Any variant of [`ProviderError`] but [`ProviderError::Exhausted`] and
+    /// Any variant of [`ProviderError`] except [`ProviderError::Exhausted`] and
     /// [`ProviderError::CircuitOpen`], which belong to the layers around.
     ///
     /// # Cancel safety
@@ -78,8 +83,8 @@ pub trait Provider: Send + Sync {
     /// Dropping the future closes the connection; the provider may bill the text it produced.
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError>;
 
-    /// Asks, and passes the answer on while it comes, through the request's sink. The future ends
-    /// when the stream has ended and been classified.
+    /// Sends the request and streams the response to the request's sink. The future ends when the
+    /// stream has ended and been classified.
     ///
     /// # Errors
     ///

@@ -3,18 +3,18 @@ use std::sync::Arc;
 use layer0::JsonText;
 use serde::Serialize;
 
-/// The form that the final answer has to have.
+/// The schema that the final answer must match.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct OutputSchema {
-    /// The name of the form: up to 64 letters, digits, `_` and `-`.
+    /// The name of the schema: up to 64 letters, digits, `_` and `-`.
     pub name: Arc<str>,
-    /// Its JSON Schema.
+    /// The JSON Schema.
     pub schema: JsonText,
 }
 
 impl OutputSchema {
-    /// Makes the form of a JSON Schema. It is named after the schema's title, or `answer`.
+    /// Makes an output schema from a JSON Schema. It is named after the schema's title, or `answer`.
     ///
     /// ```
     /// use backstop_provider::OutputSchema;
@@ -36,14 +36,14 @@ impl OutputSchema {
     }
 }
 
-/// A provider's support for the form of an answer.
+/// A provider's support for output schemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutputSupport {
-    /// It holds the answer to the form, but does not tell the model why: its instructions do too.
+    /// The provider enforces the schema, but does not describe it to the model: the instructions do.
     Constrained,
-    /// It informs the model about the form, and holds the answer to it.
+    /// The provider describes the schema to the model and enforces it.
     Native,
-    /// It knows no forms, or not this one: the model's instructions alone name it.
+    /// The provider does not support schemas, or not this one: only the instructions describe it.
     Prompt,
 }

@@ -1,4 +1,4 @@
-//! Exchanges with a model, kept and given again.
+//! Recording and replay of model calls.
 
 mod failure;
 mod lock;
@@ -37,33 +37,33 @@ pub struct Exchange {
     pub told: Told,
     /// The result.
     pub answer: Answer,
-    /// Whether the provider states all tokens that it bills, [`Provider::reports_all_usage`].
+    /// Whether the provider reports all billed tokens, [`Provider::reports_all_usage`].
     #[serde(default)]
     pub reports_all_usage: bool,
 }
 
-/// The end of a recorded attempt.
+/// The outcome of a recorded attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Answer {
-    /// An answer.
+    /// A response.
     Answered(ModelResponse),
     /// A failure.
     Failed(RecordedFailure),
-    /// Nothing: the call was dropped, or had not ended yet. Given again, it does not end either.
+    /// No outcome: the call was dropped, or had not ended yet. In a replay, it does not end either.
     Unanswered,
 }
 
-/// Takes secrets out of a text before it is kept.
+/// A function that removes secrets from a text before it is stored.
 type Redact = Box<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Records what another provider is asked and answers, or gives a recording again, strictly: each
-/// request has to be the recorded one, asked in the same way, in the order in which calls began.
+/// A provider that records the calls to another one, or replays a recording strictly: each request
+/// must equal the recorded one and use the same method, in the order in which calls began.
 ///
-/// A replayed failure is as it was: its variant with all its fields, and the texts of its causes. A listener receives
-/// the same status, text, thinking and tokens, text in one piece. A call that was dropped, as by a timeout around it,
-/// waits to be dropped again.
+/// A replayed failure is the recorded one: its variant with all fields, and the texts of its
+/// causes. A sink receives the same status, text, thinking and tokens, with the text in one piece.
+/// A call that was dropped, for example by a timeout around it, waits to be dropped again.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -93,7 +93,7 @@ enum Tape {
     Replays { exchanges: Vec<Exchange>, next: AtomicUsize },
 }
 
-/// An exchange that may not have ended. Its place is the one at which its call began.
+/// An exchange that may not have ended. Its index is that of its call in the order of beginning.
 struct Kept {
     request: JsonText,
     streamed: bool,
@@ -103,8 +103,8 @@ struct Kept {
 }
 
 impl RecordedProvider {
-    /// Records what this provider is asked and answers. Every text goes through `redact` before it is
-    /// kept.
+    /// Makes a provider that records the calls to this one. Every text goes through `redact` before
+    /// it is stored.
     pub fn recording(
         inner: Arc<dyn Provider>,
         redact: impl Fn(&str) -> String + Send + Sync + 'static,
@@ -113,11 +113,12 @@ impl RecordedProvider {
         Self { tape, redact: Box::new(redact) }
     }
 
-    /// Gives a recording again, which [`RecordedProvider::to_json_lines`] made with the same `redact`.
+    /// Makes a provider that replays a recording, made by [`RecordedProvider::to_json_lines`] with
+    /// the same `redact`.
     ///
     /// # Errors
     ///
-    /// Fails if a line is no exchange.
+    /// Fails if a line is not an exchange.
     pub fn replaying(
         lines: &str,
         redact: impl Fn(&str) -> String + Send + Sync + 'static,
@@ -141,7 +142,7 @@ impl RecordedProvider {
         lines.map(|line| line + "\n").collect()
     }
 
-    /// Returns how many recorded exchanges were not asked for yet.
+    /// Returns the number of recorded exchanges that were not replayed yet.
     #[must_use]
     pub fn left(&self) -> usize {
         match &self.tape {
@@ -284,7 +285,7 @@ impl Provider for RecordedProvider {
         match &self.tape {
             Tape::Records { inner, .. } => inner.output_support(request),
             Tape::Replays { exchanges, next } => {
-                // As it was when it was recorded.
+                // As it was during the recording.
                 let exchange = exchanges.get(next.load(Ordering::Relaxed));
                 let asked = exchange.map(|exchange| exchange.request.value());
                 match asked.is_some_and(|asked| asked.get("output").is_some()) {
@@ -298,7 +299,7 @@ impl Provider for RecordedProvider {
     fn reports_all_usage(&self) -> bool {
         match &self.tape {
             Tape::Records { inner, .. } => inner.reports_all_usage(),
-            // Of one provider, as all of them.
+            // All exchanges are those of one provider.
             Tape::Replays { exchanges, .. } => {
                 exchanges.first().is_some_and(|exchange| exchange.reports_all_usage)
             }
@@ -333,7 +334,7 @@ fn as_json(request: &ModelRequest) -> JsonText {
     JsonText::of(&asked).unwrap_or_default()
 }
 
-/// Returns the JSON pointer of the first part that differs.
+/// Returns the JSON pointer of the first different part.
 fn difference(recorded: &JsonText, asked: &JsonText) -> Option<String> {
     let inside = || different_part(&recorded.value(), &asked.value(), String::new());
     (recorded != asked).then(|| inside().unwrap_or_default())

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::output::OutputSchema;
 use crate::settings::ModelSettings;
 
-/// A request to a model. Cloning copies no message.
+/// A request to a model. Cloning copies no messages.
 ///
 /// ```
 /// use backstop_provider::{ModelRequest, ModelSettings};
@@ -26,22 +26,22 @@ use crate::settings::ModelSettings;
 pub struct ModelRequest {
     /// The conversation, oldest first.
     pub messages: Transcript,
-    /// The tools the model may ask for.
+    /// The tools that the model may call.
     pub tools: Arc<[ToolSpec]>,
     /// The settings of the answer.
     pub settings: ModelSettings,
-    /// The form that the final answer has to have. A provider that does not hold answers to it
-    /// ([`Provider::output_support`](crate::Provider::output_support)) is not given one.
+    /// The schema that the final answer must match. It is absent for a provider that does not
+    /// enforce it ([`Provider::output_support`](crate::Provider::output_support)).
     pub output: Option<OutputSchema>,
-    /// The listener for the answer while it is streamed; `None` without one.
+    /// The sink for the answer while it is streamed, if any.
     pub sink: Option<Arc<dyn StreamSink>>,
-    /// The run that asks, so that a provider can distinguish the runs that share it; `None` outside of one. It is sent
-    /// to no endpoint.
+    /// The calling run, so that a provider can distinguish the runs that share it; `None` outside
+    /// of a run. It is not sent to an endpoint.
     pub run: Option<RunId>,
 }
 
 impl ModelRequest {
-    /// Makes a request without tools, with default settings, without a listener and outside of a run.
+    /// Makes a request without tools, sink and run, with default settings.
     #[must_use]
     pub fn new(messages: Transcript) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl ModelRequest {
         }
     }
 
-    /// Lets the model ask for these tools.
+    /// Sets the tools that the model may call.
     #[must_use]
     pub fn tools(mut self, tools: impl Into<Arc<[ToolSpec]>>) -> Self {
         self.tools = tools.into();
@@ -68,21 +68,21 @@ impl ModelRequest {
         self
     }
 
-    /// Holds the final answer to a form.
+    /// Sets the schema that the final answer must match.
     #[must_use]
     pub fn output(mut self, schema: OutputSchema) -> Self {
         self.output = Some(schema);
         self
     }
 
-    /// Sets the listener for the answer while it is streamed.
+    /// Sets the sink for the answer while it is streamed.
     #[must_use]
     pub fn sink(mut self, sink: Arc<dyn StreamSink>) -> Self {
         self.sink = Some(sink);
         self
     }
 
-    /// Sets the run that asks.
+    /// Sets the calling run.
     #[must_use]
     pub fn run(mut self, run: RunId) -> Self {
         self.run = Some(run);
@@ -100,35 +100,35 @@ impl fmt::Debug for ModelRequest {
     }
 }
 
-/// Receives an answer while it comes. Calls never block and never fail.
+/// A receiver of an answer while it is streamed. Calls never block and never fail.
 pub trait StreamSink: Send + Sync {
-    /// Takes the next piece of the answer's text.
+    /// Receives the next piece of the answer's text.
     fn text(&self, piece: &str);
 
-    /// Takes the next piece of the model's thinking.
+    /// Receives the next piece of the model's thinking.
     fn thinking(&self, piece: &str);
 
-    /// Takes the HTTP status of the answer, once it is known.
+    /// Receives the HTTP status of the response, once it is known.
     fn status(&self, status: u16) {
         let _ = status;
     }
 
-    /// Takes what the provider calls the request, once it is known.
+    /// Receives the provider's id of the request, once it is known.
     fn request_id(&self, id: &str) {
         let _ = id;
     }
 
-    /// Receives the rest of the endpoint's limits, of requests and of tokens, once it is known.
+    /// Receives the remaining requests and tokens of the endpoint's limits, once they are known.
     fn rate(&self, requests: Option<RateLevel>, tokens: Option<RateLevel>) {
         let _ = (requests, tokens);
     }
 
-    /// Takes the tokens billed so far, so that an attempt that fails is counted too. A later call
+    /// Receives the tokens billed so far, so that a failed attempt is counted too. A later call
     /// replaces an earlier one.
     fn usage(&self, usage: TokenUsage);
 }
 
-/// A whole answer.
+/// A whole response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelResponse {
@@ -139,21 +139,20 @@ pub struct ModelResponse {
     pub answer: Option<Arc<str>>,
     /// The model's thinking, if the provider returns it.
     pub thinking: Option<Arc<str>>,
-    /// The data that the provider wants back with the answer in the next request.
+    /// Provider state to send back with the answer in the next request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_state: Option<ProviderState>,
-    /// The tools it asks for, in its order.
+    /// The tool calls, in order.
     pub tool_calls: Arc<[ToolCall]>,
-    /// The reason it stopped.
+    /// The reason why the model stopped.
     pub stop_reason: StopReason,
-    /// The tokens that were billed; `None` where the provider stated none, which is not the same as an
-    /// answer that is free.
+    /// The billed tokens; `None` if the provider reported none, which differs from an answer that is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<TokenUsage>,
 }
 
 impl ModelResponse {
-    /// Makes an answer of a model that did not think aloud, and whose provider wants nothing back.
+    /// Makes a response without thinking and without provider state.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -27,15 +27,15 @@ pub struct ScriptedAnswer {
     pub text: Option<Arc<str>>,
     /// The thinking.
     pub thinking: Option<Arc<str>>,
-    /// The tools it asks for.
+    /// The tool calls.
     pub tool_calls: Vec<ScriptedToolCall>,
-    /// The reason it stops; by default `tool_use` with tool calls, else `end`.
+    /// The stop reason; by default `tool_use` with tool calls, else `end`.
     pub stop_reason: Option<StopReason>,
-    /// The tokens that are billed, also for an attempt that fails.
+    /// The billed tokens, also for a failed attempt.
     pub usage: Option<TokenUsage>,
     /// The failure.
     pub error: Option<ScriptedError>,
-    /// The time it takes, in milliseconds.
+    /// The duration of the attempt, in milliseconds.
     pub delay_ms: u64,
 }
 
@@ -45,12 +45,12 @@ impl ScriptedAnswer {
         Self::default().text(text)
     }
 
-    /// Asks for one tool.
+    /// Makes an answer with one tool call.
     pub fn calling(tool: impl Into<String>, arguments: Value) -> Self {
         Self::default().tool_calls([ScriptedToolCall::new("call-1", tool, arguments)])
     }
 
-    /// Fails.
+    /// Makes an answer that is a failure.
     #[must_use]
     pub fn failing(kind: ErrorKind) -> Self {
         Self::default().error(ScriptedError::new(kind))
@@ -63,28 +63,28 @@ impl ScriptedAnswer {
         self
     }
 
-    /// Thinks aloud.
+    /// Sets the thinking.
     #[must_use]
     pub fn thinking(mut self, thinking: impl Into<Arc<str>>) -> Self {
         self.thinking = Some(thinking.into());
         self
     }
 
-    /// Asks for tools, after those that it already asks for.
+    /// Adds tool calls.
     #[must_use]
     pub fn tool_calls(mut self, calls: impl IntoIterator<Item = ScriptedToolCall>) -> Self {
         self.tool_calls.extend(calls);
         self
     }
 
-    /// States why it stops.
+    /// Sets the stop reason.
     #[must_use]
     pub fn stop_reason(mut self, reason: StopReason) -> Self {
         self.stop_reason = Some(reason);
         self
     }
 
-    /// Sets the tokens that are billed.
+    /// Sets the billed tokens.
     #[must_use]
     pub const fn usage(mut self, usage: TokenUsage) -> Self {
         self.usage = Some(usage);
@@ -98,7 +98,7 @@ impl ScriptedAnswer {
         self
     }
 
-    /// Takes this many milliseconds.
+    /// Sets the duration of the attempt, in milliseconds.
     #[must_use]
     pub const fn delay_ms(mut self, delay_ms: u64) -> Self {
         self.delay_ms = delay_ms;
@@ -111,19 +111,19 @@ impl ScriptedAnswer {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ScriptedToolCall {
-    /// The call's id; may be missing, as some providers omit it.
+    /// The id of the call; may be empty, as some providers omit it.
     #[serde(default)]
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// The arguments; a string is read as a model's text, which may not parse, and keeps numbers as
-    /// they are written.
+    /// The arguments. A string is read like a model's text: it may not parse, and its numbers keep
+    /// their form.
     #[serde(default = "empty_object")]
     pub arguments: Value,
 }
 
 impl ScriptedToolCall {
-    /// Calls a tool.
+    /// Makes a call of a tool.
     #[must_use]
     pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: Value) -> Self {
         Self { id: id.into(), name: name.into(), arguments }
@@ -139,23 +139,23 @@ fn empty_object() -> Value {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ScriptedError {
-    /// The class.
+    /// The class of the failure.
     pub kind: ErrorKind,
-    /// The wait the provider asks for, in milliseconds.
+    /// The requested retry delay, in milliseconds.
     pub retry_after_ms: Option<u64>,
     /// The HTTP status.
     pub status: Option<u16>,
 }
 
 impl ScriptedError {
-    /// Makes a failure of this class that names no wait and no status.
+    /// Makes a failure of this class without a retry delay and a status.
     #[must_use]
     pub const fn new(kind: ErrorKind) -> Self {
         Self { kind, retry_after_ms: None, status: None }
     }
 }
 
-/// The classes a script can name.
+/// The classes of failures in a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

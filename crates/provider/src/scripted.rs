@@ -26,11 +26,11 @@ pub struct ScriptExhausted {
     pub request: usize,
 }
 
-/// Answers from a list or a function, one answer per attempt.
+/// A provider that answers from a list or a function, with one answer per attempt.
 ///
-/// With more requests than its list has answers, it fails with [`ProviderError::Other`] around [`ScriptExhausted`]. In
-/// texts and arguments, `${error_id.N}` and `${result_id.N}` are replaced by the N-th distinct id that the tool
-/// messages of the conversation name.
+/// With more requests than its list has answers, it fails with [`ProviderError::Other`] around
+/// [`ScriptExhausted`]. In texts and arguments, `${error_id.N}` and `${result_id.N}` are replaced
+/// by the N-th distinct id in the tool messages of the conversation.
 ///
 /// ```
 /// use backstop_provider::{ModelRequest, Provider, ScriptedAnswer, ScriptedProvider};
@@ -48,24 +48,24 @@ pub struct ScriptExhausted {
 pub struct ScriptedProvider {
     answers: Answers,
     next: AtomicUsize,
-    /// Kept from the first call of `ScriptedProvider::requests` on.
+    /// Recorded from the first call of `ScriptedProvider::requests`.
     requests: OnceLock<ScriptedRequests>,
     clock: Arc<dyn Clock>,
 }
 
-/// The requests to a [`ScriptedProvider`]. Clones read the same.
+/// The requests to a [`ScriptedProvider`]. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct ScriptedRequests(Arc<Mutex<Vec<ModelRequest>>>);
 
 impl ScriptedRequests {
-    /// Returns all requests until now, oldest first, one per attempt.
+    /// Returns all requests so far, oldest first, one per attempt.
     #[must_use]
     pub fn all(&self) -> Vec<ModelRequest> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn push(&self, request: &ModelRequest) {
-        // The listener is no part of the request.
+        // The sink is not part of the request.
         let request = ModelRequest { sink: None, ..request.clone() };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     }
@@ -77,7 +77,7 @@ enum Answers {
 }
 
 impl ScriptedProvider {
-    /// Makes a provider that gives these answers.
+    /// Makes a provider with these answers.
     pub fn new(answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
         Self::answering(Answers::Listed(answers.into()))
     }
@@ -94,7 +94,7 @@ impl ScriptedProvider {
         Self { answers, next, requests, clock: Arc::new(SystemClock) }
     }
 
-    /// Keeps requests from now on, to be read while an agent has the provider.
+    /// Starts recording requests, and returns a reader for use while an agent owns the provider.
     pub fn requests(&self) -> ScriptedRequests {
         self.requests.get_or_init(ScriptedRequests::default).clone()
     }
@@ -109,14 +109,14 @@ impl ScriptedProvider {
         Self::new(vec![ScriptedAnswer::calling(tool, arguments), ScriptedAnswer::saying(text)])
     }
 
-    /// Waits on this clock instead of the system's.
+    /// Sets the clock for delays instead of the system's.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Begins with the answer at this index, for a run that resumes.
+    /// Starts with the answer at this index, for a run that resumes.
     #[must_use]
     pub fn starting_at(self, index: usize) -> Self {
         self.next.store(index, Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl ScriptedProvider {
             provider_state: None,
             tool_calls,
             stop_reason: answer.stop_reason.clone().unwrap_or(by_content),
-            // A script that states no usage is free: rehearsals count what was scripted.
+            // A script without usage is free: rehearsals count scripted usage.
             usage: Some(answer.usage.unwrap_or_default()),
         })
     }
@@ -203,12 +203,12 @@ impl Provider for ScriptedProvider {
         "script"
     }
 
-    /// Takes every setting: the answers are written already.
+    /// Accepts every setting, as the answers are fixed.
     fn check_settings(&self, _: &ModelSettings) -> Result<(), UnsupportedSetting> {
         Ok(())
     }
 
-    /// Returns `true`: a script states all that its model uses.
+    /// Returns `true`: a script states all usage.
     fn reports_all_usage(&self) -> bool {
         true
     }
@@ -218,18 +218,18 @@ impl Provider for ScriptedProvider {
     }
 }
 
-/// Fills `${error_id.N}` and `${result_id.N}` with the N-th distinct id of stored errors and results
-/// that tool messages name. They are read only when a text asks for them.
+/// A substitution of `${error_id.N}` and `${result_id.N}` by the N-th distinct id of stored errors
+/// and results in tool messages. The messages are read only if a text has a placeholder.
 #[derive(Debug)]
 pub struct Placeholders<I>(I);
 
 impl<'a, I: Iterator<Item = &'a str> + Clone> Placeholders<I> {
-    /// Looks for ids in these contents of tool messages, oldest first.
+    /// Creates a substitution from the contents of tool messages, oldest first.
     pub const fn new(tool_contents: I) -> Self {
         Self(tool_contents)
     }
 
-    /// Returns the distinct ids with this prefix that a tool message names as such (`[Error ID: …]`),
+    /// Returns the distinct ids with this prefix that tool messages mark as ids (`[Error ID: …]`),
     /// in order of appearance.
     fn with_prefix(&self, prefix: &str) -> Vec<&'a str> {
         let mut ids = Vec::new();
@@ -247,7 +247,7 @@ impl<'a, I: Iterator<Item = &'a str> + Clone> Placeholders<I> {
         ids
     }
 
-    /// Fills a text.
+    /// Replaces placeholders in a text.
     #[must_use]
     pub fn fill(&self, text: &str) -> Arc<str> {
         if !text.contains("${") {
@@ -262,7 +262,7 @@ impl<'a, I: Iterator<Item = &'a str> + Clone> Placeholders<I> {
         filled.into()
     }
 
-    /// Fills arguments as a model writes them; a text is read as every adapter reads it.
+    /// Replaces placeholders in arguments of a model; a string is parsed as every adapter parses it.
     fn fill_arguments(&self, arguments: &Value) -> JsonText {
         if let Value::String(text) = arguments {
             let text = self.fill(text);
@@ -272,7 +272,7 @@ impl<'a, I: Iterator<Item = &'a str> + Clone> Placeholders<I> {
         if written.get().contains("${") { self.fill_value(arguments).into() } else { written }
     }
 
-    /// Fills every text of a value.
+    /// Replaces placeholders in every text of a value.
     #[must_use]
     pub fn fill_value(&self, value: &Value) -> Value {
         match value {

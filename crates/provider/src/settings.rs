@@ -6,8 +6,9 @@ use thiserror::Error;
 
 /// Settings for a model's answer. A setting that is absent is the provider's default.
 ///
-/// A provider refuses the settings that it does not have with [`Provider::check_settings`](crate::Provider::check_settings),
-/// which is asked when an agent is built.
+/// A provider refuses unsupported settings with
+/// [`Provider::check_settings`](crate::Provider::check_settings), which an agent calls when it is
+/// built.
 ///
 /// ```
 /// use backstop_provider::{ModelSettings, ReasoningEffort};
@@ -21,23 +22,23 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[non_exhaustive]
 pub struct ModelSettings {
-    /// The most tokens it may answer with.
+    /// The most tokens of an answer.
     pub max_output_tokens: Option<u32>,
     /// The variation of answers, 0.0 to 2.0.
     pub temperature: Option<f32>,
-    /// The part of the probability mass it draws from, 0.0 to 1.0.
+    /// The part of the probability mass from which answers are drawn, 0.0 to 1.0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f32>,
-    /// The texts at which it stops; they are no part of the answer.
+    /// The texts at which the answer stops; they are not part of it.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub stop: Arc<[Arc<str>]>,
-    /// A seed that makes answers to one request alike, as far as the provider can.
+    /// A seed that makes answers to one request alike, as far as the provider supports that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
-    /// The effort of its thinking before it answers.
+    /// The effort of thinking before the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_effort: Option<ReasoningEffort>,
-    /// Whether it may, must or must not call a tool.
+    /// Whether the model may, must or must not call a tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
 }
@@ -56,14 +57,14 @@ impl ModelSettings {
         self
     }
 
-    /// Sets how much answers vary, 0.0 to 2.0.
+    /// Sets the variation of answers, 0.0 to 2.0.
     #[must_use]
     pub const fn temperature(mut self, temperature: f32) -> Self {
         self.temperature = Some(temperature);
         self
     }
 
-    /// Sets how much of the probability mass answers are drawn from, 0.0 to 1.0.
+    /// Sets the part of the probability mass from which answers are drawn, 0.0 to 1.0.
     #[must_use]
     pub const fn top_p(mut self, top_p: f32) -> Self {
         self.top_p = Some(top_p);
@@ -77,14 +78,14 @@ impl ModelSettings {
         self
     }
 
-    /// Sets what makes answers to one request alike.
+    /// Sets the seed that makes answers to one request alike.
     #[must_use]
     pub const fn seed(mut self, seed: i64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Sets how much the model thinks.
+    /// Sets the effort of thinking before the answer.
     #[must_use]
     pub const fn reasoning_effort(mut self, effort: ReasoningEffort) -> Self {
         self.reasoning_effort = Some(effort);
@@ -98,10 +99,11 @@ impl ModelSettings {
         self
     }
 
-    /// Lowers the most tokens of an answer to what is left of a budget.
+    /// Lowers the most tokens of an answer to the rest of a budget.
     #[must_use]
     pub fn capped(mut self, left: Option<u64>) -> Self {
-        // A budget beyond what any model answers with is no cap; saying nothing keeps the default.
+        // A budget beyond the output of any model is no cap; without a value, the provider's
+        // default applies.
         let left = left.filter(|left| *left < u64::from(MAX_ANSWER_TOKENS));
         if let Some(left) = left.and_then(|left| u32::try_from(left).ok()) {
             let left = left.max(1);
@@ -111,7 +113,7 @@ impl ModelSettings {
     }
 }
 
-/// More than models answer with at once.
+/// An upper bound of a model's output.
 const MAX_ANSWER_TOKENS: u32 = 128_000;
 
 /// Whether the model may, must or must not call a tool.
@@ -121,17 +123,17 @@ const MAX_ANSWER_TOKENS: u32 = 128_000;
 pub enum ToolChoice {
     /// The model decides.
     Auto,
-    /// It calls none.
+    /// The model calls no tool.
     None,
-    /// It calls at least one.
+    /// The model calls at least one tool.
     Required,
-    /// It calls this one.
+    /// The model calls this tool.
     #[serde(untagged)]
     Tool(Arc<str>),
 }
 
 impl ToolChoice {
-    /// Reads a choice as files write it: `auto`, `none`, `required`, or else the name of a tool.
+    /// Reads a choice as written in files: `auto`, `none`, `required`, or the name of a tool.
     #[must_use]
     pub fn named(word: &str) -> Self {
         match word {
@@ -142,7 +144,7 @@ impl ToolChoice {
         }
     }
 
-    /// Returns the word that files write; the name of the tool that has to be called.
+    /// Returns the word used in files; for a certain tool, its name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -165,19 +167,19 @@ impl ToolChoice {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ReasoningEffort {
-    /// Not at all.
+    /// No thinking.
     None,
-    /// As little as it can.
+    /// The least effort.
     Minimal,
-    /// Little.
+    /// Low effort.
     Low,
-    /// Some.
+    /// Medium effort.
     Medium,
-    /// Much.
+    /// High effort.
     High,
-    /// More than much.
+    /// More than high effort.
     XHigh,
-    /// As much as it can.
+    /// The greatest effort.
     Max,
 }
 
@@ -186,7 +188,7 @@ impl ReasoningEffort {
     pub const ALL: [Self; 7] =
         [Self::None, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::XHigh, Self::Max];
 
-    /// Returns the word that files and most providers write.
+    /// Returns the word used in files and by most providers.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -201,8 +203,8 @@ impl ReasoningEffort {
     }
 }
 
-/// The settings that a provider has; others are refused. The most tokens of an answer and its temperature are settings
-/// of every provider.
+/// The settings that a provider supports; others are refused. Every provider supports a maximum of
+/// output tokens and a temperature.
 ///
 /// ```
 /// use backstop_provider::{ModelSettings, SettingsSupport};
@@ -224,7 +226,7 @@ pub struct SettingsSupport {
 }
 
 impl SettingsSupport {
-    /// Begins with a provider that takes the most tokens of an answer and a temperature.
+    /// Returns the support of a provider with only a maximum of output tokens and a temperature.
     #[must_use]
     pub const fn basic() -> Self {
         Self {
@@ -238,7 +240,7 @@ impl SettingsSupport {
         }
     }
 
-    /// Begins with a provider that takes every setting.
+    /// Returns the support of a provider with every setting.
     #[must_use]
     pub const fn all() -> Self {
         Self {
@@ -252,35 +254,35 @@ impl SettingsSupport {
         }
     }
 
-    /// Sets the highest temperature it takes.
+    /// Sets the highest supported temperature.
     #[must_use]
     pub fn max_temperature(mut self, max: f32) -> Self {
         self.max_temperature = max;
         self
     }
 
-    /// Sets whether it takes `top_p`.
+    /// Sets whether `top_p` is supported.
     #[must_use]
     pub fn top_p(mut self, yes: bool) -> Self {
         self.top_p = yes;
         self
     }
 
-    /// Sets how many stop sequences it takes.
+    /// Sets the maximum number of stop sequences.
     #[must_use]
     pub fn stop(mut self, max: usize) -> Self {
         self.max_stop = max;
         self
     }
 
-    /// Sets which seeds it takes.
+    /// Sets the supported seeds.
     #[must_use]
     pub fn seeds(mut self, seeds: RangeInclusive<i64>) -> Self {
         self.seeds = Some(seeds);
         self
     }
 
-    /// Sets the levels of effort that it distinguishes.
+    /// Sets the supported levels of effort.
     #[must_use]
     pub fn efforts(mut self, efforts: &'static [ReasoningEffort]) -> Self {
         self.efforts = efforts;
@@ -295,11 +297,11 @@ impl SettingsSupport {
         self
     }
 
-    /// Refuses the first setting that the provider does not have.
+    /// Refuses the first unsupported setting.
     ///
     /// # Errors
     ///
-    /// [`UnsupportedSetting`], naming it.
+    /// [`UnsupportedSetting`] for this setting.
     pub fn check(
         &self,
         provider: &str,
@@ -309,7 +311,7 @@ impl SettingsSupport {
         if settings.max_output_tokens == Some(0) {
             return Err(refuse("max_output_tokens").with_values(0, "from 1 on"));
         }
-        // A value that is not a number is in no range.
+        // NaN is in no range.
         let temperatures = 0.0..=self.max_temperature;
         if let Some(given) = settings.temperature.filter(|given| !temperatures.contains(given)) {
             let takes = format!("from 0 to {}", self.max_temperature);
@@ -353,7 +355,7 @@ impl SettingsSupport {
             _ => {}
         }
         match &settings.tool_choice {
-            // It is what a provider without the setting does.
+            // The behaviour of a provider without the setting.
             None | Some(ToolChoice::Auto) => Ok(()),
             Some(_) if !self.chooses_tools => Err(refuse("tool_choice")),
             Some(ToolChoice::None) if !self.can_forbid_tools => {
@@ -365,34 +367,34 @@ impl SettingsSupport {
     }
 }
 
-/// The error that a provider does not have a setting, or not with this value.
+/// The error that a provider does not support a setting, or not with this value.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{provider}` {}", self.why())]
 #[non_exhaustive]
 pub struct UnsupportedSetting {
-    /// The provider, as it is named in events.
+    /// The name of the provider in events.
     pub provider: Arc<str>,
-    /// The setting, as it is named in agent files.
+    /// The name of the setting in agent files.
     pub setting: &'static str,
-    /// The requested value, and the values that the provider takes; `None` if it has no such setting.
+    /// The given value, and the supported values; `None` if the setting itself is not supported.
     pub value: Option<(String, String)>,
 }
 
 impl UnsupportedSetting {
-    /// Makes the error for a setting that the provider does not have.
+    /// Makes the error for an unsupported setting.
     #[must_use]
     pub fn new(provider: &str, setting: &'static str) -> Self {
         Self { provider: provider.into(), setting, value: None }
     }
 
-    /// Makes it the error for a setting that the provider has, but with other values.
+    /// Makes it the error for an unsupported value of a setting.
     #[must_use]
     pub fn with_values(mut self, given: impl ToString, takes: impl ToString) -> Self {
         self.value = Some((given.to_string(), takes.to_string()));
         self
     }
 
-    /// Returns what can be done about it.
+    /// Returns advice on fixing it.
     #[must_use]
     pub const fn hint(&self) -> &'static str {
         match self.value {

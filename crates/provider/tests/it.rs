@@ -74,7 +74,7 @@ fn every_variant_keeps_the_failures_of_others() {
         let mut expected = own;
         let is_refusal = matches!(before, ProviderError::CircuitOpen { .. });
         let link = || ["another provider failed before", "down", "reset"].map(str::to_owned);
-        // A refusal without a cause of its own has the failure before as its cause.
+        // A refusal without a cause takes the earlier failure as its cause.
         expected.extend(link().into_iter().skip(usize::from(is_refusal)));
         expected.extend(link());
         assert_eq!(chain(&error), expected);
@@ -97,7 +97,7 @@ async fn recording_keeps_who_reports_all_usage() {
     let lines = recording.to_json_lines();
     let replaying = |lines: &str| RecordedProvider::replaying(lines, ToOwned::to_owned).unwrap();
     assert!(recording.reports_all_usage() && replaying(&lines).reports_all_usage());
-    // A line of before.
+    // A line from before the field was recorded.
     let older = lines.replace(",\"reports_all_usage\":true", "");
     assert!(older != lines && !replaying(&older).reports_all_usage());
 }

@@ -1,4 +1,4 @@
-//! The facts of each failure of a provider, and its conversions.
+//! The facts of each provider failure, and its conversions.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl Failure for ProviderError {
             }
             Self::TransientError { retry_after_ms, .. } => {
                 let hint = retry_after_ms.map(|ms| Duration::from_millis(ms.into()));
-                // One with a time to come back is left alone until then.
+                // An endpoint with a retry delay is left alone until then.
                 Facts::hinted(code::PROVIDER_TRANSIENT, hint, Effect::Unknown)
                     .with_beside(hint.is_some())
             }
@@ -98,8 +98,8 @@ impl Failure for ProviderError {
     }
 }
 
-/// Returns the facts for a failure known by its code alone, such as one that was given up and had no retry delay.
-/// `None` for a code that is not a provider's.
+/// Returns the facts of a failure known by its code alone, which is not retried and has no retry
+/// delay. `None` for a code that is not a provider's.
 #[must_use]
 pub fn facts_by_code(code: &str) -> Option<Facts> {
     let word = String::new;

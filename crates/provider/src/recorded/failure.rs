@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::lock::lock;
 use crate::{ProviderError, TimeoutPhase};
 
-/// A [`ProviderError`] as it is kept: the same variants and fields, and causes as their texts.
+/// A recorded [`ProviderError`]: the same variants and fields, with causes as texts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -184,8 +184,8 @@ fn text(causes: Vec<String>) -> ErrorText {
     ErrorText::from_chain(causes).unwrap_or_default()
 }
 
-/// Keeps the name of an end marker for as long as the process lives, each once: the error holds a
-/// name that was written in code, and a recording has it from a file.
+/// Returns a static copy of an end marker's name, leaked once per name: the error has names from
+/// code, and a recording has them from a file.
 fn intern(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = lock(&NAMES);

@@ -14,7 +14,7 @@ pub struct Told {
     /// The HTTP status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// The pieces of what the model thought, joined.
+    /// The pieces of thinking, joined.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub thinking: String,
     /// The pieces of the text, joined.
@@ -47,14 +47,14 @@ impl Told {
     }
 }
 
-/// Keeps the values it receives, and passes them on.
+/// A sink that stores the values it receives, and passes them on.
 pub(super) struct Listening {
     told: Arc<Mutex<Told>>,
     sink: Option<Arc<dyn StreamSink>>,
 }
 
 impl Listening {
-    /// Makes a sink that also passes values on to `sink`, and returns the place where it keeps them.
+    /// Makes a sink that also passes values on to `sink`, and returns its store.
     pub(super) fn beside(sink: Option<Arc<dyn StreamSink>>) -> (Self, Arc<Mutex<Told>>) {
         let told: Arc<Mutex<Told>> = Arc::default();
         (Self { told: Arc::clone(&told), sink }, told)
@@ -78,12 +78,12 @@ impl StreamSink for Listening {
     }
 
     fn request_id(&self, id: &str) {
-        // Another time it is another one.
+        // Not recorded, as it differs in each call.
         self.sink.iter().for_each(|sink| sink.request_id(id));
     }
 
     fn rate(&self, requests: Option<RateLevel>, tokens: Option<RateLevel>) {
-        // So it is with what is left.
+        // Not recorded, as it differs in each call.
         self.sink.iter().for_each(|sink| sink.rate(requests, tokens));
     }
 
