@@ -10,10 +10,9 @@ use serde_json::Value;
 
 use crate::ToolError;
 
-/// The arguments of a call: as the model wrote them, and as a tree to look things up in.
+/// The arguments of a call, as the text of the model and as a parsed tree.
 ///
-/// A number in the tree is what a 64-bit integer or float makes of it; the text has it as it was
-/// written.
+/// A number in the tree is a 64-bit integer or float; the text has it as it was written.
 ///
 /// ```
 /// use layer0::JsonText;
@@ -27,55 +26,55 @@ use crate::ToolError;
 #[derive(Clone)]
 pub struct Arguments {
     text: JsonText,
-    /// Made for the first who looks into it; most tools read the text into a type.
+    /// Parsed on first use; most tools decode the text into a type instead.
     value: OnceLock<Value>,
 }
 
 impl Arguments {
-    /// Takes a text, which is read into a tree once, for all who look into it.
+    /// Wraps a text, which is parsed into a tree at most once.
     #[must_use]
     pub const fn new(text: JsonText) -> Self {
         Self { text, value: OnceLock::new() }
     }
 
-    /// Returns them as they were written.
+    /// Returns the arguments as they were written.
     #[must_use]
     pub const fn text(&self) -> &JsonText {
         &self.text
     }
 
-    /// Returns them as a tree.
+    /// Returns the arguments as a tree.
     #[must_use]
     pub fn value(&self) -> &Value {
         self.value.get_or_init(|| self.text.value())
     }
 
-    /// Reads them, or as much of them as `T` asks for. A number without a fraction, such as `5.0`, is
-    /// that integer, as JSON Schema has it.
+    /// Decodes the arguments, or as many of them as `T` has. A number without a fraction, such as `5.0`, is decoded as
+    /// that integer, as in JSON Schema.
     ///
     /// # Errors
     ///
-    /// When they are no `T`.
+    /// If they cannot be decoded into `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         self.text.read()
     }
 
-    /// Returns a text that an argument has to be.
+    /// Returns the text of a required argument.
     ///
     /// # Errors
     ///
-    /// [`ToolError::InvalidInput`] when there is none, or it is no text.
+    /// [`ToolError::InvalidInput`] if it is absent or not text.
     pub fn text_of(&self, name: &str) -> Result<&str, ToolError> {
         let given = &self[name];
         let why = if given.is_null() { "is required" } else { "must be a string" };
         given.as_str().ok_or_else(|| ToolError::InvalidInput(format!("{name} {why}")))
     }
 
-    /// Returns a count, a size or a place that an argument names; `None` where there is none.
+    /// Returns the whole number of an optional argument, such as a count, a size or a position; `None` if it is absent.
     ///
     /// # Errors
     ///
-    /// [`ToolError::InvalidInput`] when it is no number, has a fraction or is out of range.
+    /// [`ToolError::InvalidInput`] if it is not a number, has a fraction or is out of range.
     pub fn whole_number(&self, name: &str) -> Result<Option<u64>, ToolError> {
         let given = &self[name];
         if given.is_null() {
@@ -103,7 +102,7 @@ impl From<Value> for Arguments {
     }
 }
 
-/// `null` where there is no such argument.
+/// An absent argument is `null`.
 impl Index<&str> for Arguments {
     type Output = Value;
 

@@ -1,17 +1,16 @@
-//! What capabilities look like.
+//! The form of capabilities.
 
 use crate::text::nearest;
 
-/// How alike a name has to be to a known one to be taken for a mistyped one.
+/// Minimum similarity of a name to a known one to be treated as a typing error.
 const MIN_SIMILARITY: f64 = 0.8;
 
-/// The capabilities of the built-in tools, by name space. Other name spaces belong to those who write
-/// tools.
+/// The capabilities of the built-in tools, by name space. Other name spaces belong to the authors of tools.
 const KNOWN: [(&str, &[&str]); 3] =
     [("fs", &["read", "write"]), ("network", &["outbound", "private"]), ("process", &["spawn"])];
 
-/// Checks that a capability, or a pattern over capabilities, names something: `fs:read`,
-/// `process:spawn`, `network:outbound:api.example.com`, or one of a tool's own, such as `db:write`.
+/// Checks that a capability, or a pattern over capabilities, is meaningful: `fs:read`, `process:spawn`,
+/// `network:outbound:api.example.com`, or a tool's own one, such as `db:write`.
 ///
 /// ```
 /// use backstop_tool::check_capability;
@@ -24,7 +23,7 @@ const KNOWN: [(&str, &[&str]); 3] =
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The reason that it is not valid.
 pub fn check_capability(text: &str) -> Result<(), String> {
     let form = || Err("a capability has the form `fs:read`".to_owned());
     if text.trim() != text || text.chars().any(char::is_control) {
@@ -57,7 +56,7 @@ pub fn check_capability(text: &str) -> Result<(), String> {
     }
 }
 
-/// Adds the operation that was put behind another sign than `:`, such as in `fs.read`.
+/// Adds the operation if it follows another separator than `:`, such as in `fs.read`.
 fn with_operation(name: &str, space: &str, operations: &[&str]) -> String {
     let operation = name
         .split(['.', '/', '-', '_'])

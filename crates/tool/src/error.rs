@@ -6,7 +6,7 @@ use layer0::error::{BoxError, EnvError, OperatorError};
 use layer0::failure::{Effect, Facts, Failure, Inner, Retry, Seconds};
 use thiserror::Error;
 
-/// Says why a tool call failed. The model reads it as the call's result; it never ends a run.
+/// The reason that a tool call failed. The model reads it as the call's result; it never ends a run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ToolError {
@@ -16,9 +16,9 @@ pub enum ToolError {
     #[error("denied by {by}: {reason}")]
     #[non_exhaustive]
     ApprovalDenied {
-        /// Who.
+        /// Name of the person.
         by: String,
-        /// The person's words.
+        /// Reason that the person gave.
         reason: String,
     },
     /// The run was stopped before the call was done.
@@ -42,9 +42,9 @@ pub enum ToolError {
         code: Option<Arc<str>>,
         /// The author's retry answer.
         retry: Option<Retry>,
-        /// What the author knows of whether the call acted.
+        /// The author's statement whether the call acted.
         effect: Option<Effect>,
-        /// What the tool wrote beside the error; stored with it, and not shown.
+        /// Output of the tool in addition to the error; stored with the error, and not shown.
         output: Option<Arc<str>>,
         /// The error.
         #[source]
@@ -108,7 +108,7 @@ pub enum ToolError {
     PermissionDenied {
         /// The tool.
         tool: String,
-        /// What was not granted.
+        /// The capability that was not granted.
         capability: String,
     },
     /// The identical call failed so often in a row that it was not run again.
@@ -117,9 +117,9 @@ pub enum ToolError {
     #[error("not run: failed {count} times with `{code}`")]
     #[non_exhaustive]
     RepeatedFailure {
-        /// The code it failed with.
+        /// Code of the failures.
         code: Arc<str>,
-        /// How often in a row.
+        /// Number of consecutive failures.
         count: u32,
     },
     /// A gate hook kept the call from running.
@@ -130,7 +130,7 @@ pub enum ToolError {
     Skipped {
         /// The hook.
         hook: String,
-        /// Why, in its words.
+        /// Reason that the hook gave.
         reason: String,
     },
     /// The tool did not finish in time and was stopped.
@@ -144,7 +144,7 @@ pub enum ToolError {
     },
 }
 
-/// The fields of [`ToolError::Detailed`], while one of them is set.
+/// The fields of [`ToolError::Detailed`] until they are put into it.
 struct Details {
     code: Option<Arc<str>>,
     retry: Option<Retry>,
@@ -159,7 +159,7 @@ impl From<Details> for ToolError {
     }
 }
 
-/// Prints the author's code after a space, or that there is none.
+/// Prints the author's code after a space, or a text for its absence.
 struct Code<'a>(Option<&'a str>);
 
 impl std::fmt::Display for Code<'_> {
@@ -172,27 +172,27 @@ impl std::fmt::Display for Code<'_> {
 }
 
 impl ToolError {
-    /// Makes [`ToolError::ApprovalDenied`].
+    /// Returns [`ToolError::ApprovalDenied`].
     pub fn approval_denied(by: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::ApprovalDenied { by: by.into(), reason: reason.into() }
     }
 
-    /// Makes [`ToolError::Skipped`].
+    /// Returns [`ToolError::Skipped`].
     pub fn skipped(hook: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Skipped { hook: hook.into(), reason: reason.into() }
     }
 
-    /// Makes [`ToolError::PermissionDenied`].
+    /// Returns [`ToolError::PermissionDenied`].
     pub fn permission_denied(tool: impl Into<String>, capability: impl Into<String>) -> Self {
         Self::PermissionDenied { tool: tool.into(), capability: capability.into() }
     }
 
-    /// Makes [`ToolError::RepeatedFailure`].
+    /// Returns [`ToolError::RepeatedFailure`].
     pub fn repeated_failure(code: impl Into<Arc<str>>, count: u32) -> Self {
         Self::RepeatedFailure { code: code.into(), count }
     }
 
-    /// Makes [`ToolError::Timeout`].
+    /// Returns [`ToolError::Timeout`].
     #[must_use]
     pub const fn timeout(after: Duration) -> Self {
         Self::Timeout { after }
@@ -206,7 +206,7 @@ impl ToolError {
         details.into()
     }
 
-    /// Adds what the tool wrote, which is stored with the error.
+    /// Adds output of the tool, which is stored with the error.
     #[must_use]
     pub fn with_output(self, output: impl Into<Arc<str>>) -> Self {
         let mut details = self.into_details();
@@ -214,7 +214,7 @@ impl ToolError {
         details.into()
     }
 
-    /// States that trying again can help, and how long to wait first.
+    /// Sets whether a retry can help, and how long to wait first.
     #[must_use]
     pub fn with_retry(self, retry: Retry) -> Self {
         let mut details = self.into_details();
@@ -222,7 +222,7 @@ impl ToolError {
         details.into()
     }
 
-    /// States whether the call acted, where the tool knows better than the class of the error.
+    /// Sets whether the call acted, if the tool knows better than the class of the error.
     #[must_use]
     pub fn with_effect(self, effect: Effect) -> Self {
         let mut details = self.into_details();
@@ -241,7 +241,7 @@ impl ToolError {
         }
     }
 
-    /// Returns the error without what the author added.
+    /// Returns the error without the author's additions.
     #[must_use]
     pub fn kind(&self) -> &Self {
         match self {
@@ -259,7 +259,7 @@ impl ToolError {
         }
     }
 
-    /// Returns what the tool wrote beside the error.
+    /// Returns the output of the tool that is stored with the error.
     #[must_use]
     pub const fn output(&self) -> Option<&Arc<str>> {
         match self {
@@ -268,7 +268,7 @@ impl ToolError {
         }
     }
 
-    /// Can trying again help?
+    /// Returns whether a retry can help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()

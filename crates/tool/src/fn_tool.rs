@@ -12,10 +12,10 @@ use serde::de::DeserializeOwned;
 use crate::tool::{decode_arguments, encode_output, encode_probe, schema_of};
 use crate::{Arguments, Probe, Tool, ToolContext, ToolError};
 
-/// A tool made of a closure. What it needs, it captures.
+/// A tool made from a closure, which captures its state.
 ///
-/// Its arguments are read into a type, whose JSON Schema the model is told; the doc comments of the
-/// fields are their descriptions. It fails as a function with [`macro@crate::tool`] does.
+/// The arguments are decoded into a type whose JSON Schema the model receives; the doc comments of its fields are their
+/// descriptions. The closure fails in the same ways as a function with [`macro@crate::tool`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -54,7 +54,7 @@ type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send>>;
 type Call<T> = dyn Fn(&Arguments, &ToolContext) -> Answer<T> + Send + Sync;
 
 impl FnTool {
-    /// Makes a tool of this name. The description says what it does and when to use it, for the model.
+    /// Builds a tool with this name. The description states its purpose and use, for the model.
     pub fn new<A, F, R, T, E>(
         name: impl Into<Arc<str>>,
         description: impl Into<Arc<str>>,
@@ -92,9 +92,8 @@ impl FnTool {
         Self { spec, call: Arc::new(call), probe: None }
     }
 
-    /// Says, by a closure that takes the arguments and the context of a call, whether a call happened whose
-    /// outcome is unknown; see [`Tool::probe`]. Where "it did not" is its last word, its spec says
-    /// so too ([`ToolSpec::probe_is_final`]).
+    /// Sets the closure that returns whether a call of unknown outcome happened, from the call's arguments and context;
+    /// see [`Tool::probe`]. If its `Probe::DidNot` is final, set that in the spec too ([`ToolSpec::probe_is_final`]).
     ///
     /// ```
     /// use backstop_tool::{FnTool, Probe, ToolContext, ToolError};
@@ -129,7 +128,7 @@ impl FnTool {
         self
     }
 
-    /// States more of the tool: whether it is idempotent, how long it may take, what it needs.
+    /// Changes the spec of the tool: whether it is idempotent, its timeout, its capabilities.
     #[must_use]
     pub fn map_spec(mut self, change: impl FnOnce(ToolSpec) -> ToolSpec) -> Self {
         self.spec = change(self.spec);

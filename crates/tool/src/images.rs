@@ -1,20 +1,20 @@
-//! Images that a tool shows beside its output.
+//! Images that a tool shows in addition to its output.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use backstop_redact::Redactor;
 use layer0::message::{Image, ImageError};
 
-/// The most images of one call.
+/// Maximum number of images of one call.
 pub const MAX_SHOWN_IMAGES: usize = 4;
-/// The most bytes of an image of a call: what every provider takes that takes images of tools.
+/// Maximum size of an image of a call, in bytes: the limit of every provider that accepts images of tools.
 pub const MAX_SHOWN_IMAGE_BYTES: usize = 3 * 1024 * 1024;
 
 /// The images that a running tool shows; see [`ToolContext::show_image`](crate::ToolContext::show_image).
 #[derive(Debug, Clone, Default)]
 pub struct ShownImages(Arc<Mutex<Vec<Image>>>);
 
-/// Says why an image is not shown.
+/// The reason that an image is not shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotShown {
@@ -33,7 +33,7 @@ pub enum NotShown {
 }
 
 impl ShownImages {
-    /// Shows an image, in which none of the redactor's secrets may stand.
+    /// Adds an image, unless it contains one of the redactor's secrets.
     pub(crate) fn show(&self, image: Image, redactor: &Redactor) -> Result<(), NotShown> {
         let bytes = image.bytes().ok_or(ImageError::NotBase64)?;
         if bytes.len() > MAX_SHOWN_IMAGE_BYTES {
@@ -50,14 +50,14 @@ impl ShownImages {
         Ok(())
     }
 
-    /// Returns what was shown so far, in its order.
+    /// Returns the images shown so far, in order.
     #[must_use]
     pub fn so_far(&self) -> Arc<[Image]> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_slice().into()
     }
 }
 
-/// Does a secret stand in it, as text?
+/// Returns whether the bytes, read as text, contain a secret.
 fn holds_secret(bytes: &[u8], redactor: &Redactor) -> bool {
     if !redactor.holds_secrets() {
         return false;

@@ -1,11 +1,10 @@
-//! What a tool is, who may call it, and how a call fails.
+//! Tools, the permission to call them, and the failures of calls.
 //!
-//! A [`Tool`] describes itself with a [`ToolSpec`] and runs on JSON [`Arguments`]. A [`Toolset`] finds
-//! a tool, checks the arguments against its schema and its needs against [`Grants`]; what is not
-//! granted is denied. Every failure is a [`ToolError`], which the model reads as data: a tool never
-//! ends a run.
+//! A [`Tool`] describes itself with a [`ToolSpec`] and runs on JSON [`Arguments`]. A [`Toolset`] finds a tool, checks
+//! the arguments against its schema and its needs against [`Grants`]; a need that is not granted is denied. Every
+//! failure is a [`ToolError`], which the model reads as data: a tool never ends a run.
 //!
-//! This crate never runs a tool by itself: timeouts, panics and concurrency are the driver's.
+//! This crate never runs a tool by itself: timeouts, panics and concurrency are handled by the driver.
 //!
 //! ```
 //! use backstop_tool::{Grants, ToolError, Toolset, tool};
@@ -61,7 +60,7 @@ pub use tool::{DispatchSpec, Probe, Tool, ToolContext, schema_of};
 pub use validate::{Misfit, Schema, SchemaError};
 pub use written::Written;
 
-/// What the code written by [`macro@tool`] calls; not for people.
+/// Items used by the code that [`macro@tool`] generates; not part of the public API.
 #[doc(hidden)]
 pub mod __private {
     pub use async_trait::async_trait;

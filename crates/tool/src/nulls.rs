@@ -1,4 +1,4 @@
-//! Arguments that a model gives as `null` to say that it leaves them out.
+//! Arguments that a model sets to `null` to leave them out.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::Schema;
 
-/// The most schemas that are read for one value. Nulls beyond them stay as they were given.
+/// Maximum number of schemas read for one value. Nulls in further ones are kept.
 const MAX_SCHEMAS: usize = 64;
 
-/// Returns arguments without those that are `null`, need not be there and must not be `null`, in objects and lists
-/// within them too; `None` if nothing changes.
+/// Removes arguments that are `null` although they are optional and must not be `null`, in nested objects and lists
+/// too; returns `None` if nothing changes.
 pub(crate) fn without_nulls(arguments: &JsonText, schema: &Value) -> Option<JsonText> {
     without(arguments, &gather([schema], schema), schema)
 }
@@ -40,7 +40,7 @@ fn gather<'s>(schemas: impl IntoIterator<Item = &'s Value>, root: &'s Value) -> 
     found
 }
 
-/// Each value is looked at once, with all its schemas.
+/// Visits each value once, with all its schemas.
 fn without(value: &JsonText, schemas: &[&Value], root: &Value) -> Option<JsonText> {
     if value.is_object() {
         return without_members(value, schemas, root);
@@ -89,7 +89,7 @@ fn is_required(name: &str, schema: &Value) -> bool {
     schema["required"].as_array().is_some_and(|required| required.iter().any(|it| it == name))
 }
 
-/// What a schema refers to is looked up in the whole one.
+/// References are resolved in the root schema.
 fn can_be_null(property: &Value, root: &Value) -> bool {
     let within = |keyword: &str| match &root[keyword] {
         Value::Null => json!({}),
@@ -100,7 +100,7 @@ fn can_be_null(property: &Value, root: &Value) -> bool {
         "definitions": within("definitions"),
         "allOf": [property],
     });
-    // What cannot be told stays as it was given.
+    // If the schema cannot be compiled, the value is kept.
     Schema::new(&schema).map_or(true, |schema| schema.check(&Value::Null).is_ok())
 }
 

@@ -1,4 +1,4 @@
-//! What tools may do: nothing that was not granted.
+//! Permissions of tools; everything that is not granted is denied.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use crate::capability::check_capability;
 
 /// The capabilities an agent's tools may use. Clones share them.
 ///
-/// A grant is a capability, such as `process:spawn`, or a pattern over them: in
-/// `fs:read:/data/**`, `*` stands for anything but `/`, and `/**` for the directory and everything
-/// below it. A grant without a last part covers all of it: `fs:read` grants `fs:read:/etc/hosts`.
+/// A grant is a capability, such as `process:spawn`, or a pattern over them: in `fs:read:/data/**`, `*` matches
+/// anything but `/`, and `/**` matches the directory and everything in it. A grant without a last part covers all its
+/// capabilities: `fs:read` grants `fs:read:/etc/hosts`.
 ///
-/// A capability that ends with `/**`, as a search of a folder needs, is granted only by a pattern that
-/// grants everything below that folder.
+/// A capability that ends with `/**`, such as the one for a search of a folder, is granted only by a pattern that
+/// grants everything in that folder.
 #[derive(Clone, Default)]
 pub struct Grants(Arc<[Grant]>);
 
@@ -28,17 +28,17 @@ struct Grant {
 }
 
 impl Grants {
-    /// Grants nothing.
+    /// Returns grants that grant nothing.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Reads grants.
+    /// Parses grants.
     ///
     /// # Errors
     ///
-    /// [`PatternError`], when one is no capability or no pattern.
+    /// [`PatternError`] if one is not a capability or not a pattern.
     pub fn parse<T: AsRef<str>>(grants: impl IntoIterator<Item = T>) -> Result<Self, PatternError> {
         let grants = grants.into_iter().map(|grant| {
             let text = grant.as_ref().to_owned();
@@ -56,7 +56,7 @@ impl Grants {
         grants.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Is this capability granted?
+    /// Returns whether a capability is granted.
     #[must_use]
     pub fn allow(&self, capability: &str) -> bool {
         self.0.iter().any(|grant| grant.covers(capability))
@@ -91,7 +91,7 @@ impl fmt::Debug for Grants {
     }
 }
 
-/// Says that a grant cannot be read.
+/// Error for a grant that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("grant `{pattern}` is not valid: {why}")]
 pub struct PatternError {

@@ -1,14 +1,14 @@
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-/// How many links that lead nowhere are followed, as Linux bounds a path's links.
+/// Maximum number of dangling links that are followed; Linux has the same limit for the links of a path.
 const MAX_LINKS: usize = 40;
 
-/// Returns where a path leads: absolute, with `..` and links resolved as far as there is something. The
-/// rest is kept as it is, so that a policy judges a missing file like one that is there, and a link
-/// to a missing file like one to a file that is there.
+/// Returns the real path: absolute, with `..` and links resolved as far as the path exists. The rest is kept as it is,
+/// so that a policy treats a missing file like an existing one, and a link to a missing file like a link to an existing
+/// one.
 ///
-/// Grants and the paths that are held against them both go through this function.
+/// Grants and the paths compared with them both go through this function.
 #[must_use]
 pub fn real_path(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -34,7 +34,8 @@ pub fn real_path(path: &Path) -> PathBuf {
     real
 }
 
-/// Returns the parts of a path, the last one first; an absolute path's root replaces what it is pushed to.
+/// Returns the parts of a path, the last one first; the root of an absolute path replaces the path that it is pushed
+/// to.
 fn reversed(path: &Path) -> Vec<OsString> {
     let parts = path.components().filter(|part| *part != Component::CurDir);
     parts.rev().map(|part| part.as_os_str().to_owned()).collect()

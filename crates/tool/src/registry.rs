@@ -15,25 +15,25 @@ use crate::text::{missing_text, nearest};
 use crate::validate::{self, Misfit, Schema};
 use crate::{Arguments, DispatchSpec, StateType, Tool, ToolError};
 
-/// The longest time that people may have to decide: what is later than the year 9999 cannot be printed.
+/// Maximum time that people may have to decide: times after the year 9999 cannot be printed.
 const MAX_EXPIRY: Duration = Duration::from_hours(7_900 * 365 * 24);
 
-/// The tools of an agent, in the order the model sees them. Cloning copies no tool.
+/// The tools of an agent, in the order in which the model sees them. Cloning copies no tool.
 #[derive(Clone, Default)]
 pub struct Toolset(Vec<Arc<Entry>>);
 
 #[derive(Clone)]
 struct Entry {
     tool: Arc<dyn Tool>,
-    /// What the tool said of itself when it was added.
+    /// Spec of the tool when it was added.
     spec: ToolSpec,
-    /// `None` where nothing can be compiled and the tool checks its arguments by itself.
+    /// `None` if no schema can be compiled and the tool checks its arguments itself.
     input: Option<Schema>,
     output: Option<Schema>,
-    /// Are its failures stored? Asked once, when it was added.
+    /// Whether its failures are stored; read once, when it was added.
     stores_errors: bool,
     omits_nulls: bool,
-    /// The operator that it dispatches by name.
+    /// Name of the operator that it dispatches.
     operator: Option<Box<str>>,
 }
 
@@ -55,7 +55,7 @@ pub struct Admitted {
 }
 
 impl Toolset {
-    /// Makes an empty set.
+    /// Returns an empty set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -65,9 +65,8 @@ impl Toolset {
     ///
     /// # Errors
     ///
-    /// [`RegistrationError`], when its name is not valid or taken, or a schema is not valid.
-    /// A name of other characters than letters, digits, `_` and `-` is given to providers as
-    /// [`wire_name`] maps it.
+    /// [`RegistrationError`] if its name is not valid or taken, or a schema is not valid. Providers receive a name with
+    /// other characters than letters, digits, `_` and `-` as mapped by [`wire_name`].
     pub fn with(mut self, tool: impl Tool + 'static) -> Result<Self, RegistrationError> {
         self.add(Arc::new(tool))?;
         Ok(self)
@@ -116,26 +115,26 @@ impl Toolset {
             return Err(malformed("its `type` must be `object`".to_owned()));
         }
         let output = spec.output_schema.as_ref().map(compile).transpose()?;
-        // What is decided is held against it, wherever that is.
+        // The data of decisions is checked against it later, in any process.
         spec.approval_schema.as_ref().map(compile).transpose()?;
-        // Tools are added once and held for long.
+        // Tools are added once and kept for long.
         self.0.reserve_exact(1);
         let entry = Entry { tool, spec, input, output, stores_errors, omits_nulls, operator };
         self.0.push(Arc::new(entry));
         Ok(())
     }
 
-    /// Is there a tool of this name?
+    /// Returns whether there is a tool of this name.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
 
-    /// Refuses a name that no tool has.
+    /// Checks that there is a tool of this name.
     ///
     /// # Errors
     ///
-    /// [`ToolNotFound`], naming the tool that comes nearest.
+    /// [`ToolNotFound`] with the name of the most similar tool.
     pub fn require(&self, name: &str) -> Result<(), ToolNotFound> {
         if self.contains(name) {
             return Ok(());
@@ -144,11 +143,11 @@ impl Toolset {
         Err(ToolNotFound { name: name.into(), nearest: nearest.map(Into::into) })
     }
 
-    /// Lets a person agree to every call of a tool, whatever the tool itself says.
+    /// Requires the approval of a person for every call of a tool, whatever its spec.
     ///
     /// # Errors
     ///
-    /// [`ToolNotFound`], naming the tool that comes nearest.
+    /// [`ToolNotFound`] with the name of the most similar tool.
     pub fn require_approval(&mut self, name: &str) -> Result<(), ToolNotFound> {
         let Some(entry) = self.0.iter_mut().find(|entry| *entry.spec.name == *name) else {
             let nearest = nearest(name, self.names());
@@ -161,7 +160,8 @@ impl Toolset {
         Ok(())
     }
 
-    /// States what decides what the calls of a tool do, beyond their arguments; a tool that is not there is left alone.
+    /// Sets the contract of a tool: a value for everything besides the arguments that determines what its calls do.
+    /// Does nothing for an unknown tool.
     pub fn set_contract(&mut self, name: &str, contract: &Value) {
         if let Some(entry) = self.0.iter_mut().find(|entry| *entry.spec.name == *name) {
             let spec = entry.spec.clone().contract(contract);
@@ -169,8 +169,7 @@ impl Toolset {
         }
     }
 
-    /// Puts another tool in the place of each for which there is one; what a tool said of itself when it was added
-    /// stays.
+    /// Replaces each tool for which `other` returns another one; the specs do not change.
     pub fn replace(&mut self, other: impl Fn(&ToolSpec, &Arc<dyn Tool>) -> Option<Arc<dyn Tool>>) {
         for entry in &mut self.0 {
             if let Some(tool) = other(&entry.spec, &entry.tool) {
@@ -184,8 +183,8 @@ impl Toolset {
         self.0.iter().filter_map(|entry| Some((&*entry.spec.name, entry.tool.state_type()?)))
     }
 
-    /// Limits the approvals of a tool, whatever the tool itself says: how long there is to decide, and who
-    /// decides. What is not given stays as it is; a tool that is not there is left alone.
+    /// Limits the approvals of a tool, whatever its spec: the time to decide, and who may decide. A limit that is not
+    /// given is unchanged; does nothing for an unknown tool.
     ///
     /// # Errors
     ///
@@ -211,8 +210,7 @@ impl Toolset {
         Ok(())
     }
 
-    /// Asks for data with each approval of a tool, whatever the tool itself says; a tool that is not there is
-    /// left alone.
+    /// Requests data with each approval of a tool, whatever its spec; does nothing for an unknown tool.
     ///
     /// # Errors
     ///
@@ -229,17 +227,17 @@ impl Toolset {
         Ok(())
     }
 
-    /// Returns what the tools say of themselves, in order.
+    /// Returns the specs of the tools, in order.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.0.iter().map(|entry| &entry.spec)
     }
 
-    /// Returns the operators that tools dispatch by name.
+    /// Returns the names of the operators that tools dispatch.
     pub fn operators(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|entry| entry.operator.as_deref())
     }
 
-    /// Decides whether a call may run: finds the tool, checks the arguments, asks the policy.
+    /// Decides whether a call may run: finds the tool, checks the arguments and then the policy.
     ///
     /// # Errors
     ///
@@ -300,14 +298,13 @@ impl Toolset {
         self.specs().map(|spec| &*spec.name)
     }
 
-    /// Looks at one after the other: sending them to the model takes far longer, however many they
-    /// are.
+    /// Searches linearly: sending the tools to the model takes far longer, however many they are.
     fn find(&self, name: &str) -> Option<&Arc<Entry>> {
         self.0.iter().find(|entry| *entry.spec.name == *name)
     }
 }
 
-/// Refuses approvals that cannot be decided.
+/// Refuses approvals that nobody could decide.
 fn check_approval(spec: &ToolSpec) -> Result<(), RegistrationError> {
     let name = || Arc::clone(&spec.name);
     if spec.expires_after.is_some_and(|time| time.is_zero()) {
@@ -322,7 +319,7 @@ fn check_approval(spec: &ToolSpec) -> Result<(), RegistrationError> {
     }
 }
 
-/// What a tool says of itself.
+/// The properties of a tool.
 struct Described {
     spec: ToolSpec,
     checks_arguments: bool,
@@ -331,7 +328,7 @@ struct Described {
     operator: Option<Box<str>>,
 }
 
-/// Asks a tool what it is, once: its code may panic.
+/// Reads the properties of a tool once, because its code may panic.
 fn described(tool: &dyn Tool) -> Result<Described, String> {
     let ask = AssertUnwindSafe(|| Described {
         spec: tool.spec().clone(),
@@ -350,41 +347,41 @@ impl Admitted {
         &self.entry.tool
     }
 
-    /// Returns what the tool said of itself when it was added.
+    /// Returns the spec of the tool when it was added.
     #[must_use]
     pub fn spec(&self) -> &ToolSpec {
         &self.entry.spec
     }
 
-    /// Are the tool's failures stored?
+    /// Returns whether the tool's failures are stored.
     #[must_use]
     pub fn stores_errors(&self) -> bool {
         self.entry.stores_errors
     }
 
-    /// Returns the operator that the tool dispatches by name.
+    /// Returns the name of the operator that the tool dispatches.
     #[must_use]
     pub fn operator(&self) -> Option<&str> {
         self.entry.operator.as_deref()
     }
 
-    /// Returns the run that the call starts, if it starts one that counts for its caller's.
+    /// Returns the child run that the call starts, if it starts one.
     #[must_use]
     pub const fn dispatch(&self) -> Option<&DispatchSpec> {
         self.dispatch.as_ref()
     }
 
-    /// Returns what the call said it needs and was granted.
+    /// Returns the needs of the call, which were granted.
     #[must_use]
     pub fn needs(&self) -> &Arc<[String]> {
         &self.needs
     }
 
-    /// Checks what the tool returned against its output schema, where it declares one.
+    /// Checks an output against the tool's output schema, if it has one.
     ///
     /// # Errors
     ///
-    /// [`ToolError::InvalidOutput`], which keeps the output.
+    /// [`ToolError::InvalidOutput`], which contains the output.
     pub fn check_output(&self, output: &JsonText) -> Result<(), ToolError> {
         match &self.entry.output {
             Some(schema) => schema.check(&output.value()).map_err(|misfit| {
@@ -403,18 +400,18 @@ impl fmt::Debug for Toolset {
     }
 }
 
-/// Says that no tool has this name.
+/// Error for a name that no tool has.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("no tool named `{name}`")]
 #[non_exhaustive]
 pub struct ToolNotFound {
     /// The name.
     pub name: Arc<str>,
-    /// The name that comes nearest.
+    /// The most similar name.
     pub nearest: Option<Arc<str>>,
 }
 
-/// Says why a tool cannot be added.
+/// The reason that a tool cannot be added.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
@@ -429,7 +426,7 @@ pub enum RegistrationError {
         tool: Arc<str>,
         /// The capability.
         capability: Arc<str>,
-        /// What is wrong with it.
+        /// Reason that it is not valid.
         why: String,
     },
     /// There is already a tool of this name.
@@ -441,9 +438,9 @@ pub enum RegistrationError {
     Alike {
         /// The tool.
         name: Arc<str>,
-        /// The tool that is there already.
+        /// The existing tool.
         other: Arc<str>,
-        /// What both are to a provider.
+        /// The name of both for a provider.
         mapped: Arc<str>,
     },
     /// It cannot be called so.
@@ -458,7 +455,7 @@ pub enum RegistrationError {
     Schema {
         /// The tool.
         tool: Arc<str>,
-        /// What is wrong with it.
+        /// Reason that it is not valid.
         why: String,
     },
     /// Its approvals expire at a time that cannot be printed.

@@ -1,4 +1,4 @@
-//! Tools that come from a place of their own, such as an MCP server.
+//! Tools from an external source, such as an MCP server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,63 +7,63 @@ use serde::{Deserialize, Serialize};
 
 use crate::Tool;
 
-/// Gives tools that are listed elsewhere, and says what becomes of that list.
+/// A source of tools that are listed elsewhere, with the changes of their list.
 ///
-/// An agent takes the tools when it is built and keeps to them: what changes at the source is recorded
-/// (`mcp.tools_changed`) and changes nothing of what the model is given.
+/// An agent takes the tools when it is built and keeps them: a change at the source is recorded (`mcp.tools_changed`),
+/// but does not change the tools that the model receives.
 pub trait ToolSource: Send + Sync {
-    /// Returns the name of the source, which is in the names of its tools.
+    /// Returns the name of the source, which is part of the names of its tools.
     fn name(&self) -> &str;
 
-    /// Returns the tools, in the order in which the model is given them; the same at every call.
+    /// Returns the tools in the order in which the model receives them; the same at every call.
     fn tools(&self) -> Vec<Arc<dyn Tool>>;
 
-    /// Returns the tools that cannot be used, and why; the same at every call.
+    /// Returns the tools that cannot be used, with the reasons; the same at every call.
     fn left_out(&self) -> &[LeftOut];
 
-    /// Returns what else is wrong with the list, as sentences without a full stop; the same at every call.
+    /// Returns other problems of the list, as sentences without a full stop; the same at every call.
     fn warnings(&self) -> &[String] {
         &[]
     }
 
-    /// Returns what the source listed when the tools were taken; the same at every call. It stands in the
-    /// record of each run.
+    /// Returns the listing of the source when the tools were taken; the same at every call. It is part of the record of
+    /// each run.
     fn listing(&self) -> &ToolListing;
 
-    /// Returns what the source lists now, as far as it is known; [`ToolSource::listing`] until it changes.
+    /// Returns the last known listing of the source; [`ToolSource::listing`] until it changes.
     fn current(&self) -> Arc<ToolListing>;
 }
 
-/// A tool of a source that an agent is not given.
+/// A tool of a source that is not given to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LeftOut {
     /// Its name at the source.
     pub origin: String,
-    /// Why it cannot be used.
+    /// Reason that it cannot be used.
     pub why: String,
 }
 
 impl LeftOut {
-    /// Says why a tool is not given to an agent.
+    /// Returns the tool with the reason that it is not given to an agent.
     pub fn new(origin: impl Into<String>, why: impl Into<String>) -> Self {
         Self { origin: origin.into(), why: why.into() }
     }
 }
 
-/// What a source listed at one time.
+/// The tools that a source listed at one time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolListing {
-    /// The source.
+    /// Name of the source.
     pub server: String,
-    /// What it calls itself, with its version, where it says so.
+    /// The source's own name and version, if it states them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub implementation: Option<String>,
-    /// The revision of the protocol that it is spoken to in, where there is one.
+    /// Revision of the protocol that is used with the source, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
-    /// Its tools, by the names that the model calls them by.
+    /// Its tools, by the names that the model uses.
     pub tools: BTreeMap<String, ListedTool>,
 }
 
@@ -73,31 +73,31 @@ pub struct ToolListing {
 pub struct ListedTool {
     /// Its name at the source.
     pub origin: String,
-    /// SHA-256, in hex, of what the source says of it: name, description, schemas.
+    /// SHA-256, in hex, of the source's description of the tool: name, description, schemas.
     pub digest: String,
 }
 
 impl ListedTool {
-    /// Describes a tool by its name at the source and the digest of what that says of it.
+    /// Returns an entry for a tool with its name at the source and the digest of its description there.
     pub fn new(origin: impl Into<String>, digest: impl Into<String>) -> Self {
         Self { origin: origin.into(), digest: digest.into() }
     }
 }
 
-/// How two listings of a source differ, by the names that the model calls the tools by.
+/// The differences between two listings of a source, by the names that the model uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolChanges {
-    /// Listed later only.
+    /// Only in the later listing.
     pub added: Vec<String>,
-    /// Listed earlier only.
+    /// Only in the earlier listing.
     pub removed: Vec<String>,
-    /// Described otherwise.
+    /// In both, with different descriptions.
     pub changed: Vec<String>,
 }
 
 impl ToolChanges {
-    /// Are there none?
+    /// Returns whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
@@ -105,12 +105,12 @@ impl ToolChanges {
 }
 
 impl ToolListing {
-    /// Makes the listing of a source that lists nothing yet.
+    /// Returns the listing of a source without tools.
     pub fn new(server: impl Into<String>) -> Self {
         Self { server: server.into(), ..Self::default() }
     }
 
-    /// Returns what is different in a later listing.
+    /// Returns the differences of a later listing.
     ///
     /// ```
     /// use backstop_tool::{ListedTool, ToolListing};

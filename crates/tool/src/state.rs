@@ -6,9 +6,9 @@ use layer0::error::BoxError;
 
 use crate::{ToolContext, ToolError};
 
-/// What the application gave the agent, as a parameter of a tool function. Cloning shares it.
+/// The state that the application gave the agent, as a parameter of a tool function. Clones share it.
 ///
-/// An agent with a tool that takes a state of another type than the one it was given is not built.
+/// An agent with a tool that takes a state of another type than its own cannot be built.
 ///
 /// ```
 /// use backstop_tool::{State, ToolError, tool};
@@ -29,11 +29,11 @@ use crate::{ToolContext, ToolError};
 pub struct State<T>(Arc<T>);
 
 impl<T: Any + Send + Sync> State<T> {
-    /// Takes the state out of the context of a call.
+    /// Returns the state in the context of a call.
     ///
     /// # Errors
     ///
-    /// [`ToolError::Other`] when there is none, or it is of another type; no agent calls a tool so.
+    /// [`ToolError::Other`] if there is none, or it has another type; an agent never calls a tool in that way.
     pub fn of(context: &ToolContext) -> Result<Self, ToolError> {
         let given = context.app_state.clone();
         let state = given.and_then(|state| state.downcast().ok());

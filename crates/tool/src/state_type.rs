@@ -1,7 +1,7 @@
 use std::any::{Any, TypeId, type_name};
 use std::fmt;
 
-/// Names the type of the state that a tool takes.
+/// The type of the state that a tool takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct StateType {
     id: TypeId,
@@ -9,7 +9,7 @@ pub struct StateType {
 }
 
 impl StateType {
-    /// Names `T`.
+    /// Returns the type `T`.
     #[must_use]
     pub fn of<T: Any>() -> Self {
         Self { id: TypeId::of::<T>(), name: type_name::<T>() }
@@ -21,7 +21,7 @@ impl StateType {
         self.name
     }
 
-    /// Is this state of the type?
+    /// Returns whether a state has this type.
     #[must_use]
     pub fn fits(&self, state: &(dyn Any + Send + Sync)) -> bool {
         state.type_id() == self.id

@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Standard error of a command, for a call that succeeds: the model reads it after the output, the record has
-/// it next to it.
+/// Standard error of a command, for a call that succeeds: the model reads it after the output, and the record has it
+/// next to the output.
 ///
 /// ```
 /// use backstop_tool::Stderr;
@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Stderr(Arc<Mutex<Option<Arc<str>>>>);
 
 impl Stderr {
-    /// Keeps a text, instead of one that was kept before.
+    /// Stores a text, which replaces an earlier one.
     pub fn keep(&self, text: impl Into<Arc<str>>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.into());
     }
 
-    /// Returns the text that is kept.
+    /// Returns the stored text.
     #[must_use]
     pub fn so_far(&self) -> Option<Arc<str>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -1,19 +1,19 @@
-//! What the model reads when a call fails: one line, bounded, about what it can change.
+//! Texts about failed calls for the model: one line, bounded, about what the model can change.
 
 use layer0::failure::{Chain, Failure};
 use layer0::text;
 
 use crate::ToolError;
 
-/// How many tool names are offered when one was not found.
+/// Maximum number of tool names in the text for an unknown tool.
 const MAX_NAMES: usize = 10;
-/// How many characters of a tool's text go into a line.
+/// Maximum number of characters from a tool in a line.
 const MAX_CHARS: usize = 500;
 
 /// Returns the text of a failed call of `tool`.
 ///
-/// What the tool itself reported is cut to 500 characters here; when an error store is there, the
-/// caller stores the whole and shows a summary instead.
+/// The tool's own report is cut to 500 characters here; with an error store, the caller stores the whole report and
+/// shows a summary instead.
 #[must_use]
 pub fn failed_text(tool: &str, error: &ToolError) -> String {
     match error.kind() {
@@ -46,13 +46,13 @@ pub fn failed_text(tool: &str, error: &ToolError) -> String {
     }
 }
 
-/// Returns the known name that comes nearest.
+/// Returns the most similar known name; `None` if there are none.
 pub fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let near = |other: &&str| strsim::jaro_winkler(name, other);
     known.max_by(|a, b| near(a).total_cmp(&near(b)))
 }
 
-/// Returns the text for a tool that does not exist, with the names that come nearest first.
+/// Returns the text for a tool that does not exist, with the most similar names first.
 pub fn missing_text<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> String {
     let mut known: Vec<(&str, f64)> =
         known.map(|other| (other, strsim::jaro_winkler(name, other))).collect();

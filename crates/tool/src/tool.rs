@@ -23,7 +23,7 @@ use crate::{
     Arguments, Given, Grants, NotShown, People, ShownImages, StateType, Stderr, ToolError, Written,
 };
 
-/// Does one thing in the world for the model.
+/// A tool that the model can call.
 #[async_trait]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no tool",
@@ -31,36 +31,35 @@ use crate::{
     note = "`#[backstop::tool]` on an `async fn` makes one of it; `FnTool` makes one of a closure"
 )]
 pub trait Tool: Send + Sync {
-    /// Describes the tool; the same at every call.
+    /// Returns the spec of the tool; the same at every call.
     fn spec(&self) -> &ToolSpec;
 
-    /// Returns what a call with these arguments needs beyond the spec's capabilities, such as
-    /// `fs:read:/data/a.csv`.
+    /// Returns the needs of a call with these arguments beyond the spec's capabilities, such as `fs:read:/data/a.csv`.
     ///
     /// # Errors
     ///
-    /// [`ToolError::InvalidInput`] when the arguments name something that cannot be.
+    /// [`ToolError::InvalidInput`] if an argument names something that cannot exist.
     fn needs(&self, arguments: &Arguments) -> Result<Vec<String>, ToolError> {
         let _ = arguments;
         Ok(Vec::new())
     }
 
-    /// Returns how a denial names one of the call's needs. A tool whose needs say more than the model
-    /// may learn, such as where a link leads, names what the arguments name.
+    /// Returns the text for one of the call's needs in a denial. A tool whose needs reveal more than the model may
+    /// learn, such as the target of a link, returns the text of the arguments instead.
     fn denied(&self, arguments: &Arguments, need: &str) -> String {
         let _ = arguments;
         need.to_owned()
     }
 
-    /// Returns whether an argument that is `null`, and need not be there, counts as left out where the schema lets it not
-    /// be `null`. Models write so what others describe, and their servers may refuse it.
+    /// Returns whether `null` for an optional argument counts as left out if the schema does not allow `null`. Models
+    /// write such nulls for tools of external sources, whose servers may refuse them.
     fn omits_nulls(&self) -> bool {
         false
     }
 
-    /// Does the tool check by itself, in [`Tool::call`], that its arguments are what its schema says? One
-    /// whose arguments are read into a type does. Without the feature `json-schema` only such tools can
-    /// be added: their schemas are shown to the model and not compiled.
+    /// Returns whether the tool itself checks, in [`Tool::call`], that its arguments fit its schema. A tool whose
+    /// arguments are decoded into a type does. Without the feature `json-schema` only such tools can be added: their
+    /// schemas are shown to the model and not compiled.
     fn checks_arguments(&self) -> bool {
         false
     }
@@ -70,40 +69,40 @@ pub trait Tool: Send + Sync {
         None
     }
 
-    /// Are the tool's failures worth storing? Not those of a tool that reads stored errors. The same at
-    /// every call.
+    /// Returns whether the tool's failures are stored, which is not useful for a tool that reads stored errors. The
+    /// same at every call.
     fn stores_errors(&self) -> bool {
         true
     }
 
-    /// Returns the type of the state it takes ([`State`]); an agent that has no such state is not built.
+    /// Returns the type of the state that it takes ([`State`]); an agent without such a state cannot be built.
     ///
     /// [`State`]: crate::State
     fn state_type(&self) -> Option<StateType> {
         None
     }
 
-    /// Returns what a call with these arguments starts, if it starts a run that counts for its caller's,
-    /// as an agent that is a tool does. Those of one answer run side by side.
+    /// Returns the child run that a call with these arguments starts, if it starts one, as an agent that is a tool
+    /// does. The child runs of one model answer run concurrently.
     fn dispatch(&self, arguments: &Arguments) -> Option<DispatchSpec> {
         let _ = arguments;
         None
     }
 
-    /// Returns the operator of the run's orchestrator that every call of the tool dispatches, if it names
-    /// one. It is looked for when the agent is registered there, and before each call.
+    /// Returns the name of the operator in the run's orchestrator that every call of the tool dispatches, if any. It is
+    /// looked up when the agent is registered there, and before each call.
     fn operator(&self) -> Option<&str> {
         None
     }
 
-    /// Returns the arguments as a person is asked to agree to them, such as with a diff of what the call
-    /// would change; `None` where they say it all. It is asked of a call that a person decides, once
-    /// its arguments match the schema and policy has granted what it needs. What it returns is what is
-    /// shown, recorded and, once a person agreed, run; it has to match the schema too.
+    /// Returns the arguments in the form in which a person approves them, such as with a diff of the change; `None` if
+    /// they are complete as they are. It is called only if a person decides about the call, once its arguments match
+    /// the schema and policy has granted its needs. The returned arguments are shown, recorded and, once approved, run;
+    /// they have to match the schema too.
     ///
     /// # Errors
     ///
-    /// Why no person need be asked: the call is answered with it.
+    /// The reason that no approval is needed: the call fails with this error.
     ///
     /// # Cancel safety
     ///
@@ -117,10 +116,9 @@ pub trait Tool: Send + Sync {
         Ok(None)
     }
 
-    /// Says whether the call with the context's idempotency key happened, where its spec says that the tool
-    /// can ([`ToolSpec::probe`](layer0::ToolSpec::probe)). It is asked before a call of unknown outcome is
-    /// answered as interrupted, and when a call failed that may have acted; never of an idempotent tool. It
-    /// must not act itself.
+    /// Returns whether the call with the context's idempotency key happened, for a tool whose spec allows it
+    /// ([`ToolSpec::probe`](layer0::ToolSpec::probe)). It is called before a call of unknown outcome is answered as
+    /// interrupted, and after a failed call that may have acted; never for an idempotent tool. It must not act itself.
     ///
     /// # Errors
     ///
@@ -138,19 +136,18 @@ pub trait Tool: Send + Sync {
         Ok(Probe::Unknown)
     }
 
-    /// Runs the tool. The arguments match its schema, unless it said that it checks them
-    /// ([`Tool::checks_arguments`]), and policy has granted what it needs. A [`Value`] converts into the
-    /// output.
+    /// Runs the tool. The arguments match its schema, unless it checks them itself ([`Tool::checks_arguments`]), and
+    /// policy has granted its needs. A [`Value`] converts into the output.
     ///
     /// # Errors
     ///
-    /// Usually [`ToolError::ExecutionFailed`]; the whole text is kept for the model to ask for, so
-    /// it need not be short.
+    /// Usually [`ToolError::ExecutionFailed`]; the whole text is stored for the model to request, so it need not be
+    /// short.
     ///
     /// # Cancel safety
     ///
-    /// The future is dropped at timeout and cancellation. A tool that must not be left half done
-    /// says so by not being idempotent.
+    /// The future is dropped at timeout and cancellation. A tool that must not be interrupted half-way declares that by
+    /// not being idempotent.
     async fn call(
         &self,
         arguments: &Arguments,
@@ -158,45 +155,45 @@ pub trait Tool: Send + Sync {
     ) -> Result<JsonText, ToolError>;
 }
 
-/// What a tool says of a call whose outcome is unknown.
+/// The answer of a tool about a call whose outcome is unknown.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Probe {
     /// It did not happen.
     DidNot,
-    /// It happened, with this result where it is known.
+    /// It happened, with its result if that is known.
     Happened(Option<JsonText>),
-    /// It cannot be said.
+    /// The outcome remains unknown.
     Unknown,
 }
 
 impl Probe {
-    /// It happened, and this is what it answered.
+    /// Returns that the call happened, with its result.
     pub fn happened(output: impl Into<JsonText>) -> Self {
         Self::Happened(Some(output.into()))
     }
 }
 
-/// A run that a call starts.
+/// A child run that a call starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DispatchSpec {
-    /// The operator that runs.
+    /// The operator of the child run.
     pub operator: Arc<str>,
-    /// SHA-256, in hex, of what it is asked.
+    /// SHA-256, in hex, of its input.
     pub input_digest: Arc<str>,
-    /// Will be known what it costs?
+    /// Whether its cost will be known.
     pub is_priced: bool,
-    /// How many dispatches may be above it; without bound where `None`.
+    /// Maximum depth of its dispatch; no limit if `None`.
     pub max_depth: Option<u32>,
-    /// Does it keep a record, to be gone on with after a process died? Where `None`, its orchestrator knows.
+    /// Whether it keeps a record, from which it can resume after its process died. If `None`, its orchestrator decides.
     pub can_go_on: Option<bool>,
-    /// What it may use of its caller's budget at most, as its task says.
+    /// Maximum part of its caller's budget, from its task.
     pub at_most: Option<Allowance>,
 }
 
 impl DispatchSpec {
-    /// Describes a run.
+    /// Returns the description of a child run.
     pub fn new(
         operator: impl Into<Arc<str>>,
         input_digest: impl Into<Arc<str>>,
@@ -212,14 +209,14 @@ impl DispatchSpec {
         }
     }
 
-    /// Bounds what it may use of its caller's budget.
+    /// Limits the part of its caller's budget that it may use.
     #[must_use]
     pub const fn at_most(mut self, allowance: Allowance) -> Self {
         self.at_most = Some(allowance);
         self
     }
 
-    /// States whether the run keeps a record. A call whose run keeps none is treated as one of any tool when
+    /// Sets whether the child run keeps a record. A call whose child run keeps none is handled like any tool call when
     /// its process dies: it is run again if the tool is idempotent, and answered as interrupted otherwise.
     #[must_use]
     pub const fn can_go_on(mut self, can_go_on: bool) -> Self {
@@ -227,7 +224,7 @@ impl DispatchSpec {
         self
     }
 
-    /// Bounds how many dispatches may be above it.
+    /// Limits the depth of its dispatch.
     #[must_use]
     pub const fn max_depth(mut self, max_depth: Option<u32>) -> Self {
         self.max_depth = max_depth;
@@ -235,7 +232,7 @@ impl DispatchSpec {
     }
 }
 
-/// What a tool may know of the call it serves.
+/// The context of a tool call.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ToolContext {
@@ -245,63 +242,62 @@ pub struct ToolContext {
     pub session: SessionId,
     /// The call.
     pub call_id: CallId,
-    /// The same text when the same call is run again, also after the run was reopened, and another one in
-    /// a copy of the run; give it to services that know such keys. `bs_` and the first 32 hex digits of
-    /// SHA-256 over run and call.
+    /// The same text each time the same call runs, also after the run was reopened, and another text in a fork of the
+    /// run; pass it to services that accept idempotency keys. `bs_` and the first 32 hex digits of SHA-256 over run and
+    /// call.
     pub idempotency_key: String,
-    /// The time at which the call is given up if it waits for nobody, as it was when the call began. While it asks a person,
-    /// or all that it dispatched waits, its time does not pass, and it has that much more.
+    /// The time limit of the call as it was when the call began. The limit is extended by the time for which the call
+    /// waits for a person, or for which all its child runs wait.
     pub deadline: Timestamp,
-    /// What the call said it needs ([`Tool::needs`]) and was granted. A tool that names a thing
-    /// twice, once to be judged and once to use it, compares what it holds with this.
+    /// The needs of the call ([`Tool::needs`]), which were granted. A tool that names a resource twice, once for the
+    /// check and once for its use, compares the used one with this.
     pub granted: Arc<[String]>,
-    /// What the agent may use. A tool that learns only while it runs what it needs, such as where a
-    /// redirect leads, asks this before it goes on.
+    /// The grants of the agent. A tool that learns a need only while it runs, such as the target of a redirect, checks
+    /// it here before it continues.
     pub grants: Grants,
-    /// The sessions whose stored errors and results the call may read: its own, then those of
-    /// the runs that its run is a copy of.
+    /// The sessions whose stored errors and results the call may read: its own, then those of the origins of its run,
+    /// if that is a fork.
     pub sessions: Arc<[SessionId]>,
-    /// How many dispatches are above the run.
+    /// The depth of the run below its root.
     pub depth: u32,
-    /// Knows the secrets of the process. What a tool fails with is redacted anyway; a tool that encodes
-    /// bytes takes secrets out before, as they cannot be found in Base64.
+    /// Redactor with the secrets of the process. A tool's errors are redacted anyway; a tool that encodes bytes removes
+    /// secrets before that, because they cannot be found in Base64.
     pub redactor: Redactor,
-    /// Is cancelled when the call is given up: at its timeout, and when the run is stopped. The
-    /// future is dropped then anyway; code that blocks its thread has to look.
+    /// Cancelled when the call is given up: at its timeout, and when the run is stopped. The future is dropped in any
+    /// case; code that blocks its thread has to check the token.
     pub cancellation: CancellationToken,
-    /// Where a tool says how to read what it has written so far: it is kept with the error when the
-    /// call is timed out.
+    /// Access to the output written so far, which a tool can set up: it is stored with the error if the call times out.
     pub written: Written,
-    /// The data that a person gave with the approval of the call, where its spec asks for some
+    /// The data that a person gave with the approval of the call, if its spec requests data
     /// ([`ToolSpec::asks`](layer0::ToolSpec::asks)). It fits the schema.
     pub approval_data: Option<JsonText>,
-    /// The run's place in a distributed trace, as W3C `traceparent`, where its caller gave one; for what the tool
-    /// asks in its turn.
+    /// The run's position in a distributed trace, as W3C `traceparent`, if its caller gave one; for the tool's own
+    /// requests.
     pub trace_parent: Option<Arc<str>>,
-    /// What the application gave the agent; see [`ToolContext::state`].
+    /// The state that the application gave the agent; see [`ToolContext::state`].
     pub app_state: Option<Arc<dyn Any + Send + Sync>>,
-    /// What the tool shows beside its output; see [`ToolContext::show_image`].
+    /// Images that the tool shows in addition to its output; see [`ToolContext::show_image`].
     pub images: ShownImages,
-    /// What the tool wrote to standard error; the model reads it after the output of a call that succeeds.
+    /// Standard error of the tool; the model reads it after the output of a call that succeeds.
     pub stderr: Stderr,
-    /// What the tool dispatches other operators through; see [`ToolContext::dispatch`].
+    /// Orchestrator through which the tool dispatches other operators; see [`ToolContext::dispatch`].
     pub operators: Option<Arc<dyn Orchestrator>>,
-    /// Whom the tool asks; see [`ToolContext::ask_person`]. `None` outside of a run.
+    /// Interface to people; see [`ToolContext::ask_person`]. `None` outside of a run.
     pub people: Option<Arc<dyn People>>,
-    /// What the runtime tells its own tools; `None` outside of a run.
+    /// Data of the runtime for its own tools; `None` outside of a run.
     #[doc(hidden)]
     pub runtime: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl ToolContext {
-    /// Makes the context of one call.
+    /// Returns the context of one call.
     #[must_use]
     pub fn new(run: RunId, session: SessionId, call_id: CallId, deadline: Timestamp) -> Self {
         let sessions = Arc::from([session.clone()]);
         Self::reading(run, session, sessions, call_id, deadline)
     }
 
-    /// Makes the context of one call that may read what is stored of these sessions.
+    /// Returns the context of one call that may read the stored errors and results of these sessions.
     #[must_use]
     pub fn reading(
         run: RunId,
@@ -335,12 +331,12 @@ impl ToolContext {
         }
     }
 
-    /// Calls another operator of the orchestrator in which the run is: below the run, within its budget,
-    /// depth and time, in its session. The run records it before it starts, and ends it with the call.
+    /// Dispatches another operator of the run's orchestrator as a child run, within the run's budget, depth and time,
+    /// in its session. The run records the dispatch before it starts, and ends it with the call.
     ///
     /// # Errors
     ///
-    /// [`OperatorError::SubDispatch`], with what the orchestrator answered inside.
+    /// [`OperatorError::SubDispatch`], with the error of the orchestrator inside.
     ///
     /// # Cancel safety
     ///
@@ -355,10 +351,10 @@ impl ToolContext {
             .map_err(|error| OperatorError::sub_dispatch(operator, error))
     }
 
-    /// Asks a person, while the tool is running, for data that fits a JSON Schema. Where the agent has an
-    /// approver in this process ([`Approver`]), that is asked, and the record has the approval, what was given
-    /// and by whom; elsewhere it is [`Given::NobodyThere`] at once. None of the tool's time passes meanwhile. What two
-    /// tasks of a call ask at once is asked one after the other.
+    /// Asks a person, while the tool is running, for data that fits a JSON Schema. If the agent has an approver in this
+    /// process ([`Approver`]), the approver is asked, and the record has the approval, the answer and who gave it;
+    /// otherwise the answer is [`Given::NobodyThere`] at once. The tool's time does not pass meanwhile. Concurrent
+    /// requests of one call are made one after the other.
     ///
     /// ```
     /// # use backstop_tool::{Given, ToolContext, ToolError};
@@ -374,11 +370,11 @@ impl ToolContext {
     ///
     /// # Errors
     ///
-    /// [`ToolError::ExecutionFailed`] for a schema that is none.
+    /// [`ToolError::ExecutionFailed`] if the schema is not valid.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future withdraws what is asked: the approval is closed as expired.
+    /// Dropping the future withdraws the request: the approval is closed as expired.
     ///
     /// [`Approver`]: https://docs.rs/backstop-react/latest/backstop_react/trait.Approver.html
     pub async fn ask_person(
@@ -392,8 +388,8 @@ impl ToolContext {
         }
     }
 
-    /// Shows the model an image beside the output. The record holds it; a failed call shows none. A model whose
-    /// provider takes no images of tools reads the output alone, which should say that there is one.
+    /// Shows the model an image in addition to the output. The record contains it; a failed call shows none. A model
+    /// whose provider accepts no images of tools reads only the output, which should mention the image.
     ///
     /// ```
     /// # use backstop_tool::{ToolContext, ToolError};
@@ -411,12 +407,12 @@ impl ToolContext {
     ///
     /// # Errors
     ///
-    /// [`NotShown`]: of one call, four images of at most 3 MiB are shown, and none in which a secret stands.
+    /// [`NotShown`]: one call shows at most four images of at most 3 MiB, and none that contains a secret.
     pub fn show_image(&self, image: Image) -> Result<(), NotShown> {
         self.images.show(image, &self.redactor)
     }
 
-    /// Returns what the application gave the agent, if it is of this type.
+    /// Returns the state that the application gave the agent, if it has this type.
     #[must_use]
     pub fn state<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.app_state.as_ref()?.downcast_ref()
@@ -436,7 +432,7 @@ impl fmt::Debug for ToolContext {
     }
 }
 
-/// Makes the key of a call. The id of a run holds no NUL, so that no other run and call have the same.
+/// Returns the key of a call. The id of a run contains no NUL, so that no other run and call have the same key.
 fn idempotency_key(run: &RunId, call: &CallId) -> String {
     let digest = Sha256::new().chain_update(run.as_str()).chain_update([0]);
     let digest = digest.chain_update(call.as_str()).finalize();
@@ -457,14 +453,14 @@ pub fn schema_of<T: JsonSchema>() -> Value {
     schema.to_value()
 }
 
-/// Reads checked arguments into a tool's parameters.
+/// Decodes checked arguments into a tool's parameters.
 ///
 /// # Errors
 ///
-/// [`ToolError::InvalidInput`] for what a schema cannot say, such as a number out of range.
+/// [`ToolError::InvalidInput`] for a restriction that a schema cannot express, such as the range of a number.
 pub fn decode_arguments<T: DeserializeOwned>(arguments: &Arguments) -> Result<T, ToolError> {
     arguments.read().map_err(|error| {
-        // Which of them it was is looked for only when one does not fit.
+        // The argument at fault is searched only after an error.
         let place = serde_path_to_error::deserialize::<_, T>(arguments.value()).err();
         let place = place.map(|error| error.path().to_string()).filter(|path| path != ".");
         let named = place.map(|path| format!("{path}: "));
@@ -472,18 +468,18 @@ pub fn decode_arguments<T: DeserializeOwned>(arguments: &Arguments) -> Result<T,
     })
 }
 
-/// Turns what a tool function returned into its output.
+/// Converts the result of a tool function into its output.
 ///
 /// # Errors
 ///
-/// The function's own [`ToolError`], any other error as [`ToolError::ExecutionFailed`] with its
-/// whole chain, and [`ToolError::InvalidOutput`] for a value that is no JSON.
+/// The function's own [`ToolError`], any other error as [`ToolError::ExecutionFailed`] with its whole chain, and
+/// [`ToolError::InvalidOutput`] for a value that is not JSON.
 pub fn encode_output<T: Serialize, E: Into<BoxError>>(
     result: Result<T, E>,
 ) -> Result<JsonText, ToolError> {
     match result {
         Ok(output) => match serde_json::to_string(&output) {
-            // What is nested too deeply for a record is text.
+            // A value that is nested too deeply for a record becomes text.
             Ok(text) => Ok(JsonText::parse(&text).unwrap_or_else(|_| JsonText::string(&text))),
             Err(error) => Err(ToolError::InvalidOutput(error.to_string())),
         },
@@ -491,7 +487,7 @@ pub fn encode_output<T: Serialize, E: Into<BoxError>>(
     }
 }
 
-/// Turns what the probe of a tool function returned into what the runtime is told.
+/// Converts the result of the probe of a tool function.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Checks values against JSON Schema and says what is wrong in words a model can act on.
+//! Checks values against JSON Schema and reports errors in words that a model can act on.
 
 #[cfg(feature = "json-schema")]
 mod outline;
@@ -20,13 +20,13 @@ use thiserror::Error;
 
 use self::validator::Validator;
 
-/// How deep a schema may be nested. Its text has to be read again inside that of its agent, which
-/// serde_json does down to 128.
+/// Maximum nesting depth of a schema. Its text is read again inside that of its agent, for which the limit of
+/// serde_json is 128.
 const MAX_SCHEMA_DEPTH: usize = 100;
 
-/// A compiled JSON Schema. Schemas that are alike are compiled once.
+/// A compiled JSON Schema. Equal schemas are compiled once.
 ///
-/// Without the feature `json-schema` there is nothing to check with, and no schema compiles.
+/// Without the feature `json-schema` there is no validator, and no schema compiles.
 ///
 /// ```
 /// # #[cfg(feature = "json-schema")]
@@ -50,9 +50,8 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// [`SchemaError`], when it is not valid JSON Schema, or nested so deeply that a record of it could
-    /// not be read, or stands for more than can be checked where its references are followed; without the
-    /// feature `json-schema`, always.
+    /// [`SchemaError`] if it is not valid JSON Schema, is nested so deeply that a record with it could not be read, or
+    /// is too large to check with its references followed; without the feature `json-schema`, always.
     pub fn new(schema: &Value) -> Result<Self, SchemaError> {
         if is_deeper(schema, MAX_SCHEMA_DEPTH) {
             let why = format!("it is nested deeper than {MAX_SCHEMA_DEPTH} levels");
@@ -61,7 +60,7 @@ impl Schema {
         Validator::new(schema).map(Self)
     }
 
-    /// Says what is wrong with the arguments of a call, in words a model can act on.
+    /// Checks the arguments of a call; errors are in words that a model can act on.
     ///
     /// # Errors
     ///
@@ -70,7 +69,7 @@ impl Schema {
         self.0.check(arguments, "arguments")
     }
 
-    /// Says what is wrong with the data that a person gives, in words they can act on.
+    /// Checks the data that a person gives; errors are in words that the person can act on.
     ///
     /// # Errors
     ///
@@ -79,7 +78,7 @@ impl Schema {
         self.0.check(data, "data")
     }
 
-    /// Says what is wrong with the input of an operator.
+    /// Checks the input of an operator.
     ///
     /// # Errors
     ///
@@ -88,7 +87,7 @@ impl Schema {
         self.0.check(input, "input")
     }
 
-    /// Says what is wrong with a value, in words a model can act on.
+    /// Checks a value; errors are in words that a model can act on.
     ///
     /// # Errors
     ///
@@ -98,12 +97,12 @@ impl Schema {
     }
 }
 
-/// Says why a JSON Schema cannot be used.
+/// The reason that a JSON Schema cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct SchemaError(String);
 
-/// Says how a value does not fit a schema, or why that is not known.
+/// The reason that a value does not fit a schema, or that it could not be checked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(transparent)]
 pub struct Misfit(Why);
@@ -112,7 +111,7 @@ pub struct Misfit(Why);
 enum Why {
     #[error("{0}")]
     Differs(String),
-    // Rare, and larger than the errors that hold it may be.
+    // Boxed because it is rare, and may be larger than the errors that contain it.
     #[error(transparent)]
     Unchecked(Box<Unchecked>),
 }
@@ -136,7 +135,8 @@ impl Misfit {
         Self(Why::Unchecked(Unchecked { whole, schema, why }.into()))
     }
 
-    /// Says whether the value was not checked, because that would take too many steps. A smaller value may be.
+    /// Returns whether the value was not checked because that would take too many steps. A smaller value may be
+    /// checked.
     #[must_use]
     pub const fn is_unchecked(&self) -> bool {
         matches!(self.0, Why::Unchecked(_))
@@ -151,7 +151,7 @@ impl Misfit {
     }
 }
 
-/// Reads arguments that arrived as text, to say where they stop being JSON.
+/// Parses arguments that arrived as text, and returns where they stop being JSON.
 pub(crate) fn unparsed(text: &str) -> String {
     match JsonText::parse(text) {
         Err(error) if serde_json::from_str::<&RawValue>(text).is_ok() => {

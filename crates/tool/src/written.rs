@@ -3,7 +3,7 @@ use std::sync::{Arc, OnceLock};
 
 type Read = dyn Fn() -> Option<String> + Send + Sync;
 
-/// What a tool has written so far, for a call that is given up before it answers.
+/// The output that a tool has written so far, for a call that is given up before it answers.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -21,13 +21,13 @@ type Read = dyn Fn() -> Option<String> + Send + Sync;
 pub struct Written(Arc<OnceLock<Box<Read>>>);
 
 impl Written {
-    /// Says how to read it. It may be read at any time, from another thread, while the tool runs and
-    /// after it was stopped; only the first way given counts.
+    /// Sets the function that reads the output. It may be called at any time, from another thread, while the tool runs
+    /// and after it was stopped; only the first function counts.
     pub fn read_with(&self, read: impl Fn() -> Option<String> + Send + Sync + 'static) {
         let _ = self.0.set(Box::new(read));
     }
 
-    /// Reads it; `None` when the tool has written nothing, or does not say.
+    /// Reads the output; `None` if the tool has written nothing, or has set no function.
     #[must_use]
     pub fn so_far(&self) -> Option<String> {
         self.0.get()?()

@@ -1,57 +1,57 @@
-//! What a schema stands for with its references followed: a short text can stand for more than can be checked.
+//! A schema with its references followed: a short text can expand to more than can be checked.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// How many ways a pattern may try to match a text.
+/// Maximum number of backtracks of a pattern.
 pub(super) const MAX_BACKTRACKS: usize = 10_000;
-/// How many steps a pattern takes that tries one way after the other.
+/// Steps of a pattern that backtracks.
 const BACKTRACKING: u64 = 1_000;
-/// How many bytes of a text are matched in a step.
+/// Bytes of text that are matched in one step.
 const BYTES: u64 = 64;
-/// How many parts of a schema may have names: each reference may lead to any of them.
+/// Maximum number of named parts of a schema, because each reference may lead to any of them.
 const MAX_NAMES: usize = 1_000;
-/// How many parts of a schema may be documents of their own, in which each pointer may lead somewhere else.
+/// Maximum number of parts that are documents of their own, in which each pointer may lead to another place.
 const MAX_DOCUMENTS: usize = 100;
-/// The keywords whose values are no schemas.
+/// Keywords whose values are not schemas.
 const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 
-/// The keywords that refer to other schemas, which are for the same value.
+/// Keywords that refer to other schemas for the same value.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
-/// The keywords that make a schema a document of its own.
+/// Keywords that make a schema a document of its own.
 const IDS: [&str; 2] = ["$id", "id"];
-/// The keywords that name a schema, so that it can be referred to.
+/// Keywords that name a schema, so that references can lead to it.
 const NAMES: [&str; 4] = ["$id", "id", "$anchor", "$dynamicAnchor"];
-/// The keywords for what no other keyword of a schema is for: all that these lead to is looked into once more.
+/// Keywords for values that no other keyword of a schema covers: all schemas that these lead to are checked once more.
 const UNEVALUATED: [&str; 2] = ["unevaluatedItems", "unevaluatedProperties"];
 
-/// The parts of a schema, and what of a value each is for. The first one is the whole.
+/// The parts of a schema, each with the part of a value that it applies to. The first one is the whole schema.
 #[derive(Debug)]
 pub(super) struct Outline {
     pub(super) parts: Vec<Part>,
 }
 
-/// A schema, with the indexes of those that it leads to.
+/// A schema, with the indexes of the schemas that it leads to.
 #[derive(Debug, Default)]
 pub(super) struct Part {
-    /// Those for the same value.
+    /// Schemas for the same value.
     pub(super) in_place: Vec<Step>,
-    /// Those for the property of a name.
+    /// Schemas for the property of a name.
     pub(super) named: Vec<(Box<str>, usize)>,
-    /// Those for each item or property.
+    /// Schemas for each item or property.
     pub(super) each: Vec<Step>,
-    /// Is it referred to?
+    /// Whether a reference leads to it.
     pub(super) is_target: bool,
-    /// Is it for what no other keyword is for?
+    /// Whether it has a keyword for values that no other keyword covers.
     pub(super) is_for_rest: bool,
-    /// How many patterns it has.
+    /// Number of its patterns.
     pub(super) patterns: u64,
-    /// How many steps it takes to compare a value.
+    /// Number of steps to compare a value.
     pub(super) comparing: u64,
-    /// How many steps it takes to match a text.
+    /// Number of steps to match a text.
     pub(super) matching: u64,
-    /// How many steps it takes to match the name of a property.
+    /// Number of steps to match the name of a property.
     pub(super) matching_names: u64,
 }
 
@@ -60,7 +60,7 @@ impl Part {
         self.comparing == 0 && self.matching == 0 && self.matching_names == 0
     }
 
-    /// How many steps it takes by itself.
+    /// Returns the number of steps of this part alone.
     pub(super) fn own(&self, value: &Value) -> u64 {
         let many = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let matching = match value {
@@ -72,11 +72,11 @@ impl Part {
     }
 }
 
-/// A step from a schema to one that it leads to.
+/// A step from a schema to another one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     pub(super) to: usize,
-    /// Is it asked whether the value fits, before errors are looked for?
+    /// Whether the validator first tests the value for a fit, before it looks for errors.
     pub(super) is_asked: bool,
 }
 
@@ -85,7 +85,7 @@ impl Outline {
     ///
     /// # Errors
     ///
-    /// Why that is too much.
+    /// The reason that the schema is too large.
     pub(super) fn new(schema: &Value) -> Result<Self, String> {
         let mut builder = Builder::new(schema)?;
         builder.part(schema);
@@ -98,17 +98,17 @@ impl Outline {
     }
 }
 
-/// Finds the parts of a schema.
+/// Builder of the parts of a schema.
 struct Builder<'s> {
-    /// The whole, and the parts that are documents of their own: pointers start at them.
+    /// The whole schema and its parts that are documents of their own: pointers start at them.
     documents: Vec<&'s Value>,
-    /// The whole, and the parts that have a name.
+    /// The whole schema and its named parts.
     named: Vec<&'s Value>,
-    /// Where references lead to.
+    /// Targets of the references.
     references: HashMap<&'s str, Vec<usize>>,
     parts: Vec<Part>,
     indexes: HashMap<*const Value, usize>,
-    /// Those that are yet to be looked into.
+    /// Parts still to be outlined.
     open: Vec<(usize, &'s Value)>,
 }
 
@@ -196,7 +196,7 @@ impl<'s> Builder<'s> {
         part
     }
 
-    /// Steps to a schema, or to those of a list.
+    /// Returns steps to a schema, or to the schemas of a list.
     fn steps(&mut self, value: &'s Value, is_asked: bool) -> Vec<Step> {
         match value {
             Value::Array(schemas) => {
@@ -226,7 +226,7 @@ impl<'s> Builder<'s> {
         targets
     }
 
-    /// Finds what a reference may lead to inside of the schema.
+    /// Returns the schemas inside this one that a reference may lead to.
     fn referred(&self, reference: &str) -> Vec<&'s Value> {
         let (document, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let is_named = |schema: &Value, name: &str| {
@@ -245,7 +245,7 @@ impl<'s> Builder<'s> {
     }
 }
 
-/// How many steps it takes to match a pattern. One that looks around, or back, tries one way after the other.
+/// Returns the number of steps to match a pattern. A pattern with look-around or a back-reference backtracks.
 fn matching(pattern: &str) -> u64 {
     let mut after = pattern.split('\\').skip(1);
     let looks_back =
@@ -254,13 +254,13 @@ fn matching(pattern: &str) -> u64 {
     if looks_around || looks_back { BACKTRACKING } else { 1 }
 }
 
-/// How many steps it takes to compare a value with these.
+/// Returns the number of steps to compare a value with these.
 fn comparing(values: &[Value]) -> u64 {
     let (lists, plain) = values.iter().partition::<Vec<_>, _>(|it| it.is_object() || it.is_array());
     u64::try_from(lists.len() + plain.len() / 16).unwrap_or(u64::MAX)
 }
 
-/// Finds the parts of a schema that have a name.
+/// Finds the named parts of a schema.
 fn find_named<'s>(value: &'s Value, found: &mut Vec<&'s Value>) {
     let parts: Vec<&Value> = match value {
         Value::Object(fields) => {
@@ -278,7 +278,7 @@ fn find_named<'s>(value: &'s Value, found: &mut Vec<&'s Value>) {
     }
 }
 
-/// Reads `%25` as `%`, as pointers in references are written.
+/// Decodes percent-encoding, as in the pointers of references.
 fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

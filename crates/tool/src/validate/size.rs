@@ -1,27 +1,27 @@
-//! How much a schema stands for.
+//! The size of a schema with its references followed.
 
 use std::collections::HashMap;
 
 use super::outline::Outline;
 
-/// How many schemas one may stand for. Checking a value may take as many steps, and more where it is nested.
+/// Maximum size of a schema, in schemas. Checking a value may take as many steps, and more if the value is nested.
 const MAX_SCHEMAS: u64 = 100_000;
-/// How many schemas a pattern stands for: it takes as long to compile.
+/// Size of a pattern, in schemas: it takes as long to compile.
 const PATTERN: u64 = 20;
-/// How many schemas each one stands for that is looked into for what is left.
+/// Additional size of each schema that is checked once more for uncovered values.
 const REST: u64 = 16;
-/// How many schemas may stand inside of one another, references followed.
+/// Maximum nesting depth of schemas, with references followed.
 const MAX_DEPTH: usize = 200;
 
-/// How much a part stands for.
+/// The size of a part.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     pub(super) schemas: u64,
-    /// How many of them are for the same value.
+    /// Number of its schemas for the same value.
     in_place: u64,
-    /// How many schemas stand inside of one another.
+    /// Nesting depth of its schemas.
     depth: usize,
-    /// Does it refer to itself?
+    /// Whether it refers to itself.
     pub(super) recurs: bool,
 }
 
@@ -32,7 +32,7 @@ impl Size {
     ///
     /// # Errors
     ///
-    /// Why it is too much.
+    /// The reason that it is too large.
     pub(super) fn of(outline: &Outline) -> Result<Self, String> {
         Sizes { outline, known: HashMap::new(), path: Vec::new() }.of(0, true)
     }
@@ -42,14 +42,14 @@ impl Size {
 struct Sizes<'o> {
     outline: &'o Outline,
     known: HashMap<usize, Size>,
-    /// The parts that lead to this one, and whether each is for the same value as the one before it.
+    /// The parts that lead to this one, each with whether it applies to the same value as the one before.
     path: Vec<(usize, bool)>,
 }
 
 impl Sizes<'_> {
     fn of(&mut self, index: usize, is_in_place: bool) -> Result<Size, String> {
         if let Some(start) = self.path.iter().position(|(known, _)| *known == index) {
-            // It goes on for as long as the value does, unless it never leaves the value.
+            // The recursion ends with the value, unless it never leaves the same value.
             let is_endless = is_in_place
                 && self.path.iter().skip(start + 1).all(|(_, is_in_place)| *is_in_place);
             return match is_endless {

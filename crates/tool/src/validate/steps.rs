@@ -1,7 +1,7 @@
-//! How many steps it takes to check a value.
+//! The number of steps to check a value.
 //!
-//! A validator remembers whether a value fits a schema that is referred to, but looks for errors in each branch anew:
-//! where a schema refers to itself from two branches, that doubles with each level of the value.
+//! A validator remembers whether a value fits a referenced schema, but looks for errors in each branch again: if a
+//! schema refers to itself from two branches, that doubles with each level of the value.
 
 use std::collections::HashMap;
 
@@ -10,29 +10,29 @@ use serde_json::Value;
 use super::outline::{Outline, Part, Step};
 use super::size::Size;
 
-/// How many steps a check may take.
+/// Maximum number of steps of a check.
 pub(super) const MAX_STEPS: u64 = 5_000_000;
-/// How many steps may be taken to say what is wrong.
+/// Maximum number of steps to find the errors.
 pub(super) const MAX_ERROR_STEPS: u64 = 500_000;
-/// How many schemas may be entered inside of one another: each takes room of the thread's stack.
+/// Maximum nesting depth of schemas during a check: each level takes room on the thread's stack.
 const MAX_DEPTH: usize = 1_000;
-/// As many steps need no closer look.
+/// Number of steps up to which no exact count is needed.
 const FEW_STEPS: u64 = 10_000;
 
-/// What a check takes.
+/// The effort of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effort {
-    /// Saying what is wrong takes no more steps than it may.
+    /// Finding the errors stays within the limit.
     Bounded,
-    /// It can be checked, but what is wrong would take too many steps.
+    /// The check stays within the limit, but finding the errors would not.
     FitOnly,
 }
 
-/// The checks against a schema.
+/// Limits of the checks against a schema.
 #[derive(Debug)]
 pub(super) struct Checks {
     outline: Outline,
-    /// How many steps each part of a value takes at most, where that is known beforehand.
+    /// Maximum number of steps for each part of a value, if known in advance.
     bound: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ impl Checks {
     ///
     /// # Errors
     ///
-    /// Why it stands for too much.
+    /// The reason that the schema is too large.
     pub(super) fn new(schema: &Value) -> Result<Self, String> {
         let outline = Outline::new(schema)?;
         let size = Size::of(&outline)?;
@@ -53,7 +53,7 @@ impl Checks {
     ///
     /// # Errors
     ///
-    /// Why they are too many.
+    /// The reason that the check takes too many steps.
     pub(super) fn count(&self, value: &Value) -> Result<Effort, String> {
         if self.bound.is_some_and(|bound| nodes(value).saturating_mul(bound) <= FEW_STEPS) {
             return Ok(Effort::Bounded);
@@ -75,16 +75,16 @@ fn nodes(value: &Value) -> u64 {
 struct Steps<'o> {
     outline: &'o Outline,
     taken: u64,
-    /// What is known of the schemas that are referred to, by the value they are for.
+    /// Known costs of referenced schemas, by schema and value.
     known: HashMap<(usize, *const Value), Cost>,
 }
 
-/// The steps of one schema with one value, and all inside.
+/// The steps of one schema with one value, including nested ones.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
-    /// To say whether it fits, where nothing is remembered.
+    /// Steps to decide whether the value fits, without remembered results.
     fit: u64,
-    /// To say all that is wrong.
+    /// Steps to find all errors.
     errors: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Compiles schemas, keeps those that are alike once, and says what a value lacks.
+//! Compiles schemas, shares equal ones, and reports the errors of a value.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
@@ -11,13 +11,12 @@ use super::outline::MAX_BACKTRACKS;
 use super::steps::{Checks, Effort, MAX_ERROR_STEPS};
 use super::{Misfit, SchemaError};
 
-/// How many problems are reported at once.
+/// Maximum number of reported problems.
 const MAX_PROBLEMS: usize = 5;
-/// How many characters a value or a list of values may take in a message.
+/// Maximum number of characters of a value or a list of values in a message.
 const MAX_VALUE_CHARS: usize = 200;
 
-/// Compiled schemas by their text: agents that are alike share them, which are the most of what an
-/// agent holds that does nothing.
+/// Compiled schemas by their text: equal agents share them, because they make up most of the memory of an idle agent.
 static COMPILED: LazyLock<Mutex<HashMap<String, Weak<Compiled>>>> = LazyLock::new(Mutex::default);
 
 #[derive(Debug, Clone)]
@@ -49,7 +48,7 @@ impl Validator {
         Ok(Self(validator))
     }
 
-    /// Checks `value`, which is called `whole`; says what is wrong as `property expectation`, joined by `; `.
+    /// Checks `value`, which messages call `whole`; returns the problems as `property expectation`, joined by `; `.
     pub(super) fn check(&self, value: &Value, whole: &str) -> Result<(), Misfit> {
         let Compiled { validator, checks } = &*self.0;
         let effort = checks.count(value).map_err(|why| Misfit::unchecked(whole, why))?;
@@ -130,7 +129,7 @@ fn describe(error: &ValidationError<'_>, whole: &str) -> String {
     }
 }
 
-/// Turns `/a/0/b` into `a[0].b`; of the root, nothing is left.
+/// Converts `/a/0/b` into `a[0].b`; the root becomes an empty text.
 fn property(pointer: &str) -> String {
     let mut path = String::new();
     for part in pointer.split('/').skip(1) {

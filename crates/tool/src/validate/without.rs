@@ -1,10 +1,10 @@
-//! What stands where a validator would: without the feature `json-schema` no schema compiles.
+//! Replacement of the validator: without the feature `json-schema` no schema compiles.
 
 use serde_json::Value;
 
 use super::{Misfit, SchemaError};
 
-/// There is none.
+/// A type without values.
 #[derive(Debug, Clone)]
 pub(super) enum Validator {}
 
