@@ -1,4 +1,4 @@
-//! One run: hands what happens to the machine, and starts what it decides.
+//! One run: feeds events to the machine, and starts the effects that it decides.
 
 mod admission;
 mod admit;
@@ -48,34 +48,34 @@ use model::Asking;
 use runs_below::Below;
 use tools::{AtWork, Tools};
 
-/// A run of which at least the first event is recorded.
+/// A run with at least its first event recorded.
 pub(crate) struct Run {
     agent: Arc<Inner>,
     definition: CheckedDefinition,
     context: HookContext,
     /// The sessions whose stored texts the run may read.
     sessions: Arc<[SessionId]>,
-    /// How many dispatches are above the run.
+    /// Number of dispatches between the run and its root.
     depth: u32,
-    /// The run at the head of its callers.
+    /// The root run of this run's chain of callers.
     root: RunId,
     effects: Arc<Effects>,
     ledger: Ledger,
-    /// The steps that have not ended.
+    /// The steps in flight.
     in_flight: Vec<(StepId, InFlight)>,
     asking: Asking,
     tools: Tools,
-    /// Of the batch before, empty; the next one takes it.
+    /// Empty vector of the previous batch, reused by the next one.
     unused_verdicts: Vec<AdmissionVerdict>,
     approvals: Approvals,
     inbox: InboxState,
     below: Below,
     sources: Sources,
-    /// Did a tool that is not safe to repeat run?
+    /// Whether a tool that is not safe to repeat was run.
     acted: bool,
 }
 
-/// What a run is made of.
+/// The parts that a run is made of.
 struct Parts {
     agent: Arc<Inner>,
     definition: CheckedDefinition,
@@ -83,36 +83,36 @@ struct Parts {
     machine: Machine,
     journal: AnyJournal,
     effects: Arc<Effects>,
-    /// Where the stream of the run is fed from; `None` where none is read.
+    /// Feed of the run's stream; `None` without a reader.
     feed: Option<Arc<Feed>>,
 }
 
-/// What a step belongs to.
+/// Purpose of a step in flight.
 enum InFlight {
     Admission(Box<Admission>),
     Approval,
     Attempt,
     Execution(AtWork),
-    /// The wait that the caller was told of.
+    /// The wait that was reported to the caller.
     Wait,
-    /// What the caller is asked for.
+    /// The request to the caller for more budget.
     More,
-    /// Asks what became of a call that has its answer.
+    /// A probe of a call that has its answer already.
     LateProbe,
     /// Hooks of a pause, or the memory.
     Pause,
-    /// Hooks that are shown a signal.
+    /// Hooks that a signal is shown to.
     Signal,
 }
 
-/// What is known of the run's inbox.
+/// State of the run's inbox.
 #[derive(Default)]
 struct InboxState {
-    /// Rows that came while something was stopped.
+    /// Rows that arrived while steps were being stopped.
     unread: Vec<InboxMessage>,
-    /// Did the caller in this process stop the run?
+    /// Whether the caller in this process stopped the run.
     is_cancelled: bool,
-    /// Was it empty when it was last asked, with nothing since?
+    /// Whether it was empty when last read, with no fact since.
     is_empty: bool,
 }
 
@@ -144,7 +144,7 @@ impl Run {
         }
     }
 
-    /// Performs the run until it is over, or waits for people that are not here.
+    /// Performs the run until it is over, or until it waits for people outside this process.
     pub(crate) async fn go(mut self: Box<Self>) -> Result<RunOutcome, RunFailure> {
         let held = self.agent.stores.hold(&self.sessions);
         let result = self.perform(held).await;
@@ -180,14 +180,14 @@ impl Run {
         }
     }
 
-    /// Begins what the machine decided; its record is durable.
+    /// Begins an effect that the machine decided and whose record is durable.
     async fn begin(&mut self, effect: Effect) -> Result<(), AgentError> {
         match effect {
-            // One that was asked anew meanwhile is forgotten.
+            // A call that was replaced by another one meanwhile is dropped.
             Effect::CallModel(call) if !self.ledger.machine().is_asking(call.id) => Ok(()),
             Effect::CallModel(call) => {
                 self.note_changed_tools().await?;
-                // Its record may have been the last that the budget allowed.
+                // The append may have used up the budget.
                 if self.ledger.machine().is_asking(call.id) {
                     self.ask_model(call);
                 }
@@ -214,7 +214,7 @@ impl Run {
                 self.ask_budget(given);
                 Ok(())
             }
-            // One that was settled meanwhile has its answer.
+            // A call that was settled meanwhile has its answer.
             Effect::Probe { call_id, .. } | Effect::Rerun { call_id, .. }
                 if !self.ledger.machine().is_running(&call_id) =>
             {
@@ -230,7 +230,7 @@ impl Run {
         }
     }
 
-    /// Takes in what happened.
+    /// Handles one fact.
     async fn take(&mut self, fact: Fact) -> Result<(), AgentError> {
         self.inbox.is_empty = false;
         match fact {
@@ -294,7 +294,7 @@ impl Run {
         }
     }
 
-    /// Goes on with what waited for this time.
+    /// Continues the work that is due now.
     async fn wake(&mut self) -> Result<(), AgentError> {
         let now = self.ledger.at();
         if self.ledger.machine().deadline().is_some_and(|deadline| deadline <= now) {
@@ -309,7 +309,7 @@ impl Run {
         self.start_tools().await
     }
 
-    /// Returns when something is to be done though nothing happens.
+    /// Returns the earliest time at which the run must act without a fact from outside.
     fn next_wake(&self) -> Option<Timestamp> {
         let waits = self.asking.wakes_at().into_iter().chain(self.tools.wakes_at());
         let waits = waits.chain(self.ledger.machine().deadline()).chain(self.next_expiry());
@@ -327,7 +327,7 @@ impl Run {
         Some(self.in_flight.swap_remove(place).1)
     }
 
-    /// Is nothing in flight but what waits below?
+    /// Returns whether nothing is in flight but waits for child runs or people.
     fn is_idle(&self) -> bool {
         let waits = |of: &InFlight| match of {
             InFlight::Execution(work) => self.waits_below(work),
@@ -339,7 +339,7 @@ impl Run {
             && self.tools.is_idle()
     }
 
-    /// Are the last hooks called? Nothing stops a run that is ending.
+    /// Returns whether the last hooks are called. Nothing stops a run that is ending.
     fn is_ending(&self) -> bool {
         self.ledger.machine().paused_at() == Some(HookPoint::RunEnd) || self.ledger.is_over()
     }

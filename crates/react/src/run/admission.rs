@@ -1,4 +1,4 @@
-//! A batch on its way to its tools.
+//! A batch of tool calls in admission.
 
 use backstop_react_machine::ToolBatch;
 use backstop_tool::Admitted;
@@ -7,16 +7,16 @@ use layer0::event::EventKind;
 use layer0::id::CallId;
 use layer0::message::ToolCall;
 
-/// A batch on its way to its tools, while hooks are asked about it.
+/// A batch of tool calls in admission, while its hooks are called.
 pub(super) struct Admission {
     pub(super) batch: ToolBatch,
-    /// What is decided on each call, once the gates let them through.
+    /// The verdict on each call, after the gates.
     pub(super) verdicts: Vec<AdmissionVerdict>,
 }
 
-/// What is decided on a call.
+/// The verdict on a call.
 pub(super) struct AdmissionVerdict {
-    /// What its hooks left for the record.
+    /// Entries of its hooks for the record.
     pub(super) notes: Vec<EventKind>,
     pub(super) outcome: Outcome,
 }

@@ -1,5 +1,4 @@
-//! Which calls of a batch may run: gates, lookup, arguments, policy, approval, observers, in this
-//! order.
+//! Admission of the calls of a batch: gates, lookup, arguments, policy, approval, observers, in this order.
 
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ impl Run {
     pub(super) async fn admit(&mut self, batch: ToolBatch) -> Result<(), AgentError> {
         let is_asked_about =
             has_hooks(&self.agent, HookPoint::BeforeTool) || is_any_held(&self.agent, &batch.calls);
-        // What a person agreed to as it was shown has passed the gates; what they changed has not.
+        // Arguments that a person approved unchanged have passed the gates; arguments that a person changed have not.
         if (!batch.approved || batch.changed) && is_asked_about {
             let (calls, changed) = (Arc::clone(&batch.calls), batch.changed);
             let admission = Box::new(self.admission(batch));
@@ -50,7 +49,7 @@ impl Run {
         }
     }
 
-    /// Looks each call up, and shows the observers those that are about to run.
+    /// Looks each call up, and shows the admitted ones to the observers.
     async fn look_up(
         &mut self,
         mut admission: Admission,
@@ -82,7 +81,7 @@ impl Run {
         self.record_verdicts(admission).await
     }
 
-    /// Finds the tool, checks the arguments, asks the policy, the machine's counts and who has to agree.
+    /// Finds the tool, then checks the arguments, the policy, the machine's counts and the need for an approval.
     fn outcome(
         &self,
         batch: &ToolBatch,
@@ -101,14 +100,14 @@ impl Run {
                 None => {}
             }
             let denied = machine.denied(&name, admitted.arguments.text());
-            // What a person agreed to just now counts.
+            // The approval that was just given takes precedence.
             match denied.filter(|_| !batch.approved) {
                 Some(denial) => Err(ToolError::approval_denied(&*denial.by, &*denial.reason)),
                 None => Ok(admitted),
             }
         });
         match admitted {
-            // What it may still use is looked at once a person agreed.
+            // The budget is checked after the approval.
             Ok(admitted) if admitted.spec().approval && !batch.approved => {
                 Outcome::Held(id, admitted.arguments.text().clone())
             }
@@ -144,7 +143,7 @@ impl Run {
         }
     }
 
-    /// Records what was decided on the calls of a batch, in one append.
+    /// Records the verdicts on the calls of a batch, in one append.
     async fn record_verdicts(&mut self, mut admission: Admission) -> Result<(), AgentError> {
         let (mut left, at) = (self.executions_left(), self.ledger.at());
         let Self { agent, context, ledger, tools, .. } = self;
@@ -181,7 +180,7 @@ impl Run {
     /// Runs a tool again that was running when the process died.
     pub(super) async fn rerun(&mut self, id: EffectId, call_id: &CallId) -> Result<(), AgentError> {
         let mut run = self.recorded_execution(call_id)?;
-        // Tool and policy may have changed since.
+        // The tool and the policy may have changed since.
         match admit(&self.agent, &run.tool, run.arguments.clone()) {
             Ok(admitted) => {
                 self.tools.admitted(call_id.clone(), admitted);
@@ -193,7 +192,7 @@ impl Run {
                 let text = failed_text(&run.tool, &error);
                 let failing = Failing::new(&self.agent, &self.context, call_id, &run.tool, 0);
                 let answer = self.ledger.answer(id, failing.respond(&error, &text));
-                // What it dispatched cannot be gone on with either.
+                // Its child runs cannot be resumed either.
                 let ended = self.end_dispatches_of(call_id).await?;
                 let resumed = self.approvals.take_resumed().map(EventKind::from);
                 let ended = ended.into_iter().map(EventKind::from);
@@ -205,7 +204,7 @@ impl Run {
     }
 }
 
-/// Answers a call that does not run.
+/// Returns the answer of a call that does not run.
 fn refusal(
     agent: &Inner,
     context: &HookContext,

@@ -1,4 +1,4 @@
-//! The approvals that the approver in this process is asked about.
+//! The approvals that the approver in this process decides.
 
 use backstop_tool::Given;
 use layer0::event::RunResumed;
@@ -6,83 +6,83 @@ use layer0::id::ApprovalId;
 
 use crate::journal::{AskId, StepId};
 
-/// The approvals that the approver in this process is asked about.
+/// The approvals that the approver in this process decides.
 #[derive(Default)]
 pub(super) struct Approvals {
     asked: Vec<(ApprovalId, StepId)>,
-    /// The calls that wait for what they ask a person while they are running.
+    /// The running calls that wait for a person's answer.
     asking: Vec<(ApprovalId, AskId)>,
-    /// What they are told once it is recorded.
+    /// Answers for running calls, sent once they are recorded.
     given: Vec<(AskId, Given)>,
-    /// Those whose time is over, as is being recorded.
+    /// Expired approvals whose expiry is being recorded.
     expiring: Vec<ApprovalId>,
-    /// Is written before the first decision, when the run waited for it.
+    /// Event to record before the first decision if the run waited for it.
     resumed_by: Option<RunResumed>,
 }
 
 impl Approvals {
-    /// Begins in a process that goes on with a run that waits.
+    /// Returns the approvals of a resumed run that waits.
     pub(super) fn resumed(by: Option<RunResumed>) -> Self {
         let (asked, asking, given, expiring) = Default::default();
         Self { asked, asking, given, expiring, resumed_by: by }
     }
 
-    /// Notes that this step asks about an approval.
+    /// Registers the step that asks the approver about an approval.
     pub(super) fn ask(&mut self, id: ApprovalId, step: StepId) {
         self.asked.push((id, step));
     }
 
-    /// Notes that an approval is not asked about any more. Returns the step that asked.
+    /// Removes an approval. Returns the step that asks the approver about it.
     pub(super) fn withdraw(&mut self, id: &ApprovalId) -> Option<StepId> {
         let place = self.asked.iter().position(|(asked, _)| asked == id)?;
         Some(self.asked.swap_remove(place).1)
     }
 
-    /// Notes that a running call asks this.
+    /// Registers the question of a running call.
     pub(super) fn asked_by(&mut self, id: ApprovalId, ask: AskId) {
         self.asking.push((id, ask));
     }
 
-    /// Keeps what a running call is told, if it is one that asks this.
+    /// Keeps the answer for a running call, if this is the approval of such a call.
     pub(super) fn give(&mut self, id: &ApprovalId, given: Given) {
         if let Some(place) = self.asking.iter().position(|(asked, _)| asked == id) {
             self.given.push((self.asking.swap_remove(place).1, given));
         }
     }
 
-    /// Takes what running calls are told.
+    /// Takes the answers for running calls.
     pub(super) fn take_given(&mut self) -> Vec<(AskId, Given)> {
         std::mem::take(&mut self.given)
     }
 
-    /// Forgets those that are not open any more. Returns the steps that ask about them.
+    /// Forgets approvals that are no longer open. Returns the steps that ask about them.
     pub(super) fn closed(&mut self, open: &[&ApprovalId]) -> Vec<StepId> {
         self.asking.retain(|(id, _)| open.contains(&id));
         let closed = self.asked.extract_if(.., |(id, _)| !open.contains(&&*id));
         closed.map(|(_, step)| step).collect()
     }
 
-    /// Is nothing asked?
+    /// Returns whether no approval is asked about.
     pub(super) const fn is_idle(&self) -> bool {
         self.asked.is_empty() && self.asking.is_empty() && self.given.is_empty()
     }
 
-    /// Is it being recorded that the time of an approval is over?
+    /// Returns whether the expiry of an approval is being recorded.
     pub(super) fn is_expiring(&self, id: &ApprovalId) -> bool {
         self.expiring.contains(id)
     }
 
-    /// Notes that the time of an approval is over.
+    /// Registers the expiry of an approval.
     pub(super) fn expire(&mut self, id: ApprovalId) {
         self.expiring.push(id);
     }
 
-    /// Takes what is written before the first decision.
+    /// Takes the event to record before the first decision.
     pub(super) const fn take_resumed(&mut self) -> Option<RunResumed> {
         self.resumed_by.take()
     }
 
-    /// Forgets those that were asked; their steps are stopped.
+    /// Forgets all approvals; their steps are stopped.
     pub(super) fn forget(&mut self) {
         self.asked.clear();
         self.asking.clear();

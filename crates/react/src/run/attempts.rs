@@ -59,7 +59,7 @@ impl Run {
             AttemptEnd::Failed { attempted, is_limited } => {
                 let (attempted, failed) = *attempted;
                 if is_limited {
-                    // The budget's end is what stopped the run then, not the attempt before it.
+                    // The exhausted budget stopped the run then, not the failed attempt.
                     self.record_attempt(attempted).await?;
                     self.ledger.tick().await?;
                     if !self.ledger.machine().is_asking(id) {
@@ -84,8 +84,7 @@ impl Run {
         self.ledger.step(facts).await
     }
 
-    /// Returns an attempt as the record takes it, with a warning where it is the first of the run whose tokens
-    /// were estimated.
+    /// Returns the entries of an attempt, with a warning for the run's first attempt with estimated tokens.
     fn attempt_facts(&self, id: EffectId, attempted: ModelAttempted) -> Vec<Input> {
         let is_first = attempted.usage_estimated && !self.ledger.machine().has_estimates();
         let warning = is_first.then(|| {

@@ -1,4 +1,4 @@
-//! Runs below this one: dispatched, waiting, given more, ended.
+//! Child runs: dispatched, waiting, given more budget, ended.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use super::{InFlight, Run};
 use crate::error::{AgentError, internal};
 use crate::journal::{Ask, AskId, Step, Told};
 
-/// Who goes on with a run that was parked.
+/// Recorded author of the resumption of a parked run.
 const RUNTIME: &str = "backstop";
 
-/// What a run waits for that only waits for runs below which are parked.
+/// Recorded message of a run that waits only for parked child runs.
 const PARKED_BELOW: &str = "runs below are parked";
 
 impl Run {
-    /// Rests where nothing is in flight but what waits. Returns whether the run leaves.
+    /// Waits if nothing in flight makes progress. Returns whether the run is suspended.
     pub(super) async fn rest(&mut self) -> Result<bool, AgentError> {
         if !self.ledger.machine().is_waiting() {
             let at = self.ledger.at();
@@ -35,7 +35,7 @@ impl Run {
             if !self.ledger.machine().is_waiting() {
                 return match self.in_flight.is_empty() {
                     true => Err(internal("the machine waits for nothing".to_owned())),
-                    // A person is asked who need not be any more.
+                    // An approver is asked about an approval that is no longer open.
                     false => Ok(false),
                 };
             }
@@ -48,7 +48,7 @@ impl Run {
             return Ok(false);
         }
         let has_told = self.in_flight.iter().any(|(_, of)| matches!(of, InFlight::Wait));
-        // An approval that stands in no log cannot be decided.
+        // Without a log, an approval cannot be decided from outside.
         let is_undecidable =
             self.agent.log.is_none() && self.ledger.machine().open_approvals().next().is_some();
         if self.effects.caller().is_some() && !is_undecidable {
@@ -57,7 +57,7 @@ impl Run {
                 self.below.told = Some(waiting.clone());
                 self.start(Step::Wait(waiting), InFlight::Wait);
             } else if self.below.told.as_ref().is_some_and(|told| *told != waiting) {
-                // The caller is told anew, once it was told that this wait is over.
+                // The caller gets the new wait after the end of this one is reported.
                 self.stop_waiting();
             }
             return Ok(false);
@@ -77,13 +77,13 @@ impl Run {
         }
     }
 
-    /// Goes on after it waited: the caller is told so.
+    /// Continues after a wait, and reports that to the caller.
     pub(super) fn go_on(&mut self) {
         self.below.leaves = false;
         self.stop_waiting();
     }
 
-    /// Ends the wait that the caller was told of.
+    /// Ends the wait that was reported to the caller.
     fn stop_waiting(&mut self) {
         self.below.told = None;
         for (id, of) in &self.in_flight {
@@ -93,8 +93,8 @@ impl Run {
         }
     }
 
-    /// Would something be lost if the run left: a person that is asked in this process, or a call that cannot
-    /// be made again, here or below?
+    /// Returns whether work would be lost if the run was suspended: an approver asked in this process, or a call that
+    /// cannot be repeated, here or in a child run.
     fn stays(&self) -> bool {
         let is_lost = |of: &InFlight| match of {
             InFlight::Approval => true,
@@ -111,7 +111,7 @@ impl Run {
         }
     }
 
-    /// Returns what the run and those below it wait for.
+    /// Returns the wait of the run and its child runs.
     fn waiting(&self) -> Waiting {
         let machine = self.ledger.machine();
         let own = machine.open_approvals().map(|approval| approval.id.clone());
@@ -125,15 +125,14 @@ impl Run {
             _ => WaitFor::Approval,
         };
         let mut waiting = Waiting::new(r#for, approvals).stays(self.stays());
-        // What a run was parked for that waits below is over once they are parked anew.
+        // The run's own parking is out of date once its child runs are parked anew.
         let parked = self.below.first_parked().or(own);
         (waiting.until, waiting.reason) =
             parked.map_or((None, None), |(until, why)| (Some(until), why));
         waiting
     }
 
-    /// Records until when the run is parked that nothing dispatched, where all that it waits for are runs
-    /// below that are.
+    /// Records the parking of a root run that waits only for parked child runs.
     async fn park_below(&mut self) -> Result<(), AgentError> {
         let Waiting { r#for, until, reason, .. } = self.waiting();
         let machine = self.ledger.machine();
@@ -141,14 +140,14 @@ impl Run {
         if machine.parked_until() == Some(until) {
             return Ok(());
         }
-        // What keeps no record may not say why.
+        // A child run without a record may not report a reason.
         let reason = reason.unwrap_or(Code::new(code::PROVIDER_RATE_LIMITED));
         let parked = RunParked::new(until, reason, PARKED_BELOW);
         let facts = self.facts_of_below(parked);
         self.ledger.step(facts).await
     }
 
-    /// Goes on with a run that was parked until now.
+    /// Continues a parked run that is due now.
     pub(super) async fn unpark(&mut self) -> Result<(), AgentError> {
         let resumed = self.approvals.take_resumed();
         let resumed = resumed.unwrap_or_else(|| RunResumed::new(RUNTIME));
@@ -156,14 +155,14 @@ impl Run {
         self.ledger.step([resumed]).await
     }
 
-    /// Returns when a run that was dispatched goes on by itself; one that was not is resumed then.
+    /// Returns the time at which a parked child run continues by itself. A parked root is resumed from outside instead.
     pub(super) fn wakes_from_parking(&self) -> Option<Timestamp> {
         self.effects.caller()?;
         self.ledger.machine().parked_until()
     }
 
-    /// Does an execution do nothing but wait for what it dispatched? What it did not dispatch again after the run
-    /// was left is not at work.
+    /// Returns whether an execution only waits for its child runs. Child runs that were not dispatched again since the
+    /// run was suspended are ignored.
     pub(super) fn waits_below(&self, work: &AtWork) -> bool {
         let open = self.ledger.machine().open_dispatches().iter();
         let of_call = open.filter(|open| open.call_id == *work.call_id());
@@ -171,7 +170,7 @@ impl Run {
         at_work.peek().is_some() && at_work.all(|open| self.below.is_waiting(&open.run))
     }
 
-    /// Takes in what a step asks.
+    /// Handles the request of a step.
     pub(super) async fn asked(&mut self, id: AskId, ask: Ask) -> Result<(), AgentError> {
         match ask {
             Ask::Dispatch(wanted) => {
@@ -192,7 +191,7 @@ impl Run {
                 self.below.waits(&run, id, stays);
                 self.below.park(&run, until, reason);
                 self.give_more().await?;
-                // What waits gives its permit back.
+                // An execution that waits gives its permit back.
                 self.start_tools().await
             }
             Ask::GoesOn { run } => {
@@ -204,7 +203,7 @@ impl Run {
             Ask::More { run, given } => {
                 let found = self.open_dispatch(&run).map(|open| open.grants.clone());
                 let Some(grants) = found else { return Ok(()) };
-                // What was given before its process died stands in this record already.
+                // A grant from before the process died is in this record already.
                 match grants.get(usize::try_from(given).unwrap_or(usize::MAX)) {
                     Some(granted) => self.ledger.tell(id, Told::More(*granted)),
                     None => {
@@ -224,7 +223,7 @@ impl Run {
         self.ledger.machine().open_dispatches().iter().find(|open| open.run == *run)
     }
 
-    /// Records what a run below waits for, unless the record says so already.
+    /// Records the wait of a child run, unless it is recorded already.
     async fn note_wait(&mut self, run: &RunId, waiting: Waiting) -> Result<(), AgentError> {
         let Some(open) = self.open_dispatch(run) else { return Ok(()) };
         let Waiting { r#for, approvals, .. } = waiting;
@@ -241,8 +240,8 @@ impl Run {
         self.ledger.step(facts).await
     }
 
-    /// Gives those that want more their share of what is left. Where nothing is left and nothing else below
-    /// runs that could give some back, they are told so.
+    /// Gives child runs that want more budget their share of the rest. If nothing is left and no other child run that
+    /// could return some is running, they get a refusal.
     pub(super) async fn give_more(&mut self) -> Result<(), AgentError> {
         while let Some((run, ask)) = self.below.wanting.first().cloned() {
             let more = match self.ledger.machine().grant_more(self.ledger.at(), &run) {
@@ -258,7 +257,7 @@ impl Run {
         Ok(())
     }
 
-    /// Does anything run below that does not wait?
+    /// Returns whether a child run is running without waiting.
     fn runs_below(&self) -> bool {
         let waits = |run: &RunId| {
             self.below.is_waiting(run) || self.below.wanting.iter().any(|(of, _)| of == run)
@@ -267,12 +266,12 @@ impl Run {
         self.ledger.machine().open_dispatches().iter().any(|open| is_at_work(&open.run))
     }
 
-    /// Returns a fact of a run below, behind the note that this one goes on after it waited.
+    /// Returns the input of a child run's event, after the pending `RunResumed` if there is one.
     pub(super) fn facts_of_below(&mut self, fact: impl Into<EventKind>) -> Vec<Input> {
         self.facts_of_people(fact)
     }
 
-    /// Goes on with what was dispatched when the run was left.
+    /// Resumes the open dispatches of a suspended run.
     pub(super) async fn take_up_dispatches(&mut self) -> Result<(), AgentError> {
         let machine = self.ledger.machine();
         let mut calls: Vec<CallId> = Vec::new();
@@ -289,7 +288,7 @@ impl Run {
         Ok(())
     }
 
-    /// Returns the approvals that are open below, as the log has them.
+    /// Returns the open approvals of child runs, as read from the log.
     pub(super) async fn approvals_below(&mut self) -> Vec<Approval> {
         let open = self.ledger.machine().open_dispatches().iter();
         let waits = open.filter_map(|open| open.waits.as_ref());
@@ -311,7 +310,7 @@ impl Run {
         open.map(approval).collect()
     }
 
-    /// Asks the caller for more of its budget; where there is none, nothing is left.
+    /// Asks the caller for more budget; without a caller, nothing is granted.
     pub(super) fn ask_budget(&mut self, given: u32) {
         self.start(Step::More(given), InFlight::More);
     }

@@ -1,4 +1,4 @@
-//! Approvals: asked once their record is durable, decided here or elsewhere.
+//! Approvals: asked for once their record is durable, decided in this process or from outside.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use crate::error::AgentError;
 use crate::journal::{AskId, PersonAsk, Said, Step, Told};
 use crate::record::recordable::{redact_shared, redacted_decision};
 
-/// Who denies what was not decided in time.
+/// Recorded author of the denial of an expired approval.
 const RUNTIME: &str = "backstop";
 
-/// Why what a call asks is closed that the approver says nothing of.
+/// Recorded reason if the approver gives no answer to a running call.
 const NOTHING_SAID: &str = "there was no answer";
 
-/// Why what a call asks is closed that its tool wants to know no more.
+/// Recorded reason if the tool withdraws its question.
 const WITHDRAWN: &str = "the tool asks it no more";
 
 impl Run {
-    /// Asks the approver in this process; without one the approval stays open.
+    /// Asks the approver in this process; without one, the approval stays open.
     pub(super) fn ask_approval(&mut self, approval: Approval) {
         if self.agent.approver.is_some() && !approval.is_over(self.ledger.at()) {
             let id = approval.id.clone();
@@ -36,7 +36,7 @@ impl Run {
         }
     }
 
-    /// Lets a running call ask the person in this process.
+    /// Asks the person in this process for a running call.
     pub(super) async fn ask_person(
         &mut self,
         ask: AskId,
@@ -51,7 +51,7 @@ impl Run {
         if !self.ledger.machine().is_running(&call) {
             return Ok(());
         }
-        // An attempt before this one may have asked; its answer is of no use any more.
+        // An earlier attempt may have asked; its answer is no longer of use.
         self.end_asking(&call, WITHDRAWN).await?;
         if !self.ledger.machine().can_ask_person(&call) {
             self.ledger.tell(ask, Told::Given(Given::NobodyThere));
@@ -77,7 +77,7 @@ impl Run {
         Ok(())
     }
 
-    /// Closes what a call asks, if it does.
+    /// Closes the open question of a call, if there is one.
     pub(super) async fn end_asking(&mut self, call: &CallId, why: &str) -> Result<(), AgentError> {
         let mut open = self.ledger.machine().open_approvals();
         let Some(id) = open
@@ -94,13 +94,12 @@ impl Run {
         self.ledger.step(facts).await
     }
 
-    /// Takes in that the tool of a call wants to know no more what it asked.
+    /// Closes the question that the tool of a call withdrew.
     pub(super) async fn withdrawn(&mut self, call: &CallId) -> Result<(), AgentError> {
         self.end_asking(call, WITHDRAWN).await
     }
 
-    /// Tells running calls what was decided, now that it is recorded, and asks no more about approvals that
-    /// are not open.
+    /// Sends running calls their recorded answers, and stops asking about approvals that are no longer open.
     pub(super) fn settle_approvals(&mut self) {
         if self.approvals.is_idle() {
             return;
@@ -115,7 +114,7 @@ impl Run {
         }
     }
 
-    /// Begins to record which approvals were not decided in time.
+    /// Begins to record the expiry of approvals that were not decided in time.
     pub(super) fn expire_approvals(&mut self) {
         let at = self.ledger.at();
         let open = self.ledger.machine().open_approvals();
@@ -127,14 +126,14 @@ impl Run {
         }
     }
 
-    /// Returns when the next approval is not decided in time.
+    /// Returns the time of the next expiry of an approval.
     pub(super) fn next_expiry(&self) -> Option<Timestamp> {
         let open = self.ledger.machine().open_approvals();
         let waits = open.filter(|open| !self.approvals.is_expiring(&open.id));
         waits.filter_map(|open| open.expires_at).min()
     }
 
-    /// Takes in that an approval was not decided in time. With a log, the inbox says whether it was.
+    /// Records the expiry of an approval. With a log, the inbox decides whether it expired.
     pub(super) async fn approval_expired(
         &mut self,
         approval: &Approval,
@@ -148,7 +147,7 @@ impl Run {
         self.ledger.step(facts).await
     }
 
-    /// Takes in what the approver said. With a log, the inbox has the decision that counts.
+    /// Records the approver's answer. With a log, the decision in the inbox counts.
     pub(super) async fn approver_answered(
         &mut self,
         approval: Approval,
@@ -187,8 +186,8 @@ impl Run {
         self.ledger.step(facts).await
     }
 
-    /// Takes a row of the inbox with the next append, and returns what it adds to the record. A settlement is left
-    /// for the next writer of the run.
+    /// Takes a row of the inbox with the next append, and returns its inputs. A settlement is left for the next writer
+    /// of the run.
     pub(super) fn row_facts(&mut self, row: InboxMessage) -> Vec<Input> {
         if matches!(row.request, InboxRequest::Settle { .. }) {
             return Vec::new();
@@ -210,24 +209,24 @@ impl Run {
         }
     }
 
-    /// Returns what a decision adds to the record; nothing when the approval is not open any more.
+    /// Returns the inputs of a decision; none if the approval is no longer open.
     fn decision_facts(&mut self, id: &ApprovalId, decision: Decision) -> Vec<Input> {
         let Some(approval) = self.open_approval(id) else { return Vec::new() };
         let decision = match redacted_decision(&self.agent.redactor, decision) {
             Ok(decision) => decision,
             Err(error) => {
-                // The sender may know of fewer secrets.
+                // The sender may know fewer secrets.
                 tracing::warn!(%id, %error, "a decision does not count; the approval stays open");
                 return Vec::new();
             }
         };
         if !approval.approvers.allow(&decision.by) {
-            // The log refuses it; another program wrote it there.
+            // The log refuses such a decision, so another program wrote it there.
             tracing::warn!(%id, by = decision.by, "one who may not has decided; it stays open");
             return Vec::new();
         }
         if let Err(error) = check_data(approval.schema.as_ref(), &decision) {
-            // The sender is told too; an earlier version knows of no data.
+            // The sender gets this error too, except from an earlier version, which does not check data.
             tracing::warn!(%id, %error, "a decision does not count; the approval stays open");
             return Vec::new();
         }
@@ -252,8 +251,7 @@ impl Run {
         self.facts_of_people(fact)
     }
 
-    /// Returns what it adds to the record that an approval was not decided in time; nothing when it is
-    /// not open any more.
+    /// Returns the inputs of an expiry; none if the approval is no longer open.
     fn expiry_facts(&mut self, id: &ApprovalId) -> Vec<Input> {
         let open = self.open_approval(id).filter(|open| open.expires_at.is_some());
         let Some(Approval { id: approval_id, call_id, .. }) = open else { return Vec::new() };
@@ -267,8 +265,8 @@ impl Run {
         self.ledger.machine().open_approvals().find(|open| open.id == *id).cloned()
     }
 
-    /// Returns something that the run is told. It ends no wait, so that a run that waits is recorded as waiting
-    /// afterwards too, and the note that it is resumed comes with the decision that ends the wait.
+    /// Returns the input of an event from outside. It ends no wait: a waiting run stays recorded as waiting, and its
+    /// `RunResumed` comes with the decision that ends the wait.
     pub(super) fn facts_of_outside(&mut self, fact: impl Into<EventKind>) -> Vec<Input> {
         match self.ledger.machine().is_waiting() {
             true => vec![self.ledger.fact(fact)],
@@ -276,7 +274,7 @@ impl Run {
         }
     }
 
-    /// Returns a fact that came from outside, behind the note that the run goes on after it waited.
+    /// Returns the input of an event from outside, after the pending `RunResumed` if there is one.
     pub(super) fn facts_of_people(&mut self, fact: impl Into<EventKind>) -> Vec<Input> {
         let resumed = self.approvals.take_resumed().map(EventKind::from);
         resumed.into_iter().chain([fact.into()]).map(|fact| self.ledger.fact(fact)).collect()
@@ -296,7 +294,7 @@ fn sent_signal(name: &str, data: &JsonText, cause: Option<Box<Cause>>) -> Signal
     signal
 }
 
-/// Returns what a call is told that asks while it is running.
+/// Returns the answer for a running call that asks a person.
 fn given(decision: &Decision) -> Given {
     match &decision.data {
         Some(data) if decision.approved => Given::Data(data.clone()),

@@ -1,4 +1,4 @@
-//! Dispatches of a run: recorded before their operators start, and returned though nobody waits for them.
+//! Dispatches of a run: recorded before their operators start, and returned even if nothing waits for them.
 
 use std::sync::Arc;
 
@@ -15,14 +15,13 @@ use crate::error::AgentError;
 use crate::journal::{Child, Wanted};
 
 impl Run {
-    /// Records a run below this one, if anything is left that it may use. One that is recorded and has not
-    /// returned is resumed.
+    /// Records a new child run if budget is left for it, or resumes a recorded one that has not returned.
     pub(super) async fn dispatch(
         &mut self,
         wanted: Wanted,
     ) -> Result<Result<Child, NothingLeft>, AgentError> {
         if !self.ledger.machine().is_running(&wanted.call) {
-            // A task that the tool left behind asks.
+            // A task that the tool left behind dispatches.
             let over = format!("call `{}` is over", wanted.call);
             return Ok(Err(NothingLeft::new(code::ORCH_DISPATCH_FAILED, over)));
         }
@@ -57,9 +56,8 @@ impl Run {
         }))
     }
 
-    /// Finds the recorded dispatch that a call asks for again: of the same operator with the same input, the first
-    /// that nothing in this process was given. A tool that names its one dispatch before it begins means the one
-    /// of its call.
+    /// Finds the recorded dispatch that a call repeats: the first with the same operator and input that is not resumed
+    /// yet. A tool that names its only dispatch before it begins gets the first of its call, whatever the input.
     fn recorded_dispatch(&self, wanted: &Wanted) -> Option<&Dispatch> {
         let open = self.ledger.machine().open_dispatches().iter();
         let mut left = open.filter(|open| {
@@ -88,7 +86,7 @@ impl Run {
         }
     }
 
-    /// Returns what a new dispatch may use.
+    /// Returns the budget of a new dispatch.
     fn grant(&self, wanted: &Wanted) -> Result<Grant, NothingLeft> {
         let Wanted { call, is_priced, max_depth, at_most, parts, .. } = wanted;
         if let Some(max) = max_depth.filter(|max| self.depth >= *max) {
@@ -102,7 +100,7 @@ impl Run {
         }
     }
 
-    /// Records that a run below is tried again.
+    /// Records another attempt of a child run.
     pub(super) async fn retry_below(
         &mut self,
         run: &RunId,
@@ -124,8 +122,8 @@ impl Run {
         self.ledger.step(facts).await
     }
 
-    /// Takes in that a tool gave up a dispatch before it learned of its run. A new one never begins; one that was
-    /// recorded before is left to another dispatch of the call, or to the call's end.
+    /// Handles a dispatch that its tool gave up before it got the run id. A new child run never begins; one recorded
+    /// earlier is left to another dispatch of the call, or to the end of the call.
     pub(super) async fn dispatch_given_up(&mut self, number: u64) -> Result<(), AgentError> {
         let Some(run) = self.tools.dispatched_as(number) else { return Ok(()) };
         if !self.tools.is_new(&run) {
@@ -140,7 +138,7 @@ impl Run {
         self.give_more().await
     }
 
-    /// Notes that a call was left, with what it dispatched: another process resumes it.
+    /// Marks the dispatches of a suspended call as begun: another process resumes them.
     pub(super) fn leave_dispatches(&mut self, work: &super::tools::AtWork) {
         for open in self.ledger.machine().open_dispatches() {
             if open.call_id == *work.call_id() {
@@ -149,9 +147,8 @@ impl Run {
         }
     }
 
-    /// Ends the open dispatches that nothing in this process waits for, but for those that have returned here, and
-    /// says what became of each: those that never began, and those of an earlier process that were not dispatched
-    /// again.
+    /// Ends open dispatches that nothing in this process waits for, and returns the outcome of each: those that never
+    /// began, and those of an earlier process that were not dispatched again. Dispatches in `returned` are skipped.
     pub(super) async fn end_orphans(
         &mut self,
         returned: &[OperatorReturned],
@@ -192,7 +189,7 @@ impl Run {
     }
 }
 
-/// Says that a run below was given up before it began.
+/// Returns the event of a child run that was given up before it began.
 fn not_begun(operator: Arc<str>, run: RunId) -> OperatorReturned {
     let reason = Some(Code::new(code::RUN_CANCELLED));
     OperatorReturned::new(operator, run, Outcome::Cancelled, reason, Usage::free())

@@ -1,4 +1,4 @@
-//! Executions of tools: started, tried again, answered.
+//! Executions of tools: started, retried, answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::error::{AgentError, internal};
 use crate::journal::{Execution, ExecutionEnd, Notes, Step, Wanted};
 
 impl Run {
-    /// Returns how many executions may still begin that none is promised to.
+    /// Returns the number of executions that may still begin and are not promised.
     pub(super) fn executions_left(&self) -> u32 {
         self.ledger.machine().executions_left().saturating_sub(self.tools.promised())
     }
 
-    /// Starts executions while there are free places.
+    /// Starts executions while permits are free.
     pub(super) async fn start_tools(&mut self) -> Result<(), AgentError> {
         while let Some(execution) = self.tools.due(self.ledger.at()) {
             self.start_execution(execution).await?;
@@ -36,7 +36,7 @@ impl Run {
         Ok(())
     }
 
-    /// Makes the first execution of a call in this process.
+    /// Returns the first execution of a call in this process.
     pub(super) fn execution(&self, run: ToolRun, admitted: Option<Admitted>) -> Box<Execution> {
         Box::new(Execution {
             run,
@@ -50,7 +50,7 @@ impl Run {
         })
     }
 
-    /// Asks a tool what became of a call that was running when the process died.
+    /// Probes a call that was running when the process died.
     pub(super) fn probe(&mut self, id: EffectId, call_id: &CallId) -> Result<(), AgentError> {
         let mut run = self.recorded_execution(call_id)?;
         run.id = id;
@@ -63,13 +63,13 @@ impl Run {
         Ok(())
     }
 
-    /// Returns what an execution in an earlier process was asked for.
+    /// Returns the request of an execution in an earlier process.
     pub(super) fn recorded_execution(&mut self, call_id: &CallId) -> Result<ToolRun, AgentError> {
         let unknown = || internal(format!("nothing is known of call `{call_id}`"));
         self.tools.recorded(call_id).ok_or_else(unknown)
     }
 
-    /// Returns how many executions do nothing but wait for what they dispatched.
+    /// Returns the number of executions that only wait for their child runs.
     fn waiting_below(&self) -> usize {
         let waits =
             |of: &InFlight| matches!(of, InFlight::Execution(work) if self.waits_below(work));
@@ -79,7 +79,7 @@ impl Run {
     async fn start_execution(&mut self, mut execution: Box<Execution>) -> Result<(), AgentError> {
         let ToolRun { tool, arguments, call_id, .. } = &execution.run;
         if execution.admitted.is_none() {
-            // A tool that is not there any more is answered by its step.
+            // The step answers a call whose tool no longer exists.
             let admitted = admit(&self.agent, tool, arguments.clone());
             execution.admitted = admitted.ok();
         }
@@ -105,7 +105,7 @@ impl Run {
                 .or_else(|| orchestrator.map(|found| found.can_go_on(&operator)))
                 .unwrap_or_default();
             let (call, timeout) = (call_id.clone(), admitted.spec().timeout);
-            // What is recorded already is answered in any case.
+            // A recorded dispatch is answered even if its operator is missing.
             let open = self.ledger.machine().open_dispatches().iter();
             let is_recorded = open.clone().any(|open| open.call_id == *call_id);
             let named = admitted.operator().filter(|_| !is_recorded);
@@ -138,7 +138,7 @@ impl Run {
         Ok(())
     }
 
-    /// Says why there is no operator of this name to dispatch; `None` where there is one.
+    /// Returns the error of an operator that is not registered under this name; `None` if it is.
     fn missing(&self, operator: &str) -> Option<NothingLeft> {
         let Some(orchestrator) = self.effects.orchestrator() else {
             let message = format!("`{operator}` is called, and the run is not in an orchestrator");
@@ -150,7 +150,7 @@ impl Run {
         Some(NothingLeft::new(unknown.code(), message))
     }
 
-    /// Records what an execution came to, and starts what waited for its place.
+    /// Records the result of an execution, and starts calls that waited for its permit.
     pub(super) async fn execution_ended(
         &mut self,
         work: AtWork,
@@ -193,7 +193,7 @@ impl Run {
     }
 }
 
-/// Does a hook end the run with this? What is in flight is stopped first.
+/// Returns whether an entry is of a hook that ends the run. The steps in flight are stopped first.
 pub(super) const fn stops_the_run(fact: &EventKind) -> bool {
     match fact {
         EventKind::HookAborted(_) => true,

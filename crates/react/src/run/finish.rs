@@ -1,4 +1,4 @@
-//! From the machine's end to what the caller gets.
+//! The result of a run, from the machine's end.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::record::transcript::history;
 use crate::resume_error::ResumeError;
 
 impl Run {
-    /// Makes the result of a run that is over, that waits for people, or that cannot go on.
+    /// Returns the result of a run that is over, that waits for people, or that failed.
     pub(super) fn finish(
         self: Box<Self>,
         result: Result<Option<Finish>, AgentError>,
@@ -41,7 +41,7 @@ impl Run {
         }
     }
 
-    /// Leaves a run that waits for people.
+    /// Returns the outcome of a run that waits for people.
     fn suspended(self: Box<Self>, below: Vec<Approval>) -> RunOutcome {
         let HookContext { run, session } = self.context.clone();
         let machine = self.ledger.machine();
@@ -89,8 +89,8 @@ fn stopped(
     }
 }
 
-/// Returns the live error for what the machine knows as data; that of a run that failed in another
-/// process is gone, but its record is not.
+/// Returns the live error of a cause that the machine knows as data. A run that failed in another process has no live
+/// error, only the recorded one.
 fn error_of(
     cause: FailureCause,
     model: Option<ProviderError>,
@@ -131,7 +131,7 @@ fn error_of(
     }
 }
 
-/// Returns how a recorded run ended; `None` while it is open. Nothing is run, and no agent is needed.
+/// Returns the end of a recorded run; `None` while it is open. Nothing is run, and no agent is needed.
 ///
 /// # Errors
 ///

@@ -17,7 +17,7 @@ impl Run {
         self.ledger.step(late).await
     }
 
-    /// Records all late answers of a run that is stopped, which answers the open calls.
+    /// Records all late answers of a stopped run, which also answers its open calls.
     pub(super) async fn record_all_late(&mut self) -> Result<(), AgentError> {
         let late = self.tools.take_late(|_| true);
         if late.is_empty() || self.ledger.is_over() {
@@ -27,7 +27,7 @@ impl Run {
         self.ledger.step(late).await
     }
 
-    /// Asks the tools of answered calls whose outcome is unknown, before a run that is over is opened again.
+    /// Probes answered calls of unknown outcome, before a finished run is reopened.
     pub(super) async fn probe_answered(&mut self) -> Result<(), AgentError> {
         for call in self.ledger.machine().probeable() {
             let run = self.recorded_execution(&call)?;
@@ -45,7 +45,7 @@ impl Run {
         Ok(())
     }
 
-    /// Takes in what happens before the run is opened again; a request to stop waits until it is.
+    /// Handles a fact before the run is reopened; a request to stop waits until then.
     async fn take_while_probing(&mut self, fact: Fact) -> Result<(), AgentError> {
         match fact {
             Fact::Ended(id, end) => {

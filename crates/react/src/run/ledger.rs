@@ -1,5 +1,4 @@
-//! The machine and its journal. What the machine decides is handed out once it is recorded, never
-//! before.
+//! The machine and its journal. Decisions of the machine are returned only after they are recorded.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,23 +25,23 @@ pub(super) struct Ledger {
     machine: Box<Machine>,
     journal: AnyJournal,
     readers: Readers,
-    /// When the last fact came.
+    /// Time of the last fact.
     at: Timestamp,
-    /// What was decided and is not recorded, and the rows of the inbox that go with it.
+    /// Decisions to record, and the rows of the inbox that the append takes.
     batch: Batch,
     decided: VecDeque<Effect>,
-    /// What was decided and is recorded.
+    /// Decisions that are recorded.
     effects: VecDeque<Effect>,
     finish: Option<Finish>,
-    /// What was used as far as it is recorded; the machine is ahead when an append fails.
+    /// Recorded usage; the machine is ahead if an append fails.
     usage: Usage,
 }
 
-/// Who is told what is recorded.
+/// Receivers of recorded events.
 pub(super) struct Readers {
     pub(super) agent: Arc<Inner>,
     pub(super) feed: Option<Arc<Feed>>,
-    /// Of the run above.
+    /// The run's caller.
     pub(super) caller: Option<Arc<dyn Caller>>,
 }
 
@@ -65,12 +64,12 @@ impl Ledger {
             finish: None,
             usage: Usage::default(),
         };
-        // What a machine that was rebuilt decided last is recorded with its next step.
+        // The last decisions of a machine rebuilt from a record are recorded with its next step.
         ledger.drain();
         ledger
     }
 
-    /// Goes on with a run that has used this much.
+    /// Sets the usage of a resumed run.
     pub(super) fn having_used(mut self, usage: Usage) -> Self {
         self.usage = usage;
         self
@@ -84,22 +83,22 @@ impl Ledger {
         self.machine.provide_earlier(messages);
     }
 
-    /// Returns when the last fact came.
+    /// Returns the time of the last fact.
     pub(super) const fn at(&self) -> Timestamp {
         self.at
     }
 
-    /// Returns what the record says was used.
+    /// Returns the recorded usage.
     pub(super) const fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// Makes an input of what happened now.
+    /// Returns the input of a fact at the current time.
     pub(super) fn fact(&self, fact: impl Into<EventKind>) -> Input {
         Input::fact(self.at, fact)
     }
 
-    /// Makes an input of what an effect came to now.
+    /// Returns the input of an effect's answer at the current time.
     pub(super) fn answer(&self, effect: EffectId, fact: impl Into<EventKind>) -> Input {
         Input::answer(self.at, effect, fact)
     }
@@ -109,7 +108,7 @@ impl Ledger {
         self.batch.taken.push(row);
     }
 
-    /// Feeds facts, and records them with what the machine decides on them, in one append.
+    /// Feeds facts, and records them together with the machine's decisions, in one append.
     pub(super) async fn step(
         &mut self,
         facts: impl IntoIterator<Item = Input>,
@@ -117,8 +116,8 @@ impl Ledger {
         self.change(|machine| facts.into_iter().try_for_each(|fact| machine.handle(fact))).await
     }
 
-    /// Feeds facts as [`Self::step`] does, but none behind the one that ends the run. What was decided before
-    /// a cancellation is not begun any more.
+    /// Feeds facts as [`Self::step`] does, but none after the fact that ends the run. Decisions from before a
+    /// cancellation are not begun any more.
     pub(super) async fn step_while_open(
         &mut self,
         facts: impl IntoIterator<Item = Input>,
@@ -139,7 +138,7 @@ impl Ledger {
         self.record().await
     }
 
-    /// Tells the machine the time, and records what it decides on that.
+    /// Advances the machine's clock, and records the resulting decisions.
     pub(super) async fn tick(&mut self) -> Result<(), AgentError> {
         let at = self.at;
         self.change(|machine| {
@@ -149,7 +148,7 @@ impl Ledger {
         .await
     }
 
-    /// Records what the machine decides on a change.
+    /// Changes the machine, and records the resulting decisions.
     pub(super) async fn change(
         &mut self,
         change: impl FnOnce(&mut Machine) -> Result<(), Misuse>,
@@ -159,7 +158,7 @@ impl Ledger {
         self.record().await
     }
 
-    /// Records what the machine decided, and hands out the effects of that.
+    /// Records the decisions of the machine, and makes their effects available.
     pub(super) async fn record(&mut self) -> Result<(), AgentError> {
         self.journal.append(&mut self.batch).await?;
         for event in self.batch.written.drain(..) {
@@ -174,7 +173,7 @@ impl Ledger {
     }
 
     fn drain(&mut self) {
-        // A run that was over may have been opened again.
+        // A finished run may have been reopened.
         self.finish = None;
         loop {
             match self.machine.poll() {
@@ -196,7 +195,7 @@ impl Ledger {
         self.effects.clear();
     }
 
-    /// Is the run over?
+    /// Returns whether the run is over.
     pub(super) const fn is_over(&self) -> bool {
         self.finish.is_some()
     }
@@ -229,7 +228,7 @@ impl Ledger {
         self.journal.new_id().await
     }
 
-    /// Waits for what happens next, and puts it behind `facts`.
+    /// Waits for the next facts, and appends them to `facts`.
     pub(super) async fn next(&mut self, facts: &mut Vec<Fact>) -> Result<(), AgentError> {
         let at = self.journal.next(facts).await?;
         self.at = self.at.max(at);

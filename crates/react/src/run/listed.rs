@@ -1,4 +1,4 @@
-//! What the record says of tools that are listed elsewhere.
+//! Recorded listings of tool sources.
 
 use std::sync::Arc;
 
@@ -8,12 +8,11 @@ use layer0::event::{Event, EventKind};
 
 use crate::agent::inner::Inner;
 
-/// What the record says of each source of tools; of those that it says nothing of, that they list what they did
-/// when the agent was built.
+/// The recorded listing of each tool source. A source without one listed the same tools as when the agent was built.
 #[derive(Default)]
 pub(super) struct Sources(Vec<Arc<ToolListing>>);
 
-/// Returns what the agent's sources listed when it was built, as the record has it.
+/// Returns the listings of the agent's sources at its build, in their recorded form.
 pub(super) fn listed(agent: &Inner) -> Option<JsonText> {
     let listings: Vec<&ToolListing> =
         agent.sources().iter().map(|source| source.listing()).collect();
@@ -22,7 +21,7 @@ pub(super) fn listed(agent: &Inner) -> Option<JsonText> {
 }
 
 impl Sources {
-    /// Reads them from the record of a run.
+    /// Reads the listings from the record of a run.
     pub(super) fn recorded(events: &[Event]) -> Self {
         let mut listings = match events.first().map(|event| &event.kind) {
             Some(EventKind::RunStarted(started)) => {
@@ -35,7 +34,7 @@ impl Sources {
         Self(listings.into_iter().map(Arc::new).collect())
     }
 
-    /// Takes in what a source lists now, and returns what is different.
+    /// Updates the listing of a source, and returns the differences.
     pub(super) fn take(&mut self, built: &ToolListing, now: &Arc<ToolListing>) -> ToolChanges {
         let known = self.0.iter_mut().find(|known| known.server == now.server);
         let before = known.as_deref().map_or(built, |known| known);

@@ -1,16 +1,15 @@
-//! The model call that is made, while it waits for its next attempt.
+//! The model call in progress, and its next attempt.
 
 use backstop_react_machine::EffectId;
 use layer0::Timestamp;
 
 use crate::journal::Attempt;
 
-/// The model call that is made.
+/// The model call in progress.
 #[derive(Default)]
 pub(super) struct Asking {
-    /// Its effect.
     effect: Option<EffectId>,
-    /// The attempt that is made next, and when.
+    /// The next attempt, and the time to make it.
     waiting: Option<(Timestamp, Box<Attempt>)>,
 }
 
@@ -20,12 +19,12 @@ impl Asking {
         self.effect = Some(effect);
     }
 
-    /// Returns the effect of the call that was begun last.
+    /// Returns the effect of the latest call.
     pub(super) const fn effect(&self) -> Option<EffectId> {
         self.effect
     }
 
-    /// Keeps an attempt for this time.
+    /// Keeps an attempt until this time.
     pub(super) fn wait(&mut self, at: Timestamp, attempt: Box<Attempt>) {
         self.waiting = Some((at, attempt));
     }
@@ -38,12 +37,12 @@ impl Asking {
         self.waiting.as_ref().map(|(at, _)| *at)
     }
 
-    /// Takes the attempt that waited for this time.
+    /// Takes the waiting attempt if it is due.
     pub(super) fn due(&mut self, now: Timestamp) -> Option<Box<Attempt>> {
         self.waiting.take_if(|(at, _)| *at <= now).map(|(_, attempt)| attempt)
     }
 
-    /// Takes the attempt that waits, which is not begun.
+    /// Takes the waiting attempt, whether or not it is due.
     pub(super) fn take_waiting(&mut self) -> Option<Box<Attempt>> {
         self.waiting.take().map(|(_, attempt)| attempt)
     }

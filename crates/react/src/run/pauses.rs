@@ -7,7 +7,7 @@ use crate::error::AgentError;
 use crate::journal::StopFact;
 
 impl Run {
-    /// Lets the run go on after the hooks of a pause, unless one of them stops it.
+    /// Continues the run after the hooks of a pause, unless a hook stops it.
     pub(super) async fn hooks_ended(
         &mut self,
         notes: Vec<EventKind>,
@@ -23,7 +23,7 @@ impl Run {
         self.ledger.step(facts).await
     }
 
-    /// Stops what is in flight, and then the run, because a hook says so.
+    /// Stops the steps in flight, and then the run, on behalf of a hook.
     pub(super) async fn stop_by_hook(
         &mut self,
         notes: Vec<EventKind>,

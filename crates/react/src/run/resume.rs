@@ -33,30 +33,30 @@ use crate::place::Place;
 use crate::record::fold::{Folded, tools_of};
 use crate::resume_error::ResumeError;
 
-/// A recorded run, to be gone on with.
+/// A recorded run, to be resumed.
 pub(crate) struct Resumed {
     run: Box<Run>,
     follows: Option<RunId>,
-    /// Says with which definition it goes on, where that is another one than before.
+    /// Event of the adoption, if the run resumes under another definition.
     adopting: Option<RunResumed>,
 }
 
-/// A copy of a recorded run, to be gone on with.
+/// A fork of a recorded run, to be run.
 pub(crate) struct Copied {
     pub(crate) log: Arc<dyn EventLog>,
-    /// Its own id.
+    /// Its own run id.
     pub(crate) child: RunId,
     pub(crate) forked: RunForked,
-    /// What is copied.
+    /// The records to copy.
     pub(crate) records: Vec<Record>,
     pub(crate) folded: Folded,
     pub(crate) cancellation: CancellationToken,
-    /// Whether the run that is copied is in another store.
+    /// Whether the source run is in another store.
     pub(crate) is_from_elsewhere: bool,
 }
 
 impl Resumed {
-    /// Makes the run of a record. Without a claim it is over, and nothing is appended.
+    /// Returns the run of a record. Without a claim, the run is over and nothing is appended.
     pub(crate) async fn new(
         agent: Arc<Inner>,
         log: Arc<dyn EventLog>,
@@ -80,7 +80,7 @@ impl Resumed {
         Self { run, follows, adopting: None }
     }
 
-    /// Makes the run of a copy, which is told at once where it was cut.
+    /// Returns the run of a fork, whose first own event names the point of the fork.
     pub(crate) async fn copied(agent: Arc<Inner>, copied: Copied) -> Self {
         let Copied { log, child, forked, records, folded, cancellation, is_from_elsewhere } =
             copied;
@@ -108,13 +108,13 @@ impl Resumed {
         self.run.ledger.machine()
     }
 
-    /// Writes down who goes on with the run, before the first decision that it waits for.
+    /// Sets the event to record before the first decision that the run waits for.
     pub(crate) fn by(mut self, by: RunResumed) -> Self {
         self.run.approvals = Approvals::resumed(Some(by));
         self
     }
 
-    /// Goes on with another definition of the agent, before it is sorted out what its process left behind.
+    /// Resumes under another definition of the agent, before the open calls of the dead process are handled.
     pub(crate) fn adopting(mut self, by: RunResumed) -> Self {
         self.adopting = Some(by);
         self
@@ -125,7 +125,7 @@ impl Resumed {
         self.run.settle_without_owner(rows).await.map_err(unopened)
     }
 
-    /// Asks the tools of answered calls whose outcome is unknown, before the run is opened again.
+    /// Probes answered calls of unknown outcome, before the run is reopened.
     pub(crate) async fn probe_answered(&mut self) -> Result<(), ResumeError> {
         self.run.probe_answered().await.map_err(unopened)
     }
@@ -135,18 +135,18 @@ impl Resumed {
         self.run.ledger.take_row(row);
     }
 
-    /// Takes rows of the inbox with the next append, and returns what they add to the record.
+    /// Takes rows of the inbox with the next append, and returns their events.
     pub(crate) fn row_facts(&mut self, rows: Vec<InboxMessage>) -> Vec<EventKind> {
         let facts = rows.into_iter().flat_map(|row| self.run.row_facts(row));
         facts.map(|fact| fact.fact).collect()
     }
 
-    /// Is the run over where its record ends?
+    /// Returns whether the run is over at the end of its record.
     pub(crate) fn is_over(&self) -> bool {
         self.run.ledger.is_over()
     }
 
-    /// Goes on, beginning with these facts.
+    /// Continues the run, with these events first.
     pub(crate) async fn go_on(mut self, first: Vec<EventKind>) -> Result<RunOutcome, RunFailure> {
         let Run { agent, context, .. } = &*self.run;
         let span = tracing::info_span!("run", run = %context.run, agent = %agent.definition.name);
@@ -166,7 +166,7 @@ impl Resumed {
             first.push(run.ledger.machine().lost().into());
         }
         if run.ledger.is_over() {
-            // What a copy brought along is recorded, and nothing else happens.
+            // The copied events are recorded, and nothing else happens.
             return run.ledger.record().await;
         }
         let dead = run.dead_dispatches(&first).await?;
@@ -174,10 +174,10 @@ impl Resumed {
         let resumed = first.iter().take_while(|fact| matches!(fact, EventKind::RunResumed(_)));
         let resumed = resumed.count();
         let mut facts: Vec<_> = first.into_iter().map(|fact| run.ledger.fact(fact)).collect();
-        // What its process left behind ended with it: the time since then is not the run's.
+        // Child runs of the dead process ended with it: the time since then does not count for the run.
         let at = if resumed == 0 { run.ledger.machine().now() } else { run.ledger.at() };
         facts.splice(resumed..resumed, dead.into_iter().map(|returned| Input::fact(at, returned)));
-        // What these facts make it ask, it asks by itself.
+        // Approvals that these events open are asked for by their own effects.
         let was_waiting = run.ledger.machine().is_waiting();
         run.ledger.step_while_open(facts).await?;
         if run.ledger.is_over() {
@@ -186,10 +186,10 @@ impl Resumed {
         // A recovery asks for its open approvals itself.
         let is_recovered = has_recovered && run.ledger.machine().open_approvals().next().is_some();
         let was_waiting = was_waiting && !is_recovered && run.ledger.machine().is_waiting();
-        // What came while the run had no owner counts before anything starts again.
+        // Requests that arrived while the run had no owner are handled before anything starts again.
         run.read_inbox().await?;
         if was_waiting {
-            // What was decided meanwhile is not asked again; the rest is.
+            // Approvals that were decided meanwhile are not asked for again; the others are.
             let open: Vec<_> = run.ledger.machine().open_approvals().cloned().collect();
             open.into_iter().for_each(|approval| run.ask_approval(approval));
             run.take_up_dispatches().await?;
@@ -204,7 +204,7 @@ impl Resumed {
     }
 }
 
-/// Returns the error of a run that was not opened again.
+/// Returns the error of a run that could not be reopened.
 fn unopened(error: AgentError) -> ResumeError {
     match error {
         AgentError::Storage(error) => error.into(),
@@ -212,7 +212,7 @@ fn unopened(error: AgentError) -> ResumeError {
     }
 }
 
-/// What a run is made of whose record exists.
+/// The parts of a run with a record.
 struct Recorded {
     writer: RunWriter,
     context: HookContext,
@@ -224,7 +224,7 @@ struct Recorded {
     place: Place,
 }
 
-/// Returns the clock of a run that goes on. What was recorded may be ahead of the time of day.
+/// Returns the clock of a resumed run. It never runs behind the record, whose times may be ahead of the time of day.
 fn clock_of(agent: &Inner, machine: &Machine) -> RunClock {
     let mut clock = RunClock::new(Arc::clone(&agent.clock));
     clock.not_before(machine.now());
@@ -257,8 +257,8 @@ impl Recorded {
 }
 
 impl Run {
-    /// Ends what was dispatched and is not gone on with, and returns what became of it: what tools
-    /// dispatched on their way, and all of it where the run ends.
+    /// Ends child runs that are not resumed, and returns their outcomes: those whose call does not continue after a
+    /// recovery, and all of them if the run ends.
     async fn dead_dispatches(
         &mut self,
         first: &[EventKind],
@@ -288,7 +288,7 @@ impl Run {
         Ok(returned)
     }
 
-    /// Ends what a call dispatched that cannot be gone on with, and returns what became of it.
+    /// Ends the child runs of a call that cannot be resumed, and returns their outcomes.
     pub(super) async fn end_dispatches_of(
         &mut self,
         call: &CallId,
@@ -306,7 +306,7 @@ impl Run {
         Ok(returned)
     }
 
-    /// Ends a run below that failed without closing its record, such as one whose log failed.
+    /// Ends a child run that failed without closing its record, for example because its log failed.
     pub(super) async fn end_left_open(
         &mut self,
         returned: &mut OperatorReturned,
@@ -324,8 +324,8 @@ impl Run {
         Ok(())
     }
 
-    /// Takes in what is in the inbox now, before an answer that may end the run: what was accepted until then is said
-    /// in time.
+    /// Handles the rows that are in the inbox now, before a model answer that may end the run: a request that was
+    /// accepted until then is in time.
     pub(super) async fn read_before_the_end(
         &mut self,
         answer: &ModelResponded,
@@ -336,7 +336,7 @@ impl Run {
         }
     }
 
-    /// Takes in what is in the inbox now.
+    /// Handles the rows that are in the inbox now.
     async fn read_inbox(&mut self) -> Result<(), AgentError> {
         self.ledger.watch();
         let (mut facts, mut is_answered) = (Vec::new(), false);
@@ -351,10 +351,10 @@ impl Run {
     }
 }
 
-/// Returns how many dispatches are above a run, and the run at the head of them.
+/// Returns the depth of a run and the root of its callers.
 fn place_of(events: &[Event], run: &RunId) -> (u32, RunId) {
     match events.first().map(|event| &event.kind) {
-        // A copy has no caller.
+        // A fork has no caller.
         Some(EventKind::RunStarted(started)) => {
             let root = started.root.as_ref().filter(|_| started.parent.is_some());
             (started.depth, root.unwrap_or(run).clone())
@@ -363,8 +363,8 @@ fn place_of(events: &[Event], run: &RunId) -> (u32, RunId) {
     }
 }
 
-/// Returns whether a tool ran that is not safe to repeat, by the definition under which it ran. A tool of a
-/// definition that cannot be read is not known to be safe.
+/// Returns whether a tool ran that is not safe to repeat, by the definition under which it ran. A tool of an unreadable
+/// definition is not known to be safe.
 pub(super) fn has_acted(events: &[Event]) -> bool {
     let tools_of = |agent| tools_of(agent).unwrap_or_else(|_| Arc::default());
     let mut tools: Arc<[ToolSpec]> = Arc::default();

@@ -1,4 +1,4 @@
-//! What is known of runs below another one while it is at work.
+//! State of child runs in this process.
 
 use layer0::id::RunId;
 use layer0::operator::Waiting;
@@ -6,55 +6,55 @@ use layer0::{Code, Timestamp};
 
 use crate::journal::AskId;
 
-/// What is known of the runs below, beside what is recorded.
+/// State of the child runs that is not recorded.
 #[derive(Default)]
 pub(super) struct Below {
-    /// Those that do nothing but wait, and where they are told to leave.
+    /// The child runs that only wait, with the request that an order to suspend answers.
     pub(super) waiting: Vec<(RunId, AskId)>,
-    /// Those of them that would lose something if they left.
+    /// Those of them that would lose work if they were suspended.
     staying: Vec<RunId>,
-    /// Those that were told to leave.
+    /// The child runs that were ordered to suspend.
     pub(super) leaving: Vec<RunId>,
-    /// Those that want more of the budget, in the order they asked.
+    /// The child runs that want more budget, in the order of their requests.
     pub(super) wanting: Vec<(RunId, AskId)>,
-    /// Those that are parked, until when and why.
+    /// The parked child runs, with the end and the reason of their parking.
     parked: Vec<(RunId, Timestamp, Option<Code>)>,
-    /// What the caller was told last that this run waits for, as long as it waits.
+    /// The wait of this run that the caller was sent last, while it lasts.
     pub(super) told: Option<Waiting>,
-    /// Does the run leave, to be taken up later?
+    /// Whether the run is to be suspended, to be resumed later.
     pub(super) leaves: bool,
 }
 
 impl Below {
-    /// The run leaves once nothing is in flight.
+    /// Marks the run to be suspended once nothing is in flight.
     pub(super) const fn leaves(&mut self) {
         self.leaves = true;
     }
 
-    /// A run waits until then, if for a time.
+    /// Registers the end of a child run's wait, if it waits for a time.
     pub(super) fn park(&mut self, run: &RunId, until: Option<Timestamp>, reason: Option<Code>) {
         self.parked.extend(until.map(|until| (run.clone(), until, reason)));
     }
 
-    /// Returns when the first of them goes on, and why it is parked.
+    /// Returns the earliest end of a parking, and its reason.
     pub(super) fn first_parked(&self) -> Option<(Timestamp, Option<Code>)> {
         let first = self.parked.iter().min_by_key(|(_, until, _)| *until)?;
         Some((first.1, first.2.clone()))
     }
 
-    /// A run does nothing but wait.
+    /// Registers that a child run only waits.
     pub(super) fn waits(&mut self, run: &RunId, ask: AskId, stays: bool) {
         self.forget(run);
         self.staying.extend(stays.then(|| run.clone()));
         self.waiting.push((run.clone(), ask));
     }
 
-    /// Would a run lose something if it left?
+    /// Returns whether a child run would lose work if it was suspended.
     pub(super) const fn stays(&self) -> bool {
         !self.staying.is_empty()
     }
 
-    /// A run has returned.
+    /// Registers that a child run has returned.
     pub(super) fn returned(&mut self, run: &RunId) {
         self.forget(run);
     }

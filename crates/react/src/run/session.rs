@@ -1,4 +1,4 @@
-//! Sessions: the run that one follows, and runs that died in the middle of one.
+//! Sessions: the run that the next one follows, and open runs of a session whose process died.
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ fn follow(run: RunSummary) -> Follows {
 }
 
 impl Start {
-    /// Finds the run that this one follows in its session; it costs the same however long the session
-    /// is. A run of it that died is ended first, so that every call has its answer. Behind one that was
-    /// dispatched together with this one, it follows the same.
+    /// Finds the run that this one follows in its session, at the same cost for any length of the session. An open run
+    /// whose process died is ended first, so that every call has its answer. If the last run was dispatched together
+    /// with this one, this one follows the same run as that one.
     pub(super) async fn join_session(&self) -> Result<InSession, AgentError> {
         let nothing = InSession::default();
         let Some(log) = self.agent.log.clone() else { return Ok(nothing) };
@@ -50,15 +50,15 @@ impl Start {
             return Ok(InSession { follows, branch_of: Some(last.run) });
         }
         if last.is_open() {
-            // Rare, and large: every run would keep room for it.
+            // Rare, and large: every run's future would reserve room for it.
             Box::pin(self.end_dead_run(&log, &last)).await?;
             last = log.summary(&last.run).await?.unwrap_or(last);
         }
         Ok(InSession { follows: Some(follow(last)), branch_of: None })
     }
 
-    /// Ends an open branch that is in the way, if its process died. What else is in the way is found when
-    /// the session is joined again.
+    /// Ends the open branch that keeps the session busy, if its process died. Other open runs are found when the
+    /// session is joined again.
     pub(super) async fn end_dead_branch(&self, run: &RunId) -> Result<(), AgentError> {
         let Some(log) = &self.agent.log else { return Ok(()) };
         let in_the_way = log.summary(run).await?;
@@ -69,8 +69,8 @@ impl Start {
         }
     }
 
-    /// Reads what was said in the session until now, for a run below another one that is to know of it: the
-    /// ended roots that its root follows, and what the root itself said before what it waits for now.
+    /// Reads the session's conversation until now, for a child run that needs it: the ended roots that its root
+    /// follows, and the root's own messages before the calls that it waits for now.
     pub(super) async fn hear_session(&mut self) -> Result<Option<Follows>, AgentError> {
         let (Some(log), Some(_)) = (&self.agent.log, &self.request.parent) else { return Ok(None) };
         let events = match read_events(&**log, &self.root()).await {
@@ -86,8 +86,7 @@ impl Start {
         Ok(started(&events)?.follows.as_deref().cloned())
     }
 
-    /// Ends an open run whose process died; one that lives, or waits for a person, keeps the session
-    /// busy.
+    /// Ends an open run whose process died. A run that is alive or that waits for a person keeps the session busy.
     async fn end_dead_run(
         &self,
         log: &Arc<dyn EventLog>,
@@ -106,7 +105,7 @@ impl Start {
     }
 }
 
-/// Returns how many events of a run stand before an answer whose calls are open.
+/// Returns the number of events before the last model answer with open calls; that of all events if no call is open.
 fn settled(events: &[Event]) -> usize {
     let last = events.iter().rposition(|event| match &event.kind {
         EventKind::ModelResponded(answer) => !answer.tool_calls.is_empty(),
@@ -126,27 +125,27 @@ fn settled(events: &[Event]) -> usize {
     }
 }
 
-/// How an open run without an owner is ended.
+/// Options for ending an open run without an owner.
 #[derive(Default)]
 pub(crate) struct Ending {
-    /// Who wants it to end.
+    /// The person who ends it.
     by: Option<Arc<str>>,
-    /// The row of the inbox that asks for it.
+    /// The row of the inbox with the request.
     row: Option<u64>,
-    /// The requests accepted before that.
+    /// The requests accepted before it.
     earlier: Vec<InboxMessage>,
-    /// Is it ended though it waits for a person?
+    /// Whether the run is ended even if it waits for a person.
     though_waiting: bool,
 }
 
 impl Ending {
-    /// Ends a run whose caller has given it up.
+    /// Returns the options for a run whose caller gave it up.
     pub(crate) fn left_behind() -> Self {
         Self { though_waiting: true, ..Self::default() }
     }
 }
 
-/// Ends a run because a message of its inbox asks for it, if one does.
+/// The options for the first request to cancel in an inbox; the default without one.
 impl From<Vec<InboxMessage>> for Ending {
     fn from(mut inbox: Vec<InboxMessage>) -> Self {
         let is_cancel = |row: &InboxMessage| matches!(row.request, InboxRequest::Cancel { .. });
@@ -157,8 +156,8 @@ impl From<Vec<InboxMessage>> for Ending {
     }
 }
 
-/// Ends an open run that has no owner any more: nothing is run again, every open call is answered.
-/// One that waits for a person stays as it is, unless it is to end all the same.
+/// Ends an open run without an owner: nothing is run again, and every open call is answered. A run that waits for a
+/// person stays as it is, unless `ending` includes waiting runs.
 pub(crate) async fn end(
     agent: Arc<Inner>,
     log: &Arc<dyn EventLog>,
@@ -168,11 +167,11 @@ pub(crate) async fn end(
 ) -> Result<(), AgentError> {
     let folded = match fold(&**log, &run.run, DefinedAs::Recorded, None).await {
         Ok(folded) => folded,
-        // The store may do better later; the record will not.
+        // The store may recover later; an unreadable record will not.
         Err(ResumeError::Log(error)) if error.is_retryable() => return Err(error.into()),
         Err(why) => {
             let current = match log.summary(&run.run).await {
-                // What its row says cannot be read; what is left of it has to do.
+                // If the run's row cannot be read, the copy that the caller has is used.
                 Err(error) if !error.is_retryable() => Some(run.clone()),
                 current => current?,
             };
@@ -216,9 +215,8 @@ pub(crate) async fn end(
     }
 }
 
-/// Returns what became of a run below another one that a process left behind when it died: it is ended
-/// where it is, and what its record says it used counts. Of one that kept no record, the runs that it
-/// dispatched itself are ended, and what these used counts.
+/// Ends a child run that a dead process left behind, and returns its outcome with the usage in its record. For a child
+/// run without a record, ends the runs that it dispatched itself, and returns their usage.
 pub(super) async fn dead_dispatch(
     agent: &Arc<Inner>,
     log: &Arc<dyn EventLog>,
@@ -241,7 +239,7 @@ pub(super) async fn dead_dispatch(
     Ok(OperatorReturned::new(operator, run, outcome, reason, usage))
 }
 
-/// Closes the records of the runs that one without a record dispatched, and returns what they used.
+/// Closes the records of the child runs of a run without a record, and returns their usage.
 async fn close_below(
     agent: &Arc<Inner>,
     log: &Arc<dyn EventLog>,
@@ -259,8 +257,7 @@ async fn close_below(
     Ok(usage)
 }
 
-/// Closes the record of a run that was left open: every open call is answered, and what it dispatched
-/// itself is closed too.
+/// Closes the record of an open run: every open call is answered, and its own child runs are closed too.
 async fn close_dead(
     agent: &Arc<Inner>,
     log: &Arc<dyn EventLog>,
@@ -275,18 +272,18 @@ async fn close_dead(
             log.send(cancel, "backstop", agent.clock.now()).await?;
             return Ok(());
         }
-        // It stays as it is until a person accepts the loss.
+        // It stays open until a person accepts the loss.
         Err(error @ LogError::LostTail { .. }) => {
             tracing::warn!(%run, %error, "a run that was dispatched is left open");
             return Ok(());
         }
         Err(error) => return Err(error.into()),
     };
-    // It may have a run below it, which is ended in the same way.
+    // Its own child runs are ended in the same way.
     let ended = Box::pin(end(Arc::clone(agent), log, &summary, claim, Ending::left_behind()));
     match ended.await {
         Err(AgentError::Storage(error)) => Err(error.into()),
-        // It is over, however it ended.
+        // It is over in either case.
         Ok(()) | Err(_) => Ok(()),
     }
 }

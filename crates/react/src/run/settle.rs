@@ -1,4 +1,4 @@
-//! What people say of calls whose outcome is unknown.
+//! Settlements by people of calls of unknown outcome.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::agent::settle::{resolved, settlement_of};
 use crate::error::AgentError;
 
 impl Run {
-    /// Takes a settlement from the inbox. An execution of the call that is at work is stopped first; what it
-    /// comes to until then counts.
+    /// Takes a settlement from the inbox. A running execution of the call is stopped first; its result until then is
+    /// recorded.
     pub(super) async fn settle(
         &mut self,
         row: u64,
@@ -36,8 +36,8 @@ impl Run {
         self.ledger.step(facts).await
     }
 
-    /// Returns what a settlement adds to the record, with the answer of a call that has none; a warning where
-    /// the outcome is known meanwhile.
+    /// Returns the events of a settlement, with the answer of a call that has none; a warning if the outcome is known
+    /// by now.
     pub(super) fn settlement_facts(
         &self,
         call: &CallId,
@@ -47,7 +47,7 @@ impl Run {
         let machine = self.ledger.machine();
         let Some((_, tool)) = machine.unsettled().find(|(id, _)| *id == call) else {
             if machine.is_over() {
-                // Nothing else stands behind an end.
+                // No such event may follow the end of a run.
                 return Vec::new();
             }
             let by = &settlement.by;
@@ -63,7 +63,7 @@ impl Run {
         std::iter::once(resolved).chain(answer.map(EventKind::from)).collect()
     }
 
-    /// Keeps the settlements of calls that were stopped with the run: they are answered so.
+    /// Records the settlements of calls that were stopped with the run.
     pub(super) async fn settle_stopped(&mut self) -> Result<(), AgentError> {
         for (call, row, settlement) in self.tools.take_settlements() {
             self.ledger.take_row(row);
@@ -74,7 +74,7 @@ impl Run {
         Ok(())
     }
 
-    /// Records a settlement that came while the call was at work, behind what the call came to.
+    /// Records a settlement that arrived while the call was running, after the result of the call.
     pub(super) async fn settle_ended(&mut self, work: &AtWork) -> Result<(), AgentError> {
         let Some((row, settlement)) = self.tools.take_settlement(work.call_id()) else {
             return Ok(());
@@ -85,7 +85,7 @@ impl Run {
         self.ledger.step(facts).await
     }
 
-    /// Records the settlements in the inbox of a run that no process runs; nothing is answered or run.
+    /// Records the settlements in the inbox of a run without a process; nothing is answered or run.
     pub(super) async fn settle_without_owner(
         &mut self,
         rows: Vec<InboxMessage>,

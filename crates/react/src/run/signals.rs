@@ -1,4 +1,4 @@
-//! What a run is told beside decisions: it is recorded, and shown to hooks where it is not for the run itself.
+//! Signals to a run: they are recorded, and shown to hooks unless the run itself handles them.
 
 use backstop_react_machine::{CANCEL, HookPoint, INPUT};
 use layer0::JsonText;
@@ -11,7 +11,7 @@ use crate::error::AgentError;
 use crate::journal::{Step, StopFact};
 
 impl Run {
-    /// Takes a signal of the caller in this process.
+    /// Handles a signal of the caller in this process.
     pub(super) async fn signalled(&mut self, signal: Signal) -> Result<(), AgentError> {
         if self.is_ending() {
             return Ok(());
@@ -35,7 +35,7 @@ impl Run {
         Ok(())
     }
 
-    /// Takes in what hooks made of a signal.
+    /// Records the results of the hooks that a signal was shown to.
     pub(super) async fn signal_shown(
         &mut self,
         notes: Vec<EventKind>,

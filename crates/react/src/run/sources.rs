@@ -1,4 +1,4 @@
-//! Tools that are listed elsewhere: what a run was not given, and what has changed since.
+//! Tool sources: tools that were left out of a run, and later changes of the listings.
 
 use std::sync::Arc;
 
@@ -8,8 +8,7 @@ use super::Run;
 use crate::error::AgentError;
 
 impl Run {
-    /// Says what each run of the agent says first, and which tools the run was not given because they cannot be
-    /// used.
+    /// Records the agent's warnings, and a warning for each tool that a source left out because it cannot be used.
     pub(super) async fn warn_at_start(&mut self) -> Result<(), AgentError> {
         if self.ledger.is_over() {
             return Ok(());
@@ -37,7 +36,7 @@ impl Run {
         }
     }
 
-    /// Records what the sources list otherwise than the record says.
+    /// Records the differences between the sources' current listings and the recorded ones.
     pub(super) async fn note_changed_tools(&mut self) -> Result<(), AgentError> {
         let agent = Arc::clone(&self.agent);
         for source in agent.sources() {

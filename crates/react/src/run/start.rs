@@ -1,4 +1,4 @@
-//! How a run begins: claimed, behind the session it goes on with.
+//! The start of a run: its claim, and its place in its session.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ use crate::record::recordable::recordable_messages;
 use crate::record::transcript::{Earlier, history};
 use crate::request::RunRequest;
 
-/// How often a run that was overtaken joins its session again; each time another run began.
+/// Number of times that a run joins its session again after another run began first.
 const MAX_JOINS: u32 = 64;
 
 /// A run that is about to begin.
@@ -48,15 +48,15 @@ pub(crate) struct Start {
     pub(super) definition: CheckedDefinition,
     record: Resolved,
     output_schema: Option<JsonText>,
-    /// Where the stream of the run is fed from; `None` where none is read.
+    /// Feed of the run's stream; `None` without a reader.
     feed: Option<Arc<Feed>>,
 }
 
-/// Where a run begins in its session.
+/// Place of a new run in its session.
 #[derive(Clone, Default)]
 pub(super) struct InSession {
     pub(super) follows: Option<Follows>,
-    /// The run that was dispatched together with it, and began first.
+    /// The run that was dispatched together with this one, and began first.
     pub(super) branch_of: Option<RunId>,
 }
 
@@ -75,7 +75,7 @@ impl Start {
         }
     }
 
-    /// Feeds a stream with what the run says.
+    /// Sets the feed of the run's stream.
     pub(crate) fn feeding(mut self, feed: Arc<Feed>) -> Self {
         self.feed = Some(feed);
         self
@@ -83,7 +83,7 @@ impl Start {
 
     /// Runs to the end.
     pub(crate) async fn run(mut self: Box<Self>) -> Result<RunOutcome, RunFailure> {
-        // Before the span, which names the run.
+        // Checked before the span, which holds the run id.
         if let Err(error) = self.check_ids() {
             return Err(self.failed(error));
         }
@@ -95,7 +95,7 @@ impl Start {
         }
     }
 
-    /// Writes the first event, and reads what was said before.
+    /// Writes the first event, and reads the session's history.
     async fn begin(mut self: Box<Self>) -> Result<Box<Run>, RunFailure> {
         if let Err(error) = self.check_request() {
             return Err(self.failed(error.into()));
@@ -150,7 +150,7 @@ impl Start {
         }
     }
 
-    /// Makes the run around a machine to which nothing has happened.
+    /// Returns a run around a new machine.
     async fn open(&self, machine: Machine) -> Box<Run> {
         let effects = self.effects();
         let writer = match &self.agent.log {
@@ -235,7 +235,7 @@ impl Start {
         sessions.into()
     }
 
-    /// Returns the run at the head of its callers, as far as they are known.
+    /// Returns the root of the run's callers, as far as they are known.
     pub(super) fn root(&self) -> RunId {
         let RunRequest { root, parent, .. } = &self.request;
         root.as_ref().or(parent.as_ref()).unwrap_or(&self.run).clone()
@@ -247,19 +247,19 @@ impl Start {
         Arc::new(labels.map(|(key, value)| (redact(key), redact(value))).collect())
     }
 
-    /// Returns how the record names the key that it is sealed with.
+    /// Returns the id of the key that the record is sealed with.
     fn key_id(&self) -> Option<Arc<str>> {
         Some(self.agent.log.as_ref()?.key()?.id().into())
     }
 
-    /// Prepares the machine of this run, for the agent as the request wants it.
+    /// Prepares the machine of this run, with the output schema of the request or else of the agent.
     fn setup(&mut self) -> Result<Setup, AgentError> {
         let setup = Setup::new(self.run.clone());
         let declared = self.agent.output_schema();
         let Some(schema) = self.request.output_schema.as_ref().or(declared) else {
             return Ok(setup);
         };
-        // Looked at before anything goes as deep as it does.
+        // Its depth is checked before anything recurses into it.
         let misfit = |error| AgentError::InputValidation(format!("output schema: {error}"));
         Schema::new(schema).map_err(misfit)?;
         let schema = JsonText::from(&**schema);
@@ -272,14 +272,14 @@ impl Start {
         Ok(setup.checking_output(check))
     }
 
-    /// Refuses what cannot be run, before anything is touched.
+    /// Refuses a request that cannot be run, before anything is changed.
     fn check_request(&self) -> Result<(), RequestError> {
         let RunRequest { session, parent, history, labels, .. } = &self.request;
         LabelError::check_all(labels.iter())?;
         for session in session.iter().chain(history.sessions()) {
             check_session(session.as_str())?;
         }
-        // A run that was dispatched has its caller's session for what is stored.
+        // A dispatched run uses its caller's session for stored values.
         if self.agent.log.is_none()
             && parent.is_none()
             && let Some(session) = session
@@ -293,7 +293,7 @@ impl Start {
         history.check()
     }
 
-    /// Refuses an input that does not fit the schema that the agent declares. A text may be JSON, or a string itself.
+    /// Refuses an input that does not fit the agent's declared schema. A text is checked both as JSON and as a string.
     fn check_input(&self) -> Result<(), AgentError> {
         let Some(schema) = self.agent.input_schema() else { return Ok(()) };
         let misfit = |error| AgentError::InputValidation(format!("input schema: {error}"));
@@ -306,8 +306,7 @@ impl Start {
         schema.check_input(&text).map_err(|_| AgentError::InputValidation(error.to_string()))
     }
 
-    /// Refuses ids with a secret in them: they stand in the record, and changed ones would name
-    /// something else.
+    /// Refuses ids that contain a secret: ids are in the record, and a redacted id would name something else.
     fn check_ids(&mut self) -> Result<(), AgentError> {
         let misfit = |what: &str| AgentError::InputValidation(what.to_owned());
         self.request.check_context().map_err(misfit)?;
@@ -368,9 +367,8 @@ impl Start {
 }
 
 impl Run {
-    /// Reads what was said in the session before the run, and gives it to the machine. It is read once
-    /// the run's first event is durable, so that a run begins at the same cost however long its session
-    /// is.
+    /// Reads the messages of the session's earlier runs, and gives them to the machine. It does so after the run's
+    /// first event is durable, so that the start costs the same for any length of the session.
     pub(super) async fn read_history(&mut self, follows: Option<&RunId>) -> Result<(), AgentError> {
         let (Some(log), Some(follows)) = (self.agent.log.clone(), follows) else { return Ok(()) };
         let cache = Some(&self.agent.transcripts);

@@ -1,4 +1,4 @@
-//! Stopping a run in the middle: cancellation, time, and what is in flight then.
+//! Stopping a run in the middle: cancellation, time limits, and the steps in flight.
 
 use backstop_event_log::{InboxMessage, InboxRequest};
 use backstop_react_machine::{CANCEL, Dispatch};
@@ -20,8 +20,8 @@ impl Run {
         self.ledger.tick().await
     }
 
-    /// Ends the run because people want it to; every open call is answered. What was accepted before is recorded
-    /// before it.
+    /// Ends the run on a person's request; every open call is answered. Requests that were accepted earlier are
+    /// recorded before the end.
     pub(super) async fn cancel(
         &mut self,
         row: Option<&InboxMessage>,
@@ -40,11 +40,11 @@ impl Run {
         self.ledger.forget_effects();
         let mut facts: Vec<_> = earlier.into_iter().flat_map(|row| self.row_facts(row)).collect();
         facts.extend(self.facts_of_people(cancellation(row)));
-        // Steps that were decided before do not begin.
+        // Effects that were decided before do not begin.
         self.ledger.step_while_open(facts).await
     }
 
-    /// Takes in what came while something was stopped.
+    /// Handles the rows that arrived while steps were being stopped.
     pub(super) async fn take_unread(&mut self) -> Result<(), AgentError> {
         if std::mem::take(&mut self.inbox.is_cancelled) && !self.is_ending() {
             let mut rows = std::mem::take(&mut self.inbox.unread);
@@ -61,7 +61,7 @@ impl Run {
         }
     }
 
-    /// Records what came from outside.
+    /// Records requests from outside.
     pub(super) async fn take_rows(&mut self, rows: Vec<InboxMessage>) -> Result<(), AgentError> {
         if self.ledger.is_over() {
             return Ok(());
@@ -72,7 +72,7 @@ impl Run {
             let row = rows.split_off(place).into_iter().next();
             return self.cancel(row.as_ref(), rows).await;
         }
-        // Nothing stops a run that is ending, and what it is told is recorded all the same.
+        // Nothing stops a run that is ending, but its inputs and signals are still recorded.
         let is_meant = |row: &InboxMessage| !self.is_ending() || is_told(row);
         for row in rows.into_iter().filter(is_meant).collect::<Vec<_>>() {
             self.take_row(row).await?;
@@ -80,8 +80,8 @@ impl Run {
         Ok(())
     }
 
-    /// Tells every step to end, and records the results until then. The run can be ending afterwards: results are
-    /// the machine's to take until it is over.
+    /// Stops every step, and records the results until then. The run can be ending afterwards: the machine takes
+    /// results until it is over.
     pub(super) async fn stop_steps(&mut self, why: &'static str) -> Result<(), AgentError> {
         self.ledger.forget_effects();
         if let Some(mut attempt) = self.asking.take_waiting() {
@@ -107,14 +107,14 @@ impl Run {
                     Fact::Cancelled => self.inbox.is_cancelled = true,
                     Fact::Late(late) => self.tools.keep_late(late),
                     Fact::Signal(signal) if signal.name == CANCEL => self.inbox.is_cancelled = true,
-                    // Nothing is begun any more, and what runs below is told to end.
+                    // Nothing begins any more, and running child runs are being stopped.
                     Fact::Timer | Fact::Signal(_) | Fact::Asked(..) => {}
                 }
             }
         }
         self.record_all_late().await?;
         self.settle_stopped().await?;
-        // What the machine decided on this is not begun any more, except what ends the run.
+        // The machine's decisions on these results do not begin, except one that ends the run.
         if !self.ledger.machine().has_answer() {
             self.ledger.forget_effects();
         }
@@ -153,7 +153,8 @@ impl Run {
         }
     }
 
-    /// Records the result of a stopped execution, if it has one. What a hook behind it stops is stopped already.
+    /// Records the result of a stopped execution, if it has one. A hook's order to stop the run is dropped: the run is
+    /// being stopped already.
     async fn record_stopped_execution(
         &mut self,
         work: &AtWork,
@@ -178,7 +179,7 @@ impl Run {
     }
 }
 
-/// Returns whether a row of the inbox stops the run: a request to stop, or a signal of that name.
+/// Returns whether a row of the inbox stops the run: a request to cancel, or a signal named [`CANCEL`].
 fn is_cancel(row: &InboxMessage) -> bool {
     match &row.request {
         InboxRequest::Cancel { .. } => true,
@@ -187,7 +188,7 @@ fn is_cancel(row: &InboxMessage) -> bool {
     }
 }
 
-/// Returns the signal that stops the run, as the record has it.
+/// Returns the signal that stops the run, in its recorded form.
 fn cancellation(row: Option<&InboxMessage>) -> SignalReceived {
     let data = row.map_or(Value::Null, |row| json!({ "by": &*row.by }));
     let mut signal = SignalReceived::new(CANCEL, data);

@@ -1,4 +1,4 @@
-//! Tools at work: how many at once, which of them again, and the runs they start.
+//! Executions of tools: their permits, their retries, and the child runs that they start.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,32 +14,32 @@ use crate::journal::Execution;
 /// The executions of a run, from admission to answer.
 #[derive(Default)]
 pub(super) struct Tools {
-    /// What was admitted and has not begun, by call.
+    /// Admitted calls that have not begun.
     admitted: BTreeMap<CallId, Admitted>,
-    /// Executions that wait for a free place.
+    /// Executions that wait for a free permit.
     queued: VecDeque<ToolRun>,
-    /// Executions that are tried again, and when.
+    /// Executions to retry, with the time of the retry.
     waiting: Vec<(Timestamp, Box<Execution>)>,
-    /// How many executions are at work, and how many of them may be repeated once.
+    /// Number of running executions, and the number of those that may be repeated once.
     at_work: usize,
     promised: u32,
-    /// The runs below that this process started or resumed.
+    /// The child runs that this process started or resumed.
     taken_up: BTreeMap<RunId, TakenUp>,
-    /// What executions before this process were asked for, by call.
+    /// Requests of executions before this process, by call.
     recorded: BTreeMap<CallId, ToolRun>,
-    /// What people say of calls that are being stopped, with the rows that say it.
+    /// Settlements of calls that are being stopped, with their rows of the inbox.
     settlements: BTreeMap<CallId, (u64, Settlement)>,
-    /// Late answers that are not recorded.
+    /// Late answers that are not recorded yet.
     late: Vec<ToolLate>,
 }
 
-/// An execution that has not ended.
+/// A running execution.
 pub(super) struct AtWork {
     pub(super) effect: EffectId,
     call_id: CallId,
-    /// Is another execution promised to it?
+    /// Whether another execution is promised to it.
     may_repeat: bool,
-    /// May it be left, and made again when the run is taken up?
+    /// Whether it may be dropped when the run is suspended, and repeated when the run is resumed.
     may_leave: bool,
 }
 
@@ -53,14 +53,14 @@ impl AtWork {
     }
 }
 
-/// A run below that a dispatch in this process was given.
+/// A child run that a dispatch in this process started or resumed.
 struct TakenUp {
     number: u64,
     is_new: bool,
 }
 
 impl Tools {
-    /// Begins in a process that goes on with a run.
+    /// Returns the tools of a resumed run.
     pub(super) fn resumed(recorded: BTreeMap<CallId, ToolRun>) -> Self {
         Self { recorded, ..Self::default() }
     }
@@ -73,7 +73,7 @@ impl Tools {
         self.queued.push_back(run);
     }
 
-    /// Takes what an execution in an earlier process was asked for.
+    /// Takes the request of an execution in an earlier process.
     pub(super) fn recorded(&mut self, call: &CallId) -> Option<ToolRun> {
         self.recorded.remove(call)
     }
@@ -86,12 +86,12 @@ impl Tools {
         self.waiting.iter().map(|(at, _)| *at).min()
     }
 
-    /// Returns how many executions are promised to tools at work.
+    /// Returns the number of executions that are promised to running calls.
     pub(super) const fn promised(&self) -> u32 {
         self.promised
     }
 
-    /// Notes that an execution begins.
+    /// Registers the begin of an execution.
     pub(super) fn begin(&mut self, execution: &Execution, may_leave: bool) -> AtWork {
         self.at_work += 1;
         self.promised += u32::from(execution.may_repeat);
@@ -103,53 +103,53 @@ impl Tools {
         }
     }
 
-    /// Notes that an execution has ended; it may be tried again.
+    /// Registers the end of an execution, and its retry if there is one.
     pub(super) fn end(&mut self, work: &AtWork, again: Option<(Timestamp, Box<Execution>)>) {
         self.at_work = self.at_work.saturating_sub(1);
         self.promised = self.promised.saturating_sub(u32::from(work.may_repeat));
         self.waiting.extend(again);
     }
 
-    /// Notes that a dispatch in this process is given a run below: a new one, or a recorded one that it resumes.
+    /// Registers the child run of a dispatch in this process: a new one, or a recorded one that it resumes.
     pub(super) fn take_up(&mut self, run: RunId, number: u64, is_new: bool) {
         self.taken_up.insert(run, TakenUp { number, is_new });
     }
 
-    /// Was a run below started or resumed in this process?
+    /// Returns whether a child run was started or resumed in this process.
     pub(super) fn is_taken_up(&self, run: &RunId) -> bool {
         self.taken_up.contains_key(run)
     }
 
-    /// Is a run below not known to have begun, unless what dispatched it says how it ended?
+    /// Returns whether a child run is new in this process and not known to have begun.
     pub(super) fn is_new(&self, run: &RunId) -> bool {
         self.taken_up.get(run).is_some_and(|taken_up| taken_up.is_new)
     }
 
-    /// Notes that a run below has begun.
+    /// Registers that a child run has begun.
     pub(super) fn begun(&mut self, run: &RunId) {
         if let Some(taken_up) = self.taken_up.get_mut(run) {
             taken_up.is_new = false;
         }
     }
 
-    /// Lets another dispatch resume a run below.
+    /// Lets another dispatch resume a child run.
     pub(super) fn let_go(&mut self, run: &RunId) {
         self.taken_up.remove(run);
     }
 
-    /// Returns the run below that the dispatch of this number was given.
+    /// Returns the child run of the dispatch with this number.
     pub(super) fn dispatched_as(&self, number: u64) -> Option<RunId> {
         let mut runs = self.taken_up.iter();
         runs.find(|(_, taken_up)| taken_up.number == number).map(|(run, _)| run.clone())
     }
 
-    /// Takes an execution that waited for this time.
+    /// Takes an execution that is due.
     pub(super) fn due(&mut self, now: Timestamp) -> Option<Box<Execution>> {
         let place = self.waiting.iter().position(|(at, _)| *at <= now)?;
         Some(self.waiting.remove(place).1)
     }
 
-    /// Keeps what a person says of a call until its execution has ended.
+    /// Keeps the settlement of a call until its execution has ended.
     pub(super) fn settle(&mut self, call: CallId, row: u64, settlement: Settlement) {
         self.settlements.entry(call).or_insert((row, settlement));
     }
@@ -172,19 +172,19 @@ impl Tools {
         self.late.push(late);
     }
 
-    /// Takes the late answers of the calls that fit.
+    /// Takes the late answers of the calls that `fits` accepts.
     pub(super) fn take_late(&mut self, fits: impl Fn(&CallId) -> bool) -> Vec<ToolLate> {
         self.late.extract_if(.., |late| fits(&late.call_id)).collect()
     }
 
-    /// Does not begin a call, or not again.
+    /// Drops a call that has not begun, or its retry.
     pub(super) fn withdraw(&mut self, call: &CallId) {
         self.admitted.remove(call);
         self.queued.retain(|run| run.call_id != *call);
         self.waiting.retain(|(_, execution)| execution.run.call_id != *call);
     }
 
-    /// Forgets what has not begun.
+    /// Forgets calls that have not begun, and the counts of running ones.
     pub(super) fn forget(&mut self) {
         self.admitted.clear();
         self.queued.clear();
@@ -192,8 +192,8 @@ impl Tools {
         (self.at_work, self.promised) = (0, 0);
     }
 
-    /// Takes the next execution that may begin, if one of so many places is free. What waits for its turn
-    /// has not begun, so that its time does not pass.
+    /// Takes the next execution, if fewer than `places` permits are used. A waiting execution has not begun, so its
+    /// time does not pass.
     pub(super) fn next(&mut self, places: usize) -> Option<(ToolRun, Admitted)> {
         if self.at_work + self.waiting.len() >= places {
             return None;

@@ -1,4 +1,4 @@
-//! The next episode of a run that is over.
+//! The next episode of a finished run.
 
 use layer0::event::RunReopened;
 use tracing::Instrument;
@@ -9,7 +9,7 @@ use crate::outcome::RunOutcome;
 use crate::resume_error::ResumeError;
 
 impl Resumed {
-    /// Goes on with a run that is over. When its first event cannot be written, nothing has changed.
+    /// Reopens a finished run. If its first event cannot be written, nothing has changed.
     pub(crate) async fn reopen(mut self, reopened: RunReopened) -> Result<RunOutcome, ResumeError> {
         let Run { agent, context, .. } = &*self.run;
         let span = tracing::info_span!("run", run = %context.run, agent = %agent.definition.name);
@@ -25,8 +25,8 @@ impl Resumed {
         run.read_history(follows.as_ref()).await?;
         let reopened = run.ledger.fact(reopened);
         run.ledger.step([reopened]).await?;
-        // What came while tools were asked about their calls, and what the run was told too late in the episode
-        // before, counts before the model is asked.
+        // Rows that arrived during the probes, and those that came too late for the previous episode, are handled
+        // before the model is called.
         run.take_unread().await?;
         run.read_inbox().await
     }
