@@ -1,4 +1,4 @@
-//! What reacts.
+//! The behaviour interface.
 
 use std::time::Duration;
 
@@ -9,55 +9,56 @@ use crate::context::BehaviorContext;
 use crate::delivery::Delivery;
 use crate::error::BehaviorError;
 
-/// Where a subscription begins that nothing was delivered to yet.
+/// Position in the log from which a new subscription reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Start {
-    /// At what is appended from now on.
+    /// The current end of the log: only events appended later are delivered.
     #[default]
     Now,
-    /// At the first event of the log.
+    /// The first event of the log.
     Start,
 }
 
-/// Reacts to events of the record.
+/// Code that reacts to events of the record.
 ///
-/// Each event that its patterns match is delivered once, in the order of a run; a delivery that was open
-/// when the process died is made again, with the same [id](Delivery::id). Runs go side by side.
+/// Each event that its patterns match is delivered once, in the order of its run; a delivery that was open when the
+/// process died is repeated with the same [id](Delivery::id). Deliveries for different runs are concurrent.
 #[async_trait]
 pub trait Behavior: Send + Sync {
-    /// Returns the name, under which the log keeps how far it is: see
+    /// Returns the name under which the log keeps the position of the subscription; see
     /// [`check_behavior_name`](layer0::name::check_behavior_name).
     fn name(&self) -> &str;
 
-    /// Returns what it is shown. Another pattern holds from where it is.
+    /// Returns the patterns of the events to deliver. A changed pattern applies from the current position on.
     fn patterns(&self) -> &Patterns;
 
-    /// Returns where it begins, the first time.
+    /// Returns the position from which a new subscription reads.
     fn start(&self) -> Start {
         Start::Now
     }
 
-    /// Returns how long one attempt may take.
+    /// Returns the time limit of one attempt.
     fn timeout(&self) -> Duration {
         Duration::from_secs(30)
     }
 
-    /// Returns how many attempts a delivery has, as far as its failures say that another one can help.
+    /// Returns the maximum number of attempts of a delivery. Another attempt is made only if it can help, according to
+    /// the facts of the failure.
     fn attempts(&self) -> u32 {
         3
     }
 
-    /// Reacts to an event.
+    /// Reacts to one event.
     ///
     /// # Errors
     ///
-    /// Any failure: its facts decide whether the delivery is tried again. Then it is recorded, and the
-    /// behaviour goes on with the next event.
+    /// Any failure: its facts decide whether the delivery is retried. After the last attempt the failure is recorded,
+    /// and the behaviour continues with the next event.
     ///
     /// # Cancel safety
     ///
-    /// The future is dropped at the timeout, and when the host stops; the delivery is made again then.
+    /// The future is dropped at the timeout and when the host stops; after a stop the delivery is repeated later.
     async fn on(&self, delivery: &Delivery, context: &BehaviorContext)
     -> Result<(), BehaviorError>;
 }

@@ -1,4 +1,4 @@
-//! One delivery on its way through the retry layer.
+//! One delivery through the retry layer.
 
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
@@ -24,15 +24,15 @@ use crate::error::BehaviorError;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// The end of a delivery.
+/// The result of a delivery.
 pub(crate) struct CallEnd {
     pub(crate) attempts: u32,
     pub(crate) result: Result<(), BehaviorError>,
-    /// Until the end is recorded, one that was made counts as at work.
+    /// Guard that keeps a successful delivery in progress until its end is recorded.
     pub(crate) at_work: Option<AtWork>,
 }
 
-/// A delivery; clones are its attempts.
+/// A request to the retry layer: one delivery, whose clones are its attempts.
 #[derive(Clone)]
 struct Call {
     behavior: Arc<dyn Behavior>,
@@ -44,8 +44,8 @@ struct Call {
     made: Arc<Mutex<Option<AtWork>>>,
 }
 
-/// Delivers an event, and tries again as the failure says. Once the lease has ended, under which this host has the
-/// subscription, it makes no attempt and does not return: another host delivers the event.
+/// Delivers an event, with the retries that the failure allows. Once this host's lease of the subscription has ended,
+/// the call makes no attempt and does not return: another host delivers the event.
 pub(crate) async fn call(
     behavior: Arc<dyn Behavior>,
     delivery: Delivery,
@@ -54,7 +54,7 @@ pub(crate) async fn call(
     lease: Option<Arc<dyn Lease>>,
 ) -> CallEnd {
     let attempts = Arc::new(AtomicU32::new(1));
-    // Each attempt has a limit of its own, which may be longer than the usual one of all attempts together.
+    // Each attempt has its own limit, which may be longer than the usual limit of all attempts together.
     let config = RetryConfig::new().attempts(behavior.attempts().max(1)).deadline(Duration::MAX);
     let policy = RetryPolicy::new(config, Arc::clone(&clock));
     let delivery = Arc::new(delivery);
@@ -74,7 +74,8 @@ pub(crate) async fn call(
     CallEnd { attempts, result: result.map_err(|Attempted(error)| error), at_work }
 }
 
-/// Effects are made at least once: the delivery's id tells one that was made before.
+/// Deliveries are at least once: an attempt may be repeated, and the delivery's id identifies an effect that was
+/// already made.
 impl RetryRequest<Attempted> for Call {
     fn is_idempotent(&self) -> bool {
         true
@@ -97,7 +98,7 @@ impl RetryRequest<Attempted> for Call {
     }
 }
 
-/// The failure of an attempt, as the retry layer judges it.
+/// The failure of an attempt, as the retry layer classifies it.
 ///
 /// Retry: as the behaviour's error says. Effect: as it says.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +117,7 @@ impl From<Exhausted<Attempted>> for Attempted {
     }
 }
 
-/// Makes one attempt.
+/// The service that makes one attempt.
 #[derive(Clone)]
 struct Attempt;
 

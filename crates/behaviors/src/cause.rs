@@ -1,4 +1,4 @@
-//! Which delivery led to an event.
+//! The delivery that caused an event.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,41 +8,41 @@ use layer0::Timestamp;
 use layer0::event::{Cause, Event, EventKind};
 use layer0::id::RunId;
 
-/// How many deliveries may lead to one another.
+/// Maximum length of a chain of deliveries that caused each other.
 pub(crate) const MAX_CHAIN: u32 = 8;
-/// How many callers of a run are looked at.
+/// Maximum number of callers of a run that are searched.
 const MAX_CALLERS: usize = 64;
-/// The number of runs whose causes are kept.
+/// Number of runs whose causes are cached.
 const MAX_KNOWN: usize = 64;
 
-/// The causes that the records of runs name, as far as they were read: a record is read once, and then what was added.
+/// Cache of the causes that records of runs name. A record is read once; later reads only add new events.
 #[derive(Debug, Default)]
 pub(crate) struct KnownCauses(Mutex<VecDeque<(RunId, Arc<NamedCauses>)>>);
 
-/// The causes that a record names.
+/// The causes that a record names, as far as it was read.
 #[derive(Debug, Default, Clone)]
 struct NamedCauses {
-    /// The last event that was read.
+    /// Number of the last event read.
     read: u64,
     /// The causes, each with the event that names it.
     causes: Vec<(u64, Timestamp, Cause)>,
-    /// The events by which runs were dispatched.
+    /// The events that dispatched child runs.
     dispatched: BTreeMap<RunId, u64>,
 }
 
-/// The events of a run's record before a given event.
+/// The part of a run's record before a given event.
 #[derive(Debug, Clone, Copy)]
 struct Before<'a> {
-    /// The event that ends it, if it is one of this record.
+    /// Number of the given event if it is in this record, else `u64::MAX`.
     seq: u64,
     at: Timestamp,
-    /// The run below whose event it is, if it is one of another record.
+    /// The child run with the given event if it is in another record.
     below: Option<&'a RunId>,
 }
 
 impl KnownCauses {
-    /// Returns the delivery that led to an event: the one that is named last before it in its record or in those of its
-    /// callers; of a failed delivery, that one.
+    /// Returns the delivery that caused an event: the last one named before it in its own record or in those of its
+    /// callers. A `behavior.failed` event has the cause that its delivery had.
     pub(crate) async fn find(
         &self,
         log: &dyn EventLog,
@@ -61,14 +61,14 @@ impl KnownCauses {
             if let Some(cause) = self.find_in(log, &summary, before).await? {
                 return Ok(Some(cause));
             }
-            // Causes of its callers count up to the dispatch.
+            // Causes in a caller's record count up to the dispatch of the child run.
             (next, seq) = (summary.parent, u64::MAX);
             below = Some(run);
         }
         Ok(None)
     }
 
-    /// Returns the delivery that a run names last before an event.
+    /// Returns the last delivery that a run names before an event.
     async fn find_in(
         &self,
         log: &dyn EventLog,
@@ -78,8 +78,8 @@ impl KnownCauses {
         let kept = &summary.causes;
         let last = last_before(kept, before, 0);
         let is_whole = kept.len() < RunSummary::MAX_CAUSES;
-        // Another machine's clock may have been ahead: what a caller recorded before it dispatched the run is earlier
-        // whatever the clocks say.
+        // The clock of another machine may have been ahead: an event that a caller recorded before the dispatch is
+        // earlier whatever its timestamp is.
         let is_sure = before.below.is_none() || kept.iter().all(|(_, at, _)| *at <= before.at);
         if is_sure && (is_whole || last.is_some()) {
             return Ok(last.cloned());
@@ -89,7 +89,7 @@ impl KnownCauses {
         Ok(last_before(&named.causes, before, dispatched.copied().unwrap_or(0)).cloned())
     }
 
-    /// Reads what was added to a record since it was read last.
+    /// Reads the events added to a record since the last read.
     async fn read(
         &self,
         log: &dyn EventLog,
@@ -153,7 +153,7 @@ impl NamedCauses {
     }
 }
 
-/// Returns the last cause that was named before an event, or before the run of that event was dispatched.
+/// Returns the last cause named before an event, or before the dispatch of the event's run.
 fn last_before<'c>(
     causes: &'c [(u64, Timestamp, Cause)],
     before: Before<'_>,
@@ -174,7 +174,7 @@ mod tests {
         Actor, AgentRecord, OperatorDispatched, RunStarted, SignalReceived, Warning,
     };
 
-    /// Writes a run, whose events are at these times.
+    /// Writes a run with events at these times.
     async fn write(log: &Arc<dyn EventLog>, run: &str, events: Vec<(i64, EventKind)>) {
         let mut writer = RunWriter::new(Arc::clone(log), run.into());
         for (at, kind) in events {

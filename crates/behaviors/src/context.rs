@@ -1,4 +1,4 @@
-//! What a behaviour may do beside its own code.
+//! Capabilities of a behaviour: dispatch, signal, reopen and state.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use thiserror::Error;
 use crate::cause::KnownCauses;
 use crate::error::BehaviorError;
 
-/// What a host lends its behaviours.
+/// Resources that a host shares with its behaviours.
 pub(crate) struct Means {
     pub(crate) log: Arc<dyn EventLog>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -32,8 +32,10 @@ pub(crate) struct Means {
     pub(crate) causes: KnownCauses,
 }
 
-/// What a behaviour may do in the name of its host: each needs a grant of the host, or of its pack. What it causes names the
-/// delivery as its [`Cause`], so that the behaviour is not shown it again.
+/// Capabilities of a behaviour.
+///
+/// Each method needs a grant of the host or of the behaviour's pack. Events that follow name the delivery as their
+/// [`Cause`], so that they are not delivered to the same behaviour.
 #[derive(Clone)]
 pub struct BehaviorContext {
     means: Arc<Means>,
@@ -43,7 +45,7 @@ pub struct BehaviorContext {
     cause: Cause,
 }
 
-/// A behaviour may not do what it wanted to, or there is nothing to do it with.
+/// Error of a capability that is not granted or not available.
 #[derive(Debug, Error)]
 enum Refused {
     /// The host does not grant it.
@@ -82,18 +84,18 @@ impl BehaviorContext {
         Self { means, grants, behavior, cause }
     }
 
-    /// Returns how what this delivery leads to names it.
+    /// Returns the [`Cause`] that events caused by this delivery name.
     #[must_use]
     pub const fn cause(&self) -> &Cause {
         &self.cause
     }
 
-    /// Dispatches an operator as a root, in a session of its own and with the host's budget. Needs the grant
+    /// Dispatches an operator as a root run, in its own session and with the host's budget. Needs the grant
     /// `operator:dispatch`.
     ///
     /// # Errors
     ///
-    /// Without the grant or an orchestrator; and what the dispatch fails with.
+    /// Without the grant or an orchestrator, and if the dispatch fails.
     ///
     /// # Cancel safety
     ///
@@ -109,15 +111,15 @@ impl BehaviorContext {
         answered.map_err(|error: OrchError| OperatorError::sub_dispatch(operator, error).into())
     }
 
-    /// Sends a signal to a run that is open, in whichever process it is. Needs the grant `run:signal`.
+    /// Sends a signal to an open run in any process. Needs the grant `run:signal`.
     ///
     /// # Errors
     ///
-    /// Without the grant; when the run is not open; and what the log fails with.
+    /// Without the grant, if the run is not open, and if the log fails.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the signal is sent or not.
+    /// If the future is dropped, the signal may or may not have been sent.
     pub async fn signal(&self, run: &RunId, signal: Signal) -> Result<(), BehaviorError> {
         self.check("run:signal")?;
         let request = InboxRequest::Signal {
@@ -134,13 +136,13 @@ impl BehaviorContext {
         Ok(())
     }
 
-    /// Opens a run again that failed or was stopped, and goes on with it to its end, with the agent of the host
-    /// that has its name. A run that this delivery opened before, and whose process died or time was over, is gone
-    /// on with. Needs the grant `run:reopen`, and a [`timeout`](crate::Behavior::timeout) in which the run can end.
+    /// Reopens a run that failed or was stopped, and continues it to its end, with the host's agent of the same name.
+    /// If this delivery reopened the run before, and its process died or its time was up, the run is resumed. Needs the
+    /// grant `run:reopen`, and a [`timeout`](crate::Behavior::timeout) that is long enough for the run.
     ///
     /// # Errors
     ///
-    /// Without the grant or the agent; and as [`Agent::reopen`].
+    /// Without the grant or the agent, and as [`Agent::reopen`].
     ///
     /// # Cancel safety
     ///
@@ -166,7 +168,7 @@ impl BehaviorContext {
         }
     }
 
-    /// Returns the state store of the host, to read and write. Needs the grant `state:write`.
+    /// Returns the host's state store for reads and writes. Needs the grant `state:write`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What a behaviour is given.
+//! Deliveries and their ids.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use layer0::id::RunId;
 use serde::Serialize;
 use thiserror::Error;
 
-/// An event that is delivered to a behaviour. As JSON: `id`, `behavior`, `run`, `seq`, `event`.
+/// An event for a behaviour. As JSON: `id`, `behavior`, `run`, `seq`, `event`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Delivery {
-    /// The same for each attempt, also after a restart: an idempotency key.
+    /// Idempotency key: the same for each attempt, also after a restart.
     pub id: String,
-    /// The behaviour.
+    /// Name of the behaviour.
     pub behavior: Arc<str>,
-    /// The run whose event it is; of an event of a subscription, its segment.
+    /// The run of the event; for an event of a subscription, its segment.
     pub run: RunId,
-    /// The number of the event in it.
+    /// Number of the event in the record.
     pub seq: u64,
-    /// The event, as it is recorded.
+    /// The recorded event.
     pub event: Event,
 }
 
@@ -45,16 +45,16 @@ pub fn delivery_id(subscription: &str, run: &RunId, seq: u64) -> String {
     format!("{subscription}/{run}/{seq}")
 }
 
-/// Says that a text is no id of a delivery.
+/// Error of a text that is not the id of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("invalid delivery id `{0}`: expected `<subscription>/<run>/<seq>`")]
 pub struct InvalidDeliveryId(String);
 
-/// Reads the id of a delivery: the subscription, the run and the number of its event.
+/// Splits the id of a delivery into the subscription, the run and the number of the event.
 ///
 /// # Errors
 ///
-/// [`InvalidDeliveryId`].
+/// [`InvalidDeliveryId`] if the text is not such an id.
 pub fn read_delivery_id(id: &str) -> Result<(String, RunId, u64), InvalidDeliveryId> {
     let read = || {
         let (rest, seq) = id.rsplit_once('/')?;

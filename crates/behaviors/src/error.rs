@@ -1,4 +1,4 @@
-//! How a reaction fails.
+//! Failures of a behaviour.
 
 use std::any::type_name;
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use layer0::failure::{Effect, Facts, Failure, chain};
 use layer0::{Code, code};
 use thiserror::Error;
 
-/// The failure of a behaviour, made of any error with facts by `?`.
+/// The failure of a behaviour; `?` converts any error with facts.
 ///
 /// Retry: as the failure inside says. Effect: as it says.
 pub struct BehaviorError {
@@ -22,25 +22,25 @@ pub struct BehaviorError {
 }
 
 impl BehaviorError {
-    /// Wraps an error without facts: it is `behavior.failed`, and not tried again.
+    /// Wraps an error without facts: its code is `behavior.failed`, and it is not retried.
     pub fn other(error: impl Into<BoxError>) -> Self {
         let facts = Facts::never(code::BEHAVIOR_FAILED, Effect::Unknown);
         Self { facts, hint: None, exception_type: "Error", source: error.into() }
     }
 
-    /// Returns what the failure says of itself.
+    /// Returns the facts of the failure.
     #[must_use]
     pub const fn facts(&self) -> Facts {
         self.facts
     }
 
-    /// Returns the type of the error, without its path.
+    /// Returns the type name of the error, without its path.
     #[must_use]
     pub const fn exception_type(&self) -> &'static str {
         self.exception_type
     }
 
-    /// Returns how to mend it, where that is known.
+    /// Returns a hint for fixing the failure, if known.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
@@ -52,7 +52,7 @@ impl BehaviorError {
         chain(&*self.source).join(": ")
     }
 
-    /// What is not delivered at all.
+    /// Returns the failure of an event that is not delivered.
     pub(crate) fn refused(
         reason: &'static str,
         message: String,
@@ -62,7 +62,7 @@ impl BehaviorError {
         Self { facts, hint: None, exception_type, source: message.into() }
     }
 
-    /// Returns how a delivery that ends with it is recorded.
+    /// Returns the event that records the failed delivery.
     pub(crate) fn failed(
         &self,
         delivered: &BehaviorDelivered,
@@ -111,7 +111,7 @@ impl fmt::Debug for BehaviorError {
     }
 }
 
-/// An attempt that did not end by itself.
+/// The end of an attempt that did not return.
 #[derive(Debug, Error)]
 enum Ended {
     /// It panicked.

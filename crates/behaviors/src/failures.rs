@@ -1,4 +1,4 @@
-//! The deliveries that failed, as the records of subscriptions have them.
+//! Failed deliveries in the records of subscriptions.
 
 use backstop_event_log::{Cursor, EventFilter, EventLog, LogError, segment_id};
 use layer0::Timestamp;
@@ -8,21 +8,23 @@ use serde::Serialize;
 
 use crate::delivery::delivery_id;
 
-/// A delivery that failed for good. As JSON: `id`, `at`, and what `behavior.failed` says.
+/// A delivery that failed for good. As JSON: `id`, `at`, and the fields of `behavior.failed`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FailedDelivery {
-    /// The id of the delivery, by which it is made again.
+    /// Id of the delivery, for [`BehaviorHost::redeliver`](crate::BehaviorHost::redeliver).
     pub id: String,
-    /// When that was recorded.
+    /// Time at which the failure was recorded.
     pub at: Timestamp,
-    /// How it failed.
+    /// The recorded failure.
     #[serde(flatten)]
     pub failed: BehaviorFailed,
 }
 
-/// Returns the failures of all subscriptions, at most so many, newest first. Only the records of subscriptions are
-/// read, from their newest segments on until there are enough; the runs of the log are not.
+/// Returns the failures of all subscriptions, at most `limit`, newest first.
+///
+/// Only the records of subscriptions are read, from their newest segments until there are enough failures; the records
+/// of runs are not.
 ///
 /// ```
 /// use backstop_behaviors::newest_failures;
@@ -37,7 +39,7 @@ pub struct FailedDelivery {
 ///
 /// # Errors
 ///
-/// What the log fails with.
+/// If the log fails.
 ///
 /// # Cancel safety
 ///
@@ -52,7 +54,7 @@ pub async fn newest_failures(
         let mut number = subscription.segment;
         while found < limit && number > 0 {
             let segment = segment_id(&subscription.name, number);
-            // Earlier segments are gone too: they are removed from the oldest on.
+            // Segments are removed from the oldest on, so that earlier ones are gone too.
             if log.summary(&segment).await?.is_none() {
                 break;
             }
@@ -67,7 +69,7 @@ pub async fn newest_failures(
     Ok(newest.into_iter().map(|(_, failed)| failed).collect())
 }
 
-/// Reads the failures of a segment, with their places in the log.
+/// Reads the failures of a segment, with their numbers in the log.
 async fn failures_of(
     log: &dyn EventLog,
     segment: &RunId,

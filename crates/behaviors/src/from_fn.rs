@@ -13,7 +13,7 @@ use crate::error::BehaviorError;
 
 type Reaction = Pin<Box<dyn Future<Output = Result<(), BehaviorError>> + Send>>;
 
-/// A behaviour made of a closure; see [`behavior`].
+/// A behaviour from a closure; see [`behavior`].
 pub struct FnBehavior {
     name: Arc<str>,
     patterns: Patterns,
@@ -23,8 +23,8 @@ pub struct FnBehavior {
     react: Box<dyn Fn(Delivery, BehaviorContext) -> Reaction + Send + Sync>,
 }
 
-/// Makes a behaviour of a closure. It begins at what is appended from now on, and has 30 seconds for each of 3
-/// attempts.
+/// Returns a behaviour that calls a closure. It starts at the current end of the log, and has 3 attempts of 30 seconds
+/// each.
 pub fn behavior<F>(
     name: impl Into<Arc<str>>,
     patterns: Patterns,
@@ -44,21 +44,21 @@ where
 }
 
 impl FnBehavior {
-    /// Sets where it begins, the first time.
+    /// Sets the position from which a new subscription reads.
     #[must_use]
     pub fn start(mut self, start: Start) -> Self {
         self.start = start;
         self
     }
 
-    /// Sets how long one attempt may take.
+    /// Sets the time limit of one attempt.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = limit;
         self
     }
 
-    /// Sets how many attempts a delivery has; at least 1.
+    /// Sets the maximum number of attempts of a delivery; at least 1.
     #[must_use]
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts.max(1);

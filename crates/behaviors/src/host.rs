@@ -1,4 +1,4 @@
-//! What serves behaviours.
+//! The host that delivers events to behaviours.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use crate::redeliver::{RedeliverError, Redelivered, redeliver};
 use crate::serving::{Served, Serving};
 use crate::subscription::{Progressing, Serve};
 
-/// Delivers events of a log to behaviours; made by [`BehaviorHost::builder`].
+/// Delivers events of a log to behaviours; built with [`BehaviorHost::builder`].
 ///
-/// One host at a time has a subscription, by a claim as for runs: others on the same log, in whichever process,
-/// wait, and the next one takes it over when that one ends or dies.
+/// One host at a time serves a subscription, under a claim as for runs: other hosts on the same log, in any process,
+/// wait, and one of them takes the subscription over when the claim is released or its process dies.
 pub struct BehaviorHost {
     behaviors: Vec<Granted>,
     means: Arc<Means>,
 }
 
-/// A behaviour, with what its pack grants it.
+/// A behaviour, with the grants of its pack.
 type Granted = (Arc<dyn Behavior>, Arc<[String]>);
 
-/// Puts a [`BehaviorHost`] together.
+/// Builder of a [`BehaviorHost`].
 #[must_use = "a host is made by `build`"]
 pub struct BehaviorHostBuilder {
     behaviors: Vec<Granted>,
@@ -43,7 +43,7 @@ pub struct BehaviorHostBuilder {
     means: Means,
 }
 
-/// Says why a host cannot be made.
+/// Error of [`BehaviorHostBuilder::build`].
 ///
 /// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -77,7 +77,7 @@ impl Failure for HostError {
 }
 
 impl BehaviorHost {
-    /// Begins a host for a log.
+    /// Returns a builder of a host for a log.
     pub fn builder(log: Arc<dyn EventLog>) -> BehaviorHostBuilder {
         let means = Means {
             log,
@@ -93,7 +93,7 @@ impl BehaviorHost {
         BehaviorHostBuilder { behaviors: Vec::new(), packs: Vec::new(), means }
     }
 
-    /// Serves the behaviours in tasks of their own, until what is returned is stopped or dropped.
+    /// Serves the behaviours in their own tasks until the returned [`Serving`] is stopped or dropped.
     #[must_use = "what serves is stopped when this is dropped"]
     pub fn serve(self) -> Serving {
         let stop = CancellationToken::new();
@@ -110,18 +110,19 @@ impl BehaviorHost {
         Serving::new(log, clock, stop, subscriptions)
     }
 
-    /// Delivers one event again, whether it was delivered before or not, and records what comes of it. The event has to
-    /// be one that the pattern of the behaviour matches, or that was delivered under an earlier pattern. The
-    /// subscription is not moved.
+    /// Delivers one event again, whether or not it was delivered before, and records the result.
+    ///
+    /// The event must match the behaviour's pattern, or have been delivered under an earlier pattern. The position of
+    /// the subscription does not change.
     ///
     /// # Errors
     ///
-    /// [`RedeliverError`]; that the delivery failed is none. [`LogError::Claimed`](backstop_event_log::LogError)
-    /// is inside when another host serves the subscription.
+    /// [`RedeliverError`]; a delivery that fails is not an error. If another host serves the subscription, the error
+    /// contains [`LogError::Claimed`](backstop_event_log::LogError).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops the delivery, and its end is not recorded.
+    /// Dropping the future stops the delivery; its end is not recorded.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -152,19 +153,19 @@ impl BehaviorHostBuilder {
         self.shared_behavior(Arc::new(behavior))
     }
 
-    /// Adds a behaviour that is shared.
+    /// Adds a shared behaviour.
     pub fn shared_behavior(mut self, behavior: Arc<dyn Behavior>) -> Self {
         self.behaviors.push((behavior, Arc::default()));
         self
     }
 
-    /// Adds the behaviours of a pack, which may do what the pack grants beside what the host does.
+    /// Adds the behaviours of a pack, with the pack's grants in addition to the host's.
     pub fn pack(mut self, pack: Pack) -> Self {
         self.packs.push(pack);
         self
     }
 
-    /// Grants all behaviours a capability: `operator:dispatch`, `run:signal`, `run:reopen` or `state:write`.
+    /// Grants a capability to all behaviours: `operator:dispatch`, `run:signal`, `run:reopen` or `state:write`.
     pub fn grant(mut self, capability: impl Into<String>) -> Self {
         self.means.grants.push(capability.into());
         self
@@ -176,7 +177,7 @@ impl BehaviorHostBuilder {
         self
     }
 
-    /// Bounds what each run may use that a behaviour dispatches.
+    /// Sets the budget of each run that a behaviour dispatches.
     pub fn allowance(mut self, allowance: Allowance) -> Self {
         self.means.allowance = Some(allowance);
         self
@@ -188,29 +189,30 @@ impl BehaviorHostBuilder {
         self
     }
 
-    /// Lets behaviours keep state in this store.
+    /// Lets behaviours use this state store.
     pub fn state_store(mut self, store: Arc<dyn StateStore>) -> Self {
         self.means.state = Some(store);
         self
     }
 
-    /// Takes out of what is recorded of failures what this redactor knows to be secret.
+    /// Sets the redactor that removes secrets from recorded failures.
     pub fn redactor(mut self, redactor: Redactor) -> Self {
         self.means.redactor = redactor;
         self
     }
 
-    /// Takes the time from this clock.
+    /// Sets the clock.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.means.clock = clock;
         self
     }
 
-    /// Makes the host.
+    /// Builds the host.
     ///
     /// # Errors
     ///
-    /// [`HostError`], when a behaviour cannot be called what it is, two have one name, or a pack is loaded twice.
+    /// [`HostError`] if the name of a behaviour is invalid, two behaviours have the same name, or a pack is loaded
+    /// twice.
     pub fn build(mut self) -> Result<BehaviorHost, HostError> {
         Pack::check_all(&self.packs)?;
         for pack in &self.packs {

@@ -1,10 +1,10 @@
-//! Code that reacts to what the record says, live and after a restart.
+//! Code that reacts to recorded events, live and after a restart.
 //!
-//! A [`Behavior`] names a [`Patterns`](backstop_event_log::Patterns) of events and what to do when one comes; a
-//! [`BehaviorHost`] delivers them, each once, with a cursor by name in the log. What was delivered and what came
-//! of it is a record of its own.
+//! A [`Behavior`] has [`Patterns`](backstop_event_log::Patterns) of events and code that runs for each matching event;
+//! a [`BehaviorHost`] delivers each event once, with a named cursor in the log. Deliveries and their results are
+//! recorded in a record of their own.
 //!
-//! It never changes or delays the run that it reacts to: that is what hooks are for.
+//! A behaviour never changes or delays the run that it reacts to: hooks do that.
 //!
 //! ```
 //! use std::sync::Arc;

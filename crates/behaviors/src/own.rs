@@ -1,4 +1,4 @@
-//! What some runs lead to: their own events, and the failures that follow from the deliveries of these.
+//! Events that belong to given runs: the events of the runs, and the failures of deliveries of these events.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use layer0::id::RunId;
 use crate::behavior::Behavior;
 use crate::subscription::{EventId, Failed};
 
-/// How long is waited before the feed is read again that does not have the last event of a run yet.
+/// Delay before the feed is read again if it lacks the last event of a run.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Events that belong to some runs.
+/// Events that belong to given runs.
 pub(crate) struct Own {
     log: Arc<dyn EventLog>,
     clock: Arc<dyn Clock>,
-    /// Those runs, and the ones below them.
+    /// The given runs and their descendants.
     runs: BTreeSet<RunId>,
-    /// The failures that follow.
+    /// The failures of deliveries of these events.
     failures: BTreeSet<EventId>,
     events: Vec<FeedRecord>,
 }
 
 impl Own {
-    /// Reads what these runs and those below them have recorded.
+    /// Reads the events of these runs and their descendants.
     pub(crate) async fn of(
         log: &Arc<dyn EventLog>,
         clock: &Arc<dyn Clock>,
@@ -63,14 +63,14 @@ impl Own {
         self.runs.contains(&event.0) || self.failures.contains(event)
     }
 
-    /// Returns the number of the last of the events that a behaviour may be given; 0 where there is none.
+    /// Returns the number of the last event that matches the behaviour's patterns; 0 if there is none.
     pub(crate) fn until(&self, behavior: &dyn Behavior) -> u64 {
         let patterns = behavior.patterns();
         let wanted = self.events.iter().filter(|it| patterns.matches(&it.run, &it.record));
         wanted.filter_map(|it| it.cursor.number()).max().unwrap_or_default()
     }
 
-    /// Takes in the failures among these that follow from what is here. Returns whether there are new ones.
+    /// Adds the failures that belong to events of this set. Returns whether any is new.
     pub(crate) async fn follow(&mut self, failures: Vec<Failed>) -> Result<bool, LogError> {
         let mut segments = BTreeSet::new();
         let before = self.failures.len();
@@ -89,7 +89,7 @@ impl Own {
         Ok(self.failures.len() > before)
     }
 
-    /// Reads a run as its followers do; what another transaction holds back comes late.
+    /// Reads a run's whole record from the feed, which may lag behind the record while another transaction is open.
     async fn whole_record(&self, run: &RunId) -> Result<Vec<FeedRecord>, LogError> {
         let Some(summary) = self.log.summary(run).await? else { return Ok(Vec::new()) };
         let filter = EventFilter::new().run(run.clone());

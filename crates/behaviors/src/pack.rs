@@ -7,7 +7,7 @@ use backstop_react::{Pack, PackPart};
 
 use crate::behavior::Behavior;
 
-/// A behaviour as a pack holds it.
+/// A behaviour as a part of a pack.
 struct Part(Arc<dyn Behavior>);
 
 impl PackPart for Part {
@@ -16,7 +16,7 @@ impl PackPart for Part {
     }
 }
 
-/// Lets a pack bring behaviours, for the host that loads it.
+/// Extension of [`Pack`] with behaviours, for the host that loads the pack.
 ///
 /// ```
 /// use backstop_behaviors::{PackBehaviors, behavior};
@@ -30,7 +30,7 @@ impl PackPart for Part {
 /// # }
 /// ```
 pub trait PackBehaviors: Sized {
-    /// Adds a behaviour, which may do what the pack grants.
+    /// Adds a behaviour with the grants of the pack.
     #[must_use]
     fn behavior(self, behavior: impl Behavior + 'static) -> Self;
 }

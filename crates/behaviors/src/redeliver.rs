@@ -1,4 +1,4 @@
-//! Delivering one event again.
+//! Repeated deliveries.
 
 use std::sync::Arc;
 
@@ -19,19 +19,19 @@ use crate::error::BehaviorError;
 use crate::segment::Segment;
 use crate::subscription::{Verdict, acquire, is_wanted, prepare};
 
-/// How a delivery that was made again ended.
+/// The result of a repeated delivery.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Redelivered {
-    /// How many attempts it took; 0 where it was refused.
+    /// Number of attempts; 0 if the delivery was refused.
     pub attempts: u32,
-    /// What came of it, as it is recorded.
+    /// The recorded result.
     pub result: Result<(), BehaviorError>,
     /// Whether an earlier delivery of the event had completed.
     pub was_completed: bool,
 }
 
-/// Says why an event was not delivered again.
+/// Error of a repeated delivery that was not started.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RedeliverError {
@@ -52,11 +52,11 @@ pub enum RedeliverError {
         "behaviour `{behavior}` is not shown `{event}` events like this: its pattern is `{pattern}`"
     )]
     NotMatched {
-        /// The behaviour.
+        /// Name of the behaviour.
         behavior: String,
-        /// The type of the event.
+        /// Type of the event.
         event: String,
-        /// The pattern of the behaviour.
+        /// Pattern of the behaviour.
         pattern: String,
     },
     /// There is no such subscription, or no such event.
@@ -151,14 +151,14 @@ async fn end(segment: &mut Segment, kind: impl Into<EventKind>) -> Result<(), Lo
     segment.commit().await.map(drop)
 }
 
-/// The end of an earlier delivery of an event.
+/// The result of an earlier delivery of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EarlierEnd {
     Completed,
     Failed,
 }
 
-/// Returns the end of the last delivery of an event, by the record of the subscription; `None` if there was none.
+/// Returns the result of the last delivery of an event, from the record of the subscription; `None` if there was none.
 async fn earlier_end(
     log: &dyn EventLog,
     subscription: &Subscription,
@@ -166,7 +166,7 @@ async fn earlier_end(
 ) -> Result<Option<EarlierEnd>, LogError> {
     for number in (1..=subscription.segment).rev() {
         let segment = segment_id(&subscription.name, number);
-        // Earlier segments are gone too: they are removed from the oldest on.
+        // Segments are removed from the oldest on, so that earlier ones are gone too.
         if log.summary(&segment).await?.is_none() {
             return Ok(None);
         }
@@ -190,7 +190,7 @@ fn end_in(record: &Record, event: (&RunId, u64)) -> Option<EarlierEnd> {
     }
 }
 
-/// Reads one event of a run; `None` where there is none of this number.
+/// Reads one event of a run; `None` if the run has no such event.
 async fn record_of(
     log: &dyn EventLog,
     run: &RunId,

@@ -1,4 +1,4 @@
-//! The record of a subscription while it is written.
+//! Writer of a subscription's record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use layer0::id::RunId;
 
 use crate::subscription::Failed;
 
-/// How many events a segment has, and how old it grows.
+/// Limits of a segment: number of events and age.
 const MAX_EVENTS: u64 = 10_000;
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -25,13 +25,13 @@ pub(crate) struct Segment {
     seed: Seed,
     writer: RunWriter,
     moves: Moves,
-    /// The place of the subscription in the log.
+    /// The recorded position of the subscription in the log.
     stands: Option<Cursor>,
     has_notes: bool,
 }
 
 impl Segment {
-    /// Begins the first segment of a subscription, which stands there.
+    /// Starts the first segment of a subscription, with its position at `cursor`.
     pub(crate) async fn first(
         log: &Arc<dyn EventLog>,
         clock: &Arc<dyn Clock>,
@@ -48,7 +48,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Goes on with a segment, under a claim.
+    /// Resumes a segment under a claim.
     pub(crate) async fn resume(
         log: &Arc<dyn EventLog>,
         clock: &Arc<dyn Clock>,
@@ -82,7 +82,7 @@ impl Segment {
         self.has_notes
     }
 
-    /// Returns the lease under which deliveries are made, where there is one.
+    /// Returns the lease under which deliveries are made, if there is one.
     pub(crate) fn lease(&self) -> Option<Arc<dyn Lease>> {
         self.writer.lease().cloned()
     }
@@ -91,13 +91,13 @@ impl Segment {
         &self.writer.summary().run
     }
 
-    /// Puts an event behind those of the next commit.
+    /// Adds an event to the next commit.
     pub(crate) fn note(&mut self, kind: impl Into<EventKind>) {
         self.writer.stage(&self.seed, self.clock.now(), Actor::Runtime, None, kind.into());
         self.has_notes = true;
     }
 
-    /// Moves the subscription with the next commit.
+    /// Sets the position of the subscription in the next commit.
     pub(crate) fn move_to(
         &mut self,
         cursor: Option<Cursor>,
@@ -111,7 +111,7 @@ impl Segment {
         }
     }
 
-    /// Writes what was noted, and moves the subscription in the same write. Returns the failures among it.
+    /// Writes the noted events and the new position in one write. Returns the failures among the events.
     pub(crate) async fn commit(&mut self) -> Result<Vec<Failed>, LogError> {
         self.has_notes = false;
         self.writer.move_subscription(self.moves.clone());
@@ -130,7 +130,7 @@ impl Segment {
         Ok(failures)
     }
 
-    /// Moves the subscription without an event, if a move is due.
+    /// Writes the new position without an event, if the position changed.
     pub(crate) async fn commit_moves(&mut self) -> Result<(), LogError> {
         if self.moves.cursor.is_some() || !self.moves.positions.is_empty() {
             self.writer.move_subscription_alone(self.moves.clone()).await?;
@@ -144,7 +144,7 @@ impl Segment {
         self.moves.positions.clear();
     }
 
-    /// Notes the first event, sealed with the key of the log where it has one.
+    /// Notes the first event, sealed with the log's key if there is one.
     fn open(&mut self, mut opened: SubscriptionOpened) {
         opened.key_id = self.log.key().map(|key| key.id().into());
         opened.row_sealed = self.log.seals_rows();
@@ -157,7 +157,7 @@ impl Segment {
         summary.last_seq >= MAX_EVENTS || age(summary.started_at) >= MAX_AGE
     }
 
-    /// Begins the next segment; from here on with another pattern, if one is given.
+    /// Starts the next segment, with another pattern if one is given.
     pub(crate) async fn roll(&mut self, pattern: Option<Arc<str>>) -> Result<(), LogError> {
         let summary = self.writer.summary();
         let (follows, head) = (summary.run.clone(), summary.head);
@@ -166,7 +166,7 @@ impl Segment {
         let (name, pattern) = (Arc::clone(&self.moves.name), Arc::clone(&self.moves.pattern));
         let run = segment_id(&name, self.moves.segment);
         let next = RunWriter::new(Arc::clone(&self.log), run);
-        // Its claim is held until the next one stands.
+        // The claim of the old segment is held until the new segment is written.
         let before = std::mem::replace(&mut self.writer, next);
         let mut opened = SubscriptionOpened::new(name, pattern);
         (opened.follows, opened.head) = (Some(follows), Some(head));

@@ -1,4 +1,4 @@
-//! Behaviours while they are served.
+//! Handle of served behaviours.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::behavior::Behavior;
 use crate::own::Own;
 use crate::subscription::{Progress, Standing};
 
-/// Behaviours that are served. Dropped, it stops them: what is delivered then is delivered again later.
+/// Handle of served behaviours. Dropping it stops them; a delivery in progress is repeated later.
 pub struct Serving {
     log: Arc<dyn EventLog>,
     clock: Arc<dyn Clock>,
@@ -24,7 +24,7 @@ pub struct Serving {
     subscriptions: Vec<Served>,
 }
 
-/// A subscription that is served in a task.
+/// A subscription served in a task.
 pub(crate) struct Served {
     pub(crate) name: Arc<str>,
     pub(crate) behavior: Arc<dyn Behavior>,
@@ -33,7 +33,7 @@ pub(crate) struct Served {
 }
 
 impl Serving {
-    /// Takes charge of subscriptions, whose tasks end when `stop` is cancelled.
+    /// Returns the handle of subscriptions whose tasks end when `stop` is cancelled.
     pub(crate) const fn new(
         log: Arc<dyn EventLog>,
         clock: Arc<dyn Clock>,
@@ -43,8 +43,9 @@ impl Serving {
         Self { log, clock, stop, subscriptions }
     }
 
-    /// Waits until each subscription is taken, or cannot be: what is recorded from then on is behind where they
-    /// begin. Returns the names of those that another host has, or whose log fails.
+    /// Waits until an attempt was made to claim each subscription: events that are recorded later come after the start
+    /// of a new subscription. Returns the names of subscriptions that are not served here, because another host has
+    /// them or the log fails.
     ///
     /// # Cancel safety
     ///
@@ -61,15 +62,15 @@ impl Serving {
         waiting
     }
 
-    /// Waits until all that the log holds now is delivered, and what follows from that, at most so long.
-    /// Returns whether it is. What another host has is not waited for.
+    /// Waits, for at most `at_most`, until all events now in the log and the failures of their deliveries are
+    /// delivered. Returns whether they are. Subscriptions of other hosts are not awaited.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     pub async fn settle(&self, at_most: Duration) -> bool {
         let over = self.clock.sleep(at_most);
-        // The failures that the first deliveries end with are delivered too.
+        // Failures of the first round of deliveries are delivered too.
         let settled = Box::pin(async {
             for _ in 0..2 {
                 self.behind_the_end().await;
@@ -87,9 +88,9 @@ impl Serving {
         }
     }
 
-    /// Waits until the events of these runs, and of those below them, are delivered that the log holds now, and what
-    /// follows from that, such as `behavior.failed`, at most so long. Returns whether it is. Deliveries of other
-    /// runs are not waited for, and neither is what another host has.
+    /// Waits, for at most `at_most`, until the events now recorded for these runs and their descendants are delivered,
+    /// together with events that follow from these deliveries, such as `behavior.failed`. Returns whether they are.
+    /// Deliveries of other runs and subscriptions of other hosts are not awaited.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -140,7 +141,7 @@ impl Serving {
         }
     }
 
-    /// Stops to deliver. A delivery that is at work is dropped, and made again later.
+    /// Stops the deliveries. A delivery in progress is dropped and repeated later.
     pub async fn stop(mut self) {
         self.stop.cancel();
         for Served { task, .. } in std::mem::take(&mut self.subscriptions) {

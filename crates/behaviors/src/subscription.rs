@@ -1,4 +1,4 @@
-//! One subscription: taken by one host at a time, and served from where it stands.
+//! One subscription, served by one host at a time from its recorded position.
 
 mod acquire;
 mod backlog;

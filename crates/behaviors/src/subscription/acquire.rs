@@ -1,4 +1,4 @@
-//! How a host takes a subscription.
+//! Acquisition of a subscription by a host.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use crate::behavior::{Behavior, Start};
 use crate::context::Means;
 use crate::segment::Segment;
 
-/// A subscription that this host has taken.
+/// A subscription that this host acquired.
 pub(crate) struct Acquired {
     pub(crate) segment: Segment,
-    /// Its place at that time.
+    /// Its recorded position.
     pub(crate) stands: Subscription,
-    /// Whether the host that had it before died.
+    /// Whether the previous host died.
     pub(crate) is_takeover: bool,
 }
 
-/// Takes a subscription, from where it stands.
+/// Claims a subscription at its recorded position.
 ///
 /// # Errors
 ///
-/// [`LogError::Claimed`] and [`LogError::Conflict`] when another host has it; and what the log fails with.
+/// [`LogError::Claimed`] and [`LogError::Conflict`] if another host has it, and other errors of the log.
 pub(crate) async fn acquire(
     behavior: &dyn Behavior,
     means: &Means,
@@ -43,7 +43,7 @@ pub(crate) async fn acquire(
     let newest = segment_id(name, stands.segment);
     let claim = log.claim(&newest).await?;
     let is_takeover = claim.is_takeover();
-    // The host before may have begun another segment, or moved on, until the claim was ours.
+    // The previous host may have started another segment, or moved the position, before this host had the claim.
     let stands = log.subscription(name).await?.unwrap_or(stands);
     if segment_id(name, stands.segment) != newest {
         return Err(LogError::Claimed(newest));

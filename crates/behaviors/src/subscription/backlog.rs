@@ -1,4 +1,4 @@
-//! What was read of a feed and has not ended.
+//! Events read from a feed that have not ended.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,21 +7,21 @@ use layer0::id::RunId;
 
 use super::EventId;
 
-/// How many events may be read ahead of the first that has not ended.
+/// Maximum number of events in the backlog.
 const MAX_AHEAD: usize = 1_024;
 
-/// Numbers an event that was read.
+/// Number of an event in the backlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ItemId(u64);
 
-/// The events that were read, from the first that has not ended on.
+/// The events read, from the first that has not ended.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     items: BTreeMap<ItemId, Item>,
     last: u64,
-    /// Those that wait, by run, in their order; the first of each run is at work.
+    /// Pending events by run, in order; the first one of each run is in progress.
     lanes: BTreeMap<RunId, VecDeque<ItemId>>,
-    /// The runs of which a position is kept.
+    /// Runs with a recorded position.
     kept: BTreeSet<RunId>,
 }
 
@@ -30,12 +30,12 @@ struct Item {
     cursor: Cursor,
     run: RunId,
     seq: u64,
-    /// What is to be done, if anything; taken when it is begun.
+    /// The event to deliver, if any; taken when its delivery begins.
     record: Option<Box<FeedRecord>>,
     is_done: bool,
 }
 
-/// What the end of an item moves.
+/// Changes of the recorded position when an item ends.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
     pub(super) cursor: Option<Cursor>,
@@ -43,22 +43,22 @@ pub(super) struct Moved {
 }
 
 impl Backlog {
-    /// Begins where positions of these runs are kept.
+    /// Returns an empty backlog for a subscription that has recorded positions of these runs.
     pub(super) fn keeping(runs: impl IntoIterator<Item = RunId>) -> Self {
         Self { kept: runs.into_iter().collect(), ..Self::default() }
     }
 
-    /// Has everything ended that was read?
+    /// Returns whether all events read have ended.
     pub(super) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Is as much read ahead as may be?
+    /// Returns whether the backlog has reached its limit.
     pub(super) fn is_full(&self) -> bool {
         self.items.len() >= MAX_AHEAD
     }
 
-    /// Takes in an event that was read. Returns it when nothing of its run is at work before it.
+    /// Adds an event. Returns its id if no earlier event of its run is pending.
     pub(super) fn push(&mut self, record: FeedRecord, is_wanted: bool) -> Option<ItemId> {
         self.last += 1;
         let (id, run) = (ItemId(self.last), record.run.clone());
@@ -77,12 +77,12 @@ impl Backlog {
         Some((item.run.clone(), item.seq))
     }
 
-    /// Takes what is to be done for an event; `None` where nothing is.
+    /// Takes the event to deliver; `None` if it needs no delivery.
     pub(super) fn begin(&mut self, id: ItemId) -> Option<Box<FeedRecord>> {
         self.items.get_mut(&id)?.record.take()
     }
 
-    /// Notes that an event has ended. Returns what that moves, and the next event of its run.
+    /// Marks an event as ended. Returns the changes of position, and the next event of the same run.
     pub(super) fn end(&mut self, id: ItemId) -> (Moved, Option<ItemId>) {
         let Some(item) = self.items.get_mut(&id) else { return (Moved::default(), None) };
         item.is_done = true;

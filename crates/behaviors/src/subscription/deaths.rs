@@ -8,20 +8,20 @@ use layer0::id::RunId;
 
 use super::EventId;
 
-/// The number of deaths after which a delivery is set aside.
+/// Number of deaths after which a delivery is set aside.
 pub(super) const MAX_DEATHS: u32 = 3;
-/// The number of events that are read from the end of a record: more than one host writes between the begin of a
-/// delivery and its end, since it reads a bounded number of events ahead.
+/// Number of events read from the end of a record. A host writes fewer between the begin and the end of a delivery,
+/// because its backlog is bounded.
 const MAX_READ: u64 = 4_096;
 
-/// The deliveries of a subscription that were begun and not ended, each with the number of processes that died while it
+/// The deliveries of a subscription that began and did not end, each with the number of processes that died while it
 /// was in progress.
 #[derive(Debug, Default)]
 pub(super) struct Deaths(BTreeMap<EventId, u32>);
 
 impl Deaths {
-    /// Reads the end of a subscription's record, whose newest segment has this number. If the host before died, all that
-    /// it left open counts one death more.
+    /// Reads the end of a subscription's record, whose newest segment has this number. If the previous host died, each
+    /// delivery that it left open counts one more death.
     pub(super) async fn read(
         log: &dyn EventLog,
         (name, number): (&str, u64),
@@ -43,7 +43,7 @@ impl Deaths {
 
     fn apply(&mut self, record: &Record) {
         let Some(text) = record.payload.text() else { return };
-        // An event that cannot be read counts as none.
+        // An event that cannot be read is ignored.
         match EventKind::decode(&record.event_type, text) {
             Ok(EventKind::BehaviorDelivered(begun)) => {
                 self.0.insert((begun.run, begun.seq), begun.deaths);
@@ -59,13 +59,13 @@ impl Deaths {
         self.0.get(event).copied().unwrap_or(0)
     }
 
-    /// Returns whether this is the last chance of a delivery, which then has to be the only one in progress: of several
-    /// that were, the others are not to blame.
+    /// Returns whether this is the last attempt before the delivery is set aside. It must then be the only delivery in
+    /// progress, so that no other delivery can be to blame.
     pub(super) fn is_last_chance(&self, event: &EventId) -> bool {
         self.count(event) + 1 == MAX_DEATHS
     }
 
-    /// Forgets a delivery that ended.
+    /// Removes a delivery that ended.
     pub(super) fn forget(&mut self, event: &EventId) {
         self.0.remove(event);
     }

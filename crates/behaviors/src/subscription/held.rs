@@ -1,4 +1,4 @@
-//! A subscription that this host has.
+//! A subscription served by this host.
 
 use std::collections::VecDeque;
 use std::future::{pending, poll_fn};
@@ -25,10 +25,10 @@ use crate::context::BehaviorContext;
 use crate::delivery::Delivery;
 use crate::segment::Segment;
 
-/// The limit of runs of one subscription that are in progress at once.
+/// Maximum number of concurrent deliveries of one subscription.
 const MAX_AT_WORK: usize = 16;
-/// The time after which a subscription moves to what was read, although nothing was delivered: a host that takes it over
-/// does not read that again.
+/// Time after which the position moves although nothing was delivered, so that a host that takes over does not read the
+/// same events again.
 const MOVE_AFTER: Duration = Duration::from_secs(60);
 
 type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
@@ -41,7 +41,7 @@ pub(super) enum Done {
 
 pub(super) enum Happened {
     Done(Done),
-    /// The lease ended under which this host has the subscription.
+    /// This host's lease of the subscription ended.
     Lost(LogError),
     Noted,
     Read(Result<Option<FeedRecord>, LogError>),
@@ -55,20 +55,20 @@ pub(super) struct Held<'s> {
     segment: Segment,
     backlog: Backlog,
     deaths: Deaths,
-    /// The items whose turn has come, until there is room.
+    /// Items that wait for capacity.
     ready: VecDeque<ItemId>,
     at_work: usize,
-    /// Whether the delivery in progress is the last try, during which no other begins.
+    /// Whether the delivery in progress is a last chance, during which no other begins.
     is_alone: bool,
     reading: Reading,
-    /// The monotonic time of the last move of the subscription.
+    /// Monotonic time of the last move of the position.
     moved_at: Duration,
     work: FuturesUnordered<Work>,
-    /// The ended events that are not committed.
+    /// Ended events whose end is not committed.
     ended: Vec<EventId>,
-    /// The deliveries whose end is not committed; they count as in progress.
+    /// Completed deliveries whose end is not committed; they count as in progress.
     made: Vec<AtWork>,
-    /// The deliveries that are noted and not committed.
+    /// Deliveries whose begin is noted and not committed.
     starting: Vec<(ItemId, Box<BehaviorDelivered>, Delivery, Cause)>,
 }
 
@@ -95,7 +95,7 @@ impl<'s> Held<'s> {
         }
     }
 
-    /// Returns what happens next.
+    /// Returns the next thing that happens.
     pub(super) async fn next(&mut self, feed: &mut Feed) -> Happened {
         self.report(feed.cursor());
         if let Some(error) = self.give_up() {
@@ -152,7 +152,7 @@ impl<'s> Held<'s> {
         });
     }
 
-    /// Returns why no event can be read any more, once what was in progress has ended and that is recorded.
+    /// Returns why no event can be read any more, once all deliveries in progress have ended and are recorded.
     fn give_up(&mut self) -> Option<LogError> {
         match self.at_work == 0 && !self.segment.has_notes() {
             true => self.reading.take_failure(),
@@ -160,24 +160,24 @@ impl<'s> Held<'s> {
         }
     }
 
-    /// Notes that all was read that the log holds.
+    /// Records that the end of the log was reached.
     pub(super) fn reach_end(&mut self) {
         self.reading = Reading::AtEnd;
     }
 
-    /// Reads on.
+    /// Resumes reading.
     pub(super) fn resume_reading(&mut self) {
         self.reading = Reading::Open;
     }
 
-    /// Waits before the next read, or reads no more. Deliveries in progress end either way.
+    /// Pauses before the next read, or stops reading. Deliveries in progress end in both cases.
     pub(super) fn suspend_reading(&mut self, error: LogError) {
         let Serve { name, means, .. } = self.serve;
         tracing::warn!(subscription = %name, code = error.code(), "events cannot be read: {error}");
         self.reading = Reading::after(error, || means.clock.sleep(AGAIN));
     }
 
-    /// Takes in an event that was read.
+    /// Adds an event that was read.
     pub(super) fn read(&mut self, record: FeedRecord, is_ended: bool) {
         let is_wanted = !is_ended && is_wanted(&*self.serve.behavior, &record);
         if is_wanted {
@@ -188,7 +188,7 @@ impl<'s> Held<'s> {
         self.begin_ready();
     }
 
-    /// Passes over an event that needs no delivery.
+    /// Skips an event that needs no delivery.
     fn pass(&mut self, id: ItemId) {
         let (moved, next) = self.backlog.end(id);
         self.note_move(moved);
@@ -239,7 +239,7 @@ impl<'s> Held<'s> {
         }));
     }
 
-    /// Takes in what work on an event came to.
+    /// Handles the result of work on an event.
     pub(super) fn take(&mut self, done: Done) -> Result<(), LogError> {
         match done {
             Done::Prepared(id, record, verdict) => self.take_verdict(id, &record, verdict?),
@@ -304,7 +304,7 @@ impl<'s> Held<'s> {
         self.pass(id);
     }
 
-    /// Writes what was noted, and makes the deliveries whose begin is durable.
+    /// Writes the noted events, and starts the deliveries whose begin is now durable.
     pub(super) async fn commit(&mut self) -> Result<(), LogError> {
         let failures = self.segment.commit().await?;
         self.moved_at = self.serve.means.clock.monotonic();
@@ -327,7 +327,7 @@ impl<'s> Held<'s> {
         let lent = (Arc::clone(means), Arc::clone(grants));
         let context = BehaviorContext::new(lent, Arc::clone(name), cause);
         let (behavior, clock) = (Arc::clone(behavior), Arc::clone(&means.clock));
-        // In a task of its own, so that one that holds its thread holds up no other.
+        // The delivery has its own task, so that one that blocks its thread does not block others.
         let lease = self.segment.lease();
         let made = call(behavior, delivery, context, Arc::clone(&clock), lease);
         let (done, ended) = tokio::sync::oneshot::channel();
@@ -346,7 +346,7 @@ impl<'s> Held<'s> {
         }));
     }
 
-    /// Moves the subscription behind what was read, if nothing is in progress and it was not moved for a while.
+    /// Moves the position past the events read, if nothing is in progress and the last move is at least a minute ago.
     pub(super) async fn move_if_due(&mut self, cursor: Cursor) -> Result<(), LogError> {
         let now = self.serve.means.clock.monotonic();
         let is_due = now.saturating_sub(self.moved_at) >= MOVE_AFTER;
@@ -358,7 +358,7 @@ impl<'s> Held<'s> {
         self.segment.commit_moves().await
     }
 
-    /// Writes what has ended, and moves the subscription behind what was read. What is in progress is dropped.
+    /// Records the ended events, and moves the position past the events read. Deliveries in progress are dropped.
     pub(super) async fn stop(mut self, cursor: Cursor) -> Result<(), LogError> {
         if self.backlog.is_empty() {
             self.segment.move_to(Some(cursor), []);
@@ -371,7 +371,7 @@ impl<'s> Held<'s> {
     }
 }
 
-/// Makes the end of a delivery at which process after process died.
+/// Returns the failure of a delivery during which the process died repeatedly.
 fn set_aside(delivered: &BehaviorDelivered) -> BehaviorFailed {
     let deaths = delivered.deaths;
     let message = format!("the process died {deaths} times during this delivery");
@@ -379,7 +379,7 @@ fn set_aside(delivered: &BehaviorDelivered) -> BehaviorFailed {
     BehaviorFailed::new(delivered, deaths, "CrashLoop", code, message)
 }
 
-/// Aborts a task when it is dropped.
+/// Task handle that aborts the task when dropped.
 struct Aborted(tokio::task::JoinHandle<()>);
 
 impl Drop for Aborted {

@@ -1,4 +1,4 @@
-//! What is to be done for an event, as the record says.
+//! Decides from the record whether an event is delivered.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::context::Means;
 use crate::delivery::Delivery;
 
 pub(crate) enum Verdict {
-    /// The behaviour caused it itself.
+    /// The behaviour caused the event itself.
     Skip,
-    /// It is not delivered; that is a failure.
+    /// The event is not delivered, which is recorded as a failure.
     Refuse { reason: &'static str, message: String, exception_type: &'static str },
-    /// It is delivered; what that leads to has this cause.
+    /// The event is delivered; events that follow have this cause.
     Deliver(Box<Delivery>, Cause),
 }
 
-/// Looks at what led to an event.
+/// Finds the cause of an event, and decides whether to deliver it.
 ///
 /// # Errors
 ///
-/// What the log fails with that can be tried again.
+/// Retryable errors of the log.
 pub(crate) async fn prepare(
     means: &Means,
     name: &Arc<str>,
@@ -40,7 +40,7 @@ pub(crate) async fn prepare(
     let cause = match means.causes.find(&*means.log, &event).await {
         Ok(cause) => cause,
         Err(error) if error.is_retryable() => return Err(error),
-        // Delivered without its cause, it could go in a circle.
+        // An event delivered without its cause could lead to an endless loop.
         Err(error) => {
             let (reason, message) = (error.code(), chain(&error).join(": "));
             return Ok(Verdict::Refuse { reason, message, exception_type: "LogError" });

@@ -1,4 +1,4 @@
-//! How far subscriptions are, for those that wait for them.
+//! Progress of subscriptions, for callers that wait for deliveries.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -6,28 +6,28 @@ use backstop_event_log::Cursor;
 use layer0::id::RunId;
 use tokio::sync::watch;
 
-/// How many of the last failures are kept for those that wait for what follows from them.
+/// Number of recent failures kept for callers that wait for their deliveries.
 const MAX_FAILURES: usize = 1_024;
 
-/// An event of a record: the run or segment, and the event's number in it.
+/// Id of an event: the run or segment, and the event's number in it.
 pub(crate) type EventId = (RunId, u64);
 
-/// How far a subscription is.
+/// Progress of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// It was not tried to take it yet.
+    /// No attempt was made yet to claim it.
     Starting,
     /// Another host has it, or the log fails.
     Waiting,
-    /// Something is delivered, or to be.
+    /// Deliveries are in progress or pending.
     Busy,
-    /// All that stands before this has ended.
+    /// All events before this position have ended.
     Behind(Cursor),
     Stopped,
 }
 
 impl Progress {
-    /// Has all ended here that stands before a number? What another host has is not waited for.
+    /// Returns whether all events up to a number have ended here; `true` if another host has the subscription.
     pub(crate) fn is_behind(self, number: u64) -> bool {
         match self {
             Self::Waiting | Self::Stopped => true,
@@ -37,19 +37,19 @@ impl Progress {
     }
 }
 
-/// Where a subscription stands.
+/// Detailed progress of a subscription.
 #[derive(Debug)]
 pub(crate) struct Standing {
     pub(crate) progress: Progress,
-    /// The number up to which the log was read.
+    /// Number up to which the log was read.
     read: u64,
-    /// What was read, is to be delivered, and has no end that is durable.
+    /// Events to deliver without a durable end.
     open: BTreeSet<EventId>,
-    /// Deliveries that failed here lately: of which event, and the event that says so.
+    /// Recent failed deliveries, each with the event that records the failure.
     failures: VecDeque<Failed>,
 }
 
-/// A failure that is durable.
+/// A durably recorded failure.
 #[derive(Debug, Clone)]
 pub(crate) struct Failed {
     pub(crate) of: EventId,
@@ -57,7 +57,8 @@ pub(crate) struct Failed {
 }
 
 impl Standing {
-    /// Have those of the events up to a number ended that `is_own` picks? What another host has is not waited for.
+    /// Returns whether the events up to `until` that `is_own` selects have ended; `true` if another host has the
+    /// subscription.
     pub(crate) fn has_ended(&self, until: u64, is_own: impl Fn(&EventId) -> bool) -> bool {
         match self.progress {
             Progress::Waiting | Progress::Stopped => true,
@@ -94,7 +95,7 @@ impl Progressing {
         });
     }
 
-    /// Notes that it is read from here on, and that nothing of it is open yet.
+    /// Sets the position from which the log is read, without open events.
     pub(crate) fn begin(&self, from: Cursor) {
         self.0.send_modify(|standing| {
             standing.read = from.number().unwrap_or_default();
@@ -102,18 +103,18 @@ impl Progressing {
         });
     }
 
-    /// Notes an event that is to be delivered, before it is said that the log was read up to there.
+    /// Adds an event to deliver; called before the log is reported as read up to it.
     pub(crate) fn open(&self, event: EventId) {
         self.0.send_if_modified(|standing| standing.open.insert(event));
     }
 
-    /// Notes how far the log was read.
+    /// Sets the position up to which the log was read.
     pub(crate) fn read(&self, cursor: Cursor) {
         let read = cursor.number().unwrap_or_default();
         self.0.send_if_modified(|standing| std::mem::replace(&mut standing.read, read) != read);
     }
 
-    /// Notes what has ended so that it lasts, and the failures among the ends.
+    /// Removes events whose end is durable, and adds the failures among them.
     pub(crate) fn end(
         &self,
         ended: impl IntoIterator<Item = EventId>,

@@ -1,4 +1,4 @@
-//! The reading of the log by a subscription.
+//! State of a subscription's reads.
 
 use std::future::pending;
 
@@ -12,11 +12,11 @@ pub(super) enum NextRead {
     Resumed,
 }
 
-/// The state of the reading.
+/// State of the reads.
 pub(super) enum Reading {
     /// The end of the log was reached.
     AtEnd,
-    /// No read can succeed. What is in progress ends before the subscription is given up.
+    /// No read can succeed. Deliveries in progress end before the subscription is released.
     Failed(LogError),
     Open,
     /// A read failed, and is repeated after this wait. Deliveries in progress continue.
@@ -24,7 +24,7 @@ pub(super) enum Reading {
 }
 
 impl Reading {
-    /// Pauses after a failed read if another one can succeed.
+    /// Pauses after a failed read if another read can succeed.
     pub(super) fn after(error: LogError, pause: impl FnOnce() -> BoxFuture) -> Self {
         match error.is_retryable() {
             true => Self::Paused(pause()),
@@ -36,7 +36,7 @@ impl Reading {
         matches!(self, Self::Failed(_))
     }
 
-    /// Takes the reason why no read can succeed.
+    /// Takes the error that makes every further read fail.
     pub(super) fn take_failure(&mut self) -> Option<LogError> {
         match std::mem::replace(self, Self::Open) {
             Self::Failed(error) => Some(error),

@@ -1,4 +1,4 @@
-//! The parts that serve one subscription.
+//! Parts for serving one subscription.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,10 +13,10 @@ use super::progress::Progressing;
 use crate::behavior::Behavior;
 use crate::context::Means;
 
-/// The wait before a subscription that another host has, or a log that fails, is tried again.
+/// Delay before another attempt if another host has a subscription or the log fails.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
 
-/// A behaviour with what its host lends it.
+/// A behaviour with its host's resources.
 pub(crate) struct Serve {
     pub(crate) name: Arc<str>,
     pub(crate) pattern: Arc<str>,
@@ -26,12 +26,12 @@ pub(crate) struct Serve {
     pub(crate) means: Arc<Means>,
     pub(crate) progress: Progressing,
     pub(crate) stop: CancellationToken,
-    /// Whether the host before died, until that is counted.
+    /// Whether the previous host died, until its open deliveries are counted.
     pub(super) is_takeover: AtomicBool,
 }
 
 impl Serve {
-    /// Puts together what serves a behaviour until `stop` is cancelled.
+    /// Returns the parts that serve a behaviour until `stop` is cancelled.
     pub(crate) fn new(
         (behavior, grants): (Arc<dyn Behavior>, Arc<[String]>),
         means: Arc<Means>,
@@ -45,7 +45,7 @@ impl Serve {
     }
 }
 
-/// Returns whether an event is to be delivered, judged by the event alone. Failures that end a circle are not.
+/// Returns whether an event is to be delivered, judged by the event alone. Failures that end a loop are not.
 pub(crate) fn is_wanted(
     behavior: &dyn Behavior,
     FeedRecord { run, record, .. }: &FeedRecord,
