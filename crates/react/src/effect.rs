@@ -1,5 +1,5 @@
-//! What a run does in the world. Each effect is a function of its step's data: none knows the run
-//! beyond its name.
+//! Effects of a run on the world. Each effect is a function of its step's data, and knows nothing of the run but its
+//! id.
 
 pub(crate) mod guard;
 pub(crate) mod guarded;
@@ -41,7 +41,7 @@ pub(crate) use stop::Stop;
 pub(crate) type Work = Pin<Box<dyn Future<Output = End> + Send>>;
 
 impl Effects {
-    /// Makes the work of a step, which ends when it is polled after `stop` tells it to, or soon after.
+    /// Returns the work of a step, which ends at a poll after `stop` is set, or soon after.
     pub(crate) fn perform(self: &Arc<Self>, step: Step, stop: Stop) -> Work {
         let effects = Arc::clone(self);
         match step {
@@ -67,7 +67,7 @@ impl Effects {
             Step::Approval(approval) => {
                 stoppable(stop, async move { approval::ask(&effects, approval).await })
             }
-            // The journal sends it, as it does with decisions.
+            // The journal sends the expiry, as it does for decisions.
             Step::Expiry(approval) => Box::pin(std::future::ready(End::Expiry(approval, false))),
             Step::ReadMemory(input) => {
                 stoppable(stop, async move { memory::read(&effects, input).await })
@@ -92,7 +92,7 @@ impl Effects {
     }
 }
 
-/// Waits for the application's code, unless it is told to end before.
+/// Awaits the application's code, unless the step is stopped first.
 fn stoppable(stop: Stop, work: impl Future<Output = End> + Send + 'static) -> Work {
     Box::pin(async move { unless_stopped(&stop, work).await.unwrap_or(End::Stopped) })
 }

@@ -1,4 +1,4 @@
-//! From what a tool came to, to what the record says of it.
+//! Events for the result of a tool call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,25 +22,25 @@ use crate::effect::stoppable::unless_stopped;
 use crate::hook::Moment;
 use crate::journal::{Execution, StopFact};
 
-/// What a tool that did its work gives.
+/// The result of a tool that succeeded.
 pub(super) struct Output {
     pub(super) text: JsonText,
-    /// What it shows beside it.
+    /// Images of the result.
     pub(super) images: Arc<[Image]>,
-    /// What it wrote to standard error.
+    /// Standard error of the tool.
     pub(super) stderr: Option<Arc<str>>,
-    /// The call whose output it is, where that is another one.
+    /// The earlier call that produced the output, if this one did not run.
     pub(super) done_before: Option<DoneBefore>,
 }
 
-/// The output alone.
+/// An output without images or standard error.
 impl From<JsonText> for Output {
     fn from(text: JsonText) -> Self {
         Self { text, images: Arc::default(), stderr: None, done_before: None }
     }
 }
 
-/// Says that a tool is tried again.
+/// Returns the event of a tool call's retry.
 pub(super) fn attempted(
     effects: &Effects,
     execution: &Execution,
@@ -48,15 +48,15 @@ pub(super) fn attempted(
     delay: Duration,
 ) -> ToolAttempted {
     let text = error.kind().to_string();
-    // Cut first, a secret would be cut in half.
+    // Redacted before it is cut: a secret could otherwise be cut in half.
     let message = Summary::of(&effects.agent.redactor.redact(&text), None).text;
     let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
     let call_id = execution.run.call_id.clone();
     ToolAttempted::new(call_id, execution.run.execution, error.code(), message, delay_ms)
 }
 
-/// Stores what is long, and calls the hooks of a tool that ran. Once it is stopped, what is known is stored to its
-/// end, and hooks are dropped.
+/// Stores large outputs and calls the hooks of a tool that ran. Once the step is stopped, pending stores are completed,
+/// and hooks are dropped.
 pub(super) async fn answer(
     effects: &Effects,
     execution: &Execution,
@@ -73,7 +73,7 @@ pub(super) async fn answer(
     let mut facts = match result {
         Ok(Output { text: output, images, stderr, done_before }) => {
             let output = agent.redactor.redact_held_json(output);
-            // What the detail tools give out is bounded by itself.
+            // The output of a detail tool is bounded already.
             let shown =
                 if stores { ShownResult::of(output, agent) } else { ShownResult::Whole(output) };
             let (note, output) = shown.keep(agent, &failing).await;
@@ -88,7 +88,7 @@ pub(super) async fn answer(
         }
         Err(error) => {
             let answer = failing.respond(&error, &failed_text(&run.tool, &error));
-            // A detail tool that cannot read its store says so in its cause.
+            // The cause of a detail tool's error shows whether its store failed.
             match sources(error.kind()).find_map(|cause| cause.downcast_ref::<StoreError>()) {
                 Some(store) if !stores => {
                     let why = Chain(store).to_string();
@@ -102,7 +102,7 @@ pub(super) async fn answer(
     facts
 }
 
-/// Answers a call with facts of a record, and calls the hooks of a tool that ran.
+/// Answers a call with recorded events, and calls the hooks of a tool that ran.
 pub(super) async fn answer_recorded(
     effects: &Effects,
     execution: &Execution,
@@ -113,7 +113,7 @@ pub(super) async fn answer_recorded(
     facts
 }
 
-/// Keeps standard error whole; what is large is stored, and shown in part.
+/// Redacts standard error; large text is stored, and its beginning is returned.
 async fn keep_stderr(
     stderr: Option<Arc<str>>,
     agent: &Inner,
@@ -125,7 +125,7 @@ async fn keep_stderr(
     (note, Some(shown.shown().trim_end().into()))
 }
 
-/// Calls the hooks of a tool that ran. What they leave in the record stands before the answer.
+/// Calls the hooks of a tool that ran. Their entries come before the answer in the record.
 async fn call_hooks(
     effects: &Effects,
     execution: &Execution,
@@ -143,7 +143,7 @@ async fn call_hooks(
         ok: answer.ok,
         output: &answer.output,
     };
-    // The step of a dispatch does not act by itself: what acts behind it looks whether it may.
+    // The step of a dispatch does not act itself, so its lease is checked before its hooks act.
     let lease = effects.lease().filter(|_| execution.child.is_some());
     let calling = async {
         let _at_work = match lease {

@@ -1,4 +1,4 @@
-//! Asking people in this process.
+//! Approvals by people in this process.
 
 use std::panic::AssertUnwindSafe;
 
@@ -17,7 +17,8 @@ use crate::hook::HookContext;
 use crate::journal::{End, Said};
 use crate::record::recordable::redacted_decision;
 
-/// The most questions to an approver whose decisions are refused: a program may repeat the same one without end.
+/// Maximum number of questions to an approver whose decisions are refused: a program may repeat the same decision
+/// forever.
 const MAX_ASKS: usize = 10;
 
 /// Asks the approver.
@@ -38,7 +39,7 @@ pub(super) async fn ask(effects: &Effects, approval: Box<Approval>) -> End {
     End::Approval(approval, said)
 }
 
-/// Asks until there is a decision that counts; whoever gave one that does not is told why.
+/// Asks until a decision is accepted; an approver whose decision is refused gets the reason.
 async fn decide(effects: &Effects, approver: &dyn Approver, request: &ApprovalRequest) -> Said {
     let mut why = None;
     for _ in 0..MAX_ASKS {
@@ -57,7 +58,7 @@ async fn decide(effects: &Effects, approver: &dyn Approver, request: &ApprovalRe
     why.map_or(Said::Nothing, Said::Refused)
 }
 
-/// Returns a decision as the record may hold it, if it counts.
+/// Returns a decision in its recorded form, if it is accepted.
 fn accepted(
     redactor: &Redactor,
     request: &ApprovalRequest,
@@ -67,15 +68,15 @@ fn accepted(
     request.check(&decision).map(|()| decision)
 }
 
-/// Returns what changed arguments of a tool have to fit.
+/// Returns the schema of a tool's arguments, which changed arguments have to fit.
 fn schema_of(effects: &Effects, tool: &str) -> JsonText {
     let spec = effects.agent.definition.tools.iter().find(|spec| *spec.name == *tool);
     spec.map(|spec| spec.schema.clone()).unwrap_or_default()
 }
 
 impl Effects {
-    /// Writes a decision of the approver into the inbox, where it counts if no other was accepted
-    /// before, here or elsewhere. `false` without a log.
+    /// Writes a decision of the approver into the inbox, where it counts unless another decision was accepted first, in
+    /// this process or elsewhere. Returns `false` without a log.
     pub(crate) async fn accept(
         &self,
         approval: &ApprovalId,
@@ -83,17 +84,17 @@ impl Effects {
     ) -> Result<bool, LogError> {
         let Some(log) = &self.agent.log else { return Ok(false) };
         match log.decide(approval, decision.clone(), self.agent.clock.now()).await {
-            // One that is refused is not there; the inbox says which one counts.
+            // A refused decision is not in the inbox, which holds the decision that counts.
             Ok(_) | Err(LogError::ApprovalExpired(_) | LogError::NotApprover { .. }) => Ok(true),
             Err(error) => Err(error),
         }
     }
 
-    /// Writes into the inbox that there was no decision in time, where it counts if there is none.
+    /// Writes the expiry of an approval into the inbox, where it counts unless a decision was accepted first. Returns
     /// `false` without a log.
     pub(crate) async fn expire(&self, approval: &Approval) -> Result<bool, LogError> {
         let Some(log) = &self.agent.log else { return Ok(false) };
-        // The clock of the run says that it is over.
+        // By the run's clock, the approval has expired.
         let at = self.agent.clock.now().max(approval.expires_at.unwrap_or_default());
         let expired = InboxRequest::Expire { approval: approval.id.clone() };
         log.send(expired, "backstop", at).await?;

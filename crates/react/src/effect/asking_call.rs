@@ -1,4 +1,4 @@
-//! What a running call asks people through.
+//! Questions of a running call to a person.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use super::effects::Effects;
 use crate::dispatch::Dispatcher;
 use crate::journal::{Ask, PersonAsk, Told};
 
-/// How often a call may ask, so that a server that goes on asking lets go of the person.
+/// Maximum number of questions in one call, so that a server that keeps asking releases the person.
 const MAX_ASKS: u32 = 160;
 
-/// A call that is running, as one that asks.
+/// A running call that can ask a person.
 pub(super) struct AskingCall {
     call: CallId,
     arguments: JsonText,
     asks: Arc<Asks>,
-    /// Is cancelled when the call is given up.
+    /// Cancelled when the call is given up.
     given_up: CancellationToken,
     has_approver: bool,
     dispatcher: Arc<Dispatcher>,
-    /// How often it asked. A call asks one thing at a time.
+    /// Number of questions so far. The lock allows one question at a time.
     asked: Mutex<u32>,
 }
 
@@ -68,26 +68,26 @@ impl People for AskingCall {
         *asked += 1;
         let (call, arguments) = (self.call.clone(), self.arguments.clone());
         let ask = PersonAsk { call, arguments, message: message.into(), schema };
-        // Nobody has less time to answer because the tool is to be quick.
+        // The tool's time limit does not shorten the time to answer.
         let _wait = self.dispatcher.ask_person();
         let withdraws = Withdraws(self);
         let told = self.asks.ask(Ask::Person(Box::new(ask))).await;
         std::mem::forget(withdraws);
         match told {
             Some(Told::Given(given)) => Ok(given),
-            // The run closes what is asked before it lets go of a call that asks.
+            // The run closes the question before it releases the call.
             _ => Ok(Given::NobodyThere),
         }
     }
 }
 
-/// Tells the run that a call asks no more, when it is dropped before there is an answer.
+/// Guard of a question: when dropped before the answer, asks the run to close the question.
 struct Withdraws<'a>(&'a AskingCall);
 
 impl Drop for Withdraws<'_> {
     fn drop(&mut self) {
         let AskingCall { call, asks, given_up, .. } = self.0;
-        // The answer of a call that is given up says it.
+        // The answer of a call that was given up closes its question.
         if !given_up.is_cancelled() {
             asks.tell(Ask::NoPerson { call: call.clone() });
         }

@@ -1,4 +1,4 @@
-//! What steps ask of their run while they are at work.
+//! Requests of running steps to their run.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::journal::{Ask, Told};
 
-/// Keeps what was asked until the run takes it; the run may be over.
+/// Queue of requests until the run takes them; the run may be over.
 #[derive(Default)]
 pub(crate) struct Asks(Mutex<AskQueue>);
 
@@ -16,25 +16,25 @@ pub(crate) struct Asks(Mutex<AskQueue>);
 struct AskQueue {
     asked: VecDeque<(Ask, oneshot::Sender<Told>)>,
     reader: Option<Waker>,
-    /// The number of requested dispatches.
+    /// Number of requested dispatches.
     dispatches: u64,
-    /// Is the run over?
+    /// Whether the run is over.
     is_closed: bool,
     is_detached: bool,
 }
 
 impl Asks {
-    /// Asks the run. `None` when it is over.
+    /// Sends a request to the run and returns its answer; `None` if the run is over.
     pub(crate) async fn ask(&self, ask: Ask) -> Option<Told> {
         self.push(ask).await.ok()
     }
 
-    /// Tells the run something that has no answer.
+    /// Sends a request without an answer to the run.
     pub(crate) fn tell(&self, ask: Ask) {
         drop(self.push(ask));
     }
 
-    /// Returns the number of the next dispatch, by which it can be given up.
+    /// Returns the number of the next dispatch; the dispatch can be given up by its number.
     pub(crate) fn number_dispatch(&self) -> u64 {
         let mut queue = self.queue();
         queue.dispatches += 1;
@@ -45,7 +45,7 @@ impl Asks {
         let (told, answer) = oneshot::channel();
         let mut queue = self.queue();
         if queue.is_closed {
-            // The sender is dropped, which says that the run is over.
+            // The step sees from the dropped sender that the run is over.
             return answer;
         }
         queue.asked.push_back((ask, told));
@@ -61,7 +61,7 @@ impl Asks {
     pub(crate) fn poll_next(&self, context: &Context<'_>) -> Poll<(Ask, oneshot::Sender<Told>)> {
         let mut queue = self.queue();
         while let Some((ask, told)) = queue.asked.pop_front() {
-            // Neither is a person asked nor an operator started that no call waits for any more.
+            // A question or dispatch that no call waits for any more is dropped.
             if !(matches!(ask, Ask::Person(_) | Ask::Dispatch(_)) && told.is_closed()) {
                 return Poll::Ready((ask, told));
             }
@@ -70,18 +70,18 @@ impl Asks {
         Poll::Pending
     }
 
-    /// States that the run stops short of an end, since its process lost the store or the right to act: another one
-    /// resumes it, with its runs below.
+    /// Marks the run as stopped without an end, because its process lost the store or the right to act: another process
+    /// resumes it, with its child runs.
     pub(crate) fn detach(&self) {
         self.queue().is_detached = true;
     }
 
-    /// Returns whether the run stops short of an end.
+    /// Returns whether the run stopped without an end.
     pub(crate) fn is_detached(&self) -> bool {
         self.queue().is_detached
     }
 
-    /// Answers no step any more: those that wait learn that the run is over, and so do those that ask later.
+    /// Closes the queue: steps that wait, or ask later, learn that the run is over.
     pub(crate) fn close(&self) {
         let mut queue = self.queue();
         queue.is_closed = true;

@@ -1,4 +1,4 @@
-//! A call of a tool: whether it may run, and what its tool may know of it.
+//! A tool call: its admission, its time limit and its context.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::agent::inner::Inner;
 use crate::hook::HookContext;
 use crate::journal::Execution;
 
-/// Decides whether a call may run. What it needs is asked of the tool's own code, which may panic.
+/// Decides whether a call may run. The tool's own code, which returns its needs, may panic.
 pub(crate) fn admit(agent: &Inner, tool: &str, arguments: JsonText) -> Result<Admitted, ToolError> {
     let admit = || agent.tools.admit(tool, arguments, &agent.grants);
     std::panic::catch_unwind(AssertUnwindSafe(admit))
         .unwrap_or_else(|panic| Err(ToolError::Panicked(text::panicked(panic))))
 }
 
-/// Returns the tool of an execution as it was admitted; why not, where it is not there any more.
+/// Returns the admitted tool of an execution, or the error if the tool no longer exists.
 pub(super) fn admitted(effects: &Effects, execution: &Execution) -> Result<Admitted, ToolError> {
     match &execution.admitted {
         Some(admitted) => Ok(admitted.clone()),
@@ -28,13 +28,13 @@ pub(super) fn admitted(effects: &Effects, execution: &Execution) -> Result<Admit
     }
 }
 
-/// Returns how long a tool may take.
+/// Returns the time limit of a tool.
 pub(super) fn limit_of(agent: &Inner, admitted: &Admitted) -> Duration {
     let limit = Duration::from_millis(agent.definition.limits.tool_timeout_ms);
     admitted.spec().timeout.unwrap_or(limit)
 }
 
-/// Returns what a tool may know of a call.
+/// Returns the context that a tool gets for a call.
 pub(super) fn context_of(
     effects: &Effects,
     call_id: &CallId,

@@ -1,4 +1,4 @@
-//! What every effect of one run is given.
+//! Shared state of all effects of a run.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -19,13 +19,13 @@ use crate::place::Place;
 pub(crate) struct Effects {
     pub(super) agent: Arc<Inner>,
     pub(super) context: HookContext,
-    /// Where the stream of the run is fed from; `None` where none is read.
+    /// Feed of the run's stream; `None` without a reader.
     pub(super) feed: Option<Arc<Feed>>,
     pub(super) late: Arc<Late>,
     pub(super) asks: Arc<Asks>,
-    /// Where the run stands among others.
+    /// Place of the run among other runs.
     pub(super) place: Place,
-    /// The lease of the run's claim, where there is one.
+    /// The lease of the run's claim, if there is one.
     lease: OnceLock<Arc<dyn Lease>>,
     errors: LiveErrors,
 }
@@ -52,7 +52,7 @@ impl Effects {
         &self.context.run
     }
 
-    /// Lets what acts do so only while a lease lasts. The first one counts.
+    /// Restricts actions to the time of a lease. Only the first call has an effect.
     pub(crate) fn act_under(&self, lease: Arc<dyn Lease>) {
         // A run has one journal, which has one claim.
         let _is_first = self.lease.set(lease);
@@ -62,22 +62,22 @@ impl Effects {
         self.lease.get()
     }
 
-    /// Returns the answers of tools that were given up.
+    /// Returns the late answers of tools that were given up.
     pub(crate) fn late(&self) -> &Late {
         &self.late
     }
 
-    /// Returns what steps ask of the run.
+    /// Returns the requests of steps to the run.
     pub(crate) fn asks(&self) -> &Asks {
         &self.asks
     }
 
-    /// Returns what the tools of the run dispatch through.
+    /// Returns the orchestrator that the run's tools dispatch through.
     pub(crate) fn orchestrator(&self) -> Option<&Arc<dyn Orchestrator>> {
         self.place.orchestrator.as_ref()
     }
 
-    /// Returns who is told what becomes of the run.
+    /// Returns the caller that gets reports on the run.
     pub(crate) fn caller(&self) -> Option<&Arc<dyn Caller>> {
         self.place.caller.as_ref()
     }
@@ -87,7 +87,7 @@ impl Effects {
         self.place.signals.as_ref()
     }
 
-    /// Takes the error that the last model attempt failed with in this process.
+    /// Takes the error of the last model attempt in this process.
     pub(crate) fn take_model_error(&self) -> Option<ProviderError> {
         self.errors.model.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,4 +1,4 @@
-//! From a tool's error to what the log records and the model reads.
+//! Events and model texts for the error of a tool.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use tracing::Instrument;
 use crate::agent::inner::Inner;
 use crate::hook::HookContext;
 
-/// How many characters of an author's code are kept.
+/// Maximum number of characters of an author's code.
 const MAX_CODE_CHARS: usize = 100;
-/// How many characters are kept of the cause of an interruption.
+/// Maximum number of characters of an interruption's cause.
 const MAX_CAUSE_CHARS: usize = 500;
 
-/// Everything a failure needs to be recorded.
+/// A failed call, with everything its events need.
 pub(crate) struct Failing<'a> {
     run: &'a RunId,
     session: &'a SessionId,
@@ -49,14 +49,14 @@ impl<'a> Failing<'a> {
         Self { run, session, call_id, tool, redactor, at, duration_ms, may_have_acted }
     }
 
-    /// States whether a call that was stopped may have acted.
+    /// Sets whether a stopped call may have acted.
     pub(crate) const fn may_have_acted(mut self, may_have_acted: bool) -> Self {
         self.may_have_acted = may_have_acted;
         self
     }
 
-    /// Records a failure whose text is bounded and says all; of an interruption also what is known of its cause, such
-    /// as how a server died.
+    /// Returns the event of a failure whose text is bounded and complete. For an interruption, it includes the known
+    /// cause, such as the way a server died.
     pub(crate) fn respond(&self, error: &ToolError, text: &str) -> EventKind {
         let text = self.redactor.redact(text);
         let message = text.lines().next().unwrap_or_default();
@@ -69,8 +69,8 @@ impl<'a> Failing<'a> {
         self.responded(error, &text, &message, None)
     }
 
-    /// Records a failure of the tool's own: whole in the store, one line for the model. Without a
-    /// store, or when it fails, the model reads the head.
+    /// Records a failure from the tool's own code: the whole text in the store, one line for the model. Without a
+    /// store, or if it fails, the model reads the beginning of the text.
     pub(crate) async fn store_and_respond(
         &self,
         error: &ToolError,
@@ -96,7 +96,7 @@ impl<'a> Failing<'a> {
             },
         };
         let text = match error.kind() {
-            // These have sentences of their own, which are bounded.
+            // These have bounded texts of their own.
             ToolError::Cancelled => self.stopped_text().to_owned(),
             ToolError::Panicked(_) | ToolError::Timeout { .. } => {
                 self.redactor.redact(&failed_text(self.tool, error)).into_owned()
@@ -106,7 +106,7 @@ impl<'a> Failing<'a> {
         vec![degraded, self.responded(error, &text, self.message(error, new.summary()), None)]
     }
 
-    /// Says that the error store could not do its work.
+    /// Returns the event of a failed operation of the error store.
     pub(crate) fn degraded(&self, operation: &str, code: &'static str, why: &str) -> EventKind {
         ErrorStoreDegraded::new(operation, code, self.redactor.redact(why)).into()
     }
@@ -147,10 +147,10 @@ impl<'a> Failing<'a> {
         }
     }
 
-    /// Returns the author's code, which is text from outside like the rest of the error.
+    /// Returns the author's code, redacted and cut: it is text from outside like the rest of the error.
     fn author_code(&self, error: &ToolError) -> Option<Arc<str>> {
         let code = error.author_code()?;
-        // Cut first, a secret would be cut in half.
+        // Redacted before it is cut: a secret could otherwise be cut in half.
         let redacted = self.redactor.redact(code);
         Some(match (redacted.char_indices().nth(MAX_CODE_CHARS), &redacted) {
             (Some((end, _)), _) => redacted[..end].into(),
@@ -187,7 +187,8 @@ impl<'a> Failing<'a> {
     }
 }
 
-/// Returns whether this is a failure of the tool's own, whose text may be long, or has what a stopped tool wrote.
+/// Returns whether an error comes from the tool's own code, whose text may be long, or holds the output of a stopped
+/// tool.
 pub(crate) fn is_stored(error: &ToolError) -> bool {
     if matches!(error.kind(), ToolError::Cancelled) {
         return error.output().is_some();
@@ -203,7 +204,7 @@ pub(crate) fn is_stored(error: &ToolError) -> bool {
     )
 }
 
-/// Returns all that is known of an error: its text, and beside it what the tool wrote.
+/// Returns the full text of an error, with the tool's output if there is any.
 fn raw_text(error: &ToolError, redactor: &Redactor) -> String {
     let text = match error.kind() {
         ToolError::Caused(cause) => Chain(&**cause).to_string(),
@@ -211,7 +212,7 @@ fn raw_text(error: &ToolError, redactor: &Redactor) -> String {
         kind => Chain(kind).to_string(),
     };
     match error.output() {
-        // As a string in JSON, a secret would run into the escape that follows it.
+        // Redacted before it becomes a JSON string: a secret could otherwise run into the escape that follows it.
         Some(output) => {
             json!({"message": redactor.redact(&text), "output": redactor.redact(output)})
                 .to_string()

@@ -1,5 +1,4 @@
-//! Stores as the driver asks them: bounded and guarded, so that one that hangs or panics is one that
-//! fails.
+//! Time limits and panic guards for stores: a store that hangs or panics counts as one that fails.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
@@ -39,8 +38,8 @@ impl<S: ?Sized + Send + Sync + 'static> Guarded<S> {
         Self { store, limit, clock: Arc::clone(clock) }
     }
 
-    /// Asks the store in a task of its own, so that one that blocks its thread holds up neither the
-    /// run nor its own limit.
+    /// Asks the store in a separate task, so that a store that blocks its thread delays neither the run nor its own
+    /// limit.
     ///
     /// # Cancel safety
     ///
@@ -58,7 +57,7 @@ impl<S: ?Sized + Send + Sync + 'static> Guarded<S> {
                 let why = format!("it panicked: {}", text::panicked(panic));
                 Err(E::because(why))
             });
-            // What comes too late is discarded.
+            // A late result is discarded.
             let _ = answer.send(result);
         };
         let task = async move {
@@ -89,7 +88,7 @@ impl<S: ?Sized + Send + Sync + 'static> Guarded<S> {
     }
 }
 
-/// An error that cannot be printed is as good as a panic.
+/// Prints an error once: an error that cannot be printed counts as a panic.
 fn printable<T, E: std::error::Error + 'static>(result: Result<T, E>) -> Result<T, E> {
     result.inspect_err(|error| drop(Chain(error).to_string()))
 }
@@ -111,7 +110,7 @@ impl Unanswered for StateError {
     }
 }
 
-/// Stops the task when its answer is no longer waited for. Dropping the sender wakes it, so that the
+/// Guard that stops the task when its answer is no longer awaited. Dropping the sender wakes the task, so that the
 /// clock knows that it ends.
 struct StopStoreOnDrop {
     task: AbortHandle,

@@ -1,4 +1,4 @@
-//! Running one tool: in a task of its own, with a limit and a panic guard.
+//! Running one tool: in its own task, with a time limit and a panic guard.
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -21,12 +21,11 @@ use tracing::instrument::WithSubscriber;
 
 use crate::dispatch::Dispatcher;
 
-/// Runs an admitted call. `late` hears of an answer that came after the call was given up.
+/// Runs an admitted call. `late` is called if the tool answers after the call was given up.
 ///
-/// The tool runs in its own task, so that one that blocks its thread holds up neither its siblings
-/// nor its own timeout; and it is timed there and here, so that neither a tool that blocks its thread
-/// nor a driver that is busy with something else makes the limit longer. While all that it dispatched waits,
-/// its time does not pass.
+/// The tool runs in its own task, so that a tool that blocks its thread delays neither its siblings nor its own
+/// timeout. Its time is measured in the task and here, so that neither a tool that blocks its thread nor a busy driver
+/// makes the limit longer. Its time does not pass while all its dispatches wait.
 ///
 /// # Cancel safety
 ///
@@ -49,7 +48,7 @@ pub(crate) async fn execute(
         let tool = Arc::clone(admitted.tool());
         let call = AssertUnwindSafe(async { tool.call(&admitted.arguments, &context).await });
         let mut call = pin!(Some(call.catch_unwind()));
-        // Begins when the tool first waits: one that is ready at once needs no timer.
+        // Begins when the tool first waits: a tool that is ready at once needs no timer.
         let mut passed = pin!(timer.limit().passed());
         let answered =
             poll_fn(|context| match call.as_mut().as_pin_mut().map(|it| it.poll(context)) {
@@ -57,7 +56,7 @@ pub(crate) async fn execute(
                 _ => passed.as_mut().poll(context).map(|()| None),
             });
         match answered.await {
-            // Code that blocks its thread holds up its own timer.
+            // Code that blocks its thread delays its own timer.
             Some(answered) if timer.limit().is_past() => {
                 drop_guarded(answered);
                 (Err(timed_out(limit, &written_inside)), true)
@@ -73,19 +72,19 @@ pub(crate) async fn execute(
         }
     };
     let task = async move {
-        // Given up, it is woken, so that the clock knows it is about to end.
+        // The task is woken when it is given up, so that the clock knows it is about to end.
         let ended = match select(pin!(call), pin!(answer.closed())).await {
             Either::Left((ended, _)) => ended,
             Either::Right(_) => return,
         };
         let (result, took_too_long) = ended;
-        // What it returned after it was given up is discarded.
+        // A result from after the call was given up is discarded.
         if answer.send(result).is_err() || took_too_long {
             late();
         }
     };
     let task = if clock.tracks() || tracing::dispatcher::has_been_set() {
-        // What a tool traces belongs to its call, in whichever task it runs.
+        // Spans of a tool belong to its call, in any task.
         let task = task.instrument(tracing::Span::current()).with_current_subscriber();
         tokio::spawn(clock.track(Box::pin(task)))
     } else {
@@ -96,7 +95,7 @@ pub(crate) async fn execute(
     match select(answered, pin!(dispatcher.limit().passed())).await {
         Either::Left((Ok(result), _)) => result,
         Either::Left((Err(_), _)) => Err(ToolError::Other("the tool's task was lost".into())),
-        // It may have answered in time, though that is only looked at now.
+        // It may have answered in time without having been polled until now.
         Either::Right(((), answered)) => match answered.now_or_never() {
             Some(Ok(result)) => result,
             _ => Err(timed_out(limit, &written)),
@@ -104,7 +103,7 @@ pub(crate) async fn execute(
     }
 }
 
-/// Asks a tool something, within its limit; its code may panic.
+/// Asks a tool a question, within its limit; its code may panic.
 pub(crate) async fn ask<T>(
     asked: AssertUnwindSafe<impl Future<Output = Result<T, ToolError>> + Send>,
     limit: Duration,
@@ -121,7 +120,7 @@ pub(crate) async fn ask<T>(
     }
 }
 
-/// Runs a call that does nothing but dispatch. What it starts has its own time and its own task.
+/// Runs a call that only dispatches. Its child runs have their own limits and tasks.
 pub(crate) async fn forward(
     admitted: Admitted,
     context: ToolContext,
@@ -135,7 +134,7 @@ pub(crate) async fn forward(
     }
 }
 
-/// Returns the output of a tool, if it fits; what another call answered was checked then.
+/// Returns the output of a tool, if it fits the schema; the recorded output of an earlier call was checked then.
 fn checked(
     admitted: &Admitted,
     context: &ToolContext,
@@ -147,7 +146,7 @@ fn checked(
     }
 }
 
-/// Returns the error of a call that took too long, with what the tool has written so far.
+/// Returns the error of a call that took too long, with the tool's output so far.
 fn timed_out(limit: Duration, written: &Written) -> ToolError {
     let error = ToolError::timeout(limit);
     match so_far(written) {
@@ -156,7 +155,7 @@ fn timed_out(limit: Duration, written: &Written) -> ToolError {
     }
 }
 
-/// Returns what a tool has written so far, as its own code reads it.
+/// Returns the tool's output so far, as read by its own code.
 pub(super) fn so_far(written: &Written) -> Option<String> {
     let read = std::panic::catch_unwind(AssertUnwindSafe(|| written.so_far()));
     read.unwrap_or_else(|panic| {
@@ -165,36 +164,36 @@ pub(super) fn so_far(written: &Written) -> Option<String> {
     })
 }
 
-/// Stops the task when the driver no longer waits for it: aborting it ends it at its next await, even if
-/// the tool never looks.
+/// Guard that stops the task when the driver no longer waits for it: the task ends at its next await even if the tool
+/// ignores its cancellation token.
 struct StopOnDrop {
     task: AbortHandle,
-    /// Tells code that blocks its thread.
+    /// Cancellation for code that blocks its thread.
     cancel: Option<DropGuard>,
 }
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        // First, so that what is dropped with the task knows why.
+        // Before the abort, so that values dropped with the task can see the cancellation.
         drop(self.cancel.take());
         self.task.abort();
     }
 }
 
-/// Drops the application's code; a panic there changes nothing any more.
+/// Drops the application's code; a panic in its destructor has no further effect.
 pub(crate) fn drop_guarded<T>(others: T) {
     guarded(|| drop(others));
 }
 
 fn guarded(drop: impl FnOnce()) {
     if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(drop)) {
-        // Not within the macro, which reads it only where there is a subscriber.
+        // Computed outside the macro, which evaluates it only if there is a subscriber.
         let why = text::panicked(panic);
         tracing::warn!("a future panicked when it was dropped: {why}");
     }
 }
 
-/// Returns the error if it can be printed; one that cannot is as good as a panic.
+/// Returns the error if it can be printed; an error that cannot counts as a panic.
 fn printable(error: ToolError) -> ToolError {
     let print = AssertUnwindSafe(|| drop(Chain(error.kind()).to_string()));
     match std::panic::catch_unwind(print) {

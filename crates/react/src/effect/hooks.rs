@@ -1,4 +1,4 @@
-//! Calling hooks: bounded, guarded, and with facts for what went wrong.
+//! Calls of hooks: bounded, guarded, and with events for their failures.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use crate::effect::guarded::drop_guarded;
 use crate::hook::{Hook, HookContext, HookError, Moment, Verdict};
 use crate::journal::{End, Gated, Note, Notes, StopFact};
 
-/// The reason against a call whose gate changes the decision of a person.
+/// The reason against a call whose gate changes arguments that a person approved.
 const CHANGES: &str = "it changes arguments that a person gave";
 /// The reason against a call whose gate adds a secret.
 const SECRET: &str = "the arguments that it gives hold a secret of this process";
 
-/// Which hooks of a point are called.
+/// The kind of hooks to call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     All,
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
     Observers,
 }
 
-/// The hooks of an agent, and what calling them takes.
+/// The hooks of an agent, with the parts that calling them needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Hooks<'a> {
     hooks: &'a [Hook],
@@ -44,21 +44,21 @@ pub(crate) struct Hooks<'a> {
     redactor: &'a Redactor,
 }
 
-/// What hooks came to.
+/// The results of a point's hooks.
 #[derive(Default)]
 pub(crate) struct Called {
-    /// `hook.failed` of hooks whose failure does not matter.
+    /// `hook.failed` events of hooks with `fail_open`.
     pub(crate) notes: Vec<EventKind>,
-    /// The arguments that a gate asks for, and its name.
+    /// The arguments that a gate set, and its name.
     pub(crate) arguments: Option<(String, JsonText)>,
     pub(crate) stop: Option<HookStop>,
 }
 
-/// Why it does not go on.
+/// The reason of a stop.
 pub(crate) enum HookStop {
-    /// A gate says so: the hook and its reason.
+    /// A gate aborted: the hook and its reason.
     Aborted { hook: String, reason: String },
-    /// A hook that must not fail failed.
+    /// A hook without `fail_open` failed.
     Rejected { error: HookError, fact: Box<EventKind> },
 }
 
@@ -72,12 +72,12 @@ impl<'a> Hooks<'a> {
         }
     }
 
-    /// Is anything called at this point?
+    /// Returns whether a hook is called at this point.
     pub(crate) fn has(&self, point: HookPoint) -> bool {
         self.hooks.iter().any(|hook| hook.points().contains(&point))
     }
 
-    /// Calls the hooks of a point in order, until one of them stops it.
+    /// Calls the hooks of a point in order, until one of them stops the run.
     pub(crate) async fn call(
         &self,
         moment: Moment<'_>,
@@ -94,7 +94,7 @@ impl<'a> Hooks<'a> {
             if !wanted || !hook.points().contains(&moment.point()) {
                 continue;
             }
-            // A gate sees what the one before it made of the call.
+            // A gate sees the arguments that the gate before it set.
             let replaced = match (moment, &called.arguments) {
                 (Moment::BeforeTool { call }, Some((_, arguments))) => {
                     let mut call = call.clone();
@@ -116,7 +116,7 @@ impl<'a> Hooks<'a> {
                     Moment::BeforeTool { .. } => {
                         let hook = hook.name().to_owned();
                         if self.redactor.redact_held_json(arguments.clone()) != arguments {
-                            // What stands in its place would run.
+                            // The redacted arguments would run.
                             let reason = SECRET.to_owned();
                             called.stop = Some(HookStop::Aborted { hook, reason });
                             return called;
@@ -147,12 +147,12 @@ impl<'a> Hooks<'a> {
     ) -> Result<Verdict, HookError> {
         let began = self.clock.monotonic();
         let asked = AssertUnwindSafe(async {
-            // An error that cannot be printed is as good as a panic.
+            // An error that cannot be printed counts as a panic.
             let print = |error: &BoxError| drop(Chain(&**error).to_string());
             hook.call(moment, context).await.inspect_err(print)
         });
         match select(Box::pin(asked.catch_unwind()), self.clock.sleep(self.limit)).await {
-            // Code that blocks its thread holds up its own timeout.
+            // Code that blocks its thread delays its own timeout.
             Either::Left(_) if self.clock.monotonic().saturating_sub(began) > self.limit => {
                 Err(HookError::timeout(self.limit))
             }
@@ -186,7 +186,7 @@ impl<'a> Hooks<'a> {
 }
 
 impl HookStop {
-    /// Returns the fact that ends the run, and keeps the live error where there is one.
+    /// Returns the event that ends the run, and keeps the live error if there is one.
     pub(super) fn into_fact(self, moment: Moment<'_>, effects: &Effects) -> StopFact {
         match self {
             Self::Aborted { hook, reason } => {
@@ -211,7 +211,7 @@ impl HookStop {
     }
 }
 
-/// Is a hook of the agent called at this point?
+/// Returns whether a hook of the agent is called at this point.
 pub(crate) fn has_hooks(agent: &Inner, point: HookPoint) -> bool {
     Hooks::of(agent).has(point)
 }
@@ -249,8 +249,8 @@ async fn at(effects: &Effects, moment: Moment<'_>) -> End {
     End::Hooks(Notes(called.notes), stop)
 }
 
-/// Asks the gates about every call.
-/// The gates judge arguments of a person, and change nothing in them: those were decided on.
+/// Asks the gates about every call. Gates check arguments that a person changed, but cannot change them: they are
+/// decided.
 pub(super) async fn gates(effects: &Effects, calls: &[ToolCall], changed: bool) -> End {
     let hooks = Hooks::of(&effects.agent);
     let mut gated = Vec::with_capacity(calls.len());

@@ -1,4 +1,4 @@
-//! Outputs that are too large for the model: kept whole, shown in part.
+//! Outputs that are too large for the model: stored whole, shown in part.
 
 use backstop_error_store::{NewResult, ResultStore, StoreError, preview_text, truncated_text};
 use layer0::event::{EventKind, ResultStored};
@@ -9,24 +9,24 @@ use layer0::{JsonText, code};
 use super::failure::Failing;
 use crate::agent::inner::Inner;
 
-/// The operation that stores a large result, as `error_store.degraded` names it.
+/// The name of the operation in `error_store.degraded` events.
 const STORE_RESULT: &str = "store_result";
 
-/// A tool's output, by whether the model can read all of it.
+/// The output of a tool, by whether the model can read the whole.
 pub(crate) enum ShownResult {
     Whole(JsonText),
     Large(String),
 }
 
 impl ShownResult {
-    /// Measures an output as the model would read it.
+    /// Measures an output in the form that the model reads.
     pub(crate) fn of(output: JsonText, agent: &Inner) -> Self {
         let limit = limit(agent);
         let shown = output.shown();
         if shown.len() > limit { Self::Large(shown.into_owned()) } else { Self::Whole(output) }
     }
 
-    /// Returns what the model reads where nothing can be stored.
+    /// Returns the model's text of an output that cannot be stored.
     pub(crate) fn cut(self, agent: &Inner) -> JsonText {
         match self {
             Self::Whole(output) => output,
@@ -34,7 +34,7 @@ impl ShownResult {
         }
     }
 
-    /// Keeps what is large. Returns what to note in the log, and what the model reads.
+    /// Stores a large output. Returns its event for the log, and the model's text.
     pub(crate) async fn keep(
         self,
         agent: &Inner,

@@ -1,4 +1,4 @@
-//! Answers that came after their call was given up.
+//! Answers that arrive after their call was given up.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use layer0::event::ToolLate;
 
-/// Keeps late answers until the run notes them; the run may be over.
+/// Queue of late answers until the run records them; the run may be over.
 #[derive(Default)]
 pub(crate) struct Late(Mutex<LateQueue>);
 

@@ -1,4 +1,4 @@
-//! Reading and writing the memory: bounded, guarded, and with facts for answers.
+//! Reads and writes of the memory: bounded, guarded, with events as results.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::hook::HookContext;
 use crate::journal::{End, Note};
 use crate::memory::{Memory, MemoryEntry, MemoryQuery};
 
-/// Returns what is remembered for this input.
+/// Returns the memory's entries for this input.
 pub(super) async fn read(effects: &Effects, input: Arc<str>) -> End {
     let session = effects.context.session.clone();
     let asked = ask(effects, code::MEMORY_READ_FAILED, move |memory| async move {
@@ -36,7 +36,7 @@ pub(super) async fn read(effects: &Effects, input: Arc<str>) -> End {
     })))
 }
 
-/// Remembers what was answered to this input.
+/// Writes the answer to this input into the memory.
 pub(super) async fn write(effects: &Effects, input: Arc<str>, output: Arc<str>) -> End {
     let HookContext { run, session } = effects.context.clone();
     let asked = ask(effects, code::MEMORY_WRITE_FAILED, move |memory| async move {
@@ -51,7 +51,7 @@ pub(super) async fn write(effects: &Effects, input: Arc<str>, output: Arc<str>) 
     })))
 }
 
-/// Asks the memory, whose code may panic before it returns a future too.
+/// Calls the memory, whose code may panic even before it returns a future.
 async fn ask<T, F: Future<Output = Result<T, BoxError>> + Send>(
     effects: &Effects,
     failed: &'static str,
@@ -64,13 +64,13 @@ async fn ask<T, F: Future<Output = Result<T, BoxError>> + Send>(
     let limit = Duration::from_millis(agent.definition.limits.memory_timeout_ms);
     let began = agent.clock.monotonic();
     let asked = AssertUnwindSafe(async {
-        // An error that cannot be printed is as good as a panic.
+        // An error that cannot be printed counts as a panic.
         ask(memory).await.map_err(|error| Chain(&*error).to_string())
     });
     let answered = select(Box::pin(asked.catch_unwind()), agent.clock.sleep(limit)).await;
     let late = format!("no answer within {}", Seconds(limit));
     let (reason, why) = match answered {
-        // Code that blocks its thread holds up its own timeout.
+        // Code that blocks its thread delays its own timeout.
         Either::Left(_) if agent.clock.monotonic().saturating_sub(began) > limit => {
             (code::MEMORY_TIMEOUT, late)
         }

@@ -1,4 +1,4 @@
-//! One attempt of a model call. At its end it says whether another follows.
+//! One attempt of a model call. Its end includes whether another attempt follows.
 
 mod given_up;
 mod verdict;
@@ -31,7 +31,7 @@ use crate::shown::Shown;
 use given_up::gave_up;
 use verdict::{At, failed};
 
-/// Asks one provider once.
+/// Sends one request to a provider.
 pub(super) async fn attempt(effects: Arc<Effects>, mut attempt: Box<Attempt>, stop: Stop) -> End {
     if stop.is_stopped() {
         attempt.give_back(&effects.agent.models);
@@ -53,11 +53,11 @@ pub(super) async fn attempt(effects: Arc<Effects>, mut attempt: Box<Attempt>, st
         return End::Attempt(AttemptEnd::NotBegun);
     };
     let Some((pool, Picked { endpoint, place, taken, waited })) = picked else {
-        // The step is data, and may be that of an agent with more providers.
+        // The step is data, and may come from an agent with more providers.
         return End::Attempt(no_provider(&effects, &attempt));
     };
     attempt.elapsed = attempt.elapsed.saturating_add(waited);
-    // What is not sent costs nothing.
+    // A request that is not sent costs nothing.
     let reserved = match taken {
         Ok(_) => spending::reserve(&effects, &attempt, endpoint.price).await,
         Err(_) => Ok(None),
@@ -78,7 +78,7 @@ pub(super) async fn attempt(effects: Arc<Effects>, mut attempt: Box<Attempt>, st
     }
     let _taken = match taken {
         Ok(taken) => taken,
-        // What was not sent takes no time.
+        // A request that was not sent takes no time.
         Err(wait) => {
             let error = ProviderError::rate_limited("no request is left of its limit", Some(wait));
             return End::Attempt(failed(&effects, &at, attempt, error, Duration::ZERO));
@@ -128,13 +128,13 @@ pub(super) async fn attempt(effects: Arc<Effects>, mut attempt: Box<Attempt>, st
     End::Attempt(end)
 }
 
-/// Returns how many tokens of an endpoint's limit an answer takes.
+/// Returns the number of tokens that an answer takes from an endpoint's rate limit.
 const fn tokens(usage: &TokenUsage) -> u64 {
     usage.input_tokens.saturating_add(usage.output_tokens)
 }
 
-/// Returns the settings of a call. A tool that has to be called is called first: if it had to be called
-/// for ever, no run would come to an answer.
+/// Returns the settings of a call. A forced tool call applies to the first call only: otherwise no run would reach an
+/// answer.
 fn settings_of(settings: &ModelSettings, call: u32) -> ModelSettings {
     let mut settings = settings.clone();
     if call > 1 && settings.tool_choice.as_ref().is_some_and(ToolChoice::forces_a_call) {
@@ -143,7 +143,7 @@ fn settings_of(settings: &ModelSettings, call: u32) -> ModelSettings {
     settings
 }
 
-/// Says that there is no provider to ask.
+/// Returns the end of an attempt without a provider.
 fn no_provider(effects: &Effects, attempt: &Attempt) -> AttemptEnd {
     let why = format!("the agent has no provider {}", attempt.provider + 1);
     let error = ProviderError::Other(why.into());
@@ -152,7 +152,7 @@ fn no_provider(effects: &Effects, attempt: &Attempt) -> AttemptEnd {
     gave_up(effects, attempted, error, false)
 }
 
-/// Returns an answer as the record may hold it.
+/// Returns an answer in its recorded form.
 fn responded(
     effects: &Effects,
     call: u32,

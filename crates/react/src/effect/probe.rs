@@ -1,4 +1,4 @@
-//! What became of a call of unknown outcome, as its tool says it.
+//! Probes: a tool's report on a call of unknown outcome.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -19,7 +19,7 @@ use super::stop::Stop;
 use crate::effect::guarded;
 use crate::journal::{End, Execution, ExecutionEnd, Notes};
 
-/// Asks about a call that was running when the process died.
+/// Probes a call that was running when the process died.
 pub(super) async fn of_interrupted(
     effects: Arc<Effects>,
     mut execution: Box<Execution>,
@@ -27,7 +27,7 @@ pub(super) async fn of_interrupted(
 ) -> End {
     let admitted = match admitted(&effects, &execution) {
         Ok(admitted) => admitted,
-        // A tool that is not there any more, or may not be used, says nothing.
+        // A tool that no longer exists or is no longer granted cannot report anything.
         Err(_) => {
             let facts = vec![probed(&execution, Verdict::Unknown), interrupted(&execution)];
             let facts = Notes(facts);
@@ -39,9 +39,9 @@ pub(super) async fn of_interrupted(
     End::Execution(settle(&effects, execution, &admitted, error, &stop).await)
 }
 
-/// Asks about a call that has its answer, of a run that is over.
+/// Probes a call that has its answer, of a finished run.
 pub(super) async fn of_answered(effects: &Effects, execution: &Execution) -> End {
-    // A tool that is not there any more, or may not be used, says nothing.
+    // A tool that no longer exists or is no longer granted cannot report anything.
     let Ok(admitted) = admitted(effects, execution) else {
         return End::Execution(ExecutionEnd::default());
     };
@@ -49,7 +49,7 @@ pub(super) async fn of_answered(effects: &Effects, execution: &Execution) -> End
         Probe::Happened(output) => {
             let output = output.filter(|output| admitted.check_output(output).is_ok());
             let redacted = |output| effects.agent.redactor.redact_held_json(output);
-            // Nothing can be stored for a run that is over.
+            // Nothing can be stored for a finished run.
             let shown = |output| ShownResult::of(output, &effects.agent).cut(&effects.agent);
             (Verdict::Happened, output.map(redacted).map(shown))
         }
@@ -60,14 +60,14 @@ pub(super) async fn of_answered(effects: &Effects, execution: &Execution) -> End
     End::Execution(ExecutionEnd { facts: Notes(vec![probed.into()]), ..ExecutionEnd::default() })
 }
 
-/// Is the tool asked what became of a call that failed like this?
+/// Returns whether the tool is probed after this failure of a call.
 pub(super) fn is_asked(admitted: &Admitted, error: &ToolError) -> bool {
     let spec = admitted.spec();
     spec.probe && !spec.idempotent && error.effect() == Effect::Unknown
 }
 
-/// Asks the tool, and returns what follows: the answer of the call, or that it runs again. Once it is stopped, a
-/// failure that is known is the answer.
+/// Probes the tool, and returns what follows: the answer of the call, or another execution. Once the step is stopped, a
+/// known failure is the answer.
 pub(super) async fn settle(
     effects: &Effects,
     execution: Box<Execution>,
@@ -113,7 +113,7 @@ pub(super) async fn settle(
     end
 }
 
-/// Asks the tool, whose code may panic, hang or fail.
+/// Probes the tool, whose code may panic, hang or fail.
 async fn ask(effects: &Effects, execution: &Execution, admitted: &Admitted) -> Probe {
     let agent = &effects.agent;
     let run = &execution.run;
@@ -142,7 +142,7 @@ async fn happened(
         None => Ok(JsonText::string(text::HAPPENED)),
     };
     let mut facts = answer(effects, execution, admitted, result.map(Into::into), stop).await;
-    // As the model reads it: what is large is stored, and what is secret is redacted.
+    // In the form that the model reads: large output is stored, and secrets are redacted.
     let shown = facts.iter().find_map(|fact| match fact {
         EventKind::ToolResponded(responded) if responded.ok => Some(responded.output.clone()),
         _ => None,

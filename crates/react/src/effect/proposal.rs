@@ -1,4 +1,4 @@
-//! What a person is to know of a call before they agree to it, which its tool says.
+//! Proposals: details that a tool adds to its call before a person decides.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::agent::inner::Inner;
 use crate::effect::guarded;
 use crate::journal::{End, Gated, Note};
 
-/// Does a person decide about one of these calls?
+/// Returns whether one of these calls needs an approval.
 pub(crate) fn is_any_held(agent: &Inner, calls: &[ToolCall]) -> bool {
     calls.iter().any(|call| is_held(agent, call))
 }
@@ -24,8 +24,8 @@ fn is_held(agent: &Inner, call: &ToolCall) -> bool {
     agent.tools.specs().any(|spec| spec.approval && spec.name == call.name)
 }
 
-/// Adds to calls that the gates let through what their tools say of them. Nothing is added to calls that a person has
-/// changed; their tools may refuse them.
+/// Adds their tools' proposals to calls that the gates let through. Nothing is added to calls that a person has
+/// changed, but their tools may refuse them.
 pub(super) async fn added(effects: &Effects, gated: End, changed: bool) -> End {
     let End::Gates(Ok(mut gated)) = gated else { return gated };
     let is_asked_about =
@@ -39,7 +39,7 @@ pub(super) async fn added(effects: &Effects, gated: End, changed: bool) -> End {
 async fn add(effects: &Effects, gated: &mut Gated, changed: bool) {
     let Gated { call, answer, .. } = gated;
     let agent = &effects.agent;
-    // What is refused anyway is answered when it is looked up.
+    // A call that is refused anyway is answered when it is looked up.
     let Ok(admitted) = admit(agent, &call.name, call.arguments.clone()) else { return };
     match proposed(effects, call, admitted).await {
         Ok(Some(arguments)) if !changed => {

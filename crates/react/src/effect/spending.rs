@@ -1,4 +1,4 @@
-//! What an attempt may cost, and what is reserved for it under the spend limits of its agent.
+//! Reservations under the agent's spend limits for the expected cost of attempts.
 
 use backstop_react_machine::Price;
 use layer0::event::ModelFailed;
@@ -10,11 +10,11 @@ use super::token_count::prompt_tokens;
 use crate::journal::{Attempt, AttemptEnd};
 use crate::spend_limits::{NotReserved, Reserved};
 
-/// How many tokens an answer is taken to have where the agent sets no bound.
+/// Expected number of tokens of an answer if the agent sets no maximum.
 const ANSWER_TOKENS: u64 = 1_000;
 
-/// Reserves what an attempt may cost at this price; `None` for an agent without limits. Where nothing can be
-/// reserved, that is how the attempt ends.
+/// Reserves the expected cost of an attempt at this price; `None` for an agent without limits. The error is the end of
+/// an attempt for which nothing can be reserved.
 pub(super) async fn reserve(
     effects: &Effects,
     attempt: &Attempt,
@@ -37,14 +37,14 @@ pub(super) async fn reserve(
     }
 }
 
-/// Replaces what was reserved by what the attempt cost.
+/// Replaces the reservation with the cost of the attempt.
 pub(super) async fn settle(effects: &Effects, reserved: Option<Reserved>, end: &AttemptEnd) {
     if let (Some(limits), Some(reserved)) = (&effects.agent.spend_limits, reserved) {
         limits.settle(reserved, end.billed_nanousd()).await;
     }
 }
 
-/// Returns about how many tokens an attempt may have.
+/// Returns the expected number of tokens of an attempt.
 fn expected(effects: &Effects, attempt: &Attempt) -> TokenUsage {
     let answer = effects.agent.settings.max_output_tokens.map_or(ANSWER_TOKENS, u64::from);
     let answer = attempt.output_left().map_or(answer, |left| left.min(answer));

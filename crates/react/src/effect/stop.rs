@@ -1,13 +1,13 @@
-//! Telling a step to end.
+//! The stop flag of a step.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
-/// Tells a step that it is to end. Clones are the same one.
+/// A flag that orders a step to end. Clones share it.
 ///
-/// It wakes nothing: a journal polls all its steps after it told one of them to end.
+/// Setting it wakes nothing: a journal polls all its steps after it sets the flag of one of them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
@@ -20,7 +20,7 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Is ready once the step is to end.
+    /// Completes once the step is to end.
     ///
     /// # Cancel safety
     ///

@@ -3,7 +3,7 @@
 use crate::effect::guarded::drop_guarded;
 use crate::effect::stop::Stop;
 
-/// Waits for the application's code; drops it and returns `None` once it is told to end.
+/// Awaits the application's code; drops it and returns `None` once the step is stopped.
 pub(super) async fn unless_stopped<T>(
     stop: &Stop,
     work: impl Future<Output = T> + Send,

@@ -9,10 +9,10 @@ use layer0::usage::TokenUsage;
 use crate::endpoint::{AttemptRecord, CountedUsage, Endpoint};
 use crate::journal::Attempt;
 
-/// Bytes of text that are taken as one token.
+/// Estimated number of bytes of text per token.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// Tokens that are taken for one image, the most that Claude is billed for one:
+/// Estimated tokens of one image, the most that Claude is billed for one:
 /// <https://docs.anthropic.com/en/docs/build-with-claude/vision#calculate-image-costs>.
 const TOKENS_PER_IMAGE: u64 = 1_600;
 
@@ -23,7 +23,7 @@ pub(super) fn count_answer(
     response: &ModelResponse,
 ) -> CountedUsage {
     match response.usage {
-        // An answer out of a cache, say.
+        // For example an answer from a cache.
         Some(free) if free == TokenUsage::default() => free.into(),
         Some(reported) if endpoint.reports_all_usage => reported.into(),
         reported => {
@@ -34,8 +34,8 @@ pub(super) fn count_answer(
     }
 }
 
-/// Counts the tokens of an attempt without an answer: what the endpoint reported, and of an answer that broke
-/// off, what came of it. `None` where neither is known.
+/// Counts the tokens of an attempt without an answer: those that the endpoint reported, and those of the part of an
+/// answer that was received. `None` if neither is known.
 pub(super) fn count_lost(
     endpoint: &Endpoint,
     attempt: &Attempt,
@@ -50,7 +50,7 @@ pub(super) fn count_lost(
     }
 }
 
-/// Estimates what is zero and cannot be: the prompt, and the answer where there is one.
+/// Estimates counts that are zero and cannot be: the prompt, and the answer if there is one.
 fn fill_in(reported: TokenUsage, attempt: &Attempt, answer_bytes: usize) -> CountedUsage {
     let mut counted = CountedUsage::from(reported);
     if reported.input_tokens == 0 {
@@ -64,7 +64,7 @@ fn fill_in(reported: TokenUsage, attempt: &Attempt, answer_bytes: usize) -> Coun
     counted
 }
 
-/// Returns about how many tokens the prompt of an attempt has.
+/// Returns the estimated number of tokens of an attempt's prompt.
 pub(super) fn prompt_tokens(attempt: &Attempt) -> u64 {
     let messages: usize = attempt.messages.iter().map(message_bytes).sum();
     let tools = attempt.tools.iter().map(|tool| tool.description.len() + tool.schema.get().len());
@@ -84,7 +84,7 @@ fn image_count(message: &Message) -> usize {
     }
 }
 
-/// Returns how many bytes of text a message has.
+/// Returns the number of bytes of text in a message.
 fn message_bytes(message: &Arc<Message>) -> usize {
     match &**message {
         Message::System { content } | Message::User { content, .. } => content.len(),

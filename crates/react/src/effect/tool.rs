@@ -1,4 +1,4 @@
-//! One execution of a tool: the call, what it came to, and whether it is tried again.
+//! One execution of a tool: the call, its result, and its retry.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::effect::guarded::{execute, forward, so_far};
 use crate::hook::HookContext;
 use crate::journal::{End, Execution, ExecutionEnd, Notes};
 
-/// Runs a tool once and turns what it came to into facts.
+/// Runs a tool once and returns the events of its result.
 pub(super) async fn execution(
     effects: Arc<Effects>,
     mut execution: Box<Execution>,
@@ -53,7 +53,7 @@ pub(super) async fn execution(
     };
     let caller = caller_of(&effects, &execution);
     let spec = admitted.spec();
-    // What only dispatches has the time of what it starts.
+    // A call that only dispatches has the time limit of its child run.
     let limit = (!spec.dispatches).then(|| limit_of(&effects.agent, &admitted));
     let may_leave = spec.dispatches || spec.idempotent;
     let ahead = ahead.map(|child| *child);
@@ -76,7 +76,7 @@ pub(super) async fn execution(
             }
         }
     };
-    // Runs that the tool started end with it, and what they used is in the record before the answer.
+    // The tool's child runs end with it, and their usage is recorded before the answer.
     let returned = dispatcher.close().await;
     let result =
         result.map(|result| result.map_err(|error| timed_out(&execution, &admitted, error)));
@@ -86,7 +86,7 @@ pub(super) async fn execution(
     let mut end = ExecutionEnd { returned, ..ExecutionEnd::default() };
     match result {
         None => {
-            // Without it, the machine has the whole answer.
+            // Without output, the machine has the whole answer.
             if let Some(output) = so_far(&written) {
                 let error = ToolError::Cancelled.with_output(output);
                 end.facts = Notes(answer(&effects, &execution, &admitted, Err(error), &stop).await);
@@ -115,7 +115,7 @@ pub(super) async fn execution(
     End::Execution(end)
 }
 
-/// Returns what a tool dispatches as.
+/// Returns the caller of the tool's dispatches.
 fn caller_of(effects: &Effects, execution: &Execution) -> Caller {
     let HookContext { run, session } = effects.context.clone();
     Caller {
@@ -135,7 +135,7 @@ fn caller_of(effects: &Effects, execution: &Execution) -> Caller {
     }
 }
 
-/// Says of a run that ended with the time its call had that the call took too long.
+/// Returns a timeout of the call if its child run ended by the time limit of the call.
 fn timed_out(execution: &Execution, admitted: &Admitted, error: ToolError) -> ToolError {
     let given = execution.child.as_ref().and_then(|child| child.as_ref().ok()?.grant.time);
     match admitted.spec().timeout.filter(|limit| given == Some(*limit)) {
@@ -153,7 +153,7 @@ fn not_started(NothingLeft { reason, message, .. }: &NothingLeft) -> ToolError {
     ToolError::ExecutionFailed(format!("not started: {message}")).with_code(reason.as_str())
 }
 
-/// Calls the tool, with all that it may know.
+/// Calls the tool, with its full context.
 async fn call(
     effects: &Effects,
     execution: &Execution,
@@ -190,8 +190,8 @@ async fn call(
     answered.map(shown)
 }
 
-/// Returns how long is waited before the tool is tried again. That is done only when the tool says how
-/// long: whether anything else is worth another try is for the model to decide.
+/// Returns the delay before a retry of the tool. Only a delay that the tool's error names leads to a retry: for all
+/// other errors, the model decides.
 fn next_delay(
     effects: &Effects,
     execution: &Execution,
@@ -201,7 +201,7 @@ fn next_delay(
     let Retry::After(_) = error.retry() else { return None };
     let is_idempotent = admitted.spec().idempotent;
     let mut tried = Tried::new(execution.tried, execution.elapsed, is_idempotent);
-    // To be tried again is another execution of the run's budget.
+    // A retry is another execution in the run's budget.
     tried.max_attempts = (!execution.may_repeat).then_some(0);
     let agent = &effects.agent;
     let policy =

@@ -1,4 +1,4 @@
-//! The end of a call that no other attempt follows.
+//! The end of a call without another attempt.
 
 use backstop_provider::{ProviderError, facts_by_code};
 use layer0::event::{ModelAttempted, ModelFailed};
@@ -20,7 +20,7 @@ pub(super) fn given_up(
     gave_up(effects, attempted, error, is_limited)
 }
 
-/// Ends a call with a failure, of which the record keeps what its code does not say.
+/// Ends a call with a failure. The record keeps the retry facts that do not follow from its code.
 pub(super) fn gave_up(
     effects: &Effects,
     attempted: ModelAttempted,

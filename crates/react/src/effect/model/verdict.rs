@@ -1,4 +1,4 @@
-//! What follows a failed attempt: another one, another provider, or the end of the call.
+//! The decision after a failed attempt: another attempt, another provider, or the end of the call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,31 +15,31 @@ use crate::endpoint::{AttemptRecord, CountedUsage, Endpoint};
 use crate::journal::{Attempt, AttemptEnd, Parking};
 use crate::pool::{LeftProvider, ModelStack, Picking, Pool};
 
-/// Where an attempt was made, and what it used.
+/// The endpoint of an attempt, and the attempt's usage.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a> {
     pub(super) pool: &'a Pool,
     pub(super) endpoint: &'a Endpoint,
     pub(super) place: usize,
     pub(super) record: &'a AttemptRecord,
-    /// The tokens of the attempt, where they are known.
+    /// Tokens of the attempt, if known.
     pub(super) billed: Option<CountedUsage>,
 }
 
-/// The decision on the failure that stands for the endpoints of a pool.
+/// The decision on the failure that represents all endpoints of a pool.
 struct AttemptVerdict {
     error: ProviderError,
     decision: Decision,
-    /// The endpoint of that failure.
+    /// The endpoint with the failure.
     place: usize,
 }
 
-/// The decision whether a call returns to a provider that was left.
+/// The decision whether a call returns to a provider that it left.
 #[derive(Clone, Copy)]
 struct Return {
-    /// Its place in the list of those that were left.
+    /// Its index in the list of providers that were left.
     left: usize,
-    /// The endpoint that is asked first.
+    /// The endpoint to ask first.
     place: usize,
     decision: Decision,
 }
@@ -88,8 +88,8 @@ pub(super) fn failed(
     }
 }
 
-/// Decides by the failure of the endpoint that was asked, or, where no other endpoint of the pool is left to
-/// ask, by the one that stands for all of them.
+/// Decides by the failure of the endpoint that was asked. If no other endpoint of the pool is left to ask, decides by
+/// the failure that represents all of them.
 fn decide(
     effects: &Effects,
     at: &At<'_>,
@@ -110,7 +110,7 @@ fn decide(
     if is_going_on(decision) {
         return AttemptVerdict { error, decision, place };
     }
-    // What the whole model would refuse is its failure, whatever the other endpoints said.
+    // A failure that applies to the whole model takes precedence over failures of the other endpoints.
     let may_differ = facts.beside || facts.retry.is_retryable();
     let lead =
         attempt.endpoints.lead(attempt.elapsed).filter(|lead| may_differ && lead.place != place);
@@ -128,7 +128,7 @@ fn decide(
     AttemptVerdict { error, decision, place }
 }
 
-/// Ends the call, or returns to a provider that was left with attempts to spare and is back soon.
+/// Ends the call, or returns to a provider that was left with attempts to spare and is available again soon.
 fn ended(
     effects: &Effects,
     At { record, billed, .. }: &At<'_>,
@@ -173,7 +173,7 @@ fn ended(
     given_up(effects, record, *billed, error, is_limited)
 }
 
-/// Returns the failure of the provider that stands for all, with the others in its chain.
+/// Returns the failure that represents all providers, with the others in its chain.
 fn joined(left: &[LeftProvider], lead: Option<usize>, last: ProviderError) -> ProviderError {
     let mut failures: Vec<ProviderError> =
         left.iter().map(|left| ProviderError::from(&left.failure)).chain([last]).collect();
@@ -184,7 +184,7 @@ fn joined(left: &[LeftProvider], lead: Option<usize>, last: ProviderError) -> Pr
     error
 }
 
-/// Puts the run aside.
+/// Parks the run.
 fn put_aside(
     effects: &Effects,
     record: &AttemptRecord,
@@ -199,14 +199,14 @@ fn put_aside(
     AttemptEnd::Parked(Box::new((attempted, parked)))
 }
 
-/// Returns how events name a provider.
+/// Returns the name of a provider in events.
 fn label(effects: &Effects, provider: usize) -> Option<Arc<str>> {
     let first = effects.agent.models.get(provider).and_then(Pool::first);
     first.map(|first| Arc::clone(&first.label))
 }
 
 impl Attempt {
-    /// Counts this attempt among those that were made.
+    /// Counts this attempt.
     fn count(&mut self, endpoint: &Endpoint, billed: Option<CountedUsage>, took: Duration) {
         self.made = self.made.saturating_add(1);
         self.made_here = self.made_here.saturating_add(1);
@@ -219,8 +219,7 @@ impl Attempt {
         }
     }
 
-    /// Describes what was tried at an endpoint of this provider. Asking a model again does nothing to the
-    /// world.
+    /// Returns the attempts so far at an endpoint of this provider. Repeating a model call has no effect on the world.
     fn tried(&self, effects: &Effects, place: usize) -> Tried {
         let (sent, refused) = self.endpoints.counts(place);
         let elapsed = self.elapsed.saturating_sub(self.began);
@@ -232,8 +231,8 @@ impl Attempt {
         tried
     }
 
-    /// Returns how many attempts the run's budget allows at a provider at which so many were made. Tokens and
-    /// cost are looked at before every attempt, retries and other providers included.
+    /// Returns the number of attempts that the run's budget allows at a provider with `made_there` attempts. Tokens and
+    /// cost are checked before every attempt, including retries and other providers.
     fn max_attempts(&self, made_there: u32) -> Option<u32> {
         let made_elsewhere = self.made.saturating_sub(made_there);
         match self.is_used_up() {
@@ -242,8 +241,8 @@ impl Attempt {
         }
     }
 
-    /// Finds the provider that was left and can be asked again first, which is the last one then, and decides
-    /// whether the call returns to it.
+    /// Finds the provider that was left and is available again first, and decides whether the call returns to it. It is
+    /// the last provider to be asked then.
     fn find_return(&self, effects: &Effects) -> Option<Return> {
         let (now, config) = (self.elapsed, &effects.agent.retry);
         let returns_to = |(place, left): (usize, &LeftProvider)| {
@@ -263,7 +262,7 @@ impl Attempt {
         Some(Return { left, place, decision: policy.decide_by(facts, tried) })
     }
 
-    /// Returns what the call knows when an endpoint is picked.
+    /// Returns the state of the call for picking an endpoint.
     pub(super) fn picking<'a>(&'a self, effects: &'a Effects) -> Picking<'a> {
         Picking {
             config: &effects.agent.retry,
@@ -274,13 +273,13 @@ impl Attempt {
         }
     }
 
-    /// Returns which provider comes after all that were asked.
+    /// Returns the first provider that was not asked yet.
     fn next_provider(&self) -> usize {
         let asked = self.left.iter().map(|left| left.provider).chain([self.provider]);
         asked.max().unwrap_or_default() + 1
     }
 
-    /// Notes that this provider is left for another, and why.
+    /// Registers that the call leaves this provider for another, with the reason.
     fn leave(&mut self, place: usize, error: &ProviderError) {
         self.left.push(LeftProvider {
             provider: self.provider,
@@ -303,7 +302,7 @@ impl Attempt {
         self.endpoints = back.endpoints;
     }
 
-    /// Gives back the retry that was taken from a budget for this attempt, which is not made.
+    /// Returns the retry that was taken from a retry budget for this attempt, if the attempt is not made.
     pub(crate) fn give_back(&mut self, models: &ModelStack) {
         let paid_by = self.paid_by.take();
         if let Some(policy) = paid_by.and_then(|(provider, place)| policy(models, provider, place))
@@ -312,7 +311,7 @@ impl Attempt {
         }
     }
 
-    /// Returns whether tokens or money leave no room for another attempt.
+    /// Returns whether the limits on tokens or cost leave no room for another attempt.
     fn is_used_up(&self) -> bool {
         let (left, spent) = (&self.call.left, &self.spent);
         let reached = |left: Option<u64>, spent: u64| left.is_some_and(|left| spent >= left);
@@ -322,7 +321,7 @@ impl Attempt {
             || reached(left.cost_nanousd, nanousd(spent.cost_usd.unwrap_or_default()))
     }
 
-    /// Returns how many tokens the answer may have.
+    /// Returns the maximum number of output tokens of the answer.
     pub(in crate::effect) fn output_left(&self) -> Option<u64> {
         let (left, spent): (_, &Usage) = (&self.call.left, &self.spent);
         let output = left.output_tokens.map(|left| left.saturating_sub(spent.output_tokens));
