@@ -1,5 +1,5 @@
-//! What a run may use. Nothing here is ever "a bit more": counted things stop at their number, tokens
-//! and money at the response that crossed it.
+//! The budget of a run. Bounds are exact: counted items stop at their number, tokens and money at the response that
+//! crossed it.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use layer0::usage::{Allowance, BudgetIncrease, Usage, dollars, nanousd};
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
-/// What a run may use; `None` is without bound.
+/// The budget of a run; `None` means no bound.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Budget {
-    /// Model attempts, retries included.
+    /// Model attempts, including retries.
     pub max_model_calls: Option<u32>,
-    /// Tool executions, built-in tools included.
+    /// Tool executions, including built-in tools.
     pub max_tool_calls: Option<u32>,
     /// Prompt tokens.
     pub max_input_tokens: Option<u64>,
@@ -25,11 +25,11 @@ pub struct Budget {
     pub max_total_tokens: Option<u64>,
     /// US dollars; needs a [`Price`](crate::Price).
     pub max_cost_usd: Option<f64>,
-    /// Milliseconds from the start.
+    /// Time from the start, in milliseconds.
     pub max_wall_ms: Option<u64>,
     /// Log events; answers and the end of the run are not refused.
     pub max_events: Option<u64>,
-    /// How many dispatches may be above this run; the first run of a task is at depth 0.
+    /// Maximum depth of child runs; the first run of a task is at depth 0.
     pub max_depth: Option<u32>,
 }
 
@@ -67,20 +67,20 @@ impl Exhausted {
     }
 
     fn cost(limit: f64, used: f64) -> Self {
-        // An amount that is no number is none.
+        // An amount that is not a number becomes 0.
         let number = |amount| Number::from_f64(amount).unwrap_or_else(|| 0.into());
         Self { reason: code::BUDGET_COST_USD, limit: number(limit), used: number(used) }
     }
 
-    /// Returns the budget for people.
+    /// Returns a text for people.
     pub(crate) fn text(&self) -> String {
         format!("{} of {} used", self.used, self.limit)
     }
 }
 
 impl Budget {
-    /// Returns the defaults: 50 model attempts, 200 tool executions, 2,000,000 tokens, 30 minutes, 10,000
-    /// events, 8 dispatches above.
+    /// Returns the default budget: 50 model attempts, 200 tool executions, 2,000,000 tokens, 30 minutes, 10,000 events,
+    /// depth 8.
     ///
     /// ```
     /// use std::time::Duration;
@@ -95,70 +95,70 @@ impl Budget {
         Self::default()
     }
 
-    /// Bounds model attempts, retries included; `None` lifts the bound, here and below.
+    /// Sets the bound of model attempts, including retries; `None` removes it. The same holds for the methods below.
     #[must_use]
     pub fn model_calls(mut self, model_calls: impl Into<Option<u32>>) -> Self {
         self.max_model_calls = model_calls.into();
         self
     }
 
-    /// Bounds tool executions, built-in tools included.
+    /// Sets the bound of tool executions, including built-in tools.
     #[must_use]
     pub fn tool_calls(mut self, tool_calls: impl Into<Option<u32>>) -> Self {
         self.max_tool_calls = tool_calls.into();
         self
     }
 
-    /// Bounds prompt tokens.
+    /// Sets the bound of prompt tokens.
     #[must_use]
     pub fn input_tokens(mut self, input_tokens: impl Into<Option<u64>>) -> Self {
         self.max_input_tokens = input_tokens.into();
         self
     }
 
-    /// Bounds answer tokens.
+    /// Sets the bound of answer tokens.
     #[must_use]
     pub fn output_tokens(mut self, output_tokens: impl Into<Option<u64>>) -> Self {
         self.max_output_tokens = output_tokens.into();
         self
     }
 
-    /// Bounds prompt and answer tokens.
+    /// Sets the bound of prompt and answer tokens.
     #[must_use]
     pub fn total_tokens(mut self, total_tokens: impl Into<Option<u64>>) -> Self {
         self.max_total_tokens = total_tokens.into();
         self
     }
 
-    /// Bounds the cost in US dollars; the agent needs a [`Price`](crate::Price).
+    /// Sets the bound of the cost, in US dollars; the agent needs a [`Price`](crate::Price).
     #[must_use]
     pub fn cost_usd(mut self, cost_usd: impl Into<Option<f64>>) -> Self {
         self.max_cost_usd = cost_usd.into();
         self
     }
 
-    /// Bounds log events.
+    /// Sets the bound of log events.
     #[must_use]
     pub fn events(mut self, events: impl Into<Option<u64>>) -> Self {
         self.max_events = events.into();
         self
     }
 
-    /// Bounds how many dispatches may be above the run.
+    /// Sets the maximum depth of child runs.
     #[must_use]
     pub fn depth(mut self, depth: impl Into<Option<u32>>) -> Self {
         self.max_depth = depth.into();
         self
     }
 
-    /// Bounds the time from the start, to the millisecond.
+    /// Sets the bound of the time from the start, to the millisecond.
     #[must_use]
     pub fn wall(mut self, wall: impl Into<Option<Duration>>) -> Self {
         self.max_wall_ms = wall.into().map(milliseconds);
         self
     }
 
-    /// Returns the smaller of what the run's agent may use and what the run's caller left it.
+    /// Returns the smaller of this budget and the caller's allowance and time, for each bound.
     #[must_use]
     pub(crate) fn within(mut self, allowance: Option<&Allowance>, time: Option<Duration>) -> Self {
         fn least<T: PartialOrd>(own: Option<T>, given: Option<T>) -> Option<T> {
@@ -179,7 +179,7 @@ impl Budget {
         self
     }
 
-    /// Returns the budget with more of it.
+    /// Returns the budget with each bound increased.
     #[must_use]
     pub fn increased(mut self, by: &BudgetIncrease) -> Self {
         fn count(max: &mut Option<u32>, more: Option<u32>) {
@@ -196,13 +196,13 @@ impl Budget {
         amount(&mut self.max_wall_ms, by.max_wall_ms);
         amount(&mut self.max_events, by.max_events);
         count(&mut self.max_depth, by.max_depth);
-        // Whole billionths, as costs are counted.
+        // Added in whole billionths, as costs are counted.
         let more = nanousd(by.max_cost_usd.unwrap_or_default());
         self.max_cost_usd = self.max_cost_usd.map(|max| dollars(nanousd(max).saturating_add(more)));
         self
     }
 
-    /// Returns how much less this is than another one; nothing where it is more.
+    /// Returns the difference by which this budget is smaller than `other`; absent where it is not.
     pub(crate) fn short_of(&self, other: &Self) -> BudgetIncrease {
         fn count(max: Option<u32>, other: Option<u32>) -> Option<u32> {
             Some(other.unwrap_or(u32::MAX).saturating_sub(max?)).filter(|less| *less > 0)
@@ -223,7 +223,7 @@ impl Budget {
         less
     }
 
-    /// Returns what is left of what counts for everything below a run too.
+    /// Returns the rest of the bounds that a run shares with its child runs.
     pub(crate) fn left(&self, usage: &Usage) -> Allowance {
         let mut left = Allowance::unlimited();
         left.model_calls = self.max_model_calls.map(|max| max.saturating_sub(usage.model_attempts));
@@ -245,19 +245,19 @@ impl Budget {
             .or_else(|| self.used_up_events(events))
     }
 
-    /// Returns the first budget that leaves no room for another attempt, time aside.
+    /// Returns the first budget except time that leaves no room for another attempt.
     pub(crate) fn for_attempt(&self, usage: &Usage) -> Option<Exhausted> {
         self.used_up_model_calls(usage).or_else(|| self.after(usage, true))
     }
 
-    /// Returns the first budget that was crossed, so that not even the tools an answer asks for run.
+    /// Returns the first budget that was crossed, so that not even the tools requested by an answer run.
     pub(crate) fn crossed(&self, usage: &Usage, events: u64) -> Option<Exhausted> {
         self.after(usage, false)
             .or_else(|| self.used_up_wall_time(usage))
             .or_else(|| self.used_up_events(events))
     }
 
-    /// Says that what is left of a budget is the run's own, or promised to runs below.
+    /// Returns the error for a budget whose rest is needed by the run itself, or reserved for child runs.
     pub(crate) fn nothing_left(&self, reason: &'static str, usage: &Usage) -> Exhausted {
         let (limit, used) = match reason {
             code::BUDGET_MODEL_CALLS => {
@@ -298,8 +298,7 @@ impl Budget {
         (used >= limit).then(|| Exhausted::count(code::BUDGET_EVENTS, limit, limit))
     }
 
-    /// Checks what is only known afterwards: reached (`>=`) where more is about to be used, crossed
-    /// (`>`) where it is not.
+    /// Checks the bounds that are only known afterwards: reached (`>=`) before further use, crossed (`>`) otherwise.
     fn after(&self, usage: &Usage, reached: bool) -> Option<Exhausted> {
         let tokens = |reason, limit: Option<u64>, used: u64| {
             let limit = limit?;
@@ -308,7 +307,7 @@ impl Budget {
         };
         let cost = || {
             let (limit, used) = (self.max_cost_usd?, usage.cost_usd?);
-            // Whole billionths, as what is left is told to attempts and runs below.
+            // Compared in whole billionths, the unit in which attempts and child runs receive the rest.
             let (above, at) = (nanousd(used) > nanousd(limit), nanousd(used) == nanousd(limit));
             (above || reached && at).then(|| Exhausted::cost(limit, used))
         };
@@ -322,7 +321,7 @@ impl Budget {
             .or_else(cost)
     }
 
-    /// Returns how many executions are left, `promised` ones to runs below not among them.
+    /// Returns the number of executions left, without the `promised` ones of child runs.
     pub(crate) fn executions_left(&self, usage: &Usage, promised: u32, events: u64) -> u32 {
         let used = usage.tool_calls.saturating_add(promised);
         let calls = self.max_tool_calls.map(|max| max.saturating_sub(used));

@@ -1,61 +1,60 @@
-//! The time of a run, as its inputs tell it.
+//! The time of a run, taken from its inputs.
 
 use std::time::Duration;
 
 use layer0::{Code, Timestamp};
 
-/// Counts the time in which the run was at work: neither while it waited for people nor while no
-/// process ran it.
+/// The time for which the run was running; waits for people and the time without a process do not count.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Clock {
-    /// When the run would have started if it had never stood still.
+    /// Time at which the run would have started without any pause.
     started: Timestamp,
     now: Timestamp,
-    /// Since when the run does nothing but wait for people.
+    /// Time since which the run only waits for people.
     waiting_since: Option<Timestamp>,
-    /// Until when it is parked, while it waits.
+    /// Time until which it is parked, while it waits, with the reason.
     parked: Option<(Timestamp, Code)>,
-    /// Until when the run was at work for certain, where people said something of it since.
+    /// Last time at which the run was certainly running, if people settled calls since.
     left_at: Option<Timestamp>,
 }
 
 impl Clock {
-    /// Begins to count now.
+    /// Starts to count at the current time.
     pub(crate) const fn start(&mut self) {
         self.started = self.now;
     }
 
-    /// Returns when the last input happened.
+    /// Returns the time of the last input.
     pub(crate) const fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// Goes on to this time; never back.
+    /// Advances to this time; never moves back.
     pub(crate) fn advance(&mut self, at: Timestamp) {
         self.now = self.now.max(at);
     }
 
-    /// Returns until when the run was at work for certain; what happens next says whether it still is.
+    /// Returns the last time at which the run was certainly running; the next input shows whether it still is.
     pub(crate) fn at_work_until(&mut self) -> Timestamp {
         self.left_at.take().unwrap_or(self.now)
     }
 
-    /// Notes that the run may be without a process since then.
+    /// Records that the run may be without a process since then.
     pub(crate) const fn leave(&mut self, since: Timestamp) {
         self.left_at = Some(since);
     }
 
-    /// Notes that a process has the run.
+    /// Records that a process has the run.
     pub(crate) const fn stay(&mut self) {
         self.left_at = None;
     }
 
-    /// Returns how many milliseconds were counted until then.
+    /// Returns the counted milliseconds until then.
     pub(crate) fn elapsed_ms(&self, at: Timestamp) -> u64 {
         self.counted_ms(self.left_at.unwrap_or(self.now.max(at)))
     }
 
-    /// Returns how many milliseconds a process that has the run counts until then.
+    /// Returns the milliseconds that a process that has the run counts until then.
     pub(crate) fn elapsed_at_work_ms(&self, at: Timestamp) -> u64 {
         self.counted_ms(self.waiting_since.unwrap_or(self.now.max(at)))
     }
@@ -64,17 +63,17 @@ impl Clock {
         u64::try_from(until.since(self.started).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Returns when so many milliseconds will have been counted.
+    /// Returns the time at which this many milliseconds will have been counted.
     pub(crate) fn after_ms(&self, ms: u64) -> Timestamp {
         self.started.after(Duration::from_millis(ms))
     }
 
-    /// Returns how long it is from then until `until`.
+    /// Returns the time from `at` to `until`.
     pub(crate) fn time_until(&self, until: Timestamp, at: Timestamp) -> Duration {
         until.since(at.max(self.now))
     }
 
-    /// Leaves out the time since then.
+    /// Excludes the time since then.
     pub(crate) fn skip_since(&mut self, since: Timestamp) {
         self.started = self.started.after(self.now.since(since));
     }
@@ -83,7 +82,7 @@ impl Clock {
         self.waiting_since = Some(self.now);
     }
 
-    /// Ends a wait for people, whose time is left out.
+    /// Ends a wait for people, whose time is excluded.
     pub(crate) fn end_waiting(&mut self) {
         self.parked = None;
         if let Some(since) = self.waiting_since.take() {
@@ -91,12 +90,12 @@ impl Clock {
         }
     }
 
-    /// Ends a wait for people whose time was left out already.
+    /// Ends a wait for people whose time was already excluded.
     pub(crate) fn forget_waiting(&mut self) {
         (self.waiting_since, self.parked) = (None, None);
     }
 
-    /// It waits for this time, for a reason.
+    /// Starts a wait until this time, with a reason.
     pub(crate) fn park(&mut self, until: Timestamp, reason: Code) {
         if self.waiting_since.is_none() {
             self.begin_waiting();

@@ -1,4 +1,4 @@
-//! What the model is told, and what it said.
+//! The conversation with the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,31 +11,31 @@ use crate::definition::{AgentDefinition, CheckedDefinition};
 use crate::digest::RequestDigest;
 use crate::typed::instruction;
 
-/// The transcript of a run, and what goes into it before the model is asked next.
+/// The transcript of a run, with the input for the next model request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Conversation {
     input: Arc<str>,
     images: Arc<[Image]>,
-    /// Where the transcript of the session stood when the run began.
+    /// End of the session's transcript when the run began.
     follows: Option<Box<Follows>>,
-    /// Earlier messages that the caller brought along.
+    /// Earlier messages that the caller provided.
     given: Vec<Arc<Message>>,
-    /// The earlier messages of the session, until the transcript holds them.
+    /// Earlier messages of the session, until they are in the transcript.
     earlier: Vec<Arc<Message>>,
-    /// How many of those the transcript holds.
+    /// Number of the session's messages in the transcript.
     earlier_held: usize,
-    /// What to tell the model when it is asked next.
+    /// Text for the model's next request.
     further_input: Option<Arc<str>>,
-    /// What the memory held when the transcript began.
+    /// Contents of the memory when the transcript began.
     remembered: Arc<[Arc<str>]>,
     transcript: Transcript,
     call_ids: BTreeSet<CallId>,
     digest: RequestDigest,
-    /// The last text of the model, kept as the partial work of a run that fails.
+    /// Last text of the model, kept as the partial work of a run that fails.
     last_text: Arc<str>,
 }
 
-/// What `model.requested` says of a request.
+/// The contents of `model.requested`.
 pub(crate) struct Request {
     pub(crate) digest: Arc<str>,
     pub(crate) tools_digest: Arc<str>,
@@ -60,7 +60,7 @@ impl Conversation {
         }
     }
 
-    /// Takes what the run was started with.
+    /// Takes the input and the history from the start of the run.
     pub(crate) fn start(&mut self, started: &RunStarted) {
         self.follows.clone_from(&started.follows);
         self.input = Arc::clone(&started.input);
@@ -80,7 +80,7 @@ impl Conversation {
         &self.last_text
     }
 
-    /// Begins the transcript: instructions, what is remembered, what was said before, the input.
+    /// Begins the transcript: instructions, memory, earlier messages, input.
     pub(crate) fn begin(&mut self, definition: &AgentDefinition, remembered: &[Arc<str>]) {
         self.remembered = remembered.into();
         let system = system_message(definition, remembered);
@@ -108,7 +108,7 @@ impl Conversation {
         }
     }
 
-    /// Puts the instructions of another definition in place of those that the transcript began with.
+    /// Replaces the instructions at the start of the transcript by those of another definition.
     pub(crate) fn adopt(&mut self, before: &AgentDefinition, definition: &CheckedDefinition) {
         self.digest.offer(Arc::clone(definition.tools_digest()));
         let said = std::mem::take(&mut self.transcript);
@@ -124,19 +124,19 @@ impl Conversation {
         for message in &said.messages()[instructed..] {
             self.transcript.push_shared(Arc::clone(message));
         }
-        // Messages that were covered are covered at their new places.
+        // Covered messages stay covered at their new positions.
         let covered = self.digest.covered().max(instructed) - instructed + instructs;
         self.digest.skip_to(covered);
         self.digest.instruct(definition, &self.remembered);
     }
 
-    /// Takes a beginning back after which nothing was said, so that the transcript begins anew.
+    /// Undoes the beginning of a transcript without further messages, so that it can begin again.
     pub(crate) fn take_back(&mut self) {
         let messages = std::mem::take(&mut self.transcript);
         let is_system = |message: &Arc<Message>| matches!(**message, Message::System { .. });
         let said = messages.messages().iter().skip_while(|message| is_system(message));
         let mut said: Vec<Arc<Message>> = said.cloned().collect();
-        // The input, which every beginning ends with.
+        // Removes the input, the last message of every beginning.
         said.pop();
         let earlier = std::mem::take(&mut self.earlier_held);
         self.given = said.split_off(earlier.min(said.len()));
@@ -144,13 +144,13 @@ impl Conversation {
         self.digest = RequestDigest::new(Arc::clone(self.digest.tools()));
     }
 
-    /// Is what was said last the model's own?
+    /// Returns whether the last message is from the model.
     pub(crate) fn ends_with_the_model(&self) -> bool {
         let last = self.transcript.messages().last();
         matches!(last.map(|last| &**last), Some(Message::Assistant { .. }))
     }
 
-    /// Takes the messages of the session before this run.
+    /// Takes the earlier messages of the session.
     pub(crate) fn provide_earlier(&mut self, messages: Vec<Arc<Message>>) {
         let transcript = self.transcript.messages();
         if transcript.is_empty() {
@@ -168,26 +168,26 @@ impl Conversation {
         self.transcript.push(message);
     }
 
-    /// Says something to the model in words of the machine's own, which may change between versions.
+    /// Adds a message with the machine's own words, which may change between versions.
     pub(crate) fn push_own_words(&mut self, text: String) {
         self.digest.cover(self.transcript.messages());
         self.transcript.push(Message::user(text));
         self.digest.cover_own_words();
     }
 
-    /// Keeps a text for the next time the model is asked.
+    /// Keeps a text for the model's next request.
     pub(crate) fn add_further_input(&mut self, text: &str) {
         self.further_input = Some(joined(self.further_input.take(), text));
     }
 
-    /// Keeps what the model said, if it said anything.
+    /// Keeps the text of the model if it is not blank.
     pub(crate) fn note_text(&mut self, text: &Arc<str>) {
         if !text.trim().is_empty() {
             self.last_text = Arc::clone(text);
         }
     }
 
-    /// Completes what the model is sent now.
+    /// Completes the next request to the model.
     pub(crate) fn next_request(&mut self) -> Request {
         if let Some(content) = self.further_input.take() {
             self.transcript.push(Message::user(content));
@@ -200,7 +200,7 @@ impl Conversation {
         }
     }
 
-    /// Returns how many messages the model is sent, whether or not those of the session are here.
+    /// Returns the number of messages in the request, whether or not those of the session are here.
     fn message_count(&self) -> u32 {
         let own = self.transcript.messages().len() - self.earlier_held;
         let earlier = self.follows.as_ref().map_or(0, |follows| follows.messages);
@@ -208,12 +208,12 @@ impl Conversation {
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    /// Has the model made a call of this id?
+    /// Returns whether the model has made a call with this id.
     pub(crate) fn knows(&self, id: &CallId) -> bool {
         self.call_ids.contains(id)
     }
 
-    /// Returns the calls of the answer that is worked on.
+    /// Returns the calls of the current answer.
     pub(crate) fn last_calls(&self) -> &[ToolCall] {
         let messages = self.transcript.messages().iter().rev();
         let calls = messages.filter_map(|message| match &**message {
@@ -223,10 +223,9 @@ impl Conversation {
         calls.into_iter().next().unwrap_or_default()
     }
 
-    /// Gives every call an id that no other call of the run has: a missing or repeated one gets `~n`.
+    /// Gives every call an id that no other call of the run has: a missing or repeated id gets the suffix `~n`.
     pub(crate) fn give_unique_ids(&mut self, calls: &mut Arc<[ToolCall]>) {
-        // Where the search for a suffix goes on, so that a thousand calls of one id are not a million
-        // tries.
+        // The last suffix tried for each id, so that a thousand calls with one id do not take a million tries.
         let mut tried = BTreeMap::<CallId, u32>::new();
         for index in 0..calls.len() {
             let id = &calls[index].id;
@@ -269,7 +268,7 @@ fn system_message(definition: &AgentDefinition, remembered: &[Arc<str>]) -> Stri
     system
 }
 
-/// Puts a text behind what was said before and not yet told to the model.
+/// Appends a text to an earlier one that the model has not received yet.
 pub(crate) fn joined(earlier: Option<Arc<str>>, text: &str) -> Arc<str> {
     match earlier {
         Some(earlier) => format!("{earlier}\n\n{text}").into(),

@@ -1,4 +1,4 @@
-//! The part of an agent that decides what the machine does.
+//! The part of an agent that determines the machine's decisions.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,60 +14,62 @@ use crate::limits::Limits;
 use crate::price::Price;
 use crate::spend_limit::SpendLimit;
 
-/// How deep an output schema may be nested: it is read again inside of the definition, which
-/// serde_json does down to 128.
+/// Maximum nesting depth of an output schema: it is read again inside of the definition, for which the limit of
+/// serde_json is 128.
 const MAX_SCHEMA_DEPTH: usize = 100;
 
-/// A resolved agent: everything a run needs to be rebuilt, without secrets.
+/// A resolved agent: everything needed to rebuild a run, without secrets.
 ///
-/// It stands in `run.started`. The machine reads all but `runtime`, which is the driver's.
+/// It is recorded in `run.started`. The machine reads all fields but `runtime`, which is for the driver.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AgentDefinition {
     /// The agent's name.
     pub name: Arc<str>,
-    /// What the model is told at the head of every conversation; may be empty.
+    /// System message at the start of every conversation; may be empty.
     pub instructions: Arc<str>,
-    /// The guards' limits.
+    /// Limits of the guards.
     pub limits: Limits,
-    /// What a run may use.
+    /// Budget of a run.
     #[serde(default)]
     pub budget: Budget,
-    /// What runs may spend together.
+    /// Limits of what several runs may spend together.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub spend_limits: Arc<[SpendLimit]>,
-    /// What tokens cost, where it is known.
+    /// Price of tokens, if known.
     #[serde(default)]
     pub price: Option<Price>,
-    /// Is there a memory to read before the first model call and to write at the end?
+    /// Whether there is a memory to read before the first model call and to write at the end.
     #[serde(default)]
     pub memory: bool,
-    /// Other people's code that is called at points of a run, in the order it is called.
+    /// Hooks that are called at points of a run, in the order of their calls.
     #[serde(default)]
     pub hooks: Arc<[HookRecord]>,
-    /// Parts of names, in any case, of tools that only look around beside those that declare it.
+    /// Parts of names, case-insensitive, of further exploratory tools besides those that declare it.
     #[serde(default)]
     pub exploratory_tools: Arc<[String]>,
-    /// The tools, in the order the model sees them.
+    /// Tools, in the order in which the model sees them.
     pub tools: Arc<[ToolSpec]>,
-    /// What decides what calls do beyond what their tools say: grants, and servers by name under the key `servers`.
+    /// Values besides the tools' specs that determine what calls do: grants, and servers by name under the key
+    /// `servers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contract: Option<JsonText>,
-    /// JSON Schema that the final answer has to fit, where it has to fit one.
+    /// JSON Schema of the final answer, if it has to fit one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<JsonText>,
-    /// What the driver needs beyond that: model, retry, policy.
+    /// Further data for the driver: model, retry, policy.
     pub runtime: JsonText,
 }
 
 impl AgentDefinition {
-    /// Returns arguments as a tool of the agent takes them: what says the same to it is the same text.
+    /// Returns arguments in the form in which a tool of the agent takes them: arguments with the same meaning to it
+    /// have the same text.
     pub(crate) fn taken(&self, tool: &str, arguments: &JsonText) -> JsonText {
         let spec = self.tools.iter().find(|spec| *spec.name == *tool);
         spec.map_or_else(|| arguments.clone(), |spec| arguments.taken_by(&spec.schema))
     }
 
-    /// Makes an agent without tools and with the default limits.
+    /// Returns an agent without tools and with the default limits.
     pub fn new(name: impl Into<Arc<str>>, instructions: impl Into<Arc<str>>) -> Self {
         Self {
             name: name.into(),
@@ -86,7 +88,7 @@ impl AgentDefinition {
         }
     }
 
-    /// Checks what the machine cannot work with.
+    /// Checks the definition for values that the machine does not support.
     fn validate(&self) -> Result<(), DefinitionError> {
         let limits = &self.limits;
         let zero = [
@@ -136,7 +138,7 @@ fn check_amount(key: &'static str, amount: Option<f64>) -> Result<(), Definition
 }
 
 impl Price {
-    /// Refuses what is no amount of money.
+    /// Refuses prices that are not amounts of money.
     ///
     /// # Errors
     ///
@@ -149,11 +151,11 @@ impl Price {
     }
 }
 
-/// A definition that machines can run, and what is derived from it once for all of them.
+/// A checked definition that machines can run, with values derived from it once for all of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedDefinition {
     definition: Arc<AgentDefinition>,
-    /// Digest of the tools that the model is offered.
+    /// Digest of the tools offered to the model.
     tools_digest: Arc<str>,
 }
 
@@ -162,7 +164,7 @@ impl CheckedDefinition {
     ///
     /// # Errors
     ///
-    /// [`DefinitionError`], naming the key that the machine cannot work with.
+    /// [`DefinitionError`], naming the key with the unsupported value.
     pub fn new(definition: AgentDefinition) -> Result<Self, DefinitionError> {
         definition.validate()?;
         let mut digest = Fnv1a::default();
@@ -183,7 +185,7 @@ impl Deref for CheckedDefinition {
     }
 }
 
-/// Says why an agent cannot be run.
+/// The reason that an agent cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DefinitionError {
@@ -193,7 +195,7 @@ pub enum DefinitionError {
     NoAmount {
         /// The key.
         key: &'static str,
-        /// What it is.
+        /// Its value.
         amount: String,
     },
     /// A text that has to say something is empty.
@@ -205,9 +207,9 @@ pub enum DefinitionError {
     OutOfRange {
         /// The key.
         key: &'static str,
-        /// What it may be at most.
+        /// Its maximum.
         max: String,
-        /// What it is.
+        /// Its value.
         given: String,
     },
     /// A value is nested so deeply that a record of it could not be read.
@@ -223,7 +225,7 @@ pub enum DefinitionError {
 }
 
 impl DefinitionError {
-    /// Says that a setting is below 0 or above `max`.
+    /// Returns the error for a setting below 0 or above `max`.
     #[must_use]
     pub fn out_of_range(key: &'static str, given: f32, max: f32) -> Self {
         Self::OutOfRange { key, max: max.to_string(), given: given.to_string() }

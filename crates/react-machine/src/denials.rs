@@ -1,4 +1,4 @@
-//! What people have decided against, and what an approval is bound to.
+//! Denials of calls, and the binding of approvals to arguments.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,30 +11,30 @@ use sha2::{Digest, Sha256};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Denials(BTreeMap<(Arc<str>, Arc<str>), Denial>);
 
-/// What was said against a call.
+/// The denial of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denial {
-    /// Who; empty where there was no decision in time.
+    /// Name of the person; empty if there was no decision in time.
     pub by: Arc<str>,
-    /// Why, in their words.
+    /// Reason that the person gave.
     pub reason: Arc<str>,
 }
 
 impl Denial {
-    /// Returns what the model reads.
+    /// Returns the text for the model.
     pub(crate) fn text(&self) -> String {
         layer0::text::denied(&self.by, &self.reason)
     }
 }
 
 impl Denials {
-    /// Keeps a denial of a call, by its arguments as the tool takes them.
+    /// Stores the denial of a call, by its arguments as the tool takes them.
     pub(crate) fn insert(&mut self, tool: Arc<str>, taken: &JsonText, denial: Denial) {
         self.0.insert((tool, arguments_hash(taken)), denial);
     }
 
-    /// Returns what was said against this very call, with its arguments as the tool takes them.
+    /// Returns the denial of this very call, with its arguments as the tool takes them.
     pub(crate) fn find(&self, tool: &str, taken: impl FnOnce() -> JsonText) -> Option<&Denial> {
         if self.0.is_empty() {
             return None;
@@ -43,7 +43,7 @@ impl Denials {
     }
 }
 
-/// Returns an id that no other approval has, in any run: `apr_` and 16 hex digits of SHA-256.
+/// Returns an approval id that is unique across runs: `apr_` and 16 hex digits of SHA-256.
 pub(crate) fn approval_id(run: &RunId, seq: u64, call_id: &CallId) -> ApprovalId {
     let digest = Sha256::new_with_prefix(run.as_str())
         .chain_update(seq.to_be_bytes())
@@ -52,8 +52,7 @@ pub(crate) fn approval_id(run: &RunId, seq: u64, call_id: &CallId) -> ApprovalId
     ApprovalId::new(format!("apr_{}", hex(&digest[..8])))
 }
 
-/// Returns what an approval is bound to: SHA-256, in hex, of the arguments as compact JSON with
-/// sorted keys.
+/// Returns the hash that binds an approval: SHA-256, in hex, of the arguments as compact JSON with sorted keys.
 pub(crate) fn arguments_hash(arguments: &JsonText) -> Arc<str> {
     hex(&Sha256::digest(arguments.get().as_bytes())).into()
 }

@@ -1,4 +1,4 @@
-//! Digests of what the model is sent, so that a replay can tell a changed request, and of what tools answer.
+//! Digests of model requests, so that a replay can detect a changed request, and of tool results.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use crate::definition::AgentDefinition;
 use crate::fnv::Fnv1a;
 use crate::signature::write_canonical;
 
-/// The digest of what the model is sent, which grows with the transcript.
+/// The digest of the model's requests, which grows with the transcript.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RequestDigest {
     digest: Fnv1a,
-    /// How many messages it covers.
+    /// Number of messages covered.
     covered: usize,
     tools: Arc<str>,
 }
@@ -24,8 +24,7 @@ impl RequestDigest {
         Self { digest: Fnv1a::default(), covered: 0, tools }
     }
 
-    /// Begins with where the transcript of the session stood, and what the run is told beside it, without
-    /// the words around it.
+    /// Begins with the end of the session's transcript and the instructions of the run, without the words around them.
     pub(crate) fn begin(
         &mut self,
         session: Option<&Hash>,
@@ -38,12 +37,12 @@ impl RequestDigest {
         self.instruct(definition, remembered);
     }
 
-    /// Adds what the model is told beside the transcript, without the words around it.
+    /// Adds the instructions in addition to the transcript, without the words around them.
     pub(crate) fn instruct(&mut self, definition: &AgentDefinition, remembered: &[Arc<str>]) {
         self.digest.add(&(&definition.instructions, remembered, &definition.output_schema));
     }
 
-    /// Notes which tools the model is offered from now on.
+    /// Sets the digest of the tools offered from now on.
     pub(crate) fn offer(&mut self, tools: Arc<str>) {
         self.tools = tools;
     }
@@ -75,13 +74,13 @@ impl RequestDigest {
         self.digest.hex()
     }
 
-    /// Returns the digest of the tools that the model is offered.
+    /// Returns the digest of the tools offered to the model.
     pub(crate) const fn tools(&self) -> &Arc<str> {
         &self.tools
     }
 
-    /// Adds a message of the transcript. What a tool said stands in its `tool.responded`, and some of it is
-    /// worded by the machine: the digest is the same whatever the words are.
+    /// Adds a message of the transcript. A tool's output is in its `tool.responded`, in part in the machine's own
+    /// words: the digest does not depend on the words.
     fn add_message(&mut self, message: &Message) {
         match message {
             Message::Tool { tool_call_id, is_error, .. } => {
@@ -92,8 +91,8 @@ impl RequestDigest {
     }
 }
 
-/// Digests what a call came to: the output, or code and message of the failure. Never the text the
-/// model reads, which has ids and counts in it.
+/// Returns the digest of a call's result: the output, or code and message of the failure; never the text for the model,
+/// which contains ids and counts.
 pub(crate) fn result_digest(responded: &ToolResponded) -> u64 {
     let mut digest = Fnv1a::default();
     match &responded.error {

@@ -1,4 +1,4 @@
-//! Why a run failed.
+//! Causes of failed runs.
 
 use std::sync::Arc;
 
@@ -8,36 +8,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::text;
 
-/// Why a run failed, as the machine knows it.
+/// The cause of a failed run, as far as the machine knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum FailureCause {
-    /// A gate said that the run must not go on.
+    /// A gate stopped the run.
     Aborted {
-        /// The hook.
+        /// Name of the hook.
         hook: Arc<str>,
-        /// Why.
+        /// Reason that it gave.
         reason: Arc<str>,
     },
-    /// The process that ran it died again and again, at the same step.
+    /// The process of the run died again and again at the same step.
     CrashLoop {
-        /// What was open each time.
+        /// Steps that were open each time.
         open: Arc<str>,
     },
-    /// A hook that must not fail failed; the live error is on the driver's side.
+    /// A hook that must not fail failed; the driver has the live error.
     HookRejected {
-        /// The hook.
+        /// Name of the hook.
         hook: Arc<str>,
-        /// What happened.
+        /// Message of the failure.
         message: Arc<str>,
     },
-    /// The model call failed; the live error is on the driver's side.
+    /// The model call failed; the driver has the live error.
     Model {
-        /// The failure's code.
+        /// Code of the failure.
         reason: Code,
         /// The failure and its causes, outermost first.
         chain: Vec<String>,
-        /// What it says of trying again, where its code does not.
+        /// Its retry answer, if its code does not determine that.
         #[serde(default)]
         retry: Option<RetryFacts>,
     },
@@ -47,33 +47,33 @@ pub enum FailureCause {
     InvalidResponse(Arc<str>),
     /// The context was used up while the model answered.
     ContextExceeded,
-    /// The model asked for the same tools again and again.
+    /// The model requested the same tools again and again.
     Loop {
         /// The signature of the batch.
         signature: Arc<str>,
-        /// How often it asked.
+        /// Number of requests.
         count: u32,
-        /// How often is allowed.
+        /// Maximum number of requests.
         limit: u32,
     },
-    /// The last allowed model call asked for tools.
+    /// The last allowed model call requested tools.
     MaxIterations(u32),
     /// The final answer did not fit the schema twice.
     OutputInvalid(Arc<str>),
-    /// The model asked for too many tools at once.
+    /// The model requested too many tools at once.
     ParallelToolLimit {
-        /// How many it asked for.
+        /// Number of requested tools.
         count: usize,
-        /// How many are allowed.
+        /// Maximum number of tools.
         limit: u32,
     },
-    /// The model said the same text again and again without asking for anything new.
+    /// The model repeated the same text without requesting anything new.
     Stagnation {
         /// FNV-1a 64 of the text, 16 hex digits.
         text_hash: Arc<str>,
-        /// How often it said it.
+        /// Number of repetitions.
         count: u32,
-        /// How often is allowed.
+        /// Maximum number of repetitions.
         limit: u32,
     },
 }
@@ -85,7 +85,7 @@ impl FailureCause {
         reason_and_chain(self).0
     }
 
-    /// Returns what the failure says of trying again, where its code does not.
+    /// Returns the failure's retry answer, if its code does not determine that.
     #[must_use]
     pub const fn retry_facts(&self) -> Option<RetryFacts> {
         match self {
@@ -94,14 +94,14 @@ impl FailureCause {
         }
     }
 
-    /// Returns the failure for people, and its causes, outermost first.
+    /// Returns the messages for people of the failure and its causes, outermost first.
     #[must_use]
     pub fn chain(&self) -> Vec<String> {
         reason_and_chain(self).1
     }
 }
 
-/// Returns the code of a failure, and the failure with its causes for people.
+/// Returns the code of a failure, and its messages for people with those of its causes.
 fn reason_and_chain(failure: &FailureCause) -> (Code, Vec<String>) {
     let (code, text) = match failure {
         FailureCause::Model { reason, chain, .. } => return (reason.clone(), chain.clone()),

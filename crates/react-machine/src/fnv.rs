@@ -8,8 +8,7 @@ use serde::Serialize;
 
 /// FNV-1a with 64 bits, as in <http://www.isthe.com/chongo/tech/comp/fnv/>.
 ///
-/// Chosen because the digest is compared, never trusted: the log's hash chain is what resists
-/// tampering.
+/// Chosen because the digest is compared, never trusted: the log's hash chain protects against tampering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fnv1a(u64);
 
@@ -49,13 +48,13 @@ impl Fnv1a {
             .expect("a digest takes any bytes, and what is digested has string keys");
     }
 
-    /// Returns 16 hex digits.
+    /// Returns the hash as 16 hex digits.
     pub(crate) fn hex(self) -> Arc<str> {
         hex_of(self.0)
     }
 }
 
-/// Returns 16 hex digits.
+/// Returns a number as 16 hex digits.
 pub(crate) fn hex_of(number: u64) -> Arc<str> {
     str::from_utf8(&hex_digits(number)).expect("hex digits are ASCII").into()
 }

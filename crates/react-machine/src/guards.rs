@@ -1,4 +1,4 @@
-//! Is the model stuck? Counts that never forget within a run.
+//! Guards that detect a stuck model, by counts that are kept for the whole run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
@@ -16,40 +16,40 @@ use crate::phase::batch::{Batch, Closed};
 use crate::signature::call_signature;
 use crate::text;
 
-/// From which identical batch on the model is told that it repeats itself.
+/// Number of identical batches from which the model is warned.
 const WARNED_FROM: u32 = 3;
 
-/// What the guards remember of a run.
+/// State of the guards of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Guards {
     batches: BTreeMap<Arc<str>, Repeats>,
     texts: BTreeMap<u64, u32>,
-    /// Signatures of calls the run has seen.
+    /// Signatures of all calls of the run.
     calls: BTreeSet<Arc<str>>,
     failures: BTreeMap<String, Failures>,
 }
 
-/// How often a batch was asked for, and what it came to.
+/// Counts and last results of a batch.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Repeats {
     count: u32,
     last_results: Option<u64>,
-    /// How often in a row the results were the last ones.
+    /// Number of consecutive equal results.
     unchanged: u32,
-    /// Did the last results differ from those before?
+    /// Whether the last results differ from those before.
     progressing: bool,
-    /// Do its tools only look around?
+    /// Whether all its tools are exploratory.
     exploratory: bool,
 }
 
-/// Failures of one call in a row.
+/// Consecutive failures of one call.
 #[derive(Debug, Clone, PartialEq)]
 struct Failures {
     code: Arc<str>,
     count: u32,
 }
 
-/// Why a turn trips a guard.
+/// A guard tripped by a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Tripped {
     Loop { signature: Arc<str>, count: u32, limit: u32 },
@@ -68,7 +68,7 @@ impl From<Tripped> for FailureCause {
 }
 
 impl Guards {
-    /// Counts the text of a turn; empty text is not counted. Returns how often it was seen.
+    /// Counts the text of a turn, unless it is empty. Returns its hash and count.
     pub(crate) fn count_text(&mut self, text: &str) -> Option<(u64, u32)> {
         if text.is_empty() {
             return None;
@@ -81,7 +81,7 @@ impl Guards {
         Some((hash, *count))
     }
 
-    /// Counts a batch, and checks it in the order stagnation, loop.
+    /// Counts a batch, and checks it first for stagnation, then for a loop.
     pub(crate) fn count_batch(
         &mut self,
         definition: &AgentDefinition,
@@ -110,8 +110,8 @@ impl Guards {
         stagnated.or(looped)
     }
 
-    /// Notes what a batch came to, so that the next identical one can be told from a loop. Returns
-    /// what the model is told when it begins to look like one.
+    /// Records the results of a batch, to distinguish the next identical one from a loop. Returns the warning for the
+    /// model when the batch begins to look like a loop.
     pub(crate) fn note_results(&mut self, limits: &Limits, batch: &Closed) -> Option<String> {
         let mut digest = Fnv1a::default();
         let add = |(call, result): (&str, u64)| {
@@ -134,7 +134,7 @@ impl Guards {
         repeats.warning(limits)
     }
 
-    /// Notes how an execution of the call with this signature ended.
+    /// Records the end of an execution of the call with this signature.
     pub(crate) fn note_execution(&mut self, signature: &str, responded: &ToolResponded) {
         match &responded.error {
             None => drop(self.failures.remove(signature)),
@@ -153,7 +153,7 @@ impl Guards {
         }
     }
 
-    /// Counts anew what made a run fail that goes on all the same; all other counts stay.
+    /// Resets the count that made a reopened run fail; all other counts stay.
     pub(crate) fn forgive(&mut self, failure: &FailureCause) {
         match failure {
             FailureCause::Loop { signature, .. } => drop(self.batches.remove(signature)),
@@ -164,7 +164,7 @@ impl Guards {
         }
     }
 
-    /// Returns the code and count of a call that failed too often in a row to be run again.
+    /// Returns the code and count of a call that failed too often in a row to run again.
     pub(crate) fn repeated_failure(
         &self,
         limits: &Limits,
@@ -181,8 +181,8 @@ impl Guards {
 }
 
 impl Repeats {
-    /// Returns what the model is told from the third time on, while the results do not change and
-    /// the run would end of it.
+    /// Returns the warning for the model, from the third time on, if the results do not change and the run is going to
+    /// end for that reason.
     fn warning(&self, limits: &Limits) -> Option<String> {
         let limit = limits.max_repeated_batch_steps?;
         if self.exploratory || self.count < WARNED_FROM || self.unchanged < 2 {
@@ -194,14 +194,14 @@ impl Repeats {
     }
 }
 
-/// Checks the text of a turn that brings no new call and does not end the run.
+/// Checks the text of a turn without a new call that does not end the run.
 pub(crate) fn stagnation(limits: &Limits, text: Option<(u64, u32)>) -> Option<Tripped> {
     let (hash, count) = text?;
     let limit = limits.max_stagnation_steps.filter(|limit| count > *limit)?;
     Some(Tripped::Stagnation { text_hash: hex_of(hash), count, limit })
 }
 
-/// Do all tools of a batch only look around, as they declare or as their names say?
+/// Returns whether all tools of a batch are exploratory, by their specs or their names.
 fn all_exploratory(definition: &AgentDefinition, calls: &[ToolCall]) -> bool {
     let patterns = &definition.exploratory_tools;
     calls.iter().all(|call| {

@@ -1,8 +1,8 @@
-//! What a recorded run said, read leniently.
+//! The messages of a recorded run, read leniently.
 //!
-//! A session goes on after runs of older versions, of other agents, and of processes that died. So what
-//! they said is not replayed but read from their events: what cannot be read is left out, and a call
-//! without an answer gets one.
+//! A session continues after runs of older versions, of other agents, and of processes that died. Their messages are
+//! therefore not replayed but read from their events: unreadable parts are left out, and a call without an answer gets
+//! one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::machine::{INPUT, INTERRUPTED};
 use crate::text::late_verdict;
 use crate::tool_message::tool_message;
 
-/// What stands between two answers of which the first was not taken.
+/// Message between two answers if the first one was not accepted.
 const NOT_TAKEN: &str = "The answer was not usable. Answer again.";
 
-/// Returns the messages of a run, as its session goes on with them: without instructions and memory, every
-/// call with its answer.
+/// Returns the messages of a run for the next runs of its session: without instructions and memory, every call with its
+/// answer.
 #[must_use]
 pub fn messages_of<'a>(events: impl IntoIterator<Item = &'a EventKind>) -> Vec<Arc<Message>> {
     let mut history = History::default();
@@ -34,15 +34,15 @@ pub fn messages_of<'a>(events: impl IntoIterator<Item = &'a EventKind>) -> Vec<A
 #[derive(Default)]
 struct History {
     messages: Vec<Message>,
-    /// The calls of the last answer, in its order, with theirs.
+    /// Calls of the last answer, in order, each with its own answer.
     calls: Vec<(CallId, Option<Message>)>,
-    /// The tools of the answered calls: what is learned of a call later is further input.
+    /// Tools of the answered calls: later knowledge about a call is further input.
     tools: BTreeMap<CallId, Arc<str>>,
-    /// The text for the model's next request.
+    /// Text for the model's next request.
     further_input: Option<Arc<str>>,
-    /// Is this a run of a workflow?
+    /// Whether this is the run of a workflow.
     is_workflow: bool,
-    /// Was the last message an answer that ends a run, if it is taken?
+    /// Whether the last message is an answer that ends a run, if it is accepted.
     is_final: bool,
 }
 
@@ -58,7 +58,7 @@ impl History {
                 });
                 self.is_workflow = started.agent.is_workflow();
             }
-            // No model said it, but it is what the session was answered.
+            // The text is from no model, but it is the answer in the session.
             EventKind::RunFinished(finished) if self.is_workflow => {
                 self.messages
                     .push(Message::assistant(Arc::clone(&finished.output), Arc::default()));
@@ -73,7 +73,7 @@ impl History {
                     self.add_further_input(text);
                 }
             }
-            // A running call is answered with it.
+            // A running call is answered with the settlement.
             EventKind::ToolResolved(resolved) if self.tools.contains_key(&resolved.call_id) => {
                 self.add_further_input(&resolved.message);
             }
@@ -121,7 +121,7 @@ impl History {
         });
     }
 
-    /// Puts the answers behind their calls, in the order of the calls.
+    /// Puts the answers after their calls, in the order of the calls.
     fn close_calls(&mut self) {
         for (id, answer) in std::mem::take(&mut self.calls) {
             self.messages.push(answer.unwrap_or_else(|| Message::tool(id, INTERRUPTED, true)));

@@ -1,32 +1,32 @@
-//! Where in a run other people's code is called.
+//! The points of a run at which hooks are called.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Where in a run a hook is called.
+/// A point of a run at which hooks are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HookPoint {
-    /// After `run.started`, before the input is looked at.
+    /// After `run.started`, before the input is checked.
     RunStart,
-    /// Before the model is asked.
+    /// Before a model call.
     BeforeModel,
-    /// After the model answered, before the guards look at the answer.
+    /// After the model answered, before the guards check the answer.
     AfterModel,
-    /// For gates: before a call is looked at. For observers: before an admitted call runs.
+    /// For gates: before a call is checked. For observers: before an admitted call runs.
     BeforeTool,
     /// After a tool ran, before its answer is logged.
     AfterTool,
-    /// After a signal was recorded that is neither `cancel` nor `input`; the run goes on meanwhile.
+    /// After a signal other than `cancel` and `input` was recorded; the run continues meanwhile.
     Signal,
     /// Before the last event of the run.
     RunEnd,
 }
 
 impl HookPoint {
-    /// Returns the text that stands in events and scenario files.
+    /// Returns the text used in events and scenario files.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -41,20 +41,20 @@ impl HookPoint {
     }
 }
 
-/// What an agent's definition says of a hook.
+/// The record of a hook in an agent's definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct HookRecord {
-    /// Its name.
+    /// Name of the hook.
     pub name: Arc<str>,
-    /// Where it is called.
+    /// Points at which it is called.
     pub points: Vec<HookPoint>,
-    /// Does the run go on when it fails?
+    /// Whether the run continues when it fails.
     pub fail_open: bool,
 }
 
 impl HookRecord {
-    /// Makes the record of a hook.
+    /// Returns the record of a hook.
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, points: Vec<HookPoint>, fail_open: bool) -> Self {
         Self { name: name.into(), points, fail_open }

@@ -1,4 +1,4 @@
-//! What goes into the machine and what comes out of it.
+//! Inputs and outputs of the machine.
 
 use std::sync::Arc;
 
@@ -16,106 +16,105 @@ use crate::failure::FailureCause;
 use crate::hook::HookPoint;
 use crate::reopen::NotReopenable;
 
-/// Something that happened: a fact for the log, and when.
+/// An input: a fact for the log, with its time.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Input {
-    /// When it happened. A time before the last input's is taken as that.
+    /// Time of the fact. A time before that of the last input is replaced by that.
     pub at: Timestamp,
-    /// The effect it answers; `None` when it answers none, or when it is read back from a log.
+    /// The effect that it answers; `None` if it answers none, or if it is read back from a log.
     pub effect: Option<EffectId>,
-    /// What happened.
+    /// The fact.
     pub fact: EventKind,
 }
 
 impl Input {
-    /// Makes an input that answers no effect, or whose effect is found by its call.
+    /// Returns an input that answers no effect, or whose effect is found by its call.
     pub fn fact(at: Timestamp, fact: impl Into<EventKind>) -> Self {
         Self { at, effect: None, fact: fact.into() }
     }
 
-    /// Makes an input that answers `effect`; the machine refuses it if the effect is not open.
+    /// Returns an input that answers `effect`; the machine refuses it if the effect is not open.
     pub fn answer(at: Timestamp, effect: EffectId, fact: impl Into<EventKind>) -> Self {
         Self { at, effect: Some(effect), fact: fact.into() }
     }
 }
 
-/// Names an effect, unique in a run across processes.
+/// Id of an effect, unique in a run across processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EffectId {
-    /// Which process life of the run asked for it; answers from an earlier one are stale.
+    /// Number of the process life that requested it; answers to effects of earlier ones are stale.
     pub epoch: u32,
-    /// Counts effects, from 1.
+    /// Number of the effect, from 1.
     pub number: u32,
 }
 
 impl EffectId {
-    /// Names the effect with this number of this process life.
+    /// Returns the id of the effect with this number in this process life.
     #[must_use]
     pub const fn new(epoch: u32, number: u32) -> Self {
         Self { epoch, number }
     }
 }
 
-/// What the machine wants next. After an input, poll until [`Output::Wait`] or [`Output::Finish`].
+/// An output of the machine. After an input, poll until [`Output::Wait`] or [`Output::Finish`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Output {
-    /// Append this, with all others of the same drain, before any effect starts.
+    /// Append this entry, with all others of the same drain, before any effect starts.
     Append(Entry),
-    /// Perform this once everything is appended.
+    /// Perform this effect once everything is appended.
     Perform(Effect),
-    /// Nothing until the next input.
+    /// There is nothing to do until the next input.
     Wait,
-    /// The run is over; every later poll gives the same.
+    /// The run has ended; every later poll returns the same.
     Finish(Finish),
 }
 
-/// A log entry to be: the envelope's seq is its place in the run.
+/// An entry to append to the log: its seq is its position in the run.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// Its place in the run: 1, 2, ….
+    /// Position in the run: 1, 2, ….
     pub seq: u64,
-    /// When it happened.
+    /// Time of the entry.
     pub at: Timestamp,
-    /// Who it comes from.
+    /// Origin of the entry.
     pub actor: Actor,
-    /// The seq of the entry that led to it.
+    /// The seq of the entry that caused it.
     pub caused_by: Option<u64>,
-    /// Its type and payload.
+    /// Type and payload.
     pub kind: EventKind,
 }
 
 impl Entry {
-    /// Makes an entry that nothing led to, such as one that is read back from a log.
+    /// Returns an entry without a cause, such as one that is read back from a log.
     #[must_use]
     pub fn new(seq: u64, at: Timestamp, actor: Actor, kind: impl Into<EventKind>) -> Self {
         Self { seq, at, actor, caused_by: None, kind: kind.into() }
     }
 }
 
-/// Something to do in the world.
+/// An action to perform.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Effect {
-    /// Ask the model. Answered by `model.responded` or `model.failed`; `model.attempted` goes before.
+    /// Call the model. Answered by `model.responded` or `model.failed`; `model.attempted` comes before.
     CallModel(ModelCall),
-    /// Decide which calls of a batch may run. Each is answered by `tool.requested` (it may),
-    /// `tool.responded` (refused) or [`Machine::hold`](crate::Machine::hold) (a person decides), all
-    /// in one append.
+    /// Decide which calls of a batch may run. Each is answered by `tool.requested` (it may), `tool.responded` (refused)
+    /// or [`Machine::hold`](crate::Machine::hold) (a person decides), all in one append.
     AdmitTools(ToolBatch),
     /// Read the memory. Answered by `memory.read` or `memory.degraded`.
     ReadMemory {
-        /// What the run is asked.
+        /// Input of the run.
         input: Arc<str>,
     },
     /// Write the memory. Answered by `memory.wrote` or `memory.degraded`.
     WriteMemory {
-        /// What the run was asked.
+        /// Input of the run.
         input: Arc<str>,
-        /// What it answered.
+        /// Output of the run.
         output: Arc<str>,
     },
     /// Run a tool. Answered by `tool.responded`.
@@ -124,23 +123,23 @@ pub enum Effect {
     Rerun {
         /// The effect.
         id: EffectId,
-        /// The call; its tool and arguments stand in its `tool.requested`.
+        /// The call; its tool and arguments are in its `tool.requested`.
         call_id: CallId,
     },
-    /// Ask a tool whether a call happened that was running when the process died. Answered by `tool.probed`,
-    /// then by `tool.responded`, or by `tool.attempted` where it runs again.
+    /// Ask a tool whether a call happened that was running when the process died. Answered by `tool.probed`, then by
+    /// `tool.responded`, or by `tool.attempted` if it runs again.
     Probe {
         /// The effect.
         id: EffectId,
-        /// The call; its tool and arguments stand in its `tool.requested`.
+        /// The call; its tool and arguments are in its `tool.requested`.
         call_id: CallId,
     },
-    /// Call the hooks of a point. Answered by `hook.passed`, or by `hook.failed` or `hook.aborted`
-    /// where one of them stops the run.
+    /// Call the hooks of a point. Answered by `hook.passed`, or by `hook.failed` or `hook.aborted` if one of them stops
+    /// the run.
     RunHooks(Pause),
     /// Ask the caller for more of its budget. Answered by `budget.granted`.
     AskBudget {
-        /// How often the run was given more before.
+        /// Number of earlier answers of the caller.
         given: u32,
     },
     /// Ask a person. Answered by `approval.granted` or `approval.denied`, if ever.
@@ -153,53 +152,53 @@ pub enum Effect {
 pub struct ToolBatch {
     /// The calls, in the model's order.
     pub calls: Arc<[ToolCall]>,
-    /// How many of them may run; further ones are answered as cancelled.
+    /// Number of them that may run; further ones are answered as cancelled.
     pub max_executions: u32,
-    /// Did a person agree to these calls, with these arguments?
+    /// Whether a person approved these calls with these arguments.
     pub approved: bool,
-    /// Are the arguments those of the person, which no gate has seen?
+    /// Whether the arguments are those of the person, which no gate has seen.
     pub changed: bool,
 }
 
-/// An approval to ask a person for: may this call run with these arguments?
+/// A request to a person for the approval of a call with these arguments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Approval {
-    /// Names the approval; unique among runs.
+    /// Id of the approval; unique across runs.
     pub id: ApprovalId,
     /// The call.
     pub call_id: CallId,
     /// The tool.
     pub tool: Arc<str>,
-    /// The arguments it will get.
+    /// Arguments that it will get.
     pub arguments: JsonText,
-    /// SHA-256 of the arguments, in hex; what the decision is bound to.
+    /// SHA-256 of the arguments, in hex, to which the decision is bound.
     pub arguments_hash: Arc<str>,
-    /// JSON Schema of the data that goes with a yes; none is asked for where there is none.
+    /// JSON Schema of the data in an approval; `None` if no data is requested.
     #[serde(default)]
     pub schema: Option<JsonText>,
-    /// What the call asks, in its tool's words, where it is running already and asks for data.
+    /// Message of the tool, if the call is already running and requests data.
     #[serde(default)]
     pub message: Option<Arc<str>>,
-    /// Until when it can be decided; for ever where there is no such time.
+    /// Time at which it expires; `None` if it never does.
     pub expires_at: Option<Timestamp>,
-    /// Who may decide it.
+    /// People who may decide it.
     pub approvers: Approvers,
-    /// The contract of the call when it was shown.
+    /// Contract of the call when it was shown.
     #[serde(skip)]
     pub(crate) contract: ToolContract,
 }
 
-/// The contract of a tool: everything that decides the result of a call beyond its arguments.
+/// The contract of a tool: everything besides the arguments that determines the result of a call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ToolContract {
     pub(crate) of_tool: Option<JsonText>,
-    /// Of its agent, where the tool is one of a server.
+    /// Contract of the agent, if the tool is from a server.
     pub(crate) of_agent: Option<JsonText>,
 }
 
 impl Approval {
-    /// Makes an approval that any person may decide, at any time.
+    /// Returns an approval that any person may decide, at any time.
     #[must_use]
     pub fn new(id: ApprovalId, call_id: CallId, tool: Arc<str>, arguments: JsonText) -> Self {
         let arguments_hash = arguments_hash(&arguments);
@@ -217,63 +216,63 @@ impl Approval {
         }
     }
 
-    /// Does a call ask that is running already?
+    /// Returns whether the request comes from a call that is already running.
     #[must_use]
     pub const fn is_asked_by_call(&self) -> bool {
         self.message.is_some()
     }
 
-    /// Is it too late to decide it?
+    /// Returns whether it has expired.
     #[must_use]
     pub fn is_over(&self, at: Timestamp) -> bool {
         self.expires_at.is_some_and(|over| over <= at)
     }
 
-    /// Binds the decision to other arguments than those that were shown.
+    /// Binds the decision to other arguments than the shown ones.
     pub(crate) fn change(&mut self, arguments: JsonText) {
         self.arguments_hash = arguments_hash(&arguments);
         self.arguments = arguments;
     }
 
-    /// Returns the call as it runs once a person agreed.
+    /// Returns the call that runs once a person approves it.
     pub(crate) fn call(&self) -> ToolCall {
         ToolCall::new(self.call_id.clone(), Arc::clone(&self.tool), self.arguments.clone())
     }
 }
 
-/// A place between two steps at which hooks are called, and what they may know.
+/// A pause between two steps, at which hooks are called, with the data for the hooks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Pause {
     /// The run has started.
     RunStart {
-        /// What it was asked.
+        /// Input of the run.
         input: Arc<str>,
     },
-    /// The model is about to be asked.
+    /// The model is about to be called.
     BeforeModel {
-        /// Which call of the run.
+        /// Number of the model call in the run.
         call: u32,
-        /// What the model will be sent.
+        /// Messages that the model will receive.
         messages: Transcript,
     },
     /// The model has answered.
     AfterModel {
-        /// Which call of the run.
+        /// Number of the model call in the run.
         call: u32,
-        /// What it said.
+        /// Text of the answer.
         text: Arc<str>,
-        /// What it asks for.
+        /// Calls that it requests.
         tool_calls: Arc<[ToolCall]>,
-        /// Why it stopped.
+        /// Reason that it stopped.
         stop_reason: StopReason,
     },
-    /// The run is about to end like this.
+    /// The run is about to end in this way.
     RunEnd(Finish),
 }
 
 impl Pause {
-    /// Returns which hooks are called.
+    /// Returns the point whose hooks are called.
     #[must_use]
     pub const fn point(&self) -> HookPoint {
         match self {
@@ -291,11 +290,11 @@ impl Pause {
 pub struct ModelCall {
     /// The effect.
     pub id: EffectId,
-    /// Which call of the run: 1, 2, …; a resend has the number of its call.
+    /// Number of the call in the run: 1, 2, …; a resend has the number of its call.
     pub call: u32,
-    /// Attempts made for this call before, so that numbers go on.
+    /// Number of earlier attempts of this call, from which the numbering continues.
     pub attempts_before: u32,
-    /// What its attempts may use.
+    /// Budget of its attempts.
     pub left: Allowance,
 }
 
@@ -311,29 +310,29 @@ pub struct ToolRun {
     pub tool: Arc<str>,
     /// The arguments.
     pub arguments: JsonText,
-    /// Which execution of the run: 1, 2, ….
+    /// Number of the execution in the run: 1, 2, ….
     pub execution: u32,
     /// The data that a person gave with the approval of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_data: Option<JsonText>,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Finish {
-    /// It did not fail.
+    /// The run did not fail.
     Stopped {
-        /// How it stopped.
+        /// The kind of stop.
         stop: Stop,
-        /// What the model said.
+        /// Output of the model.
         output: Arc<str>,
     },
-    /// It failed.
+    /// The run failed.
     Failed(FailureCause),
 }
 
-/// Says why an input was refused. A refused input changes nothing.
+/// The reason that an input was refused. A refused input changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Misuse {
@@ -345,7 +344,7 @@ pub enum Misuse {
     Unexpected {
         /// The event's type.
         event: &'static str,
-        /// What the run is doing.
+        /// State of the run.
         state: &'static str,
     },
     /// The input is a decision, which only the machine makes.
@@ -368,7 +367,7 @@ pub enum Misuse {
     NotApprover {
         /// The approval.
         approval: ApprovalId,
-        /// Who has decided it.
+        /// Person who decided it.
         by: Arc<str>,
     },
     /// The call was already answered.

@@ -1,11 +1,10 @@
 //! The ReAct run as a state machine without I/O.
 //!
-//! A [`Machine`] takes [`Input`]s (what happened, as facts of the log), and gives [`Output`]s: log
-//! entries to append, [`Effect`]s to perform, and the end. Everything it knows, it knows from its
-//! inputs, so that folding a run's log rebuilds it exactly.
+//! A [`Machine`] takes [`Input`]s (facts of the log) and returns [`Output`]s: log entries to append, [`Effect`]s to
+//! perform, and the end. Its whole state comes from its inputs, so that folding a run's log rebuilds it exactly.
 //!
-//! It never reads a clock, performs I/O, waits, spawns, draws a random number or iterates in hash
-//! order. Time comes in with each input and never runs backwards inside.
+//! It never reads a clock, performs I/O, waits, spawns, draws a random number or iterates in hash order. Time is part
+//! of each input and never runs backwards inside.
 //!
 //! ```
 //! use layer0::{JsonText, Timestamp};

@@ -1,4 +1,4 @@
-//! What one run may do before a guard ends it, and how long its parts may take.
+//! Limits of a run that its guards enforce, and time limits of its parts.
 
 use std::time::Duration;
 
@@ -11,31 +11,31 @@ use crate::budget::milliseconds;
 #[serde(default)]
 #[non_exhaustive]
 pub struct Limits {
-    /// How many model calls a run may make; retries and resends are not counted.
+    /// Maximum number of model calls of a run, without retries and resends.
     pub max_iterations: u32,
-    /// How many tool calls the model may ask for at once.
+    /// Maximum number of tool calls in one answer of the model.
     pub max_parallel_tools: u32,
-    /// How many tools run at the same time; the rest of a batch waits its turn.
+    /// Maximum number of tools that run at the same time; the rest of a batch waits.
     pub max_concurrent_tools: u32,
-    /// How often the same batch may be asked for; `None` for ever.
+    /// Maximum number of requests for the same batch; `None` for no limit.
     pub max_repeated_batch_steps: Option<u32>,
-    /// How often the same batch may be asked for while it makes progress: its tools only look
-    /// around, or its results change. `None` for ever.
+    /// Maximum number of requests for the same batch while it makes progress: its tools are exploratory, or its results
+    /// change. `None` for no limit.
     pub max_observation_steps: Option<u32>,
-    /// How often the model may say the same text without asking for anything new; `None` for ever.
+    /// Maximum number of times that the model may repeat a text without requesting anything new; `None` for no limit.
     pub max_stagnation_steps: Option<u32>,
-    /// How often in a row the same call may fail with the same code before it is no longer run;
-    /// `None` for ever.
+    /// Number of consecutive failures of the same call with the same code after which it no longer runs; `None` for no
+    /// limit.
     pub max_repeated_failures: Option<u32>,
-    /// How long one tool execution may take, in milliseconds, where the tool does not say.
+    /// Time limit of one tool execution, in milliseconds, unless the tool has its own.
     pub tool_timeout_ms: u64,
-    /// How many bytes of text a tool's output may have before the model reads only its beginning.
+    /// Maximum size of a tool's output, in bytes of text; of a larger one the model reads only the beginning.
     pub max_result_bytes: u64,
-    /// How long the memory may take over one read or write, in milliseconds.
+    /// Time limit of one read or write of the memory, in milliseconds.
     pub memory_timeout_ms: u64,
-    /// How long one call of a hook may take, in milliseconds.
+    /// Time limit of one call of a hook, in milliseconds.
     pub hook_timeout_ms: u64,
-    /// How long the error store or the result store may take over one call, in milliseconds.
+    /// Time limit of one call of the error store or the result store, in milliseconds.
     pub store_timeout_ms: u64,
 }
 
@@ -59,8 +59,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the defaults: 25 model calls, 25 tool calls at once of which 8 run at a time, tools of 30
-    /// seconds, hooks, memory and stores of 5, 16 KiB of output.
+    /// Returns the default limits: 25 model calls, 25 tool calls at once with 8 of them running, 30 seconds for tools,
+    /// 5 for hooks, memory and stores, 16 KiB of output.
     ///
     /// ```
     /// use std::time::Duration;
@@ -75,28 +75,28 @@ impl Limits {
         Self::default()
     }
 
-    /// Limits the model calls of a run; retries and resends are not counted.
+    /// Limits the model calls of a run; retries and resends do not count.
     #[must_use]
     pub fn max_iterations(mut self, max_iterations: u32) -> Self {
         self.max_iterations = max_iterations;
         self
     }
 
-    /// Limits how many tool calls the model may ask for at once.
+    /// Limits the number of tool calls in one answer of the model.
     #[must_use]
     pub fn max_parallel_tools(mut self, max_parallel_tools: u32) -> Self {
         self.max_parallel_tools = max_parallel_tools;
         self
     }
 
-    /// Limits how many tools run at the same time.
+    /// Limits the number of tools that run at the same time.
     #[must_use]
     pub fn max_concurrent_tools(mut self, max_concurrent_tools: u32) -> Self {
         self.max_concurrent_tools = max_concurrent_tools;
         self
     }
 
-    /// Limits how often the same batch may be asked for; `None` for ever, here and below.
+    /// Limits the number of requests for the same batch; `None` for no limit. The same holds for the methods below.
     #[must_use]
     pub fn max_repeated_batch_steps(
         mut self,
@@ -106,56 +106,56 @@ impl Limits {
         self
     }
 
-    /// Limits how often the same batch may be asked for while it makes progress.
+    /// Limits the number of requests for the same batch while it makes progress.
     #[must_use]
     pub fn max_observation_steps(mut self, max_observation_steps: impl Into<Option<u32>>) -> Self {
         self.max_observation_steps = max_observation_steps.into();
         self
     }
 
-    /// Limits how often the model may say the same text without asking for anything new.
+    /// Limits how often the model may repeat a text without requesting anything new.
     #[must_use]
     pub fn max_stagnation_steps(mut self, max_stagnation_steps: impl Into<Option<u32>>) -> Self {
         self.max_stagnation_steps = max_stagnation_steps.into();
         self
     }
 
-    /// Limits how often in a row the same call may fail with the same code and be run again.
+    /// Limits the consecutive failures of the same call with the same code; after that many it no longer runs.
     #[must_use]
     pub fn max_repeated_failures(mut self, max_repeated_failures: impl Into<Option<u32>>) -> Self {
         self.max_repeated_failures = max_repeated_failures.into();
         self
     }
 
-    /// Limits the bytes of a tool's output that the model reads at once.
+    /// Limits the size of a tool's output that the model reads at once, in bytes.
     #[must_use]
     pub fn max_result_bytes(mut self, max_result_bytes: u64) -> Self {
         self.max_result_bytes = max_result_bytes;
         self
     }
 
-    /// Limits one tool execution, where the tool does not say.
+    /// Limits the time of one tool execution, unless the tool has its own limit.
     #[must_use]
     pub fn tool_timeout(mut self, limit: Duration) -> Self {
         self.tool_timeout_ms = milliseconds(limit);
         self
     }
 
-    /// Limits one read or write of the memory.
+    /// Limits the time of one read or write of the memory.
     #[must_use]
     pub fn memory_timeout(mut self, limit: Duration) -> Self {
         self.memory_timeout_ms = milliseconds(limit);
         self
     }
 
-    /// Limits one call of a hook.
+    /// Limits the time of one call of a hook.
     #[must_use]
     pub fn hook_timeout(mut self, limit: Duration) -> Self {
         self.hook_timeout_ms = milliseconds(limit);
         self
     }
 
-    /// Limits one call of the error store or the result store.
+    /// Limits the time of one call of the error store or the result store.
     #[must_use]
     pub fn store_timeout(mut self, limit: Duration) -> Self {
         self.store_timeout_ms = milliseconds(limit);

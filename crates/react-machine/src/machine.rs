@@ -43,48 +43,47 @@ use crate::phase::Phase;
 use crate::typed::OutputCheck;
 use crate::unsettled::Unsettled;
 
-/// The signal that stops a run: a `signal.received` of this name.
+/// Name of the signal that stops a run, in `signal.received`.
 pub const CANCEL: &str = "cancel";
 
-/// The signal that says something to the model before it is asked next: a `signal.received` of this
-/// name, with the text as its data.
+/// Name of the signal that adds a text to the model's next request, in `signal.received`, with the text as its data.
 pub const INPUT: &str = "input";
 
-/// The version of the machine, as `run.started` holds it. It grows when the same facts lead to other
-/// decisions than before.
+/// Version of the machine, recorded in `run.started`. It increases when the same facts lead to other decisions than
+/// before.
 pub const VERSION: u32 = 2;
 
-/// What the model would read of a call that a budget kept from running.
+/// Text for the model about a call that a budget kept from running.
 pub const BUDGET_CANCELLED: &str = "Cancelled: a budget of the run is used up";
 
-/// What the model reads of a call that may have acted when the process died.
+/// Text for the model about a call that may have acted when the process died.
 pub(crate) use layer0::text::INTERRUPTED;
 
-/// One run. See the [crate documentation](crate).
+/// The machine of one run. See the [crate documentation](crate).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
     phase: Phase,
     run: Run,
 }
 
-/// What a machine is told before its first input, beside the agent.
+/// Settings of a machine in addition to the agent.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Setup {
-    /// The run, so that no other run has its approvals.
+    /// Id of the run, which makes its approvals unique.
     pub run: RunId,
-    /// What checks final answers; without it every answer fits.
+    /// Check of final answers; without it every answer fits.
     pub output_check: Option<OutputCheck>,
 }
 
 impl Setup {
-    /// Makes a setup in which every answer fits.
+    /// Returns a setup in which every answer fits.
     #[must_use]
     pub const fn new(run: RunId) -> Self {
         Self { run, output_check: None }
     }
 
-    /// Checks final answers with this.
+    /// Sets the check of final answers.
     #[must_use]
     pub fn checking_output(mut self, check: OutputCheck) -> Self {
         self.output_check = Some(check);
@@ -92,7 +91,7 @@ impl Setup {
     }
 }
 
-/// All of a run but what it is doing now, which the transitions are given.
+/// State of a run except its phase, which the transitions receive separately.
 #[derive(Debug, Clone, PartialEq)]
 struct Run {
     id: RunId,
@@ -108,30 +107,30 @@ struct Run {
     unsettled: Unsettled,
     crashes: Crashes,
     begun: Begun,
-    /// Calls that were running when another definition came, and that are not safe to repeat by the one under
-    /// which they began; and whether they only dispatch by that one.
+    /// Calls that were running when another definition was adopted, and that are not safe to repeat by the definition
+    /// under which they began, each with whether they only dispatch by that one.
     begun_otherwise: BTreeMap<CallId, bool>,
-    /// How many model calls were made before this episode.
+    /// Number of model calls before this episode.
     calls_before: u32,
-    /// Is it a copy of a run that was over, which goes on from any end?
+    /// Whether it is a fork of an ended run, which can continue after any end.
     is_copy_of_an_end: bool,
     /// Whether a settlement decides the outcome of a running call: since version 2.
     settles_once: bool,
 }
 
-/// The progress of a run's beginning. What an earlier episode did not do of it is done in the next.
+/// Progress of a run's beginning. Parts that an earlier episode did not complete are repeated in the next one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Begun {
     #[default]
     Nothing,
-    /// The hooks let it begin, and its input can be answered.
+    /// The hooks let the run begin, and its input was accepted.
     Admitted,
-    /// The memory was read too.
+    /// The memory was also read.
     Whole,
 }
 
 impl Machine {
-    /// Makes a machine for one run.
+    /// Returns a machine for one run.
     #[must_use]
     pub fn new(definition: CheckedDefinition, setup: Setup) -> Self {
         let Setup { run: id, output_check } = setup;
@@ -157,23 +156,23 @@ impl Machine {
         Self { phase: Phase::New, run }
     }
 
-    /// Returns the agent: that which the run was started with, or which it was last resumed with.
+    /// Returns the agent's definition, from the start of the run or the last adoption.
     #[must_use]
     pub const fn definition(&self) -> &CheckedDefinition {
         &self.run.definition
     }
 
-    /// Returns the labels that the run was started with.
+    /// Returns the labels of the run, from its start.
     #[must_use]
     pub const fn labels(&self) -> &Arc<BTreeMap<String, String>> {
         &self.run.labels
     }
 
-    /// Takes one input. Drain the outputs with [`Machine::poll`] afterwards.
+    /// Handles one input. Drain the outputs with [`Machine::poll`] afterwards.
     ///
     /// # Errors
     ///
-    /// [`Misuse`], when the input does not fit; then nothing has changed.
+    /// [`Misuse`] if the input does not fit; then nothing has changed.
     pub fn handle(&mut self, input: Input) -> Result<(), Misuse> {
         let Input { at, effect, fact } = input;
         let step = self.run.check(&mut self.phase, effect, fact)?;
@@ -183,7 +182,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Is the run over, for now?
+    /// Returns whether the run has ended, for now.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Done(_))
@@ -198,19 +197,19 @@ impl Machine {
         }
     }
 
-    /// Returns what was said so far.
+    /// Returns the transcript so far.
     #[must_use]
     pub const fn transcript(&self) -> &Transcript {
         self.run.conversation.transcript()
     }
 
-    /// Returns what the model last said.
+    /// Returns the last text of the model.
     #[must_use]
     pub const fn last_text(&self) -> &Arc<str> {
         self.run.conversation.last_text()
     }
 
-    /// Returns what the run has used so far, with all that it dispatched and that has returned.
+    /// Returns the usage of the run so far, including child runs that have returned.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.run.usage()
@@ -222,19 +221,19 @@ impl Machine {
         self.run.meter.has_estimates()
     }
 
-    /// Returns when the last input happened.
+    /// Returns the time of the last input.
     #[must_use]
     pub const fn now(&self) -> Timestamp {
         self.run.clock.now()
     }
 
-    /// Is this the model call that is waited for?
+    /// Returns whether this is the pending model call.
     #[must_use]
     pub fn is_asking(&self, id: EffectId) -> bool {
         matches!(&self.phase, Phase::Asking(turn) if turn.effect() == id)
     }
 
-    /// Is a tool at work on this call?
+    /// Returns whether the tool of this call is running.
     #[must_use]
     pub fn is_running(&self, id: &CallId) -> bool {
         self.phase.batch().is_some_and(|batch| batch.is_running(id))
@@ -248,7 +247,7 @@ impl Machine {
 }
 
 impl Run {
-    /// Takes a step that fits. Returns what the run does next, where that changes.
+    /// Takes a step that fits. Returns the next phase, if it changes.
     fn take(&mut self, at: Timestamp, step: Step<'_>) -> Option<Phase> {
         let before = self.clock.at_work_until();
         self.clock.advance(at);
@@ -329,12 +328,12 @@ impl Run {
         self.meter.usage(self.clock.elapsed_at_work_ms(at))
     }
 
-    /// Returns how many entries there are.
+    /// Returns the number of entries.
     const fn events(&self) -> u64 {
         self.outbox.seq()
     }
 
-    /// Queues an entry of now and returns its seq.
+    /// Queues an entry with the current time and returns its seq.
     fn append(&mut self, actor: Actor, caused_by: Option<u64>, kind: impl Into<EventKind>) -> u64 {
         self.outbox.append(self.clock.now(), actor, caused_by, kind.into())
     }

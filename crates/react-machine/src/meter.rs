@@ -1,4 +1,4 @@
-//! What a run has used, and what it may still use.
+//! The usage and budget of a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,96 +14,96 @@ use crate::definition::AgentDefinition;
 use crate::io::Misuse;
 use crate::price::Price;
 
-/// The books of a run.
+/// The usage and budget of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Meter {
-    /// What the run may use: its agent's budget, or less where its caller left it less.
+    /// Effective budget: the agent's budget, or less if the caller's allowance is smaller.
     budget: Budget,
-    /// Its agent's budget within the caller's time, with what it was given more.
+    /// The agent's budget within the caller's time, with all increases.
     agents: Budget,
-    /// The caller's time.
+    /// Time limit of the caller.
     time: Option<Duration>,
-    /// What it was given more, when it was opened again.
+    /// Increases of the budget when the run was reopened.
     increases: Vec<BudgetIncrease>,
-    /// What the caller left it, with what it was given since.
+    /// Allowance from the caller, with later grants.
     allowance: Option<Allowance>,
-    /// How often it was given more.
+    /// Number of answers to requests for more.
     grants: u32,
-    /// Has the caller nothing left?
+    /// Whether the caller has nothing left.
     is_final: bool,
     price: Option<Price>,
-    /// What the run itself has used; time aside, which the clock counts.
+    /// Usage of the run itself, except time, which the clock counts.
     own: Usage,
-    /// What the runs below it that returned have used.
+    /// Usage of the child runs that returned.
     below: Usage,
-    /// How many dispatches are above the run.
+    /// Depth of the run below its root.
     depth: u32,
-    /// The dispatches that have not returned, in the order they began.
+    /// Dispatches that have not returned, in the order of their start.
     open: Vec<Dispatch>,
 }
 
-/// A run that was dispatched and has not returned.
+/// A child run that has not returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dispatch {
-    /// The operator.
+    /// Name of its operator.
     pub operator: Arc<str>,
-    /// Its run.
+    /// Id of the child run.
     pub run: RunId,
-    /// The call it serves.
+    /// The call that it serves.
     pub call_id: CallId,
-    /// Which attempt at it: 1, 2, ….
+    /// Number of the attempt: 1, 2, ….
     pub attempt: u32,
-    /// SHA-256 of what it was asked, in hex.
+    /// SHA-256 of its input, in hex.
     pub input_digest: Arc<str>,
-    /// What it may use, with what was granted since it began.
+    /// Its allowance, with later grants.
     pub allowance: Allowance,
-    /// What was granted to it since it began; `None` where nothing was left.
+    /// Grants since it began; `None` if nothing was left.
     pub grants: Vec<Option<Allowance>>,
-    /// What it waits for, if it can do nothing else.
+    /// Its wait, if it only waits.
     pub waits: Option<Waits>,
-    /// Does it keep no record of its run?
+    /// Whether its run keeps no record.
     pub unrecorded: bool,
-    /// Has it said something since it began, so that its record is there?
+    /// Whether it has reported anything since it began, so that its record exists.
     pub is_known: bool,
-    /// What it may use at most, with all that is granted to it.
+    /// Upper bound of its allowance with all grants.
     pub at_most: Option<Allowance>,
     /// The seq of its record.
     pub(crate) requested: u64,
 }
 
-/// What a run that was dispatched waits for.
+/// The wait of a child run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waits {
-    /// What for.
+    /// Reason of the wait.
     pub r#for: WaitFor,
-    /// What people have to decide in it and below.
+    /// Approvals that people have to decide in it and in its child runs.
     pub approvals: Vec<ApprovalId>,
 }
 
-/// What a run that is about to be dispatched may use.
+/// The grant of a child run that is about to be dispatched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Grant {
-    /// Of the caller's budget.
+    /// Share of the caller's budget.
     pub allowance: Allowance,
-    /// Of the caller's time; `None` without bound.
+    /// Share of the caller's time; no bound if `None`.
     pub time: Option<Duration>,
 }
 
 impl Grant {
-    /// Makes a grant.
+    /// Returns a grant.
     #[must_use]
     pub const fn new(allowance: Allowance, time: Option<Duration>) -> Self {
         Self { allowance, time }
     }
 
-    /// Returns the grant with no more than this of the budget.
+    /// Returns the grant with at most this budget.
     ///
     /// # Errors
     ///
-    /// [`NothingLeft`], naming a budget of which that is nothing.
+    /// [`NothingLeft`], naming a budget of which nothing would be left.
     pub fn at_most(self, bound: &Allowance) -> Result<Self, NothingLeft> {
         let allowance = self.allowance.least(bound);
         match allowance.used_up() {
@@ -113,34 +113,34 @@ impl Grant {
     }
 }
 
-/// Says that a caller has nothing to give.
+/// Error of a caller that has no budget to give.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NothingLeft {
-    /// The code of the budget.
+    /// Code of the budget.
     pub reason: Code,
-    /// The budget for people.
+    /// Message for people.
     pub message: String,
-    /// Is it so whatever other runs give back?
+    /// Whether it is final, whatever other runs give back.
     #[serde(default)]
     pub is_final: bool,
 }
 
 impl NothingLeft {
-    /// Says that the task of a run allows no more.
+    /// Returns the error for a child run whose task allows no more.
     fn in_the_task(reason: &'static str) -> Self {
         let budget = reason.trim_start_matches("budget.").replace('_', " ");
         let message = format!("its task allows nothing more of the {budget}");
         Self { reason: Code::new(reason), message, is_final: true }
     }
 
-    /// Says by code and message why a run does not start, whatever is given back.
+    /// Returns the error with this code and message for a child run that does not start; it is final.
     #[must_use]
     pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason: Code::new(reason), message: message.into(), is_final: true }
     }
 
-    /// Says that a run would be deeper than is allowed.
+    /// Returns the error for a child run that would exceed the maximum depth.
     #[must_use]
     pub fn too_deep(depth: u32, max: u32) -> Self {
         let message = format!("it would be {depth} levels deep, {max} are allowed");
@@ -167,14 +167,14 @@ impl Meter {
             is_final: false,
             price: definition.price,
             own: free(definition.price.is_some()),
-            // Nothing was dispatched, which costs nothing.
+            // Without dispatches the cost is zero.
             below: free(true),
             depth: 0,
             open: Vec::new(),
         }
     }
 
-    /// Lets the run use no more than its caller left it.
+    /// Limits the run to the allowance and time of its caller.
     pub(crate) fn limit(
         &mut self,
         depth: u32,
@@ -190,7 +190,7 @@ impl Meter {
         self.budget = self.agents.within(allowance, None);
     }
 
-    /// Takes what the caller gives beside what it gave before; `None` when it has nothing left.
+    /// Adds a grant of the caller; `None` if the caller has nothing left.
     pub(crate) fn take_grant(&mut self, more: Option<&Allowance>) {
         self.grants = self.grants.saturating_add(1);
         let Some(more) = more else {
@@ -201,22 +201,22 @@ impl Meter {
         self.budget = self.agents.within(self.allowance.as_ref(), None);
     }
 
-    /// Returns how often the caller gave more.
+    /// Returns the number of answers of the caller to requests for more.
     pub(crate) const fn grants(&self) -> u32 {
         self.grants
     }
 
-    /// Is only what the caller gave used up, and may it give more?
+    /// Returns whether only the caller's allowance is used up, and the caller may give more.
     pub(crate) fn can_be_given(&self, usage: &Usage, events: u64) -> bool {
         self.allowance.is_some() && !self.is_final && self.agents.for_model(usage, events).is_none()
     }
 
-    /// Returns how many executions would be left of the agent's own budget.
+    /// Returns the number of executions left of the agent's own budget.
     pub(crate) fn own_executions_left(&self, events: u64) -> u32 {
         self.agents.executions_left(&self.usage(0), 0, events)
     }
 
-    /// Lets the run use more than until now.
+    /// Increases the budget.
     pub(crate) fn increase(&mut self, by: &BudgetIncrease) {
         self.agents = self.agents.increased(by);
         self.increases.push(*by);
@@ -224,30 +224,30 @@ impl Meter {
         self.budget = self.agents.within(self.allowance.as_ref(), None);
     }
 
-    /// Goes on with the budget and the price of another definition of its agent.
+    /// Adopts the budget and the price of another definition of its agent.
     pub(crate) fn adopt(&mut self, definition: &AgentDefinition) {
         let own = definition.budget.within(None, self.time);
         self.agents = self.increases.iter().fold(own, Budget::increased);
         self.budget = self.agents.within(self.allowance.as_ref(), None);
         match (self.price, definition.price) {
-            // What was used until now cost something too.
+            // The usage until now gets the new price too.
             (None, Some(price)) if self.own.cost_usd.is_none() => {
                 self.own.cost_usd = Some(price.of(&self.own));
             }
-            // What is used from here on costs something that is not known.
+            // The cost of further usage is unknown.
             (Some(_), None) => self.own.cost_usd = None,
             _ => {}
         }
         self.price = definition.price;
     }
 
-    /// Does the caller bound what the run may cost?
+    /// Returns whether the caller limits the cost of the run.
     pub(crate) fn has_cost_allowance(&self) -> bool {
         self.allowance.is_some_and(|allowance| allowance.cost_nanousd.is_some())
     }
 
-    /// Returns the budget that the run would have, opened again with so much more: its agent's where its
-    /// caller may give more than it gave.
+    /// Returns the budget of the run after a reopening with this increase; that of its agent if its caller may give
+    /// more.
     pub(crate) fn reopened_budget(&self, more: &BudgetIncrease) -> Budget {
         let agents = self.agents.increased(more);
         match self.allowance {
@@ -260,7 +260,7 @@ impl Meter {
         &self.budget
     }
 
-    /// Returns what was used until now, with all that was dispatched and has returned.
+    /// Returns the usage until now, including child runs that have returned.
     pub(crate) fn usage(&self, wall_ms: u64) -> Usage {
         let mut usage = self.own;
         usage.wall_ms = wall_ms;
@@ -273,7 +273,7 @@ impl Meter {
         self.own.estimated
     }
 
-    /// Returns the number of the model call that was made last.
+    /// Returns the number of the last model call.
     pub(crate) const fn model_calls(&self) -> u32 {
         self.own.model_calls
     }
@@ -283,7 +283,7 @@ impl Meter {
         self.own.model_calls = call;
     }
 
-    /// Counts an attempt with what it used.
+    /// Counts an attempt with its usage.
     pub(crate) fn count_attempt(&mut self, attempted: &ModelAttempted) {
         self.count_lost_attempts(1);
         let billed = attempted.usage.unwrap_or_default();
@@ -295,12 +295,12 @@ impl Meter {
         }
     }
 
-    /// Counts attempts of which nothing else is known.
+    /// Counts attempts without known usage.
     pub(crate) const fn count_lost_attempts(&mut self, attempts: u32) {
         self.own.model_attempts = self.own.model_attempts.saturating_add(attempts);
     }
 
-    /// Counts executions that begin, first ones and others.
+    /// Counts executions that begin, including repeated ones.
     pub(crate) const fn count_executions(&mut self, executions: u32) {
         self.own.tool_calls = self.own.tool_calls.saturating_add(executions);
     }
@@ -310,15 +310,14 @@ impl Meter {
         self.own.tool_calls.saturating_add(1)
     }
 
-    /// Returns how many executions may still begin; those that open dispatches may use are not among
-    /// them.
+    /// Returns the number of executions that may still begin, without those reserved for open dispatches.
     pub(crate) fn executions_left(&self, events: u64) -> u32 {
         let promised = self.open.iter().filter_map(|open| open.allowance.tool_calls);
         let promised = promised.fold(0_u32, u32::saturating_add);
         self.budget.executions_left(&self.usage(0), promised, events)
     }
 
-    /// Refuses an execution, first or again, that the budget does not allow.
+    /// Refuses an execution, first or repeated, that the budget does not allow.
     pub(crate) fn check_execution(&self, event: &'static str) -> Result<(), Misuse> {
         match self.budget.left(&self.usage(0)).tool_calls {
             Some(0) => {
@@ -328,8 +327,8 @@ impl Meter {
         }
     }
 
-    /// Returns what a run below may use: what is left, less one model call and the executions that are
-    /// kept for other calls, divided by so many shares.
+    /// Returns the allowance of a child run: the rest, less one model call and the executions reserved for other calls,
+    /// divided by the number of shares.
     pub(crate) fn allowance_below(
         &self,
         wall_ms: u64,
@@ -352,7 +351,7 @@ impl Meter {
         left.model_calls = left.model_calls.map(|left| left.saturating_sub(1));
         left.tool_calls = left.tool_calls.map(|left| left.saturating_sub(kept));
         let share = left.part(shares);
-        // Without executions a run can still answer.
+        // A run can still answer without executions.
         match share.used_up() {
             Some(reason) => Err(budget.nothing_left(reason, &usage).into()),
             None => Ok(share),
@@ -364,7 +363,7 @@ impl Meter {
         &self.open
     }
 
-    /// Counts a dispatch, or another attempt at it.
+    /// Counts a dispatch, or its next attempt.
     pub(crate) fn begin_dispatch(&mut self, dispatch: Dispatch) {
         match self.find(&dispatch.run) {
             Some(open) => {
@@ -375,7 +374,7 @@ impl Meter {
         }
     }
 
-    /// Notes that a run below can do nothing but wait. Returns the seq of its dispatch.
+    /// Records that a child run only waits. Returns the seq of its dispatch.
     pub(crate) fn wait_below(&mut self, waiting: &OperatorWaiting) -> Option<u64> {
         let open = self.find(&waiting.run)?;
         let approvals = waiting.approvals.clone();
@@ -383,7 +382,7 @@ impl Meter {
         Some(open.requested)
     }
 
-    /// Gives a run below more. Returns the seq of its dispatch.
+    /// Records a grant to a child run. Returns the seq of its dispatch.
     pub(crate) fn grant_below(&mut self, run: &RunId, more: Option<&Allowance>) -> Option<u64> {
         let open = self.find(run)?;
         open.grants.push(more.copied());
@@ -394,19 +393,19 @@ impl Meter {
         Some(open.requested)
     }
 
-    /// Counts what an open dispatch used, and returns the seq of its record.
+    /// Adds the usage of an open dispatch, and returns the seq of its record.
     pub(crate) fn end_dispatch(&mut self, run: &RunId, usage: &Usage) -> Option<u64> {
         self.below.add_dispatched(usage);
         let place = self.open.iter().position(|open| open.run == *run)?;
         Some(self.open.remove(place).requested)
     }
 
-    /// Forgets the dispatches that belong to another run.
+    /// Removes the dispatches that belong to another run.
     pub(crate) fn forget_dispatches(&mut self) {
         self.open.clear();
     }
 
-    /// Refuses the answer of a call with a dispatch that has not returned: what it used would be lost.
+    /// Refuses the answer of a call with a dispatch that has not returned: its usage would be lost.
     pub(crate) fn check_answer(&self, id: &CallId) -> Result<(), Misuse> {
         match self.open.iter().any(|open| open.call_id == *id) {
             true => Err(Misuse::Unexpected {
@@ -417,7 +416,7 @@ impl Meter {
         }
     }
 
-    /// Refuses what is said of a run that was not dispatched, or has returned.
+    /// Refuses events about a run that was not dispatched, or has returned.
     pub(crate) fn check_open(&self, event: &'static str, run: &RunId) -> Result<&Dispatch, Misuse> {
         let state = "no such run was dispatched";
         let found = self.open.iter().find(|open| open.run == *run);
@@ -429,7 +428,7 @@ impl Meter {
     }
 }
 
-/// Returns what an increase adds to an allowance; what is absent adds nothing.
+/// Returns the addition to an allowance by an increase; an absent bound adds nothing.
 fn added(by: &BudgetIncrease) -> Allowance {
     let mut more = Allowance::unlimited();
     more.model_calls = Some(by.max_model_calls.unwrap_or_default());
@@ -441,13 +440,13 @@ fn added(by: &BudgetIncrease) -> Allowance {
     more
 }
 
-/// How what is left is divided.
+/// The division of the rest of a budget.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shares {
-    /// Executions that stay with the caller.
+    /// Executions reserved for the caller.
     pub(crate) kept: u32,
-    /// Into how many parts.
+    /// Number of parts.
     pub(crate) shares: u32,
-    /// Will be known what the run costs?
+    /// Whether the cost of the child run will be known.
     pub(crate) is_priced: bool,
 }

@@ -1,4 +1,4 @@
-//! What the machine has decided and not yet handed out.
+//! Decisions of the machine that were not handed out yet.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use layer0::event::{Actor, EventKind};
 
 use crate::io::{Effect, EffectId, Entry, Output};
 
-/// Entries and effects in the order they were decided, and the numbers they get.
+/// Entries and effects in the order of their decision, with the counters of their numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Outbox {
     seq: u64,
@@ -44,18 +44,18 @@ impl Outbox {
         self.outputs.pop_front()
     }
 
-    /// Returns the id of the effect that is queued next.
+    /// Returns the id of the next effect.
     pub(crate) fn next_effect(&mut self) -> EffectId {
         self.effects += 1;
         EffectId { epoch: self.epoch, number: self.effects }
     }
 
-    /// Returns the seq of the last entry, which is also how many there are.
+    /// Returns the seq of the last entry, which is also the number of entries.
     pub(crate) const fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// Another process goes on with the run: answers to the effects until now are stale.
+    /// Begins the epoch of another process: answers to earlier effects are stale.
     pub(crate) const fn begin_epoch(&mut self) {
         self.epoch = self.epoch.saturating_add(1);
     }

@@ -1,4 +1,4 @@
-//! What a run is doing.
+//! The phase of a run.
 
 pub(crate) mod batch;
 pub(crate) mod paused;
@@ -15,22 +15,22 @@ use crate::phase::paused::{Paused, PausedStep, Stopped};
 use crate::phase::short::Short;
 use crate::phase::turn::{Ask, Turn};
 
-/// What a run is doing, and what is known only while it does.
+/// The phase of a run, with the state that exists only in it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum Phase {
     #[default]
     New,
-    /// Hooks are called before the next step.
+    /// The run waits for the hooks before its next step.
     Hooking(Paused),
     /// The memory is read.
     Recalling,
-    /// The caller has to give more of its budget first.
+    /// The run waits for more of its caller's budget.
     Short(Short),
     Asking(Turn),
-    /// The model is asked again at a later time.
+    /// The run is parked, and calls its model again later.
     Parked(Ask),
     Working(Batch),
-    /// The memory is written, then the run ends like this.
+    /// The memory is written, then the run ends in this way.
     Memorizing(Stopped),
     Done(Finish),
 }
@@ -50,7 +50,7 @@ impl Phase {
         }
     }
 
-    /// Returns the batch whose tools are at work.
+    /// Returns the batch whose tools are running.
     pub(crate) const fn batch(&self) -> Option<&Batch> {
         match self {
             Self::Working(batch) => Some(batch),
@@ -66,7 +66,7 @@ impl Phase {
         }
     }
 
-    /// Are the last hooks called, or is the run over?
+    /// Returns whether the run waits for its last hooks, or has ended.
     pub(crate) const fn is_ending(&self) -> bool {
         match self {
             Self::Done(_) => true,
@@ -75,7 +75,7 @@ impl Phase {
         }
     }
 
-    /// Returns the seq of what led to something that is not the machine's.
+    /// Returns the seq of the cause of a fact from outside the machine.
     pub(crate) fn cause_of(&self, fact: &EventKind) -> Option<u64> {
         match (self, call_of(fact)) {
             (Self::Working(batch), Some(call_id)) => batch.cause_of(call_id),
@@ -87,7 +87,7 @@ impl Phase {
         }
     }
 
-    /// Do these hooks let the run go on?
+    /// Checks that these hooks let the run continue.
     pub(crate) fn check_passed(&self, passed: &HookPassed) -> Result<&Paused, Misuse> {
         match self {
             Self::Hooking(paused)
@@ -99,7 +99,7 @@ impl Phase {
         }
     }
 
-    /// May a hook stop the run here?
+    /// Checks that a hook may stop the run here.
     pub(crate) fn check_hook(&self, event: &'static str, point: &str) -> Result<(), Misuse> {
         let fits = match self {
             _ if point == HookPoint::Signal.as_str() => !self.is_ending(),
@@ -113,7 +113,7 @@ impl Phase {
     }
 }
 
-/// Returns which call a fact belongs to.
+/// Returns the id of the call that a fact belongs to.
 pub(crate) const fn call_of(fact: &EventKind) -> Option<&CallId> {
     match fact {
         EventKind::ErrorStored(stored) => Some(&stored.call_id),

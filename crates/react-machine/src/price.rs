@@ -11,16 +11,16 @@ pub struct Price {
     pub input_per_mtok: f64,
     /// Answer tokens.
     pub output_per_mtok: f64,
-    /// Prompt tokens that came from the provider's cache; as all prompt tokens where it is not given.
+    /// Prompt tokens from the provider's cache; the price of all prompt tokens if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_input_per_mtok: Option<f64>,
-    /// Prompt tokens that went into the provider's cache; as all prompt tokens where it is not given.
+    /// Prompt tokens written to the provider's cache; the price of all prompt tokens if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_per_mtok: Option<f64>,
 }
 
 impl Price {
-    /// Makes a price of prompt and answer tokens, in US dollars per million.
+    /// Returns a price of prompt and answer tokens, in US dollars per million.
     #[must_use]
     pub const fn new(input_per_mtok: f64, output_per_mtok: f64) -> Self {
         Self {
@@ -31,21 +31,21 @@ impl Price {
         }
     }
 
-    /// Sets what prompt tokens cost that come from the provider's cache.
+    /// Sets the price of prompt tokens from the provider's cache.
     #[must_use]
     pub const fn cached_input(mut self, per_mtok: f64) -> Self {
         self.cached_input_per_mtok = Some(per_mtok);
         self
     }
 
-    /// Sets what prompt tokens cost that go into the provider's cache.
+    /// Sets the price of prompt tokens written to the provider's cache.
     #[must_use]
     pub const fn cache_write(mut self, per_mtok: f64) -> Self {
         self.cache_write_per_mtok = Some(per_mtok);
         self
     }
 
-    /// Returns the cost of tokens, in US dollars. Tokens written to a cache are counted as others.
+    /// Returns the cost of tokens, in US dollars. Tokens written to a cache count as other prompt tokens.
     #[must_use]
     pub fn of(self, usage: &Usage) -> f64 {
         let tokens = TokenUsage::new(usage.input_tokens, usage.output_tokens)
@@ -53,11 +53,11 @@ impl Price {
         dollars(self.of_attempt(&tokens))
     }
 
-    /// Returns what the tokens of one attempt cost, in billionths of a US dollar.
+    /// Returns the cost of the tokens of one attempt, in billionths of a US dollar.
     #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
     #[must_use]
     pub fn of_attempt(self, usage: &TokenUsage) -> u64 {
-        // No more can have been cached than was sent.
+        // The number of cached tokens cannot exceed the number of sent ones.
         let cached = usage.cached_tokens.min(usage.input_tokens);
         let written = usage.cache_write_tokens.min(usage.input_tokens - cached);
         let fresh = usage.input_tokens - cached - written;

@@ -1,4 +1,4 @@
-//! Why a run that is over stays over.
+//! Reasons that an ended run cannot be reopened.
 
 use std::borrow::Cow;
 
@@ -9,11 +9,10 @@ use thiserror::Error;
 
 use crate::budget::Exhausted;
 
-/// What is said to the model of a run that is reopened, where its end needs a word and no person has
-/// one.
+/// Message to the model of a reopened run if its end requires one and the person gave none.
 pub const CONTINUE: &str = "continue";
 
-/// Says why a run cannot be opened again.
+/// The reason that a run cannot be reopened.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NotReopenable {
@@ -48,11 +47,11 @@ pub enum NotReopenable {
     #[error("{used} of {limit} of the run's {} are used", dimension.replace('_', " "))]
     #[non_exhaustive]
     UsedUp {
-        /// The name of the budget, as its code has it.
+        /// Name of the budget, as in its code.
         dimension: &'static str,
-        /// What is allowed, with what was to be added.
+        /// The limit, with the requested increase.
         limit: Number,
-        /// What was used.
+        /// Amount used.
         used: Number,
     },
 }
@@ -62,7 +61,7 @@ fn or_completed(reason: Option<&Code>) -> String {
 }
 
 impl NotReopenable {
-    /// Returns the key of the budget that is used up, as budgets are given more: `max_model_calls`.
+    /// Returns the key under which the exhausted budget is increased: `max_model_calls`.
     #[must_use]
     pub fn budget_key(&self) -> Option<&'static str> {
         let Self::UsedUp { dimension, .. } = self else { return None };

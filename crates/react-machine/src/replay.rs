@@ -1,4 +1,4 @@
-//! Replay: the same facts lead to the same decisions, or the record is not this agent's.
+//! Replay: the same facts lead to the same decisions, or the record is not that of this agent.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,58 +13,58 @@ use crate::definition::CheckedDefinition;
 use crate::io::{Effect, Entry, Input, Output, ToolRun};
 use crate::machine::{Machine, Setup};
 
-/// Rebuilds a machine from the record of its run, entry by entry. Facts are fed to it; what it
-/// decides on them is compared with what was recorded, by type and data.
+/// Replay that rebuilds a machine from the record of its run, entry by entry. Facts are fed to the machine; its
+/// decisions are compared with the recorded ones, by type and data.
 ///
-/// What the runtime told the machine without a fact (time passed, a call needs a person) is told again
-/// where the record shows that it was.
+/// Calls of the runtime without a fact (time passed, a call needs a person) are repeated where the record shows that
+/// they were made.
 #[derive(Debug, Clone)]
 pub struct Replay {
     machine: Machine,
     decided: VecDeque<Entry>,
-    /// Executions that were asked for, by call; those that are open can be run again.
+    /// Requested executions, by call; open ones can run again.
     executions: BTreeMap<CallId, ToolRun>,
-    /// Which runs the run becomes yet.
+    /// Remaining ids of forks that the run becomes.
     copies: VecDeque<RunId>,
 }
 
-/// What a replay came to.
+/// The result of a replay.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Replayed {
     /// The machine as the record leaves it.
     pub machine: Machine,
-    /// What it decided beyond the record's end.
+    /// Its decisions beyond the end of the record.
     pub beyond: Vec<Entry>,
-    /// What the executions of the run were asked for, by call.
+    /// Requested executions of the run, by call.
     pub executions: BTreeMap<CallId, ToolRun>,
 }
 
-/// The first difference between a record and what the machine makes of it.
+/// The first difference between a record and the machine's decisions.
 ///
 /// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("replay diverged at seq {seq}: `{kind}` was recorded")]
 #[non_exhaustive]
 pub struct Divergence {
-    /// The place in the run.
+    /// Position in the run.
     pub seq: u64,
     /// The type of the recorded event.
     pub kind: &'static str,
     /// The recorded event.
     pub expected: Value,
-    /// What the machine decided instead, or why it refused the fact; null when it decided nothing.
+    /// The machine's decision, or the reason that it refused the fact; null if it decided nothing.
     pub actual: Value,
 }
 
 impl Divergence {
-    /// Makes the error.
+    /// Returns the error.
     #[must_use]
     pub const fn new(seq: u64, kind: &'static str, expected: Value, actual: Value) -> Self {
         Self { seq, kind, expected, actual }
     }
 
-    /// Says that the machine decided this where the record ends.
+    /// Returns the error for a decision of the machine where the record ends.
     #[must_use]
     pub fn beyond_the_end(seq: u64, decided: &EventKind) -> Self {
         Self::new(seq, "end", Value::Null, as_value(decided))
@@ -72,8 +72,7 @@ impl Divergence {
 }
 
 impl Replay {
-    /// Begins with a machine to which nothing has happened. `copies` are the runs that the run becomes
-    /// by each `run.forked`.
+    /// Starts with a new machine. `copies` are the ids that the run takes with each `run.forked`.
     #[must_use]
     pub fn new(
         definition: CheckedDefinition,
@@ -92,7 +91,7 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// [`Divergence`], when the entry is not what follows.
+    /// [`Divergence`] if the entry is not the next one.
     pub fn next(&mut self, recorded: &Entry) -> Result<(), Divergence> {
         if let EventKind::RunForked(forked) = &recorded.kind {
             let beyond = self.decided.drain(..).collect();
@@ -128,14 +127,14 @@ impl Replay {
         Replayed { machine, beyond: decided.into(), executions }
     }
 
-    /// Tells the machine what it must have been told for this entry to follow.
+    /// Makes the calls to the machine that this entry follows from.
     fn tell(&mut self, recorded: &Entry) {
         if recorded.actor != Actor::Machine {
             return;
         }
         match &recorded.kind {
             EventKind::ApprovalRequested(asked) => {
-                // A call that cannot be asked about shows as a divergence.
+                // A call without a possible approval shows as a divergence.
                 let _ = self.machine.hold(recorded.at, &asked.call_id, asked.arguments.clone());
             }
             EventKind::BudgetExhausted(_) => self.machine.tick(recorded.at),
@@ -163,11 +162,11 @@ impl Replay {
     }
 }
 
-/// Are two decisions the same but for the words that people and models read? Words may change between
+/// Returns whether two decisions are the same except for texts for people and models, which may change between
 /// versions.
 fn same_decision(decided: &EventKind, recorded: &EventKind) -> bool {
     let alike = |(decided, recorded): (Value, Value)| decided == recorded;
-    // What cannot be looked into is the same only as a whole.
+    // Events that cannot be converted are the same only as a whole.
     decided == recorded || without_words(decided).zip(without_words(recorded)).is_some_and(alike)
 }
 
@@ -176,7 +175,7 @@ fn without_words(kind: &EventKind) -> Option<Value> {
     if let Some(fields) = value.as_object_mut() {
         if let Some(error) = fields.get_mut("error").and_then(Value::as_object_mut) {
             error.remove("message");
-            // The text the model reads of a failure.
+            // The text of a failure for the model.
             fields.remove("output");
         }
         fields.remove("message");
@@ -196,7 +195,7 @@ fn divergence(recorded: &Entry, actual: Value) -> Divergence {
     Divergence::new(recorded.seq, kind.event_type(), as_value(kind), actual)
 }
 
-/// Returns what an event says, for people: what has no tree is told as text.
+/// Returns an event as JSON for people; an event that cannot be converted becomes text.
 fn as_value(kind: &EventKind) -> Value {
     serde_json::to_value(kind)
         .unwrap_or_else(|error| format!("{} ({error})", kind.event_type()).into())

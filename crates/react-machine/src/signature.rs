@@ -1,4 +1,4 @@
-//! What makes two tool calls the same.
+//! Signatures by which tool calls are equal.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -7,22 +7,21 @@ use layer0::JsonText;
 
 use crate::fnv::{Fnv1a, hex_digits};
 
-/// Values below this depth all look the same; the root is at depth 0.
+/// Maximum depth that is compared: all deeper values count as equal; the root is at depth 0.
 const MAX_DEPTH: usize = 16;
-/// What stands for a value below [`MAX_DEPTH`].
+/// Replacement of a value below [`MAX_DEPTH`].
 const TOO_DEEP: &[u8] = b"\"...\"";
 
-/// Returns the signature of a call: its name, `:` and 16 hex digits of FNV-1a 64 over its canonical
-/// arguments.
+/// Returns the signature of a call: its name, `:` and 16 hex digits of FNV-1a 64 over its canonical arguments.
 ///
-/// Canonical is compact JSON with unescaped UTF-8, object keys sorted at every depth, array order
-/// kept, numbers as they were written, and `"..."` for what is below depth 16.
+/// The canonical form is compact JSON with unescaped UTF-8, object keys sorted at every depth, array order kept,
+/// numbers as they were written, and `"..."` for values below depth 16.
 pub fn call_signature(name: &str, arguments: &JsonText) -> String {
     let mut digest = Fnv1a::default();
     write_canonical(&mut digest, arguments);
     let mut signature = String::with_capacity(name.len() + 17);
     for c in name.chars() {
-        // The signs that join and escape must not appear in a name as themselves.
+        // Separators and escape characters in a name are escaped.
         if matches!(c, '|' | '\\') {
             signature.push('\\');
         }
@@ -33,14 +32,14 @@ pub fn call_signature(name: &str, arguments: &JsonText) -> String {
     signature
 }
 
-/// As [`call_signature`], shared by those that count it.
+/// As [`call_signature`], as shared text.
 pub(crate) fn shared_signature(name: &str, arguments: &JsonText) -> Arc<str> {
     const MAX: usize = 128;
     let length = name.len() + 17;
     if length > MAX || name.contains(['|', '\\']) {
         return call_signature(name, arguments).into();
     }
-    // Most names are short, and need no text of their own on the way.
+    // Most names are short, and need no intermediate string.
     let mut digest = Fnv1a::default();
     write_canonical(&mut digest, arguments);
     let mut signature = [b':'; MAX];
@@ -61,12 +60,12 @@ pub(crate) fn batch_signature<'c>(
     sorted.join("|").into()
 }
 
-/// Writes a value in canonical form. Its text is compact and sorted already.
+/// Writes a value in canonical form. Its text is already compact and sorted.
 pub(crate) fn write_canonical(digest: &mut Fnv1a, value: &JsonText) {
     write_value(digest, value.get().as_bytes(), 0);
 }
 
-/// Writes the value that a text begins with; returns what follows it.
+/// Writes the value at the start of a text; returns the text after it.
 fn write_value<'t>(digest: &mut Fnv1a, text: &'t [u8], depth: usize) -> &'t [u8] {
     let (value, behind) = text.split_at(end_of_value(text));
     let is_object = match value.first() {
@@ -74,7 +73,7 @@ fn write_value<'t>(digest: &mut Fnv1a, text: &'t [u8], depth: usize) -> &'t [u8]
             Hasher::write(digest, TOO_DEEP);
             return behind;
         }
-        // What is in it is within the depth, however deep.
+        // The whole value is within the maximum depth.
         _ if depth == 0 && deepest(value) <= MAX_DEPTH => {
             Hasher::write(digest, value);
             return behind;
@@ -108,7 +107,7 @@ fn write_value<'t>(digest: &mut Fnv1a, text: &'t [u8], depth: usize) -> &'t [u8]
     behind
 }
 
-/// Returns where the value that a text begins with ends.
+/// Returns the end of the value at the start of a text.
 fn end_of_value(text: &[u8]) -> usize {
     let mut depth = 0_usize;
     let mut at = 0;
@@ -128,7 +127,7 @@ fn end_of_value(text: &[u8]) -> usize {
     text.len()
 }
 
-/// Returns in how many brackets its deepest value stands.
+/// Returns the number of brackets around the deepest value.
 fn deepest(text: &[u8]) -> usize {
     let (mut depth, mut deepest, mut at) = (0_usize, 0, 0);
     while let Some(byte) = text.get(at) {
@@ -146,7 +145,7 @@ fn deepest(text: &[u8]) -> usize {
     deepest
 }
 
-/// Returns where the quote is that closes a string which begins at `start`.
+/// Returns the position of the closing quote of a string that begins at `start`.
 fn end_of_string(text: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(byte) = text.get(at) {

@@ -1,4 +1,4 @@
-//! What runs may spend together.
+//! Limits of what several runs may spend together.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,10 +7,10 @@ use layer0::usage::nanousd;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What stands before the key of a label.
+/// Prefix of the key of a label.
 const LABEL: &str = "label:";
 
-/// What the runs of a scope may spend together in a day or a month, whichever processes they are in.
+/// A limit of what the runs of a scope may spend together in a day or a month, in any processes.
 ///
 /// ```
 /// use backstop_react_machine::{LimitPeriod, LimitScope, SpendLimit};
@@ -22,16 +22,16 @@ const LABEL: &str = "label:";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SpendLimit {
-    /// Whose spending is counted together.
+    /// Runs whose spending is counted together.
     pub scope: LimitScope,
-    /// For how long.
+    /// Period of the limit.
     pub per: LimitPeriod,
-    /// US dollars, above zero.
+    /// Maximum cost in US dollars, above zero.
     pub max_cost_usd: f64,
 }
 
 impl SpendLimit {
-    /// Makes a limit, in US dollars.
+    /// Returns a limit, in US dollars.
     #[must_use]
     pub const fn new(scope: LimitScope, per: LimitPeriod, max_cost_usd: f64) -> Self {
         Self { scope, per, max_cost_usd }
@@ -43,23 +43,23 @@ impl SpendLimit {
         nanousd(self.max_cost_usd)
     }
 
-    /// Is the same spending counted for another one?
+    /// Returns whether both limits count the same spending.
     #[must_use]
     pub fn counts_as(&self, other: &Self) -> bool {
         self.scope == other.scope && self.per == other.per
     }
 }
 
-/// Whose spending a limit counts. As text: `agent`, `global`, `label:KEY` or `session`.
+/// The runs whose spending a limit counts. As text: `agent`, `global`, `label:KEY` or `session`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 #[non_exhaustive]
 pub enum LimitScope {
-    /// All runs of agents of this name.
+    /// All runs of agents with this name.
     Agent,
     /// All runs with such a limit.
     Global,
-    /// All runs whose label of this key has the same value. It bounds no run without the label.
+    /// All runs whose label with this key has the same value. It does not limit runs without the label.
     Label(String),
     /// All runs of the session.
     Session,
@@ -106,12 +106,12 @@ impl From<LimitScope> for String {
     }
 }
 
-/// A text that is no scope of a spend limit.
+/// Error for a text that is not a scope of a spend limit.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{0}` is no scope of a limit")]
 pub struct InvalidLimitScope(String);
 
-/// For how long a limit counts, by the calendar in UTC.
+/// The period of a limit, by the calendar in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

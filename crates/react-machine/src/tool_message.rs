@@ -1,4 +1,4 @@
-//! What the model reads of a tool call's answer.
+//! Messages with the answers of tool calls for the model.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use layer0::event::{DoneBefore, ToolResponded};
 use layer0::message::Message;
 use serde::Deserialize;
 
-/// Makes the message the model reads: the text itself, or the compact JSON of what is no text. What a command
-/// wrote to standard error follows under that name, then whose answer it is where the call was made before.
+/// Returns the message for the model: text as it is, any other output as compact JSON. Standard error of a command
+/// follows under that name, then, for a call that was made before, the call whose answer it is.
 pub(crate) fn tool_message(responded: &ToolResponded) -> Message {
     #[derive(Deserialize)]
     struct Failed {
@@ -35,7 +35,7 @@ pub(crate) fn tool_message(responded: &ToolResponded) -> Message {
     }
 }
 
-/// Ends the text of an answer with a line of our own.
+/// Appends a line of our own to the text of an answer.
 pub(crate) fn with_note(message: Message, note: &str) -> Message {
     match message {
         Message::Tool { tool_call_id, content, images, is_error } => {

@@ -1,19 +1,19 @@
-//! Answers that have to fit a schema.
+//! Answers with a schema.
 
 use std::fmt;
 use std::sync::Arc;
 
 use layer0::JsonText;
 
-/// Says whether a final answer fits the definition's output schema, and if not why, in words a
-/// model can act on. The same text has to get the same answer, here and on replay.
+/// A check whether a final answer fits the definition's output schema; it returns the reason otherwise, in words that a
+/// model can act on. The same text has to get the same result, here and in a replay.
 #[derive(Clone)]
 pub struct OutputCheck(Arc<Check>);
 
 type Check = dyn Fn(&str) -> Result<(), String> + Send + Sync;
 
 impl OutputCheck {
-    /// Makes a check of a function.
+    /// Wraps a function as a check.
     pub fn new(check: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(check))
     }
@@ -25,7 +25,7 @@ impl fmt::Debug for OutputCheck {
     }
 }
 
-/// The schema it checks is the definition's, which is compared.
+/// Always equal: the schema that it checks is that of the definition, which is compared.
 impl PartialEq for OutputCheck {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -33,19 +33,19 @@ impl PartialEq for OutputCheck {
 }
 
 impl OutputCheck {
-    /// Says why a final answer does not fit, if it does not.
+    /// Returns the reason that a final answer does not fit, if it does not.
     pub(crate) fn misfit(&self, text: &str) -> Option<String> {
         (self.0)(text).err()
     }
 }
 
-/// Takes what the model is told about the form of its answer off the end of its instructions.
+/// Removes the instruction about the form of the answer from the end of the instructions.
 #[must_use]
 pub fn without_instruction<'s>(system: &'s str, schema: &JsonText) -> &'s str {
     system.strip_suffix(&*instruction(schema)).map_or(system, str::trim_end)
 }
 
-/// Returns what the model is told about the form of its answer.
+/// Returns the instruction about the form of the answer.
 pub(crate) fn instruction(schema: &JsonText) -> String {
     format!(
         "Your final answer must be nothing but JSON that fits this JSON Schema, without any text \

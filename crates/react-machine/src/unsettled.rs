@@ -1,4 +1,4 @@
-//! Calls that were answered and may have acted: what became of them is not known.
+//! Answered calls of unknown outcome, which may have acted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,25 +7,25 @@ use layer0::code;
 use layer0::event::{ToolFailure, ToolProbed, ToolResponded, Verdict};
 use layer0::id::CallId;
 
-/// The calls of a run whose answers leave open whether they happened, until a person says it.
+/// The calls of a run whose answers leave the outcome unknown, until a person settles them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Unsettled {
     calls: BTreeMap<CallId, Arc<str>>,
-    /// The calls of which a probe said for certain what became of them.
+    /// The calls whose outcome a probe determined.
     certain: BTreeSet<CallId>,
-    /// The calls of the run that this one is a copy of.
+    /// The calls of the run that this one is a fork of.
     copied: BTreeSet<CallId>,
 }
 
 impl Unsettled {
-    /// Takes in what a probe said of a call.
+    /// Records the result of a probe.
     pub(crate) fn probed(&mut self, probed: &ToolProbed) {
         if probed.verdict != Verdict::Unknown {
             self.certain.insert(probed.call_id.clone());
         }
     }
 
-    /// Takes in the answer of a call that had begun.
+    /// Records the answer of a call that had begun.
     pub(crate) fn note(&mut self, answer: &ToolResponded) {
         let is_certain = self.certain.remove(&answer.call_id);
         if !is_certain && answer.error.as_ref().is_some_and(may_have_acted) {
@@ -41,7 +41,7 @@ impl Unsettled {
         self.calls.contains_key(call)
     }
 
-    /// Notes that the run becomes a copy of its own.
+    /// Marks the calls until now as those of the original run, because the run becomes a fork.
     pub(crate) fn begin_copy(&mut self) {
         self.copied.extend(self.calls.keys().cloned());
     }
@@ -51,18 +51,18 @@ impl Unsettled {
         self.calls.get(call)
     }
 
-    /// Returns id and tool of those that the run itself made.
+    /// Returns id and tool of the calls that the run itself made.
     pub(crate) fn own(&self) -> impl Iterator<Item = (&CallId, &Arc<str>)> {
         self.calls.iter().filter(|(call, _)| !self.copied.contains(*call))
     }
 
-    /// Returns id and tool of each.
+    /// Returns id and tool of all calls.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&CallId, &Arc<str>)> {
         self.calls.iter()
     }
 }
 
-/// Does this failure leave open whether the call acted?
+/// Returns whether this failure leaves unknown whether the call acted.
 fn may_have_acted(failure: &ToolFailure) -> bool {
     !matches!(
         failure.reason.as_str(),

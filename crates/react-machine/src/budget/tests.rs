@@ -7,7 +7,7 @@ fn read<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-/// Makes a budget that bounds nothing but what is given.
+/// Returns a budget with only the given bounds.
 fn only(bounds: Value) -> Budget {
     let mut budget = json!({
         "max_model_calls": null, "max_tool_calls": null, "max_total_tokens": null,
@@ -18,7 +18,7 @@ fn only(bounds: Value) -> Budget {
     read(budget)
 }
 
-/// A budget with another number in each of its bounds.
+/// Returns a budget with a different number for each bound.
 fn every() -> Value {
     json!({
         "max_model_calls": 10, "max_tool_calls": 20, "max_input_tokens": 30,
@@ -120,7 +120,7 @@ fn shortage_is_counted_for_each_bound() {
     assert_eq!((almost.max_model_calls, almost.max_wall_ms), (Some(1), Some(1)));
 }
 
-/// A usage with another number in each of its counts.
+/// Returns a usage with a different number for each count.
 fn used() -> Usage {
     read(json!({
         "model_attempts": 4, "tool_calls": 5, "input_tokens": 6, "output_tokens": 7,

@@ -1,4 +1,4 @@
-//! A run that goes on with another definition of its agent.
+//! Adoption of another definition of a run's agent.
 
 use layer0::event::AgentRecord;
 
@@ -8,18 +8,18 @@ use crate::io::Misuse;
 use crate::phase::Phase;
 
 impl Machine {
-    /// Can the run go on with another definition of its agent?
+    /// Checks whether the run can adopt another definition of its agent.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Agent`], saying why not.
+    /// [`Misuse::Agent`] with the reason that it cannot.
     pub fn check_agent(&self, agent: &AgentRecord) -> Result<(), Misuse> {
         self.run.check_adopted(Some(agent)).map(drop)
     }
 }
 
 impl Run {
-    /// Reads the definition that a run is to go on with. The schema of its answers stays the run's own.
+    /// Reads the definition that a run is to adopt. The schema of its answers does not change.
     pub(super) fn check_adopted(
         &self,
         agent: Option<&AgentRecord>,
@@ -41,9 +41,9 @@ impl Run {
         CheckedDefinition::new(definition).map(Some).map_err(|error| unusable(&error))
     }
 
-    /// Instructions, tools, limits and budget are the new ones from here on. What was used counts, and what the run
-    /// was given beside its agent's budget stays given, as does what it gave. Whether a call that is running may be
-    /// repeated is for the definition to say under which it began.
+    /// Replaces instructions, tools, limits and budget from here on. The usage until now counts; increases and grants
+    /// in addition to the agent's budget stay, and so do grants to child runs. The definition under which a running call
+    /// began determines whether the call may be repeated.
     pub(super) fn adopt(&mut self, phase: &Phase, definition: CheckedDefinition) {
         for (call, tool) in phase.batch().into_iter().flat_map(|batch| batch.running()) {
             if !self.spec(tool).is_some_and(|spec| spec.idempotent) {

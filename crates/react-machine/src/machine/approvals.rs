@@ -1,4 +1,4 @@
-//! Calls that a person has to agree to.
+//! Calls that need the approval of a person.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::io::{Approval, Effect, Input, Misuse};
 use crate::phase::Phase;
 use crate::phase::batch::{Batch, Held, Place};
 
-/// Who closes an approval that no call asks for any more.
+/// Name under which the runtime closes an approval that no call needs any more.
 const RUNTIME: &str = "backstop";
 
-/// Why it is closed.
+/// Message with which it is closed.
 const ASKED_NO_MORE: &str = "no decision came while the call was running";
 
 impl Machine {
-    /// Keeps an admitted call until a person agrees to it with these arguments.
+    /// Holds an admitted call until a person approves it with these arguments.
     ///
     /// # Errors
     ///
-    /// [`Misuse`], when no such call waits to be admitted; then nothing has changed.
+    /// [`Misuse`] if no such call waits to be admitted; then nothing has changed.
     pub fn hold(
         &mut self,
         at: Timestamp,
@@ -43,20 +43,20 @@ impl Machine {
         Ok(())
     }
 
-    /// Can a running call ask a person now? Not while it asks something else, and not once the events of the budget
-    /// are used up.
+    /// Returns whether a running call can ask a person now: not during another request, and not once the events of the
+    /// budget are used up.
     #[must_use]
     pub fn can_ask_person(&self, call: &CallId) -> bool {
         let is_free = self.phase.batch().is_some_and(|batch| batch.check_ask(call).is_ok());
         is_free && self.run.meter.budget().used_up_events(self.run.events()).is_none()
     }
 
-    /// Lets a running call ask a person: it has these arguments and asks this, for data that fits the schema.
-    /// The approval is closed with the call, unless it is decided before. Returns its id.
+    /// Records that a running call asks a person: the call has these arguments, and requests data that fits the schema
+    /// with this message. The approval is closed with the call, unless it is decided before. Returns its id.
     ///
     /// # Errors
     ///
-    /// [`Misuse`], when no such call is running, or it asks already; then nothing has changed.
+    /// [`Misuse`] if no such call is running, or it has an open request; then nothing has changed.
     pub fn ask_person(
         &mut self,
         at: Timestamp,
@@ -78,32 +78,32 @@ impl Machine {
         self.handle(Input::fact(at, asked)).map(|()| id)
     }
 
-    /// Returns what people said against this very call, if they denied it in this run.
+    /// Returns the denial of this very call, if people denied it in this run.
     #[must_use]
     pub fn denied(&self, tool: &str, arguments: &JsonText) -> Option<&Denial> {
         self.run.denials.find(tool, || self.run.definition.taken(tool, arguments))
     }
 
-    /// Does the run wait for people, with nothing else to do?
+    /// Returns whether the run waits for people, with nothing else to do.
     #[must_use]
     pub const fn is_waiting(&self) -> bool {
         self.run.clock.is_waiting()
     }
 
-    /// Returns the approvals that are open: of calls that wait for one, and those that running calls ask.
+    /// Returns the open approvals: of calls that wait for one, and of requests from running calls.
     pub fn open_approvals(&self) -> impl Iterator<Item = &Approval> {
         self.phase.batch().into_iter().flat_map(|batch| batch.held().chain(batch.asked()))
     }
 }
 
-/// What a tool says of the approvals of its calls.
+/// Terms of the approvals of a tool's calls.
 #[derive(Default)]
 struct Terms {
-    /// How long a person has to decide.
+    /// Time to decide.
     expires_after: Option<Duration>,
-    /// Who that may be.
+    /// People who may decide.
     approvers: Approvers,
-    /// What data is asked for.
+    /// JSON Schema of the requested data.
     schema: Option<JsonText>,
 }
 
@@ -183,7 +183,7 @@ impl Run {
             false => (Actor::Person, Arc::clone(&denied.by)),
         };
         if held.approval.is_asked_by_call() {
-            // What the tool makes of it is its own.
+            // The tool decides how to proceed.
             batch.end_asking(held.place);
             self.append(actor, Some(held.requested), denied);
             return None;
@@ -194,7 +194,7 @@ impl Run {
         let Approval { tool, arguments, .. } = &held.approval;
         let taken = self.definition.taken(tool, arguments);
         self.denials.insert(Arc::clone(tool), &taken, denial);
-        // The same call, asked about twice, is denied with it.
+        // Other held calls with the same arguments are denied too.
         let alike = batch.held_like(&held, |other| self.definition.taken(tool, other) == taken);
         for held in std::iter::once(held).chain(alike) {
             let Approval { call_id, tool, .. } = held.approval;
@@ -207,7 +207,7 @@ impl Run {
         self.go_on(batch, seq)
     }
 
-    /// A running call asks a person.
+    /// Opens the request of a running call to a person.
     pub(super) fn asked(
         &mut self,
         batch: &mut Batch,
@@ -226,7 +226,7 @@ impl Run {
         None
     }
 
-    /// Closes what running calls asked, for this reason: they ask it no more.
+    /// Closes requests that their calls no longer need, for this reason.
     pub(super) fn end_asking(
         &mut self,
         asked: impl IntoIterator<Item = (Approval, u64)>,
@@ -239,7 +239,7 @@ impl Run {
         }
     }
 
-    /// Says that the run waits, once nothing but people's answers is missing.
+    /// Records that the run waits, once only answers of people are missing.
     pub(super) fn wait_if_idle(&mut self, batch: &Batch, cause: u64) {
         if !batch.is_idle() || self.clock.is_waiting() {
             return;

@@ -1,4 +1,4 @@
-//! Which facts fit a run as it is; a fact that does not is refused before anything changes.
+//! Checks which facts fit the state of a run; a fact that does not is refused before anything changes.
 
 use layer0::code;
 use layer0::event::{ApprovalRequested, EventKind, OperatorDispatched, RunRecovered};
@@ -12,7 +12,7 @@ use crate::phase::batch::{Batch, Place, Sorted};
 use crate::phase::{Phase, call_of};
 
 impl Run {
-    /// Finds what a fact changes.
+    /// Returns the step of a fact that fits.
     pub(super) fn check<'p>(
         &self,
         phase: &'p mut Phase,
@@ -55,7 +55,7 @@ impl Run {
                     false => Err(Misuse::Decision(event)),
                 }
             }
-            // All other budgets are the machine's.
+            // All other budgets belong to the machine.
             (_, Fact::BudgetExhausted(_)) => Err(Misuse::Decision(event)),
             (Phase::Working(batch), Fact::ToolRequested(requested)) => {
                 let place = batch.check_request(&requested, self.meter.next_execution())?;
@@ -158,7 +158,7 @@ impl Run {
                 | Fact::ModelAttempted(_)
                 | Fact::ModelFailed(_)
                 | Fact::ModelResponded(_)
-                // A copy is made with `fork`, which knows what was cut off.
+                // A fork is made with `fork`, which has the decisions that were cut off.
                 | Fact::RunForked(_)
                 | Fact::RunReopened(_)
                 | Fact::ToolAttempted(_)
@@ -172,7 +172,7 @@ impl Run {
         }
     }
 
-    /// May the call ask a person this, under the next id?
+    /// Checks whether the call may ask a person this, under the next id.
     fn check_asked(&self, batch: &Batch, asked: &ApprovalRequested) -> Result<Place, Misuse> {
         let (place, tool) = batch.check_ask(&asked.call_id)?;
         let unexpected = |state| Err(Misuse::Unexpected { event: "approval.requested", state });
@@ -208,7 +208,7 @@ impl Run {
         }
     }
 
-    /// Is everything that is open sorted out, and nothing else?
+    /// Checks that all open calls are sorted, and no others.
     fn check_recovered(&self, phase: &Phase, recovered: &RunRecovered) -> Result<Sorted, Misuse> {
         if let Some(batch) = phase.batch() {
             let goes_on = |id: &CallId, tool: &str| self.goes_on(id, tool);
@@ -221,7 +221,7 @@ impl Run {
         }
     }
 
-    /// Refuses a note on a call that is not the run's.
+    /// Refuses a note about a call that is not the run's.
     fn check_note(&self, note: &EventKind) -> Result<(), Misuse> {
         match call_of(note) {
             Some(id) if !self.conversation.knows(id) => Err(Misuse::UnknownCall(id.clone())),
@@ -230,8 +230,8 @@ impl Run {
     }
 }
 
-/// Is this an event only the machine writes? (`budget.exhausted` and `tool.responded` are written by both, and so
-/// is `approval.requested`, which has a message where a running call asks.)
+/// Returns whether only the machine writes this event. (`budget.exhausted` and `tool.responded` are written by both,
+/// and so is `approval.requested`, which has a message if a running call asks.)
 const fn is_decision(fact: &EventKind) -> bool {
     if let EventKind::ApprovalRequested(asked) = fact {
         return asked.message.is_none();

@@ -1,4 +1,5 @@
-//! What decides what calls do, beyond their arguments, when a run goes on with another definition of its agent.
+//! Contracts of tools, which determine the effects of calls besides their arguments, when a run adopts another
+//! definition.
 
 use layer0::{JsonText, ToolSpec};
 use serde_json::Value;
@@ -9,13 +10,13 @@ use crate::io::{Approval, ToolContract};
 use crate::phase::Phase;
 use crate::phase::batch::{Batch, Held};
 
-/// The key of a contract under which the walls of its program are.
+/// Key of the walls in the contract of a program.
 const WALLS: &str = "walls";
-/// The key of an agent's contract under which its servers are, by name.
+/// Key of the servers, by name, in an agent's contract.
 const SERVERS: &str = "servers";
 
 impl AgentDefinition {
-    /// Returns whose walls another definition of the agent takes away; `None` where all of them stay.
+    /// Returns the tool or server whose walls another definition of the agent removes; `None` if all walls remain.
     #[must_use]
     pub fn walls_lost_in(&self, other: &Self) -> Option<String> {
         let tool = self.tools.iter().find(|tool| {
@@ -52,17 +53,17 @@ fn has_walls(contract: &Value) -> bool {
 }
 
 impl Run {
-    /// Returns what decides what a call of the tool does now.
+    /// Returns the current contract of a tool.
     pub(super) fn contract(&self, tool: &str) -> ToolContract {
         self.definition.contract_of_tool(tool)
     }
 
-    /// Returns whether a call would be another one than the approval has shown.
+    /// Returns whether the contract has changed since the approval was shown.
     pub(super) fn has_another_contract(&self, approval: &Approval) -> bool {
         approval.contract != self.contract(&approval.tool)
     }
 
-    /// Asks again about a call that people agreed to before its tool became another one.
+    /// Asks again about a call that people approved before its tool had another contract.
     pub(super) fn ask_about_contract(&mut self, batch: &mut Batch, held: &Held) {
         batch.unask(held.place);
         let calls = self.conversation.last_calls().iter();
@@ -70,7 +71,7 @@ impl Run {
         self.admit(calls);
     }
 
-    /// Takes back the approvals of calls that have not begun and whose tool is another one now.
+    /// Withdraws the approvals of calls that have not begun and whose tool now has another contract.
     pub(super) fn take_approvals_back(&self, phase: &mut Phase) {
         if let Phase::Working(batch) = phase {
             batch.unask_decided(|approval| self.has_another_contract(approval));

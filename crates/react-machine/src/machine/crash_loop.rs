@@ -9,11 +9,11 @@ use crate::phase::Phase;
 use crate::phase::batch::Batch;
 use crate::phase::paused::{Ending, Paused, PausedStep};
 
-/// What the model would read of a call that was not begun.
+/// Text for the model about a call that did not begin.
 const CANCELLED: &str = "Cancelled: the process died again and again";
 
 impl Run {
-    /// Fails the run with what was open each time; nothing of that is done again.
+    /// Fails the run with the steps that were open each time; none of them is repeated.
     pub(super) fn end_crash_loop(&mut self, phase: &mut Phase, recovered: RunRecovered) -> Phase {
         let failure = FailureCause::CrashLoop { open: self.open_in(phase).into() };
         self.meter.count_lost_attempts(recovered.models);
@@ -23,7 +23,7 @@ impl Run {
         }
         self.answer_open(phase, seq, CANCELLED);
         match phase {
-            // Its last hooks may be what brings the process down.
+            // The last hooks may be the cause of the crashes.
             Phase::Hooking(Paused { step: PausedStep::End(_), .. }) => {
                 self.conclude(seq, &Ending::Failed(failure))
             }
@@ -41,12 +41,12 @@ impl Run {
             let answer = batch
                 .settlement_at(place)
                 .unwrap_or_else(|| ToolResponded::settled(id, tool, Verdict::Unknown, None));
-            // A hook that wants to stop the run comes too late: it is ending.
+            // A hook that wants to stop the run is too late: the run is ending.
             let _ = self.answer_call(batch, place, Actor::Machine, cause, answer);
         }
     }
 
-    /// Says for people what a run is doing.
+    /// Returns a text for people about the open step of a run.
     fn open_in(&self, phase: &Phase) -> String {
         match phase {
             Phase::Asking(turn) => format!("model call {}", turn.ask().call),

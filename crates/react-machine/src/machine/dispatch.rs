@@ -1,4 +1,4 @@
-//! Runs below a run: what they may use of its budget, what they wait for, and what they used.
+//! Child runs: their share of the budget, their waits and their usage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::meter::{Dispatch, Grant, NothingLeft, Shares};
 use crate::phase::Phase;
 use crate::phase::batch::Batch;
 
-/// Into how many parts what is left is divided where it is not known how many runs are to share it.
+/// Number of parts that the rest of the budget is divided into if the number of child runs is unknown.
 const UNKNOWN_SHARES: u32 = 2;
 
 impl Machine {
@@ -27,16 +27,16 @@ impl Machine {
         self.run.meter.open_dispatches()
     }
 
-    /// Returns the effect of a call that is running.
+    /// Returns the effect of a running call.
     #[must_use]
     pub fn effect_of(&self, call: &CallId) -> Option<EffectId> {
         self.phase.batch()?.effect_of(call)
     }
 
-    /// Returns what a run may use that is dispatched now for a call: its share of what is left, less one
-    /// model call and what other tools of the batch may need. Calls that only dispatch, and have not yet,
-    /// share it evenly; what another tool dispatches gets half, or one of `parts` where it dispatches so many
-    /// that are not granted yet, this one included. `is_priced` says whether its cost will be known.
+    /// Returns the grant of a child run that is now dispatched for a call: its share of the rest of the budget, less
+    /// one model call and the possible needs of other tools of the batch. Calls that only dispatch, and have not done
+    /// so yet, get equal shares; a child run of another tool gets half, or one of `parts` shares if that many of the
+    /// tool's child runs are not granted yet, including this one. `is_priced` is whether its cost will be known.
     ///
     /// # Errors
     ///
@@ -60,8 +60,7 @@ impl Machine {
         Ok(Grant::new(allowance, time))
     }
 
-    /// Returns what a run below may use beside what it was given: it shares with the calls that have not
-    /// dispatched yet.
+    /// Returns a further grant for a child run, which shares the rest with the calls that have not dispatched yet.
     ///
     /// # Errors
     ///
@@ -74,15 +73,15 @@ impl Machine {
         let shares = others.map_or(UNKNOWN_SHARES, |others| others.saturating_add(1));
         let shares = Shares { kept: self.executions_kept(), shares, is_priced: true };
         let (wall_ms, events) = (clock.elapsed_ms(at), self.run.events());
-        // What its task does not allow, nothing that comes back changes.
+        // The limit of its task holds whatever other runs give back.
         let left = open.and_then(|open| Some(open.at_most?.less(&open.allowance)));
         let within = |grant: Grant| left.map_or(Ok(grant), |left| grant.at_most(&left));
         within(Grant::new(Allowance::unlimited(), None))?;
         within(Grant::new(meter.allowance_below(wall_ms, events, shares)?, None))
     }
 
-    /// Tells the machine that what is in flight below does nothing but wait. It says so, once nothing else
-    /// is in flight; too early, it changes nothing.
+    /// Notifies the machine that all running child runs only wait. Once nothing else is in flight, it records the wait;
+    /// before that, it changes nothing.
     pub fn wait_below(&mut self, at: Timestamp) {
         let Self { phase: Phase::Working(batch), run } = self else { return };
         if run.clock.is_waiting() {
@@ -115,7 +114,7 @@ impl Machine {
         self.phase.batch().map_or(0, |batch| Batch::executions_kept(batch, dispatches))
     }
 
-    /// Returns how many other calls have yet to dispatch; `None` where the call's tool does not say that it
+    /// Returns the number of other calls that have yet to dispatch; `None` if the call's tool does not declare that it
     /// dispatches.
     fn others(&self, call: &CallId) -> Option<u32> {
         let Run { meter, .. } = &self.run;
@@ -132,13 +131,13 @@ impl Machine {
 }
 
 impl Run {
-    /// Does a tool do nothing but dispatch?
+    /// Returns whether a tool only dispatches.
     pub(super) fn dispatches(&self, tool: &str) -> bool {
         self.definition.tools.iter().any(|spec| *spec.name == *tool && spec.dispatches)
     }
 
-    /// Is a call gone on with after a process died? So are those that do nothing but dispatch, unless what
-    /// they dispatched keeps no record of what it did.
+    /// Returns whether a call continues after its process died: a call that only dispatches does, unless one of its
+    /// child runs keeps no record.
     pub(super) fn goes_on(&self, call: &CallId, tool: &str) -> bool {
         let mut open = self.meter.open_dispatches().iter();
         let did_more = self.begun_otherwise.get(call) == Some(&false);
@@ -147,7 +146,7 @@ impl Run {
             && !open.any(|open| open.call_id == *call && open.unrecorded)
     }
 
-    /// Is nothing in flight but runs below that keep records of their own?
+    /// Returns whether only child runs with records of their own are in flight.
     pub(super) fn only_waits_below(&self, phase: &Phase) -> bool {
         let Some(batch) = phase.batch() else { return false };
         let tools: BTreeMap<_, _> = batch.running().collect();

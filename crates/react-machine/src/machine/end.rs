@@ -1,4 +1,4 @@
-//! How a run ends: guards, budgets, people, hooks, and the one last event.
+//! The end of a run: guards, budgets, people, hooks, and the one last event.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::phase::batch::Batch;
 use crate::phase::paused::{Ending, Paused, PausedStep, Stopped};
 
 impl Run {
-    /// Returns when the budget of time is used up.
+    /// Returns the time at which the time budget is used up.
     pub(super) fn deadline(&self) -> Option<Timestamp> {
         let max = self.meter.budget().max_wall_ms?;
         Some(self.clock.after_ms(max))
     }
 
-    /// Records that a guard found the model stuck, with the evidence the cause carries.
+    /// Records that a guard found the model stuck, with the evidence in the cause.
     pub(super) fn trip(&mut self, cause: u64, failure: &FailureCause) -> u64 {
         let (count, limit, signature, text_hash) = match failure {
             FailureCause::Loop { signature, count, limit } => {
@@ -55,12 +55,12 @@ impl Run {
         self.append(Actor::Machine, Some(cause), tripped)
     }
 
-    /// Ends a run that does nothing else because a budget is used up.
+    /// Ends a run without open steps because a budget is used up.
     pub(super) fn exhaust(&mut self, cause: u64, exhausted: &Exhausted) -> Phase {
         self.exhaust_in(&mut Phase::New, cause, exhausted)
     }
 
-    /// Ends the run because a budget is used up; what is open is answered.
+    /// Ends the run because a budget is used up; open calls are answered.
     pub(super) fn exhaust_in(
         &mut self,
         phase: &mut Phase,
@@ -81,7 +81,7 @@ impl Run {
         self.finish(seq, Stopped::new(Stop::BudgetExhausted { reason }, output))
     }
 
-    /// Stops the run where it is: every open call is answered, what the model said last is kept.
+    /// Stops the run: every open call is answered, and the last text of the model is kept.
     pub(super) fn cancel(&mut self, phase: &mut Phase, signal: SignalReceived) -> Phase {
         let seq = self.append(Actor::Person, None, signal);
         self.answer_open(phase, seq, layer0::text::CANCELLED);
@@ -89,7 +89,7 @@ impl Run {
         self.finish(seq, Stopped::new(Stop::Cancelled, output))
     }
 
-    /// Answers the calls that have no answer yet; late answers are refused as stale.
+    /// Answers the calls without an answer; late answers are refused as stale.
     pub(super) fn answer_open(&mut self, phase: &mut Phase, cause: u64, text: &str) {
         match phase {
             Phase::Hooking(Paused { step: PausedStep::Read(answer), .. }) => {
@@ -102,7 +102,7 @@ impl Run {
 
     pub(super) fn answer_batch(&mut self, batch: &mut Batch, cause: u64, text: &str) {
         for (place, answer) in batch.settled() {
-            // A hook that wants to stop the run comes too late: it is ending.
+            // A hook that wants to stop the run is too late: the run is ending.
             let _ = self.answer_call(batch, place, Actor::Machine, cause, answer);
         }
         let asked = batch.end_all_asking();
@@ -125,7 +125,7 @@ impl Run {
     }
 
     /// Returns the open calls that may have begun and are not safe to repeat. Calls begin in the order of their
-    /// requests, as many at once as the limits allow; one that waits for runs below makes room for another.
+    /// requests, as many at once as the limits allow; a call that waits for child runs makes room for another one.
     fn may_have_acted(&self, batch: &Batch) -> Vec<CallId> {
         let has_dispatched =
             |id: &CallId| self.meter.open_dispatches().iter().any(|open| open.call_id == *id);
@@ -140,7 +140,7 @@ impl Run {
         may_have_acted.map(|(_, id, _)| id.clone()).collect()
     }
 
-    /// Ends the run; what a completed or incomplete one came to is remembered first.
+    /// Ends the run; the output of a completed or incomplete run is first written to the memory.
     pub(super) fn finish(&mut self, cause: u64, stopped: Stopped) -> Phase {
         let is_remembered = matches!(stopped.stop, Stop::Completed | Stop::Incomplete { .. });
         if !(is_remembered && self.definition.memory) {

@@ -1,4 +1,4 @@
-//! Where a run pauses for other people's code, and what a stop there means.
+//! Pauses of a run for hooks, and stops by hooks.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::phase::Phase;
 use crate::phase::batch::{Batch, StoppedByHook};
 use crate::phase::paused::{Answer, Ending, Paused, PausedStep};
 
-/// What is said of calls that a hook kept from running.
+/// Text for calls that a hook kept from running.
 const STOPPED: &str = "Cancelled: the run was stopped by a hook";
 
 impl Run {
-    /// Takes a step, after the hooks of its point where there are some.
+    /// Takes a step, after the hooks of its point if there are any.
     pub(super) fn pause_before(&mut self, cause: u64, step: PausedStep) -> Phase {
         let paused = Paused { cause, step };
         let point = paused.point();
@@ -31,7 +31,7 @@ impl Run {
         self.perform(Effect::RunHooks(pause));
     }
 
-    /// Returns what the hooks of a step may know.
+    /// Returns the data for the hooks of a step.
     fn pause_of(&self, step: &PausedStep) -> Pause {
         match step {
             PausedStep::Start => Pause::RunStart { input: Arc::clone(self.conversation.input()) },
@@ -49,7 +49,7 @@ impl Run {
         }
     }
 
-    /// Goes on after a pause: its hooks were called and let the run go on.
+    /// Continues after a pause whose hooks let the run continue.
     pub(super) fn hook_passed(&mut self, paused: &Paused, passed: HookPassed) -> Phase {
         self.append(Actor::Runtime, Some(paused.cause), passed);
         self.take_step(paused.clone())
@@ -65,7 +65,7 @@ impl Run {
         }
     }
 
-    /// A hook stops the run, once the call that it speaks of has its answer.
+    /// Stops the run by a hook, once the call that the hook concerns has its answer.
     pub(super) fn hook_stopped(&mut self, phase: &mut Phase, stop: HookStop) -> Option<Phase> {
         let failure = stop.failure();
         let answer_follows = stop.after_tool().cloned();
@@ -77,7 +77,7 @@ impl Run {
                 batch.stop_after(call, seq, failure);
                 None
             }
-            // It ended already; what it ended with stays, unless that was no failure.
+            // The run had already ended; its end remains, unless it was not a failure.
             (Phase::Hooking(Paused { step: PausedStep::End(ending), .. }), _) => {
                 Some(match ending {
                     Ending::Failed(_) => self.conclude(seq, ending),
@@ -91,7 +91,7 @@ impl Run {
         }
     }
 
-    /// Stops the run with what a hook said of a call that has its answer now.
+    /// Stops the run by a hook that concerned a call which now has its answer.
     pub(super) fn stop_by_hook(&mut self, batch: &mut Batch, stopped: StoppedByHook) -> Phase {
         let StoppedByHook { cause, failure } = stopped;
         self.answer_batch(batch, cause, STOPPED);

@@ -1,4 +1,4 @@
-//! Model calls: asking, resending, reading the answer.
+//! Model calls: requests, resends, reading the answer.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::phase::Phase;
 use crate::phase::paused::{Answer, PausedStep, Stopped};
 use crate::phase::turn::{Ask, Turn};
 
-/// How often in a row a paused turn is sent again.
+/// Maximum number of consecutive resends of a paused turn.
 const MAX_RESENDS: u32 = 5;
 
 impl Run {
-    /// Asks the model, unless it was asked as often as allowed.
+    /// Calls the model, unless the limit of calls is reached.
     pub(super) fn next_turn(&mut self, cause: u64) -> Phase {
         let (max, made) = (self.definition.limits.max_iterations, self.meter.model_calls());
         if made.saturating_sub(self.calls_before) >= max {
@@ -39,7 +39,7 @@ impl Run {
         }
     }
 
-    /// Asks the model, unless its hooks took the time that was left.
+    /// Calls the model, unless its hooks used up the remaining time.
     pub(super) fn ask_now(&mut self, cause: u64, ask: Ask) -> Phase {
         if let Some(exhausted) = self.meter.budget().for_model(&self.usage(), self.events()) {
             return self.exhaust(cause, &exhausted);
@@ -80,7 +80,7 @@ impl Run {
         self.fail(seq, failure)
     }
 
-    /// Ends the run because runs have spent together what they may; that is a fact from outside.
+    /// Ends the run because a spend limit is reached; that is a fact from outside.
     pub(super) fn limited(&mut self, turn: Turn, exhausted: BudgetExhausted) -> Phase {
         let reason = exhausted.reason.clone();
         let seq = self.append(Actor::Runtime, Some(turn.requested()), exhausted);
@@ -174,7 +174,7 @@ impl Run {
         self.ask(cause, Ask { pauses: 0, asked_again: true, ..ask })
     }
 
-    /// Tells the model once what was wrong with its answer; then the run fails.
+    /// Sends the model the error of its answer once; the second time the run fails.
     fn answer_misfits(&mut self, cause: u64, turn: Turn, why: &str) -> Phase {
         let ask = turn.ask();
         if ask.asked_again {
@@ -186,7 +186,7 @@ impl Run {
         self.ask(cause, Ask { pauses: 0, asked_again: true, ..ask })
     }
 
-    /// Ends the run with what a cut answer says. None of its calls runs: they may be cut too.
+    /// Ends the run with the text of a cut answer. None of its calls runs, because they may be cut too.
     fn end_incomplete(
         &mut self,
         cause: u64,

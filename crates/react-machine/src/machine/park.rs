@@ -1,4 +1,4 @@
-//! A run that waits for a time: an endpoint, of its own or of a run below, wants to be left alone so long.
+//! Parked runs: an endpoint of the run or of a child run asks to be left alone until a time.
 
 use layer0::event::{Actor, EventKind, RunParked, RunResumed, RunWaiting, WaitFor};
 use layer0::{Code, Timestamp};
@@ -10,19 +10,19 @@ use crate::phase::Phase;
 use crate::phase::turn::Ask;
 
 impl Machine {
-    /// Returns when the run goes on, where it waits for a time.
+    /// Returns the time at which a parked run continues.
     #[must_use]
     pub fn parked_until(&self) -> Option<Timestamp> {
         self.run.clock.parked_until()
     }
 
-    /// Returns why the run waits for a time, where it does.
+    /// Returns the reason that the run is parked, if it is.
     #[must_use]
     pub fn parked_reason(&self) -> Option<&Code> {
         self.run.clock.parked_reason()
     }
 
-    /// Is it time for a run to ask its model that waited for this?
+    /// Returns whether a parked run may call its model again.
     #[must_use]
     pub fn is_due(&self, at: Timestamp) -> bool {
         matches!(self.phase, Phase::Parked(_))
@@ -31,7 +31,7 @@ impl Machine {
 }
 
 impl Run {
-    /// Can the run be parked: while its model is asked, or while it waits for runs below that are?
+    /// Checks whether the run can be parked: during a model call, or while it waits for parked child runs.
     pub(super) fn check_parked<'p>(
         &self,
         phase: &'p mut Phase,
@@ -64,8 +64,8 @@ impl Run {
         None
     }
 
-    /// Goes on with a run that waited, in another process perhaps. One that was parked asks its model again
-    /// once it is time, or if its record has lost events.
+    /// Resumes a run that waited, possibly in another process. A parked run calls its model again once it is due, or if
+    /// its record has lost events.
     pub(super) fn resumed(
         &mut self,
         phase: &mut Phase,

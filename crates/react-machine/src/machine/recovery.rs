@@ -1,4 +1,4 @@
-//! Going on after the process that ran a run has died, and in copies of a run.
+//! Recovery after the death of a run's process, and in forks of a run.
 
 use layer0::event::{
     Actor, EventKind, RunForked, RunRecovered, SignalReceived, ToolResponded, Verdict,
@@ -14,11 +14,10 @@ use crate::phase::short::Short;
 use crate::phase::turn::Ask;
 
 impl Machine {
-    /// Returns what a process left open that died here: calls to run again because that does no
-    /// harm, calls that may have acted, calls whose tools can say whether they happened, and how many
-    /// model attempts were lost. Calls that only dispatch are not among them: they are gone on with, but not
-    /// where what they dispatched keeps no record, and not in a copy, where their runs are another's. Nor are
-    /// calls of which a person said what became of them.
+    /// Returns the steps that a process that died left open: calls that are safe to run again, calls that may have
+    /// acted, calls whose tools can probe whether they happened, and the number of lost model attempts. Calls that only
+    /// dispatch are left out, because they continue, except if a child run keeps no record, and in a fork, where the
+    /// child runs belong to the original. Calls that a person settled are also left out.
     #[must_use]
     pub fn lost(&self) -> RunRecovered {
         let mut lost = RunRecovered::new(Vec::new(), Vec::new(), 0);
@@ -26,7 +25,7 @@ impl Machine {
         if matches!(&self.phase, Phase::Asking(turn) if turn.is_in_flight() && has_attempts) {
             lost.models = 1;
         }
-        // Nothing is done again that brought the process down each time.
+        // Nothing is repeated that killed the process each time.
         let is_last = self.is_crash_loop();
         let mut left = if is_last { 0 } else { self.executions_left() };
         let is_copied = self.phase.batch().is_some_and(Batch::is_copied);
@@ -38,11 +37,11 @@ impl Machine {
                 continue;
             };
             let is_repeatable = spec.idempotent && !self.run.begun_otherwise.contains_key(call);
-            // To run it again is another execution.
+            // Running it again is a further execution.
             if left > 0 && is_repeatable {
                 left -= 1;
                 lost.rerun.push(call.clone());
-            // The call of a copied run has that run's key.
+            // In a fork the call has the key of the original run.
             } else if spec.probe && !is_repeatable && !is_last && !is_copied {
                 lost.probing.push(call.clone());
             } else {
@@ -52,8 +51,7 @@ impl Machine {
         lost
     }
 
-    /// Returns what a process left open of a run that is ended: nothing is run again, and nothing is gone on
-    /// with.
+    /// Returns the steps that a process left open in a run that is ended now: nothing runs again or continues.
     #[must_use]
     pub fn lost_for_good(&self) -> RunRecovered {
         let batch = self.phase.batch().into_iter();
@@ -63,7 +61,7 @@ impl Machine {
         RunRecovered::new(Vec::new(), interrupted, self.lost().models)
     }
 
-    /// Is a call gone on with after a process died, because it only dispatches what keeps a record?
+    /// Returns whether a call continues after its process died, because it only dispatches runs with records.
     #[must_use]
     pub fn is_gone_on_with(&self, call: &CallId) -> bool {
         self.phase.batch().is_some_and(|batch| {
@@ -72,15 +70,15 @@ impl Machine {
         })
     }
 
-    /// Does the run end with the next recovery, because its process died again and again at this step? What
-    /// runs below has a record of its own, which counts for itself.
+    /// Returns whether the run ends with the next recovery, because its process died again and again at this step.
+    /// Child runs with records count their own crashes.
     #[must_use]
     pub fn is_crash_loop(&self) -> bool {
         self.run.crashes.is_last() && !self.run.only_waits_below(&self.phase)
     }
 
-    /// Becomes `child`, a copy of its run, which was cut before `beyond` was recorded. What was decided there
-    /// is decided again after `run.forked`; approvals and the model's answer are asked for anew.
+    /// Becomes `child`, a fork of its run that was cut before `beyond` was recorded. The decisions in `beyond` are made
+    /// again after `run.forked`; approvals and the model's answer are requested again.
     pub fn fork(&mut self, at: Timestamp, child: RunId, forked: RunForked, beyond: Vec<Entry>) {
         let Self { phase, run } = self;
         run.id = child;
@@ -89,7 +87,7 @@ impl Machine {
         run.outbox.forget(beyond.len());
         run.clock.skip_since(before);
         run.clock.forget_waiting();
-        // What the copied run dispatched is not this run's.
+        // The child runs of the original are not those of the fork.
         run.meter.forget_dispatches();
         run.crashes.begin_copy();
         run.unsettled.begin_copy();
@@ -111,12 +109,12 @@ impl Run {
         self.definition.tools.iter().find(|spec| *spec.name == *tool)
     }
 
-    /// May a call of this tool be repeated after it may have acted?
+    /// Returns whether a call of this tool may be repeated after it may have acted.
     pub(super) fn is_idempotent(&self, tool: &str) -> bool {
         self.spec(tool).is_some_and(|spec| spec.idempotent)
     }
 
-    /// Does again what was open, and answers what must not be done again.
+    /// Repeats open steps, and answers those that must not be repeated.
     pub(super) fn recovered(
         &mut self,
         phase: &mut Phase,
@@ -126,7 +124,7 @@ impl Run {
     ) -> Option<Phase> {
         self.clock.skip_since(before);
         self.outbox.begin_epoch();
-        // What runs below has a record of its own, which counts for itself.
+        // Child runs with records count their own crashes.
         let RunRecovered { rerun, interrupted, probing, .. } = &recovered;
         let is_named = rerun.iter().chain(interrupted).chain(probing).next().is_some();
         if (is_named || !self.only_waits_below(phase)) && self.crashes.count() {
@@ -136,7 +134,7 @@ impl Run {
         let models = recovered.models;
         let seq = self.append(Actor::Runtime, None, recovered);
         if let Phase::Working(batch) = phase {
-            // What asked is gone with its process; a call that runs again asks again.
+            // The requester died with its process; a call that runs again asks again.
             self.end_asking(batch.end_all_asking(), &Code::new(code::TOOL_INTERRUPTED));
         }
         match phase {
@@ -150,13 +148,13 @@ impl Run {
             Phase::Hooking(paused) => self.call_hooks(paused),
             Phase::Recalling => self.read_memory(),
             Phase::Memorizing(stopped) => self.write_memory(&stopped.output),
-            // A copy does not wait as the copied run did, and asks for itself.
+            // A fork does not inherit the wait of the original, and asks itself.
             Phase::Parked(ask) if !self.clock.is_waiting() => return Some(self.ask(seq, *ask)),
             Phase::Short(short) if !self.clock.is_waiting() => {
                 let Short { ask, exhausted, .. } = short.clone();
                 return Some(self.short_of(seq, ask, exhausted));
             }
-            // It waits; who goes on with it asks its caller again.
+            // The run waits; the process that resumes it asks its caller again.
             Phase::Short(_) | Phase::Parked(_) | Phase::New | Phase::Done(_) => {}
         }
         None
@@ -164,7 +162,7 @@ impl Run {
 
     fn work_again(&mut self, cause: u64, batch: &mut Batch, sorted: &Sorted) -> Option<Phase> {
         if batch.is_doubtful() {
-            // The approvals may have been decided in events that were lost.
+            // The approvals may have been decided in lost events.
             self.clock.end_waiting();
         }
         let left = batch.unfinished(sorted, |tool| self.is_idempotent(tool));
@@ -215,7 +213,7 @@ impl Run {
         self.go_on(batch, last)
     }
 
-    /// Keeps something to say until the model is asked next.
+    /// Keeps a text for the model's next request.
     pub(super) fn input_received(&mut self, signal: SignalReceived) -> Option<Phase> {
         if let Some(text) = signal.data.as_str() {
             self.conversation.add_further_input(text);

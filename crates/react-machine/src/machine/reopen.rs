@@ -1,7 +1,7 @@
-//! Opening a run again that is over: its next episode.
+//! Reopening an ended run: its next episode.
 //!
-//! What was completed stays so. The beginning is done where it was not, hooks are asked again, and the
-//! guard that ended the run counts anew.
+//! Completed steps stay completed. The beginning is repeated if it was not completed, hooks are called again, and the
+//! count of the guard that ended the run restarts.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use crate::phase::paused::PausedStep;
 use crate::reopen::{CONTINUE, NotReopenable};
 
 impl Machine {
-    /// Returns the fact that opens the run again: with what is said to its model, and how much more of
-    /// its budget there is. Where its end needs a word and none is given, it is told to continue.
+    /// Returns the fact that reopens the run, with a message to its model and an increase of its budget. If its end
+    /// requires a message and none is given, the message is [`CONTINUE`].
     ///
     /// # Errors
     ///
-    /// [`NotReopenable`], when the run is not over, or its end does not allow it.
+    /// [`NotReopenable`] if the run has not ended, or its end does not allow it.
     pub fn reopening(
         &self,
         by: impl Into<Arc<str>>,
@@ -41,8 +41,8 @@ impl Machine {
         Ok(reopened)
     }
 
-    /// Returns what the run's caller kept from it of its agent's budget: a run whose caller is over has
-    /// a budget of its own.
+    /// Returns the part of its agent's budget that the caller withheld: a run whose caller has ended has a budget of
+    /// its own.
     #[must_use]
     pub fn kept_by_the_caller(&self) -> BudgetIncrease {
         self.run.meter.budget().short_of(&self.run.definition.budget)
@@ -50,7 +50,7 @@ impl Machine {
 }
 
 impl Run {
-    /// Can a run that ended like this be opened again?
+    /// Checks whether a run with this end can be reopened.
     pub(super) fn check_reopened(
         &self,
         finish: &Finish,
@@ -73,25 +73,25 @@ impl Run {
         self.check_budget(Some(&reason), reopened)
     }
 
-    /// Is there room for another model call, and more of what the run ended for?
+    /// Checks that there is room for another model call, and for more of what the run ended for.
     fn check_budget(
         &self,
         reason: Option<&Code>,
         reopened: &RunReopened,
     ) -> Result<(), NotReopenable> {
         let more = reopened.budget.as_deref().copied().unwrap_or_default();
-        // One whose caller may give more asks for it.
+        // A run whose caller may give more asks for it.
         let (budget, usage) = (self.meter.reopened_budget(&more), self.usage());
         let exhausted = match reason.map(Code::as_str) {
             Some(code::BUDGET_TOOL_CALLS) => budget.used_up_tool_calls(&usage),
             _ => None,
         };
-        // The event that opens it counts.
+        // The event that reopens the run counts.
         let exhausted = exhausted.or_else(|| budget.for_model(&usage, self.events() + 1));
         exhausted.map_or(Ok(()), |exhausted| Err(exhausted.into()))
     }
 
-    /// Would the model read again what it read before it was stopped, or its own last words?
+    /// Returns whether the model would otherwise read the same request as before the stop, or its own last words.
     fn needs_a_word(&self, finish: &Finish) -> bool {
         let was_stopped = match finish {
             Finish::Stopped { stop, .. } => {
@@ -109,7 +109,7 @@ impl Run {
         was_asked && (was_stopped || self.conversation.ends_with_the_model())
     }
 
-    /// Begins the next episode of a run that ended like this, then.
+    /// Begins the next episode of a run with this end.
     pub(super) fn reopened(
         &mut self,
         finish: &Finish,
@@ -119,7 +119,7 @@ impl Run {
         self.clock.skip_since(ended);
         self.outbox.begin_epoch();
         self.is_copy_of_an_end = false;
-        // What was dispatched went with the call that it served.
+        // Dispatches ended with the calls that they served.
         self.meter.forget_dispatches();
         self.calls_before = self.meter.model_calls();
         if let Some(more) = &reopened.budget {

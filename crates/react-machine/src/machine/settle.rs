@@ -1,4 +1,4 @@
-//! Calls of unknown outcome: tools are asked what became of them, people say it.
+//! Calls of unknown outcome, which are settled by probes of their tools or by people.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::phase::batch::{Batch, Place};
 use crate::text::late_verdict;
 
 impl Machine {
-    /// Returns id and tool of the calls of which a person can say what became of them: those that may be
-    /// running, and those whose answers leave it open.
+    /// Returns id and tool of the calls that a person can settle: those that may be running, and those with an unknown
+    /// outcome.
     pub fn unsettled(&self) -> impl Iterator<Item = (&CallId, &Arc<str>)> {
         let batch = self.phase.batch();
         let running = batch.into_iter().flat_map(Batch::running);
@@ -24,8 +24,8 @@ impl Machine {
         running.chain(self.run.unsettled.iter())
     }
 
-    /// Returns the answered calls that leave it open whether they happened and whose tools can be asked. In a copy,
-    /// the calls of the copied run are not among them: their keys are that run's.
+    /// Returns the answered calls with an unknown outcome whose tools can be probed. In a fork, the calls of the
+    /// original run are left out, because their keys belong to the original run.
     #[must_use]
     pub fn probeable(&self) -> Vec<CallId> {
         let can_probe = |tool: &str| self.run.spec(tool).is_some_and(|spec| spec.probe);
@@ -34,7 +34,7 @@ impl Machine {
         probeable.map(|(call, _)| call.clone()).collect()
     }
 
-    /// Returns the answer of a call that is running, where a person said what became of it.
+    /// Returns the answer of a running call that a person settled.
     #[must_use]
     pub fn settlement(&self, call: &CallId) -> Option<ToolResponded> {
         self.phase.batch()?.settlement_of(call)
@@ -42,7 +42,7 @@ impl Machine {
 }
 
 impl Run {
-    /// Is what a person says of this call not known yet?
+    /// Checks that the settlement by a person is new.
     pub(super) fn check_settlement<'p>(
         &self,
         phase: &'p mut Phase,
@@ -65,7 +65,7 @@ impl Run {
         }
     }
 
-    /// Keeps what a person said of a call until it is answered.
+    /// Stores the settlement of a call until the call is answered.
     pub(super) fn settled(
         &mut self,
         batch: &mut Batch,
@@ -78,7 +78,7 @@ impl Run {
         None
     }
 
-    /// Is the outcome of this call still unknown, in a run that is over?
+    /// Checks that the outcome of this call is still unknown, in a run that has ended.
     pub(super) fn check_late_probe<'p>(&self, probed: ToolProbed) -> Result<Step<'p>, Misuse> {
         match self.unsettled.contains(&probed.call_id) {
             true => Ok(Step::ProbedLate(probed)),
@@ -86,8 +86,7 @@ impl Run {
         }
     }
 
-    /// Tells the model what the tool of an answered call said of it, when it is asked next: the answer stays as it
-    /// is.
+    /// Adds the result of a probe of an answered call to the model's next request; the answer does not change.
     pub(super) fn probed_late(&mut self, probed: ToolProbed) -> Option<Phase> {
         let tool = self.unsettled.tool(&probed.call_id);
         let text = tool.and_then(|tool| late_verdict(tool, &probed));
@@ -99,7 +98,7 @@ impl Run {
         None
     }
 
-    /// Tells the model what a person said of a call, when it is asked next: the answer stays as it is.
+    /// Adds the settlement of an answered call to the model's next request; the answer does not change.
     pub(super) fn settled_late(&mut self, resolved: ToolResolved) -> Option<Phase> {
         self.unsettled.settle(&resolved.call_id);
         self.conversation.add_further_input(&resolved.message);

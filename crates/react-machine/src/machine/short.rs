@@ -1,5 +1,5 @@
-//! A run below another one whose share of the caller's budget is used up, and its own budget is not: it
-//! waits until the caller gives it more, or says that nothing is left.
+//! A child run whose allowance is used up, while its own budget is not: it waits until the caller gives it more, or
+//! reports that nothing is left.
 
 use layer0::event::{Actor, BudgetGranted, RunWaiting, WaitFor};
 
@@ -12,8 +12,7 @@ use crate::phase::short::Short;
 use crate::phase::turn::Ask;
 
 impl Machine {
-    /// Does the run wait until its caller gives it more of its budget? Returns how often it was given more
-    /// before.
+    /// Returns how many times the caller gave more before, if the run waits for the caller's answer.
     #[must_use]
     pub fn wants_budget(&self) -> Option<u32> {
         let is_short = match &self.phase {
@@ -26,7 +25,7 @@ impl Machine {
 }
 
 impl Run {
-    /// Waits for more before the model is asked, or ends the run where no more can come.
+    /// Waits for more budget before a model call, or ends the run if no more is possible.
     pub(super) fn short_of(&mut self, cause: u64, ask: Ask, exhausted: Exhausted) -> Phase {
         if !self.meter.can_be_given(&self.usage(), self.events()) {
             return self.exhaust(cause, &exhausted);
@@ -35,8 +34,8 @@ impl Run {
         Phase::Short(Short { cause, ask, exhausted })
     }
 
-    /// Waits for more before a batch is looked at, where that can bring more executions or makes up for
-    /// what its answer used. Returns whether it waits.
+    /// Waits for more budget before a batch is processed, if that can bring more executions or cover the usage of its
+    /// answer. Returns whether it waits.
     pub(super) fn short_of_executions(&mut self, cause: u64, batch: &mut Batch) -> bool {
         let wanted = u32::try_from(batch.len()).unwrap_or(u32::MAX);
         let (usage, events) = (self.usage(), self.events());
@@ -58,7 +57,7 @@ impl Run {
         self.perform(Effect::AskBudget { given: self.meter.grants() });
     }
 
-    /// Goes on with what the caller gave.
+    /// Continues with the answer of the caller.
     pub(super) fn granted(&mut self, phase: &mut Phase, granted: BudgetGranted) -> Option<Phase> {
         self.clock.end_waiting();
         self.meter.take_grant(granted.allowance.as_deref());
@@ -79,7 +78,7 @@ impl Run {
                         false => Some(self.exhaust_in(phase, seq, &exhausted)),
                     };
                 }
-                // Executions beyond the budget are not begun.
+                // Executions beyond the budget do not begin.
                 let calls = self.conversation.last_calls().to_vec();
                 self.admit(calls.into());
                 None
@@ -90,7 +89,7 @@ impl Run {
 }
 
 impl Phase {
-    /// Can more of the caller's budget be taken in?
+    /// Checks whether the run waits for more of the caller's budget.
     pub(crate) fn check_granted(&self) -> Result<(), Misuse> {
         match self {
             Self::Short(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! How a run begins, and the memory around it.
+//! The beginning of a run, and its memory.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::phase::Phase;
 use crate::phase::paused::{Ending, PausedStep, Stopped};
 
 impl Machine {
-    /// Gives the machine the messages of the session before its run, without what only instructs. They
-    /// lead to no decision: `run.started` says where the transcript stood, so that a replay does without
-    /// them. To be given before the first model call is performed.
+    /// Gives the machine the earlier messages of the session, without system messages. They influence no decision:
+    /// `run.started` has the end of the session's transcript, so that a replay does not need them. Call it before the
+    /// first model call is performed.
     pub fn provide_earlier(&mut self, messages: Vec<Arc<Message>>) {
         self.run.conversation.provide_earlier(messages);
     }
@@ -41,7 +41,7 @@ impl Run {
         self.remember(cause)
     }
 
-    /// Asks the model, once the memory was read where there is one.
+    /// Calls the model, after the memory was read if there is one.
     pub(super) fn remember(&mut self, cause: u64) -> Phase {
         if !self.definition.memory {
             return self.ask_first(cause, &[]);
@@ -66,7 +66,7 @@ impl Run {
         self.ask_first(seq, &[])
     }
 
-    /// Begins the transcript with what is remembered, and asks the model.
+    /// Begins the transcript with the contents of the memory, and calls the model.
     fn ask_first(&mut self, cause: u64, remembered: &[Arc<str>]) -> Phase {
         self.conversation.begin(&self.definition, remembered);
         self.begun = Begun::Whole;
@@ -78,7 +78,7 @@ impl Run {
         self.perform(Effect::WriteMemory { input, output });
     }
 
-    /// Ends the run as it was about to.
+    /// Ends the run as planned.
     pub(super) fn memory_wrote(&mut self, stopped: &Stopped, note: EventKind) -> Phase {
         let seq = self.append(Actor::Memory, None, note);
         self.end(seq, Ending::Stopped(stopped.clone()))

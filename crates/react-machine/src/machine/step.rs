@@ -1,4 +1,4 @@
-//! Facts that fit, each with what it changes.
+//! Steps: facts that fit, each with the state that it changes.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ use crate::phase::paused::{Paused, Stopped};
 use crate::phase::turn::Turn;
 use crate::text;
 
-/// A fact that fits, with what it changes.
+/// A fact that fits, with the state that it changes.
 pub(super) enum Step<'p> {
     Start(RunStarted),
     ModelAttempted(&'p mut Turn, ModelAttempted),
     ModelResponded(Turn, ModelResponded),
     ModelFailed(Turn, ModelFailed),
-    /// Its next attempt was refused: runs have spent together what they may.
+    /// The next attempt was refused by a spend limit.
     Limited(Turn, BudgetExhausted),
     ToolRequested(&'p mut Batch, Place, ToolRequested),
     ToolAttempted(&'p mut Batch, Place, ToolAttempted),
@@ -41,9 +41,9 @@ pub(super) enum Step<'p> {
     GrantedBelow(BudgetGranted),
     Returned(OperatorReturned),
     MemoryRead(MemoryRead),
-    /// It could not be read.
+    /// The memory could not be read.
     MemoryUnread(MemoryDegraded),
-    /// It was written, or could not be.
+    /// The memory was written, or could not be.
     MemoryWrote(&'p Stopped, EventKind),
     HookPassed(&'p Paused, HookPassed),
     HookStopped(&'p mut Phase, HookStop),
@@ -51,29 +51,29 @@ pub(super) enum Step<'p> {
     Asked(&'p mut Batch, Place, ApprovalRequested),
     ApprovalGranted(&'p mut Batch, Held, ApprovalGranted),
     ApprovalDenied(&'p mut Batch, Held, ApprovalDenied),
-    /// With where the calls stand that do not simply run again.
+    /// With the places of the calls that do not simply run again.
     Recovered(&'p mut Phase, Sorted, RunRecovered),
-    /// With another definition of the agent, where it has one.
+    /// With another definition of the agent, if it adopts one.
     Resumed(&'p mut Phase, RunResumed, Option<CheckedDefinition>),
     Parked(Turn, RunParked),
-    /// It waits for runs below that are parked.
+    /// The run waits for parked child runs.
     ParkedBelow(RunParked),
-    /// With how it had ended.
+    /// With its end.
     Reopened(Finish, RunReopened),
-    /// A person said what became of a call that has no answer.
+    /// A person settled a call without an answer.
     Settled(&'p mut Batch, Place, ToolResolved),
-    /// A person said what became of a call after its answer.
+    /// A person settled a call after its answer.
     SettledLate(ToolResolved),
-    /// Its tool said what became of a call after its answer.
+    /// A probe settled a call after its answer.
     ProbedLate(ToolProbed),
     Cancelled(&'p mut Phase, SignalReceived),
     Input(SignalReceived),
-    /// It only leaves a record.
+    /// A fact that is only recorded.
     Noted(Option<u64>, EventKind),
 }
 
 impl Step<'_> {
-    /// Did something come to its end, so that a process that dies now dies elsewhere?
+    /// Returns whether a step was completed, so that a process that dies from now on dies at another step.
     pub(super) const fn is_progress(&self) -> bool {
         match self {
             Self::ModelAttempted(..)
@@ -102,7 +102,7 @@ impl Step<'_> {
             | Self::Recovered(..)
             | Self::Resumed(..)
             | Self::ParkedBelow(_)
-            // The answer of its call is.
+            // The answer of its call counts as progress.
             | Self::Returned(_)
             | Self::Settled(..)
             | Self::SettledLate(_)
@@ -115,13 +115,13 @@ impl Step<'_> {
 }
 
 impl Step<'_> {
-    /// Can it come while no process has the run?
+    /// Returns whether it can come while no process has the run.
     pub(super) const fn is_settlement(&self) -> bool {
         matches!(self, Self::Settled(..) | Self::SettledLate(_) | Self::ProbedLate(_))
     }
 }
 
-/// How a hook stops a run.
+/// A stop of a run by a hook.
 pub(super) enum HookStop {
     Aborted(HookAborted),
     Failed(HookFailed),

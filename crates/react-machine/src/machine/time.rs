@@ -1,4 +1,4 @@
-//! What the time alone decides.
+//! Decisions that depend only on the time.
 
 use layer0::Timestamp;
 
@@ -6,8 +6,8 @@ use super::Machine;
 use crate::phase::Phase;
 
 impl Machine {
-    /// Advances the time of a run that a process has without anything having happened, so that a budget that
-    /// is used up by it ends the run. Too early, it changes nothing. Of a wait, only the time before it counts.
+    /// Advances the time of a run that a process has, without any fact, so that an exhausted time budget ends the run.
+    /// Before that time it changes nothing. Of a wait, only the time before it counts.
     pub fn tick(&mut self, at: Timestamp) {
         if matches!(self.phase, Phase::New) || self.has_answer() {
             return;
@@ -18,7 +18,7 @@ impl Machine {
         let budget = run.meter.budget();
         let attempts = budget.for_attempt(&later).filter(|_| is_cut_short);
         if let Some(exhausted) = attempts.or_else(|| budget.used_up_wall_time(&later)) {
-            // Nobody else could tell the time.
+            // The time is known only from here.
             run.clock.stay();
             run.clock.advance(at);
             let cause = run.events();
@@ -30,8 +30,8 @@ impl Machine {
         }
     }
 
-    /// Returns when [`Machine::tick`] will end the run; `None` without a time budget, and while
-    /// time does not count.
+    /// Returns the time at which [`Machine::tick`] will end the run; `None` without a time budget, and while time does
+    /// not count.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         if self.is_clock_paused() {
@@ -40,13 +40,13 @@ impl Machine {
         self.run.deadline()
     }
 
-    /// Returns whether the run has all it ends with, and only the memory or the last hooks are pending.
+    /// Returns whether the run has its final result, and only the memory or the last hooks are pending.
     #[must_use]
     pub const fn has_answer(&self) -> bool {
         matches!(self.phase, Phase::Memorizing(_)) || self.phase.is_ending()
     }
 
-    /// Does time change nothing: before the start, while people think, and once the run has its answer?
+    /// Returns whether time does not count: before the start, while people decide, and once the run has its result.
     const fn is_clock_paused(&self) -> bool {
         matches!(self.phase, Phase::New) || self.has_answer() || self.run.clock.is_waiting()
     }

@@ -14,7 +14,7 @@ use crate::phase::batch::{Answering, Batch, Closed, Place, StoppedByHook};
 use crate::tool_message::with_note;
 
 impl Machine {
-    /// Returns how many executions may still begin, first ones and others.
+    /// Returns the number of executions that may still begin, including repeated ones.
     #[must_use]
     pub fn executions_left(&self) -> u32 {
         self.run.executions_left()
@@ -26,7 +26,7 @@ impl Machine {
         self.run.meter.next_execution()
     }
 
-    /// Returns code and count of a call that failed so often in a row that it must not be run again.
+    /// Returns code and count of a call that failed so often in a row that it must not run again.
     #[must_use]
     pub fn repeated_failure(&self, name: &str, arguments: &JsonText) -> Option<(Arc<str>, u32)> {
         let Run { guards, definition, .. } = &self.run;
@@ -36,8 +36,8 @@ impl Machine {
 }
 
 impl Run {
-    /// Begins a batch, unless a guard trips: too many at once, then stagnation, then a loop. All of
-    /// them count first, and nothing of a batch that trips one runs.
+    /// Begins a batch, unless a guard trips: too many calls, then stagnation, then a loop. All of them count first, and
+    /// no call of a batch that trips one runs.
     pub(super) fn begin_batch(
         &mut self,
         responded: u64,
@@ -64,12 +64,12 @@ impl Run {
         working
     }
 
-    /// Asks which calls may run.
+    /// Requests the admission of calls.
     pub(super) fn admit(&mut self, calls: Arc<[ToolCall]>) {
         self.admit_as(calls, false, false);
     }
 
-    /// Asks which calls may run that a person agreed to; `changed` with arguments of their own.
+    /// Requests the admission of calls that a person approved; `changed` is whether with other arguments.
     pub(super) fn admit_approved(&mut self, calls: Arc<[ToolCall]>, changed: bool) {
         self.admit_as(calls, true, changed);
     }
@@ -84,8 +84,7 @@ impl Run {
         self.meter.executions_left(self.events())
     }
 
-    /// Answers every call of a batch that tripped a guard, so that the transcript stays whole, and
-    /// fails.
+    /// Answers every call of a batch that tripped a guard, so that the transcript stays complete, and fails the run.
     fn refuse_batch(&mut self, responded: u64, calls: &[ToolCall], failure: FailureCause) -> Phase {
         let tripped = self.trip(responded, &failure);
         self.answer_unrun(tripped, calls, "Cancelled: the run was stopped by a guard");
@@ -175,14 +174,14 @@ impl Run {
         }
     }
 
-    /// Notes a call that began, and whose answer leaves open whether it happened.
+    /// Records a call that began and whose outcome is unknown after its answer.
     pub(super) fn note_outcome(&mut self, answer: &ToolResponded) {
         if !self.dispatches(&answer.tool) && !self.is_idempotent(&answer.tool) {
             self.unsettled.note(answer);
         }
     }
 
-    /// Writes the answer of a call down. `Err` says what stops the run now.
+    /// Records the answer of a call. `Err` is the reason that stops the run now.
     pub(super) fn answer_call(
         &mut self,
         batch: &mut Batch,
@@ -205,7 +204,7 @@ impl Run {
         stopped.map_or(Ok(seq), Err)
     }
 
-    /// Goes on to the next turn once every call has its answer, or waits for people.
+    /// Continues with the next turn once every call has its answer, or waits for people.
     pub(super) fn go_on(&mut self, batch: &mut Batch, cause: u64) -> Option<Phase> {
         match batch.close() {
             Some(closed) => Some(self.close_batch(cause, closed)),
@@ -218,7 +217,7 @@ impl Run {
 
     fn close_batch(&mut self, cause: u64, closed: Closed) -> Phase {
         let cancelled = closed.cancelled();
-        // The model reads that it repeats itself; the record has the answers as they came.
+        // The warning about a repetition is only for the model; the record has the original answers.
         let note = self.guards.note_results(&self.definition.limits, &closed);
         for message in closed.into_messages() {
             self.conversation.push(match &note {

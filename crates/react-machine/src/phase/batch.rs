@@ -20,31 +20,31 @@ use crate::tool_message::tool_message;
 
 pub(crate) use unfinished::{Sorted, Unfinished};
 
-/// How many executions stay with the caller for each of its tools that is running: as many as the
-/// runtime tries one again by default.
+/// Number of executions reserved for the caller for each of its running tools: as many as the runtime retries one by
+/// default.
 const RETRIES_KEPT: u32 = 2;
 
 /// The calls of one model answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Batch {
-    /// The seq of the answer that asked for them.
+    /// The seq of the answer that requested them.
     responded: u64,
-    /// What makes another batch the same.
+    /// Signature by which batches are equal.
     signature: Arc<str>,
     calls: Vec<Call>,
-    /// Was a call kept from running by the budget?
+    /// Whether the budget kept a call from running.
     cancelled: bool,
-    /// Does the caller have to give more of its budget before the calls are looked at?
+    /// Whether the caller has to give more of its budget before the calls are processed.
     is_short: bool,
-    /// Is it a copy, whose open dispatches are another run's?
+    /// Whether the run is a fork, whose open dispatches belong to the original.
     is_copied: bool,
-    /// Whether events were lost in which calls may have run that have not begun by the record.
+    /// Whether calls that have not begun according to the record may have run in lost events.
     is_doubtful: bool,
-    /// The run stops once this call has its answer.
+    /// The call after whose answer the run stops, with the stop.
     stopping: Option<(CallId, StoppedByHook)>,
 }
 
-/// What a hook stopped the run with.
+/// The stop of a run by a hook.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StoppedByHook {
     /// The seq of the hook's event.
@@ -56,20 +56,20 @@ pub(crate) struct StoppedByHook {
 struct Call {
     id: CallId,
     tool: Arc<str>,
-    /// The model's arguments.
+    /// Arguments of the model.
     arguments: JsonText,
-    /// What makes another call the same, by the model's arguments.
+    /// Signature by which calls are equal, from the model's arguments.
     signature: Arc<str>,
-    /// Where the error of its execution is stored.
+    /// Id of the stored error of its execution.
     stored: Option<ErrorId>,
-    /// What a person said of it while it had no answer.
+    /// Settlement by a person before its answer.
     settled: Option<Box<ToolResolved>>,
-    /// What it asks a person while it is running.
+    /// Open request to a person while it is running.
     asking: Option<Box<Asking>>,
     state: CallState,
 }
 
-/// What a running call asks a person; the seq is that of the request.
+/// The request of a running call to a person, with its seq.
 #[derive(Debug, Clone, PartialEq)]
 struct Asking {
     approval: Approval,
@@ -80,18 +80,17 @@ struct Asking {
 enum CallState {
     /// Not yet admitted.
     Asked,
-    /// Waits for a person; the seq is that of the approval's request.
+    /// Waits for a person; `requested` is the seq of the approval's request.
     Held { approval: Approval, requested: u64 },
-    /// A person agreed, and gave the data that was asked for; the runtime acts on it. The seq is that of
-    /// the decision.
+    /// A person approved it, with the requested data; the runtime acts on that. `decided` is the seq of the decision.
     Decided { approval: Approval, data: Option<JsonText>, changed: bool, decided: u64 },
-    /// May have begun; the signature is by the arguments it was given.
+    /// May have begun; the signature is from the arguments it was given.
     Open { effect: EffectId, requested: u64, signature: Arc<str> },
     /// Has its answer; the message waits for the rest of the batch.
     Answered { message: Message, result: u64 },
 }
 
-/// Where in its batch a call stands. Only a check gives it out, so that it always holds.
+/// The position of a call in its batch. Only a check returns one, so that it is always valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place(usize);
 
@@ -103,11 +102,11 @@ pub(crate) struct Held {
     pub(crate) requested: u64,
 }
 
-/// Who answers a call, and what led to it.
+/// The origin of a call's answer, and its cause.
 pub(crate) enum Answering<'b> {
-    /// The tool ran; the signature is by the arguments it was given.
+    /// The tool ran; the signature is from the arguments it was given.
     Ran { requested: u64, signature: &'b Arc<str> },
-    /// It did not run.
+    /// The tool did not run.
     Refused { cause: u64 },
 }
 
@@ -123,12 +122,12 @@ impl Closed {
         &self.signature
     }
 
-    /// Was a call kept from running by the budget?
+    /// Returns whether the budget kept a call from running.
     pub(crate) const fn cancelled(&self) -> bool {
         self.cancelled
     }
 
-    /// Returns what each call came to, by its signature.
+    /// Returns the result of each call, by its signature.
     pub(crate) fn results(&self) -> impl Iterator<Item = (&str, u64)> {
         self.calls.iter().filter_map(|call| match call.state {
             CallState::Answered { result, .. } => Some((&*call.signature, result)),
@@ -170,17 +169,17 @@ impl Batch {
         }
     }
 
-    /// Returns what makes another batch the same.
+    /// Returns the signature by which batches are equal.
     pub(crate) const fn signature(&self) -> &Arc<str> {
         &self.signature
     }
 
-    /// Returns what makes another call the same, call by call.
+    /// Returns the signatures of the calls.
     pub(crate) fn signatures(&self) -> impl Iterator<Item = &Arc<str>> {
         self.calls.iter().map(|call| &call.signature)
     }
 
-    /// Returns the seq under which what belongs to a call stands.
+    /// Returns the seq of the entry that causes further entries about a call.
     pub(crate) fn cause_of(&self, id: &CallId) -> Option<u64> {
         self.find(id).ok().map(|place| self.cause_at(place))
     }
@@ -217,7 +216,7 @@ impl Batch {
         })
     }
 
-    /// Returns the approvals that are open.
+    /// Returns the open approvals of held calls.
     pub(crate) fn held(&self) -> impl Iterator<Item = &Approval> {
         self.calls.iter().filter_map(|call| match &call.state {
             CallState::Held { approval, .. } => Some(approval),
@@ -225,23 +224,23 @@ impl Batch {
         })
     }
 
-    /// Returns what running calls ask people.
+    /// Returns the open requests of running calls to people.
     pub(crate) fn asked(&self) -> impl Iterator<Item = &Approval> {
         self.calls.iter().filter_map(|call| call.asking.as_ref().map(|asking| &asking.approval))
     }
 
-    /// The running call asks a person.
+    /// Opens the request of a running call to a person.
     pub(crate) fn ask(&mut self, place: Place, approval: Approval, requested: u64) {
         self.calls[place.0].asking = Some(Box::new(Asking { approval, requested }));
     }
 
-    /// The call asks nothing any more. Returns what it asked.
+    /// Closes the request of a call and returns it.
     pub(crate) fn end_asking(&mut self, place: Place) -> Option<(Approval, u64)> {
         let asking = self.calls[place.0].asking.take()?;
         Some((asking.approval, asking.requested))
     }
 
-    /// No call asks anything any more. Returns what was asked.
+    /// Closes the requests of all calls and returns them.
     pub(crate) fn end_all_asking(&mut self) -> Vec<(Approval, u64)> {
         let places = (0..self.calls.len()).map(Place);
         places.filter_map(|place| self.end_asking(place)).collect()
@@ -252,12 +251,12 @@ impl Batch {
         Some(Held { place, approval: approval.clone(), requested: *requested })
     }
 
-    /// Is nothing in flight but approvals?
+    /// Returns whether only approvals are in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.held().next().is_some() && self.is_idle_but(|_| false)
     }
 
-    /// Is nothing in flight but approvals, and calls of which this is true?
+    /// Returns whether only approvals are in flight, and calls for which `waits` is true.
     pub(crate) fn is_idle_but(&self, waits: impl Fn(&CallId) -> bool) -> bool {
         self.calls.iter().all(|call| match call.state {
             CallState::Held { .. } | CallState::Answered { .. } => true,
@@ -266,7 +265,7 @@ impl Batch {
         })
     }
 
-    /// Returns how many executions calls may need that are not of tools that only dispatch.
+    /// Returns the number of executions that calls may need whose tools do not only dispatch.
     pub(crate) fn executions_kept(&self, dispatches: impl Fn(&str) -> bool) -> u32 {
         let kept = self.calls.iter().map(|call| match call.state {
             CallState::Asked | CallState::Held { .. } | CallState::Decided { .. } => 1,
@@ -277,7 +276,7 @@ impl Batch {
         kept.fold(0, u32::saturating_add)
     }
 
-    /// Is it a copy that has not begun to go on?
+    /// Returns whether it is a fork that has not recovered yet.
     pub(crate) const fn is_copied(&self) -> bool {
         self.is_copied
     }
@@ -294,13 +293,13 @@ impl Batch {
         self.calls.len()
     }
 
-    /// Returns the calls that have no answer.
+    /// Returns the calls without an answer.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = (&CallId, &Arc<str>)> {
         let is_open = |call: &&Call| !matches!(call.state, CallState::Answered { .. });
         self.calls.iter().filter(is_open).map(|call| (&call.id, &call.tool))
     }
 
-    /// Returns the effect of a call that is running.
+    /// Returns the effect of a running call.
     pub(crate) fn effect_of(&self, id: &CallId) -> Option<EffectId> {
         match self.calls.iter().find(|call| call.id == *id)?.state {
             CallState::Open { effect, .. } => Some(effect),
@@ -308,12 +307,12 @@ impl Batch {
         }
     }
 
-    /// The call waits for a person now.
+    /// Holds the call until a person decides.
     pub(crate) fn hold(&mut self, place: Place, approval: Approval, requested: u64) {
         self.calls[place.0].state = CallState::Held { approval, requested };
     }
 
-    /// Returns the other calls with the same arguments that wait for a person.
+    /// Returns the other held calls with the same arguments.
     pub(crate) fn held_like(&self, held: &Held, has_same: impl Fn(&JsonText) -> bool) -> Vec<Held> {
         let is_alike = |other: &Held| {
             other.place != held.place
@@ -333,7 +332,7 @@ impl Batch {
         }
     }
 
-    /// A person agreed to the call.
+    /// Records the approval of the call by a person.
     pub(crate) fn agree(
         &mut self,
         place: Place,
@@ -345,12 +344,12 @@ impl Batch {
         self.calls[place.0].state = CallState::Decided { approval, data, changed, decided };
     }
 
-    /// The call is as before its admission.
+    /// Resets the call to its state before admission.
     pub(crate) fn unask(&mut self, place: Place) {
         self.calls[place.0].state = CallState::Asked;
     }
 
-    /// The calls that people agreed to are as before their admission, where this is true of the approval.
+    /// Resets approved calls to their state before admission if `is_void` is true of the approval.
     pub(crate) fn unask_decided(&mut self, is_void: impl Fn(&Approval) -> bool) {
         for call in &mut self.calls {
             if matches!(&call.state, CallState::Decided { approval, .. } if is_void(approval)) {
@@ -359,7 +358,7 @@ impl Batch {
         }
     }
 
-    /// Returns the data that a person gave who agreed to the call.
+    /// Returns the data of the person who approved the call.
     pub(crate) fn data_at(&self, place: Place) -> Option<&JsonText> {
         match &self.calls[place.0].state {
             CallState::Decided { data, .. } => data.as_ref(),
@@ -367,7 +366,7 @@ impl Batch {
         }
     }
 
-    /// The call begins.
+    /// Records the start of the call.
     pub(crate) fn begin(
         &mut self,
         place: Place,
@@ -383,7 +382,7 @@ impl Batch {
         call.state = CallState::Open { effect: run.id, requested, signature };
     }
 
-    /// The call begins again, as another effect.
+    /// Starts the call again, as another effect.
     pub(crate) fn rerun(&mut self, place: Place, again: EffectId) -> CallId {
         let call = &mut self.calls[place.0];
         if let CallState::Open { effect, .. } = &mut call.state {
@@ -393,7 +392,7 @@ impl Batch {
         call.id.clone()
     }
 
-    /// Remembers where the error of a call is stored.
+    /// Stores the id of the stored error of a call.
     pub(crate) fn store(&mut self, place: Place, error: ErrorId) {
         self.calls[place.0].stored = Some(error);
     }
@@ -407,19 +406,19 @@ impl Batch {
         }
     }
 
-    /// Fails the run once a call has its answer; the first reason counts.
+    /// Sets the failure of the run after a call has its answer; the first one counts.
     pub(crate) fn stop_after(&mut self, call: CallId, cause: u64, failure: FailureCause) {
         self.stopping.get_or_insert((call, StoppedByHook { cause, failure }));
     }
 
-    /// Takes the answer of a call. Returns what stops the run now.
+    /// Records the answer of a call. Returns the stop of the run, if it stops now.
     pub(crate) fn answer(
         &mut self,
         place: Place,
         responded: &ToolResponded,
     ) -> Option<StoppedByHook> {
         let call = &mut self.calls[place.0];
-        // A call that a person agreed to has not begun either.
+        // An approved call has not begun either.
         if matches!(call.state, CallState::Asked | CallState::Decided { .. }) {
             self.cancelled |=
                 responded.error.as_ref().is_some_and(|error| error.reason == TOOL_CANCELLED);
@@ -431,7 +430,7 @@ impl Batch {
         self.stopping.take_if(|(after, _)| *after == responded.call_id).map(|(_, stop)| stop)
     }
 
-    /// Returns what the batch came to, once every call has its answer.
+    /// Returns the closed batch once every call has its answer.
     pub(crate) fn close(&mut self) -> Option<Closed> {
         if !self.calls.iter().all(|call| matches!(call.state, CallState::Answered { .. })) {
             return None;
@@ -440,7 +439,7 @@ impl Batch {
         Some(Closed { signature: Arc::clone(&self.signature), cancelled: self.cancelled, calls })
     }
 
-    /// Gives up the batch: the message of each call, or id and tool of one without an answer.
+    /// Gives up the batch and returns the message of each call, or id and tool of a call without an answer.
     pub(crate) fn give_up(&mut self) -> impl Iterator<Item = Result<Message, (CallId, Arc<str>)>> {
         std::mem::take(&mut self.calls).into_iter().map(|call| match call.state {
             CallState::Answered { message, .. } => Ok(message),
@@ -448,7 +447,7 @@ impl Batch {
         })
     }
 
-    /// Admits again what people were asked about: their answers were for another run.
+    /// Resets calls with approvals, so that they are admitted again: the approvals were for another run.
     pub(crate) fn ask_anew(&mut self) {
         self.is_copied = true;
         for call in &mut self.calls {
@@ -459,7 +458,7 @@ impl Batch {
     }
 }
 
-/// Returns what makes another call the same: its tool, and its arguments as the tool takes them.
+/// Returns the signature by which calls are equal: from the tool, and from the arguments as the tool takes them.
 fn signature_of(definition: &AgentDefinition, tool: &str, arguments: &JsonText) -> Arc<str> {
     shared_signature(tool, &definition.taken(tool, arguments))
 }

@@ -10,10 +10,10 @@ use crate::hook::HookPoint;
 use crate::io::Finish;
 use crate::phase::turn::{Ask, Turn};
 
-/// A step, and what led to it.
+/// A step, with its cause.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Paused {
-    /// The seq of what led to the step.
+    /// The seq of the cause of the step.
     pub(crate) cause: u64,
     pub(crate) step: PausedStep,
 }
@@ -31,16 +31,16 @@ pub(crate) enum PausedStep {
 pub(crate) struct Answer {
     pub(crate) turn: Turn,
     pub(crate) text: Arc<str>,
-    /// The final answer, where it is a part of the text.
+    /// The final answer, if it is a part of the text.
     pub(crate) output: Option<Arc<str>>,
     pub(crate) calls: Arc<[ToolCall]>,
     pub(crate) state: Option<ProviderState>,
     pub(crate) stop_reason: StopReason,
-    /// Is it part of the transcript?
+    /// Whether it is part of the transcript.
     pub(crate) is_said: bool,
 }
 
-/// How a run is about to end.
+/// The planned end of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Ending {
     Stopped(Stopped),
@@ -52,7 +52,7 @@ pub(crate) enum Ending {
 pub(crate) struct Stopped {
     pub(crate) stop: Stop,
     pub(crate) output: Arc<str>,
-    /// The provider's word for a reason to stop that is not known.
+    /// The provider's name of an unknown stop reason.
     pub(crate) unknown_reason: Option<Arc<str>>,
 }
 
@@ -68,7 +68,7 @@ impl Paused {
 }
 
 impl Answer {
-    /// Returns the answer as the transcript holds it.
+    /// Returns the answer as a message of the transcript.
     pub(crate) fn message(&self) -> Message {
         Message::Assistant {
             content: Arc::clone(&self.text),
@@ -77,7 +77,7 @@ impl Answer {
         }
     }
 
-    /// Does it say or ask for anything?
+    /// Returns whether it has neither text nor calls.
     pub(crate) fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.text.trim().is_empty()
     }
@@ -90,7 +90,7 @@ impl Stopped {
 }
 
 impl Ending {
-    /// Returns the end as the driver sees it.
+    /// Returns the end in the form for the driver.
     pub(crate) fn finish(&self) -> Finish {
         match self {
             Self::Stopped(Stopped { stop, output, .. }) => {

@@ -1,14 +1,14 @@
-//! A run that its caller has to give more of its budget.
+//! A run that waits for more of its caller's budget.
 
 use crate::budget::Exhausted;
 use crate::phase::turn::Ask;
 
-/// A model call that what the caller gave does not allow.
+/// A model call that the caller's allowance does not permit.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Short {
-    /// The seq of what led to the call.
+    /// The seq of the cause of the call.
     pub(crate) cause: u64,
     pub(crate) ask: Ask,
-    /// What the run ends with if there is no more.
+    /// The end of the run if there is no more.
     pub(crate) exhausted: Exhausted,
 }

@@ -13,25 +13,25 @@ pub(crate) struct Turn {
     requested: u64,
     /// Whether the last attempt failed and no other follows.
     cut_short: bool,
-    /// Whether an attempt may be in flight that has no record.
+    /// Whether an attempt without a record may be in flight.
     in_flight: bool,
 }
 
 /// A model call that is about to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ask {
-    /// Which call of the run: 1, 2, …; a resend has the number of its call.
+    /// Number of the call in the run: 1, 2, …; a resend has the number of its call.
     pub(crate) call: u32,
-    /// Attempts that were made for it.
+    /// Number of attempts made for it.
     pub(crate) attempts: u32,
-    /// Pauses in a row.
+    /// Number of consecutive pauses.
     pub(crate) pauses: u32,
-    /// Was the model already asked again after an unusable answer?
+    /// Whether the model was already called again after an unusable answer.
     pub(crate) asked_again: bool,
 }
 
 impl Ask {
-    /// Makes the first request of a call.
+    /// Returns the first request of a call.
     pub(crate) const fn first(call: u32) -> Self {
         Self { call, attempts: 0, pauses: 0, asked_again: false }
     }
@@ -42,7 +42,7 @@ impl Turn {
         Self { ask, effect, requested, cut_short: false, in_flight: true }
     }
 
-    /// Returns what was asked, with the attempts until now.
+    /// Returns the request, with the number of attempts until now.
     pub(crate) const fn ask(&self) -> Ask {
         self.ask
     }
@@ -60,7 +60,7 @@ impl Turn {
         self.cut_short
     }
 
-    /// Returns whether an attempt may be in flight that has no record.
+    /// Returns whether an attempt without a record may be in flight.
     pub(crate) const fn is_in_flight(&self) -> bool {
         self.in_flight
     }
@@ -84,7 +84,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Is this the effect that is open, where one is named?
+    /// Checks that the named effect is the open one, if one is named.
     pub(crate) fn check_effect(&self, effect: Option<EffectId>) -> Result<(), Misuse> {
         match effect.filter(|effect| *effect != self.effect) {
             Some(EffectId { epoch, number }) => Err(Misuse::Stale { epoch, number }),

@@ -1,4 +1,4 @@
-//! Which facts fit a call as it is; a fact that does not is refused before anything changes.
+//! Checks which facts fit the state of a call; a fact that does not is refused before anything changes.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use layer0::id::{ApprovalId, CallId};
 use super::{Batch, Call, CallState, Held, Place, Sorted};
 use crate::io::{Approval, EffectId, Misuse};
 
-/// What is said of a call that waits for a person.
+/// State of a call that waits for a person, in errors.
 const HELD: &str = "a person has to agree to the call";
-/// What is said of a fact about a call that names another tool.
+/// Error for a fact about a call that names another tool.
 const OTHER_TOOL: &str = "the call is of another tool";
 
 impl Held {
-    /// May this one decide it?
+    /// Checks that this person may decide it.
     pub(crate) fn check_by(&self, by: &Arc<str>) -> Result<(), Misuse> {
         let Approval { id, approvers, .. } = &self.approval;
         match approvers.allow(by) {
@@ -23,7 +23,7 @@ impl Held {
         }
     }
 
-    /// Does the decision give data where it is asked for, and only there?
+    /// Checks that the decision has data exactly if data was requested.
     pub(crate) fn check_data(&self, granted: &ApprovalGranted) -> Result<(), Misuse> {
         let unexpected = |state| Err(Misuse::Unexpected { event: "approval.granted", state });
         match (&self.approval.schema, &granted.data) {
@@ -33,7 +33,7 @@ impl Held {
         }
     }
 
-    /// Are other arguments given only where the call does not run yet?
+    /// Checks that other arguments are given only if the call does not run yet.
     pub(crate) fn check_arguments(&self, granted: &ApprovalGranted) -> Result<(), Misuse> {
         match self.approval.is_asked_by_call() && granted.arguments.is_some() {
             true => {
@@ -44,7 +44,7 @@ impl Held {
         }
     }
 
-    /// Can it expire? What a running call asks can at any time: its tool may ask no more.
+    /// Checks that it can expire. A request of a running call can at any time, because its tool may no longer need it.
     pub(crate) fn check_expiry(&self) -> Result<(), Misuse> {
         match self.approval.expires_at {
             Some(_) => Ok(()),
@@ -68,7 +68,7 @@ impl Batch {
         Ok((Place(index), call))
     }
 
-    /// May the call run?
+    /// Checks that the call may run.
     pub(crate) fn check_request(
         &self,
         requested: &ToolRequested,
@@ -95,7 +95,7 @@ impl Batch {
         }
     }
 
-    /// Is this the answer of the call?
+    /// Checks that this is the answer of the call.
     pub(crate) fn check_answer(
         &self,
         answered: Option<EffectId>,
@@ -125,7 +125,7 @@ impl Batch {
         }
     }
 
-    /// Is the call running, so that it can be tried again?
+    /// Checks that the call is running, so that it can be tried again.
     pub(crate) fn check_running(&self, event: &'static str, id: &CallId) -> Result<Place, Misuse> {
         match self.look_up(id)? {
             (place, Call { state: CallState::Open { .. }, .. }) => Ok(place),
@@ -133,7 +133,7 @@ impl Batch {
         }
     }
 
-    /// Is the call running, and does it ask no person already?
+    /// Checks that the call is running, and has no open request to a person.
     pub(crate) fn check_ask(&self, id: &CallId) -> Result<(Place, &Arc<str>), Misuse> {
         let event = "approval.requested";
         let place = self.check_running(event, id)?;
@@ -144,7 +144,7 @@ impl Batch {
         }
     }
 
-    /// Can an error be stored for the call?
+    /// Checks that an error can be stored for the call.
     pub(crate) fn check_store(&self, id: &CallId) -> Result<Place, Misuse> {
         let (place, call) = self.look_up(id)?;
         match (&call.state, &call.stored) {
@@ -157,7 +157,7 @@ impl Batch {
         }
     }
 
-    /// Does the call wait to be admitted?
+    /// Checks that the call waits to be admitted.
     pub(crate) fn check_hold(&self, id: &CallId) -> Result<Place, Misuse> {
         let (place, call) = self.look_up(id)?;
         match call.state {
@@ -170,7 +170,7 @@ impl Batch {
         }
     }
 
-    /// Is this approval open, for this call?
+    /// Checks that this approval is open, for this call.
     pub(crate) fn check_approval(&self, id: &ApprovalId, call: &CallId) -> Result<Held, Misuse> {
         let found = |place| self.held_at(place).or_else(|| self.asking_at(place));
         let held = self.find(call).ok().and_then(found);
@@ -178,8 +178,8 @@ impl Batch {
             .ok_or_else(|| Misuse::UnknownApproval(id.clone()))
     }
 
-    /// Is every call that was running sorted out but those that are gone on with and those that a person
-    /// settled, and no other? Returns where those stand that do not simply run again.
+    /// Checks that every running call is sorted, except those that continue and those that a person settled, and no
+    /// others. Returns the places of the calls that do not simply run again.
     pub(crate) fn check_recovered(
         &self,
         recovered: &RunRecovered,
@@ -195,7 +195,7 @@ impl Batch {
         if rerun.len() > usize::try_from(executions_left).unwrap_or(usize::MAX) {
             return unexpected("fewer executions are left of the budget");
         }
-        // Some are gone on with, unless they are named.
+        // Some calls continue, unless they are named.
         let is_named = |id: &CallId| named().any(|named| named == id);
         let is_left_out = |(id, tool): (&CallId, &Arc<str>)| {
             !(is_named(id) || goes_on(id, tool) || self.is_settled(id))

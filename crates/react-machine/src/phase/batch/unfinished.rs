@@ -1,4 +1,4 @@
-//! What a process that died left of a batch, and what people said of it.
+//! Calls of a batch that a process that died left open, and their settlements by people.
 
 use std::sync::Arc;
 
@@ -9,31 +9,31 @@ use layer0::message::ToolCall;
 use super::{Batch, Call, CallState, Place};
 use crate::io::Approval;
 
-/// Where the calls stand that a process that died left and that do not simply run again.
+/// The places of calls that a process that died left open and that do not simply run again.
 #[derive(Default)]
 pub(crate) struct Sorted {
-    /// They are answered as interrupted.
+    /// Calls that are answered as interrupted.
     pub(crate) interrupted: Vec<Place>,
-    /// Their tools are asked whether they happened.
+    /// Calls whose tools are probed.
     pub(crate) probing: Vec<Place>,
 }
 
-/// What a process that died left of a batch.
+/// Open steps of a batch after a process died.
 #[derive(Default)]
 pub(crate) struct Unfinished {
     /// Calls that run again.
     pub(crate) rerun: Vec<Place>,
-    /// Calls of which a person said what became of them, with the answer that follows.
+    /// Calls that a person settled, with the resulting answers.
     pub(crate) settled: Vec<(Place, ToolResponded)>,
-    /// Calls that have not begun by the record, and may have run in events that were lost.
+    /// Calls that have not begun according to the record, and may have run in lost events.
     pub(crate) doubtful: Vec<Place>,
     /// Calls that were not admitted yet.
     pub(crate) asked: Vec<CallId>,
-    /// Calls that a person agreed to.
+    /// Calls that a person approved.
     pub(crate) decided: Vec<ToolCall>,
-    /// Calls that a person agreed to with arguments of their own.
+    /// Calls that a person approved with other arguments.
     pub(crate) changed: Vec<ToolCall>,
-    /// Approvals that are open.
+    /// Open approvals.
     pub(crate) held: Vec<Approval>,
 }
 
@@ -47,12 +47,12 @@ impl Call {
 }
 
 impl Batch {
-    /// Keeps what a person said of a call that is running.
+    /// Stores the settlement of a running call.
     pub(crate) fn settle(&mut self, place: Place, resolved: &ToolResolved) {
         self.calls[place.0].settled = Some(Box::new(resolved.clone()));
     }
 
-    /// Did a person say what became of a call that is running?
+    /// Returns whether a person settled a running call.
     pub(crate) fn is_settled(&self, id: &CallId) -> bool {
         self.settlement_of(id).is_some()
     }
@@ -61,18 +61,18 @@ impl Batch {
         self.find(id).ok().and_then(|place| self.settlement_at(place))
     }
 
-    /// Returns the answer of a call that is running, where a person said what became of it.
+    /// Returns the answer of a running call that a person settled.
     pub(crate) fn settlement_at(&self, place: Place) -> Option<ToolResponded> {
         self.calls[place.0].settlement()
     }
 
-    /// Returns the calls that are running of which a person said what became of them, with their answers.
+    /// Returns the running calls that a person settled, with their answers.
     pub(crate) fn settled(&self) -> Vec<(Place, ToolResponded)> {
         let places = (0..self.calls.len()).map(Place);
         places.filter_map(|place| Some((place, self.settlement_at(place)?))).collect()
     }
 
-    /// Notes that the record has lost events: calls may have run that have not begun by the record.
+    /// Records that the record has lost events: calls that have not begun according to it may have run.
     pub(crate) const fn doubt(&mut self) {
         self.is_doubtful = true;
     }
@@ -82,8 +82,8 @@ impl Batch {
         self.is_doubtful
     }
 
-    /// Returns what is to be done again after a process died. Tools that are not `repeatable` are called only if it is
-    /// certain that they did not run.
+    /// Returns the steps to repeat after a process died. Tools that are not `repeatable` are called only if they
+    /// certainly did not run.
     pub(crate) fn unfinished(
         &mut self,
         sorted: &Sorted,
