@@ -1,4 +1,5 @@
-//! The agent: built once, then run, resumed, reopened, dispatched and controlled. Its children are what it offers.
+//! The agent: built once, then run, resumed, reopened, dispatched and controlled. Each child module holds one of its
+//! operations.
 
 pub(crate) mod as_tool;
 pub(crate) mod build;
@@ -32,7 +33,7 @@ use crate::outcome::RunOutcome;
 use crate::request::RunRequest;
 use crate::run::start::Start;
 
-/// A model with tools under the failure model. Cloning shares it; runs are independent.
+/// A model with tools under the failure model. Clones share it; runs are independent.
 ///
 /// ```
 /// use backstop_provider::ScriptedProvider;
@@ -52,7 +53,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Begins an agent around a provider.
+    /// Returns a builder of an agent around a provider.
     pub fn builder(provider: impl Provider + 'static) -> AgentBuilder {
         AgentBuilder::shared(Arc::new(provider))
     }
@@ -63,7 +64,7 @@ impl Agent {
         &self.inner.definition.name
     }
 
-    /// Returns the resolved definition, as `run.started` records it.
+    /// Returns the resolved definition, as recorded in `run.started`.
     #[must_use]
     pub fn definition(&self) -> &AgentDefinition {
         &self.inner.definition
@@ -73,25 +74,24 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`RunFailure`], with the reason, the usage and the work done until then. A failing tool is
-    /// no error here: the model reads it.
+    /// [`RunFailure`], with the reason, the usage and the work done until then. A failing tool is no error here: the
+    /// model reads its failure.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops the run where it is; its tools are aborted and its record ends
-    /// with what was durable. To end it with a complete record, cancel it with
-    /// [`RunRequest::cancelled_by`].
+    /// Dropping the future stops the run where it is; its tools are aborted and its record ends with the last durable
+    /// event. To end it with a complete record, cancel it with [`RunRequest::cancelled_by`].
     pub async fn run(&self, request: impl Into<RunRequest>) -> Result<RunOutcome, RunFailure> {
-        // On the heap, so that a run in flight holds it once and not in every step; the future too, which
-        // the caller that spawns or joins it moves.
+        // On the heap, so that a run in flight holds the request once and not in every step. The future is boxed too,
+        // because callers that spawn or join it move it.
         let request = request.into();
         let start = Box::new(Start::new(Arc::clone(&self.inner), request));
         Box::pin(start.run()).await
     }
 
-    /// Listens to all runs of this agent from now on, in one channel that is lossy: a subscriber that
-    /// is more than 256 messages behind misses some, and is told how many. No run waits for it. To
-    /// follow one run to its end, use [`Agent::stream`].
+    /// Subscribes to all runs of this agent from now on, in one lossy channel: a subscriber that is more than 256
+    /// messages behind misses some, and gets their number. No run waits for it. To follow one run to its end, use
+    /// [`Agent::stream`].
     #[must_use]
     pub fn subscribe(&self) -> Subscriber {
         self.inner.hub.subscribe()

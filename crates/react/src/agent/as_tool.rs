@@ -15,30 +15,29 @@ use crate::dispatch::Dispatcher;
 use crate::error::RunFailure;
 use crate::input_form::InputForm;
 
-/// An agent that another one calls as a tool; made by [`Agent::as_tool`].
+/// An agent as a tool of another agent; made by [`Agent::as_tool`].
 ///
-/// The run it starts is recorded under the caller's session, with the caller's run as its parent. It gets
-/// a share of what the caller has left of its budget, and the caller's time; what it used counts for the
-/// caller too. Several in one answer run side by side. If it fails, it is tried again as an orchestrator does
-/// it: that of the caller, or one of its own. If it fails for good, the call fails with the failure's code,
-/// and its whole chain is what the tool reports. If the call is given up, because the caller is stopped,
-/// the run is cancelled, which it records by itself. If it waits for a person, the call stays open; if the
-/// process dies, the run is taken up when the caller is resumed.
+/// The child run is recorded under the caller's session, with the caller's run as its parent. It gets a share of the
+/// rest of the caller's budget, and the caller's deadline; its usage counts for the caller too. Several calls in one
+/// answer run concurrently. A failed run is retried by the caller's orchestrator, or by its own orchestrator if the
+/// caller has none. If it fails for good, the call fails with the failure's code, and its whole chain is the tool's
+/// error. If the call is given up because the caller is stopped, the run is cancelled, which it records itself. If it
+/// waits for a person, the call stays open; if the process dies, the run is resumed with the caller.
 #[derive(Debug, Clone)]
 pub struct AgentTool {
     agent: Agent,
     spec: ToolSpec,
     form: InputForm,
-    /// Runs the agent where its caller is in no orchestrator.
+    /// Orchestrator for callers without one.
     own: LocalOrchestrator,
 }
 
 impl Agent {
-    /// Makes a tool of the agent, under its name. The description tells the calling model what the
-    /// agent is for.
+    /// Returns the agent as a tool, under its name. The calling model reads the purpose of the agent in the
+    /// description.
     ///
-    /// Its own tools may act, so it is not idempotent. Its time is the caller's and its own budget's, unless
-    /// [`AgentTool::timeout`] gives it less.
+    /// Its own tools may act, so it is not idempotent. Its time is limited by the caller's time and its own budget, and
+    /// also by [`AgentTool::timeout`] if set.
     pub fn as_tool(&self, description: impl Into<Arc<str>>) -> AgentTool {
         let schema = self.inner.input_schema();
         let (spec, form) =
@@ -52,7 +51,7 @@ impl Agent {
 }
 
 impl AgentTool {
-    /// Limits how long one run of the agent may take, the time it waits for people aside.
+    /// Sets the time limit of one run of the agent, without the time it waits for people.
     #[must_use]
     pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
         self.spec = self.spec.timeout(timeout);
@@ -88,7 +87,7 @@ impl Tool for AgentTool {
         let operator = Arc::new(self.agent.clone());
         let result = match Dispatcher::of(context) {
             Some(dispatcher) => dispatcher.perform_or(operator, task, &self.own).await,
-            // Outside of a run nothing is above it.
+            // Outside of a run, there is no dispatcher.
             None => {
                 let mut above = Context::root();
                 above.session = Some(context.session.clone());
@@ -101,7 +100,7 @@ impl Tool for AgentTool {
     }
 }
 
-/// Turns what an operator answered into what the model reads.
+/// Returns the tool result for an operator's answer.
 pub(crate) fn tool_answer(result: Result<Answer, OrchError>) -> Result<JsonText, ToolError> {
     let answer = match result {
         Ok(answer) => answer,
@@ -120,7 +119,7 @@ pub(crate) fn tool_answer(result: Result<Answer, OrchError>) -> Result<JsonText,
 }
 
 fn failed<E: Failure + 'static>(error: &E) -> ToolError {
-    // What wraps the failure of a run says no more than the run's own words.
+    // Errors that wrap the failure of a run add no information.
     let run = sources(error).find_map(|cause| cause.downcast_ref::<RunFailure>());
     let text = run.map_or_else(|| Chain(error).to_string(), |run| Chain(run).to_string());
     ToolError::ExecutionFailed(text).with_code(error.code())

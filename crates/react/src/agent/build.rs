@@ -1,4 +1,4 @@
-//! From what was asked for to an agent.
+//! Building of an agent from its builder.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -31,28 +31,28 @@ use crate::spend_limits::SpendLimits;
 use crate::stores::Stores;
 use crate::upstream::{Asked, Upstream};
 
-/// How deep the source of an agent may be nested: it is read again inside of the definition, which
-/// serde_json does down to 128.
+/// Maximum nesting depth of an agent's source: it is read again as part of the definition, which serde_json does down
+/// to 128.
 const MAX_SOURCE_DEPTH: usize = 100;
-/// The most that answers vary, at any provider.
+/// Maximum temperature of any provider.
 const MAX_TEMPERATURE: f32 = 2.0;
-/// The whole of the probability mass.
+/// Maximum of `top_p`: the whole probability mass.
 const MAX_TOP_P: f32 = 1.0;
 
 impl AgentBuilder {
-    /// Makes the agent.
+    /// Builds the agent.
     ///
     /// # Errors
     ///
-    /// [`BuildError`], naming what is wrong and how to fix it.
+    /// [`BuildError`], with the problem and its remedy.
     pub fn build(self) -> Result<Agent, BuildError> {
-        // What it is made of is asked about itself, which is other people's code.
+        // The parts are asked for their properties, which runs other people's code.
         catch_unwind(AssertUnwindSafe(|| self.build_unguarded()))
             .unwrap_or_else(|panic| Err(BuildError::Panicked(text::panicked(panic))))
     }
 
     fn build_unguarded(mut self) -> Result<Agent, BuildError> {
-        // Whatever store was given, and whenever: what this process holds does not rest there.
+        // Wraps any given store: no secret of this process is written to it.
         self.state = self.state.take().map(|store| {
             let redacted = RedactedStateStore::new(store, self.redactor.clone());
             Arc::new(redacted) as Arc<dyn StateStore>
@@ -76,7 +76,7 @@ impl AgentBuilder {
         match (&self.recorded_tools, &self.state) {
             (Some(recorded), _) => {
                 tools = recorded.stand_ins(&tools)?;
-                // The record says what people decided.
+                // The record has the decisions of people.
                 self.approvals.clear();
             }
             (None, Some(state)) => {
@@ -126,7 +126,7 @@ impl AgentBuilder {
         }
         check_attempt_timeouts(self.attempt_timeout, self.pools.iter().flatten())?;
         if self.exploratory_tools.iter().any(|part| part.trim().is_empty()) {
-            // It would be a part of each name.
+            // An empty part is contained in every name.
             return Err(BuildError::Definition(DefinitionError::Empty("exploratory_tools")));
         }
         check_schemas(&self.schemas)?;
@@ -164,7 +164,7 @@ impl AgentBuilder {
             "grant": self.grants,
             "source": self.source,
         });
-        // What an agent was made of may name secrets that the process does not know.
+        // The parts of an agent may name secrets that the process does not know.
         self.redactor.redact_settings(&mut runtime);
         definition.runtime = (&runtime).into();
         definition.contract = contract(self.contract, &runtime["grant"], &self.redactor);
@@ -217,7 +217,7 @@ impl AgentBuilder {
     }
 }
 
-/// Returns what decides what calls do, beyond what their tools say: what is granted, unless it is stated.
+/// Returns the contract of the agent: the stated one, or else the grants.
 fn contract(stated: Option<Value>, granted: &Value, redactor: &Redactor) -> Option<JsonText> {
     let is_granted = granted.as_array().is_some_and(|granted| !granted.is_empty());
     let mut contract = stated.or_else(|| is_granted.then(|| json!({ "grant": granted })))?;
@@ -225,7 +225,7 @@ fn contract(stated: Option<Value>, granted: &Value, redactor: &Redactor) -> Opti
     Some((&contract).into())
 }
 
-/// Returns who is asked, as the record says it.
+/// Returns the models in their recorded form.
 fn models(pools: &[Vec<Asked>]) -> Value {
     let name = |asked: &Asked| json!({ "provider": asked.provider().name(), "model": asked.provider().model() });
     let mut models = pools.iter().filter_map(|pool| {
@@ -244,8 +244,8 @@ fn models(pools: &[Vec<Asked>]) -> Value {
     first
 }
 
-/// Returns the price of each provider in turn; none where one of them has none, for what a run costs
-/// would be told too low.
+/// Returns the price of each provider in order; empty if one of them has none, because the cost of a run would be too
+/// low then.
 fn prices<'a>(
     agent: Option<Price>,
     asked: impl Iterator<Item = &'a Asked>,
@@ -256,7 +256,7 @@ fn prices<'a>(
     Ok(prices)
 }
 
-/// Keeps the lower one of limits that count the same spending.
+/// Keeps the lower of two limits that count the same spending.
 fn without_doubles(limits: Vec<SpendLimit>) -> Vec<SpendLimit> {
     let mut kept: Vec<SpendLimit> = Vec::new();
     for limit in limits {
@@ -269,7 +269,7 @@ fn without_doubles(limits: Vec<SpendLimit>) -> Vec<SpendLimit> {
     kept
 }
 
-/// Refuses attempts that have no time.
+/// Refuses attempt timeouts of zero.
 fn check_attempt_timeouts<'a>(
     attempt_timeout: Duration,
     asked: impl Iterator<Item = &'a Asked>,
@@ -281,7 +281,7 @@ fn check_attempt_timeouts<'a>(
     }
 }
 
-/// Refuses schemas that are none.
+/// Refuses invalid JSON Schemas.
 fn check_schemas(Schemas { input, output }: &Schemas) -> Result<(), BuildError> {
     for (of, schema) in [("input", input), ("output", output)] {
         if let Some(schema) = schema {
@@ -291,7 +291,7 @@ fn check_schemas(Schemas { input, output }: &Schemas) -> Result<(), BuildError> 
     Ok(())
 }
 
-/// Refuses a model whose calls cannot be counted against a cost budget.
+/// Refuses a model without a price, whose calls cannot be counted against a cost budget.
 fn check_priced<'a>(
     agent: Option<Price>,
     mut asked: impl Iterator<Item = &'a Asked>,
@@ -304,7 +304,7 @@ fn check_priced<'a>(
     Err(BuildError::UnknownPrice { model, provider })
 }
 
-/// Refuses what no provider takes.
+/// Refuses settings that no provider accepts.
 fn check_settings(settings: &ModelSettings) -> Result<(), DefinitionError> {
     if settings.max_output_tokens == Some(0) {
         return Err(DefinitionError::ZeroLimit("max_output_tokens"));
@@ -335,7 +335,7 @@ fn check_tool_choice(settings: &ModelSettings, tools: &Toolset) -> Result<(), Bu
     }
 }
 
-/// Notes the settings that are set beside those that stand in every record.
+/// Adds the settings that are recorded only if they are set.
 fn further_settings(settings: &ModelSettings, model: &mut Value) {
     if let (Ok(Value::Object(settings)), Some(model)) =
         (serde_json::to_value(settings), model.as_object_mut())
@@ -346,7 +346,7 @@ fn further_settings(settings: &ModelSettings, model: &mut Value) {
     }
 }
 
-/// Refuses hooks that there cannot be, or whose events could not be told apart.
+/// Refuses hooks with invalid names, and two hooks with one name.
 fn check_hooks(hooks: &[Hook]) -> Result<(), BuildError> {
     for (index, hook) in hooks.iter().enumerate() {
         check_name(hook.name())?;
@@ -357,7 +357,7 @@ fn check_hooks(hooks: &[Hook]) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// Shares items; sharing none takes no memory.
+/// Shares items; an empty list needs no allocation.
 pub(crate) fn shared<T>(items: Vec<T>) -> Arc<[T]> {
     if items.is_empty() { Arc::default() } else { items.into() }
 }

@@ -1,4 +1,4 @@
-//! Why an agent cannot be made.
+//! Errors of building an agent.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use backstop_tool::{PatternError, RegistrationError, SchemaError, ToolNotFound};
 use layer0::name::NameError;
 use thiserror::Error;
 
-/// Says why an agent cannot be made.
+/// The error of building an agent.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -49,7 +49,7 @@ pub enum BuildError {
     Schema {
         /// `input` or `output`.
         of: &'static str,
-        /// What is wrong with it.
+        /// The error in the schema.
         source: SchemaError,
     },
     /// A secret of the process is one of the words that a definition is made of.
@@ -78,7 +78,7 @@ pub enum BuildError {
     },
 }
 
-/// Says why a pack cannot be loaded.
+/// The error of loading a pack.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PackError {
@@ -90,7 +90,7 @@ pub enum PackError {
         pack: Arc<str>,
         /// The tool, hook, prompt or part.
         name: Arc<str>,
-        /// What has it: the pack that brought it before, or the agent itself.
+        /// The owner of the name: the pack that brought it earlier, or the agent itself.
         with: Arc<str>,
     },
     /// A pack of its name was loaded before.

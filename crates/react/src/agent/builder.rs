@@ -22,17 +22,16 @@ use crate::recorded_tools::RecordedTools;
 use crate::stores::Choice;
 use crate::upstream::{Asked, Upstream};
 
-/// How long one attempt of a model call may take.
+/// Default timeout of one attempt of a model call.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Puts an agent together. Safe defaults are on: finite limits, tool timeouts, retries with a
-/// budget, redaction; nothing is granted to tools. Whole errors and large results are kept in memory,
-/// 16 MiB of each, and no log is kept, until a store is given.
+/// A builder for agents. The defaults are safe: finite limits, tool timeouts, retries with a budget, redaction; nothing
+/// is granted to tools. Whole errors and large results are kept in memory, 16 MiB of each, and no log is kept, until a
+/// store is given.
 #[derive(Clone)]
 #[must_use = "an agent is made by `build`"]
 pub struct AgentBuilder {
-    /// The endpoints of the model, then those of each fallback, in the order they are asked; each pool has
-    /// one at least.
+    /// The endpoints of the model, then those of each fallback, in the order of their use; each pool has at least one.
     pub(crate) pools: Vec<Vec<Asked>>,
     pub(crate) name: Arc<str>,
     pub(crate) instructions: Arc<str>,
@@ -69,12 +68,12 @@ pub struct AgentBuilder {
 }
 
 impl AgentBuilder {
-    /// Begins an agent around a provider that is shared.
+    /// Returns a builder of an agent around a shared provider.
     pub fn shared(provider: Arc<dyn Provider>) -> Self {
         Self::asking(Asked::Alone(provider))
     }
 
-    /// Begins an agent that shares its provider's retry budget, breaker and places with others.
+    /// Returns a builder of an agent that shares its provider's retry budget, breaker and permits with others.
     pub fn on(upstream: Upstream) -> Self {
         Self::asking(Asked::Shared(upstream))
     }
@@ -117,20 +116,20 @@ impl AgentBuilder {
         }
     }
 
-    /// Names the agent; `agent` otherwise.
+    /// Sets the agent's name; the default is `agent`.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Tells the model what it is for.
+    /// Sets the model's instructions.
     pub fn instructions(mut self, instructions: impl Into<Arc<str>>) -> Self {
         self.instructions = instructions.into();
         self
     }
 
-    /// Declares the JSON Schema that the input of a dispatch has to fit, with the feature `json-schema`: one that
-    /// does not is refused before anything starts. The model reads it as JSON. A tool made of the agent
+    /// Declares the JSON Schema of the input of a dispatch, with the feature `json-schema`: an input that does not fit
+    /// is refused before anything starts. The model reads the input as JSON. A tool made of the agent
     /// ([`Agent::as_tool`](crate::Agent::as_tool)) takes such arguments.
     ///
     /// ```
@@ -150,9 +149,9 @@ impl AgentBuilder {
         self
     }
 
-    /// Declares the JSON Schema that its answers fit, with the feature `json-schema`, for runs that do not ask for
-    /// another one ([`RunRequest::output_schema`](crate::RunRequest::output_schema)). An answer that does not fit
-    /// is sent back with the reason once; then the run fails.
+    /// Declares the JSON Schema of the agent's answers, with the feature `json-schema`, for runs that do not set
+    /// another one ([`RunRequest::output_schema`](crate::RunRequest::output_schema)). An answer that does not fit is
+    /// sent back with the reason once; then the run fails.
     #[cfg(feature = "json-schema")]
     pub fn output_schema(mut self, schema: Value) -> Self {
         self.schemas.output = Some(Arc::new(schema));
@@ -165,17 +164,18 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets what a run may use.
+    /// Sets the budget of a run.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = budget;
         self
     }
 
-    /// Bounds what runs spend together in a day or a month, by the calendar in UTC. It needs a state store, which
-    /// the processes share, and a price for each model. What an attempt of a model call may cost is reserved before
-    /// it; what it cost counts after it. Where the limit is reached, the run ends as it does when its budget of
-    /// cost is used up, and the reason names the limit. All runs together spend no more than the limit and one
-    /// response for each model call in flight. Of two limits for the same scope and period the lower one holds.
+    /// Adds a limit for the spending of all runs in a day or a month, by the calendar in UTC. It needs a state store,
+    /// which the processes share, and a price for each model. The expected cost of an attempt of a model call is
+    /// reserved before the attempt, and replaced by its cost afterwards. When the limit is reached, the run ends as
+    /// with an exhausted cost budget, and the reason names the limit. All runs together spend no more than the limit
+    /// and one response for each model call in flight. Of two limits for the same scope and period, the lower one
+    /// applies.
     ///
     /// ```
     /// use backstop_provider::ScriptedProvider;
@@ -196,21 +196,21 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets what tokens cost, so that usage has a cost and a cost budget can be kept.
+    /// Sets the price of tokens, so that usage has a cost and a cost budget can be kept.
     pub fn price(mut self, price: Price) -> Self {
         self.price = Some(price);
         self
     }
 
-    /// Treats tools whose name contains this, in any case, as ones that only look around.
+    /// Treats tools whose name contains this part, in any case, as exploratory: tools that only look around.
     pub fn exploratory_tool(mut self, part_of_name: impl Into<String>) -> Self {
         self.exploratory_tools.push(part_of_name.into());
         self
     }
 
-    /// Sets how the model should answer. A setting that the provider or a fallback does not have is
-    /// refused when the agent is built. A tool that has to be called ([`ToolChoice::Required`], or one by
-    /// name) is for the first model call of a run; then the model decides.
+    /// Sets the model settings. A setting that the provider or a fallback does not have is refused when the agent is
+    /// built. A forced tool call ([`ToolChoice::Required`], or a tool by name) applies to the first model call of a
+    /// run; after it, the model decides.
     ///
     /// [`ToolChoice::Required`]: backstop_provider::ToolChoice::Required
     pub fn settings(mut self, settings: ModelSettings) -> Self {
@@ -218,33 +218,32 @@ impl AgentBuilder {
         self
     }
 
-    /// Asks for the answer while it comes (the default), or whole.
+    /// Sets whether answers are streamed (the default) or received whole.
     pub fn stream(mut self, stream: bool) -> Self {
         self.stream = stream;
         self
     }
 
-    /// Gives the model a tool.
+    /// Adds a tool.
     pub fn tool(self, tool: impl Tool + 'static) -> Self {
         self.shared_tool(Arc::new(tool))
     }
 
-    /// Gives the model a tool that is shared.
+    /// Adds a shared tool.
     pub fn shared_tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// Gives the model the tools of a source, such as an MCP server. What the source lists stands in the
-    /// record of each run, and what it lists otherwise later is recorded; neither makes another agent of this
-    /// one.
+    /// Adds the tools of a source, such as an MCP server. The listing of the source is part of the record of each run,
+    /// and later changes to the listing are recorded; neither changes the identity of the agent.
     pub fn tool_source(mut self, source: Arc<dyn ToolSource>) -> Self {
         self.outside.sources.push(source);
         self
     }
 
-    /// Says something in the record of each run, as a warning right behind its start: what a caller could not
-    /// enforce, for example.
+    /// Adds a warning to the record of each run, right after its start: for example a setting that a caller could not
+    /// enforce.
     pub fn warning(mut self, message: impl Into<Arc<str>>) -> Self {
         self.outside.warnings.push(message.into());
         self
@@ -262,45 +261,42 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets how model calls are retried, and how long a tool that asks to be tried again is waited
-    /// for.
+    /// Sets the retry policy of model calls, and the maximum delay before the retry of a tool that asks for one.
     pub fn retry(mut self, retry: RetryConfig) -> Self {
         self.retry = retry;
         self
     }
 
-    /// Draws the waits between attempts from this jitter.
+    /// Sets the jitter of the delays between attempts.
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// Asks this provider when those before it could not answer: their circuit is open, their quota
-    /// is used up, the transcript is too long for them, or retry gave up. What another would refuse
-    /// just the same, such as blocked content or an invalid request, is not asked again.
+    /// Adds a provider that is asked if those before it could not answer: their circuit is open, their quota is used
+    /// up, the transcript is too long for them, or their retries are used up. A request that another provider would
+    /// refuse as well, such as blocked content or an invalid request, is not sent again.
     pub fn fallback(self, provider: impl Provider + 'static) -> Self {
         self.shared_fallback(Arc::new(provider))
     }
 
-    /// As [`AgentBuilder::fallback`], for a provider that is shared.
+    /// As [`AgentBuilder::fallback`], for a shared provider.
     pub fn shared_fallback(mut self, provider: Arc<dyn Provider>) -> Self {
         self.pools.push(vec![Asked::Alone(provider)]);
         self
     }
 
-    /// As [`AgentBuilder::fallback`], sharing the provider's retry budget, breaker and places with
-    /// others.
+    /// As [`AgentBuilder::fallback`], with the provider's retry budget, breaker and permits shared with others.
     pub fn fallback_on(mut self, upstream: Upstream) -> Self {
         self.pools.push(vec![Asked::Shared(upstream)]);
         self
     }
 
-    /// Adds another endpoint of the model named last, the agent's own or a fallback: another address or
-    /// another key. Calls go to the one with the fewest of them in flight, among equals in turn. One that
-    /// asks to slow down, whose quota is used up, whose key is refused or that does not know the model is
-    /// left alone as long as it says, or for its [cooldown](Upstream::cooldown), and another is asked at
-    /// once. The call waits for the first endpoint that can be asked again in time; the attempts of
-    /// [`RetryConfig`] are those of each endpoint.
+    /// Adds another endpoint of the last model, the agent's own or a fallback: another address or another key. Calls go
+    /// to the endpoint with the fewest calls in flight, and among equals in turn. An endpoint that asks to slow down,
+    /// whose quota is used up, whose key is refused or that does not know the model is not used for the time that it
+    /// names, or for its [cooldown](Upstream::cooldown), and another endpoint is asked at once. The call waits for the
+    /// first endpoint that is available in time; the attempts of [`RetryConfig`] are those of each endpoint.
     ///
     /// ```
     /// use backstop_provider::ScriptedProvider;
@@ -318,7 +314,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Limits one attempt of a model call; 300 seconds otherwise.
+    /// Sets the timeout of one attempt of a model call; the default is 300 seconds.
     pub fn attempt_timeout(mut self, timeout: Duration) -> Self {
         self.attempt_timeout = timeout;
         self
@@ -329,7 +325,7 @@ impl AgentBuilder {
         self.shared_log(Arc::new(log))
     }
 
-    /// Records runs in this log, which is shared.
+    /// Records runs in this shared log.
     pub fn shared_log(mut self, log: Arc<dyn EventLog>) -> Self {
         self.log = Some(log);
         self
@@ -348,105 +344,104 @@ impl AgentBuilder {
         self
     }
 
-    /// Keeps in this store what tools do [once](layer0::ToolSpec::once), and what runs have spent where there
-    /// is a [limit](Self::spend_limit).
+    /// Sets the store for the effects that tools perform [once](layer0::ToolSpec::once), and for the spending of runs
+    /// under a [limit](Self::spend_limit).
     pub fn state_store(self, state: impl StateStore + 'static) -> Self {
         self.shared_state_store(Arc::new(state))
     }
 
-    /// As [`AgentBuilder::state_store`], for a store that is shared.
+    /// As [`AgentBuilder::state_store`], for a shared store.
     pub fn shared_state_store(self, state: Arc<dyn StateStore>) -> Self {
         self.maybe_state_store(Some(state))
     }
 
-    /// Keeps whole errors in this store. An agent with a tool of its own has one in memory otherwise;
-    /// where there is one, the model has `get_error_detail`.
+    /// Sets the store of whole errors. The default of an agent with its own tools is a store in memory. With a store,
+    /// the model has the tool `get_error_detail`.
     pub fn error_store(self, errors: impl ErrorStore + 'static) -> Self {
         self.shared_error_store(Arc::new(errors))
     }
 
-    /// As [`AgentBuilder::error_store`], for a store that is shared.
+    /// As [`AgentBuilder::error_store`], for a shared store.
     pub fn shared_error_store(mut self, errors: Arc<dyn ErrorStore>) -> Self {
         self.errors = Choice::Given(errors);
         self
     }
 
-    /// Keeps no errors: the model reads the first 500 characters of one, and that it is cut.
+    /// Keeps no errors: the model reads the first 500 characters of an error, and a note that it is cut.
     pub fn without_error_store(mut self) -> Self {
         self.errors = Choice::None;
         self
     }
 
-    /// Keeps large results in this store. An agent with a tool of its own has one in memory otherwise;
-    /// where there is one, the model has `get_tool_result`.
+    /// Sets the store of large results. The default of an agent with its own tools is a store in memory. With a store,
+    /// the model has the tool `get_tool_result`.
     pub fn result_store(self, results: impl ResultStore + 'static) -> Self {
         self.shared_result_store(Arc::new(results))
     }
 
-    /// As [`AgentBuilder::result_store`], for a store that is shared.
+    /// As [`AgentBuilder::result_store`], for a shared store.
     pub fn shared_result_store(mut self, results: Arc<dyn ResultStore>) -> Self {
         self.results = Choice::Given(results);
         self
     }
 
-    /// Keeps no large results: the model reads the beginning of one, and that it is cut.
+    /// Keeps no large results: the model reads the beginning of a result, and a note that it is cut.
     pub fn without_result_store(mut self) -> Self {
         self.results = Choice::None;
         self
     }
 
-    /// Reads this memory before a run and writes it at the end.
+    /// Sets the memory, which is read before a run and written at its end.
     pub fn memory(mut self, memory: impl Memory + 'static) -> Self {
         self.memory = Some(Arc::new(memory));
         self
     }
 
-    /// Gives the tools something of the application's own: `context.state::<T>()`.
+    /// Sets a state of the application for its tools: `context.state::<T>()`.
     pub fn state<T: Any + Send + Sync>(mut self, state: T) -> Self {
         self.app_state = Some(Arc::new(state));
         self
     }
 
-    /// Calls this hook, which decides whether the run goes on. Hooks of a point are called in the
-    /// order they were added; around tools, gates before observers.
+    /// Adds a gate, a hook that can stop the run. Hooks of a point are called in the order they were added; around
+    /// tools, gates before observers.
     pub fn gate(mut self, gate: impl Gate + 'static) -> Self {
         self.hooks.push(HookCode::Gate(Arc::new(gate)));
         self
     }
 
-    /// Calls this hook, which looks on.
+    /// Adds an observer, a hook that only observes.
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         self.hooks.push(HookCode::Observer(Arc::new(observer)));
         self
     }
 
-    /// Asks this about calls of tools that need approval, while the run is in this process. Without
-    /// one, or when it leaves an approval open, the run ends as waiting.
+    /// Sets the approver, which decides calls of tools that need approval while the run is in this process. Without an
+    /// approver, or if it leaves an approval open, the run ends as waiting.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
         self
     }
 
-    /// Lets a person agree to every call of a tool, whatever the tool itself says.
+    /// Requires an approval for every call of a tool, regardless of the tool's own spec.
     pub fn require_approval(self, tool: impl Into<String>) -> Self {
         self.approval_rule(ApprovalRule::of(tool))
     }
 
-    /// Lets a person agree to every call of a tool, and give data that fits this JSON Schema, whatever the
-    /// tool itself says. The tool is given it as
-    /// [`ToolContext::approval_data`](backstop_tool::ToolContext::approval_data).
+    /// Requires an approval with data that fits this JSON Schema for every call of a tool, regardless of the tool's own
+    /// spec. The tool gets the data as [`ToolContext::approval_data`](backstop_tool::ToolContext::approval_data).
     pub fn approval_asks(self, tool: impl Into<String>, schema: Value) -> Self {
         self.approval_rule(ApprovalRule { schema: Some(schema), ..ApprovalRule::of(tool) })
     }
 
-    /// Lets a person agree to every call of a tool within this time, whatever the tool itself says. A call
-    /// that is not decided by then is denied, by the process that has the run then or takes it next.
+    /// Requires an approval within this time for every call of a tool, regardless of the tool's own spec. A call that
+    /// is not decided by then is denied, by the process that has the run at that time or takes it next.
     pub fn approval_expires_after(self, tool: impl Into<String>, time: Duration) -> Self {
         self.approval_rule(ApprovalRule { expires_after: Some(time), ..ApprovalRule::of(tool) })
     }
 
-    /// Lets one of these agree to every call of a tool, whatever the tool itself says. What others decide is
-    /// refused.
+    /// Requires an approval by one of these people for every call of a tool, regardless of the tool's own spec.
+    /// Decisions of other people are refused.
     pub fn approvers<N: Into<Arc<str>>>(
         self,
         tool: impl Into<String>,
@@ -467,44 +462,44 @@ impl AgentBuilder {
         self
     }
 
-    /// Takes the time from this clock.
+    /// Sets the clock.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Takes secrets out of text with this redactor.
+    /// Sets the redactor that removes secrets from text.
     pub fn redactor(mut self, redactor: Redactor) -> Self {
         self.redactor = redactor;
         self
     }
 
-    /// States what decides what calls do, beyond what their tools say. It makes the agent: with another contract it
-    /// is another one, and goes on with a run only where that is asked for
-    /// ([`ResumeRequest::allow_other_agent`](crate::ResumeRequest::allow_other_agent)). Where nothing is stated, it is
-    /// what is granted. Servers of tools are listed by name under the key `servers`, the walls of each under `walls`.
-    /// It must hold no secret.
+    /// Sets the agent's contract: everything beyond its tools' specs that determines the effects of calls. The contract
+    /// is part of the agent's identity: with another contract it is another agent, and resumes a run only if that is
+    /// allowed ([`ResumeRequest::allow_other_agent`](crate::ResumeRequest::allow_other_agent)). By default, the
+    /// contract holds the grants. Tool servers are listed by name under the key `servers`, and the walls of each under
+    /// `walls`. It must not contain secrets.
     pub fn contract(mut self, contract: Value) -> Self {
         self.contract = Some(contract);
         self
     }
 
-    /// States what decides what calls of a tool do, beyond their arguments, whatever the tool itself says; see
-    /// [`ToolSpec::contract`](layer0::ToolSpec::contract). It must hold no secret.
+    /// Sets the contract of a tool: everything beyond its arguments that determines the effects of its calls,
+    /// regardless of the tool's own spec; see [`ToolSpec::contract`](layer0::ToolSpec::contract). It must not contain
+    /// secrets.
     pub fn tool_contract(mut self, tool: impl Into<String>, contract: Value) -> Self {
         self.tool_contracts.push((tool.into(), contract));
         self
     }
 
-    /// Notes in the run's record where the agent came from, such as the resolved agent file. It
-    /// must hold no secret.
+    /// Sets the source of the agent in the run's record, such as the resolved agent file. It must not contain secrets.
     pub fn source(mut self, source: Value) -> Self {
         self.source = source;
         self
     }
 }
 
-/// What is asked of the calls of a tool, whatever the tool itself says.
+/// Requirements for approvals of a tool's calls, regardless of the tool's own spec.
 #[derive(Clone)]
 pub(crate) struct ApprovalRule {
     pub(crate) tool: String,

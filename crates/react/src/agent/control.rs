@@ -1,4 +1,4 @@
-//! What comes to a run from outside: stopping it, saying something to its model, deciding approvals.
+//! Control of a run from outside: cancellation, input for its model, decisions of approvals.
 
 use std::sync::Arc;
 
@@ -17,23 +17,23 @@ use crate::record::recordable::redacted_decision;
 use crate::resume_error::ResumeError;
 use crate::run::session::{Ending, end};
 
-/// Stops an open run, whichever process runs it: what is in flight is dropped, every open call is
-/// answered, and the run ends as cancelled. A run that no process runs is ended here; nothing of it is
-/// run again, and every run below it ends with it. Returns `false`, and changes nothing, when the run is over.
+/// Stops an open run in any process: steps in flight are dropped, every open call is answered, and the run ends as
+/// cancelled. A run without a process is ended here, without further calls, and all its child runs end with it. Returns
+/// `false`, and changes nothing, if the run is over.
 ///
-/// Of a run that was dispatched by one that is open, the run at the head of its callers is stopped:
-/// [`open_root`] tells which that is.
+/// If the run was dispatched by an open run, the root of its callers is stopped instead: the run that [`open_root`]
+/// returns.
 ///
 /// # Errors
 ///
-/// [`ResumeError::Log`] when there is no such run or its record cannot be written;
-/// [`ResumeError::Blank`] when nothing says who stops it.
+/// [`ResumeError::Log`] if there is no such run or its record cannot be written; [`ResumeError::Blank`] if `by` is
+/// blank.
 ///
 /// # Cancel safety
 ///
 /// If the future is dropped, the run is stopped by its next owner, or not at all.
 pub async fn cancel(log: Arc<dyn EventLog>, run: &RunId, by: &str) -> Result<bool, ResumeError> {
-    // It only ends a run: no model is asked, no tool runs.
+    // This agent only ends the run: it calls no model and runs no tool.
     let closing = Agent::builder(ScriptedProvider::saying([""])).shared_log(log).build();
     let closing = closing.map_err(|error| LogError::Failed(error.into()))?;
     closing.cancel(run, by).await
@@ -72,7 +72,7 @@ impl Agent {
         }
         let claim = match log.claim(run).await {
             Ok(claim) => claim,
-            // Its owner hears of it.
+            // Its owner receives the request.
             Err(LogError::Claimed(_)) => return Ok(true),
             Err(error) => return Err(error.into()),
         };
@@ -84,13 +84,13 @@ impl Agent {
         }
     }
 
-    /// Says something to the model of an open run, before it is asked next. Returns `false`, and
-    /// changes nothing, when the run is over.
+    /// Sends input to the model of an open run, for its next call. Returns `false`, and changes nothing, if the run is
+    /// over.
     ///
     /// # Errors
     ///
-    /// [`ResumeError::Log`] when there is no such run or the log cannot be written;
-    /// [`ResumeError::Blank`] for a text or a name that says nothing.
+    /// [`ResumeError::Log`] if there is no such run or the log cannot be written; [`ResumeError::Blank`] if the text or
+    /// the name is blank.
     ///
     /// # Cancel safety
     ///
@@ -116,8 +116,8 @@ impl Agent {
         Ok(log.send(request, &redactor.redact(by), self.inner.clock.now()).await?)
     }
 
-    /// Lets a call run that waits for a person, whichever process runs its run. A run that no process
-    /// runs goes on with [`Agent::resume`].
+    /// Approves a call that waits for a person, in whichever process its run is. A run without a process continues with
+    /// [`Agent::resume`].
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl Agent {
         self.decide(id, Decision::approve(by)).await
     }
 
-    /// Keeps a call from running that waits for a person; the model reads the reason.
+    /// Denies a call that waits for a person; the model reads the reason.
     ///
     /// # Errors
     ///
@@ -143,8 +143,8 @@ impl Agent {
         self.decide(id, Decision::deny(by, reason)).await
     }
 
-    /// Decides an approval, as [`decide`] does, with this agent's clock and redaction: a call that is let
-    /// run may get other arguments.
+    /// Decides an approval, as [`decide`] does, with this agent's clock and redaction. An approval may change the
+    /// arguments of the call.
     ///
     /// # Errors
     ///
@@ -160,19 +160,16 @@ impl Agent {
     }
 }
 
-/// Decides an approval, whichever process runs its run. Other arguments than those that were shown are
-/// held against the schema that the tool had when its run began; what they need is asked of the policy
-/// when the run goes on.
+/// Decides an approval, in whichever process its run is. Changed arguments are checked against the recorded schema of
+/// the tool; the capabilities that they need are checked against the policy when the run continues.
 ///
 /// # Errors
 ///
-/// [`DecideError::NotFound`] when no such approval is open: it never was, or it was decided before;
-/// [`DecideError::Expired`] when it was not decided in time; [`DecideError::NotApprover`] when this is not
-/// one of those who may; [`DecideError::Arguments`] for arguments that do not fit the tool;
-/// [`DecideError::Data`] for data that does not fit what the approval asks for, or is missing;
-/// [`DecideError::UnaskedData`] where it asks for none;
-/// [`DecideError::Blank`] when nothing says who decides; [`DecideError::Log`] when the log cannot be read or
-/// written.
+/// [`DecideError::NotFound`] if no such approval is open: there was none, or it was decided before;
+/// [`DecideError::Expired`] if it has expired; [`DecideError::NotApprover`] if this person may not decide it;
+/// [`DecideError::Arguments`] for arguments that do not fit the tool; [`DecideError::Data`] for data that does not fit
+/// the approval's schema, or is missing; [`DecideError::UnaskedData`] for data without a schema; [`DecideError::Blank`]
+/// if the decision names nobody; [`DecideError::Log`] if the log cannot be read or written.
 ///
 /// # Cancel safety
 ///
@@ -204,8 +201,8 @@ pub async fn decide(
     }
 }
 
-/// Returns the schema that the arguments of a call have to fit; `None` where nothing says it. Then admission
-/// does.
+/// Returns the recorded schema of a call's arguments; `None` if there is none. The arguments are checked at admission
+/// then.
 async fn recorded_schema(
     log: &dyn EventLog,
     open: &OpenApproval,

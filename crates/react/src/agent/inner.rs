@@ -1,4 +1,4 @@
-//! What an agent is made of, shared by its clones and its runs.
+//! State of an agent, shared by its clones and its runs.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -26,23 +26,23 @@ use crate::stores::Stores;
 pub(crate) struct Inner {
     pub(crate) definition: CheckedDefinition,
     pub(crate) record: LazyRecord,
-    /// What it declares of its input and its answer; few agents do.
+    /// The declared schemas; boxed because few agents have any.
     pub(crate) schemas: Option<Box<Schemas>>,
     pub(crate) models: ModelStack,
-    /// Are answers asked for in pieces?
+    /// Whether answers are streamed.
     pub(crate) stream: bool,
     pub(crate) retry: RetryConfig,
     pub(crate) jitter: Jitter,
     pub(crate) settings: ModelSettings,
     pub(crate) tools: Toolset,
-    /// What it has of elsewhere; few agents have.
+    /// Tool sources and warnings; boxed because few agents have any.
     pub(crate) outside: Option<Box<Outside>>,
     pub(crate) grants: Grants,
     pub(crate) log: Option<Arc<dyn EventLog>>,
     /// The transcripts of sessions in the log.
     pub(crate) transcripts: TranscriptCache,
     pub(crate) stores: Stores,
-    /// What it may spend together with other runs; few agents have such limits.
+    /// Its spend limits; boxed because few agents have any.
     pub(crate) spend_limits: Option<Box<SpendLimits>>,
     pub(crate) memory: Option<Arc<dyn Memory>>,
     pub(crate) app_state: Option<Arc<dyn Any + Send + Sync>>,
@@ -53,23 +53,23 @@ pub(crate) struct Inner {
     pub(crate) hub: Arc<Hub>,
 }
 
-/// What an agent has of elsewhere, and what is wrong around it.
+/// Tool sources of an agent, and warnings about it.
 #[derive(Clone, Default)]
 pub(crate) struct Outside {
-    /// Where some of the tools come from.
+    /// Sources of some of the tools.
     pub(crate) sources: Vec<Arc<dyn ToolSource>>,
-    /// What each run says at its start.
+    /// Warnings that each run records at its start.
     pub(crate) warnings: Vec<Arc<str>>,
 }
 
 impl Outside {
-    /// Returns it, where there is anything.
+    /// Returns it in a box, unless it is empty.
     pub(crate) fn boxed(self) -> Option<Box<Self>> {
         (!self.sources.is_empty() || !self.warnings.is_empty()).then(|| Box::new(self))
     }
 }
 
-/// What the agent declares of its input and its answer.
+/// The declared schemas of the input and the answer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Schemas {
     pub(crate) input: Option<Arc<Value>>,
@@ -77,45 +77,45 @@ pub(crate) struct Schemas {
 }
 
 impl Schemas {
-    /// Returns them, where there is one.
+    /// Returns them in a box, unless there is none.
     pub(crate) fn boxed(self) -> Option<Box<Self>> {
         (self.input.is_some() || self.output.is_some()).then(|| Box::new(self))
     }
 }
 
-/// What `run.started` says of the agent, made for the first run: an agent that was never run does not
-/// hold it.
+/// The recorded form of the agent for `run.started`, made for the first run: an agent that is never run does not hold
+/// it.
 #[derive(Default)]
 pub(crate) struct LazyRecord(OnceLock<Box<Resolved>>);
 
 impl Inner {
-    /// Returns the schema that the input of a dispatch has to fit.
+    /// Returns the schema of the input of a dispatch.
     pub(crate) fn input_schema(&self) -> Option<&Value> {
         self.schemas.as_ref()?.input.as_deref()
     }
 
-    /// Returns the schema that answers fit, where a run asks for no other.
+    /// Returns the schema of answers, for runs that do not set another one.
     pub(crate) fn output_schema(&self) -> Option<&Arc<Value>> {
         self.schemas.as_ref()?.output.as_ref()
     }
 
-    /// Returns where some of the tools come from.
+    /// Returns the sources of some of the tools.
     pub(crate) fn sources(&self) -> &[Arc<dyn ToolSource>] {
         self.outside.as_ref().map_or(&[], |outside| &outside.sources)
     }
 
-    /// Returns what each run says at its start.
+    /// Returns the warnings that each run records at its start.
     pub(crate) fn warnings(&self) -> &[Arc<str>] {
         self.outside.as_ref().map_or(&[], |outside| &outside.warnings)
     }
 
-    /// Returns what `run.started` says of the agent.
+    /// Returns the recorded form of the agent for `run.started`.
     pub(crate) fn record(&self) -> Resolved {
         let record = self.record.0.get_or_init(|| Box::new(record(&self.definition)));
         Resolved::clone(record)
     }
 
-    /// Returns how long a store may take over one call.
+    /// Returns the timeout of one call of a store.
     pub(crate) fn store_timeout(&self) -> Duration {
         Duration::from_millis(self.definition.limits.store_timeout_ms)
     }

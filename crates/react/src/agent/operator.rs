@@ -1,4 +1,4 @@
-//! An agent as an operator: dispatched by name or as a tool, gone on with where its record ends.
+//! An agent as an operator: dispatched by name or as a tool, and resumed from its record.
 
 use std::sync::Arc;
 
@@ -20,12 +20,11 @@ use crate::request::RunRequest;
 use crate::resume_error::ResumeError;
 use crate::run::finish::recorded;
 
-/// An agent answers text with text, or with JSON where the task asks for a schema; a task that is no text
-/// is given to the model as JSON.
+/// An agent answers text with text, or with JSON if the task asks for a schema; the model reads an input that is not
+/// text as JSON.
 ///
-/// It keeps to the context's deadline, signals, depth and allowance, and lets its tools dispatch through
-/// the context's orchestrator. A run that has a record already is gone on with: see
-/// [`Context::goes_on`].
+/// It obeys the context's deadline, signals, depth and allowance, and its tools dispatch through the context's
+/// orchestrator. A run that has a record is resumed: see [`Context::goes_on`].
 #[async_trait]
 impl Operator for Agent {
     fn name(&self) -> &str {
@@ -78,7 +77,7 @@ impl Operator for Agent {
 }
 
 impl Agent {
-    /// Runs what was dispatched, or goes on with it where its record ends.
+    /// Runs a dispatched run, or resumes it from its record.
     async fn dispatched(
         &self,
         request: RunRequest,
@@ -101,7 +100,7 @@ impl Agent {
             }
             None => return Ok(self.run(request).await?),
         };
-        // Rare, and many times as large as a run that begins.
+        // Rare, and its future is many times as large as that of a run that begins.
         let taken_up = Box::pin(self.take_up(&**log, &summary, request, context));
         taken_up.await.map_err(|error| match error {
             ResumeError::Run(failure) => (*failure).into(),
@@ -109,7 +108,7 @@ impl Agent {
         })
     }
 
-    /// Goes on with a run that has a record.
+    /// Resumes a run that has a record.
     async fn take_up(
         &self,
         log: &dyn EventLog,
@@ -119,7 +118,7 @@ impl Agent {
     ) -> Result<RunOutcome, ResumeError> {
         let run = summary.run.clone();
         let RunRequest { cancellation, place, .. } = request;
-        // What it used until now counts, however this goes on.
+        // Its earlier usage counts, however it ends.
         if let Some(caller) = &context.caller {
             caller.used(summary.usage);
         }
@@ -128,23 +127,23 @@ impl Agent {
             resume.place = place;
             return self.resume(resume).await;
         }
-        // A workflow that is tried again also resumes what it stopped when it failed.
+        // A retried workflow also resumes the child runs that it stopped when it failed.
         let can_be_tried_again =
             summary.state == RunState::Failed || summary.outcome == Some(Outcome::Cancelled);
         let is_another_attempt =
             context.attempt > 1 && can_be_tried_again && summary.reopens + 1 < context.attempt;
         if is_another_attempt {
             let mut reopen = ReopenRequest::new(run.clone()).cancelled_by(cancellation);
-            // What is tried again goes on as it began.
+            // A retried run keeps the definition it began with.
             (reopen.place, reopen.other_agent) = (place, context.adopts);
             match self.reopen(reopen).await {
-                // It stays as it ended.
+                // The run keeps its end.
                 Err(ResumeError::NotReopenable { .. }) => {}
                 result => return result,
             }
         }
         if *summary.agent != *self.name() {
-            // It does not answer for another agent.
+            // An agent does not answer for another one.
             let (expected, actual) = (summary.agent.to_string(), self.name().to_owned());
             let divergence = Divergence::new(1, "agent", expected.into(), actual.into());
             return Err(ResumeError::Diverged(Box::new(divergence)));

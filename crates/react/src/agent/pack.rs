@@ -1,4 +1,4 @@
-//! Tools, hooks, grants and prompts under one name, with what other crates add.
+//! Tools, hooks, grants and prompts under one name, with the parts of other crates.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use backstop_tool::{Tool, Toolset};
 use crate::agent::build_error::{BuildError, PackError};
 use crate::hook::{Gate, Hook, HookCode, Observer};
 
-/// What belongs together: tools, the hooks that watch them, the capabilities they need, what the model is told
-/// of them, and what other crates add. An agent loads it with [`AgentBuilder::pack`](crate::AgentBuilder::pack).
+/// A pack of related parts: tools, the hooks that watch them, the capabilities they need, the prompts about them, and
+/// parts of other crates. An agent loads it with [`AgentBuilder::pack`](crate::AgentBuilder::pack).
 ///
 /// ```
 /// use backstop_react::Pack;
@@ -31,15 +31,15 @@ pub struct Pack {
     parts: Vec<Arc<dyn PackPart>>,
 }
 
-/// Something that another crate adds to a pack, and takes out of it again: the agent only sees to it that no
-/// other pack brings one of its name.
+/// A part of a pack that another crate adds and reads. The agent only ensures that no two packs bring parts with one
+/// name.
 pub trait PackPart: Any + Send + Sync {
     /// Returns the name.
     fn name(&self) -> &str;
 }
 
 impl Pack {
-    /// Makes an empty pack.
+    /// Returns an empty pack.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self {
             name: name.into(),
@@ -52,7 +52,7 @@ impl Pack {
         }
     }
 
-    /// States the version, which errors name.
+    /// Sets the version, which appears in errors.
     #[must_use]
     pub fn version(mut self, version: impl Into<Arc<str>>) -> Self {
         self.version = Some(version.into());
@@ -80,29 +80,28 @@ impl Pack {
         self
     }
 
-    /// Adds a capability: all tools of an agent may use it, and all behaviours of a host.
+    /// Adds a capability for all tools of an agent and all behaviours of a host.
     #[must_use]
     pub fn grant(mut self, capability: impl Into<String>) -> Self {
         self.grants.push(capability.into());
         self
     }
 
-    /// Adds what the agent is told, as a paragraph behind its instructions. The name keeps two packs from
-    /// telling it the same.
+    /// Adds a prompt, a paragraph after the agent's instructions. Two packs cannot have prompts with one name.
     #[must_use]
     pub fn prompt(mut self, name: impl Into<Arc<str>>, text: impl Into<Arc<str>>) -> Self {
         self.prompts.push((name.into(), text.into()));
         self
     }
 
-    /// Adds a part that is no agent's.
+    /// Adds a part that the agent does not use.
     #[must_use]
     pub fn part(mut self, part: Arc<dyn PackPart>) -> Self {
         self.parts.push(part);
         self
     }
 
-    /// Returns the parts that are no agent's.
+    /// Returns the parts that the agent does not use.
     #[must_use]
     pub fn parts(&self) -> &[Arc<dyn PackPart>] {
         &self.parts
@@ -114,7 +113,7 @@ impl Pack {
         &self.grants
     }
 
-    /// Refuses a pack that was loaded before, and two that bring a part of one name.
+    /// Refuses two packs with one name, and two packs that bring a prompt or part with one name.
     ///
     /// # Errors
     ///
@@ -139,7 +138,7 @@ impl Pack {
         Ok(())
     }
 
-    /// Returns the names of what only packs bring, by kind.
+    /// Returns the names of the prompts and parts, with whether each is a prompt.
     fn names(&self) -> impl Iterator<Item = (bool, &str)> {
         let prompts = self.prompts.iter().map(|(name, _)| (true, &**name));
         prompts.chain(self.parts.iter().map(|part| (false, part.name())))
@@ -150,7 +149,7 @@ impl Pack {
     }
 }
 
-/// As its name and version.
+/// The name and the version.
 impl std::fmt::Display for Pack {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.version {
@@ -160,7 +159,7 @@ impl std::fmt::Display for Pack {
     }
 }
 
-/// What packs add to what an agent has.
+/// The parts of an agent that packs add to.
 pub(crate) struct Loading<'a> {
     pub(crate) tools: &'a mut Toolset,
     pub(crate) hooks: &'a mut Vec<Hook>,
@@ -172,14 +171,14 @@ fn named(pack: &str) -> Arc<str> {
     format!("pack `{pack}`").into()
 }
 
-/// Who had a name before a pack brought it.
+/// Owner of a name that no pack brought.
 const AGENT: &str = "the agent itself";
 
-/// Adds what packs bring to what an agent has.
+/// Adds the contents of packs to the parts of an agent.
 pub(crate) fn load(packs: Vec<Pack>, into: Loading<'_>) -> Result<(), BuildError> {
     Pack::check_all(&packs)?;
     let Loading { tools, hooks, grants, instructions } = into;
-    // The tools and hooks that a pack brought, with it.
+    // The names of tools and hooks from packs, each with its pack.
     let mut brought: Vec<(Arc<str>, Arc<str>)> = Vec::new();
     for pack in packs {
         let title = pack.title();

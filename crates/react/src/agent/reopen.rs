@@ -1,4 +1,4 @@
-//! Going on with runs that are over.
+//! Reopening of finished runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::record::fold::{DefinedAs, check_walls, fold};
 use crate::resume_error::{ResumeError, check_words};
 use crate::run::resume::Resumed;
 
-/// Which run to open again, and what is different this time.
+/// A request to reopen a run, with the changes for this episode.
 ///
 /// ```
 /// use backstop_react::ReopenRequest;
@@ -37,26 +37,26 @@ use crate::run::resume::Resumed;
 pub struct ReopenRequest {
     /// The run.
     pub run: RunId,
-    /// Who opens it.
+    /// The person who reopens it.
     pub by: Arc<str>,
-    /// What to say to its model; where its end needs a word, it is told to continue.
+    /// Message to its model; if the run's end needs one and none is set, the model is asked to continue.
     pub message: Option<Arc<str>>,
-    /// How much more of its budget it may use.
+    /// Increase of its budget.
     pub budget: BudgetIncrease,
-    /// Stops the run, when cancelled.
+    /// Token that stops the run when cancelled.
     pub cancellation: CancellationToken,
-    /// May it be another agent than the run was started with?
+    /// Whether this may be another agent than the run's.
     pub other_agent: bool,
-    /// Whether it is opened although its record has lost events that were acknowledged.
+    /// Whether it is reopened although its record has lost events that were acknowledged.
     pub accept_lost_tail: bool,
-    /// The delivery to a behaviour that led to it, where one did.
+    /// The delivery to a behaviour that led to it, if one did.
     pub cause: Option<Cause>,
-    /// Where it stands among others in this process.
+    /// Its place among other runs in this process.
     pub(crate) place: Place,
 }
 
 impl ReopenRequest {
-    /// Makes a request for a run of this very agent.
+    /// Returns a request for a run of this same agent.
     pub fn new(run: impl Into<RunId>) -> Self {
         Self {
             run: run.into(),
@@ -71,58 +71,60 @@ impl ReopenRequest {
         }
     }
 
-    /// Notes who opens the run.
+    /// Sets the person who reopens the run.
     #[must_use]
     pub fn by(mut self, by: impl Into<Arc<str>>) -> Self {
         self.by = by.into();
         self
     }
 
-    /// Says something to the model before it is asked next.
+    /// Sets a message that the model reads before its next call.
     #[must_use]
     pub fn message(mut self, message: impl Into<Arc<str>>) -> Self {
         self.message = Some(message.into());
         self
     }
 
-    /// Lets the run use so much more than it was allowed.
+    /// Increases the run's budget.
     #[must_use]
     pub const fn budget(mut self, more: BudgetIncrease) -> Self {
         self.budget = more;
         self
     }
 
-    /// Stops the run when this token is cancelled.
+    /// Sets a token that stops the run when cancelled.
     #[must_use]
     pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
         self.cancellation = token;
         self
     }
 
-    /// Lets the run be parked for so long, as [`RunRequest::max_park`](crate::RunRequest::max_park) does.
+    /// Sets the maximum time for which the run may be parked, as [`RunRequest::max_park`](crate::RunRequest::max_park)
+    /// does.
     #[must_use]
     pub const fn max_park(mut self, longest: Duration) -> Self {
         self.place.max_park = Some(longest);
         self
     }
 
-    /// Lets the run's tools dispatch operators through this orchestrator.
+    /// Sets the orchestrator through which the run's tools dispatch operators.
     #[must_use]
     pub fn orchestrator(mut self, orchestrator: Arc<dyn Orchestrator>) -> Self {
         self.place.orchestrator = Some(orchestrator);
         self
     }
 
-    /// Goes on with the agent the run was started with, as its record defines it, though this agent
-    /// is defined otherwise. Tools and model are this agent's.
+    /// Allows a run of another agent, with its recorded definition, although this agent is defined differently. Tools
+    /// and model are those of this agent.
     #[must_use]
     pub const fn allow_other_agent(mut self) -> Self {
         self.other_agent = true;
         self
     }
 
-    /// Opens the run although its record has lost events that were acknowledged, as
-    /// [`ResumeRequest::accept_lost_tail`](crate::ResumeRequest::accept_lost_tail) does. `run.reopened` records it.
+    /// Reopens the run although its record has lost events that were acknowledged, as
+    /// [`ResumeRequest::accept_lost_tail`](crate::ResumeRequest::accept_lost_tail) does. `run.reopened` records the
+    /// loss.
     #[must_use]
     pub const fn accept_lost_tail(mut self) -> Self {
         self.accept_lost_tail = true;
@@ -148,28 +150,25 @@ impl<T: Into<RunId>> From<T> for ReopenRequest {
 }
 
 impl Agent {
-    /// Goes on with a run that failed or was stopped, where it ended and in the same record. After a
-    /// failure of the model it is asked again; after a budget the run goes on with more of it; after a
-    /// guard, a cancellation or an answer that was cut, the model reads what is said to it. What was
-    /// completed is not done again, and every call that was answered stays so. Where an answer leaves it open whether
-    /// the call happened and its tool has a probe, the tool is asked first, and the model is told with what is said
-    /// to it.
+    /// Reopens a run that failed or was stopped, from its end and in the same record. After a failure of the model, the
+    /// model is called again; after an exhausted budget, the run continues with a larger one; after a guard, a
+    /// cancellation or an answer that was cut, the model reads the message. Completed work is not repeated, and every
+    /// answered call keeps its answer. If it is unknown whether an answered call happened and its tool has a probe, the
+    /// tool is probed first, and the model reads the result with the message.
     ///
-    /// A run that no terminal event closed (its process died, or it waits for a person) is gone on with
-    /// by [`Agent::resume`].
+    /// A run without a terminal event (its process died, or it waits for a person) is resumed with [`Agent::resume`].
     ///
     /// # Errors
     ///
-    /// [`ResumeError::NotReopenable`] when its end does not allow it; [`ResumeError::Open`] when it is
-    /// not over, or another process reopens it; [`ResumeError::CallerOpen`] when a run dispatched it that
-    /// is open; [`ResumeError::Log`] when there is no such run, its record cannot be trusted, or another
-    /// run of its session follows it or is open; [`ResumeError::Blank`] when nothing says who opens it, or
-    /// what is to be said says nothing; [`ResumeError::Diverged`] when it is another agent's. Then nothing
-    /// has changed. [`ResumeError::Run`] when it fails again.
+    /// [`ResumeError::NotReopenable`] if its end does not allow it; [`ResumeError::Open`] if it is not over, or another
+    /// process reopens it; [`ResumeError::CallerOpen`] if an open run dispatched it; [`ResumeError::Log`] if there is
+    /// no such run, its record cannot be trusted, or another run of its session follows it or is open;
+    /// [`ResumeError::Blank`] if `by` or the message is blank; [`ResumeError::Diverged`] if it is another agent's run.
+    /// In all these cases nothing has changed. [`ResumeError::Run`] if it fails again.
     ///
     /// # Cancel safety
     ///
-    /// As [`Agent::run`]; a run that was opened can be resumed.
+    /// As [`Agent::run`]; a reopened run can be resumed.
     pub async fn reopen(
         &self,
         request: impl Into<ReopenRequest>,
@@ -180,7 +179,7 @@ impl Agent {
         let known = log.summary(&request.run).await?;
         let known = known.ok_or_else(|| LogError::NotFound(request.run.clone()))?;
         check_over(&known)?;
-        // What dispatched it goes on with it by itself.
+        // Its caller reopens it itself.
         let is_dispatched = request.place.caller.is_some();
         if !is_dispatched && let Some(root) = open_root(&*log, &known).await? {
             return self.go_on_with_root(request, root).await;
@@ -202,7 +201,7 @@ impl Agent {
         };
         let folded = fold(&*log, &request.run, defined_as, None).await?;
         check_walls(&folded.definition, &self.inner.definition)?;
-        // It may have been opened before the claim was ours.
+        // It may have been reopened before this process got the claim.
         check_over(&folded.summary)?;
         let inner = Arc::clone(&self.inner);
         let redactor = inner.redactor.clone();
@@ -219,7 +218,7 @@ impl Agent {
         let message = request.message.map(|text| redactor.redact_held(&text).into());
         let run = request.run;
         let refused = |why| ResumeError::not_reopenable(run.clone(), why);
-        // A run that stays over asks nothing.
+        // A run that stays over needs no probes.
         machine.reopening(Arc::clone(&by), message.clone(), Some(budget)).map_err(refused)?;
         resumed.probe_answered().await?;
         let reopened = resumed.machine().reopening(by, message, Some(budget));
@@ -230,8 +229,8 @@ impl Agent {
 }
 
 impl Agent {
-    /// Goes on with the open run at the head of the callers of the one that was named: that one reopens it, if
-    /// it is worth another attempt. It takes neither a word nor a budget for it.
+    /// Resumes the open root of the named run's callers: the named run is reopened by its caller, if it is worth
+    /// another attempt. A message or a budget for it is refused.
     async fn go_on_with_root(
         &self,
         request: ReopenRequest,
@@ -249,7 +248,7 @@ impl Agent {
     }
 }
 
-/// Refuses a run that is open, and one whose record was closed because no machine follows it.
+/// Refuses an open run, and a run whose record was closed because it cannot be replayed.
 fn check_over(run: &RunSummary) -> Result<(), ResumeError> {
     if run.is_open() {
         return Err(ResumeError::open(run.run.clone(), run.state));
@@ -263,7 +262,7 @@ fn check_over(run: &RunSummary) -> Result<(), ResumeError> {
     }
 }
 
-/// Did a run end because its record cannot be followed or written?
+/// Returns whether a run ended because its record cannot be replayed or written.
 fn is_of_the_record(reason: &Code) -> bool {
     reason.as_str().starts_with("log.") || *reason == code::REPLAY_DIVERGED
 }

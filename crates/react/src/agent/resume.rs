@@ -1,4 +1,4 @@
-//! Going on with runs, and copies of them.
+//! Resuming, forking and replaying of runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,26 +24,26 @@ use crate::record::source::Source;
 use crate::resume_error::{ResumeError, check_words};
 use crate::run::resume::{Copied, Resumed};
 
-/// Which run to go on with, and how.
+/// A request to resume a run.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ResumeRequest {
     /// The run.
     pub run: RunId,
-    /// Who goes on with it.
+    /// The person who resumes it.
     pub by: Arc<str>,
-    /// Stops the run, when cancelled.
+    /// Token that stops the run when cancelled.
     pub cancellation: CancellationToken,
-    /// May it be defined otherwise than the run's agent was until now?
+    /// Whether this agent's definition may differ from the run's latest one.
     pub other_agent: bool,
     /// Whether it continues although its record has lost events that were acknowledged.
     pub accept_lost_tail: bool,
-    /// Where it stands among others in this process.
+    /// Its place among other runs in this process.
     pub(crate) place: Place,
 }
 
 impl ResumeRequest {
-    /// Makes a request for a run of this very agent.
+    /// Returns a request for a run of this same agent.
     pub fn new(run: impl Into<RunId>) -> Self {
         Self {
             run: run.into(),
@@ -55,39 +55,40 @@ impl ResumeRequest {
         }
     }
 
-    /// Notes who goes on with the run.
+    /// Sets the person who resumes the run.
     #[must_use]
     pub fn by(mut self, by: impl Into<Arc<str>>) -> Self {
         self.by = by.into();
         self
     }
 
-    /// Stops the run when this token is cancelled.
+    /// Sets a token that stops the run when cancelled.
     #[must_use]
     pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
         self.cancellation = token;
         self
     }
 
-    /// Lets the run be parked for so long, as [`RunRequest::max_park`](crate::RunRequest::max_park) does.
+    /// Sets the maximum time for which the run may be parked, as [`RunRequest::max_park`](crate::RunRequest::max_park)
+    /// does.
     #[must_use]
     pub const fn max_park(mut self, longest: Duration) -> Self {
         self.place.max_park = Some(longest);
         self
     }
 
-    /// Lets the run's tools dispatch operators through this orchestrator.
+    /// Sets the orchestrator through which the run's tools dispatch operators.
     #[must_use]
     pub fn orchestrator(mut self, orchestrator: Arc<dyn Orchestrator>) -> Self {
         self.place.orchestrator = Some(orchestrator);
         self
     }
 
-    /// Goes on with this agent as it is defined now, where the run had another definition until here: other
-    /// instructions, tools, limits or budget. `run.resumed` records the definition, so that the run is replayed, and
-    /// resumed the next time, with it; runs that it dispatched are gone on with likewise. What was used counts; the
-    /// schema of its answers, its deadline and what its caller allowed it stay the run's own, and so do the tools of
-    /// servers that it was given. A run that waits takes the definition with what it waited for.
+    /// Allows this agent to adopt a run that had another definition until now: other instructions, tools, limits or
+    /// budget. `run.resumed` records the definition, so that the run is replayed, and resumed the next time, with it;
+    /// its child runs are resumed in the same way. Earlier usage counts. The schema of its answers, its deadline, its
+    /// caller's allowance and the tools of its servers stay those of the run. A waiting run adopts the definition when
+    /// its wait ends.
     ///
     /// ```no_run
     /// # async fn on(agent: backstop_react::Agent) -> Result<(), Box<dyn std::error::Error>> {
@@ -103,10 +104,10 @@ impl ResumeRequest {
         self
     }
 
-    /// Continues the run, and those that it dispatched, although their records have lost events that were acknowledged
-    /// ([`LogError::LostTail`]). `run.resumed` records it. Calls that are not idempotent, and that may have run in the events
-    /// that were lost, are answered as interrupted; what else was lost, such as an answer of the model and the calls that
-    /// followed it, the record does not know of: find out what the run did before you accept it.
+    /// Resumes the run and its child runs although their records have lost events that were acknowledged
+    /// ([`LogError::LostTail`]). `run.resumed` records the loss. Calls that are not idempotent and may have run in the
+    /// lost events are answered as interrupted. Other losses, such as a model answer and the calls that followed it,
+    /// are unknown to the record: check what the run did before you accept the loss.
     ///
     /// ```no_run
     /// # async fn on(agent: backstop_react::Agent) -> Result<(), Box<dyn std::error::Error>> {
@@ -122,7 +123,7 @@ impl ResumeRequest {
         self
     }
 
-    /// Says which definition of the agent the run has to have.
+    /// Returns the definition that the run has to have.
     const fn defined_as<'a>(&self, own: &'a AgentDefinition) -> DefinedAs<'a> {
         match self.place.adopts || self.other_agent {
             true => DefinedAs::Adopted(own),
@@ -147,28 +148,28 @@ impl<T: Into<RunId>> From<T> for ResumeRequest {
     }
 }
 
-/// Which run to copy, up to where, and what to say to the copy.
+/// A request to fork a run at one of its events.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ForkRequest {
     /// The run.
     pub run: RunId,
-    /// The last event that is copied.
+    /// The last event of the run that is copied.
     pub at: u64,
-    /// What to say to the model before it is asked next.
+    /// Input for the model's next call.
     pub input: Option<Arc<str>>,
-    /// Who makes the copy.
+    /// The person who makes the fork.
     pub by: Arc<str>,
-    /// How much more of its budget a copy may use that is over where it ends.
+    /// Increase of the budget for a fork that is over at its end.
     pub budget: BudgetIncrease,
-    /// Where the run is recorded; the agent's own log and stores where `None`.
+    /// Source of the run; the agent's own log and stores if `None`.
     pub from: Option<Source>,
-    /// Stops the copy, when cancelled.
+    /// Token that stops the fork when cancelled.
     pub cancellation: CancellationToken,
 }
 
 impl ForkRequest {
-    /// Makes a request for a copy of the first `at` events.
+    /// Returns a request for a fork with the first `at` events.
     pub fn new(run: impl Into<RunId>, at: u64) -> Self {
         Self {
             run: run.into(),
@@ -181,37 +182,36 @@ impl ForkRequest {
         }
     }
 
-    /// Says something to the model before it is asked next.
+    /// Sets the input for the model's next call.
     #[must_use]
     pub fn input(mut self, input: impl Into<Arc<str>>) -> Self {
         self.input = Some(input.into());
         self
     }
 
-    /// Notes who makes the copy.
+    /// Sets the person who makes the fork.
     #[must_use]
     pub fn by(mut self, by: impl Into<Arc<str>>) -> Self {
         self.by = by.into();
         self
     }
 
-    /// Lets a copy that is over where it ends use so much more than the run was allowed. A copy that is open there is
-    /// refused.
+    /// Increases the budget for a fork that is over at its end. A fork that is open there is refused.
     #[must_use]
     pub const fn budget(mut self, more: BudgetIncrease) -> Self {
         self.budget = more;
         self
     }
 
-    /// Copies from elsewhere than the agent's own log and stores: the run, those whose session
-    /// it goes on with, and what they stored.
+    /// Sets another source than the agent's own log and stores: the run, the runs of its session that it follows, and
+    /// their stored errors and results are copied from it.
     #[must_use]
     pub fn from(mut self, source: impl Into<Source>) -> Self {
         self.from = Some(source.into());
         self
     }
 
-    /// Stops the copy when this token is cancelled.
+    /// Sets a token that stops the fork when cancelled.
     #[must_use]
     pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
         self.cancellation = token;
@@ -220,21 +220,21 @@ impl ForkRequest {
 }
 
 impl Agent {
-    /// Goes on with a run whose process died or that waited for a person. What was completed is not
-    /// done again; open calls that do no harm are run again, others are answered as interrupted.
+    /// Resumes a run whose process died or that waited for a person. Completed work is not repeated; open calls that
+    /// are safe to repeat are run again, others are answered as interrupted.
     ///
-    /// A run that is over runs nothing and appends nothing: its recorded result is returned. One
-    /// that still waits for a person, or is parked until later, is returned as waiting.
+    /// For a finished run, nothing is run or appended: its recorded result is returned. A run that still waits for a
+    /// person, or is parked until later, is returned as waiting.
     ///
-    /// A run that was dispatched by one that is open goes on with the run at the head of its callers, if this
-    /// is the agent of that run; the outcome names it.
+    /// If the run was dispatched by an open run, the root of its callers is resumed instead, if it is a run of this
+    /// agent; the outcome names the root.
     ///
     /// # Errors
     ///
-    /// [`ResumeError::Log`] when there is no such run, its record cannot be trusted or another process
-    /// is writing it, or it has lost events that were acknowledged; [`ResumeError::Blank`] when nothing says who resumes it; [`ResumeError::Diverged`] when it is another agent's; [`ResumeError::Run`]
-    /// when it fails, or has failed; [`ResumeError::CallerOpen`] when a run dispatched it that is open and
-    /// another agent's.
+    /// [`ResumeError::Log`] if there is no such run, its record cannot be trusted, another process is writing it, or it
+    /// has lost events that were acknowledged; [`ResumeError::Blank`] if `by` is blank; [`ResumeError::Diverged`] if it
+    /// is another agent's run; [`ResumeError::Run`] if it fails, or has failed; [`ResumeError::CallerOpen`] if it was
+    /// dispatched by an open run of another agent.
     ///
     /// # Cancel safety
     ///
@@ -259,7 +259,7 @@ impl Agent {
         self.take_over(&log, &known, request).await
     }
 
-    /// Goes on with the open run at the head of the callers of the one that was named, if this is its agent.
+    /// Resumes the open root of the named run's callers, if it is a run of this agent.
     pub(crate) async fn resume_root(
         &self,
         mut request: ResumeRequest,
@@ -281,7 +281,7 @@ impl Agent {
         Box::pin(self.take_over(&log, &known, request)).await
     }
 
-    /// Goes on with a run, or tells how it ended.
+    /// Resumes a run, or returns its recorded end.
     async fn take_over(
         &self,
         log: &Arc<dyn EventLog>,
@@ -318,21 +318,20 @@ impl Agent {
         resumed.go_on(first).await.map_err(Into::into)
     }
 
-    /// Copies a run up to an event, in a session of its own, and goes on with the copy. The run
-    /// itself is not touched; what it had used counts for the copy too. A copy that is over where it ends
-    /// is opened again and reads the input, whether the run had completed or not.
+    /// Forks a run at an event, in a new session, and runs the fork. The run itself is not changed; its usage counts
+    /// for the fork too. A fork that is over at its end is reopened and reads the input, whether or not the run had
+    /// completed.
     ///
     /// # Errors
     ///
-    /// [`ResumeError::NoSuchEvent`], [`ResumeError::CopyOver`] for a copy that is over and has no input,
-    /// [`ResumeError::CopyOpen`] for a budget that a copy does not need because it is open,
-    /// [`ResumeError::NotReopenable`] where even that does not open it, and as [`Agent::resume`]. The agent need not be the one that
-    /// the run was started with: the copy keeps the recorded definition, with this agent's model and
-    /// tools.
+    /// [`ResumeError::NoSuchEvent`], [`ResumeError::CopyOver`] for a fork that is over and has no input,
+    /// [`ResumeError::CopyOpen`] for a budget of a fork that does not need it because it is open,
+    /// [`ResumeError::NotReopenable`] if even the input and the budget do not reopen it, and as [`Agent::resume`]. The
+    /// agent need not be the run's: the fork keeps the recorded definition, with this agent's model and tools.
     ///
     /// # Cancel safety
     ///
-    /// As [`Agent::run`]; the copy can be resumed.
+    /// As [`Agent::run`]; the fork can be resumed.
     pub async fn fork(&self, request: ForkRequest) -> Result<RunOutcome, ResumeError> {
         check_words(&request.by, None)?;
         let log = self.log_of(&request.run)?;
@@ -340,7 +339,7 @@ impl Agent {
         let folded = fold(&*from.log, &request.run, DefinedAs::Recorded, Some(request.at)).await?;
         let is_silent = request.input.as_ref().is_none_or(|input| input.trim().is_empty());
         let Replayed { machine, beyond, .. } = &folded.replayed;
-        // Refused before anything is copied to another store. What is decided beyond the cut is its end.
+        // Checked before anything is copied to another store. A decision beyond the fork's last event is its end.
         if is_silent && machine.is_over() && beyond.is_empty() {
             return Err(ResumeError::copy_over(request.run, request.at));
         }
@@ -380,15 +379,15 @@ impl Agent {
             first.push(SignalReceived::new(INPUT, data).into());
         }
         let mut lost = copied.machine().lost();
-        // The model was not asked for the copy yet.
+        // The model was not called for the fork yet.
         lost.models = 0;
         first.push(lost.into());
         copied.go_on(first).await.map_err(Into::into)
     }
 }
 
-/// Folds a run, under a claim unless it is over. The record decides that and not the summary that was read before:
-/// another process may have reopened the run in between.
+/// Folds a run, under a claim unless it is over. The record decides that, not the summary, which was read earlier:
+/// another process may have reopened the run meanwhile.
 async fn fold_claimed(
     log: &dyn EventLog,
     known: &RunSummary,
@@ -405,7 +404,7 @@ async fn fold_claimed(
     Ok((fold(log, &known.run, defined_as, None).await?, Some(claim), lost))
 }
 
-/// Claims a run, also one whose record has lost its tail where that is accepted; returns its lost event.
+/// Claims a run, with a lost tail only if the loss is accepted; returns the lost events.
 pub(crate) async fn claim_run(
     log: &dyn EventLog,
     run: &RunId,
@@ -417,8 +416,8 @@ pub(crate) async fn claim_run(
     }
 }
 
-/// Replays a run: feeds its facts to the machine and compares every decision. No model and no tool
-/// runs. Returns how the run ended; `None` while it is open.
+/// Replays a run: feeds its facts to the machine and compares every decision. No model is called and no tool runs.
+/// Returns the run's end; `None` while it is open.
 ///
 /// # Errors
 ///
@@ -432,12 +431,12 @@ pub async fn replay(log: &dyn EventLog, run: &RunId) -> Result<Option<Finish>, R
 }
 
 impl Agent {
-    /// Returns the log; an agent that keeps none knows no run.
+    /// Returns the log; an agent without a log knows no runs.
     pub(crate) fn log_of(&self, run: &RunId) -> Result<Arc<dyn EventLog>, LogError> {
         self.inner.log.clone().ok_or_else(|| LogError::NotFound(run.clone()))
     }
 
-    /// Replays a run as [`replay`] does, held against this agent's definition.
+    /// Replays a run as [`replay`] does, and compares its definition with this agent's.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Calls of unknown outcome, and what people say of them.
+//! Settlements by people of calls of unknown outcome.
 
 use std::sync::Arc;
 
@@ -13,17 +13,16 @@ use crate::record::fold::{DefinedAs, Folded, fold};
 use crate::resume_error::ResumeError;
 use crate::run::resume::Resumed;
 
-/// Says what became of a call whose outcome is unknown: that it happened, or that it did not. A call that
-/// has no answer yet is answered so; an answer that was given stays as it is, and the model is told when it
-/// is asked next. A run that another process runs takes the settlement from its inbox; otherwise it is
-/// recorded here, also in a run that is over, and nothing of the run is run.
+/// Settles a call of unknown outcome: it happened, or it did not. A call without an answer gets this answer; an earlier
+/// answer stays as it is, and the model reads the settlement at its next call. If another process runs the run, that
+/// process takes the settlement from its inbox. Otherwise it is recorded here, also in a finished run, and nothing of
+/// the run is run.
 ///
 /// # Errors
 ///
-/// [`ResumeError::CallNotOpen`] when the outcome of the call is known, or the run made no such call;
-/// [`ResumeError::Log`] when there is no such run or its record cannot be written;
-/// [`ResumeError::Blank`] when nothing says who settles it; [`ResumeError::Diverged`] when the record cannot
-/// be followed.
+/// [`ResumeError::CallNotOpen`] if the outcome of the call is known, or the run made no such call; [`ResumeError::Log`]
+/// if there is no such run or its record cannot be written; [`ResumeError::Blank`] if `by` is blank;
+/// [`ResumeError::Diverged`] if the record cannot be replayed.
 ///
 /// # Cancel safety
 ///
@@ -34,15 +33,14 @@ pub async fn resolve(
     call: &CallId,
     settlement: Settlement,
 ) -> Result<(), ResumeError> {
-    // It only writes a record: no model is asked, no tool runs.
+    // This agent only writes a record: it calls no model and runs no tool.
     let settling = Agent::builder(ScriptedProvider::saying([""])).shared_log(log).build();
     let settling = settling.map_err(|error| LogError::Failed(error.into()))?;
     settling.resolve(run, call, settlement).await
 }
 
 impl Agent {
-    /// Says what became of a call whose outcome is unknown, as [`resolve`] does, with this agent's clock and
-    /// redaction.
+    /// Settles a call of unknown outcome, as [`resolve`] does, with this agent's clock and redaction.
     ///
     /// # Errors
     ///
@@ -71,7 +69,7 @@ impl Agent {
         }
         let claim = match log.claim(run).await {
             Ok(claim) => claim,
-            // Its owner hears of it.
+            // Its owner receives the settlement.
             Err(LogError::Claimed(_)) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
@@ -92,7 +90,7 @@ fn check_unsettled(folded: &Folded, call: &CallId) -> Result<(), ResumeError> {
     Err(ResumeError::call_not_open(folded.summary.run.clone(), call.clone(), unsettled))
 }
 
-/// Returns what a settlement adds to the record.
+/// Returns the event of a settlement.
 pub(crate) fn resolved(call: CallId, tool: &str, settlement: Settlement) -> ToolResolved {
     let verdict = settlement.verdict();
     let Settlement { by, happened, output, .. } = settlement;
@@ -113,7 +111,7 @@ pub(crate) fn resolved(call: CallId, tool: &str, settlement: Settlement) -> Tool
     ToolResolved::new(call, by, verdict, output, text)
 }
 
-/// Returns the call of a settlement, and what is said of it.
+/// Returns the call of a settlement, and the settlement.
 pub(crate) fn settlement_of(row: InboxMessage) -> Option<(CallId, Settlement)> {
     match row.request {
         InboxRequest::Settle { call, settlement, .. } => Some((call, settlement)),
@@ -121,7 +119,7 @@ pub(crate) fn settlement_of(row: InboxMessage) -> Option<(CallId, Settlement)> {
     }
 }
 
-/// Takes secrets out of what a person said of a call, as the record has to hold it.
+/// Removes secrets from a person's settlement, for the record.
 #[must_use]
 pub fn redacted_settlement(redactor: &Redactor, mut settlement: Settlement) -> Settlement {
     settlement.by = redactor.redact(&settlement.by).into();

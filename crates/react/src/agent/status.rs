@@ -1,4 +1,4 @@
-//! A run as it is now, in whichever process.
+//! The current status of a run, in whichever process.
 
 use backstop_event_log::{EventLog, LogError, RunSummary};
 use backstop_react_machine::{Budget, Price};
@@ -7,29 +7,28 @@ use layer0::id::RunId;
 
 use crate::agent::Agent;
 
-/// How many of the last events a status has.
+/// Number of last events in a status.
 const RECENT: u64 = 10;
 
-/// A run as it is now.
+/// The current status of a run.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RunStatus {
     /// State, outcome, usage with its cost, errors, the last failure.
     pub summary: RunSummary,
-    /// What it may use.
+    /// Its budget.
     pub budget: Budget,
-    /// Its last events, at most 10, oldest first, without those that were erased. They are not checked against the
-    /// hash chain.
+    /// Its last events, at most 10, oldest first, without erased ones. They are not checked against the hash chain.
     pub recent: Vec<Event>,
 }
 
-/// Returns a run as it is now, also while another process is running it. Costs the same however long
-/// the run is; `None` when there is none.
+/// Returns the current status of a run, also while another process runs it; `None` if there is no such run. The cost is
+/// the same for any length of the run.
 ///
 /// # Errors
 ///
-/// As [`EventLog::summary`], [`LogError::UnreadableRun`] when its budget cannot be read, and what
-/// [`Record::decode`](backstop_event_log::Record::decode) says of a recent event.
+/// As [`EventLog::summary`], [`LogError::UnreadableRun`] if its budget cannot be read, and the errors of
+/// [`Record::decode`](backstop_event_log::Record::decode) for recent events.
 ///
 /// # Cancel safety
 ///
@@ -43,7 +42,7 @@ pub async fn status(log: &dyn EventLog, run: &RunId) -> Result<Option<RunStatus>
     let recent = recent.filter(|event| !matches!(event, Err(LogError::Erased { .. })));
     let recent: Result<Vec<Event>, LogError> = recent.collect();
     let budget: Option<Budget> = summary.terms.budget().read().map_err(|error| {
-        // The budget of a definition that this version does not know.
+        // The budget belongs to a definition that this version does not know.
         LogError::unreadable_run(run.clone(), error)
     })?;
     let budget = budget.unwrap_or_default();
@@ -51,7 +50,7 @@ pub async fn status(log: &dyn EventLog, run: &RunId) -> Result<Option<RunStatus>
     Ok(Some(RunStatus { summary: priced(summary), budget, recent: recent? }))
 }
 
-/// Adds what a run has cost so far, where the price is known.
+/// Adds the cost of a run so far, if the price is known.
 #[must_use]
 pub fn priced(mut summary: RunSummary) -> RunSummary {
     if summary.usage.cost_usd.is_none()

@@ -1,4 +1,4 @@
-//! A run as a stream: its events and deltas, and how it ended as the last item.
+//! A run as a stream: its events and deltas, with its result as the last item.
 
 mod log_reader;
 mod print;
@@ -25,49 +25,46 @@ use crate::outcome::RunOutcome;
 use crate::request::RunRequest;
 use crate::run::start::Start;
 
-/// What a [`RunStream`] is made of.
+/// An item of a [`RunStream`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StreamItem {
     /// An event of the run, after it is durable; without a log, as it happened.
     Logged(Arc<Event>),
-    /// A piece of an answer while it comes. It is never logged, and void when a `model.attempted`
-    /// with a code for the same call and attempt follows. The pieces of an answer, put together,
-    /// are its text.
+    /// A piece of an answer while it arrives. Pieces are never logged. They are void if a `model.attempted` with a code
+    /// for the same call and attempt follows. The pieces of an answer, put together, are its text.
     Delta {
-        /// Which model call of the run.
+        /// Number of the model call in the run.
         call: u32,
-        /// Which attempt of the call.
+        /// Number of the attempt of the call.
         attempt: u32,
         /// The piece.
         piece: Piece,
     },
-    /// Events that were read so late that they are in the log alone, and that could not be read there:
-    /// the log failed, or stayed locked for 5 seconds. The run is not affected, and the events are in
-    /// its record.
+    /// Events that the stream read too late to have them in memory, and that could not be read from the log: the log
+    /// failed, or stayed locked for 5 seconds. The run is not affected, and the events are in its record.
     Unread {
         /// The seq of the first of them.
         from: u64,
         /// The seq of the last of them.
         to: u64,
-        /// How the log failed.
+        /// The error of the log.
         error: LogError,
     },
-    /// How the run ended, as [`Agent::run`] returns it. Nothing follows.
+    /// The result of the run, as [`Agent::run`] returns it. It is the last item.
     Ended(Result<RunOutcome, RunFailure>),
 }
 
 /// A run of an agent as a stream; made by [`Agent::stream`].
 ///
-/// It is a [`futures_util::Stream`], and has a [`next`](RunStream::next) of its own.
+/// It is a [`futures_util::Stream`], and also has its own [`next`](RunStream::next).
 ///
-/// The run is a task of its own that never waits for its stream. Every event of the run is in the
-/// stream, however late it is read: what does not fit in memory is read from the log. Deltas that
-/// were not read yet are merged.
+/// The run is a separate task that never waits for its stream. Every event of the run is in the stream, however late it
+/// is read: events that do not fit in memory are read from the log. Unread deltas are merged.
 ///
-/// Dropping the stream stops the run where it is, as dropping the future of [`Agent::run`] does: its
-/// tools are aborted, and its record ends with what was durable. To end it with a complete record,
-/// cancel it with [`RunRequest::cancelled_by`] and read the stream to its end.
+/// Dropping the stream stops the run where it is, as dropping the future of [`Agent::run`] does: its tools are aborted,
+/// and its record ends with the last durable event. To end it with a complete record, cancel it with
+/// [`RunRequest::cancelled_by`] and read the stream to its end.
 #[must_use = "dropping the stream stops the run"]
 pub struct RunStream {
     run: RunId,
@@ -80,7 +77,7 @@ pub struct RunStream {
     has_ended: bool,
 }
 
-/// How much of the current attempt's answer the reader has got.
+/// The part of the current attempt's answer that the reader has received.
 #[derive(Debug, Clone, Copy, Default)]
 struct ShownDeltas {
     attempt: u32,
@@ -89,7 +86,7 @@ struct ShownDeltas {
 }
 
 impl Agent {
-    /// Starts a run and returns it as a stream: its own events and deltas, then how it ended.
+    /// Starts a run and returns it as a stream: its events and deltas, then its result.
     ///
     /// ```
     /// use backstop_provider::ScriptedProvider;
@@ -110,7 +107,7 @@ impl Agent {
     /// # }
     /// ```
     ///
-    /// Where the agent asks for whole answers ([`AgentBuilder::stream`]), there are no deltas.
+    /// If the agent asks for whole answers ([`AgentBuilder::stream`]), there are no deltas.
     ///
     /// The run starts at once, or when the stream is first read if this is called outside a Tokio
     /// runtime.

@@ -11,24 +11,24 @@ use crate::outcome::RunOutcome;
 use crate::output_check::without_fence;
 use crate::request::RunRequest;
 
-/// A run that did not fail, and the value it came to.
+/// The outcome of a run that did not fail, with its answer as a value.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TypedOutcome<T> {
-    /// The answer; there is one exactly when the run completed.
+    /// The answer; present exactly if the run completed.
     pub value: Option<T>,
-    /// The run.
+    /// The outcome of the run.
     pub outcome: RunOutcome,
 }
 
 impl Agent {
-    /// Runs the agent for an answer of this type. The model is told the type's JSON Schema; an
-    /// answer that does not fit is sent back with the reason once.
+    /// Runs the agent for an answer of this type. The model gets the type's JSON Schema; an answer that does not fit is
+    /// sent back with the reason once.
     ///
-    /// A provider that has a form for it holds the answer to the schema (OpenAI: `response_format`, `text.format`;
+    /// Some providers enforce the schema by a field of the request (OpenAI: `response_format`, `text.format`;
     /// Anthropic: `output_config.format`; Gemini: `responseJsonSchema`; Ollama: `format`; Claude on Bedrock:
-    /// `outputConfig.textFormat`), as far as the form can say it; the others read it in their instructions. The answer
-    /// is held against the whole schema here all the same.
+    /// `outputConfig.textFormat`), as far as the field can express it; models of the others read it in their
+    /// instructions. The answer is always checked against the whole schema here.
     ///
     /// ```
     /// use backstop_provider::ScriptedProvider;
@@ -53,9 +53,9 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// As [`Agent::run`], and [`AgentError::OutputSerialization`] when the second answer does not
-    /// fit either. So it is when an answer fits the schema but not the type, such as a number that the
-    /// type has no room for; the record says completed then, because it knows only the schema.
+    /// As [`Agent::run`], and [`AgentError::OutputSerialization`] if the second answer does not fit either. The same
+    /// error is returned for an answer that fits the schema but not the type, such as a number out of the type's range;
+    /// the record has the run as completed then, because it knows only the schema.
     ///
     /// # Cancel safety
     ///
@@ -79,7 +79,7 @@ impl Agent {
                 usage: outcome.usage,
                 partial: outcome.output,
                 transcript: outcome.transcript,
-                // Which of its tools acted is no longer known.
+                // The tools that acted are no longer known.
                 acted: outcome.usage.tool_calls > 0,
             }),
         }

@@ -1,10 +1,10 @@
-//! What stands in the place of typed answers without the feature `json-schema`: a method that says so.
+//! Replacement of typed answers without the feature `json-schema`: a method whose compiler error names the feature.
 
 use crate::agent::Agent;
 use crate::error::RunFailure;
 use crate::request::RunRequest;
 
-/// Nothing is it: the bound is there for what the compiler says when it is not met.
+/// A trait without implementations, for its compiler error.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "typed answers need the feature `json-schema`",

@@ -1,4 +1,4 @@
-//! The events of a stream that are in the log alone.
+//! Events of a stream that are only in the log.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -11,27 +11,27 @@ use backstop_event_log::{EventLog, LogError, Record};
 use layer0::event::Event;
 use layer0::id::RunId;
 
-/// The longest time for which a read that may succeed later is repeated: as long as an append is.
+/// Maximum time for repetitions of a read that may succeed later: the same as for an append.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The delay before the first repetition of a read, and the longest before a later one.
+/// Delay before the first repetition of a read, and the maximum delay before a later one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 type ReadRecords = Pin<Box<dyn Future<Output = Result<Vec<Record>, LogError>> + Send>>;
 
-/// Reads the events that a stream skipped from the log of its run, in order and each of them once.
+/// A reader of the events that a stream skipped, in order and each of them once.
 pub(super) struct LogReader {
     run: RunId,
     log: Option<Arc<dyn EventLog>>,
     clock: Arc<dyn Clock>,
-    /// Seq of the first and of the last event that is still to be returned.
+    /// Seq of the first and of the last event still to be returned.
     wanted: Option<(u64, u64)>,
-    /// Records that were read with earlier ones.
+    /// Records that were read ahead with earlier ones.
     ahead: VecDeque<Record>,
     reading: Option<ReadRecords>,
     /// Whether the log was read from the first wanted event on.
     is_read: bool,
-    /// The time for which the next read is repeated: none after one that failed to the end.
+    /// Time for repetitions of the next read: none after a read that failed until the end.
     patience: Duration,
 }
 
@@ -56,12 +56,12 @@ impl LogReader {
         }
     }
 
-    /// Asks for events; those asked for before were all returned.
+    /// Requests events; all events of earlier requests were returned.
     pub(super) fn want(&mut self, from: u64, to: u64) {
         self.wanted = Some((from, to));
     }
 
-    /// Returns the next wanted event; `None` when there is none.
+    /// Returns the next wanted event; `None` if there is none.
     pub(super) fn poll_next(
         &mut self,
         context: &mut Context<'_>,
@@ -105,7 +105,7 @@ impl LogReader {
         }
     }
 
-    /// Drops the events up to `last` from those that are wanted.
+    /// Removes the events up to `last` from the wanted ones.
     fn advance(&mut self, last: u64, to: u64) {
         self.is_read = false;
         self.wanted = (last < to).then_some((last.saturating_add(1), to));
@@ -115,7 +115,7 @@ impl LogReader {
     }
 }
 
-/// Reads the records of a run from one on, and again while that may succeed.
+/// Reads the records of a run from `from` on, with repetitions while they may help.
 async fn read(
     log: Arc<dyn EventLog>,
     clock: Arc<dyn Clock>,

@@ -27,11 +27,11 @@ impl RunStream {
         self.write_to(io::stdout()).await
     }
 
-    /// Writes the run to a writer while it goes on: what the model says as it comes, and a line for
-    /// each tool call and for what goes wrong. Returns how the run ended.
+    /// Writes the run to a writer while it runs: the text of the model as it arrives, and a line for each tool call and
+    /// each problem. Returns the result of the run.
     ///
-    /// Characters that steer a terminal, that are not seen or that turn the direction of writing
-    /// ([`is_harmful`]) are left out; line ends and tabs stay. A writer that fails is not written to any more; the run goes on.
+    /// Characters that control a terminal, that are invisible or that change the direction of writing ([`is_harmful`])
+    /// are left out; line ends and tabs stay. After a failed write, nothing more is written; the run continues.
     ///
     /// # Errors
     ///
@@ -60,11 +60,11 @@ impl RunStream {
 }
 
 struct Printer<W> {
-    /// `None` once it has failed.
+    /// `None` after a failed write.
     writer: Option<W>,
-    /// Was the last line not ended?
+    /// Whether the last line is unfinished.
     is_in_line: bool,
-    /// Was some of the current attempt's text written?
+    /// Whether some of the current attempt's text was written.
     has_text: bool,
     /// The last character of the text.
     last: Option<char>,
@@ -80,7 +80,7 @@ impl<W: Write> Printer<W> {
                 self.line(&format!("! model {what}{void}"));
                 self.has_text = false;
             }
-            // An answer that did not come in pieces.
+            // An answer that was not streamed.
             EventKind::ModelResponded(responded) if !self.has_text => self.text(&responded.text),
             EventKind::ModelFailed(_) => self.line(&format!("! model {what}")),
             EventKind::ToolRequested(_) => self.line(&format!("→ {what}")),
@@ -130,7 +130,7 @@ impl<W: Write> Printer<W> {
         let mut chars = text.chars().peekable();
         let mut harmless = String::with_capacity(text.len());
         while let Some(c) = chars.next() {
-            // The next piece may begin with what is joined.
+            // The next piece may begin with the joined character.
             let after = chars.peek().copied().or(self.last);
             let stays = matches!(c, '\n' | '\t') || !is_harmful(c);
             if stays || is_joiner_needed(self.last, c, after) {

@@ -19,12 +19,12 @@ use crate::run::start::Start;
 type RunFuture = Pin<Box<dyn Future<Output = RunResult> + Send>>;
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Polls a run in a task of its own. When this is dropped, so is the run, at once unless it is being
-/// polled: it no longer holds its claim.
+/// A run in its own task. Dropping it drops the run, at once unless the run is being polled: the run no longer holds
+/// its claim.
 pub(super) struct RunTask {
-    /// Empty when the run has ended.
+    /// Empty once the run has ended.
     run: Arc<Mutex<Option<RunFuture>>>,
-    /// Until there is a runtime to spawn it on.
+    /// The task, until there is a runtime to spawn it on.
     unstarted: Option<Task>,
     handle: Option<AbortHandle>,
 }
@@ -36,7 +36,7 @@ impl RunTask {
         let run = Arc::new(Mutex::new(Some(run)));
         let polled = Arc::clone(&run);
         let task = async move {
-            // Where the run panics or its runtime ends, the stream is told so.
+            // Ends the stream if the run panics or its runtime ends.
             let end = end;
             let result = std::future::poll_fn(|context| {
                 let mut slot = polled.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +73,7 @@ impl Drop for RunTask {
         let run = match self.run.try_lock() {
             Ok(mut slot) => slot.take(),
             Err(TryLockError::Poisoned(slot)) => slot.into_inner().take(),
-            // It is being polled, and is dropped with its task.
+            // The run is being polled, and is dropped with its task.
             Err(TryLockError::WouldBlock) => None,
         };
         drop_guarded(run);
@@ -91,7 +91,7 @@ struct EndOnDrop {
 
 impl Drop for EndOnDrop {
     fn drop(&mut self) {
-        // The end of a run that has ended is known already.
+        // No effect if the run has ended: its end is known already.
         self.feed.end(Err(RunFailure::lost(self.run.clone(), self.session.clone())));
     }
 }
