@@ -26,10 +26,10 @@ use crate::classify::ROWS;
 use crate::dialect::{ChatDialect, Fields};
 use crate::own::{BASE_URL, EFFORTS, KEY_VARIABLE, azure_path, key_header, output_support};
 
-/// Sets up a provider that speaks [`ChatCompletions`].
+/// A builder of a provider that speaks [`ChatCompletions`].
 pub type OpenAi = HttpProviderBuilder<ChatCompletions>;
 
-/// Asks OpenAI, or an endpoint that speaks [`ChatCompletions`].
+/// A provider that calls OpenAI, or another endpoint that speaks [`ChatCompletions`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -65,8 +65,9 @@ pub struct ChatCompletions {
 }
 
 impl ChatCompletions {
-    /// Names the dialect of an endpoint whose host does not tell, such as Mistral behind a gateway. A dialect
-    /// says which ids, which order of messages and which reasoning the endpoint takes back.
+    /// Sets the dialect of an endpoint that its host does not identify, such as Mistral behind a gateway.
+    ///
+    /// The dialect determines the ids, the order of messages and the reasoning that the endpoint accepts.
     #[must_use]
     pub const fn dialect(mut self, dialect: ChatDialect) -> Self {
         self.dialect = Some(dialect);
@@ -78,50 +79,54 @@ impl ChatCompletions {
         ChatDialect::at(endpoint, self.dialect.or(azure))
     }
 
-    /// Says whether the output limit is sent as `max_completion_tokens`, as OpenAI and Azure want
-    /// it, or as `max_tokens`, which other servers understand. By default the former without a
-    /// base URL and the latter with one.
+    /// Sets whether the output limit is sent as `max_completion_tokens`, as OpenAI and Azure
+    /// require, or as `max_tokens`, which other servers support.
+    ///
+    /// The default is the former for OpenAI itself and with [`ChatCompletions::api_version`], and
+    /// the latter with any other base URL.
     #[must_use]
     pub const fn max_completion_tokens(mut self, yes: bool) -> Self {
         self.max_completion_tokens = Some(yes);
         self
     }
 
-    /// Declares that the endpoint leaves out the `[DONE]` at the end of a stream. A finish reason
-    /// is required all the same.
+    /// Sets whether the endpoint omits the `[DONE]` at the end of a stream. A finish reason is
+    /// still required.
     #[must_use]
     pub const fn omits_done(mut self, yes: bool) -> Self {
         self.omits.done = yes;
         self
     }
 
-    /// Declares that the endpoint ends an answer with an empty finish reason, or with none, as Snowflake
-    /// Cortex does. Only the `[DONE]` shows then that a stream was not cut, so it is required, whatever
-    /// [`ChatCompletions::omits_done`] says.
+    /// Sets whether the endpoint ends an answer with an empty finish reason, or with none, as
+    /// Snowflake Cortex does.
+    ///
+    /// Only the `[DONE]` shows then that a stream was not cut off, so it is required, whatever
+    /// [`ChatCompletions::omits_done`] is.
     #[must_use]
     pub const fn omits_finish_reason(mut self, yes: bool) -> Self {
         self.omits.finish_reason = yes;
         self
     }
 
-    /// Says whether a stream is asked for its usage, by `stream_options`, as by default. An endpoint that
-    /// refuses the field may send usage anyway, or none, and then nothing is counted.
+    /// Sets whether a stream requests its usage by `stream_options`, as by default. An endpoint
+    /// that refuses the field may send usage anyway, or none, and then nothing is counted.
     #[must_use]
     pub const fn stream_options(mut self, yes: bool) -> Self {
         self.omits_stream_options = !yes;
         self
     }
 
-    /// Says whether the schema of an answer is sent, by `response_format`, as by default. The model of an
-    /// endpoint that refuses the field is told of the schema by its instructions alone.
+    /// Sets whether the output schema is sent as `response_format`, as by default. If an endpoint
+    /// refuses the field, only the instructions describe the schema to the model.
     #[must_use]
     pub const fn output_schemas(mut self, yes: bool) -> Self {
         self.omits_output_schemas = !yes;
         self
     }
 
-    /// Speaks to Azure: this version of its interface is asked for (`?api-version=…`), and the key is
-    /// sent as `api-key`. The base URL is that of a deployment,
+    /// Sets the API version of Azure, sent as `?api-version=…`; the key is sent as `api-key` then.
+    /// The base URL is that of a deployment,
     /// `https://NAME.openai.azure.com/openai/deployments/DEPLOYMENT`.
     #[must_use]
     pub fn api_version(mut self, version: impl Into<String>) -> Self {
@@ -152,7 +157,7 @@ impl Protocol for ChatCompletions {
 
     /// <https://platform.openai.com/docs/api-reference/chat/create>
     fn settings(&self, endpoint: &Endpoint) -> SettingsSupport {
-        // Other servers take more than OpenAI does.
+        // Other servers accept more than OpenAI does.
         let max_stop = if endpoint.is_own() { 4 } else { usize::MAX };
         SettingsSupport::all().stop(max_stop).efforts(EFFORTS)
     }

@@ -1,4 +1,4 @@
-//! What OpenAI's failures are, and those of endpoints that speak its protocol.
+//! Failures of OpenAI, and of endpoints that speak its protocol.
 //!
 //! Rows and their sources: `crates/testkit/wire/conformance.json`.
 
@@ -9,7 +9,7 @@ use backstop_provider_http::Class::{
 use backstop_provider_http::Row;
 use backstop_provider_http::When::{Code, Has, Message, MessageStart, Type};
 
-/// The first row that matches wins; the rest is decided by status.
+/// The first match wins, and the status decides without one.
 pub(crate) const ROWS: &[Row] = &[
     // The conversation is too long: OpenAI; llama.cpp; Mistral; OpenRouter, vLLM, Groq; Cohere.
     Row::any(Code(&["context_length_exceeded"]), ContextOverflow),
@@ -23,8 +23,8 @@ pub(crate) const ROWS: &[Row] = &[
     // Filters: Azure; OpenRouter.
     Row::new(400, Code(&["content_filter", "ResponsibleAIPolicyViolation"]), ContentBlocked),
     Row::new(403, Has("/error/metadata/flagged_input"), ContentBlocked),
-    // Those of Responses come with 400, with 403 and inside a 200. A flagged prompt is told from a
-    // malformed one, which has the same code, by its message.
+    // Those of Responses have status 400 or 403, or are inside a 200. A flagged prompt and a
+    // malformed one have the same code; the message distinguishes them.
     Row::any(
         Code(&[
             "bio_policy",
@@ -35,11 +35,11 @@ pub(crate) const ROWS: &[Row] = &[
         ContentBlocked,
     ),
     Row::new(400, Message(&["violating our usage policy"]), ContentBlocked),
-    // Groq: the model wrote a call, or an answer of a form, that cannot be read.
+    // Groq: the model wrote a call, or structured output, that cannot be parsed.
     Row::new(400, Code(&["tool_use_failed", "output_parse_failed"]), Malformed),
-    // It comes with 404, 400 and 403.
+    // The status is 404, 400 or 403.
     Row::any(Code(&["model_not_found"]), NotFound),
-    // A 429 that no wait helps against comes before those that pass.
+    // A 429 that does not pass comes before those that do.
     Row::new(
         429,
         Code(&[
@@ -55,7 +55,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row::new(429, Type(&["insufficient_quota"]), QuotaExhausted),
     Row::new(429, Code(&["rate_limit_exceeded", "slow_down"]), RateLimited),
     Row::new(429, Type(&["rate_limit_error", "requests", "tokens"]), RateLimited),
-    // The rest matters where no status says so: inside a 200.
+    // These rows matter without a status: inside a 200.
     Row::new(400, Code(&["conversation_locked"]), Transient),
     Row::new(401, Code(&["invalid_api_key"]), AuthFailed),
     Row::new(401, Type(&["authentication_error"]), AuthFailed),

@@ -2,8 +2,10 @@
 
 use backstop_provider_http::{Accepts, CallIds, Endpoint, Turns};
 
-/// An endpoint that speaks Chat Completions in its own way. The base URL tells the known ones apart; one behind a
-/// gateway is named by [`ChatCompletions::dialect`](crate::ChatCompletions::dialect).
+/// An endpoint that speaks Chat Completions in its own way.
+///
+/// The base URL identifies known ones; one behind a gateway is set by
+/// [`ChatCompletions::dialect`](crate::ChatCompletions::dialect).
 ///
 /// ```
 /// use backstop_provider_openai::ChatDialect;
@@ -15,9 +17,9 @@ use backstop_provider_http::{Accepts, CallIds, Endpoint, Turns};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ChatDialect {
-    /// An endpoint that is not known: it is sent what all of them take.
+    /// An unknown endpoint, for requests that all endpoints accept.
     Compatible,
-    /// DeepSeek, and others that want `reasoning_content` back.
+    /// DeepSeek, and others that require `reasoning_content` back.
     DeepSeek,
     /// Gemini behind its compatible endpoint.
     Gemini,
@@ -33,7 +35,7 @@ pub enum ChatDialect {
 struct Row {
     dialect: ChatDialect,
     name: &'static str,
-    /// Ends of host names.
+    /// Suffixes of host names.
     hosts: &'static [&'static str],
     accepts: Accepts,
     reasoning: KeptReasoning,
@@ -43,29 +45,30 @@ struct Row {
 /// Names of the fields of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fields {
-    /// Mistral's: unknown fields are refused with status 422, `stream_options` among them; the usage of a stream
-    /// comes unasked.
+    /// Mistral's fields: unknown ones are refused with status 422, `stream_options` among them;
+    /// streams have usage without a request for it.
     Mistral,
     Usual,
 }
 
-/// The reasoning of an earlier answer that its endpoint is sent back.
+/// The reasoning of an earlier answer that is sent back to its endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeptReasoning {
-    /// `reasoning_content` with calls, and details as they came.
+    /// `reasoning_content` with calls, and details as they were received.
     AsItCame,
-    /// `reasoning` and `reasoning_details`, with calls or without.
+    /// `reasoning` and `reasoning_details`, with or without calls.
     Details,
     Nothing,
-    /// Thoughts, as parts of the content, with calls or without.
+    /// Thoughts, as parts of the content, with or without calls.
     Parts,
-    /// As it came, and a placeholder beside calls that another endpoint made.
+    /// As received, and a placeholder for calls that another endpoint made.
     Required,
-    /// As it came, and beside calls of another endpoint the signature that is not validated.
+    /// As received, and a signature that is not validated for calls that another endpoint made.
     Signed,
 }
 
-/// Limits of an endpoint that may be any of them, or a gateway to any provider. Ids it gave itself stay as they are.
+/// Limits of an endpoint that may be any of them, or a gateway to any provider. Ids that it gave
+/// itself are kept.
 const COMPATIBLE: Accepts =
     Accepts::everything().call_ids(CallIds::up_to(40)).turns(Turns::Alternate).plain_keys();
 
@@ -131,7 +134,7 @@ const ROWS: [Row; 6] = [
 ];
 
 impl ChatDialect {
-    /// The names of all dialects, as agent files have them.
+    /// The names of all dialects in agent files.
     pub const NAMES: [&str; ROWS.len()] = {
         let mut names = [""; ROWS.len()];
         let mut at = 0;
@@ -142,13 +145,13 @@ impl ChatDialect {
         names
     };
 
-    /// Returns the dialect of this name.
+    /// Returns the dialect with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         ROWS.iter().find(|row| row.name == name).map(|row| row.dialect)
     }
 
-    /// Returns the dialect that a host speaks; [`ChatDialect::Compatible`] for one that is not known.
+    /// Returns the dialect of a host; [`ChatDialect::Compatible`] for an unknown one.
     #[must_use]
     pub fn from_host(host: &str) -> Self {
         let is_at = |end: &str| {
@@ -160,7 +163,7 @@ impl ChatDialect {
             .map_or(Self::Compatible, |row| row.dialect)
     }
 
-    /// Returns the dialect of an endpoint: the one that is named, else the one of its host.
+    /// Returns the dialect of an endpoint: the given one, or else that of its host.
     pub(crate) fn at(endpoint: &Endpoint, named: Option<Self>) -> Self {
         named.unwrap_or_else(|| match endpoint.is_own() {
             true => Self::OpenAi,

@@ -1,10 +1,11 @@
-//! OpenAI Chat Completions, and the many endpoints compatible with it: llama.cpp, vLLM, Mistral,
-//! Cohere, OpenRouter and others, by setting a base URL. OpenAI Responses, which newer models want.
+//! OpenAI Chat Completions, and the many endpoints compatible with it, by setting a base URL:
+//! llama.cpp, vLLM, Mistral, Cohere, OpenRouter and others. OpenAI Responses, which newer models
+//! require.
 //!
-//! It makes one attempt: it never retries, never falls back, and never takes half a stream for an
-//! answer. It keeps nothing at the provider: each request carries the whole conversation. Read
-//! `classify.rs` for what the failures of both protocols are, `request.rs` and
-//! `responses/request.rs` for what is sent.
+//! It makes one attempt: it never retries, never falls back, and never treats half a stream as an
+//! answer. It stores nothing at the provider: each request carries the whole conversation. See
+//! `classify.rs` for the failures of both protocols, `request.rs` and `responses/request.rs` for
+//! the encoding of requests.
 //!
 //! Start at [`OpenAi`], or at [`OpenAiResponses`].
 //!

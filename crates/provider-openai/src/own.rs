@@ -1,4 +1,4 @@
-//! What both protocols share: where OpenAI is, and how parts of a conversation are written.
+//! Parts shared by both protocols: OpenAI's endpoint, and the encoding of parts of a conversation.
 
 use backstop_provider::{ModelRequest, OutputSchema, OutputSupport, ReasoningEffort, ToolChoice};
 use backstop_provider_http::{Endpoint, Subset};
@@ -7,14 +7,14 @@ use layer0::message::Image;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Serialize, Serializer};
 
-/// Where OpenAI itself answers.
+/// The base URL of OpenAI itself.
 pub const BASE_URL: &str = "https://api.openai.com/v1";
 
 /// The environment variable that [`OpenAi::from_env`](crate::OpenAi::from_env) and
 /// [`OpenAiResponses::from_env`](crate::OpenAiResponses::from_env) read the key from.
 pub const KEY_VARIABLE: &str = "OPENAI_API_KEY";
 
-/// The levels that OpenAI's models tell apart, each model some of them:
+/// The levels of effort of OpenAI's models, with some supported by each:
 /// <https://platform.openai.com/docs/guides/reasoning>.
 pub(crate) const EFFORTS: &[ReasoningEffort] = &[
     ReasoningEffort::None,
@@ -25,7 +25,7 @@ pub(crate) const EFFORTS: &[ReasoningEffort] = &[
     ReasoningEffort::XHigh,
 ];
 
-/// What a schema may say that answers are held to strictly:
+/// The keywords of schemas that are enforced strictly:
 /// <https://platform.openai.com/docs/guides/structured-outputs#supported-schemas>.
 const STRICT: Subset = Subset::of(&[
     "$defs",
@@ -53,12 +53,12 @@ const STRICT: Subset = Subset::of(&[
 .closed()
 .complete();
 
-/// The form of an answer, as both protocols say it.
+/// An output schema, in the form of both protocols.
 #[derive(Serialize)]
 pub(crate) struct Form<'a> {
     name: &'a str,
     schema: JsonText,
-    /// Is the answer held to it? A schema that says more than can be held is shown to the model.
+    /// Whether the schema is enforced. One with unsupported keywords is only shown to the model.
     strict: bool,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Form<'a> {
         let name = &*output.name;
         match STRICT.fit(&schema) {
             Some(schema) => Some(Self { name, schema, strict: true }),
-            // Nothing but an object is taken.
+            // Only objects are accepted.
             None if schema.get("type").is_some_and(|it| it == "object") => {
                 Some(Self { name, schema: output.schema.clone(), strict: false })
             }
@@ -77,8 +77,8 @@ impl<'a> Form<'a> {
     }
 }
 
-/// Says what is done with the form of an answer. A compatible server may hold the answer to it without
-/// showing it to the model.
+/// Returns the support for the output schema of a request. A compatible server may enforce it
+/// without showing it to the model.
 pub(crate) fn output_support(endpoint: &Endpoint, request: &ModelRequest) -> OutputSupport {
     match request.output.as_ref().and_then(Form::of) {
         Some(form) if form.strict && endpoint.is_own() => OutputSupport::Native,
@@ -87,15 +87,15 @@ pub(crate) fn output_support(endpoint: &Endpoint, request: &ModelRequest) -> Out
     }
 }
 
-/// Returns whether a tool has to be called, which is refused where there is none.
+/// Returns the tool choice, which is refused in a request without tools.
 pub(crate) fn tool_choice(request: &ModelRequest) -> Option<&ToolChoice> {
     request.settings.tool_choice.as_ref().filter(|_| !request.tools.is_empty())
 }
 
-/// What stays as it is in a query.
+/// The characters that a query does not escape.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Returns the path of a call; Azure is told the version of its interface.
+/// Returns the path of a call, with the API version of Azure if there is one.
 pub(crate) fn azure_path(path: &str, api_version: Option<&str>) -> String {
     match api_version {
         Some(version) => {
@@ -105,7 +105,7 @@ pub(crate) fn azure_path(path: &str, api_version: Option<&str>) -> String {
     }
 }
 
-/// Returns the header that carries the key, and what stands before it:
+/// Returns the header that carries the key, and the prefix of its value:
 /// <https://learn.microsoft.com/azure/ai-services/openai/reference#authentication>.
 pub(crate) const fn key_header(api_version: Option<&str>) -> (&'static str, &'static str) {
     match api_version {
@@ -114,12 +114,12 @@ pub(crate) const fn key_header(api_version: Option<&str>) -> (&'static str, &'st
     }
 }
 
-/// Writes an image as a URL that holds it, RFC 2397.
+/// Encodes an image as a data URL, RFC 2397.
 pub(crate) fn data_url(image: &Image) -> String {
     format!("data:{};base64,{}", image.media_type, image.data)
 }
 
-/// Writes JSON in a string.
+/// Encodes JSON as a string.
 pub(crate) fn as_text<S: Serializer>(json: &JsonText, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(json.get())
 }

@@ -1,4 +1,4 @@
-//! OpenAI Responses, used without state: nothing is kept at the provider.
+//! OpenAI Responses, used without state: nothing is stored at the provider.
 
 mod draft;
 mod items;
@@ -27,7 +27,7 @@ use self::stream::ResponsesStream;
 use crate::classify::ROWS;
 use crate::own::{BASE_URL, EFFORTS, KEY_VARIABLE, azure_path, key_header, output_support};
 
-/// Sets up a provider that speaks [`Responses`].
+/// A builder of a provider that speaks [`Responses`].
 ///
 /// ```
 /// use backstop_provider_openai::OpenAiResponses;
@@ -37,7 +37,7 @@ use crate::own::{BASE_URL, EFFORTS, KEY_VARIABLE, azure_path, key_header, output
 /// ```
 pub type OpenAiResponses = HttpProviderBuilder<Responses>;
 
-/// Asks OpenAI, or an endpoint that speaks [`Responses`].
+/// A provider that calls OpenAI, or another endpoint that speaks [`Responses`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -70,25 +70,26 @@ pub struct Responses {
 }
 
 impl Responses {
-    /// Asks for summaries of what the model thinks. By default none are asked for: models that do
-    /// not reason refuse the setting, and OpenAI tells them only to verified organisations.
+    /// Sets whether summaries of the model's thinking are requested. They are not by default:
+    /// models that do not reason refuse the setting, and OpenAI returns them only to verified
+    /// organisations.
     #[must_use]
     pub const fn reasoning_summaries(mut self, yes: bool) -> Self {
         self.summaries = yes;
         self
     }
 
-    /// Says whether the model's reasoning is asked for in encrypted form, and sent back with the calls
-    /// it led to: nothing is stored at the provider, so it would be lost otherwise. By default that
-    /// is asked of OpenAI's models that reason; others refuse it.
+    /// Sets whether the model's reasoning is requested in encrypted form, and sent back with the
+    /// calls it led to: nothing is stored at the provider, so it would be lost otherwise. By
+    /// default it is requested from OpenAI's reasoning models; others refuse it.
     #[must_use]
     pub const fn encrypted_reasoning(mut self, yes: bool) -> Self {
         self.encrypted = Some(yes);
         self
     }
 
-    /// Speaks to Azure: this version of its interface is asked for (`?api-version=…`), and the key is
-    /// sent as `api-key`. The base URL is `https://NAME.openai.azure.com/openai`.
+    /// Sets the API version of Azure, sent as `?api-version=…`; the key is sent as `api-key` then.
+    /// The base URL is `https://NAME.openai.azure.com/openai`.
     #[must_use]
     pub fn api_version(mut self, version: impl Into<String>) -> Self {
         self.api_version = Some(version.into());
@@ -125,7 +126,8 @@ impl Protocol for Responses {
         output_support(endpoint, request)
     }
 
-    /// The endpoint answers `Invalid 'input[1].call_id': string too long. Expected a string with maximum length 64`.
+    /// The endpoint's message is `Invalid 'input[1].call_id': string too long. Expected a string
+    /// with maximum length 64`.
     fn accepts(&self, _: &Endpoint) -> Accepts {
         Accepts::everything().call_ids(CallIds::up_to(64))
     }
@@ -154,7 +156,8 @@ impl Protocol for Responses {
     }
 }
 
-/// Is it a model of OpenAI's that reasons? <https://platform.openai.com/docs/guides/reasoning>
+/// Returns whether this is a reasoning model of OpenAI:
+/// <https://platform.openai.com/docs/guides/reasoning>.
 fn reasons(model: &str) -> bool {
     let chats = model.contains("-chat");
     !chats && ["gpt-5", "o1", "o3", "o4", "codex"].iter().any(|name| model.starts_with(name))

@@ -1,9 +1,9 @@
-//! What both protocols count, and what compatible endpoints count differently.
+//! Token counts of both protocols, and the differences of compatible endpoints.
 
 use backstop_provider_http::lenient::update_count;
 use layer0::usage::TokenUsage;
 
-/// The counts of an answer. Each field is cumulative; an absent one was not stated.
+/// The token counts of an answer. Each field is cumulative; an absent one was not reported.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Counts {
     pub(crate) input: Option<u64>,
@@ -15,7 +15,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Takes what a later usage of the same answer states.
+    /// Applies a later usage of the same answer.
     pub(crate) fn update(&mut self, later: Self) {
         *self = Self {
             input: update_count(self.input, later.input),
@@ -29,9 +29,9 @@ impl Counts {
 
     /// Returns the tokens billed.
     ///
-    /// OpenAI counts reasoning among the tokens of the answer. xAI counts it apart, and Gemini's compatible
-    /// endpoint states it in the total alone. What the total has beyond prompt and answer was generated, so
-    /// it is billed as output.
+    /// OpenAI includes reasoning in the tokens of the answer. xAI counts it separately, and
+    /// Gemini's compatible endpoint only includes it in the total. The excess of the total over
+    /// prompt and answer was generated, so it is billed as output.
     pub(crate) fn billed(self) -> TokenUsage {
         let input = self.input.or_else(|| Some(self.total?.saturating_sub(self.output?)));
         let input = input.unwrap_or_default();
@@ -63,7 +63,7 @@ mod tests {
         check([Some(30), Some(7), Some(50), Some(87)], (30, 57));
         check([Some(30), Some(70), Some(50), Some(150)], (30, 120));
         check([Some(30), Some(7), None, Some(87)], (30, 57));
-        // Not all of it is stated.
+        // Some of it is not reported.
         check([Some(30), Some(7), Some(50), None], (30, 57));
         check([Some(30), None, None, Some(100)], (30, 70));
         check([None, Some(70), None, Some(100)], (30, 70));

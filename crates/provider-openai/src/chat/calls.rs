@@ -1,4 +1,4 @@
-//! The calls of an answer, whole or in pieces.
+//! The tool calls of an answer, whole or in pieces.
 
 use backstop_provider_http::{CallDraft, MAX_ANSWER_ITEMS, lenient};
 use layer0::JsonText;
@@ -28,35 +28,35 @@ pub(super) struct FunctionPiece {
 #[derive(Default)]
 pub(super) struct Calls {
     calls: Vec<OpenCall>,
-    /// How many lists of pieces came.
+    /// The number of lists of pieces received.
     lists: u64,
     /// The number of bytes of arguments that were compared.
     #[cfg(test)]
     compared: usize,
 }
 
-/// A call that pieces may be added to.
+/// A call to which pieces may be added.
 struct OpenCall {
     /// The protocol's index.
     index: u64,
     draft: CallDraft,
-    /// The list that its last piece came in.
+    /// The list with its last piece.
     list: u64,
-    /// Whether it may be the head of the call before, said again: without an id, with the same name and
+    /// Whether it may repeat the head of the call before: without an id, with the same name and
     /// without arguments.
     may_repeat: bool,
-    /// Whether other arguments were told behind whole ones. They are not compared again.
+    /// Whether other arguments followed complete ones. They are not compared again.
     is_contradictory: bool,
 }
 
-/// Returns a call that came in one piece.
+/// Returns a call that was received in one piece.
 pub(super) fn whole_call(piece: CallPiece) -> CallDraft {
     let mut draft = CallDraft::default();
     add_to(&mut draft, piece);
     draft
 }
 
-/// Adds a piece to a call. Id and name are whole where they come; some endpoints repeat them.
+/// Adds a piece to a call. Id and name are complete in any piece; some endpoints repeat them.
 fn add_to(draft: &mut CallDraft, piece: CallPiece) {
     if draft.id.is_empty() {
         draft.id = piece.id.unwrap_or_default();
@@ -70,8 +70,8 @@ fn add_to(draft: &mut CallDraft, piece: CallPiece) {
 }
 
 impl Calls {
-    /// Takes the pieces that came together, each of another call unless the endpoint says otherwise; returns whether
-    /// there are not too many calls: each piece looks for its own among them.
+    /// Adds the pieces that were received together, each of another call unless the endpoint
+    /// indicates otherwise. Returns `false` for too many calls, as each piece is matched with them.
     pub(super) fn take(&mut self, pieces: Vec<CallPiece>) -> bool {
         self.lists += 1;
         for piece in pieces {
@@ -87,7 +87,7 @@ impl Calls {
         self.calls.iter().map(|call| call.draft.held_bytes()).sum()
     }
 
-    /// Returns the calls in their order.
+    /// Returns the calls in order.
     pub(super) fn into_drafts(self) -> Vec<CallDraft> {
         let is_call = |call: &OpenCall| !(call.may_repeat && call.draft.has_no_arguments());
         self.calls.into_iter().filter(is_call).map(|call| call.draft).collect()
@@ -108,7 +108,7 @@ impl Calls {
             && head.name.is_some()
             && self.calls[at].draft.is_whole()
         {
-            // It is said again as a whole, or is contradictory and malformed.
+            // The call is repeated as a whole, or is contradictory and malformed.
             let mut again = CallDraft::default();
             again.take(function.and_then(|function| function.arguments.clone()));
             let known = &mut self.calls[at];
@@ -129,7 +129,7 @@ impl Calls {
         add_to(&mut call.draft, piece);
     }
 
-    /// Begins a call behind those of its index, and returns its position.
+    /// Begins a call after those with its index, and returns its position.
     fn begin(&mut self, head: &Head<'_>) -> usize {
         let index = head.index.unwrap_or(self.calls.len() as u64);
         let position = self.calls.partition_point(|known| known.index <= index);
@@ -145,8 +145,8 @@ impl Calls {
         position
     }
 
-    /// Returns the call that a piece belongs to; `None` where it begins one. The newest that fits is the
-    /// one: an endpoint may leave out indices and ids, or give the same to all calls.
+    /// Returns the call that a piece belongs to; `None` if it begins one. The newest match wins: an
+    /// endpoint may omit indices and ids, or use the same for all calls.
     fn find(&self, head: &Head<'_>) -> Option<usize> {
         let has_index = |call: &OpenCall| head.index.is_none_or(|index| call.index == index);
         if let Some(id) = head.id {
@@ -162,7 +162,7 @@ impl Calls {
         Some(at).filter(|at| !self.begins_anew(head, &self.calls[*at]))
     }
 
-    /// Returns whether a piece cannot belong to this call, the last one that it might be of.
+    /// Returns whether a piece cannot belong to this call, its last candidate.
     fn begins_anew(&self, head: &Head<'_>, call: &OpenCall) -> bool {
         let has_other_id = head.id.is_some() && !call.draft.id.is_empty();
         let is_beside = call.list == self.lists && (head.name.is_some() || head.index.is_none());
@@ -174,7 +174,7 @@ impl Calls {
     }
 }
 
-/// What a piece says of the call that it belongs to.
+/// The fields of a piece that identify its call.
 struct Head<'a> {
     index: Option<u64>,
     id: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! The content of an answer: text, or parts of text and of thoughts.
+//! The content of an answer: text, or parts of text and of thinking.
 
 use backstop_provider_http::{Piece, pieces};
 use layer0::JsonText;
@@ -6,13 +6,13 @@ use layer0::message::StatePart;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-/// The content of an answer, or a piece of one: text, or the parts that some endpoints send instead.
+/// The content of an answer, or a piece of content: text, or the parts that some endpoints send instead.
 pub(super) struct AnswerContent(pub(super) Vec<ContentPiece>);
 
 /// A part of the content, or a piece of one.
 pub(super) enum ContentPiece {
     Text(String),
-    /// Mistral's: a list of texts that the model thought, with what the endpoint wants back with them.
+    /// Mistral's form: a list of texts of thinking, with other fields to send back.
     Thought(Map<String, Value>),
 }
 
@@ -36,12 +36,12 @@ fn read(content: Value, pieces: &mut Vec<ContentPiece>) {
             Some(Value::Number(number)) => Some(ContentPiece::Text(number.to_string())),
             _ => None,
         }),
-        // They are no text.
+        // These are no text.
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-/// Returns the texts of a thought.
+/// Returns the text of a thought.
 pub(super) fn thought_text(thought: &Map<String, Value>) -> String {
     fn add(value: &Value, text: &mut String) {
         match value {
@@ -56,7 +56,7 @@ pub(super) fn thought_text(thought: &Map<String, Value>) -> String {
     text
 }
 
-/// Returns how many bytes the fields of a thought take, about.
+/// Returns the approximate number of bytes in the fields of a thought.
 pub(super) fn held_bytes(thought: &Map<String, Value>) -> usize {
     fn value_bytes(value: &Value) -> usize {
         let inner = match value {
@@ -75,7 +75,7 @@ pub(super) fn held_bytes(thought: &Map<String, Value>) -> usize {
 pub(super) struct Thoughts(Vec<(usize, Map<String, Value>)>);
 
 impl Thoughts {
-    /// Takes a thought. In a stream, a thought that follows another without text between them continues it.
+    /// Adds a thought. In a stream, a thought that follows another without text between them continues it.
     pub(super) fn push(&mut self, text_before: usize, thought: Map<String, Value>, is_piece: bool) {
         match self.0.last_mut() {
             Some((place, last)) if is_piece && *place == text_before => extend(last, thought),
@@ -83,7 +83,7 @@ impl Thoughts {
         }
     }
 
-    /// Returns the parts to keep. One that cannot be recorded is not kept.
+    /// Returns the parts to keep. A thought that cannot be recorded is dropped.
     pub(super) fn into_parts(self) -> impl Iterator<Item = StatePart> {
         let part = |(text_before, thought): (usize, Map<String, Value>)| {
             let thought = JsonText::parse(&Value::Object(thought).to_string()).ok()?;
@@ -95,7 +95,7 @@ impl Thoughts {
     }
 }
 
-/// Adds a piece to a thought: its texts behind those that came, its other fields in place of theirs.
+/// Adds a piece to a thought: its texts are appended, its other fields replace earlier ones.
 fn extend(thought: &mut Map<String, Value>, piece: Map<String, Value>) {
     for (key, value) in piece {
         match (thought.get_mut(&key), value) {
@@ -127,18 +127,18 @@ fn add_text(texts: &mut Vec<Value>, part: Value) {
     }
 }
 
-/// A kept part that is a thought.
+/// A kept part with a thought.
 #[derive(Serialize, Deserialize)]
 struct KeptThought {
     thought: JsonText,
 }
 
-/// The content of an earlier answer, as it is sent back.
+/// The content of an earlier answer, in the form sent back.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum SaidContent<'a> {
     Parts(Vec<SaidPart<'a>>),
-    /// Text alone is a string, which every endpoint reads.
+    /// Plain text is a string, which every endpoint supports.
     Text(&'a str),
 }
 
@@ -149,12 +149,12 @@ pub(super) enum SaidPart<'a> {
         r#type: &'static str,
         text: &'a str,
     },
-    /// As it came.
+    /// A thought as it was received.
     Thought(JsonText),
 }
 
 impl<'a> SaidContent<'a> {
-    /// Makes the content of an answer, with its thoughts where they stood.
+    /// Makes the content of an answer, with its thoughts at their original positions.
     pub(super) fn new(text: &'a str, kept: &[StatePart]) -> Self {
         let thoughts: Vec<StatePart> = kept
             .iter()
@@ -175,7 +175,7 @@ impl<'a> SaidContent<'a> {
         Self::Parts(parts.collect())
     }
 
-    /// Returns whether nothing is in it.
+    /// Returns whether the content is empty.
     pub(super) fn is_empty(&self) -> bool {
         matches!(self, Self::Text(text) if text.is_empty())
     }

@@ -1,4 +1,4 @@
-//! Fields of an answer that its endpoint wants back.
+//! Fields of an answer to send back to its endpoint.
 
 use layer0::JsonText;
 use layer0::message::StatePart;
@@ -8,17 +8,18 @@ use serde_json::{Map, Value, json};
 use super::content::{Thoughts, held_bytes};
 use crate::dialect::KeptReasoning;
 
-/// Reasoning of a call that another endpoint made, for an endpoint that refuses calls without any.
+/// Placeholder reasoning of a call that another endpoint made, for an endpoint that refuses calls
+/// without reasoning.
 const UNKNOWN_REASONING: &str = "(The reasoning of this step was not recorded.)";
-/// Signature of a call that another endpoint made, which Gemini does not validate:
+/// Placeholder signature of a call that another endpoint made, which Gemini does not validate:
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// Bytes that a thought takes in addition to its fields, about.
+/// The approximate bytes of a thought in addition to its fields.
 const BYTES_PER_THOUGHT: usize = 128;
 
-/// One kept part of an answer: fields of the message, or of the call that it stands before. Thoughts among the
-/// parts of the content are kept apart.
+/// A kept part of an answer: fields of the message, or of the call at its position. Thoughts among
+/// the parts of the content are kept separately.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct KeptPart {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,14 +45,14 @@ struct KeptCall {
     extra_content: JsonText,
 }
 
-/// The kept fields of an answer that is being read.
+/// The kept fields of an answer that is being decoded.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     message: KeptMessage,
     /// The pieces of `reasoning_details` so far.
     details: Vec<Value>,
     thoughts: Thoughts,
-    /// The number of bytes taken.
+    /// The number of bytes received.
     taken: usize,
 }
 
@@ -72,7 +73,7 @@ impl Kept {
         self.message.extra_content = extra.or(self.message.extra_content.take());
     }
 
-    /// Takes a thought that is a part of the content, behind this much text.
+    /// Adds a thought that is a part of the content, after this much text.
     pub(super) fn push_thought(
         &mut self,
         text_before: usize,
@@ -83,12 +84,12 @@ impl Kept {
         self.thoughts.push(text_before, thought, is_piece);
     }
 
-    /// Returns how many bytes are held, at most.
+    /// Returns an upper bound of the bytes held.
     pub(super) const fn held_bytes(&self) -> usize {
         self.taken
     }
 
-    /// Takes details, of which a stream brings each in pieces; those of a whole message stand as they are.
+    /// Adds reasoning details. A stream sends each in pieces; those of a whole message are complete.
     pub(super) fn push_details(&mut self, details: Option<JsonText>, are_pieces: bool) {
         self.taken += details.as_ref().map_or(0, |details| details.get().len());
         let Some(Value::Array(details)) = details.map(|details| details.value()) else { return };
@@ -104,7 +105,7 @@ impl Kept {
         }
     }
 
-    /// Returns the parts to keep of the message. Reasoning matters with the calls it led to.
+    /// Returns the parts of the message to keep. Reasoning without details is only kept with tool calls.
     pub(super) fn into_parts(mut self, has_calls: bool) -> Vec<StatePart> {
         let thoughts = std::mem::take(&mut self.thoughts);
         self.into_part(has_calls).into_iter().chain(thoughts.into_parts()).collect()
@@ -125,7 +126,7 @@ impl Kept {
     }
 }
 
-/// Returns the part to keep of a call.
+/// Returns the part of a call to keep.
 pub(super) fn call_part(extra_content: JsonText, calls_before: usize) -> Option<StatePart> {
     let part = KeptPart { message: None, call: Some(KeptCall { extra_content }) };
     let mut part = StatePart::new(JsonText::of(&part).ok()?);
@@ -133,13 +134,13 @@ pub(super) fn call_part(extra_content: JsonText, calls_before: usize) -> Option<
     Some(part)
 }
 
-/// Returns whether a piece belongs to the same detail as the one before.
+/// Returns whether a piece belongs to the same detail as the previous one.
 fn continues(last: &Map<String, Value>, piece: &Map<String, Value>) -> bool {
     let same = |key| last.get(key) == piece.get(key) || piece.get(key).is_none_or(Value::is_null);
     let has_text = |detail: &Map<String, Value>| {
         ["text", "summary"].iter().any(|key| detail.get(*key).is_some_and(Value::is_string))
     };
-    // A signature ends what it signs.
+    // A signature ends the signed text.
     let is_signed = last.get("signature").is_some_and(Value::is_string);
     has_text(last)
         && !(is_signed && has_text(piece))
@@ -160,8 +161,8 @@ fn extend(detail: &mut Map<String, Value>, key: String, value: Value) {
     }
 }
 
-/// Returns the kept fields of a message, as far as its endpoint is sent them. `any_calls` says of the whole
-/// conversation whether a tool was called in it.
+/// Returns the kept fields of a message that its endpoint is sent. `any_calls` is whether the whole
+/// conversation has a tool call.
 pub(super) fn message_fields(
     parts: &[StatePart],
     reasoning: KeptReasoning,
@@ -183,7 +184,7 @@ pub(super) fn message_fields(
         KeptReasoning::AsItCame | KeptReasoning::Signed => {
             (kept.reasoning, kept.reasoning_content) = (None, None);
         }
-        // The details hold the text too.
+        // The details contain the text too.
         KeptReasoning::Details if kept.reasoning_details.is_some() => {
             (kept.reasoning, kept.reasoning_content) = (None, None);
         }
@@ -193,7 +194,7 @@ pub(super) fn message_fields(
     kept
 }
 
-/// Returns the kept content of the call at this place. Of calls in parallel, Gemini signs the first alone.
+/// Returns the kept content of the call at this index. Of parallel calls, Gemini signs only the first.
 pub(super) fn call_content(
     parts: &[StatePart],
     place: usize,

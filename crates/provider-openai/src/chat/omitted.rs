@@ -1,6 +1,6 @@
-//! Ends of answers that are left out.
+//! Ends of answers that are omitted.
 
-/// The parts of an answer's end that an endpoint leaves out.
+/// The parts of an answer's end that an endpoint omits.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Omitted {
     pub(super) done: bool,

@@ -1,4 +1,4 @@
-//! What is sent.
+//! Encoding of requests.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ pub(crate) enum MaxTokens {
     Completion,
 }
 
-/// How an endpoint differs from others in what it takes.
+/// The differences of an endpoint in requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dialect {
     pub(crate) max_tokens: MaxTokens,
-    /// Is a stream asked for its usage?
+    /// Whether a stream requests its usage.
     pub(crate) stream_options: bool,
-    /// The reasoning that goes back.
+    /// The reasoning to send back.
     pub(crate) reasoning: KeptReasoning,
     /// The names of fields.
     pub(crate) fields: Fields,
@@ -103,7 +103,7 @@ enum WireMessage<'a> {
     },
 }
 
-/// Text alone is a string, which every endpoint reads.
+/// Plain text is a string, which every endpoint supports.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum UserContent<'a> {
@@ -135,7 +135,7 @@ struct WireCall<'a> {
 #[derive(Serialize)]
 struct WireFunction<'a> {
     name: &'a str,
-    /// JSON in a string, as the protocol wants it.
+    /// JSON in a string, as the protocol requires.
     #[serde(serialize_with = "as_text")]
     arguments: Cow<'a, JsonText>,
 }
@@ -229,7 +229,7 @@ fn wire_message<'a>(
             let thoughts = if reasoning == KeptReasoning::Parts { parts } else { &[] };
             let said = SaidContent::new(content, thoughts);
             WireMessage::Assistant {
-                // A message that only calls tools has no content, as OpenAI itself writes it.
+                // A message with only tool calls has no content, as OpenAI itself writes it.
                 content: (!said.is_empty() || tool_calls.is_empty()).then_some(said),
                 reasoning_content: kept.reasoning_content,
                 reasoning: kept.reasoning,
@@ -240,8 +240,7 @@ fn wire_message<'a>(
                     .collect(),
             }
         }
-        // The protocol has no mark for a failed call; its text says that it failed.
-        // Nor has it images of tools; their text says that there are some.
+        // The protocol has neither a mark for failed calls nor images of tools; the text mentions both.
         Message::Tool { tool_call_id, content, images: _, is_error: _ } => {
             WireMessage::Tool { tool_call_id: tool_call_id.as_str(), content }
         }

@@ -1,4 +1,4 @@
-//! What comes back in one piece, and the parts that a stream shares with it.
+//! Decoding of whole responses, and of parts shared with streams.
 
 use backstop_provider::{ModelResponse, ProviderError};
 use backstop_provider_http::{Draft, Reply, kept_id, lenient};
@@ -14,7 +14,7 @@ use super::kept::{Kept, call_part};
 use super::omitted::Omitted;
 use crate::usage::Counts;
 
-/// A whole answer.
+/// A whole response.
 #[derive(Deserialize)]
 pub struct ChatResponse {
     choices: Option<Vec<Choice>>,
@@ -34,8 +34,8 @@ struct Choice {
     error: Option<Value>,
 }
 
-/// Returns the choice that was asked for. Further ones are answered only by an endpoint that gives more
-/// than one unasked; `index` reads where a choice stands.
+/// Returns the requested choice, the one with index 0. Others come only from an endpoint that sends
+/// more choices than requested; `index` returns the index of a choice.
 pub(super) fn asked_for<C>(
     choices: Option<Vec<C>>,
     index: impl Fn(&C) -> Option<u64>,
@@ -51,32 +51,32 @@ pub(super) fn asked_for<C>(
     asked.into_iter().next()
 }
 
-/// What the model said: a message, or a piece of one.
+/// The message of the model, or one of its pieces.
 #[derive(Deserialize, Default)]
 pub(super) struct AnswerMessage {
     pub(super) content: Option<AnswerContent>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(super) refusal: Option<String>,
-    /// As DeepSeek, llama.cpp and others call it.
+    /// The field of DeepSeek, llama.cpp and others.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(super) reasoning_content: Option<String>,
-    /// As OpenRouter and newer vLLM call it.
+    /// The field of OpenRouter and newer vLLM.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(super) reasoning: Option<String>,
-    /// As OpenRouter wants it back.
+    /// Reasoning to send back to OpenRouter.
     #[serde(default, deserialize_with = "lenient::json")]
     pub(super) reasoning_details: Option<JsonText>,
-    /// As Gemini's compatible endpoint wants it back.
+    /// State to send back to Gemini's compatible endpoint.
     #[serde(default, deserialize_with = "lenient::json")]
     pub(super) extra_content: Option<JsonText>,
     pub(super) tool_calls: Option<Vec<CallPiece>>,
-    /// OpenRouter's, which are not kept.
+    /// OpenRouter's images, which are not kept.
     #[serde(default, deserialize_with = "lenient::maybe")]
     images: Option<Vec<IgnoredAny>>,
 }
 
 impl AnswerMessage {
-    /// Takes the fields that the endpoint wants back, of a whole message or of a piece of one.
+    /// Keeps the fields to send back, of a whole message or of a piece of one.
     pub(super) fn keep(&mut self, kept: &mut Kept, is_piece: bool) {
         kept.push_reasoning(self.reasoning_content.as_deref(), self.reasoning.as_deref());
         kept.push_details(self.reasoning_details.take(), is_piece);
@@ -95,7 +95,7 @@ impl AnswerMessage {
     }
 }
 
-/// The counts of an answer, as this protocol and the endpoints that speak it call them.
+/// The token counts of an answer, in this protocol and in endpoints compatible with it.
 #[derive(Deserialize, Default)]
 pub(super) struct ChatUsage {
     #[serde(default, deserialize_with = "lenient::count")]
@@ -108,13 +108,13 @@ pub(super) struct ChatUsage {
     prompt_tokens_details: Option<PromptDetails>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     completion_tokens_details: Option<CompletionDetails>,
-    /// DeepSeek's.
+    /// DeepSeek's field.
     #[serde(default, deserialize_with = "lenient::count")]
     prompt_cache_hit_tokens: Option<u64>,
-    /// Moonshot's.
+    /// Moonshot's field.
     #[serde(default, deserialize_with = "lenient::count")]
     cached_tokens: Option<u64>,
-    /// Anthropic's, as LiteLLM passes them on.
+    /// Anthropic's fields, passed on by LiteLLM.
     #[serde(default, deserialize_with = "lenient::count")]
     cache_read_input_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient::count")]
@@ -156,7 +156,7 @@ impl From<ChatUsage> for Counts {
     }
 }
 
-/// A field of Groq's, which holds the usage of a stream.
+/// A field of Groq's with the usage of a stream.
 #[derive(Deserialize)]
 pub(super) struct GroqField {
     #[serde(default, deserialize_with = "lenient::maybe")]
@@ -197,7 +197,7 @@ impl ChatResponse {
         draft.text.extend(message.refusal);
         draft.calls = message.tool_calls.unwrap_or_default().into_iter().map(whole_call).collect();
         let reason = choice.finish_reason.as_deref().filter(|reason| !reason.is_empty());
-        // The body is whole, or it would be no JSON.
+        // The body is complete, otherwise it would not be JSON.
         let reason = reason.or(omits.finish_reason.then_some("stop"));
         finish(draft, kept, is_refused, reason, reply)
     }
@@ -210,7 +210,7 @@ pub(super) fn finish(
     finish_reason: Option<&str>,
     reply: &Reply<'_>,
 ) -> Result<ModelResponse, ProviderError> {
-    // One that is not known is taken for no other.
+    // An unknown reason is not mapped to another one.
     let reason = match finish_reason {
         None | Some("") => return Err(ProviderError::stream_truncated("a finish reason")),
         Some("stop" | "eos") => StopReason::End,
@@ -223,7 +223,7 @@ pub(super) fn finish(
     };
     let stop_reason = match reason {
         StopReason::End | StopReason::ToolUse if is_refused => StopReason::Refusal,
-        // Several endpoints say `stop` beside their tool calls.
+        // Several endpoints send `stop` with their tool calls.
         StopReason::End if !draft.calls.is_empty() => StopReason::ToolUse,
         reason => reason,
     };
@@ -232,12 +232,12 @@ pub(super) fn finish(
     Ok(draft.finish(stop_reason, reply))
 }
 
-/// Keeps what the endpoint wants back of the message and of its calls.
+/// Keeps the fields of the message and of its calls to send back.
 fn keep(draft: &mut Draft, kept: Kept) {
     draft.kept.extend(kept.into_parts(!draft.calls.is_empty()));
     for (place, call) in draft.calls.iter_mut().enumerate() {
         draft.kept.extend(call.kept.take().and_then(|extra| call_part(extra, place)));
-        // A gateway may have put into a long id what it wants back.
+        // A gateway may encode its own state in a long id.
         draft.kept.extend(kept_id(&call.id).filter(|_| !call.id.is_empty()));
     }
 }

@@ -1,4 +1,4 @@
-//! What comes back as a stream.
+//! Decoding of streams.
 
 use std::ops::ControlFlow;
 
@@ -31,22 +31,22 @@ struct ChunkChoice {
     #[serde(default, deserialize_with = "lenient::text")]
     finish_reason: Option<String>,
     error: Option<Value>,
-    /// Moonshot's.
+    /// Moonshot's field.
     #[serde(default, deserialize_with = "lenient::maybe")]
     usage: Option<ChatUsage>,
 }
 
-/// An answer as its chunks tell it; its end is `[DONE]` after a finish reason.
+/// An answer assembled from chunks. It ends with `[DONE]` after a finish reason.
 #[derive(Default)]
 pub struct ChatStream {
     draft: Draft,
     counts: Counts,
     calls: Calls,
-    /// What the endpoint wants back of the message.
+    /// Fields of the message to send back.
     kept: Kept,
     is_refused: bool,
     finish_reason: Option<String>,
-    /// The parts of the end that the endpoint leaves out.
+    /// The parts of the end that the endpoint omits.
     omits: Omitted,
     is_done: bool,
     has_warned: bool,
@@ -61,7 +61,7 @@ impl Stream for ChatStream {
             return Ok(ControlFlow::Break(()));
         }
         let chunk = match reply.decode(event.data.as_bytes()) {
-            // OpenRouter ends an answer that it cut at its limit with an error, behind the finish reason.
+            // OpenRouter sends an error after the finish reason of an answer that it cut at its limit.
             Err(ProviderError::InvalidRequest { .. }) if self.is_cut() => {
                 serde_json::from_str::<Chunk>(&event.data).unwrap_or_default()
             }
@@ -88,7 +88,7 @@ impl Stream for ChatStream {
             return Err(ProviderError::stream_truncated("`[DONE]`"));
         }
         self.draft.calls = self.calls.into_drafts();
-        // Only the end marker shows that such an answer was not cut.
+        // Only the end marker shows that such an answer was not cut off.
         let is_ended = self.is_done && self.omits.finish_reason;
         let reason = self.finish_reason.as_deref().or(is_ended.then_some("stop"));
         finish(self.draft, self.kept, self.is_refused, reason, reply)
@@ -100,7 +100,7 @@ impl ChatStream {
         Self { omits, ..Self::default() }
     }
 
-    /// Returns whether the finish reason is that the answer is cut at its limit.
+    /// Returns whether the finish reason is the output limit.
     fn is_cut(&self) -> bool {
         self.finish_reason.as_deref() == Some("length")
     }

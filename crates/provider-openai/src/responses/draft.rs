@@ -1,4 +1,4 @@
-//! An answer that is being put together, from items or from pieces of them.
+//! An answer that is being assembled, from items or from pieces of them.
 
 use backstop_provider::{ModelResponse, ProviderError};
 use backstop_provider_http::{Draft, MAX_ANSWER_ITEMS, Reply, keep_field};
@@ -12,18 +12,18 @@ use super::response::{CallItem, Item, WireResponse};
 use super::served::ServedSteps;
 use crate::usage::Counts;
 
-/// An answer that is being put together.
+/// An answer that is being assembled.
 #[derive(Default)]
 pub(super) struct ItemsDraft {
     items: Items,
-    /// The item whose text the listener heard last.
+    /// The item whose text was streamed last.
     text_at: Option<u64>,
-    /// The part of the item whose thinking the listener heard last.
+    /// The item and the part whose thinking was streamed last.
     thought_at: Option<(u64, Thought)>,
 }
 
 impl ItemsDraft {
-    /// Returns how many bytes it holds, about.
+    /// Returns the approximate number of bytes held.
     pub(super) fn held_bytes(&self) -> usize {
         self.items.held_bytes()
     }
@@ -33,7 +33,7 @@ impl ItemsDraft {
         self.items.len() > MAX_ANSWER_ITEMS
     }
 
-    /// Takes a piece of text. A message that follows another begins a paragraph.
+    /// Adds a piece of text. A message that follows another begins a paragraph.
     pub(super) fn say(
         &mut self,
         place: Place<'_>,
@@ -52,7 +52,7 @@ impl ItemsDraft {
         self.tell_text(at, piece, reply);
     }
 
-    /// Takes a piece of thinking. A part that follows another begins a paragraph.
+    /// Adds a piece of thinking. A part that follows another begins a paragraph.
     pub(super) fn think(
         &mut self,
         place: Place<'_>,
@@ -73,34 +73,33 @@ impl ItemsDraft {
         self.tell_thought(at, part, piece, reply);
     }
 
-    /// Takes a call, or what more is known of one.
+    /// Adds a call, or further fields of a known one.
     pub(super) fn take_call(&mut self, place: Place<'_>, item: CallItem, is_done: bool) {
         self.items.take_call(place, item, is_done);
     }
 
-    /// Takes a piece of a call's arguments; of the last call's where there is no index.
+    /// Adds a piece of a call's arguments; without an index, to the last call.
     pub(super) fn take_arguments(&mut self, place: Place<'_>, piece: &str) {
         if let Some(call) = self.items.call(place) {
             call.push(piece);
         }
     }
 
-    /// Takes a call's arguments as a whole.
+    /// Sets the complete arguments of a call.
     pub(super) fn settle_arguments(&mut self, place: Place<'_>, arguments: Option<Box<RawValue>>) {
         if let Some(call) = self.items.call(place) {
             call.settle(arguments);
         }
     }
 
-    /// Takes an item that is done. As a rule it was heard piece by piece; what it says as a whole
-    /// settles it.
+    /// Adds a complete item. Its pieces have usually been received; the complete item replaces them.
     pub(super) fn take_done(&mut self, place: Place<'_>, item: Item, reply: &Reply<'_>) {
         let untold = self.items.take_done(place, item);
         self.tell_more(untold, reply);
     }
 
-    /// Takes the whole answer, which settles all that was heard. What it does not repeat stays as it was
-    /// heard: some endpoints end with an answer that is empty, or with a part of it.
+    /// Adds the whole answer, which replaces everything received before. Parts that it does not
+    /// repeat are kept: some endpoints end with an answer that is empty or partial.
     fn settle(&mut self, output: Vec<Item>, reply: &Reply<'_>) {
         let mut whole = Items::default();
         for (at, item) in (0..).zip(output) {
@@ -113,7 +112,7 @@ impl ItemsDraft {
         }
     }
 
-    /// Tells the listener what an item says beyond what was heard of it.
+    /// Streams the part of an item that was not streamed before.
     fn tell_more(&mut self, untold: Untold, reply: &Reply<'_>) {
         if !untold.text.is_empty() {
             self.tell_text(untold.at, &untold.text, reply);
@@ -139,7 +138,7 @@ impl ItemsDraft {
         reply.tell_thinking(piece);
     }
 
-    /// Ends the answer with the whole of it, or with what its last event says of it.
+    /// Finishes the answer with the whole response, or with the fields of its last event.
     pub(super) fn end(
         mut self,
         mut response: WireResponse,
@@ -185,7 +184,7 @@ impl ItemsDraft {
         }
         let stop_reason = match ending {
             StopReason::End if any_refused => StopReason::Refusal,
-            // An answer may say that it is complete, and of a part of it that it is not.
+            // An answer may be reported as complete, and one of its parts as incomplete.
             StopReason::End if any_cut => StopReason::MaxTokens,
             StopReason::End if !draft.calls.is_empty() => StopReason::ToolUse,
             ending => ending,

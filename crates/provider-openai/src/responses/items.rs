@@ -11,40 +11,40 @@ use serde_json::{Value, json};
 use super::response::{CallItem, Item, OutputPart};
 use super::served::ServedItem;
 
-/// Where in the answer something stands, as far as the endpoint tells.
+/// The place of something in the answer, as far as the endpoint reports it.
 #[derive(Default, Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) index: Option<u64>,
     pub(super) item_id: Option<&'a str>,
 }
 
-/// A part of what an item thinks, or of its summary.
+/// A part of an item's thinking, or of its summary.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(super) struct Thought {
     pub(super) is_summary: bool,
     pub(super) part: u64,
 }
 
-/// The items of an answer, in the order in which they were told.
+/// The items of an answer, in the order received.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Items {
     items: Vec<ItemDraft>,
-    /// Where an item of a kind and a place is.
+    /// The position of each item by kind and place.
     by_place: BTreeMap<(Kind, u64), usize>,
-    /// Where an item of a kind and an id of the endpoint is.
+    /// The position of each item by kind and the endpoint's id.
     by_id: BTreeMap<(Kind, String), usize>,
-    /// Where the call of an id is.
+    /// The position of each call by its call id.
     by_call_id: BTreeMap<String, usize>,
-    /// An upper bound of the bytes that the endpoint wants back.
+    /// An upper bound of the bytes to send back.
     kept_bytes: usize,
-    /// Those that are not done.
+    /// The positions of incomplete items.
     open: BTreeMap<(Kind, u64), usize>,
-    /// The bytes of calls that were compared.
+    /// The number of bytes of calls that were compared.
     #[cfg(test)]
     compared: std::cell::Cell<usize>,
 }
 
-/// Text and thoughts of an item that was told before as a part, or not at all.
+/// Text and thinking of an item that were not streamed before.
 #[derive(Default)]
 pub(super) struct Untold {
     pub(super) at: u64,
@@ -54,12 +54,12 @@ pub(super) struct Untold {
 
 #[derive(Debug, Clone)]
 pub(super) struct ItemDraft {
-    /// Where it stands in the answer.
+    /// Its place in the answer.
     at: u64,
-    /// The endpoint's name for it; empty where it has none.
+    /// The endpoint's id for the item; empty without one.
     id: String,
     is_done: bool,
-    /// Does the endpoint say that it is incomplete?
+    /// Whether the endpoint reports it as cut off.
     pub(super) is_cut: bool,
     pub(super) body: Body,
 }
@@ -68,9 +68,9 @@ pub(super) struct ItemDraft {
 pub(super) enum Body {
     Thought {
         parts: Vec<(Thought, String)>,
-        /// What the endpoint wants back.
+        /// The item to send back.
         data: Option<Value>,
-        /// The endpoint's name for it.
+        /// The endpoint's id for the item.
         id: Option<String>,
     },
     /// An item of a tool that runs at the provider.
@@ -78,7 +78,7 @@ pub(super) enum Body {
     Text {
         text: String,
         is_refused: bool,
-        /// Commentary or final answer, where the endpoint tells.
+        /// Commentary or final answer, if the endpoint distinguishes them.
         phase: Option<String>,
     },
     Call(CallDraft),
@@ -97,7 +97,7 @@ impl Kind {
 }
 
 impl Body {
-    /// Makes the empty body of a kind that comes in pieces.
+    /// Makes the empty body of a kind that is received in pieces.
     fn empty(kind: Kind) -> Self {
         match kind {
             Kind::Thought | Kind::Served => {
@@ -119,7 +119,7 @@ impl Body {
 }
 
 impl ItemDraft {
-    /// Returns whether the endpoint calls it by the name that a place has.
+    /// Returns whether the endpoint's id for the item is the id of a place.
     fn is_named(&self, place: Place<'_>) -> bool {
         !self.id.is_empty() && place.item_id == Some(self.id.as_str())
     }
@@ -153,8 +153,8 @@ impl Items {
         self.kept_bytes + self.items.iter().map(ItemDraft::held_bytes).sum::<usize>()
     }
 
-    /// Returns the item of a place; a new one where there is none. Where the endpoint leaves the place out,
-    /// it is the last of its kind that is not done.
+    /// Returns the item of a place, or a new one. If the endpoint omits the place, it is the last
+    /// incomplete one of its kind.
     fn find(&mut self, place: Place<'_>, kind: Kind) -> usize {
         let id = place.item_id.filter(|id| !id.is_empty());
         let known = match (place.index, id) {
@@ -168,8 +168,8 @@ impl Items {
         }
     }
 
-    /// Begins an item, and returns its position. One whose index is taken stands behind all others: some endpoints
-    /// give all items one index. What comes for that index from here on is of the new item.
+    /// Begins an item, and returns its position. One whose index is taken follows all others: some
+    /// endpoints give all items one index. Later pieces with that index belong to the new item.
     fn begin(&mut self, place: Place<'_>, kind: Kind) -> usize {
         let is_free = |index: &u64| !self.by_place.contains_key(&(kind, *index));
         let at = place.index.filter(is_free).unwrap_or_else(|| self.next_place());
@@ -186,7 +186,7 @@ impl Items {
         position
     }
 
-    /// Returns the text of a place that a piece belongs to, and its place.
+    /// Returns the text that a piece for a place belongs to, and its place.
     pub(super) fn text(&mut self, place: Place<'_>, piece: &str) -> (u64, &mut ItemDraft) {
         if self.begins_text(place, piece) {
             self.begin(place, Kind::Text);
@@ -194,21 +194,21 @@ impl Items {
         self.at(place, Kind::Text)
     }
 
-    /// Returns the item of a place, as [`Items::find`] does, and its place.
+    /// Returns the item of a place, like [`Items::find`], and its place.
     pub(super) fn at(&mut self, place: Place<'_>, kind: Kind) -> (u64, &mut ItemDraft) {
         let position = self.find(place, kind);
         let item = &mut self.items[position];
         (item.at, item)
     }
 
-    /// Returns the place behind all others.
+    /// Returns the place after all others.
     fn next_place(&self) -> u64 {
         let last =
             Kind::ALL.into_iter().filter_map(|kind| Some(last_place(&self.by_place, kind)?.0));
         last.max().map_or(0, |last| last.saturating_add(1))
     }
 
-    /// Returns the item of a place, which is done.
+    /// Marks the item of a place as complete, and returns it.
     fn done(&mut self, place: Place<'_>, kind: Kind) -> (u64, &mut ItemDraft) {
         let position = self.find(place, kind);
         self.finish(position);
@@ -223,7 +223,7 @@ impl Items {
 
     /// Returns the call of a place.
     pub(super) fn call(&mut self, place: Place<'_>) -> Option<&mut CallDraft> {
-        // A piece that says nothing of its place is of the last call, be it done.
+        // A piece without a place belongs to the last call, even if it is complete.
         let index = place.index.or_else(|| {
             let last = last(&self.by_place, Kind::Call)?;
             place.item_id.is_none_or(str::is_empty).then_some(self.items[*last].at)
@@ -235,7 +235,7 @@ impl Items {
         }
     }
 
-    /// Takes a call, or what more is known of one. Where an endpoint leaves the place out, a new id
+    /// Adds a call, or further fields of a known one. If an endpoint omits the place, a new id
     /// begins a new call.
     pub(super) fn take_call(&mut self, place: Place<'_>, item: CallItem, is_done: bool) -> u64 {
         let begins_call = self.begins_call(place, &item, is_done);
@@ -273,8 +273,8 @@ impl Items {
         draft.at
     }
 
-    /// Returns whether a call is another one than the call that has its place. Without ids, a whole call that says
-    /// something else than one that is done is another.
+    /// Returns whether a call differs from the call with its place. Without ids, a whole call that
+    /// is not equal to a complete one is another.
     fn begins_call(&self, place: Place<'_>, item: &CallItem, is_done: bool) -> bool {
         let known = place.index.and_then(|index| self.by_place.get(&(Kind::Call, index)));
         let Some(known) = known.map(|known| &self.items[*known]) else { return false };
@@ -299,7 +299,7 @@ impl Items {
         one.has_same_arguments(other)
     }
 
-    /// Returns whether a piece for this place begins a text behind one that is done.
+    /// Returns whether a piece for this place begins a text after a complete one.
     fn begins_text(&self, place: Place<'_>, said: &str) -> bool {
         let known = place.index.and_then(|index| self.by_place.get(&(Kind::Text, index)));
         let Some(known) = known.map(|known| &self.items[*known]) else { return false };
@@ -307,7 +307,7 @@ impl Items {
         is_other && known.is_done && !known.is_named(place)
     }
 
-    /// Takes a whole item, and returns what it tells beyond what was told of it.
+    /// Adds a whole item, and returns the part that was not streamed before.
     pub(super) fn take_done(&mut self, place: Place<'_>, item: Item) -> Untold {
         let mut untold = Untold::default();
         match item {
@@ -350,7 +350,7 @@ impl Items {
         untold
     }
 
-    /// Takes an item of a tool that runs at the provider; one that is known by its id is the same.
+    /// Adds an item of a tool that runs at the provider, in place of one with the same id.
     fn take_served(&mut self, place: Place<'_>, item: ServedItem) {
         let key = (Kind::Served, item.id.clone());
         match self.by_id.get(&key) {
@@ -364,11 +364,11 @@ impl Items {
         }
     }
 
-    /// Returns what these items tell beyond what was told, in order. What was told differently cannot be
-    /// taken back.
+    /// Returns the parts of these items that were not streamed before, in order. Text that was
+    /// streamed differently cannot be taken back.
     pub(super) fn untold(&self, told: &Self) -> Vec<Untold> {
         let mut all = Vec::new();
-        // What comes before an item may be left out at the end, so that its place is another.
+        // The last event may omit earlier items, which changes the place of this one.
         let texts: BTreeSet<&str> = told.items.iter().filter_map(ItemDraft::text).collect();
         for item in &self.items {
             let known = told.by_place.get(&(item.body.kind(), item.at));
@@ -396,7 +396,7 @@ impl Items {
         self.by_id.contains_key(&(Kind::Served, item.id.clone()))
     }
 
-    /// Returns whether an item of this kind says anything.
+    /// Returns whether an item of this kind has content.
     fn has(&self, kind: Kind) -> bool {
         self.items.iter().any(|item| match &item.body {
             Body::Thought { parts, .. } => kind == Kind::Thought && !parts.is_empty(),
@@ -406,7 +406,7 @@ impl Items {
         })
     }
 
-    /// Returns the items in order; what was thought comes before what it led to.
+    /// Returns the items in order; thinking comes before the items it led to.
     pub(super) fn into_sorted(mut self) -> Vec<ItemDraft> {
         self.items.sort_by_key(|item| (item.at, item.body.kind()));
         self.items
@@ -424,7 +424,7 @@ fn last_place(places: &BTreeMap<(Kind, u64), usize>, kind: Kind) -> Option<(u64,
     Some((*at, item))
 }
 
-/// Returns what the parts of a message say, and whether that is a refusal.
+/// Returns the text of a message's parts, and whether it is a refusal.
 fn read(parts: Vec<OutputPart>) -> (String, bool) {
     let mut said = (String::new(), false);
     for part in parts {
@@ -447,8 +447,7 @@ fn thoughts(
     parts.filter(|(_, text)| !text.is_empty()).collect()
 }
 
-/// Returns what a reasoning item wants back, without its id: one that was not stored cannot be looked
-/// up.
+/// Returns a reasoning item to send back, without its id: an item that was not stored cannot be looked up.
 fn kept(summary: Option<&[OutputPart]>, content: &str) -> Value {
     let texts = summary.into_iter().flatten().filter_map(|part| part.text.as_deref());
     let summary: Vec<Value> =
@@ -460,7 +459,7 @@ fn is_incomplete(status: Option<&str>) -> bool {
     status == Some("incomplete")
 }
 
-/// Replaces what is known by what is said, if anything is.
+/// Replaces a field, unless the new value is empty.
 fn settle(field: &mut String, value: String) {
     if !value.is_empty() {
         *field = value;

@@ -10,7 +10,7 @@ use super::paragraph::add;
 /// The phase of the final answer.
 const FINAL: &str = "final_answer";
 
-/// The final answer of an answer that is being read.
+/// The final answer within an answer that is being decoded.
 #[derive(Default)]
 pub(super) struct Phases {
     answer: String,
@@ -18,7 +18,7 @@ pub(super) struct Phases {
 }
 
 impl Phases {
-    /// Takes the next text, and keeps its phase where the text will stand.
+    /// Adds the next text, and keeps its phase at its position.
     pub(super) fn add(&mut self, phase: Option<String>, text: &str, draft: &mut Draft) {
         match phase.filter(|_| !text.is_empty()) {
             Some(phase) => {
@@ -34,7 +34,7 @@ impl Phases {
         }
     }
 
-    /// Returns the final answer, where there is more than that.
+    /// Returns the final answer, if the text contains more than that.
     pub(super) fn answer(self) -> Option<Arc<str>> {
         (self.has_commentary && !self.answer.is_empty()).then(|| self.answer.into())
     }

@@ -1,4 +1,4 @@
-//! What is sent.
+//! Encoding of requests.
 
 use std::borrow::Cow;
 
@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::paragraph::BREAK;
 use crate::own::{Form, as_text, data_url, tool_choice};
 
-/// The smallest output limit that the protocol accepts. What is left of a budget may be less; a
-/// refused request would hide that the budget is used up.
+/// The smallest output limit that the protocol accepts. The rest of a budget may be less; a refused
+/// request would hide that the budget is used up.
 const MIN_OUTPUT_TOKENS: u32 = 16;
 
 #[derive(Serialize)]
@@ -37,7 +37,7 @@ pub(crate) struct ResponsesRequest<'a> {
     include: &'static [&'static str],
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<TextSettings<'a>>,
-    /// Nothing is kept at the provider, which keeps everything by default.
+    /// Whether the provider stores the response, as it does by default.
     store: bool,
     stream: bool,
 }
@@ -69,16 +69,16 @@ enum ResponsesChoice<'a> {
     Word(&'a str),
 }
 
-/// What is asked of models that reason.
+/// The settings of reasoning models.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReasoningSettings {
     pub(crate) summaries: bool,
-    /// What they thought, for them alone to read, to be sent back with the calls it led to.
+    /// Whether encrypted reasoning is requested, to be sent back with the calls it led to.
     pub(crate) encrypted: bool,
 }
 
-/// A part of the conversation. Items carry no id: one that was not stored cannot be looked up, and
-/// a call whose id is known is refused without the reasoning that led to it.
+/// A part of the conversation. Items carry no id: an item that was not stored cannot be looked up,
+/// and a call whose id is known is refused without the reasoning that led to it.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum InputItem<'a> {
@@ -91,7 +91,7 @@ enum InputItem<'a> {
     FunctionCall {
         call_id: &'a str,
         name: &'a str,
-        /// JSON in a string, as the protocol wants it.
+        /// JSON in a string, as the protocol requires.
         #[serde(serialize_with = "as_text")]
         arguments: Cow<'a, JsonText>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,7 +101,7 @@ enum InputItem<'a> {
         call_id: &'a str,
         output: InputContent<'a>,
     },
-    /// As it came with the answer.
+    /// As it was received with the answer.
     #[serde(untagged)]
     Kept(JsonText),
 }
@@ -126,7 +126,7 @@ struct ResponsesTool<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a JsonText,
-    /// Strict schemas are a subset that not every tool's is in, and the default here.
+    /// Whether the schema is in the strict subset, as not every tool's is; strict is the default here.
     strict: bool,
 }
 
@@ -138,8 +138,7 @@ impl<'a> ResponsesRequest<'a> {
         stream: bool,
     ) -> Result<Self, ProviderError> {
         let messages = request.messages.messages();
-        // What the conversation begins with are its instructions; a system message further on
-        // keeps its place.
+        // System messages at the beginning are the instructions; a later one keeps its place.
         let instructions: Vec<&str> = messages
             .iter()
             .map_while(|message| match &**message {
@@ -213,10 +212,10 @@ fn push_items<'a>(
                 }
             }
         }
-        // The protocol has no mark for a failed call; its text says that it failed.
+        // The protocol has no mark for failed calls; the text mentions the failure.
         Message::Tool { tool_call_id, content, images, is_error: _ } => {
             let call_id = tool_call_id.as_str();
-            // Their text says that there are some.
+            // The text mentions the images.
             let images = if takes_images(endpoint.model()) { &**images } else { &[] };
             let output = content_of(content, images);
             input.push(InputItem::FunctionCallOutput { call_id, output });
@@ -226,7 +225,7 @@ fn push_items<'a>(
     Ok(())
 }
 
-/// Makes the message of a text of the assistant. Texts of several phases stand in paragraphs of their own.
+/// Makes the message of an assistant's text. One with a phase is a paragraph of its own.
 fn said(text: &str, phase: Option<JsonText>) -> InputItem<'_> {
     let text = match phase {
         Some(_) => text.strip_prefix(BREAK).unwrap_or(text),
@@ -235,8 +234,8 @@ fn said(text: &str, phase: Option<JsonText>) -> InputItem<'_> {
     InputItem::Message { role: "assistant", content: InputContent::Text(text), phase }
 }
 
-/// Does a model take images? Of those that speak this protocol, few do not; what a tool shows is no reason for
-/// them to refuse the conversation.
+/// Returns whether a model accepts images. Few that speak this protocol do not; images of a tool
+/// must not make them refuse the conversation.
 fn takes_images(model: &str) -> bool {
     let text_only = ["gpt-3.5", "gpt-oss", "o1-mini", "o3-mini"];
     !text_only.iter().any(|name| model.contains(name))

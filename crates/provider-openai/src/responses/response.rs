@@ -1,4 +1,4 @@
-//! What comes back in one piece, and the parts that a stream shares with it.
+//! Decoding of whole responses, and of parts shared with streams.
 
 use backstop_provider::ProviderError;
 use backstop_provider_http::{Class, Reply, lenient};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::served::ServedItem;
 use crate::usage::Counts;
 
-/// The object of the protocol: a whole answer, or what is known of one.
+/// The response object of the protocol, whole or in part.
 #[derive(Deserialize, Default)]
 pub struct WireResponse {
     #[serde(default, deserialize_with = "lenient::text")]
@@ -40,7 +40,7 @@ pub(crate) enum Item {
         content: Option<Vec<OutputPart>>,
         #[serde(default, deserialize_with = "lenient::text")]
         status: Option<String>,
-        /// Commentary or final answer; the endpoint wants it back.
+        /// Commentary or final answer, to be sent back.
         #[serde(default, deserialize_with = "lenient::text")]
         phase: Option<String>,
     },
@@ -49,14 +49,14 @@ pub(crate) enum Item {
         id: Option<String>,
         #[serde(default, deserialize_with = "lenient::maybe")]
         summary: Option<Vec<OutputPart>>,
-        /// What open models think, word for word.
+        /// The literal thinking of open models.
         #[serde(default, deserialize_with = "lenient::maybe")]
         content: Option<Vec<OutputPart>>,
-        /// The same for the provider alone.
+        /// The thinking, encrypted for the provider.
         #[serde(default, deserialize_with = "lenient::text")]
         encrypted_content: Option<String>,
     },
-    /// An item of a tool that runs at the provider, or what is not known.
+    /// An item of a tool that runs at the provider, or an unknown one.
     #[serde(skip)]
     Served(ServedItem),
     #[serde(other)]
@@ -80,9 +80,9 @@ pub(crate) struct CallItem {
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) call_id: Option<String>,
     pub(crate) name: Option<String>,
-    /// JSON in a string; some endpoints leave out the string.
+    /// JSON in a string; some endpoints send the JSON itself.
     pub(crate) arguments: Option<Box<RawValue>>,
-    /// The group of tools that the call is of; the endpoint wants it back.
+    /// The group of tools that the call belongs to, to be sent back.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) namespace: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
@@ -97,7 +97,7 @@ pub(crate) struct OutputPart {
     pub(crate) refusal: Option<String>,
 }
 
-/// Reads the parts of a message; some endpoints send its text instead.
+/// Decodes the parts of a message; some endpoints send its text instead.
 fn parts<'de, D: Deserializer<'de>>(content: D) -> Result<Option<Vec<OutputPart>>, D::Error> {
     Ok(match Value::deserialize(content)? {
         Value::String(text) => Some(vec![OutputPart { text: Some(text), refusal: None }]),
@@ -105,7 +105,7 @@ fn parts<'de, D: Deserializer<'de>>(content: D) -> Result<Option<Vec<OutputPart>
     })
 }
 
-/// The counts of an answer, as this protocol calls them.
+/// The token counts of an answer, in this protocol.
 #[derive(Deserialize)]
 pub(crate) struct ResponsesUsage {
     #[serde(default, deserialize_with = "lenient::count")]
@@ -150,7 +150,7 @@ impl From<ResponsesUsage> for Counts {
 }
 
 impl WireResponse {
-    /// Says why the answer stopped, or why it is none.
+    /// Returns the stop reason, or the failure of the answer.
     pub(crate) fn ending(&self, reply: &Reply<'_>) -> Result<StopReason, ProviderError> {
         let reason = self.incomplete_details.as_ref().and_then(|it| it.reason.as_deref());
         match self.status.as_deref() {
@@ -158,7 +158,7 @@ impl WireResponse {
             Some("incomplete") => match reason {
                 Some("max_output_tokens" | "max_messages") => Ok(StopReason::MaxTokens),
                 Some("content_filter") => Ok(StopReason::ContentFilter),
-                // Another's words came between; sent again, the conversation goes on.
+                // Other input came between; the conversation continues when it is sent again.
                 Some("steered") => Ok(StopReason::Pause),
                 word => reply.unknown_stop(word.unwrap_or("incomplete")),
             },

@@ -6,7 +6,7 @@ use layer0::JsonText;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Items that the client has to answer, in ways of their own.
+/// Items that the client itself has to answer, each in its own form:
 /// <https://platform.openai.com/docs/api-reference/responses/object#responses/object-output>
 const WANT_ANSWERS: [&str; 6] = [
     "apply_patch_call",
@@ -17,7 +17,7 @@ const WANT_ANSWERS: [&str; 6] = [
     "shell_call",
 ];
 
-/// An item that goes back as it came, its id included: the protocol wants one.
+/// An item that is sent back as it was received, with its id, which the protocol requires.
 #[derive(Debug, Clone)]
 pub(crate) struct ServedItem {
     pub(super) kind: String,
@@ -50,12 +50,12 @@ impl ServedItem {
         WANT_ANSWERS.contains(&&*self.kind)
     }
 
-    /// Returns whether it is an image, which no answer keeps.
+    /// Returns whether it is an image, which is not kept.
     pub(super) fn is_image(&self) -> bool {
         self.kind == "image_generation_call"
     }
 
-    /// Returns the item as it goes back, if it does.
+    /// Returns the item to send back; `None` if it is not sent back.
     pub(super) fn sendable(&self) -> Option<&JsonText> {
         (self.is_done && !self.is_image() && !self.wants_answer()).then_some(&self.json)
     }
@@ -67,12 +67,12 @@ impl ServedItem {
 
 /// The items of tools that run at the provider, among those of an answer.
 ///
-/// The endpoint knows its items by their ids, and refuses one without the reasoning before it, and reasoning without
-/// the item behind it. So reasoning keeps its id before such an item, and an item whose reasoning is not kept is not
-/// kept either.
+/// The endpoint knows its items by their ids, and refuses an item without the reasoning before it,
+/// and reasoning without the item after it. So reasoning keeps its id before such an item, and an
+/// item whose reasoning is not kept is not kept either.
 #[derive(Debug, Default)]
 pub(super) struct ServedSteps {
-    /// Whether an item before the next one, of the same step, is not kept.
+    /// Whether an earlier item of the same step is not kept.
     is_broken: bool,
 }
 
@@ -98,7 +98,7 @@ impl ServedSteps {
     ///
     /// # Errors
     ///
-    /// [`ProviderError::InvalidRequest`]: the client has to answer it, and cannot.
+    /// [`ProviderError::InvalidRequest`]: the client would have to answer it, and cannot.
     pub(super) fn keep(
         &mut self,
         item: &ServedItem,
@@ -121,7 +121,7 @@ impl ServedSteps {
         Ok(())
     }
 
-    /// Passes an item that goes back without its id, which ends the step.
+    /// Passes an item that is sent back without its id, which ends the step.
     pub(super) const fn pass(&mut self) {
         self.is_broken = false;
     }

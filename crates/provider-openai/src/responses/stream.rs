@@ -1,4 +1,4 @@
-//! What comes back as a stream.
+//! Decoding of streams.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ use super::draft::ItemsDraft;
 use super::items::{Place, Thought};
 use super::response::{Item, WireResponse};
 
-/// The events that matter; those not named here repeat what others say.
+/// The events that matter; all others repeat their contents.
 #[derive(Deserialize)]
 #[serde(remote = "Self")]
 enum StreamEvent {
@@ -42,7 +42,7 @@ enum StreamEvent {
     Failed { response: WireResponse },
     #[serde(rename = "response.cancelled")]
     Cancelled { response: WireResponse },
-    /// The flat form; the one with an `error` inside is known as a failure before it comes here.
+    /// The flat form; the one with an `error` inside is classified as a failure before.
     #[serde(rename = "error")]
     Error { code: Option<Value>, message: Option<String> },
     #[serde(other)]
@@ -68,7 +68,7 @@ struct NamedItem {
     item: Item,
 }
 
-/// Not flattened: serde reads that through values of its own, in which numbers lose their text.
+/// Not flattened: serde decodes that through its own values, in which numbers lose their text.
 impl<'de> Deserialize<'de> for NamedItem {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -95,11 +95,11 @@ struct Delta {
     content_index: Option<u64>,
     #[serde(default, deserialize_with = "lenient::text_or_empty")]
     delta: String,
-    /// All arguments of a call.
+    /// The complete arguments of a call.
     arguments: Option<Box<RawValue>>,
 }
 
-/// An answer as its events tell it; its end is an event that carries its final status.
+/// An answer assembled from events. It ends with an event that carries its final status.
 #[derive(Default)]
 pub struct ResponsesStream {
     draft: ItemsDraft,
@@ -110,7 +110,7 @@ impl Stream for ResponsesStream {
     type Frame = Event;
 
     fn take(&mut self, event: Event, reply: &Reply<'_>) -> Result<ControlFlow<()>, ProviderError> {
-        // Some endpoints close as Chat Completions does; it is no end marker here.
+        // Some endpoints end as in Chat Completions; this is not an end marker here.
         if event.data.trim() == "[DONE]" {
             return Ok(ControlFlow::Break(()));
         }

@@ -1,4 +1,4 @@
-//! How the whole answer settles what was heard of it.
+//! Merging of the whole answer with the items received before.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,7 +7,8 @@ use backstop_provider_http::CallDraft;
 use super::{Body, ItemDraft, Items, Kind};
 
 impl Body {
-    /// Returns whether this may be a call that was told in its place: nothing says that it is another.
+    /// Returns whether this may be the call received at its place: neither name nor id shows that
+    /// it is another.
     fn may_be(&self, call: &CallDraft) -> bool {
         let Self::Call(own) = self else { return false };
         let has_its_name = own.name.is_empty() || call.name.is_empty() || own.name == call.name;
@@ -24,7 +25,7 @@ impl Body {
 /// The name of a call, and its arguments.
 type Words = (String, String);
 
-/// By which a call is known to be one that was heard.
+/// The property by which a call is matched with one received before.
 #[derive(Clone, Copy)]
 enum Match {
     Id,
@@ -33,8 +34,8 @@ enum Match {
 }
 
 impl Items {
-    /// Fills in what these items do not repeat of those that were heard: calls and texts that were done, all
-    /// of a kind that they have nothing of, and parts of the items that they have.
+    /// Adds items received before that these do not repeat: complete calls and texts, all of a kind
+    /// that is missing here, and parts of repeated items.
     pub(in crate::responses) fn or(mut self, heard: Self) -> Self {
         let has = [Kind::Thought, Kind::Text, Kind::Call].map(|kind| self.has(kind));
         let [has_thoughts, has_text, has_calls] = has;
@@ -57,7 +58,7 @@ impl Items {
                 }
             };
             match (known, &item.body) {
-                // Its place is the one that was told while it came.
+                // Its place is the one that was streamed.
                 (Some(known), Body::Text { phase: heard, .. }) => {
                     known.at = item.at;
                     if let Body::Text { phase, .. } = &mut known.body {
@@ -89,13 +90,14 @@ impl Items {
         self
     }
 
-    /// Returns the positions of calls that were heard, each with that of the call which repeats it: by their ids, by
-    /// their words (some endpoints make new ids for the whole answer), then by their places.
+    /// Returns the positions of calls received before, each with that of the call that repeats it.
+    /// They are matched by ids, by names and arguments (some endpoints make new ids for the whole
+    /// answer), then by places.
     fn find_repeated_calls(&self, heard: &Self) -> BTreeMap<usize, usize> {
         let mut found = BTreeMap::new();
         let mut is_taken = vec![false; self.items.len()];
         let may_have_no_ids = self.by_call_id.is_empty();
-        // Read once: to read them for each comparison would cost more than there is time for.
+        // Read once, as reading them for each comparison would take too long.
         let own_words: Vec<Option<Words>> = self.items.iter().map(|it| it.body.words()).collect();
         let mut by_words: BTreeMap<&Words, VecDeque<usize>> = BTreeMap::new();
         for (at, words) in own_words.iter().enumerate() {
@@ -133,14 +135,14 @@ impl Items {
         found
     }
 
-    /// Returns the text that repeats one that was heard.
+    /// Returns the text that repeats one received before.
     fn repeated_text(&mut self, heard: &ItemDraft) -> Option<&mut ItemDraft> {
         let said = heard.text()?.trim();
         self.items.iter_mut().find(|item| item.text().is_some_and(|text| text.contains(said)))
     }
 
-    /// Returns the places of texts that were done and that these items leave out. As many texts as were
-    /// heard are those that were heard, in other words at most.
+    /// Returns the places of complete texts that these items omit. If there are as many texts as
+    /// before, all are repeated, possibly in other words.
     fn unrepeated_texts(&self, heard: &Self) -> Vec<u64> {
         fn texts(items: &Items) -> impl Iterator<Item = (&ItemDraft, &str)> {
             items.items.iter().filter_map(|item| Some((item, item.text()?)))
