@@ -1,4 +1,4 @@
-//! What Anthropic's failures are.
+//! Failures of Anthropic.
 //!
 //! Rows and their sources: `crates/testkit/wire/conformance.json`.
 
@@ -9,9 +9,9 @@ use backstop_provider_http::Class::{
 use backstop_provider_http::Row;
 use backstop_provider_http::When::{Code, Message, MessageStart, Type};
 
-/// The first row that matches wins; the rest is decided by status.
+/// The first match wins, and the status decides without one.
 pub(crate) const ROWS: &[Row] = &[
-    // Many things are a 400 of type `invalid_request_error`.
+    // Many failures are a 400 of type `invalid_request_error`.
     Row::any(Message(&["prompt is too long", "exceed context limit"]), ContextOverflow),
     Row::new(400, Message(&["credit balance is too low"]), QuotaExhausted),
     Row::new(
@@ -25,7 +25,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row::new(400, Message(&["blocked by content filtering policy"]), ContentBlocked),
     Row::new(400, Code(&["organization_on_hold"]), AuthFailed),
     Row::new(400, Code(&["request_body_timeout"]), Timeout),
-    // A 429 that no wait helps against comes before those that pass.
+    // A 429 that does not pass comes before those that do.
     Row::new(
         429,
         Code(&["enforced_spend_limit_reached", "contract_spend_limit_reached"]),
@@ -34,7 +34,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row::new(429, Code(&["ramp_limit_exceeded"]), RateLimited),
     Row::new(503, Code(&["cmek_context_unavailable", "cmek_key_unreachable"]), Transient),
     Row::new(529, Code(&["compaction_unavailable"]), Transient),
-    // The rest matters where no status says so: in an `error` event.
+    // These rows matter without a status: in an `error` event.
     Row::new(400, Type(&["invalid_request_error"]), InvalidRequest),
     Row::new(401, Type(&["authentication_error"]), AuthFailed),
     Row::new(402, Type(&["billing_error"]), QuotaExhausted),

@@ -15,7 +15,7 @@ use crate::request::MessagesRequest;
 use crate::response::WireResponse;
 use crate::stream::MessagesStream;
 
-/// Where Anthropic itself answers.
+/// The base URL of Anthropic itself.
 pub const BASE_URL: &str = "https://api.anthropic.com";
 
 /// The environment variable that [`Anthropic::from_env`] reads the key from.
@@ -24,16 +24,17 @@ pub const KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
 /// The version of the protocol, <https://docs.anthropic.com/en/api/versioning>.
 const VERSION: &str = "2023-06-01";
 
-/// Limits, as the API words them: "tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
-/// "input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'" and "Requests which
-/// include `tool_use` or `tool_result` blocks must define tools".
+/// The limits, in the API's own messages: "tool_use.id: String should match pattern
+/// '^[a-zA-Z0-9_-]+$'", "input_schema.properties: Property keys should match pattern
+/// '^[a-zA-Z0-9_.-]{1,64}$'" and "Requests which include `tool_use` or `tool_result` blocks must
+/// define tools".
 const ACCEPTS: Accepts = Accepts::everything()
     .call_ids(CallIds::up_to(64))
     .turns(Turns::BeginWithUser)
     .plain_keys()
     .needs_called_tools();
 
-/// The levels that the protocol has; not every model has all of them:
+/// The levels of effort in the protocol; not every model supports all of them:
 /// <https://platform.claude.com/docs/en/build-with-claude/effort>.
 const EFFORTS: &[ReasoningEffort] = &[
     ReasoningEffort::Low,
@@ -43,10 +44,10 @@ const EFFORTS: &[ReasoningEffort] = &[
     ReasoningEffort::Max,
 ];
 
-/// Sets up a provider that speaks [`Messages`].
+/// A builder of a provider that speaks [`Messages`].
 pub type Anthropic = HttpProviderBuilder<Messages>;
 
-/// Asks Anthropic, or an endpoint that speaks [`Messages`].
+/// A provider that calls Anthropic, or another endpoint that speaks [`Messages`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -81,9 +82,10 @@ impl Default for Messages {
 }
 
 impl Messages {
-    /// Says whether the tools, the instructions and the conversation so far are marked to be cached, as
-    /// they are by default: an agent sends them again with every turn. What goes into the cache costs a
-    /// quarter more, what comes from it a tenth.
+    /// Sets whether the tools, the instructions and the conversation so far are marked for caching,
+    /// as they are by default: an agent sends them again with every turn.
+    ///
+    /// Tokens written to the cache cost a quarter more, tokens read from it a tenth.
     #[must_use]
     pub const fn caches_prompts(mut self, yes: bool) -> Self {
         self.caches = yes;

@@ -1,4 +1,4 @@
-//! What is sent.
+//! Encoding of requests.
 
 mod served;
 mod thinking;
@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use self::thinking::is_sent;
 
-/// The output limit where the request names none; the protocol requires one.
+/// The output limit of a request that has none; the protocol requires one.
 pub const DEFAULT_MAX_TOKENS: u32 = 4_096;
 
 #[derive(Serialize)]
@@ -41,7 +41,7 @@ pub(crate) struct MessagesRequest<'a> {
     stream: bool,
 }
 
-/// The instructions: text, or a block where they are marked.
+/// The instructions: plain text, or a block if they are marked for caching.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum System {
@@ -59,7 +59,7 @@ struct SystemBlock {
 impl System {
     fn of(text: String, caches: bool) -> Option<Self> {
         match caches {
-            // Blank texts are refused.
+            // The endpoint refuses blank texts.
             _ if text.trim().is_empty() => None,
             false => Some(Self::Plain(text)),
             true => {
@@ -77,7 +77,7 @@ struct WireMessage<'a> {
 }
 
 impl WireMessage<'_> {
-    /// Marks the last block that can carry a mark: thinking cannot.
+    /// Marks the last block that can carry a mark; thinking cannot.
     fn mark(&mut self) {
         let marked = self.content.iter_mut().rev().find_map(|part| match part {
             Part::Made(marked) => Some(marked),
@@ -89,16 +89,16 @@ impl WireMessage<'_> {
     }
 }
 
-/// One part of a message.
+/// A part of a message.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Part<'a> {
-    /// A block that came with an answer, exactly as it came.
+    /// A block of an earlier answer, exactly as it was received.
     Kept(JsonText),
     Made(Marked<'a>),
 }
 
-/// A block, and whether everything up to it is to be kept for the next request.
+/// A block, and whether the prefix up to it is cached for the next request.
 #[derive(Serialize)]
 struct Marked<'a> {
     #[serde(flatten)]
@@ -113,7 +113,7 @@ impl<'a> From<Block<'a>> for Part<'a> {
     }
 }
 
-/// Marks a prefix to cache, <https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching>.
+/// A mark of a prefix to cache, <https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching>.
 #[derive(Serialize, Clone, Copy)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum CacheControl {
@@ -212,8 +212,8 @@ impl<'a> MessagesRequest<'a> {
         conversation.end_with_user();
         let mut tools: Vec<WireTool<'_>> = request.tools.iter().map(wire_tool).collect();
         if caches {
-            // The tools are the same in every run, and the instructions in most; the conversation is sent
-            // again with every turn.
+            // The tools are the same in every run, and the instructions in most; the conversation
+            // is sent again with every turn.
             if let Some(tool) = tools.last_mut() {
                 tool.cache_control = Some(CacheControl::Ephemeral);
             }
@@ -248,7 +248,7 @@ struct Conversation<'a> {
     endpoint: &'a Endpoint,
     system: Vec<&'a str>,
     messages: Vec<WireMessage<'a>>,
-    /// Is the last message one of tool results, which the next result belongs to?
+    /// Whether the last message has tool results, and the next result belongs to it.
     collects_results: bool,
 }
 
@@ -262,7 +262,7 @@ impl<'a> Conversation<'a> {
             Message::System { content } => self.system.push(content),
             Message::User { content, images } => {
                 let images = images.iter().map(image);
-                // Empty texts are refused.
+                // The endpoint refuses empty texts.
                 let text = (!content.trim().is_empty() || images.len() == 0)
                     .then_some(Block::Text { text: content });
                 self.push(Role::User, images.chain(text).map(Part::from).collect());
@@ -311,7 +311,7 @@ impl<'a> Conversation<'a> {
         self.messages.push(WireMessage { role, content });
     }
 
-    /// Puts the results of one turn into one message: spread over several, they are refused.
+    /// Adds a result to the message with the results of its turn: spread over several, they are refused.
     fn take_result(&mut self, result: Block<'a>) {
         match self.messages.last_mut() {
             Some(message) if self.collects_results => message.content.push(result.into()),
@@ -327,7 +327,7 @@ fn result_content<'a>(text: &'a str, images: &'a [Image]) -> ResultContent<'a> {
     if images.is_empty() {
         return ResultContent::Text(text);
     }
-    // Empty texts are refused.
+    // The endpoint refuses empty texts.
     let text = (!text.trim().is_empty()).then_some(Block::Text { text });
     ResultContent::Blocks(text.into_iter().chain(images.iter().map(image)).collect())
 }

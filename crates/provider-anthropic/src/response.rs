@@ -1,4 +1,4 @@
-//! What comes back in one piece, and the parts that a stream shares with it.
+//! Decoding of whole responses, and of parts shared with streams.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-/// A whole answer.
+/// A whole response.
 #[derive(Deserialize)]
 pub struct WireResponse {
     #[serde(deserialize_with = "lenient::or_default")]
@@ -46,11 +46,11 @@ pub(crate) enum WireBlock {
         id: String,
         name: String,
         input: Option<Box<RawValue>>,
-        /// The served tool that calls, where it is not the model; the provider wants it back.
+        /// The served tool that makes the call, unless it is the model; to be sent back.
         #[serde(default, deserialize_with = "lenient::json")]
         caller: Option<JsonText>,
     },
-    /// A block of a tool that runs at the provider, exactly as it came.
+    /// A block of a tool that runs at the provider, exactly as it was received.
     #[serde(skip)]
     Served(ServedBlock),
     /// A block without a known type.
@@ -64,7 +64,7 @@ impl<'de> Deserialize<'de> for WireBlock {
         let mut json = serde_json::Deserializer::from_str(text.get());
         let block = read_tagged(&mut json, "type", |block| Self::deserialize(block));
         Ok(match block.map_err(D::Error::custom)? {
-            // One that cannot be recorded is not kept.
+            // A block that cannot be recorded is dropped.
             Self::Unknown => JsonText::parse(text.get()).map_or(Self::Unknown, |block| {
                 Self::Served(ServedBlock { block, ..ServedBlock::default() })
             }),
@@ -88,19 +88,19 @@ impl WireBlock {
     }
 }
 
-/// A block of a tool that runs at the provider, such as a search and its result. The provider wants it back when
-/// the turn is paused, and with the next request.
+/// A block of a tool that runs at the provider, such as a search and its result. It is sent back
+/// when the turn is paused, and with the next request.
 #[derive(Default)]
 pub(crate) struct ServedBlock {
     block: JsonText,
-    /// The input, where a stream brings it in pieces.
+    /// The input, if a stream sends it in pieces.
     pub(crate) input: String,
-    /// The fields of a compaction, which a stream brings behind the block.
+    /// The fields of a compaction, which a stream sends after the block.
     pub(crate) compaction: BTreeMap<String, JsonText>,
 }
 
 impl ServedBlock {
-    /// Returns the block with the fields that came behind it.
+    /// Returns the block with the fields that were received after it.
     fn whole(self) -> JsonText {
         let input = JsonText::parse(&self.input).ok().map(|input| ("input".to_owned(), input));
         let further: Vec<_> = input.into_iter().chain(self.compaction).collect();
@@ -125,8 +125,9 @@ pub(crate) struct WireUsage {
     iterations: Option<Vec<Iteration>>,
 }
 
-/// One sampling within a request: the answer, whose tokens the usage counts, or a compaction or an advisor, whose
-/// tokens it leaves out: <https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage>.
+/// One sampling within a request: the answer, whose tokens the usage includes, or a compaction or
+/// an advisor, whose tokens it omits:
+/// <https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage>.
 #[derive(Deserialize)]
 struct Iteration {
     #[serde(default, rename = "type", deserialize_with = "lenient::text_or_empty")]
@@ -136,7 +137,7 @@ struct Iteration {
 }
 
 impl WireUsage {
-    /// Takes what a later, cumulative count says anew.
+    /// Applies a later, cumulative usage.
     pub(crate) fn update(&mut self, later: Self) {
         for (count, later) in [
             (&mut self.input_tokens, later.input_tokens),
@@ -149,7 +150,7 @@ impl WireUsage {
         self.iterations = later.iterations.or(self.iterations.take());
     }
 
-    /// Returns what was billed.
+    /// Returns the billed tokens.
     pub(crate) fn billed(&self) -> TokenUsage {
         let iterations = self.iterations.iter().flatten();
         let besides = iterations.filter(|iteration| iteration.kind != "message");
@@ -163,7 +164,8 @@ impl WireUsage {
         })
     }
 
-    /// Returns the tokens of the answer. The protocol's input leaves out what the cache read and wrote.
+    /// Returns the tokens of the answer. The protocol's input excludes tokens read from and written
+    /// to the cache.
     fn own(&self) -> TokenUsage {
         let cached_tokens = self.cache_read_input_tokens.unwrap_or_default();
         let written = self.cache_creation_input_tokens.unwrap_or_default();
@@ -190,13 +192,13 @@ impl WireResponse {
     }
 }
 
-/// Adds a block that is complete.
+/// Adds a complete block.
 pub(crate) fn add(draft: &mut Draft, block: WireBlock) {
     match block {
         WireBlock::Text { text } => draft.text.push_str(&text),
         WireBlock::Thinking { thinking, signature } => {
             draft.thinking.push_str(&thinking);
-            // It goes back with the calls it led to.
+            // Sent back with the calls it led to.
             let mut block = json!({ "type": "thinking", "thinking": thinking });
             if let Some(signature) = signature {
                 block["signature"] = signature.into();
@@ -217,7 +219,7 @@ pub(crate) fn add(draft: &mut Draft, block: WireBlock) {
     }
 }
 
-/// Adds a call, behind its caller.
+/// Adds a call, after its caller.
 pub(crate) fn add_call(draft: &mut Draft, mut call: CallDraft) {
     if let Some(caller) = call.kept.take().and_then(|caller| keep_field("caller", &caller)) {
         draft.keep_text(caller);
@@ -230,7 +232,7 @@ pub(crate) fn finish(
     stop_reason: Option<&str>,
     reply: &Reply<'_>,
 ) -> Result<ModelResponse, ProviderError> {
-    // One that is not known is taken for no other.
+    // An unknown reason is not mapped to another one.
     let stop_reason = match stop_reason {
         None | Some("") => return Err(ProviderError::stream_truncated("a stop reason")),
         Some("end_turn" | "stop_sequence") => StopReason::End,

@@ -1,4 +1,4 @@
-//! What comes back as a stream.
+//! Decoding of streams.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -34,7 +34,7 @@ enum WireEvent {
         usage: Option<WireUsage>,
     },
     MessageStop,
-    /// `ping`, `content_block_stop`, and what may come to be; `error` is read before.
+    /// `ping`, `content_block_stop`, and future events; `error` is classified before.
     #[serde(other)]
     Unknown,
 }
@@ -87,29 +87,29 @@ enum BlockDelta {
     Unknown,
 }
 
-/// An answer as its events tell it; its end is `message_stop`.
+/// An answer assembled from events. It ends with `message_stop`.
 #[derive(Default)]
 pub struct MessagesStream {
     /// The tokens billed so far; the blocks are added at the end.
     draft: Draft,
     usage: WireUsage,
-    /// The blocks of each index, in their order. Some endpoints give all blocks the same index.
+    /// The blocks of each index, in order. Some endpoints give all blocks the same index.
     blocks: BTreeMap<u64, Vec<OpenBlock>>,
-    /// How many blocks were begun.
+    /// The number of blocks begun.
     begun: usize,
     stop_reason: Option<String>,
     has_stopped: bool,
 }
 
-/// A block that pieces may be added to.
+/// A block to which pieces may be added.
 struct OpenBlock {
-    /// Its place among all blocks, in the order in which they were begun.
+    /// Its place among all blocks, in the order of beginning.
     place: usize,
     body: OpenBody,
 }
 
 enum OpenBody {
-    /// The arguments come as text.
+    /// A call, whose arguments are received as text.
     Call(CallDraft),
     Other(WireBlock),
 }
@@ -172,7 +172,7 @@ impl Stream for MessagesStream {
     }
 }
 
-/// Returns the blocks by their indices; by the order in which they were begun, where two have one index.
+/// Returns the blocks by index, or in the order of beginning if several have the same index.
 fn in_order(blocks: BTreeMap<u64, Vec<OpenBlock>>) -> impl Iterator<Item = OpenBody> {
     let is_ambiguous = blocks.values().any(|blocks| blocks.len() > 1);
     let mut blocks: Vec<OpenBlock> = blocks.into_values().flatten().collect();
@@ -189,7 +189,7 @@ impl MessagesStream {
         self.draft.bill(self.usage.billed(), reply);
     }
 
-    /// Opens a block; behind the one that has its index already.
+    /// Begins a block, after those with the same index.
     fn begin(&mut self, index: u64, block: WireBlock, reply: &Reply<'_>) {
         let body = match block {
             WireBlock::ToolUse { id, name, input, caller } => {
@@ -208,7 +208,7 @@ impl MessagesStream {
         self.blocks.entry(index).or_default().push(OpenBlock { place, body });
     }
 
-    /// Adds a piece to the last block of its index; returns whether the block can take it.
+    /// Adds a piece to the last block of its index; returns whether the block accepts it.
     fn add(&mut self, index: u64, delta: &BlockDelta, reply: &Reply<'_>) -> bool {
         let Some(open) = self.blocks.get_mut(&index).and_then(|blocks| blocks.last_mut()) else {
             return false;
@@ -236,7 +236,7 @@ fn tell(block: &WireBlock, reply: &Reply<'_>) {
     }
 }
 
-/// Adds a piece to a block that is no call; returns whether the block can take it.
+/// Adds a piece to a block other than a call; returns whether the block accepts it.
 fn add_piece(block: &mut WireBlock, delta: &BlockDelta, reply: &Reply<'_>) -> bool {
     match (block, delta) {
         (WireBlock::Text { text }, BlockDelta::TextDelta { text: piece }) => {
@@ -268,7 +268,7 @@ fn add_piece(block: &mut WireBlock, delta: &BlockDelta, reply: &Reply<'_>) -> bo
     true
 }
 
-/// Returns whether arguments are the empty object that stands for what is to come.
+/// Returns whether arguments are an empty object, the placeholder for later ones.
 fn is_empty(input: &RawValue) -> bool {
     let fields: Option<BTreeMap<String, IgnoredAny>> = serde_json::from_str(input.get()).ok();
     fields.is_some_and(|fields| fields.is_empty())

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{Block, Conversation, Marked, Part, Role, WireMessage};
 
-/// The fields of a kept block that tell calls and results.
+/// The fields of a kept block that identify calls and results.
 #[derive(Deserialize)]
 struct ServedFields {
     r#type: String,
@@ -15,19 +15,20 @@ struct ServedFields {
     tool_use_id: Option<String>,
 }
 
-/// The field of a call's caller that names the call it is part of.
+/// The field of a call's caller with the id of the enclosing call.
 #[derive(Deserialize)]
 struct Caller {
     tool_id: String,
 }
 
-/// Text of a user message behind an answer that the model is to continue.
+/// Text of a user message after an answer that the model is to continue.
 const CONTINUE: &str = "Continue.";
 
 impl Conversation<'_> {
-    /// Lets a user ask for the rest of an answer that was cut: "This model does not support assistant message
-    /// prefill. The conversation must end with a user message." A turn that was paused within a served tool is
-    /// continued as it is.
+    /// Adds a user message that asks for the rest of an answer that was cut off: "This model does
+    /// not support assistant message prefill. The conversation must end with a user message."
+    ///
+    /// A turn that was paused within a served tool continues without one.
     pub(super) fn end_with_user(&mut self) {
         let Some(message) = self.messages.last().filter(|it| it.role == Role::Assistant) else {
             return;
@@ -43,9 +44,11 @@ impl Conversation<'_> {
         }
     }
 
-    /// Leaves out calls of the provider's tools whose results never came, since a turn was paused or cut and the
-    /// conversation went on otherwise: "tool use with id … was found without a corresponding … block" refuses every
-    /// later request. Calls of the last answer stay while nothing but results stands behind it.
+    /// Removes calls of the provider's tools without results, left when a turn was paused or cut
+    /// off and the conversation continued otherwise: "tool use with id … was found without a
+    /// corresponding … block" refuses every later request.
+    ///
+    /// Calls of the last answer are kept while only results follow it.
     pub(super) fn drop_unanswered(&mut self) {
         let messages = &mut self.messages;
         let is_open =
@@ -77,7 +80,7 @@ fn kept<'m>(messages: &'m [WireMessage<'_>]) -> impl Iterator<Item = ServedField
 fn read(part: &Part<'_>) -> Option<ServedFields> {
     let Part::Kept(block) = part else { return None };
     let block: ServedFields = block.read().ok()?;
-    // Calls are `server_tool_use` and `mcp_tool_use`.
+    // The types of calls are `server_tool_use` and `mcp_tool_use`.
     let is_served = ["_tool_use", "_tool_result"].iter().any(|end| block.r#type.ends_with(end));
     is_served.then_some(block)
 }
@@ -89,7 +92,7 @@ fn has_results(message: &WireMessage<'_>) -> bool {
     message.content.iter().all(is_result)
 }
 
-/// Leaves out who called, where that call was left out.
+/// Removes the caller of a call if that caller was removed.
 fn forget_caller(part: &mut Part<'_>, left_out: &BTreeSet<String>) {
     if let Part::Made(Marked { block: Block::ToolUse { caller, .. }, .. }) = part {
         let is_left_out = |caller: &JsonText| {

@@ -4,15 +4,15 @@ use backstop_provider_http::Endpoint;
 use layer0::JsonText;
 use serde::Deserialize;
 
-/// The fields of a kept block that tell whether it is signed.
+/// The fields of a kept block that show whether it is signed.
 #[derive(Deserialize)]
 struct SignedFields {
     r#type: String,
     signature: Option<String>,
 }
 
-/// Returns whether a kept block is sent. Anthropic refuses thinking without its signature; of others, some sign none
-/// and want it back with the calls that it led to.
+/// Returns whether a kept block is sent. Anthropic refuses thinking without its signature; some
+/// other endpoints sign none, and require it back with the calls that it led to.
 pub(super) fn is_sent(block: &JsonText, has_calls: bool, endpoint: &Endpoint) -> bool {
     !is_unsigned(block) || (has_calls && !endpoint.is_own() && !is_anthropic(endpoint.host()))
 }
