@@ -1,4 +1,4 @@
-//! What Gemini's failures are.
+//! Failures of Gemini.
 //!
 //! Rows and their sources: `crates/testkit/wire/conformance.json`.
 
@@ -9,18 +9,18 @@ use backstop_provider_http::Class::{
 use backstop_provider_http::Row;
 use backstop_provider_http::When::{All, Code, Has, Message, Quota, Type};
 
-/// The first row that matches wins; the rest is decided by status.
+/// The first match wins, and the status decides without one.
 pub(crate) const ROWS: &[Row] = &[
-    // A prompt that was blocked is answered, without an answer.
+    // A blocked prompt gets a response without an answer.
     Row::new(200, Has(BLOCK_REASON), ContentBlocked),
-    // Many things are a 400 of status `INVALID_ARGUMENT`.
+    // Many failures are a 400 of status `INVALID_ARGUMENT`.
     Row::new(400, Code(&["API_KEY_INVALID"]), AuthFailed),
     Row::new(400, Message(&["input token count", "number of tokens allowed"]), ContextOverflow),
     Row::new(400, All(&[Type(&["FAILED_PRECONDITION"]), Message(&["billing"])]), QuotaExhausted),
-    // What is used up for good, or for the day, has the status of what passes in seconds.
+    // Limits that are used up for good, or for the day, have the status of those that pass in seconds.
     Row::new(402, Code(&["402"]), QuotaExhausted),
     Row::new(429, Quota(&["PerDay"]), QuotaExhausted),
-    // The rest matters where no status says so: inside a 200.
+    // These rows matter without a status: inside a 200.
     Row::new(
         400,
         Type(&["FAILED_PRECONDITION", "INVALID_ARGUMENT", "OUT_OF_RANGE"]),
@@ -37,5 +37,5 @@ pub(crate) const ROWS: &[Row] = &[
     Row::new(504, Type(&["DEADLINE_EXCEEDED"]), Timeout),
 ];
 
-/// Where a body says that the prompt was blocked.
+/// The JSON pointer to the reason why the prompt was blocked.
 const BLOCK_REASON: &str = "/promptFeedback/blockReason";

@@ -14,17 +14,19 @@ use crate::request::{GenerateRequest, RequestSettings};
 use crate::response::WireResponse;
 use crate::stream::GenerateStream;
 
-/// Where Google itself answers.
+/// The base URL of Google itself.
 pub const BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
 
 /// The environment variable that [`Gemini::from_env`] reads the key from.
 pub const KEY_VARIABLE: &str = "GEMINI_API_KEY";
 
-/// Sets up a provider that speaks [`GenerateContent`]. A model is named as `gemini-2.5-flash` or, where
-/// it is no model of Google's own, with its collection: `tunedModels/mine`.
+/// A builder of a provider that speaks [`GenerateContent`].
+///
+/// A model is named as `gemini-2.5-flash`, or with its collection if it is not one of Google's own:
+/// `tunedModels/mine`.
 pub type Gemini = HttpProviderBuilder<GenerateContent>;
 
-/// Asks Google, or an endpoint that speaks [`GenerateContent`].
+/// A provider that calls Google, or another endpoint that speaks [`GenerateContent`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -56,8 +58,8 @@ pub struct GenerateContent {
 }
 
 impl GenerateContent {
-    /// Asks for summaries of what the model thinks. Off by default: models that do not think refuse
-    /// to be asked.
+    /// Sets whether summaries of the model's thinking are requested. Off by default: models that do
+    /// not think refuse the request.
     #[must_use]
     pub const fn includes_thoughts(mut self, yes: bool) -> Self {
         self.includes_thoughts = yes;
@@ -103,7 +105,7 @@ impl Protocol for GenerateContent {
         }
     }
 
-    /// "Please ensure that multiturn requests alternate between user and model."
+    /// The endpoint's message is "Please ensure that multiturn requests alternate between user and model."
     fn accepts(&self, _: &Endpoint) -> Accepts {
         Accepts::everything().turns(Turns::Alternate)
     }
@@ -133,7 +135,7 @@ impl Protocol for GenerateContent {
     }
 }
 
-/// Returns the model as a part of a URL. A model without a collection is one of `models`.
+/// Returns the model as a part of a URL. A model without a collection belongs to `models`.
 fn resource_of(model: &str) -> String {
     let mut resource = if model.contains('/') { String::new() } else { "models/".to_owned() };
     for byte in model.bytes() {

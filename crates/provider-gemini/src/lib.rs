@@ -1,7 +1,7 @@
 //! Google Gemini, by `generateContent` and `streamGenerateContent`.
 //!
-//! It makes one attempt: it never retries, never falls back, and never takes half a stream for an
-//! answer. Read `classify.rs` for what its failures are, `request.rs` for what is sent.
+//! It makes one attempt: it never retries, never falls back, and never treats half a stream as an
+//! answer. See `classify.rs` for its failures, `request.rs` for the encoding of requests.
 //!
 //! Start at [`Gemini`].
 //!

@@ -4,10 +4,10 @@ use backstop_provider_http::lenient;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// How deep a path may go: a record has to hold the arguments.
+/// The maximum depth of a path, so that a record can hold the arguments.
 const MAX_DEPTH: usize = 100;
 
-/// The most fields of an object: each piece looks for its own among them.
+/// The most fields of an object, as each piece is matched with them.
 const MAX_FIELDS: usize = 4096;
 
 /// A piece of a call's arguments.
@@ -33,9 +33,9 @@ impl WirePiece {
 #[derive(Debug, Default)]
 pub(crate) struct PartialArguments {
     root: Node,
-    /// What has no place in them, as it came.
+    /// The pieces without a place in the arguments, as they were received.
     misfits: String,
-    /// The number of bytes taken.
+    /// The number of bytes received.
     taken: usize,
 }
 
@@ -51,7 +51,7 @@ enum Node {
 }
 
 impl PartialArguments {
-    /// Takes a list of pieces.
+    /// Adds a list of pieces.
     pub(crate) fn take(&mut self, pieces: &RawValue) {
         self.taken += pieces.get().len();
         let known: Option<Vec<WirePiece>> = serde_json::from_str(pieces.get()).ok();
@@ -61,17 +61,17 @@ impl PartialArguments {
         }
     }
 
-    /// Returns how many bytes are held, at most.
+    /// Returns an upper bound of the bytes held.
     pub(crate) const fn held_bytes(&self) -> usize {
         self.taken
     }
 
-    /// Returns the arguments as a string of JSON that holds their text, as other protocols send it.
+    /// Returns the arguments as a JSON string with their text, as other protocols send them.
     pub(crate) fn into_text(self) -> String {
         quoted(&self.into_json())
     }
 
-    /// Returns the arguments as JSON; what had no place in them behind it, so that it is none.
+    /// Returns the arguments as JSON. Pieces without a place are appended, which makes it invalid.
     fn into_json(self) -> String {
         let mut json = String::new();
         match self.root {
@@ -89,7 +89,7 @@ impl PartialArguments {
                 *node = Node::Text(text);
             }
             (node, piece) => match (node, piece.json()) {
-                // It only says that there is such a value, which may be null.
+                // The piece only announces a value, which may be null.
                 (_, None) => return piece.string_value.is_none(),
                 (node @ Node::Empty, Some(json)) => *node = Node::Json(json),
                 (Node::Json(known), Some(json)) => return *known == json,
@@ -101,8 +101,8 @@ impl PartialArguments {
 }
 
 impl Node {
-    /// Returns the node at a path such as `$.list[0].name`, which is made where there is none; `None` where
-    /// the path is none, or leads through a value.
+    /// Returns the node at a path such as `$.list[0].name`, which is created if it is missing;
+    /// `None` if the path is invalid, or leads through a value.
     fn at(&mut self, path: &str) -> Option<&mut Self> {
         let mut rest = path.strip_prefix('$')?;
         let mut node = self;
@@ -117,7 +117,7 @@ impl Node {
         None
     }
 
-    /// Returns the node of a step; `None` where there is none, or where there would be too many.
+    /// Returns the node of a step; `None` if there is none, or if there would be too many.
     fn child(&mut self, step: Step<'_>) -> Option<&mut Self> {
         match step {
             Step::Field(name) => {
@@ -183,7 +183,7 @@ enum Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// Reads the first step of a path; returns what is behind it.
+    /// Reads the first step of a path; returns the rest of the path with it.
     fn read(path: &'a str) -> Option<(Self, &'a str)> {
         if let Some(name) = path.strip_prefix('.') {
             let end = name.find(['.', '[']).unwrap_or(name.len());

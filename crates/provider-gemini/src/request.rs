@@ -1,4 +1,4 @@
-//! What is sent.
+//! Encoding of requests.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ use serde::Serialize;
 
 use crate::response::{Signed, is_served};
 
-/// Stands for the signature of a call that another model made: since Gemini 3 a call without one is
-/// refused, and Google documents this value for calls whose signature is not known,
+/// Placeholder signature of a call that another model made: since Gemini 3 a call without a
+/// signature is refused, and Google documents this value for calls whose signature is unknown,
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// What a schema may say: <https://ai.google.dev/api/generate-content#FIELDS.response_json_schema>.
+/// The supported keywords: <https://ai.google.dev/api/generate-content#FIELDS.response_json_schema>.
 const SUBSET: Subset = Subset::of(&[
     "$defs",
     "$ref",
@@ -39,7 +39,7 @@ const SUBSET: Subset = Subset::of(&[
     "type",
 ]);
 
-/// The levels of effort, which models before Gemini 3 are told in tokens: those need not think at all.
+/// The levels of effort. Models before Gemini 3 get a number of tokens instead, and can disable thinking.
 const EFFORTS: [ReasoningEffort; 5] = [
     ReasoningEffort::None,
     ReasoningEffort::Minimal,
@@ -48,12 +48,12 @@ const EFFORTS: [ReasoningEffort; 5] = [
     ReasoningEffort::High,
 ];
 
-/// What a request depends on besides its messages.
+/// The settings of a request besides its messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestSettings {
     includes_thoughts: bool,
-    /// Is it a model from before Gemini 3? Those refuse levels of thinking, and the later ones calls
-    /// without a signature.
+    /// Whether the model is from before Gemini 3. Those refuse levels of thinking, and later ones
+    /// refuse calls without a signature.
     is_older: bool,
 }
 
@@ -63,7 +63,8 @@ impl RequestSettings {
         Self { includes_thoughts, is_older }
     }
 
-    /// Returns the schema of the answer as it is sent. Models before Gemini 3 refuse one beside tools.
+    /// Returns the schema of the answer to send. Models before Gemini 3 refuse a schema in a
+    /// request with tools.
     pub(crate) fn form_of(self, request: &ModelRequest) -> Option<JsonText> {
         let is_taken = !self.is_older || request.tools.is_empty();
         let output = request.output.as_ref().filter(|_| is_taken)?;
@@ -75,7 +76,7 @@ impl RequestSettings {
     }
 }
 
-/// The body of both calls; whether the answer streams is said by the path.
+/// The body of both calls; the path determines whether the answer is streamed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GenerateRequest<'a> {
@@ -122,7 +123,7 @@ enum Part<'a> {
     Result {
         function_response: WireResult<'a>,
     },
-    /// A part of a tool that runs at Google, as it came.
+    /// A part of a tool that runs at Google, as it was received.
     Kept(JsonText),
     Text {
         text: &'a str,
@@ -169,7 +170,7 @@ struct WireResult<'a> {
     parts: Vec<ResultPart<'a>>,
 }
 
-/// The keys by which the protocol tells an output from a failure.
+/// The keys that distinguish an output from a failure in the protocol.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Outcome<'a> {
@@ -248,8 +249,8 @@ impl ThinkingConfig {
     }
 }
 
-/// Returns how many tokens of thinking an effort is for models that count them, as Google itself maps
-/// it: <https://ai.google.dev/gemini-api/docs/openai#thinking>.
+/// Returns the tokens of thinking for an effort, for models that count them, with Google's own
+/// mapping: <https://ai.google.dev/gemini-api/docs/openai#thinking>.
 const fn budget_of(effort: ReasoningEffort) -> u32 {
     match effort {
         ReasoningEffort::None => 0,
@@ -302,9 +303,9 @@ struct Conversation<'a> {
     settings: RequestSettings,
     system: Vec<Part<'a>>,
     contents: Vec<Content<'a>>,
-    /// The name of the tool that each call asked for: the protocol has results by name.
+    /// The name of the tool of each call: the protocol identifies results by name.
     names: BTreeMap<&'a str, &'a str>,
-    /// Is the last content one of tool results, which the next result belongs to?
+    /// Whether the last content has tool results, and the next result belongs to it.
     collects_results: bool,
 }
 
@@ -322,13 +323,13 @@ impl<'a> Conversation<'a> {
 
     fn take(&mut self, message: &'a Message) -> Result<(), ProviderError> {
         match message {
-            // Empty parts are refused.
+            // The endpoint refuses empty parts.
             Message::System { content } => {
                 self.system.extend((!content.trim().is_empty()).then(|| Part::text(content)));
             }
             Message::User { content, images } => {
                 let images = images.iter().map(image);
-                // Empty parts are refused.
+                // The endpoint refuses empty parts.
                 let text = (!content.is_empty() || images.len() == 0).then(|| Part::text(content));
                 self.push(Role::User, images.chain(text).collect());
             }
@@ -336,7 +337,7 @@ impl<'a> Conversation<'a> {
                 let kept = self.endpoint.parts_of(provider_state.as_ref());
                 let mut text_signature = signature(kept, Signed::Text, 0);
                 let mut parts = Vec::with_capacity(tool_calls.len() + 1);
-                // Signatures go back with what they came with, and have no place of their own.
+                // Signatures are sent back with their text or call, and have no place of their own.
                 let served = kept.iter().filter(|part| is_served(&part.data)).cloned();
                 let served: Vec<StatePart> = served.collect();
                 for piece in pieces(content, tool_calls.len(), &served) {
@@ -379,7 +380,7 @@ impl<'a> Conversation<'a> {
         let args = sendable_arguments(&call.arguments);
         Part::Call {
             function_call: WireCall { id, name: &call.name, args },
-            // Of calls in parallel, the first alone carries one.
+            // Of parallel calls, only the first has a signature.
             thought_signature: signature
                 .or((!self.settings.is_older && at == 0).then_some(NO_SIGNATURE.into())),
         }
@@ -390,14 +391,14 @@ impl<'a> Conversation<'a> {
         self.contents.push(Content { role, parts });
     }
 
-    /// Puts the results of one turn into one content: as many as there were calls are expected.
+    /// Adds a result to the content with the results of its turn: as many as calls are expected there.
     fn take_result(&mut self, id: &'a str, content: &'a str, images: &'a [Image], is_error: bool) {
         let Some(name) = self.names.get(id).copied() else {
-            // A result whose call is not in the conversation is refused, so it becomes text.
+            // A result without its call in the conversation is refused, so it becomes text.
             let images = images.iter().map(image);
             return self.push(Role::User, images.chain([Part::text(content)]).collect());
         };
-        // Models before Gemini 3 take none in a result; its text says that there are some.
+        // Models before Gemini 3 accept no images in a result; its text mentions them.
         let taken = if self.settings.is_older { &[] } else { images };
         let parts = taken.iter().map(|image| ResultPart { inline_data: inline(image) }).collect();
         let response = if is_error { Outcome::Error(content) } else { Outcome::Output(content) };
@@ -421,14 +422,14 @@ fn inline(image: &Image) -> InlineData<'_> {
     InlineData { mime_type: &image.media_type, data: &image.data }
 }
 
-/// Returns the signature that came with the text, or with the call behind so many others.
+/// Returns the signature received with the text, or with the call after so many others.
 fn signature(kept: &[StatePart], of: Signed, calls: usize) -> Option<Cow<'static, str>> {
     let mut kept = kept.iter().filter(|part| part.calls_before == calls);
     kept.find_map(|part| Some(part.data.value().get(of.as_str())?.as_str()?.to_owned().into()))
 }
 
-/// Returns the id where it is one the model gave. Most models give none, and results find their
-/// calls by name and order; what was then made up for the run (`~1`) is nothing to them.
+/// Returns the id if the model gave it. Most models give none, and match results with calls by name
+/// and order; an id made up for the run (`~1`) means nothing to them.
 fn sendable_id(id: &str) -> Option<&str> {
     (!id.is_empty() && !id.starts_with('~')).then_some(id)
 }

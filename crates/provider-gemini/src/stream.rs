@@ -1,4 +1,4 @@
-//! How an answer is put together.
+//! Decoding of streams.
 
 use std::ops::ControlFlow;
 
@@ -14,13 +14,13 @@ use crate::response::{
     AnswerCall, AnswerPart, PromptFeedback, Signed, WireResponse, update_billed,
 };
 
-/// An answer as its pieces tell it. The protocol has no end marker but a finish reason, which some
-/// models give with every piece: the last one counts.
+/// An answer assembled from pieces. The protocol has no end marker but a finish reason, which some
+/// models send with every piece: the last one counts.
 #[derive(Default)]
 pub struct GenerateStream {
     draft: Draft,
     usage: TokenUsage,
-    /// The arguments of the last call, while they are streamed.
+    /// The arguments of the last call while they are streamed.
     open_arguments: Option<PartialArguments>,
     finish_reason: Option<String>,
 }
@@ -46,7 +46,7 @@ impl Stream for GenerateStream {
             Some(reason) => read_finish_reason(reason, reply)?,
         };
         let stop_reason = match reason {
-            // The protocol stops for tools as it does at the end.
+            // The protocol has the same reason for calls as for the end.
             StopReason::End if !self.draft.calls.is_empty() => StopReason::ToolUse,
             reason => reason,
         };
@@ -59,7 +59,7 @@ impl Stream for GenerateStream {
 }
 
 impl GenerateStream {
-    /// Takes an answer, or the next piece of one.
+    /// Adds a whole response, or the next piece of one.
     pub(crate) fn add(
         &mut self,
         response: WireResponse,
@@ -72,7 +72,7 @@ impl GenerateStream {
         if let Some(error) = response.prompt_feedback.and_then(|it| blocked(it, reply)) {
             return Err(error);
         }
-        // More than one is answered only where more than one is asked for.
+        // Further candidates are only sent on request.
         let mut candidates = response.candidates.unwrap_or_default().into_iter();
         let candidate = candidates.find(|candidate| candidate.index.unwrap_or_default() == 0);
         let Some(candidate) = candidate else { return Ok(()) };
@@ -91,7 +91,7 @@ impl GenerateStream {
             return Ok(());
         }
         if let Some(signature) = part.thought_signature.filter(|it| !it.is_empty()) {
-            // A stream may end with a text that is empty but for its signature.
+            // A stream may end with an empty text that has a signature.
             let (of, calls_before) = match &part.function_call {
                 Some(_) => (Signed::Call, draft.calls.len()),
                 None => (Signed::Text, 0),
@@ -114,7 +114,7 @@ impl GenerateStream {
         }
     }
 
-    /// Takes a call, or a piece of the last one, which has no name.
+    /// Adds a call, or a piece of the last one, which has no name.
     fn take_call(&mut self, call: AnswerCall, reply: &Reply<'_>) -> Result<(), ProviderError> {
         let states_nothing = call.args.is_none() && call.partial_args.is_none();
         if !call.name.is_empty() {
@@ -140,7 +140,7 @@ impl GenerateStream {
         Ok(())
     }
 
-    /// Gives the last call the arguments that were streamed.
+    /// Adds the streamed arguments to the last call.
     fn end_call(&mut self) {
         if let (Some(arguments), Some(last)) =
             (self.open_arguments.take(), self.draft.calls.last_mut())
@@ -150,7 +150,7 @@ impl GenerateStream {
     }
 }
 
-/// Says what a blocked prompt is, by the table as any other failure.
+/// Classifies a blocked prompt by the table, like any other failure.
 fn blocked(feedback: PromptFeedback, reply: &Reply<'_>) -> Option<ProviderError> {
     let reason = feedback.block_reason?;
     let message = match feedback.block_reason_message {
@@ -161,7 +161,7 @@ fn blocked(feedback: PromptFeedback, reply: &Reply<'_>) -> Option<ProviderError>
     Some(reply.failure(body))
 }
 
-/// Reads a finish reason; one that is not known is taken for no other.
+/// Maps a finish reason; an unknown one is not mapped to another.
 fn read_finish_reason(reason: &str, reply: &Reply<'_>) -> Result<StopReason, ProviderError> {
     Ok(match reason {
         "STOP" => StopReason::End,
