@@ -1,4 +1,4 @@
-//! What Bedrock's failures are.
+//! Failures of Bedrock.
 //!
 //! Rows and their sources: `crates/testkit/wire/conformance.json`.
 
@@ -9,28 +9,28 @@ use backstop_provider_http::Class::{
 use backstop_provider_http::Row;
 use backstop_provider_http::When::{Message, Type};
 
-/// The first row that matches wins; the rest is decided by status.
+/// The first match wins, and the status decides without one.
 ///
-/// A type stands in the header `x-amzn-errortype`, in `__type` of the body, or, in a stream, in
-/// `:exception-type`, where it begins in lower case.
+/// The type of a failure is in the header `x-amzn-errortype`, in `__type` of the body, or, in a
+/// stream, in `:exception-type`, where it begins in lower case.
 pub(crate) const ROWS: &[Row] = &[
-    // A `ValidationException`, as many other things are.
+    // A `ValidationException`, like many other failures.
     Row::new(
         400,
         Message(&["input is too long", "input tokens exceeded", "prompt is too long"]),
         ContextOverflow,
     ),
     Row::new(400, Type(&["ServiceQuotaExceededException"]), QuotaExhausted),
-    // Official SDKs do not try a conflict again.
+    // Official SDKs do not retry a conflict.
     Row::new(400, Type(&["ConflictException", "ValidationException"]), InvalidRequest),
-    // The account's agreement with the model's maker is on its way.
+    // The account's agreement with the model's maker is being created.
     Row::new(403, Type(&["MPAgreementBeingCreated"]), Transient),
-    // An upstream model that failed or was slow, which no status says.
+    // An upstream model that failed or was slow, which the status alone does not show.
     Row::new(408, Type(&["ModelTimeoutException"]), Timeout),
     Row::new(424, Type(&["ModelErrorException", "ModelStreamErrorException"]), Transient),
-    // A 429 that is no rate limit comes before those that are.
+    // A 429 that is not a rate limit comes before those that are.
     Row::new(429, Type(&["ModelNotReadyException"]), Transient),
-    // The rest matters where no status says so: in an exception of a stream.
+    // These rows matter without a status: in an exception of a stream.
     Row::new(403, Type(&["AccessDeniedException"]), AuthFailed),
     Row::new(404, Type(&["ResourceNotFoundException"]), NotFound),
     Row::new(429, Type(&["ThrottlingException"]), RateLimited),

@@ -24,25 +24,27 @@ pub const BEARER_VARIABLE: &str = "AWS_BEARER_TOKEN_BEDROCK";
 /// The environment variables that [`Bedrock::from_env`] reads the region from, in this order.
 pub const REGION_VARIABLES: [&str; 2] = ["AWS_REGION", "AWS_DEFAULT_REGION"];
 
-/// The name that Bedrock has in signatures.
+/// The name of Bedrock in signatures.
 const SERVICE: &str = "bedrock";
 
-/// Limits: ids (<https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolUseBlock.html>), and, as
-/// the API words them, "roles must alternate" and "The toolConfig field must be defined when using toolUse and
-/// toolResult content blocks".
+/// The limits: ids
+/// (<https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolUseBlock.html>), and,
+/// in the API's own messages, "roles must alternate" and "The toolConfig field must be defined when
+/// using toolUse and toolResult content blocks".
 const ACCEPTS: Accepts = Accepts::everything()
     .call_ids(CallIds::up_to(64))
     .turns(Turns::Alternate)
     .plain_keys()
     .needs_called_tools();
 
-/// What stays as it is in one segment of a path.
+/// The characters that a path segment does not escape.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InferenceConfiguration.html>
 const MAX_STOP_SEQUENCES: usize = 2_500;
 
-/// The levels that the protocol has, <https://docs.aws.amazon.com/sdk-for-python/v1/reference/clients/bedrock-runtime/structures/OutputConfig/>.
+/// The levels of effort in the protocol,
+/// <https://docs.aws.amazon.com/sdk-for-python/v1/reference/clients/bedrock-runtime/structures/OutputConfig/>.
 const EFFORTS: &[ReasoningEffort] = &[
     ReasoningEffort::Low,
     ReasoningEffort::Medium,
@@ -51,15 +53,17 @@ const EFFORTS: &[ReasoningEffort] = &[
     ReasoningEffort::Max,
 ];
 
-/// Sets up a provider that speaks [`Converse`]. A model is named by its id, by that of an inference
-/// profile, or by an ARN. An API key of Bedrock, a bearer token, is sent in place of signatures.
+/// A builder of a provider that speaks [`Converse`].
 ///
-/// [`from_env`](HttpProviderBuilder::from_env) takes the API key from [`BEARER_VARIABLE`] where it is
-/// set, otherwise [`AwsCredentials::from_env`]; and the region from [`REGION_VARIABLES`], where one is
+/// A model is named by its id, by that of an inference profile, or by an ARN. An API key of
+/// Bedrock, a bearer token, is sent instead of signatures.
+///
+/// [`from_env`](HttpProviderBuilder::from_env) reads the API key from [`BEARER_VARIABLE`] if it is
+/// set, otherwise [`AwsCredentials::from_env`]; and the region from [`REGION_VARIABLES`], if one is
 /// set.
 pub type Bedrock = HttpProviderBuilder<Converse>;
 
-/// Asks Bedrock, or an endpoint that speaks [`Converse`].
+/// A provider that calls Bedrock, or another endpoint that speaks [`Converse`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -76,7 +80,7 @@ pub type Bedrock = HttpProviderBuilder<Converse>;
 /// ```
 pub type BedrockProvider = HttpProvider<Converse>;
 
-/// Bedrock's protocol, with its own settings: the region, and what requests are signed with.
+/// Bedrock's protocol, with its own settings: the region, and the credentials for signing.
 #[derive(Debug, Clone, Default)]
 pub struct Converse {
     region: Option<String>,
@@ -85,14 +89,14 @@ pub struct Converse {
 }
 
 impl Converse {
-    /// Sets the region, such as `eu-central-1`. It is needed to sign, and where no base URL is set.
+    /// Sets the region, such as `eu-central-1`. It is required for signing, and without a base URL.
     #[must_use]
     pub fn region(mut self, region: impl Into<String>) -> Self {
         self.region = Some(region.into());
         self
     }
 
-    /// Sets the region that the first of [`REGION_VARIABLES`] names which is set, if one is.
+    /// Sets the region from the first of [`REGION_VARIABLES`] that is set, if any.
     #[must_use]
     pub fn region_from_env(mut self) -> Self {
         let regions = REGION_VARIABLES.iter().filter_map(|name| std::env::var(name).ok());
@@ -101,16 +105,17 @@ impl Converse {
         self
     }
 
-    /// Signs requests with these credentials, unless there is an API key.
+    /// Sets the credentials for signing requests, used without an API key.
     #[must_use]
     pub fn credentials(mut self, credentials: AwsCredentials) -> Self {
         self.credentials = Some(credentials);
         self
     }
 
-    /// Says whether the tools, the instructions and the conversation so far are marked to be cached, as
-    /// they are by default for Claude: an agent sends them again with every turn. Models of others are sent
-    /// no marks, which some of them refuse.
+    /// Sets whether the tools, the instructions and the conversation so far are marked for caching,
+    /// as they are by default for Claude: an agent sends them again with every turn.
+    ///
+    /// Models of other makers are sent no marks, which some of them refuse.
     #[must_use]
     pub const fn caches_prompts(mut self, yes: bool) -> Self {
         self.is_uncached = !yes;
@@ -205,7 +210,7 @@ impl Protocol for Converse {
     }
 }
 
-/// Returns the endpoint of a region; refuses what would name another host.
+/// Returns the endpoint of a region; refuses a region that would change the host.
 fn endpoint_of(region: &str) -> Result<String, ConfigError> {
     let url = format!("https://bedrock-runtime.{region}.amazonaws.com");
     if region.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') && !region.is_empty() {

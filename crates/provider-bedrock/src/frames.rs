@@ -1,4 +1,4 @@
-//! The frames of `application/vnd.amazon.eventstream`, in whatever pieces they come,
+//! Frames of `application/vnd.amazon.eventstream`, however they are chunked,
 //! <https://smithy.io/2.0/aws/amazon-eventstream.html>.
 
 use std::ops::Range;
@@ -7,24 +7,24 @@ use aws_smithy_eventstream::frame::read_message_from;
 use backstop_provider_http::{FrameError, Framing, MAX_ANSWER_BYTES, MAX_STREAM_BYTES};
 use serde_json::{Value, json};
 
-/// Total length, length of the headers, and the checksum of both.
+/// The length of a prelude: total length, length of the headers, and the checksum of both.
 const PRELUDE_BYTES: usize = 12;
 
-/// Cuts a body into frames. Kinds of frames that may come to be are passed over.
+/// A splitter of a body into frames. Unknown kinds of frames are skipped.
 #[derive(Default)]
 pub struct Frames {
     bytes: Vec<u8>,
-    /// How far the bytes were taken.
+    /// The end of the bytes read so far.
     taken: usize,
     of_stream: usize,
 }
 
-/// What a frame says.
+/// A decoded frame.
 #[derive(Debug, PartialEq)]
 pub enum Frame {
-    /// Its type and its data, which is JSON.
+    /// An event, with its type and its data, which is JSON.
     Event { kind: String, payload: Vec<u8> },
-    /// The body that this failure would have had, had it come with a status.
+    /// A failure, as the body it would have had with a status.
     Failure(Value),
 }
 
@@ -75,11 +75,11 @@ impl Framing for Frames {
 }
 
 impl Frames {
-    /// Returns where the next whole frame is, and goes behind it.
+    /// Returns the range of the next complete frame, and advances past it.
     fn next_range(&mut self) -> Result<Option<Range<usize>>, FrameError> {
         let rest = &self.bytes[self.taken..];
         let Some(prelude) = rest.first_chunk::<PRELUDE_BYTES>() else { return Ok(None) };
-        // Checked before the rest is waited for: a garbled length may ask for bytes that never come.
+        // Checked before the rest is waited for: a corrupted length may ask for bytes that never come.
         let [length @ .., _, _, _, _, c0, c1, c2, c3] = *prelude;
         if crc32fast::hash(&prelude[..8]) != u32::from_be_bytes([c0, c1, c2, c3]) {
             return Err(invalid("a frame whose head does not match its checksum"));
@@ -101,7 +101,7 @@ fn invalid(why: impl Into<String>) -> FrameError {
     FrameError::Invalid(why.into())
 }
 
-/// Returns the body of an exception with its type, as if it had come with a status.
+/// Returns the body of an exception with its type, as if it had a status.
 fn failure(kind: Option<&str>, payload: &[u8]) -> Value {
     match serde_json::from_slice(payload) {
         Ok(Value::Object(mut fields)) => {
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns what a body says, cut into pieces of this size, and whether it ends with a frame.
+    /// Decodes a body in pieces of this size; returns its contents, and whether it ends with a frame.
     fn read(body: &[u8], size: usize) -> Result<(Vec<Frame>, bool), FrameError> {
         let mut buffer = Frames::default();
         let mut said = Vec::new();
@@ -157,7 +157,7 @@ mod tests {
                 let headers = [(":message-type", kind), (":event-type", "x")];
                 body.extend(backstop_testkit::bedrock::frame(&headers, b"{\"a\": 1}"));
             }
-            // Headers that are none, and lengths that are wrong, under checksums that are right.
+            // Invalid headers and wrong lengths, under correct checksums.
             for (headers, payload, off) in frames {
                 let length = headers.len() + payload.len() + PRELUDE_BYTES + 4;
                 let length = u32::try_from(length).unwrap();

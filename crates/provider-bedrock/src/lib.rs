@@ -1,8 +1,8 @@
 //! Amazon Bedrock Converse.
 //!
-//! It makes one attempt: it never retries, never falls back, and never takes half a stream for an
-//! answer. No secret it holds is printed. Read `classify.rs` for what its failures are, `request.rs`
-//! for what is sent, `sign.rs` for how it is signed, `frames.rs` for how a stream is cut into events.
+//! It makes one attempt: it never retries, never falls back, and never treats half a stream as an
+//! answer. No secret it holds is printed. See `classify.rs` for its failures, `request.rs` for the
+//! encoding of requests, `sign.rs` for signatures, `frames.rs` for the frames of a stream.
 //!
 //! Start at [`Bedrock`].
 //!

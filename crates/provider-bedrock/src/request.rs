@@ -1,4 +1,4 @@
-//! What is sent.
+//! Encoding of requests.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::served::{AnsweredCalls, KeptBlock};
 
-/// The body of both paths; the path says whether the answer is streamed.
+/// The body of both paths; the path determines whether the answer is streamed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ConverseRequest<'a> {
@@ -26,7 +26,7 @@ pub(crate) struct ConverseRequest<'a> {
     output_config: Option<OutputConfig<'a>>,
 }
 
-/// A part, or the mark behind what is to be kept for the next request:
+/// A part, or the mark after a prefix to cache for the next request:
 /// <https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html>.
 #[derive(Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
@@ -46,7 +46,7 @@ impl<T> Marked<T> {
     }
 }
 
-/// Writes parts, with a mark behind them where they are to be kept.
+/// Encodes parts, with a mark after them if they are to be cached.
 fn marked<T>(parts: impl IntoIterator<Item = T>, caches: bool) -> Vec<Marked<T>> {
     let mut parts: Vec<_> = parts.into_iter().map(Marked::Part).collect();
     if caches && !parts.is_empty() {
@@ -80,12 +80,12 @@ enum Block<'a> {
     Text(&'a str),
     ToolUse(WireCall<'a>),
     ToolResult(WireResult<'a>),
-    /// As it came with the answer.
+    /// Reasoning as it was received with the answer.
     ReasoningContent(JsonText),
-    /// A call of a tool that Bedrock ran itself, as it came.
+    /// A call of a tool that Bedrock ran itself, as it was received.
     #[serde(rename = "toolUse")]
     ServedCall(JsonText),
-    /// Its result, as it came.
+    /// Its result, as it was received.
     #[serde(rename = "toolResult")]
     ServedResult(JsonText),
 }
@@ -163,7 +163,7 @@ struct Structure<'a> {
 #[derive(Serialize, PartialEq)]
 struct NamedSchema<'a> {
     name: &'a str,
-    /// JSON in a string, as the protocol wants it.
+    /// JSON in a string, as the protocol requires.
     schema: String,
 }
 
@@ -234,7 +234,7 @@ impl<'a> ConverseRequest<'a> {
             system: marked(conversation.system, caches),
             messages: conversation.messages,
             inference_config: (config != InferenceConfig::default()).then_some(config),
-            // An empty list is refused.
+            // The endpoint refuses an empty list.
             tool_config: (!tools.is_empty()).then_some(ToolConfig { tools, tool_choice }),
             output_config: (output != OutputConfig::default()).then_some(output),
         })
@@ -245,7 +245,7 @@ struct Conversation<'a> {
     endpoint: &'a Endpoint,
     system: Vec<Text<'a>>,
     messages: Vec<WireMessage<'a>>,
-    /// Is the last message one of tool results, which the next result belongs to?
+    /// Whether the last message has tool results, and the next result belongs to it.
     collects_results: bool,
 }
 
@@ -256,11 +256,11 @@ impl<'a> Conversation<'a> {
 
     fn take(&mut self, message: &'a Message) -> Result<(), ProviderError> {
         match message {
-            // Blank texts are refused.
+            // The endpoint refuses blank texts.
             Message::System { content } => self.system.extend(text(content)),
             Message::User { content, images } => {
                 let images = images.iter().map(image);
-                // Blank texts are refused.
+                // The endpoint refuses blank texts.
                 let text = (!content.trim().is_empty() || images.len() == 0)
                     .then_some(Block::Text(content));
                 self.push(Role::User, images.chain(text).collect());
@@ -282,9 +282,9 @@ impl<'a> Conversation<'a> {
                 }
             }
             Message::Tool { tool_call_id, content, images, is_error } => {
-                // Blank texts are refused.
+                // The endpoint refuses blank texts.
                 let text = (!content.trim().is_empty()).then_some(ResultPart::Text(content));
-                // Their text says that there are some.
+                // The text mentions the images.
                 let shown = if shows_images(self.endpoint.model()) { &**images } else { &[] };
                 let images = shown.iter().map(|image| ResultPart::Image(wire_image(image)));
                 self.take_result(Block::ToolResult(WireResult {
@@ -307,7 +307,7 @@ impl<'a> Conversation<'a> {
         self.collects_results = false;
     }
 
-    /// Puts the results of one turn into one message: spread over several, they are refused.
+    /// Adds a result to the message with the results of its turn: spread over several, they are refused.
     fn take_result(&mut self, result: Block<'a>) {
         match self.messages.last_mut() {
             Some(message) if self.collects_results => message.content.push(Marked::Part(result)),
@@ -330,7 +330,7 @@ impl From<KeptBlock> for Block<'_> {
     }
 }
 
-/// Does a model take images of tools? Claude's and Nova's do
+/// Returns whether a model accepts images of tools, as Claude's and Nova's do
 /// (<https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolResultContentBlock.html>).
 fn shows_images(model: &str) -> bool {
     let is_nova = model.contains("amazon.nova") && !model.contains("amazon.nova-micro");
@@ -358,7 +358,7 @@ fn text(content: &str) -> Option<Text<'_>> {
     (!content.trim().is_empty()).then_some(Text { text: content })
 }
 
-/// Returns the schema as it is sent; only Claude's models are held to one.
+/// Returns the schema to send; only Claude's models enforce one.
 pub(crate) fn form_of(model: &str, output: &OutputSchema) -> Option<JsonText> {
     claude_form(model, output).filter(|_| model.contains("anthropic.claude"))
 }

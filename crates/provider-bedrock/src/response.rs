@@ -1,4 +1,4 @@
-//! What comes back in one piece, and the parts that a stream shares with it.
+//! Decoding of whole responses, and of parts shared with streams.
 
 use backstop_provider::{ModelResponse, ProviderError};
 use backstop_provider_http::{CallDraft, Draft, Reply, keep_field, lenient};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::served::{CALL, RESULT};
 
-/// A whole answer.
+/// A whole response.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WireResponse {
@@ -34,13 +34,13 @@ struct AnswerMessage {
     content: Vec<WireBlock>,
 }
 
-/// A block of an answer: one of these, or what may come to be.
+/// A block of an answer: one of these fields, or a future one.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireBlock {
     #[serde(default, deserialize_with = "lenient::text")]
     text: Option<String>,
-    /// Text, with what it cites.
+    /// Text with its citations.
     citations_content: Option<CitationsContent>,
     reasoning_content: Option<WireReasoning>,
     tool_use: Option<AnswerCall>,
@@ -66,7 +66,7 @@ struct CitedText {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireReasoning {
-    /// Redacted reasoning has none.
+    /// Absent in redacted reasoning.
     reasoning_text: Option<ReasoningText>,
     /// In base64.
     #[serde(default, deserialize_with = "lenient::text")]
@@ -83,9 +83,9 @@ struct ReasoningText {
 
 /// A call, or its head in a stream.
 pub(crate) enum AnswerCall {
-    /// A call of a tool of the agent's.
+    /// A call of one of the agent's tools.
     Own(OwnCall),
-    /// A call that Bedrock itself runs, as it came; `None` if it cannot be recorded.
+    /// A call that Bedrock itself runs, as it was received; `None` if it cannot be recorded.
     Served(Option<JsonText>),
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct OwnCall {
     tool_use_id: String,
     name: String,
     input: Option<Box<RawValue>>,
-    /// `server_tool_use` where Bedrock itself runs the tool.
+    /// `server_tool_use` if Bedrock itself runs the tool.
     #[serde(rename = "type", default, deserialize_with = "lenient::text")]
     kind: Option<String>,
 }
@@ -134,7 +134,7 @@ pub(crate) struct WireUsage {
 }
 
 impl WireUsage {
-    /// Takes what a later, cumulative count says anew.
+    /// Applies a later, cumulative usage.
     pub(crate) fn update(&mut self, later: &Self) {
         for (count, later) in [
             (&mut self.input_tokens, later.input_tokens),
@@ -146,7 +146,7 @@ impl WireUsage {
         }
     }
 
-    /// Returns what was billed. The protocol's input leaves out what the cache read and wrote.
+    /// Returns the billed tokens. The protocol's input excludes tokens read from and written to the cache.
     pub(crate) fn billed(&self) -> TokenUsage {
         let cached_tokens = self.cache_read_input_tokens.unwrap_or_default();
         let written = self.cache_write_input_tokens.unwrap_or_default();
@@ -204,16 +204,16 @@ impl WireBlock {
     }
 }
 
-/// A part of an answer that is complete.
+/// A complete part of an answer.
 pub(crate) enum Part {
     Text(String),
     Thinking(Thinking),
     Call(CallDraft),
-    /// A block of a tool that Bedrock ran itself, which it wants back.
+    /// A block of a tool that Bedrock ran itself, to be sent back.
     Served(JsonText),
 }
 
-/// Reasoning: told, or redacted.
+/// Reasoning, as text or redacted.
 #[derive(Default)]
 pub(crate) struct Thinking {
     pub(crate) text: String,
@@ -227,7 +227,7 @@ impl Thinking {
         self.text.len() + further.map(String::len).sum::<usize>()
     }
 
-    /// Returns what the protocol wants back with the calls that it led to.
+    /// Returns the reasoning to send back with the calls that it led to.
     fn kept(&self) -> Option<Value> {
         match (&self.redacted, &self.signature) {
             (Some(content), _) => Some(json!({ "redactedContent": content })),
@@ -261,14 +261,14 @@ pub(crate) fn finish(
     stop_reason: Option<&str>,
     reply: &Reply<'_>,
 ) -> Result<ModelResponse, ProviderError> {
-    // One that is not known is taken for no other.
+    // An unknown reason is not mapped to another one.
     let stop_reason = match stop_reason {
         None | Some("") => return Err(ProviderError::stream_truncated("a stop reason")),
         Some("end_turn" | "stop_sequence") => StopReason::End,
         Some("tool_use") => StopReason::ToolUse,
         Some("max_tokens") => StopReason::MaxTokens,
         Some("content_filtered" | "guardrail_intervened") => StopReason::ContentFilter,
-        // The loop asks again for what was billed and is of no use.
+        // Billed but useless, so the loop requests the answer again.
         Some("malformed_model_output" | "malformed_tool_use") => StopReason::Malformed,
         Some("model_context_window_exceeded") => StopReason::ContextExceeded,
         Some(word) => reply.unknown_stop(word)?,

@@ -7,17 +7,17 @@ use layer0::JsonText;
 use layer0::message::StatePart;
 use serde::Deserialize;
 
-/// The field of a block that calls a tool.
+/// The field of a block with a tool call.
 pub(crate) const CALL: &str = "toolUse";
-/// The field of a block that has a tool's result.
+/// The field of a block with a tool's result.
 pub(crate) const RESULT: &str = "toolResult";
 
 /// A block of a tool that runs at the provider, in a stream.
 #[derive(Debug)]
 pub(crate) struct StreamedBlock {
-    /// Name of its field in a block.
+    /// The name of its field in a block.
     field: &'static str,
-    /// Its fields at its start.
+    /// The fields at its start.
     head: JsonText,
     /// The input of a call so far.
     input: String,
@@ -68,7 +68,7 @@ impl StreamedBlock {
     }
 }
 
-/// Joins texts that follow each other: they are pieces of one.
+/// Joins consecutive texts, which are pieces of one.
 fn join_texts(pieces: Vec<JsonText>) -> Vec<JsonText> {
     let mut content = Vec::new();
     let mut text = String::new();
@@ -90,7 +90,7 @@ fn join_texts(pieces: Vec<JsonText>) -> Vec<JsonText> {
     content
 }
 
-/// A kept part of an answer, as it is sent back.
+/// A kept part of an answer, in the form sent back.
 #[derive(Debug)]
 pub(crate) enum KeptBlock {
     Call(JsonText),
@@ -105,8 +105,8 @@ struct ServedId {
     tool_use_id: String,
 }
 
-/// The served calls of an answer that have a result in it: Bedrock refuses all others in each later request, and an
-/// answer may have been cut before a result came.
+/// The served calls of an answer that have a result in it: Bedrock refuses all others in each later
+/// request, and an answer may be cut off before a result.
 #[derive(Debug, Default)]
 pub(crate) struct AnsweredCalls(BTreeSet<String>);
 
@@ -118,7 +118,7 @@ impl AnsweredCalls {
         Self(ids(CALL).intersection(&ids(RESULT)).cloned().collect())
     }
 
-    /// Returns how a kept part is sent; `None` if Bedrock would refuse it.
+    /// Returns a kept part in the form sent back; `None` if Bedrock would refuse it.
     pub(crate) fn block(&self, part: JsonText) -> Option<KeptBlock> {
         let has_pair =
             |data: &JsonText| read_id(data.clone()).is_some_and(|id| self.0.contains(&id));

@@ -16,11 +16,10 @@ pub const ACCESS_KEY_VARIABLE: &str = "AWS_ACCESS_KEY_ID";
 /// The environment variable that [`AwsCredentials::from_env`] reads the secret access key from.
 pub const SECRET_KEY_VARIABLE: &str = "AWS_SECRET_ACCESS_KEY";
 
-/// The environment variable that [`AwsCredentials::from_env`] reads the session token from, where it
-/// is set.
+/// The environment variable that [`AwsCredentials::from_env`] reads the session token from, if it is set.
 pub const SESSION_TOKEN_VARIABLE: &str = "AWS_SESSION_TOKEN";
 
-/// What requests are signed with. None of it is printed.
+/// The credentials for signing requests. They are never printed.
 #[derive(Debug, Clone)]
 pub struct AwsCredentials {
     access_key_id: ApiKey,
@@ -29,7 +28,7 @@ pub struct AwsCredentials {
 }
 
 impl AwsCredentials {
-    /// Holds an access key.
+    /// Makes credentials of an access key.
     pub fn new(access_key_id: impl Into<ApiKey>, secret_access_key: impl Into<ApiKey>) -> Self {
         Self {
             access_key_id: access_key_id.into(),
@@ -38,14 +37,14 @@ impl AwsCredentials {
         }
     }
 
-    /// Adds the token that temporary credentials come with.
+    /// Adds the token of temporary credentials.
     #[must_use]
     pub fn session_token(mut self, token: impl Into<ApiKey>) -> Self {
         self.session_token = Some(token.into());
         self
     }
 
-    /// Takes [`ACCESS_KEY_VARIABLE`], [`SECRET_KEY_VARIABLE`] and, where it is set,
+    /// Reads [`ACCESS_KEY_VARIABLE`], [`SECRET_KEY_VARIABLE`] and, if it is set,
     /// [`SESSION_TOKEN_VARIABLE`].
     ///
     /// # Errors
@@ -58,18 +57,18 @@ impl AwsCredentials {
         );
         match ApiKey::from_env(SESSION_TOKEN_VARIABLE) {
             Ok(token) => Ok(credentials.session_token(token)),
-            // Many shells and CI systems set to nothing what is not to be used.
+            // Many shells and CI systems set unused variables to nothing.
             Err(ConfigError::MissingKey { .. } | ConfigError::EmptyKey { .. }) => Ok(credentials),
             Err(error) => Err(error),
         }
     }
 
-    /// Returns what must never be shown: the secret access key and the session token.
+    /// Returns the secrets: the secret access key and the session token.
     pub fn secrets(&self) -> impl Iterator<Item = &ApiKey> {
         std::iter::once(&self.secret_access_key).chain(&self.session_token)
     }
 
-    /// Refuses what no header can carry.
+    /// Refuses credentials that no header can carry.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         for sent in std::iter::once(&self.access_key_id).chain(&self.session_token) {
             HeaderValue::from_str(sent.reveal()).map_err(|_| ConfigError::InvalidKey)?;
@@ -78,7 +77,7 @@ impl AwsCredentials {
     }
 }
 
-/// Signs requests to one service in one region.
+/// A signer of requests to one service in one region.
 pub(crate) struct SigV4 {
     pub(crate) credentials: AwsCredentials,
     pub(crate) region: String,
@@ -106,7 +105,7 @@ impl Sign for SigV4 {
             .build()
             .map_err(unsignable)?
             .into();
-        // What a proxy may add or change is left out.
+        // Headers that a proxy may add or change are not signed.
         let content_type = request.headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
         let headers = content_type.map(|value| (CONTENT_TYPE.as_str(), value));
         let body = SignableBody::Bytes(request.body);
@@ -123,7 +122,7 @@ impl Sign for SigV4 {
     }
 }
 
-/// Nothing of the cause is shown: it may quote what was to be signed with.
+/// Hides the cause, which may quote the credentials.
 fn unsignable<E>(_: E) -> ProviderError {
     ProviderError::AuthFailed("the request cannot be signed".into())
 }
@@ -132,7 +131,7 @@ fn unsignable<E>(_: E) -> ProviderError {
 mod tests {
     use super::*;
 
-    /// `post-vanilla` and `post-sts-header-before` of AWS's own suite of signatures.
+    /// `post-vanilla` and `post-sts-header-before` of AWS's own test suite for signatures.
     #[test]
     fn known_requests_have_the_known_signatures() {
         #[track_caller]

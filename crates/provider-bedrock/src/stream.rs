@@ -1,4 +1,4 @@
-//! What comes back as a stream.
+//! Decoding of streams.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -21,7 +21,7 @@ struct BlockStart {
     start: Start,
 }
 
-/// How a block begins; blocks of text and reasoning begin with their first piece.
+/// The start of a block; blocks of text and reasoning start with their first piece.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 struct Start {
@@ -39,7 +39,7 @@ struct BlockDelta {
     delta: Delta,
 }
 
-/// A piece of a block: one of these, or what may come to be.
+/// A piece of a block: one of these fields, or a future one.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Delta {
@@ -54,7 +54,7 @@ struct Delta {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ReasoningDelta {
-    /// Signatures and redacted reasoning have none.
+    /// Absent in signatures and redacted reasoning.
     #[serde(default, deserialize_with = "lenient::text_or_empty")]
     text: String,
     #[serde(default, deserialize_with = "lenient::text")]
@@ -83,7 +83,7 @@ struct Metadata {
     usage: Option<WireUsage>,
 }
 
-/// An answer as its events tell it; its end is `messageStop`, and what was billed comes behind it.
+/// An answer assembled from events. It ends with `messageStop`, and the usage follows it.
 #[derive(Default)]
 pub struct ConverseStream {
     /// The tokens billed so far; the blocks are added at the end.
@@ -91,14 +91,14 @@ pub struct ConverseStream {
     usage: WireUsage,
     blocks: BTreeMap<u64, OpenBlock>,
     stop: Option<MessageStop>,
-    /// Was said what was billed, be it nothing?
+    /// Whether the metadata was received, with or without a usage.
     is_billed: bool,
 }
 
 enum OpenBlock {
     Text(String),
     Thinking(Thinking),
-    /// The arguments come as text.
+    /// A call, whose arguments are received as text.
     Call(CallDraft),
     /// A call that the endpoint runs itself, or its result; `None` if it cannot be recorded.
     Served(Option<StreamedBlock>),
@@ -128,7 +128,7 @@ impl Stream for ConverseStream {
                 self.is_billed = true;
                 true
             }
-            // `messageStart`, `contentBlockStop`, and what may come to be.
+            // `messageStart`, `contentBlockStop`, and future events.
             _ => true,
         };
         if !fits {
@@ -165,7 +165,7 @@ impl Stream for ConverseStream {
 }
 
 impl ConverseStream {
-    /// Opens a block; says whether it was not open yet.
+    /// Begins a block; returns whether it was new.
     fn begin(&mut self, event: BlockStart) -> bool {
         let Start { tool_use, tool_result } = event.start;
         let block = match (tool_use, tool_result) {
@@ -179,7 +179,7 @@ impl ConverseStream {
         self.blocks.insert(event.content_block_index, block).is_none()
     }
 
-    /// Adds a piece to its block; says whether the block can take it.
+    /// Adds a piece to its block; returns whether the block accepts it.
     fn add(&mut self, event: BlockDelta, reply: &Reply<'_>) -> bool {
         let Delta { text, reasoning_content, tool_use, tool_result } = event.delta;
         let index = event.content_block_index;
