@@ -14,24 +14,26 @@ use crate::request::ChatRequest;
 use crate::response::Chunk;
 use crate::stream::ChatStream;
 
-/// Where a server on this machine answers.
+/// The base URL of a server on this machine.
 pub const BASE_URL: &str = "http://localhost:11434";
 
-/// Where the hosted service answers.
+/// The base URL of the hosted service.
 pub const HOSTED_URL: &str = "https://ollama.com";
 
 /// The environment variable that [`Ollama::from_env`] reads the key of the hosted service from.
 pub const KEY_VARIABLE: &str = "OLLAMA_API_KEY";
 
-/// The levels that `think` has, <https://docs.ollama.com/capabilities/thinking>.
+/// The levels of `think`, <https://docs.ollama.com/capabilities/thinking>.
 const EFFORTS: &[ReasoningEffort] =
     &[ReasoningEffort::None, ReasoningEffort::Low, ReasoningEffort::Medium, ReasoningEffort::High];
 
-/// Sets up a provider that speaks [`OllamaChat`]. Its model runs on this machine, which needs no key;
-/// [`from_env`](HttpProviderBuilder::from_env) sets up one of the hosted service, at [`HOSTED_URL`].
+/// A builder of a provider that speaks [`OllamaChat`].
+///
+/// Its model runs on this machine, which needs no key; [`from_env`](HttpProviderBuilder::from_env)
+/// makes one for the hosted service, at [`HOSTED_URL`].
 pub type Ollama = HttpProviderBuilder<OllamaChat>;
 
-/// Asks an Ollama server.
+/// A provider that calls an Ollama server.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -61,8 +63,8 @@ pub struct OllamaChat {
 }
 
 impl OllamaChat {
-    /// Sets how many tokens conversation and answer may have together. Ollama's own default is small;
-    /// a longer conversation is [`ProviderError::ContextOverflow`].
+    /// Sets the most tokens of conversation and answer together. Ollama's own default is small; a
+    /// longer conversation is a [`ProviderError::ContextOverflow`].
     #[must_use]
     pub const fn context_tokens(mut self, tokens: u32) -> Self {
         self.context_tokens = Some(tokens);
@@ -101,8 +103,8 @@ impl Protocol for OllamaChat {
             .efforts(EFFORTS)
     }
 
-    /// An answer that has to have a form calls no tool, so that it has to have one only where there is
-    /// none to call.
+    /// A model that must match a schema calls no tool, so the schema is enforced only in a request
+    /// without tools.
     fn output_support(&self, _: &Endpoint, request: &ModelRequest) -> OutputSupport {
         match request.output.is_some() && request.tools.is_empty() {
             true => OutputSupport::Constrained,

@@ -1,5 +1,5 @@
-//! What Ollama's failures are. Its errors are a text and nothing else, so a row looks at the text;
-//! where no row does, the status decides.
+//! Failures of Ollama. Its errors are only text, so the rows match the text; without a match, the
+//! status decides.
 //!
 //! Rows and their sources: `crates/testkit/wire/conformance.json`.
 
@@ -7,7 +7,7 @@ use backstop_provider_http::Class::{ContextOverflow, QuotaExhausted};
 use backstop_provider_http::Row;
 use backstop_provider_http::When::Message;
 
-/// The first row that matches wins; the rest is decided by status.
+/// The first match wins, and the status decides without one.
 pub(crate) const ROWS: &[Row] = &[
     // The conversation is too long: Ollama; its hosted service; the llama.cpp inside. The status was
     // 400, 413 or 500, by version.
@@ -19,7 +19,7 @@ pub(crate) const ROWS: &[Row] = &[
         ]),
         ContextOverflow,
     ),
-    // The hosted service's limits of hours and weeks, which no wait between attempts helps against:
-    // “you have reached your weekly usage limit”.
+    // The hosted service's hourly and weekly limits, which outlast any retry: “you have reached
+    // your weekly usage limit”.
     Row::new(429, Message(&["usage limit"]), QuotaExhausted),
 ];

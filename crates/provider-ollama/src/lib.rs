@@ -1,8 +1,8 @@
 //! Ollama's own chat protocol, for models on this machine and for the hosted service.
 //!
-//! It makes one attempt: it never retries, never falls back, never takes half a stream for an
-//! answer, and never lets the server drop the beginning of a conversation in silence. Read
-//! `classify.rs` for what its failures are, `request.rs` for what is sent.
+//! It makes one attempt: it never retries, never falls back, never treats half a stream as an
+//! answer, and never lets the server silently drop the beginning of a conversation. See
+//! `classify.rs` for its failures, `request.rs` for the encoding of requests.
 //!
 //! Start at [`Ollama`].
 //!

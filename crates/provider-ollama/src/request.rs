@@ -1,4 +1,4 @@
-//! What is sent.
+//! Encoding of requests.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use layer0::message::{Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
 
-/// The field of thinking, of an answer and of what is kept of it.
+/// The field of thinking, in an answer and in its kept parts.
 pub(crate) const THINKING: &str = "thinking";
 
 #[derive(Serialize)]
@@ -26,14 +26,14 @@ pub(crate) struct ChatRequest<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<&'a JsonText>,
     stream: bool,
-    /// Ollama drops the oldest messages of a conversation that is too long, and says nothing, unless
-    /// it is told to fail.
+    /// Whether Ollama silently drops the oldest messages of a conversation that is too long, as by
+    /// default, or fails.
     truncate: bool,
-    /// The same for an answer that outgrows the context: it ends with `length` instead.
+    /// Whether it drops them for an answer that outgrows the context, or ends the answer with `length`.
     shift: bool,
 }
 
-/// A level, or not at all.
+/// A level of thinking, or none.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Think {
@@ -82,7 +82,7 @@ enum WireMessage<'a> {
     },
     Assistant {
         content: &'a str,
-        /// The thinking that led to the calls, which templates of models that think repeat.
+        /// The thinking that led to the calls, which templates of reasoning models repeat.
         #[serde(skip_serializing_if = "Option::is_none")]
         thinking: Option<JsonText>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -126,7 +126,7 @@ impl<'a> ChatRequest<'a> {
         context_tokens: Option<u32>,
         stream: bool,
     ) -> Result<Self, ProviderError> {
-        // The protocol has no ids: a result names its tool, and stands in the order of the calls.
+        // The protocol has no ids: results name their tools, in the order of the calls.
         let mut names = BTreeMap::new();
         let settings = &request.settings;
         let output = request.output.as_ref().filter(|_| request.tools.is_empty());
@@ -156,7 +156,7 @@ impl<'a> ChatRequest<'a> {
     }
 }
 
-/// `names` are the tools of the calls so far, by the calls' ids.
+/// Encodes a message. `names` are the tools of the calls so far, by the calls' ids.
 fn wire_message<'a>(
     message: &'a Message,
     endpoint: &Endpoint,
@@ -176,8 +176,7 @@ fn wire_message<'a>(
                 tool_calls: tool_calls.iter().map(wire_call).collect(),
             }
         }
-        // The protocol has no mark for a failed call; its text says that it failed.
-        // Images of tools are not taken; their text says that there are some.
+        // The protocol has neither a mark for failed calls nor images of tools; the text mentions both.
         Message::Tool { tool_call_id, content, images: _, is_error: _ } => {
             WireMessage::Tool { tool_name: names.get(tool_call_id.as_str()).copied(), content }
         }

@@ -1,11 +1,11 @@
-//! What comes back, in one piece or in many of the same shape.
+//! Decoding of responses, in one piece or in many of the same form.
 
 use backstop_provider_http::{CallDraft, lenient};
 use layer0::usage::TokenUsage;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A whole answer, or a line of one.
+/// A whole response, or one of its lines.
 #[derive(Deserialize)]
 pub struct Chunk {
     pub(crate) message: Option<AnswerMessage>,
@@ -20,12 +20,12 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Is it at least a part of an answer?
+    /// Returns whether this is at least a part of an answer.
     pub(crate) const fn is_answer(&self) -> bool {
         self.message.is_some() || self.done
     }
 
-    /// The last line counts the tokens. Cached ones are not told apart.
+    /// Returns the tokens, which the last line counts. Cached ones are not counted separately.
     pub(crate) fn usage(&self) -> Option<TokenUsage> {
         self.prompt_eval_count.or(self.eval_count)?;
         Some(TokenUsage::new(
@@ -44,10 +44,10 @@ pub(crate) struct AnswerMessage {
     pub(crate) tool_calls: Option<Vec<AnswerCall>>,
 }
 
-/// A call, which always comes whole.
+/// A call, which is never sent in pieces.
 #[derive(Deserialize)]
 pub(crate) struct AnswerCall {
-    /// Newer versions send one.
+    /// Sent by newer versions.
     #[serde(default, deserialize_with = "lenient::text")]
     id: Option<String>,
     function: AnswerFunction,
@@ -56,7 +56,7 @@ pub(crate) struct AnswerCall {
 #[derive(Deserialize)]
 struct AnswerFunction {
     name: String,
-    /// An object; a string is what the model wrote where a server in between could not read it.
+    /// An object; a string is the model's text if a server in between could not parse it.
     arguments: Option<Box<RawValue>>,
 }
 

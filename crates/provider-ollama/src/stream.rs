@@ -1,4 +1,4 @@
-//! How an answer is put together.
+//! Decoding of streams.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use layer0::message::{StatePart, StopReason};
 use crate::request::THINKING;
 use crate::response::Chunk;
 
-/// An answer as its lines tell it; its end is a line that says `done: true`.
+/// An answer assembled from lines. It ends with a line with `done: true`.
 #[derive(Default)]
 pub struct ChatStream {
     draft: Draft,
@@ -35,12 +35,12 @@ impl Stream for ChatStream {
             return Err(ProviderError::stream_truncated("`done: true`"));
         }
         let stop_reason = match self.done_reason.as_deref() {
-            // Done without a reason is a runner that lost its connection.
+            // Done without a reason means that a runner lost its connection.
             None | Some("") => return Err(ProviderError::stream_truncated("a done reason")),
             Some("stop") if !self.draft.calls.is_empty() => StopReason::ToolUse,
             Some("stop") => StopReason::End,
             Some("length") => StopReason::MaxTokens,
-            // It found nothing to answer, as in a conversation without a user; asking again is as
+            // There was nothing to answer, as in a conversation without a user; a retry would be as
             // useless.
             Some(reason @ ("load" | "unload")) => {
                 let why = format!("there was nothing to answer, the model did only `{reason}`");
@@ -49,7 +49,7 @@ impl Stream for ChatStream {
             Some(word) => reply.unknown_stop(word)?,
         };
         let mut draft = self.draft;
-        // Thinking matters with the calls it led to.
+        // Thinking is only kept with the calls it led to.
         if !draft.calls.is_empty() && !draft.thinking.is_empty() {
             draft.kept.extend(
                 keep_field(THINKING, &JsonText::string(&draft.thinking)).map(StatePart::new),
@@ -60,7 +60,7 @@ impl Stream for ChatStream {
 }
 
 impl ChatStream {
-    /// Takes an answer, or the next piece of one.
+    /// Adds a whole response, or the next piece of one.
     pub(crate) fn add(&mut self, chunk: Chunk, reply: &Reply<'_>) {
         if let Some(usage) = chunk.usage() {
             self.draft.bill(usage, reply);
