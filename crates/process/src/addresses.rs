@@ -1,4 +1,4 @@
-//! Which addresses are public, by the registries of special-purpose addresses (IANA, RFC 6890).
+//! Public addresses, by the registries of special-purpose addresses (IANA, RFC 6890).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -31,13 +31,13 @@ const NOT_PUBLIC_V6: [(u128, u32); 4] = [
 
 /// IPv6 addresses that can be public at all: global unicast.
 const GLOBAL_UNICAST: (u128, u32) = (0x2000_0000 << 96, 3);
-/// Addresses that stand for IPv4 ones (NAT64).
+/// Addresses that embed IPv4 ones (NAT64).
 const NAT64: (u128, u32) = (0x0064_ff9b << 96, 96);
 
-/// Is this address one that not the whole internet has: private, loopback, link-local, documentation, multicast, …?
+/// Returns whether an address is not public: private, loopback, link-local, documentation, multicast, ….
 ///
-/// An IPv6 address that stands for an IPv4 one (mapped, NAT64) is as that one is. The ranges are those of IANA's
-/// registries of special-purpose addresses.
+/// An IPv6 address that embeds an IPv4 one (mapped, NAT64) is as private as that one. The ranges
+/// are those of IANA's registries of special-purpose addresses.
 ///
 /// ```
 /// use backstop_process::is_private;

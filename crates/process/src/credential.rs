@@ -13,10 +13,10 @@ use serde::de::{Deserialize, Deserializer, Error};
 
 /// The most bytes of a credential.
 const MAX_BYTES: usize = 64 * 1024;
-/// How long a command may take for one.
+/// The longest time that a command may take.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Where a credential is kept: `env:NAME`, `file:PATH` or `command:…`.
+/// A reference to a credential: `env:NAME`, `file:PATH` or `command:…`.
 ///
 /// ```
 /// use backstop_process::Credential;
@@ -34,7 +34,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {
     place: Place,
-    /// What relative paths are below, and where a command runs; the folder of this process where `None`.
+    /// The folder of relative paths and of commands; the current one if `None`.
     folder: Option<PathBuf>,
 }
 
@@ -47,32 +47,33 @@ enum Place {
 }
 
 impl Credential {
-    /// Names what a command line of `sh` prints.
+    /// Refers to the output of a command line of `sh`.
     pub fn command(line: impl Into<String>) -> Self {
         Self::at(Place::Command(line.into()))
     }
 
-    /// Names a variable of this process's environment.
+    /// Refers to a variable of this process's environment.
     pub fn env(name: impl Into<String>) -> Self {
         Self::at(Place::Env(name.into()))
     }
 
-    /// Names a file.
+    /// Refers to a file.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self::at(Place::File(path.into()))
     }
 
-    /// Takes one that was fetched already.
+    /// Holds a credential that was fetched before.
     #[must_use]
     pub const fn held(secret: Secret) -> Self {
         Self::at(Place::Held(secret))
     }
 
-    /// Reads a reference as it is written.
+    /// Parses a reference.
     ///
     /// # Errors
     ///
-    /// [`EnvError::CredentialFailed`], when it is none. The text is not in it: it may be the credential itself.
+    /// [`EnvError::CredentialFailed`], when the text is not a reference. The error does not contain
+    /// the text, which may be the credential itself.
     pub fn parse(text: &str) -> Result<Self, EnvError> {
         match text.split_once(':').map(|(kind, place)| (kind, place.trim())) {
             Some((_, "")) | None => {}
@@ -84,14 +85,14 @@ impl Credential {
         Err(EnvError::CredentialFailed(UNKNOWN.to_owned()))
     }
 
-    /// Says what relative paths are below, and where a command runs, where that was not said before.
+    /// Sets the folder of relative paths and of commands, unless it is already set.
     #[must_use]
     pub fn below(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder.get_or_insert_with(|| folder.into());
         self
     }
 
-    /// Returns the variable that it is in, where it is in one.
+    /// Returns the name of the variable, if it refers to one.
     #[must_use]
     pub fn variable(&self) -> Option<&str> {
         match &self.place {
@@ -104,18 +105,18 @@ impl Credential {
     ///
     /// # Errors
     ///
-    /// [`EnvError::CredentialFailed`], naming the place, when it is not there, is empty, no text or larger than
-    /// 64 KiB, or when a command fails or takes longer than 30 s. It never shows the credential, nor what a command
-    /// has printed.
+    /// [`EnvError::CredentialFailed`], naming the place, when the credential is missing, empty, no
+    /// text or larger than 64 KiB, or when a command fails or takes longer than 30 s. It never
+    /// shows the credential, nor the output of a command.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future kills the command, and what it has started.
+    /// Dropping the future kills the command, and the processes that it started.
     pub async fn fetch(&self) -> Result<Secret, EnvError> {
         self.fetch_within(LONGEST).await
     }
 
-    /// Returns the credential where that runs no command, as [`Credential::fetch`] does; otherwise `None`.
+    /// Returns the credential like [`Credential::fetch`]; `None` if that would run a command.
     ///
     /// # Errors
     ///
@@ -137,7 +138,7 @@ impl Credential {
         let Place::Command(line) = &self.place else {
             return self.read().unwrap_or_else(|| Err(self.failed(&"needs a command")));
         };
-        // The wait is for a real process, so the time is the system's.
+        // A real process is waited for, so the time is the system's.
         tokio::select! {
             read = command::run(line, self.folder(), most()) => self.checked(read),
             () = SystemClock.sleep(longest) => {
@@ -171,11 +172,11 @@ impl Credential {
     }
 }
 
-/// What is said of a text that is no reference.
+/// The message for a text that is not a reference.
 const UNKNOWN: &str =
     "must say where a credential is; write `env:NAME`, `file:PATH` or `command:…`";
 
-/// Says where it is kept, and never what it is.
+/// Shows the place of the credential, never the credential.
 impl fmt::Display for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
@@ -194,17 +195,17 @@ impl<'de> Deserialize<'de> for Credential {
     }
 }
 
-/// A credential. It is not printed, whatever formats it.
+/// A credential. It is never printed, whatever formats it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Holds a text as a credential.
+    /// Wraps a text as a credential.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// Shows the credential, to what needs it.
+    /// Returns the credential itself, for code that needs it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -227,7 +228,7 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     Ok(read)
 }
 
-/// One byte more than fits tells that it is too large.
+/// One byte more than the maximum, which reveals a credential that is too large.
 fn most() -> u64 {
     u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1)
 }

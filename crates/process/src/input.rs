@@ -1,8 +1,8 @@
 //! Standard input that is complete before its program begins.
 //!
-//! A program whose input is written after its start can be left without it: this process may be killed in between,
-//! and the program then acts on nothing. So the input is there first, in a pipe that takes it whole, or else in a
-//! file without a name.
+//! A program whose input is written after its start may run without it: this process may be killed
+//! in between, and the program then acts on no input. So the input is complete first, in a pipe
+//! that holds all of its bytes, or else in a file without a name.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 #[cfg(target_os = "linux")]
 use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 
-/// The most that an unprivileged process may let a pipe hold, by the kernel's default.
+/// The most bytes of a pipe for an unprivileged process, by the kernel's default.
 #[cfg(target_os = "linux")]
 const LARGEST_PIPE_BYTES: usize = 1024 * 1024;
 
@@ -51,11 +51,11 @@ pub struct CompleteInput {
 }
 
 impl CompleteInput {
-    /// Holds an input, of any length; the program reads its end behind it.
+    /// Makes a complete input of any length.
     ///
     /// # Errors
     ///
-    /// When the system has no descriptor or no memory for it.
+    /// Fails if the system has no descriptor or no memory for it.
     pub fn new(input: &[u8]) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         {
@@ -70,12 +70,12 @@ impl CompleteInput {
         }
     }
 
-    /// Holds the first part of an input, and returns the end of the pipe through which the rest is written.
+    /// Makes the first part of an input, and returns the end of the pipe for writing the rest.
     ///
     /// # Errors
     ///
-    /// When the system has no descriptor for it, and [`io::ErrorKind::FileTooLarge`] when a pipe does not take the
-    /// first part whole: more than a MiB for a process without privileges.
+    /// Fails if the system has no descriptor for it, and with [`io::ErrorKind::FileTooLarge`] if a
+    /// pipe cannot hold the first part: more than a MiB for a process without privileges.
     #[cfg(target_os = "linux")]
     pub fn open(first: &[u8]) -> io::Result<(Self, OwnedFd)> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -88,7 +88,7 @@ impl CompleteInput {
             return Err(too_large(first));
         }
         let flags = rustix::fs::fcntl_getfl(&writer)?;
-        // A pipe that does not take it whole is an error, not a wait for a reader that has not begun.
+        // A pipe that cannot hold the part is an error, not a wait for a reader that has not begun.
         rustix::fs::fcntl_setfl(&writer, flags | OFlags::NONBLOCK)?;
         let mut pipe = File::from(writer);
         match pipe.write_all(first) {
@@ -110,7 +110,7 @@ fn too_large(first: &[u8]) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, why)
 }
 
-/// Returns a file in memory that holds the bytes, and that nobody can change or execute.
+/// Returns a file in memory with these bytes, which cannot be changed or executed.
 #[cfg(target_os = "linux")]
 fn sealed_file(bytes: &[u8]) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -123,7 +123,7 @@ fn sealed_file(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Returns a file that has no name any more, or loses it when it is closed.
+/// Returns a file without a name, or one that loses its name when it is closed.
 #[cfg(not(target_os = "linux"))]
 fn unnamed_file(bytes: &[u8]) -> io::Result<File> {
     use std::io::Seek;

@@ -1,15 +1,16 @@
-//! What a process does to its machine and beyond: it starts programs, fetches credentials that are kept elsewhere,
-//! and sends requests.
+//! Effects of a process on its machine and beyond: it starts programs, fetches credentials that are
+//! kept elsewhere, and sends requests.
 //!
-//! [`deny_real_requests`] keeps requests on this machine; all that send one ask [`check_request`]. Which addresses are
-//! not public says [`is_private`].
+//! [`deny_real_requests`] keeps requests on this machine; all code that sends one calls
+//! [`check_request`]. [`is_private`] identifies addresses that are not public.
 //!
-//! With the feature `programs`, `Processes` is the one way in which programs are started without walls: those of
-//! command tools, and those of MCP servers. They do not outlive this process, nor does what they start. With `credentials`, a `Credential` says where one is
-//! kept, wherever that is written: in headers, logins, and variables of programs.
+//! With the feature `programs`, `Processes` is the only way in which programs are started without
+//! walls: those of command tools, and those of MCP servers. Neither they nor their child processes
+//! outlive this process. With `credentials`, a `Credential` refers to a credential in another
+//! place, for use in headers, logins, and variables of programs.
 //!
-//! It never decides whether a program may run, and holds it to nothing else: that is what walls are for. It never
-//! shows a credential.
+//! It never decides whether a program may run, and does not restrict it otherwise: that is the
+//! purpose of walls. It never shows a credential.
 //!
 //! ```
 //! use backstop_process::{Credential, Processes};

@@ -2,16 +2,18 @@ use std::io;
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
 
-/// Starts a program that gains no privileges, on Linux: not where it, or what it runs, is set-user-id or has
-/// capabilities (`PR_SET_NO_NEW_PRIVS`). Other systems know no such restriction.
+/// Starts a program that gains no privileges, on Linux: neither its own set-user-id bit and
+/// capabilities nor those of programs it runs have an effect (`PR_SET_NO_NEW_PRIVS`). Other systems
+/// have no such restriction.
 ///
-/// A process inherits that from the thread that starts it, and a thread cannot take it back: so that nothing
-/// else of this process is bound, it is a thread of its own that starts the program, and ends. (In the child
-/// itself it would need `unsafe`.)
+/// A process inherits the restriction from the thread that starts it, and a thread cannot undo it.
+/// So a separate thread starts the program and ends, to leave the rest of this process
+/// unrestricted. (Setting it in the child itself would need `unsafe`.)
 ///
 /// # Errors
 ///
-/// When the thread or the program cannot be started; [`io::ErrorKind::NotFound`] where the program is not there.
+/// Fails if the thread or the program cannot be started; [`io::ErrorKind::NotFound`] if there is no
+/// such program.
 ///
 /// # Panics
 ///
@@ -33,11 +35,11 @@ pub(crate) fn spawn_without_new_privileges(
     })
 }
 
-/// Starts a program; this system knows no such restriction.
+/// Starts a program; this system has no such restriction.
 ///
 /// # Errors
 ///
-/// When the program cannot be started; [`io::ErrorKind::NotFound`] where it is not there.
+/// Fails if the program cannot be started; [`io::ErrorKind::NotFound`] if there is no such program.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! A program and all that it starts, which do not outlive this process.
+//! A program and its child processes, which do not outlive this process.
 
 mod tree;
 #[cfg(unix)]
@@ -19,12 +19,13 @@ use crate::privileges::spawn_without_new_privileges;
 
 pub use self::tree::{MARK, new_mark};
 
-/// A program that runs, with all that it has started.
+/// A running program with all processes that it started.
 ///
-/// It runs in a process group of its own and, on Linux, gains no privileges that this process has not. When this is
-/// dropped, or when this process dies (even by SIGKILL), the group is killed, and on Linux what the program has
-/// started in other groups and sessions too: its descendants, and the processes that bear the variable [`MARK`] it
-/// was started with. A process that has left the tree and thrown its environment away is not found.
+/// It runs in its own process group and, on Linux, gains no privileges that this process does not
+/// have. When this is dropped, or when this process dies (even by SIGKILL), the group is killed,
+/// and on Linux also the processes that the program started in other groups and sessions: its
+/// descendants, and the processes with the variable [`MARK`] that it was started with. A process
+/// that has left the tree and cleared its environment is not found.
 ///
 /// ```
 /// use backstop_process::Processes;
@@ -49,12 +50,13 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts a program as it is described, with pipes for its outputs, and for its input unless the description has
-    /// another one: a [`CompleteInput`](crate::CompleteInput) is there before the program begins.
+    /// Starts a program as described, with pipes for its outputs, and for its input unless the
+    /// description sets another one: a [`CompleteInput`](crate::CompleteInput) is complete before
+    /// the program begins.
     ///
     /// # Errors
     ///
-    /// When it cannot be started; [`io::ErrorKind::NotFound`] where it is not there.
+    /// Fails if it cannot be started; [`io::ErrorKind::NotFound`] if there is no such program.
     ///
     /// # Panics
     ///
@@ -89,44 +91,44 @@ impl Processes {
         })
     }
 
-    /// Takes the ends of the program's standard input, output and error; each can be taken once.
+    /// Returns the ends of the program's standard input, output and error; each can be taken once.
     pub fn streams(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
         (self.child.stdin().take(), self.child.stdout().take(), self.child.stderr().take())
     }
 
-    /// Waits for the end of the program, and not of what it has started.
+    /// Waits for the end of the program, but not of processes that it started.
     ///
     /// # Errors
     ///
-    /// When it cannot be waited for.
+    /// Fails if the system cannot wait for it.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing; it can be waited for again.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
-        // Of the group, the wait would be for what the program has started too.
+        // Waiting for the group would wait for the program's child processes too.
         self.child.inner_mut().wait().await
     }
 
-    /// Kills the program and all that it has started, without waiting for that. A second time does nothing.
+    /// Kills the program and all processes that it started, without waiting. A second call does nothing.
     pub fn kill(&mut self) {
         if self.is_over {
             return;
         }
         self.is_over = true;
-        // First what the program has started, while it shows whose child that is.
+        // The processes that the program started are killed first, while they are still its children.
         kill_all(self.child.id(), &self.mark);
         let _ = self.child.start_kill();
         self.dismiss();
     }
 
-    /// Lets live what the program left running when it ended.
+    /// Lets the processes continue that the program left running when it ended.
     pub fn let_go(mut self) {
         self.is_over = true;
         self.dismiss();
     }
 
-    /// Nothing is left that must die with this process.
+    /// Dismisses the watchdog: nothing is left that must die with this process.
     fn dismiss(&mut self) {
         #[cfg(unix)]
         if let Some(watchdog) = self.watchdog.take() {

@@ -1,4 +1,4 @@
-//! Whether requests may leave the machine.
+//! The switch that keeps requests on this machine.
 
 use std::error::Error;
 use std::fmt;
@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static REAL_REQUESTS_DENIED: AtomicBool = AtomicBool::new(false);
 
-/// Refuses, from now on and in the whole process, every request of Backstop's own that would leave the machine: to
-/// models, MCP servers and their logins, and behaviours, and those of `http_fetch`. Test suites call it first.
+/// Denies, from now on and in the whole process, every request of Backstop that would leave the
+/// machine: to models, MCP servers and their logins, and behaviours, and those of `http_fetch`.
+/// Test suites call it first.
 pub fn deny_real_requests() {
     REAL_REQUESTS_DENIED.store(true, Ordering::Relaxed);
 }
 
-/// Says whether a request may be sent to a host: a name or an address, as a URL has it. Whatever sends requests asks
-/// before each.
+/// Checks that a request may be sent to a host: a name or an address, in the form of a URL. All
+/// code that sends requests calls this before each.
 ///
 /// # Errors
 ///
@@ -26,7 +27,7 @@ pub fn check_request(host: &str) -> Result<(), RequestDenied> {
     }
 }
 
-/// Is this host, a name or an address as a URL has it, this machine's own?
+/// Returns whether a host, a name or an address in the form of a URL, is this machine.
 ///
 /// ```
 /// use backstop_process::is_loopback;
@@ -40,7 +41,7 @@ pub fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// Says that a request would have left the machine.
+/// The error that a request would have left the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestDenied {
     host: String,

@@ -1,4 +1,4 @@
-//! What a command prints.
+//! Output of commands.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,9 @@ use std::process::Stdio;
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
 use tokio::io::AsyncReadExt as _;
 
-/// Runs a command line, and returns at most so many bytes of what it prints. It is not bound as programs of tools are: a helper for passwords may need `sudo`.
+/// Runs a command line, and returns at most `most` bytes of its output.
+///
+/// It is not restricted like programs of tools: a helper for passwords may need `sudo`.
 pub(super) async fn run(line: &str, folder: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut command = CommandWrap::with_new("sh", |command| {
         command
@@ -26,11 +28,11 @@ pub(super) async fn run(line: &str, folder: &Path, most: u64) -> io::Result<Vec<
     let mut read = Vec::new();
     let mut stdout = stdout.take(most);
     stdout.read_to_end(&mut read).await?;
-    // There may be more, which is not waited for.
+    // Further output is not waited for.
     if stdout.limit() == 0 {
         return Ok(read);
     }
-    // Of the group, the wait would be for what the command has started too.
+    // Waiting for the group would wait for the command's child processes too.
     let status = running.0.inner_mut().wait().await?;
     match status.success() {
         true => Ok(read),
@@ -38,7 +40,7 @@ pub(super) async fn run(line: &str, folder: &Path, most: u64) -> io::Result<Vec<
     }
 }
 
-/// A command, which is killed with what it has started when this is dropped.
+/// A command, killed on drop together with the processes that it started.
 struct Running(Box<dyn ChildWrapper>);
 
 impl Drop for Running {

@@ -1,12 +1,12 @@
-//! How the processes of a program are known, and how they are killed.
+//! Identification and killing of the processes of a program.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Marks the processes of a program: the variable that they hand down to their children.
+/// The variable that marks the processes of a program; their children inherit it.
 pub const MARK: &str = "BACKSTOP_CALL";
 
-/// Returns a mark of its own for a program. It begins with the mark of the call that this process serves,
-/// if it does, so that whatever ends that call finds the processes of this program.
+/// Returns a new mark for a program. It begins with the mark of the call that this process serves,
+/// if any, so that ending that call finds the processes of this program.
 pub fn new_mark() -> String {
     let random = || RandomState::new().build_hasher().finish();
     let own = format!("{:016x}{:016x}", random(), random());
@@ -16,17 +16,17 @@ pub fn new_mark() -> String {
     }
 }
 
-/// Kills all that a program has started: the descendants of its process, and what bears its mark, in
-/// whichever group or session it is.
+/// Kills everything that a program has started: the descendants of its process, and the processes
+/// with its mark, in any group or session.
 ///
-/// What has left the tree of processes and thrown its environment away is not found. A cgroup would
-/// hold that too, but few processes may make one, and none can be entered at the start of a process
+/// A process that has left the tree of processes and cleared its environment is not found. A cgroup
+/// would contain it too, but few processes may create one, and a process cannot start in one
 /// without `unsafe`.
 #[cfg(target_os = "linux")]
 pub(super) fn kill_all(root: Option<u32>, mark: &str) {
     use std::collections::BTreeSet;
 
-    /// Against what starts processes faster than they are found.
+    /// A bound for programs that start processes faster than they are found.
     const MAX_ROUNDS: u32 = 1_000;
 
     let mark = format!("{MARK}={mark}");
@@ -37,7 +37,7 @@ pub(super) fn kill_all(root: Option<u32>, mark: &str) {
             .into_iter()
             .filter(|process| !killed.contains(process))
             .collect();
-        // A process that is just being replaced by another program shows no environment for a moment.
+        // A process that is being replaced by another program has no environment for a moment.
         quiet_rounds = if fresh.is_empty() { quiet_rounds + 1 } else { 0 };
         if quiet_rounds == 3 {
             return;
@@ -54,16 +54,16 @@ pub(super) fn kill_all(root: Option<u32>, mark: &str) {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn kill_all(_root: Option<u32>, _mark: &str) {}
 
-/// A process, which its number alone does not name for ever.
+/// A process, which its id alone does not identify forever.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Process {
     pid: i32,
-    /// When it started, in ticks since the system did.
+    /// The start time, in ticks since the start of the system.
     started: u64,
 }
 
-/// Finds the processes of a program that live, parents first known.
+/// Finds the running processes of a program: its own, killed and marked ones, then their descendants.
 #[cfg(target_os = "linux")]
 fn processes_of(
     root: Option<u32>,
@@ -87,7 +87,7 @@ fn processes_of(
     }
 }
 
-/// Is this process one that bears the mark, or starts with it?
+/// Returns whether a process has the mark, or one that begins with it.
 #[cfg(target_os = "linux")]
 fn is_marked(pid: i32, mark: &[u8]) -> bool {
     std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|variables| {
@@ -101,12 +101,12 @@ fn all_processes() -> Vec<(Process, i32)> {
     let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter_map(|pid: i32| {
-        // The name, in parentheses, may hold any byte.
+        // The name, in parentheses, may contain any byte.
         let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
         let end = stat.iter().rposition(|byte| *byte == b')')?;
         let fields = std::str::from_utf8(stat.get(end + 2..)?).ok()?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-        // The numbers of proc(5) are two more, and one for counting from one.
+        // Field numbers of proc(5) include the two fields before and count from one.
         let parent = fields.get(4 - 3)?.parse().ok()?;
         let started = fields.get(22 - 3)?.parse().ok()?;
         Some((Process { pid, started }, parent))

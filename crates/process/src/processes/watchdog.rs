@@ -1,4 +1,4 @@
-//! What kills a program when the process that started it dies, even by SIGKILL.
+//! A watchdog that kills a program when the process that started it dies, even by SIGKILL.
 
 use std::io::{PipeWriter, Write};
 use std::process::Stdio;
@@ -7,9 +7,9 @@ use tokio::process::{Child, Command};
 
 use super::tree::MARK;
 
-/// Reads the group of the program, then that it has ended. Where the pipe closes before that, its
-/// other end has died: the group is killed, and what bears the mark `$1`, until there is no more.
-/// (`grep` fails when it may not read one of the files, so that only what it prints counts.)
+/// Reads the group of the program, then a line when it has ended. If the pipe closes before that,
+/// its other end has died: the group is killed, and the processes with the mark `$1`, until there
+/// are none. (`grep` fails if it may not read one of the files, so only its output counts.)
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 read -r group && read -r ended && exit
@@ -26,21 +26,21 @@ while [ $rounds -lt 1000 ] && [ $quiet -lt 3 ]; do
 done
 "#;
 
-/// A process of its own that waits for this one to die.
+/// A separate process that waits for this one to die.
 ///
-/// It is a shell that reads from a pipe whose other end only this process has: the system closes that
-/// however this process ends. `PR_SET_PDEATHSIG` would need `unsafe`, would hold for one process and
-/// none that it starts, and would come when the *thread* ends that started the program.
+/// It is a shell that reads from a pipe whose other end only this process has: the system closes it
+/// however this process ends. `PR_SET_PDEATHSIG` would need `unsafe`, would apply to one process
+/// and not to its children, and would be sent when the *thread* that started the program ends.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     pipe: PipeWriter,
-    /// Is reaped by the runtime after it was dropped.
+    /// Reaped by the runtime after it is dropped.
     _child: Child,
 }
 
 impl Watchdog {
-    /// Starts it, before the program, so that there is no moment at which that is not watched. Without
-    /// a shell there is none.
+    /// Starts the watchdog, before the program, so that the program is always watched. Returns
+    /// `None` without a shell.
     pub(super) fn start(mark: &str) -> Option<Self> {
         let (reader, pipe) = std::io::pipe().ok()?;
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
@@ -58,12 +58,12 @@ impl Watchdog {
         Some(Self { pipe, _child: child.ok()? })
     }
 
-    /// Names the group of the program, which has started.
+    /// Sets the group of the program, which has started.
     pub(super) fn watch(&mut self, group: u32) {
         let _ = writeln!(self.pipe, "{group}");
     }
 
-    /// Says that there is nothing left to kill.
+    /// Ends the watchdog: nothing is left to kill.
     pub(super) fn dismiss(mut self) {
         let _ = self.pipe.write_all(b"ended\n");
     }
