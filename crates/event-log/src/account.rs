@@ -4,8 +4,9 @@ use layer0::state::Scope;
 
 use crate::text_digest;
 
-/// Returns the scope of the account that a spend limit of a kind (`agent`, `label`, `session`, `global`) has for one
-/// agent, label or session. A name that no scope can hold is replaced by its digest.
+/// Returns the scope of a spend limit's account for one agent, label or session.
+///
+/// `kind` is `agent`, `label`, `session` or `global`. A name that is not valid in a scope is replaced by its digest.
 ///
 /// ```
 /// let scope = backstop_event_log::account_scope("session", "s-1");

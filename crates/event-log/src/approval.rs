@@ -1,4 +1,4 @@
-//! Approvals as the log keeps them, so that every process that reaches the log can decide them.
+//! Approvals in a log, which every process with access to the log can decide.
 
 use std::sync::Arc;
 
@@ -13,38 +13,38 @@ use crate::LogError;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct OpenApproval {
-    /// Names the approval.
+    /// Id of the approval.
     pub id: ApprovalId,
-    /// The run that waits.
+    /// The waiting run.
     pub run: RunId,
-    /// The tool that is to run.
+    /// The tool to run.
     pub tool: Arc<str>,
-    /// The arguments it would get.
+    /// The arguments of the call.
     pub arguments: JsonText,
-    /// JSON Schema of the data that goes with a yes.
+    /// JSON Schema of the data that an approval must include.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<JsonText>,
-    /// What a call asks that is running already.
+    /// Question of a call that is already running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Arc<str>>,
-    /// When it was asked.
+    /// Time of the request.
     pub requested_at: Timestamp,
-    /// Until when it can be decided; for ever where there is no such time.
+    /// Time after which it cannot be decided; no limit if `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// Who may decide it.
+    /// People who may decide it.
     #[serde(skip_serializing_if = "Approvers::is_empty")]
     pub approvers: Approvers,
-    /// The call it is about.
+    /// The tool call to approve.
     #[serde(skip)]
     pub call_id: CallId,
-    /// The event that asked it.
+    /// Number of the event that requested it.
     #[serde(skip)]
     pub seq: u64,
 }
 
 impl OpenApproval {
-    /// Makes the approval that an event of a run asked for.
+    /// Creates the approval that an event of a run requested.
     #[must_use]
     pub fn new(run: RunId, seq: u64, requested_at: Timestamp, asked: ApprovalRequested) -> Self {
         let ApprovalRequested { approval_id: id, call_id, tool, arguments, .. } = asked;
@@ -65,13 +65,13 @@ impl OpenApproval {
         }
     }
 
-    /// Is it too late to decide it?
+    /// Returns whether the approval has expired.
     #[must_use]
     pub fn is_over(&self, at: Timestamp) -> bool {
         self.expires_at.is_some_and(|over| over <= at)
     }
 
-    /// Says whether this may be decided by this one, at this time; for logs that keep approvals.
+    /// Checks whether this person may decide this approval at this time; for implementations of logs.
     ///
     /// # Errors
     ///
@@ -87,38 +87,38 @@ impl OpenApproval {
     }
 }
 
-/// What a person decided about an approval.
+/// A person's decision about an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Decision {
-    /// May the call run?
+    /// Whether the call may run.
     pub approved: bool,
-    /// Who says so.
+    /// The person who decided.
     pub by: String,
-    /// Why, in their words. The model reads the reason of a denial.
+    /// The reason in their words. The model reads the reason of a denial.
     pub reason: Option<String>,
-    /// The arguments that the call gets instead of those that were shown; a denial has none.
+    /// Arguments that replace those of the call; a denial has none.
     pub arguments: Option<JsonText>,
-    /// The data that the approval asks for; a denial has none.
+    /// The data that the approval requires; a denial has none.
     #[serde(default)]
     pub data: Option<JsonText>,
 }
 
 impl Decision {
-    /// Lets the call run.
+    /// Allows the call.
     pub fn approve(by: impl Into<String>) -> Self {
         Self { approved: true, by: by.into(), reason: None, arguments: None, data: None }
     }
 
-    /// Lets the call run with other arguments than those that were shown. They have to fit the schema of
-    /// the tool, and what they need is asked of the policy.
+    /// Allows the call with other arguments than those shown. They must match the tool's schema, and the policy checks
+    /// the capabilities that they need.
     #[must_use]
     pub fn with_arguments(mut self, arguments: impl Into<JsonText>) -> Self {
         self.arguments = Some(arguments.into());
         self
     }
 
-    /// Gives the data that the approval asks for. It has to fit the schema that the approval shows.
+    /// Adds the data that the approval requires. It must match the schema in the approval.
     ///
     /// ```
     /// # use backstop_event_log::Decision;
@@ -132,14 +132,14 @@ impl Decision {
         self
     }
 
-    /// Returns the text that has to be there and is blank, if one is. A decision needs no reason.
+    /// Returns the name of a required text that is blank, if any. A decision needs no reason.
     #[must_use]
     pub fn blank(&self) -> Option<&'static str> {
         is_blank(&self.by).then_some("by")
     }
 
-    /// Keeps the call from running; the model reads the reason. A blank reason stands for none, and the model reads
-    /// that none was given.
+    /// Denies the call; the model reads the reason. A blank reason counts as none, and the model reads that none was
+    /// given.
     ///
     /// ```
     /// # use backstop_event_log::Decision;
@@ -152,7 +152,7 @@ impl Decision {
         Self { approved: false, by: by.into(), reason, arguments: None, data: None }
     }
 
-    /// Adds why; a blank reason adds nothing.
+    /// Adds a reason; a blank reason adds nothing.
     #[must_use]
     pub fn because(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into()).filter(|reason| !is_blank(reason)).or(self.reason);
@@ -164,15 +164,15 @@ fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// What a batch does to the open approvals of its run.
+/// A change of a run's open approvals by a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ApprovalChange {
-    /// An approval was asked for.
+    /// An approval was requested.
     Asked(OpenApproval),
     /// The approval of a call needs no decision any more.
     Closed(CallId),
-    /// There was no decision in time. What is decided from now on comes too late.
+    /// The approval expired. A later decision is refused.
     Expired(ApprovalId),
-    /// The run is over, and its approvals with it.
+    /// The run ended, and with it its approvals.
     AllClosed,
 }

@@ -7,33 +7,33 @@ use serde::Serialize;
 
 use crate::{AttemptFilter, Record};
 
-/// Attempts at a model that failed on one day in one way, retried ones too.
+/// Number of failed model attempts with one code on one day, including retried ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FailedAttempts {
-    /// The beginning of the day, in UTC.
+    /// Start of the day, in UTC.
     pub day: Timestamp,
-    /// The provider that was asked.
+    /// The provider of the attempts.
     pub provider: Arc<str>,
-    /// The code.
+    /// Code of the failures.
     pub code: Code,
-    /// How many there were.
+    /// Number of attempts.
     pub attempts: u64,
 }
 
 impl FailedAttempts {
-    /// Makes a count.
+    /// Creates a count.
     pub fn new(day: Timestamp, provider: impl Into<Arc<str>>, code: Code, attempts: u64) -> Self {
         Self { day, provider: provider.into(), code, attempts }
     }
 }
 
-/// Counts attempts that failed, record by record.
+/// Counter of failed attempts, fed record by record.
 #[derive(Default)]
 pub(crate) struct Counter(BTreeMap<(Timestamp, Arc<str>, Code), u64>);
 
 impl Counter {
-    /// Takes in a record of a run that is wanted, if it is of an attempt that is.
+    /// Counts a record of a run that matches the filter's runs, if its attempt matches too.
     pub(crate) fn take(&mut self, record: &Record, filter: &AttemptFilter) {
         let text = record.payload.text().filter(|_| record.event_type == "model.attempted");
         let kind = text.and_then(|text| EventKind::decode(&record.event_type, text).ok());

@@ -1,11 +1,11 @@
-//! The runs above one that was dispatched.
+//! Callers of a child run.
 
 use layer0::id::RunId;
 
 use crate::{EventLog, LogError, RunSummary};
 
-/// Returns the open run at the head of the callers of a run: what goes on, and what is stopped, is that one
-/// and with it all below. `None` where no run that is open dispatched it.
+/// Returns the open run at the head of the callers of a run: the run to resume or stop, together with all its
+/// descendants. `None` if no open run dispatched it.
 ///
 /// # Errors
 ///
@@ -17,7 +17,7 @@ use crate::{EventLog, LogError, RunSummary};
 pub async fn open_root(log: &dyn EventLog, run: &RunSummary) -> Result<Option<RunId>, LogError> {
     let mut callers: Vec<RunId> = Vec::new();
     let mut above = run.parent.clone();
-    // A record that was changed may lead in a circle.
+    // A changed record may have a cycle.
     while let Some(parent) = above.filter(|parent| !callers.contains(parent)) {
         let Some(caller) = log.summary(&parent).await?.filter(RunSummary::is_open) else { break };
         above = caller.parent;

@@ -1,4 +1,4 @@
-//! Is a whole record what was written?
+//! Verification of a whole record against its hash chain.
 
 use std::sync::Arc;
 
@@ -9,8 +9,10 @@ use serde::Deserialize;
 use crate::record::Payload;
 use crate::{LogError, LogKey, Record, RunSummary};
 
-/// Checks a whole run against the head that is kept of it: nothing edited, removed, moved or cut off.
-/// Whether the chain is keyed, and how, the run's first event says; where that was erased, the summary.
+/// Checks a whole run against the head in its summary: no event was edited, removed, moved or cut off.
+///
+/// The run's first event defines whether the chain is keyed, and with which key; if that event was erased, the summary
+/// does.
 ///
 /// # Errors
 ///
@@ -25,7 +27,7 @@ pub fn verify(
     verifier.finish(summary)
 }
 
-/// Checks a run event by event, as they come; [`verify`] checks one that is there as a whole.
+/// Checks a run event by event, as the events are read; [`verify`] checks a run whose events are all in memory.
 ///
 /// ```
 /// use backstop_event_log::{EventLog, LogError, Verifier};
@@ -43,19 +45,19 @@ pub fn verify(
 /// ```
 #[derive(Debug)]
 pub struct Verifier<'key> {
-    /// What the summary says the run is sealed with.
+    /// Id of the key according to the summary.
     key_id: Option<Arc<str>>,
-    /// The key that is given; once the first event was taken, the one that it names.
+    /// The given key; after the first event, the key that this event names.
     key: Option<&'key LogKey>,
     of_first_layout: bool,
     last: u64,
     previous: Hash,
-    /// Which run the events name, and where.
+    /// The run that an event names, with the event's number.
     named: Option<(u64, RunId)>,
 }
 
 impl<'key> Verifier<'key> {
-    /// Begins before the first event of a run, of which this is any summary.
+    /// Creates a verifier before the first event of a run; any summary of the run will do.
     #[must_use]
     pub fn new(summary: &RunSummary, key: Option<&'key LogKey>) -> Self {
         Self {
@@ -68,11 +70,11 @@ impl<'key> Verifier<'key> {
         }
     }
 
-    /// Takes the next event.
+    /// Checks the next event.
     ///
     /// # Errors
     ///
-    /// [`LogError::Tampered`] if it is not the one that was written, [`LogError::KeyMissing`].
+    /// [`LogError::Tampered`] if it is not the event that was written, [`LogError::KeyMissing`].
     pub fn take(&mut self, record: &Record) -> Result<(), LogError> {
         let expected = self.last + 1;
         let is_plain = matches!(record.payload, Payload::Plain(_));
@@ -101,11 +103,11 @@ impl<'key> Verifier<'key> {
         Ok(())
     }
 
-    /// Holds what was taken against the head of the run.
+    /// Checks the events against the head of the run.
     ///
     /// # Errors
     ///
-    /// [`LogError::Tampered`] if it is not all there, or of another run.
+    /// [`LogError::Tampered`] if events are missing or belong to another run.
     pub fn finish(&self, summary: &RunSummary) -> Result<(), LogError> {
         if self.previous != summary.head {
             return Err(LogError::tampered(self.last + 1, "the end is cut off"));
@@ -119,7 +121,7 @@ impl<'key> Verifier<'key> {
     }
 }
 
-/// What a first event, or that of a copy, says of the chain. Records of the first layout do not.
+/// Information about the chain in a first event, or in that of a copy. Records of the first layout have none.
 #[derive(Default, Deserialize)]
 struct Naming {
     run: Option<RunId>,
@@ -129,7 +131,7 @@ struct Naming {
 impl Naming {
     fn of(record: &Record) -> Self {
         match (&*record.event_type, record.payload.text()) {
-            // What cannot be read was changed, and its hash says so.
+            // A payload that cannot be read was changed, which its hash shows.
             ("run.started" | "run.forked" | "subscription.opened", Some(text)) => {
                 serde_json::from_str(text).unwrap_or_default()
             }
@@ -138,7 +140,7 @@ impl Naming {
     }
 }
 
-/// Returns the id of the key that a run whose first event this is says it is sealed with.
+/// Returns the id of the key that seals a run, from its first event.
 pub(crate) fn key_id_in(first: &EventKind) -> Option<&str> {
     match first {
         EventKind::RunStarted(started) => started.key_id.as_deref(),
@@ -147,7 +149,7 @@ pub(crate) fn key_id_in(first: &EventKind) -> Option<&str> {
     }
 }
 
-/// Finds the key with an id; without an id, none is wanted.
+/// Returns the key with an id; `None` without an id.
 pub(crate) fn key_named<'a>(
     id: Option<&str>,
     key: Option<&'a LogKey>,
@@ -169,7 +171,7 @@ mod tests {
     use super::*;
     use crate::{EventLog, MemoryLog, RunWriter, Seed, read_records};
 
-    /// Writes the record of the golden vectors, and returns it as `trace --json` prints it.
+    /// Writes the record of the golden vectors, and returns it in the format of `trace --json`.
     async fn golden(key: Option<&str>, erased: Option<u64>) -> String {
         let log = match key.and_then(LogKey::new) {
             Some(key) => Arc::new(MemoryLog::new().with_key(key)),

@@ -8,9 +8,8 @@ use crate::lease::HeldLease;
 
 /// The right to write to a run, until it is dropped or its process dies.
 ///
-/// A claim has an epoch, a number that grows with every claim of the run. A log takes an append only
-/// under the epoch of the newest claim, so that a writer that was overtaken writes nothing more
-/// (fencing).
+/// A claim has an epoch, a number that grows with every claim of the run. A log accepts an append only under the epoch
+/// of the newest claim, so that a writer whose claim is outdated can write nothing more (fencing).
 #[must_use = "the run is free again when the claim is dropped"]
 pub struct Claim {
     epoch: u64,
@@ -20,33 +19,33 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// The epoch of a run's first claim.
+    /// Epoch of a run's first claim.
     pub const FIRST: u64 = 1;
 
-    /// Makes a claim that ends when `held` is dropped.
+    /// Creates a claim that ends when `held` is dropped.
     pub fn new(epoch: u64, held: impl Send + Sync + 'static) -> Self {
         Self { epoch, lease: None, is_takeover: false, _held: Box::new(held) }
     }
 
-    /// Lets the claim count only while a lease lasts.
+    /// Makes the claim valid only while a lease lasts.
     pub fn under(mut self, lease: Arc<dyn Lease>) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// Marks the claim as one that a dead process held before.
+    /// Marks the claim as formerly held by a process that died.
     pub fn takeover(mut self) -> Self {
         self.is_takeover = true;
         self
     }
 
-    /// Returns whether the process that held the claim before died without releasing it.
+    /// Returns whether the previous process died without releasing the claim.
     #[must_use]
     pub const fn is_takeover(&self) -> bool {
         self.is_takeover
     }
 
-    /// Returns the lease while which it counts, where there is one.
+    /// Returns the lease that the claim depends on, if there is one.
     #[must_use]
     pub const fn lease(&self) -> Option<&Arc<dyn Lease>> {
         self.lease.as_ref()

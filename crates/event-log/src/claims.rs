@@ -1,4 +1,4 @@
-//! Which runs this process writes to, for logs that other processes write to as well.
+//! Claims of this process, for logs that other processes write to as well.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use layer0::id::RunId;
 
 use crate::Claim;
 
-/// The claims that an open log of this process holds. Clones share them.
+/// The claims of an open log in this process. Clones share them.
 ///
 /// ```
 /// use backstop_event_log::{Claim, Claims};
@@ -27,18 +27,18 @@ pub struct Claims(Arc<Held>);
 #[derive(Debug)]
 struct Held {
     by_run: Mutex<HashMap<RunId, Holding>>,
-    /// The epoch of the next claim of a new run.
+    /// Epoch of the next claim of a new run.
     next_epoch: AtomicU64,
 }
 
-/// What is held of a run.
+/// The claim of a run, or a pending request for it.
 #[derive(Debug, Clone)]
 struct Holding {
-    /// The epoch under which it is written to; 0 while it is asked for.
+    /// Epoch of the claim; 0 while the claim is requested.
     epoch: u64,
-    /// The owner for which it was asked; `None` until it is asked for, and of a run that begins.
+    /// The owner for which it was requested; `None` before the request, and for a new run.
     owner: Option<Arc<str>>,
-    /// May another process have it meanwhile?
+    /// Whether another process may have it now.
     is_lost: bool,
 }
 
@@ -54,15 +54,17 @@ impl Claims {
         self.0.by_run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the epoch of a new run's claim. No two are the same: a run that was refused is begun again
-    /// under its id, and what frees the first claim must not free the second.
+    /// Returns the epoch of a new run's claim. Epochs are unique: a refused run may start again under the same id, and
+    /// the release of the first claim must not release the second.
     #[must_use]
     pub fn new_epoch(&self) -> u64 {
         self.0.next_epoch.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Reserves a run in this process; `None` when it is claimed here already. What is reserved is freed by
-    /// `release`, which gets the epoch of the claim, or `None` where that was asked for and no answer came.
+    /// Reserves a run in this process; `None` if it is already claimed here.
+    ///
+    /// The reservation is released by `release`, which gets the epoch of the claim, or `None` if the claim was
+    /// requested without an answer.
     pub fn reserve(
         &self,
         run: &RunId,
@@ -78,23 +80,23 @@ impl Claims {
         Some(Reserved { claims: self.clone(), run: run.clone(), release, is_asking: false })
     }
 
-    /// The last event of the run frees it in the append itself.
+    /// Marks a claim as released by the append of the run's last event.
     pub fn ended(&self, run: &RunId) {
         if let Some(holding) = self.lock().get_mut(run) {
             holding.epoch = 0;
         }
     }
 
-    /// Notes the owner for which a run is asked for. Call it where the owner cannot end meanwhile, before the request is
-    /// sent.
+    /// Sets the owner for which a run is requested. Must be called before the request is sent, and at a point where the
+    /// owner cannot end.
     pub fn ask_for(&self, run: &RunId, owner: &Arc<str>) {
         if let Some(holding) = self.lock().get_mut(run).filter(|holding| holding.epoch == 0) {
             (holding.owner, holding.is_lost) = (Some(Arc::clone(owner)), false);
         }
     }
 
-    /// Notes that other processes may have what an owner of this process held: it has ended. A claim that is asked for
-    /// another owner, or not asked for yet, is not lost.
+    /// Marks the claims of an owner of this process as lost, because the owner has ended. A claim that is requested for
+    /// another owner, or not yet requested, is not lost.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -115,14 +117,14 @@ impl Claims {
     /// ```
     pub fn lose_all(&self, owner: &str) {
         for holding in self.lock().values_mut() {
-            // The owner of a run that begins may have been this one.
+            // The owner of a new run may have been this owner.
             let is_of_owner =
                 holding.owner.as_deref().map_or(holding.epoch > 0, |own| own == owner);
             holding.is_lost |= is_of_owner;
         }
     }
 
-    /// Notes that other processes have these runs, each unless it was claimed anew under another epoch.
+    /// Marks the claims of these runs as lost, except those that have another epoch by now.
     ///
     /// ```
     /// use backstop_event_log::{Claim, Claims};
@@ -146,13 +148,13 @@ impl Claims {
         }
     }
 
-    /// Was the claim of a run lost?
+    /// Returns whether the claim of a run was lost.
     #[must_use]
     pub fn is_lost(&self, run: &RunId) -> bool {
         self.lock().get(run).is_some_and(|holding| holding.is_lost)
     }
 
-    /// Returns the runs that are to be freed when the log is closed, each with the epoch of its claim.
+    /// Returns the runs to release when the log is closed, each with the epoch of its claim.
     #[must_use]
     pub fn still_held(&self) -> Vec<(RunId, u64)> {
         let held = self.lock();
@@ -161,29 +163,29 @@ impl Claims {
     }
 }
 
-/// A run that is this process's until it is dropped.
+/// A run reserved for this process until it is dropped.
 #[must_use = "the run is free again when it is dropped"]
 pub struct Reserved {
     claims: Claims,
     run: RunId,
     release: Option<Box<dyn FnOnce(Option<u64>) + Send + Sync>>,
-    /// Was the log asked for the claim, and the answer not heard yet?
+    /// Whether the log was asked for the claim and has not answered yet.
     is_asking: bool,
 }
 
 impl Reserved {
-    /// Notes that the log is asked for the claim: dropped before the answer is heard, it is freed whether it
-    /// was given or not.
+    /// Marks the claim as requested: if this is dropped before the answer, the run is released whether or not the claim
+    /// was granted.
     pub const fn asking(&mut self) {
         self.is_asking = true;
     }
 
-    /// Notes that the log has answered, and gave no claim.
+    /// Marks the request as refused.
     pub const fn refused(&mut self) {
         self.is_asking = false;
     }
 
-    /// Makes a claim of it.
+    /// Turns the reservation into a claim.
     pub fn claim(mut self, epoch: u64) -> Claim {
         self.is_asking = false;
         if let Some(holding) = self.claims.lock().get_mut(&self.run) {
@@ -195,7 +197,7 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        // Under the lock, so that a claim that follows at once is asked for behind what frees this one.
+        // The lock is held, so that a claim that follows at once is requested after this release.
         let mut held = self.claims.lock();
         let epoch = held.get(&self.run).map_or(0, |holding| holding.epoch);
         let freed = match epoch {

@@ -5,11 +5,10 @@ use layer0::event::Hash;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A place in the events of a log, behind which a [`Feed`](crate::Feed) goes on.
+/// A position in the events of a log, after which a [`Feed`](crate::Feed) continues.
 ///
-/// It is opaque, and has a text form to keep it in: `start`, `now`, or what the log made of a place.
-/// The place carries a mark of its event and a mark of the store, by which a log refuses a cursor of another
-/// log.
+/// It is opaque, and has a text form for storage: `start`, `now`, or a position encoded by the log. A position contains
+/// marks of its event and of the store, by which a log refuses the cursor of another log.
 ///
 /// ```
 /// use backstop_event_log::Cursor;
@@ -30,36 +29,38 @@ enum Place {
     Behind(Behind),
 }
 
-/// A place behind an event.
+/// A position after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Behind {
     number: u64,
-    /// The beginning of the event's hash, if the hash is known.
+    /// The first bytes of the event's hash, if known.
     hash: Option<u32>,
     /// The mark of the store, if it has one.
     store: Option<u32>,
 }
 
-/// Says that a text is no cursor.
+/// Error of a text that is not a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("invalid cursor `{0}`: expected `start`, `now`, or one that a feed gave")]
 pub struct InvalidCursor(String);
 
 impl Cursor {
-    /// Stands before the first event.
+    /// Returns the position before the first event.
     #[must_use]
     pub const fn start() -> Self {
         Self(Place::Start)
     }
 
-    /// Stands behind the event that is the last one when it is used.
+    /// Returns the position after the last event at the time of use.
     #[must_use]
     pub const fn now() -> Self {
         Self(Place::Now)
     }
 
-    /// Stands behind an event, for logs: `number` is its place in all events of the log, which grows
-    /// in the order in which they were appended and is never given out again; none has 0.
+    /// Returns the position after an event; for implementations of logs.
+    ///
+    /// `number` is the event's number among all events of the log: it grows in the order of appends, is never reused
+    /// and is not 0.
     #[must_use]
     pub fn behind(number: u64, hash: Option<&Hash>) -> Self {
         match number {
@@ -71,7 +72,8 @@ impl Cursor {
         }
     }
 
-    /// Adds the mark of a store, for logs. A store draws its mark once; a backup of the store has the same mark.
+    /// Adds the mark of a store; for implementations of logs. A store draws its mark once, at random; a backup of the
+    /// store has the same mark.
     #[must_use]
     pub const fn in_store(mut self, mark: Option<u32>) -> Self {
         if let Place::Behind(behind) = &mut self.0 {
@@ -80,8 +82,8 @@ impl Cursor {
         self
     }
 
-    /// Returns whether the cursor can be of the store with this mark, for logs. A cursor without a mark fits every
-    /// store: an earlier version wrote it.
+    /// Returns whether the cursor can belong to the store with this mark; for implementations of logs. A cursor without
+    /// a mark, written by an earlier version, fits every store.
     #[must_use]
     pub fn fits_store(&self, mark: Option<u32>) -> bool {
         match self.0 {
@@ -92,8 +94,8 @@ impl Cursor {
         }
     }
 
-    /// Returns the number of the event behind which it stands, for logs: 0 at the start, `None` for
-    /// now.
+    /// Returns the number of the event before the position; for implementations of logs. It is 0 at the start, and
+    /// `None` for now.
     #[must_use]
     pub const fn number(&self) -> Option<u64> {
         match self.0 {
@@ -103,7 +105,8 @@ impl Cursor {
         }
     }
 
-    /// Can it stand behind an event with this hash, for logs? Where it has no mark, it can.
+    /// Returns whether the position can be after an event with this hash; for implementations of logs. A cursor without
+    /// a hash fits every event.
     #[must_use]
     pub fn fits(&self, hash: &Hash) -> bool {
         match self.0 {
@@ -159,7 +162,7 @@ impl FromStr for Cursor {
             "now" => Some(Self::now()),
             _ => read(),
         };
-        // What is read prints as it was, so that there is one text for each place.
+        // A cursor has exactly one text form.
         let is_same = |cursor: &Self| cursor.to_string() == text;
         cursor.filter(is_same).ok_or_else(|| InvalidCursor(text.to_owned()))
     }

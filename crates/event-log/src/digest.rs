@@ -4,7 +4,7 @@ use layer0::text::plain;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-/// Returns the SHA-256 (FIPS 180-4) of a text, as records have digests: 64 lower-case hex digits.
+/// Returns the SHA-256 (FIPS 180-4) of a text in the form that records use: 64 lower-case hex digits.
 ///
 /// ```
 /// let digest = backstop_event_log::text_digest("hello");
@@ -17,8 +17,8 @@ pub fn text_digest(text: &str) -> String {
     digits
 }
 
-/// Returns the digest of a task that is dispatched, as [`text_digest`] has it: of its input, and of its images, its output
-/// schema and its use of the session's messages if it has any.
+/// Returns the [`text_digest`] of a dispatched task: of its input, and of its images, its output schema and its use of
+/// the session's messages if it has any.
 ///
 /// ```
 /// use backstop_event_log::{task_digest, text_digest};

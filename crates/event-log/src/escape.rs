@@ -1,14 +1,15 @@
-//! JSON that steers no terminal.
+//! JSON without characters that control a terminal.
 //!
-//! What could steer a terminal, turn the direction of writing or hide is written as `\u001b` is, which is
-//! the same JSON. Records are hashed in this form, so that it can be printed and verified alike.
+//! Characters that control a terminal, change the direction of text or are invisible are escaped as in `\u001b`, which
+//! is the same JSON. Records are hashed in this form, so that it can be printed and verified alike.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Returns whether a character is a control (C0, DEL, C1), sets the direction of writing or has no width. Those are
-/// the `Default_Ignorable_Code_Point`s of Unicode but for the variation selectors U+FE00 to U+FE0F, which choose
-/// between pictures and text, and beside them the separators of lines and paragraphs and the marks of
+/// Returns whether a character is a control character (C0, DEL, C1), sets the direction of text or has no width.
+///
+/// These are the `Default_Ignorable_Code_Point`s of Unicode except the variation selectors U+FE00 to U+FE0F, which
+/// choose between pictures and text, and in addition the separators of lines and paragraphs and the marks of
 /// annotations (U+FFF9 to U+FFFB). The list is part of the record's format.
 #[must_use]
 pub fn is_harmful(c: char) -> bool {
@@ -21,8 +22,8 @@ pub fn is_harmful(c: char) -> bool {
             | '\u{E0000}'..='\u{E0FFF}')
 }
 
-/// Returns whether a harmful character is a joiner that writing needs there: inside an emoji, or between Persian or
-/// Indic letters.
+/// Returns whether a harmful character is a joiner that the script needs at this position: inside an emoji, or between
+/// Persian or Indic letters.
 #[must_use]
 pub fn is_joiner_needed(before: Option<char>, c: char, after: Option<char>) -> bool {
     let is_written = |c: char| !c.is_ascii() && !is_harmful(c);
@@ -31,12 +32,11 @@ pub fn is_joiner_needed(before: Option<char>, c: char, after: Option<char>) -> b
         && after.is_some_and(is_written)
 }
 
-/// Escapes a text of JSON, which stays the same JSON. Line ends between its tokens stay.
+/// Escapes harmful characters in JSON text, which stays the same JSON. Line breaks between tokens stay.
 #[must_use]
 pub fn escape_json(json: &str) -> Cow<'_, str> {
     let is_escaped = |c: char| c != '\n' && is_harmful(c);
-    // Most are ASCII without controls, which serde_json escapes. Looked at in pieces, they are compared many
-    // at a time.
+    // Most texts are ASCII without controls, which serde_json escapes. A check in pieces compares many bytes at a time.
     let is_plain = |byte: &u8| matches!(byte, b'\n' | b' '..=b'~');
     let are_plain = |piece: &[u8]| piece.iter().fold(true, |plain, byte| plain & is_plain(byte));
     if json.as_bytes().chunks(64).all(are_plain) || !json.contains(is_escaped) {

@@ -5,7 +5,7 @@ use layer0::{Code, Timestamp};
 
 use crate::{Record, RunState, RunSummary, is_segment};
 
-/// Which runs are listed. All conditions have to hold.
+/// Filter of runs in a listing. All conditions must hold.
 ///
 /// ```
 /// use backstop_event_log::{RunFilter, RunState};
@@ -20,23 +20,23 @@ use crate::{Record, RunState, RunSummary, is_segment};
 pub struct RunFilter {
     /// Only runs of this session.
     pub session: Option<SessionId>,
-    /// Only runs of the agent of this name.
+    /// Only runs of the agent with this name.
     pub agent: Option<String>,
-    /// Only runs in one of these states; in any where there are none.
+    /// Only runs in one of these states; in any state if empty.
     pub states: Vec<RunState>,
-    /// Only runs that failed or stopped with this code, or with one of a family: `provider.*`.
+    /// Only runs that failed or stopped with this code, or with a code of a family: `provider.*`.
     pub reason: Option<String>,
-    /// Only runs that began at this moment or later.
+    /// Only runs that started at this time or later.
     pub from: Option<Timestamp>,
-    /// Only runs that began before this moment.
+    /// Only runs that started before this time.
     pub to: Option<Timestamp>,
-    /// Only runs whose id begins so.
+    /// Only runs whose id has this prefix.
     pub id_prefix: Option<String>,
-    /// Only runs that no other run dispatched.
+    /// Only root runs, not child runs.
     pub roots: bool,
-    /// Only segments of subscriptions, which are no runs.
+    /// Only segments of subscriptions, which are not runs.
     pub segments: bool,
-    /// Only runs that are filed under all of these labels.
+    /// Only runs with all of these labels.
     pub labels: BTreeMap<String, String>,
     /// At most this many, newest first.
     pub limit: Option<u32>,
@@ -56,63 +56,63 @@ impl RunFilter {
         self
     }
 
-    /// Only runs of the agent of this name.
+    /// Only runs of the agent with this name.
     #[must_use]
     pub fn agent(mut self, name: impl Into<String>) -> Self {
         self.agent = Some(name.into());
         self
     }
 
-    /// Only runs in this state, or in one of those that were named before.
+    /// Only runs in this state, or in one of the states added before.
     #[must_use]
     pub fn state(mut self, state: RunState) -> Self {
         self.states.push(state);
         self
     }
 
-    /// Only runs that failed or stopped with this code, or with one of a family: `provider.*`.
+    /// Only runs that failed or stopped with this code, or with a code of a family: `provider.*`.
     #[must_use]
     pub fn reason(mut self, code: impl Into<String>) -> Self {
         self.reason = Some(code.into());
         self
     }
 
-    /// Only runs that began at this moment or later.
+    /// Only runs that started at this time or later.
     #[must_use]
     pub const fn from(mut self, from: Timestamp) -> Self {
         self.from = Some(from);
         self
     }
 
-    /// Only runs that began before this moment.
+    /// Only runs that started before this time.
     #[must_use]
     pub const fn to(mut self, to: Timestamp) -> Self {
         self.to = Some(to);
         self
     }
 
-    /// Only runs whose id begins so.
+    /// Only runs whose id has this prefix.
     #[must_use]
     pub fn id_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.id_prefix = Some(prefix.into());
         self
     }
 
-    /// Only runs that no other run dispatched.
+    /// Only root runs, not child runs.
     #[must_use]
     pub const fn roots(mut self) -> Self {
         self.roots = true;
         self
     }
 
-    /// Only segments of subscriptions, which are no runs.
+    /// Only segments of subscriptions, which are not runs.
     #[must_use]
     pub const fn segments(mut self) -> Self {
         self.segments = true;
         self
     }
 
-    /// Only runs that are filed under this label, and under those that were named before.
+    /// Only runs with this label and all labels added before.
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(key.into(), value.into());
@@ -126,13 +126,13 @@ impl RunFilter {
         self
     }
 
-    /// Returns what the codes of [`RunFilter::reason`] begin with, where it names a family.
+    /// Returns the prefix of the codes if [`RunFilter::reason`] names a family.
     #[must_use]
     pub fn family(&self) -> Option<&str> {
         self.reason.as_deref()?.strip_suffix('*')
     }
 
-    /// Is a run listed, as far as it alone decides that?
+    /// Returns whether a run matches the filter, apart from `limit`.
     #[must_use]
     pub fn matches(&self, run: &RunSummary) -> bool {
         let same = |wanted: &Option<String>, text: &str| {
@@ -157,7 +157,7 @@ impl RunFilter {
     }
 }
 
-/// Which attempts at models that failed are counted. All conditions have to hold.
+/// Filter of failed model attempts in a count. All conditions must hold.
 ///
 /// ```
 /// use backstop_event_log::AttemptFilter;
@@ -168,52 +168,52 @@ impl RunFilter {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AttemptFilter {
-    /// Only those of these runs; of any where it is `None`.
+    /// Only attempts of these runs; of all runs if `None`.
     pub runs: Option<Vec<RunId>>,
-    /// Only those that failed with this code, or with one of a family: `provider.*`.
+    /// Only attempts that failed with this code, or with a code of a family: `provider.*`.
     pub code: Option<String>,
-    /// Only those that ended at this moment or later.
+    /// Only attempts that ended at this time or later.
     pub from: Option<Timestamp>,
-    /// Only those that ended before this moment.
+    /// Only attempts that ended before this time.
     pub to: Option<Timestamp>,
 }
 
 impl AttemptFilter {
-    /// Counts all of them.
+    /// Counts all failed attempts.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Only those of these runs.
+    /// Only attempts of these runs.
     #[must_use]
     pub fn runs(mut self, runs: impl IntoIterator<Item = impl Into<RunId>>) -> Self {
         self.runs = Some(runs.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Only those that failed with this code, or with one of a family: `provider.*`.
+    /// Only attempts that failed with this code, or with a code of a family: `provider.*`.
     #[must_use]
     pub fn code(mut self, code: impl Into<String>) -> Self {
         self.code = Some(code.into());
         self
     }
 
-    /// Only those that ended at this moment or later.
+    /// Only attempts that ended at this time or later.
     #[must_use]
     pub const fn from(mut self, from: Timestamp) -> Self {
         self.from = Some(from);
         self
     }
 
-    /// Only those that ended before this moment.
+    /// Only attempts that ended before this time.
     #[must_use]
     pub const fn to(mut self, to: Timestamp) -> Self {
         self.to = Some(to);
         self
     }
 
-    /// Is one counted that ended so at this moment, as far as its run does not decide that?
+    /// Returns whether an attempt with this code and end time matches the filter, apart from its run.
     #[must_use]
     pub fn matches(&self, code: &Code, at: Timestamp) -> bool {
         self.code.as_deref().is_none_or(|wanted| code.is_of(wanted))
@@ -222,7 +222,7 @@ impl AttemptFilter {
     }
 }
 
-/// Which events a [`Feed`](crate::Feed) brings. All conditions have to hold.
+/// Filter of events in a [`Feed`](crate::Feed). All conditions must hold.
 ///
 /// ```
 /// use backstop_event_log::EventFilter;
@@ -239,12 +239,12 @@ pub struct EventFilter {
     pub run: Option<RunId>,
     /// Only events of runs of this session.
     pub session: Option<SessionId>,
-    /// Only events of one of these types, or of a family: `tool.*`; of any where there are none.
+    /// Only events of one of these types, or of a family: `tool.*`; of any type if empty.
     pub types: Vec<String>,
 }
 
 impl EventFilter {
-    /// Brings all events.
+    /// Matches all events.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -264,14 +264,14 @@ impl EventFilter {
         self
     }
 
-    /// Only events of this type, or of a family: `tool.*`; or of one of those that were named before.
+    /// Only events of this type, of a family such as `tool.*`, or of one of the types added before.
     #[must_use]
     pub fn event_type(mut self, event_type: impl Into<String>) -> Self {
         self.types.push(event_type.into());
         self
     }
 
-    /// Is an event of this run and session brought?
+    /// Returns whether an event of this run and session matches the filter.
     #[must_use]
     pub fn matches(&self, run: &RunId, session: &SessionId, record: &Record) -> bool {
         let is_wanted = |wanted: &String| match wanted.strip_suffix('*') {

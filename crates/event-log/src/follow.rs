@@ -1,4 +1,4 @@
-//! Following what is appended to a log, by whichever process.
+//! Follows events as any process appends them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,13 +6,11 @@ use std::sync::Arc;
 
 use crate::{Cursor, EventFilter, EventLog, EventWatch, FeedPage, FeedRecord, LogError};
 
-/// Follows a log: what stands behind a cursor, and then each event as it is appended, by whichever
-/// process.
+/// Follows a log: returns the events after a cursor, and then each event as any process appends it.
 ///
-/// No event is left out or comes twice, and those of a run come in the order of their seq. What was
-/// taken away with its run before it was read does not come. A row that another program changed, so
-/// that it is no event any more, does not come either and is warned of;
-/// [`verify_run`](crate::verify_run) names it.
+/// No event is skipped or repeated, and the events of a run are in the order of their seq. Events of a run that is
+/// removed before they are read are missing. A row that another program changed, so that it is not an event any more,
+/// is skipped with a warning; [`verify_run`](crate::verify_run) names it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -43,7 +41,7 @@ use crate::{Cursor, EventFilter, EventLog, EventWatch, FeedPage, FeedRecord, Log
 ///
 /// # Errors
 ///
-/// [`LogError::ForeignCursor`] for a cursor that is not of this log, and what the log fails with.
+/// [`LogError::ForeignCursor`] for a cursor of another log, and any error of the log.
 ///
 /// # Cancel safety
 ///
@@ -53,7 +51,7 @@ pub async fn follow(
     filter: EventFilter,
     cursor: Cursor,
 ) -> Result<Feed, LogError> {
-    // Watched before it is read: what is appended in between rings.
+    // The watch starts before the read, so that an append in between wakes it.
     let watch = log.watch_events();
     let page = log.read_feed(&filter, &cursor).await?;
     let mut feed = Feed {
@@ -65,24 +63,24 @@ pub async fn follow(
         read_to: cursor,
         is_end: false,
     };
-    // Now is the moment of this call.
+    // `now` is the time of this call.
     feed.given = if cursor == Cursor::now() { page.cursor } else { cursor };
     feed.take(page);
     Ok(feed)
 }
 
-/// Events of a log as they are appended; made by [`follow`].
+/// A feed of a log's events; created by [`follow`].
 pub struct Feed {
     log: Arc<dyn EventLog>,
     filter: EventFilter,
     watch: EventWatch,
-    /// What was read and not given yet.
+    /// Events read and not returned yet.
     read: VecDeque<FeedRecord>,
-    /// Behind what was given.
+    /// The position after the last returned event.
     given: Cursor,
-    /// Behind what was read.
+    /// The position after the last event read.
     read_to: Cursor,
-    /// Is it to wait before it reads on?
+    /// Whether to wait before the next read.
     is_end: bool,
 }
 
@@ -91,7 +89,7 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// What the log fails with. Asked again, it goes on where it was.
+    /// Any error of the log. The next call continues at the same position.
     ///
     /// # Cancel safety
     ///
@@ -105,7 +103,7 @@ impl Feed {
         }
     }
 
-    /// Returns the next event; `None` at the end, where [`Feed::cursor`] stands behind all that the log holds.
+    /// Returns the next event; `None` at the end, where [`Feed::cursor`] is after all events of the log.
     ///
     /// # Errors
     ///
@@ -129,7 +127,7 @@ impl Feed {
         }
     }
 
-    /// Waits at the end until there may be more.
+    /// At the end, waits until there may be more events.
     ///
     /// # Cancel safety
     ///
@@ -137,13 +135,12 @@ impl Feed {
     pub async fn changed(&mut self) {
         if self.is_end {
             self.watch.changed().await;
-            // From here on it reads, also when it is dropped before it has.
+            // The next call reads, also if this future is dropped before it has read.
             self.is_end = false;
         }
     }
 
-    /// Returns the place behind the event that was given last, from which another feed of the same
-    /// filter goes on.
+    /// Returns the position after the last returned event, from which another feed with the same filter can continue.
     #[must_use]
     pub const fn cursor(&self) -> Cursor {
         self.given

@@ -1,7 +1,7 @@
-//! What comes to a run from outside: decisions of people, cancellation, input.
+//! Requests to a run from outside: decisions of people, cancellation, input.
 //!
-//! Each is a row that any process can insert, on a condition. The writer of the run reads the rows, and
-//! takes one in the append that records it, so that what was accepted is recorded exactly once.
+//! Each request is a row that any process can insert under a condition. The run's writer reads the rows, and removes
+//! each one in the append that records it, so that an accepted request is recorded exactly once.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,63 +14,62 @@ use serde::{Deserialize, Serialize};
 use crate::watches::{Watch, Watches};
 use crate::{Decision, Settlement};
 
-/// What a caller in any process asks of a run.
+/// A request to a run from any process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum InboxRequest {
-    /// The run is to stop. Accepted while the run is open.
+    /// Stops the run. Accepted while the run is open.
     Cancel {
         /// The run.
         run: RunId,
     },
-    /// A person decided. Accepted while the approval is open and undecided, from one who may decide it,
-    /// before it expires, and before the run is to stop.
+    /// Decides an approval. Accepted while the approval is open, undecided and not expired, from a person who may
+    /// decide it, and unless the run is to stop.
     Decide {
         /// The approval.
         approval: ApprovalId,
-        /// What was decided.
+        /// The decision.
         decision: Decision,
     },
-    /// There was no decision in time. Accepted while the approval is open and undecided, once it has
-    /// expired.
+    /// Expires an approval. Accepted while the approval is open and undecided, after its expiry time.
     Expire {
         /// The approval.
         approval: ApprovalId,
     },
-    /// The model is to read this before it is asked next. Accepted while the run is open; what comes too late for
-    /// it is kept for the next writer of the run.
+    /// Adds text that the model reads with its next request. Accepted while the run is open; input that arrives too
+    /// late is kept for the next writer of the run.
     Input {
         /// The run.
         run: RunId,
         /// The text.
         text: Arc<str>,
     },
-    /// A person says what became of a call. Accepted while no other settlement of the call waits or is
-    /// recorded, in a run that is over too: the sender knows the record, and that it leaves the outcome open.
+    /// Settles a call of unknown outcome. Accepted while no other settlement of the call is pending or recorded, also
+    /// for an ended run: the sender has read from the record that the outcome is open.
     Settle {
         /// The run.
         run: RunId,
         /// The call.
         call: CallId,
-        /// What is said of it.
+        /// The outcome of the call.
         settlement: Settlement,
     },
-    /// The run is to hear of something that is its own affair. Accepted and kept as input is.
+    /// Delivers a signal that the run itself interprets. Accepted and kept as input is.
     Signal {
         /// The run.
         run: RunId,
-        /// What it is about.
+        /// Name of the signal.
         name: Arc<str>,
-        /// What it carries.
+        /// Data of the signal.
         data: JsonText,
-        /// The delivery to a behaviour that led to it, where one did.
+        /// The delivery to a behaviour that caused it, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cause: Option<Box<Cause>>,
     },
 }
 
 impl InboxRequest {
-    /// Returns the kind, as stores write it down.
+    /// Returns the kind, as stores write it.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -83,13 +82,13 @@ impl InboxRequest {
         }
     }
 
-    /// Does it wait for the writer of a run that is over, too?
+    /// Returns whether it also waits for the writer of a run that has ended.
     #[must_use]
     pub const fn outlasts_the_run(&self) -> bool {
         matches!(self, Self::Input { .. } | Self::Settle { .. } | Self::Signal { .. })
     }
 
-    /// Returns the approval that it decides, if it decides one.
+    /// Returns the approval that it decides, if any.
     #[must_use]
     pub const fn decides(&self) -> Option<&ApprovalId> {
         match self {
@@ -102,28 +101,28 @@ impl InboxRequest {
     }
 }
 
-/// A row of an inbox: what was accepted and is not recorded yet.
+/// A row of an inbox: a request that was accepted and is not recorded yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct InboxMessage {
-    /// Names the row in its log.
+    /// Id of the row in its log.
     pub id: u64,
-    /// What is wanted.
+    /// The request.
     pub request: InboxRequest,
-    /// Who wants it.
+    /// The sender.
     pub by: Arc<str>,
-    /// When it was sent.
+    /// Time at which it was sent.
     pub at: Timestamp,
 }
 
 impl InboxMessage {
-    /// Makes a row.
+    /// Creates a row.
     pub fn new(id: u64, request: InboxRequest, by: impl Into<Arc<str>>, at: Timestamp) -> Self {
         Self { id, request, by: by.into(), at }
     }
 }
 
-/// The data of a row as JSON, for logs that keep text.
+/// The data of a row as JSON, for logs that store text.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct RowData {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -147,7 +146,7 @@ struct RowData {
 }
 
 impl InboxRequest {
-    /// Returns what a row holds beside its kind, its run and its approval, as JSON.
+    /// Returns the data of a row as JSON: everything except its kind, run and approval.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "a truth value, a text and JSON are JSON")]
     pub fn data(&self) -> String {
@@ -179,7 +178,7 @@ impl InboxRequest {
         serde_json::to_string(&data).expect("a truth value, a text and JSON are JSON")
     }
 
-    /// Reads a request back from the columns of a row; `None` for what no version wrote.
+    /// Decodes a request from the columns of a row; `None` if no version wrote such a row.
     #[must_use]
     pub fn read(
         kind: &str,
@@ -212,46 +211,44 @@ impl InboxRequest {
     }
 }
 
-/// Wakes those that watch the inboxes of runs; a log rings for a run when its inbox has something new.
-/// Clones share the watches.
+/// Wakes the watchers of a run's inbox when it has a new row. Clones share the watches.
 #[derive(Debug, Clone, Default)]
 pub struct InboxWatches(Watches<RunId>);
 
 impl InboxWatches {
-    /// Watches the inbox of a run. What was there before counts as new.
+    /// Watches the inbox of a run. Earlier rows count as new.
     #[must_use]
     pub fn watch(&self, run: &RunId) -> InboxWatch {
         InboxWatch(self.0.watch(run))
     }
 
-    /// Says that the inbox of a run has something new.
+    /// Wakes the watchers of a run's inbox, because it has a new row.
     pub fn ring(&self, run: &RunId) {
         self.0.ring(run);
     }
 
-    /// Is no inbox watched?
+    /// Returns whether there is no watch.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// A watch on the inbox of a run, until it is dropped.
+/// A watch on the inbox of a run, active until dropped.
 #[derive(Debug)]
 pub struct InboxWatch(Watch<RunId>);
 
 impl InboxWatch {
-    /// Is ready when the inbox may have something that was not there before; the first time at once.
+    /// Returns ready when the inbox may have new rows; the first time at once.
     pub fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.0.poll_changed(cx)
     }
 
-    /// Waits until the inbox may have something that was not there before; returns at once the first
-    /// time.
+    /// Waits until the inbox may have new rows; returns at once the first time.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future loses nothing: it only returns after it took the change in.
+    /// Dropping the future loses nothing: a change is taken only when it returns.
     pub async fn changed(&mut self) {
         std::future::poll_fn(|cx| self.poll_changed(cx)).await;
     }

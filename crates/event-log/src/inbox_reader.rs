@@ -10,28 +10,27 @@ use crate::{EventLog, InboxMessage, InboxWatch, LogError};
 
 type Reading = Pin<Box<dyn Future<Output = Result<Vec<InboxMessage>, LogError>> + Send>>;
 
-/// Tells the rows of a run's inbox, each once: for the writer of the run, which takes each row in the append
-/// that records it.
+/// Returns each row of a run's inbox once, to the run's writer, which removes each row in the append that records it.
 pub struct InboxReader {
     log: Arc<dyn EventLog>,
     run: RunId,
     watch: InboxWatch,
-    /// A change that is being read. It is kept while the run does other things: one that was begun anew
-    /// at each step would never end in a run whose steps are quick.
+    /// A read in progress. It is kept while the run does other things: in a run with quick steps, a read that restarts
+    /// at each step would never end.
     reading: Option<Reading>,
-    /// The rows that were told; they are gone once they are recorded.
+    /// The rows already returned; they are removed from the inbox once they are recorded.
     told: BTreeSet<u64>,
 }
 
 impl InboxReader {
-    /// Begins with the rows that are there.
+    /// Creates a reader that starts with the rows already in the inbox.
     pub fn new(log: &Arc<dyn EventLog>, run: &RunId) -> Self {
         let watch = log.watch_inbox(run);
         let (log, run) = (Arc::clone(log), run.clone());
         Self { log, run, watch, reading: None, told: BTreeSet::new() }
     }
 
-    /// Waits for rows that were not told.
+    /// Waits for new rows.
     ///
     /// # Cancel safety
     ///
@@ -51,7 +50,7 @@ impl InboxReader {
             match read.map(|messages| self.untold(messages)) {
                 Ok(messages) if messages.is_empty() => {}
                 Ok(messages) => return messages,
-                // A healthy run does not end because its inbox cannot be read just now.
+                // A temporary error of the inbox does not end a healthy run.
                 Err(error) => {
                     tracing::warn!(%error, "the inbox cannot be read; it is looked at again");
                 }
@@ -59,7 +58,7 @@ impl InboxReader {
         }
     }
 
-    /// Reads the rows that were not told, as they are now.
+    /// Reads the new rows, without waiting.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The newest events that a process knows to be acknowledged.
+//! The newest acknowledged events that a process knows.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,32 +9,32 @@ use layer0::id::RunId;
 
 use crate::{AcceptedLoss, RunSummary, is_segment};
 
-/// A run whose record has lost its tail: it is refused until a person accepts that.
+/// A run whose record has lost its tail: it is refused until a person accepts the loss.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostRun {
     /// The run.
     pub run: RunId,
-    /// The newest event that is known to be lost.
+    /// The newest event known to be lost.
     pub tail: LostTail,
-    /// The time at which the loss was found.
+    /// Time at which the loss was found.
     pub since: Timestamp,
 }
 
 impl LostRun {
-    /// Names the run, its lost event, and when the loss was found.
+    /// Creates the description of a run with its lost event and the time at which the loss was found.
     #[must_use]
     pub const fn new(run: RunId, tail: LostTail, since: Timestamp) -> Self {
         Self { run, tail, since }
     }
 }
 
-/// A random number of the row of a run. A run that was removed and begins again under its id has another one.
+/// A random number in the row of a run. A run that is removed and starts again under the same id has another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "it is a number and nothing else")]
 pub struct Incarnation(pub [u8; 16]);
 
-/// The newest event of a run that a process has seen acknowledged.
+/// The newest event of a run that a process knows to be acknowledged.
 ///
 /// ```
 /// use backstop_event_log::{KnownEnd, RunSummary};
@@ -47,41 +47,42 @@ pub struct Incarnation(pub [u8; 16]);
 pub struct KnownEnd {
     /// The event.
     pub tail: LostTail,
-    /// The number of losses that were accepted before it was written.
+    /// Number of accepted losses before the event was written.
     losses: u32,
     incarnation: Option<Incarnation>,
 }
 
 impl KnownEnd {
-    /// Returns the end of a run at a glance.
+    /// Returns the end of a run according to its summary.
     #[must_use]
     pub fn new(summary: &RunSummary) -> Self {
         let tail = LostTail::new(summary.last_seq, summary.head);
         Self { tail, losses: summary.losses(), incarnation: None }
     }
 
-    /// Names the incarnation of the run.
+    /// Sets the incarnation of the run.
     #[must_use]
     pub const fn in_incarnation(mut self, incarnation: Option<Incarnation>) -> Self {
         self.incarnation = incarnation;
         self
     }
 
-    /// Returns the incarnation of the run, where it is known.
+    /// Returns the incarnation of the run, if known.
     #[must_use]
     pub const fn incarnation(&self) -> Option<Incarnation> {
         self.incarnation
     }
 
-    /// Returns whether the row of the run has another incarnation: one of the two runs was removed, or the store came back
-    /// older than that.
+    /// Returns whether the row of the run has another incarnation: one of the two runs was removed, or the store was
+    /// restored from an earlier state.
     #[must_use]
     pub fn is_other(&self, row: Option<Incarnation>) -> bool {
         matches!((self.incarnation, row), (Some(known), Some(row)) if known != row)
     }
 
-    /// Returns whether the event is lost, where the record has it or not. `accepted` is the last loss that was accepted in
-    /// the record.
+    /// Returns whether the event is lost.
+    ///
+    /// `is_there` is whether the record has the event, and `accepted` the last accepted loss in the record.
     #[must_use]
     pub fn is_lost(&self, is_there: bool, accepted: Option<&AcceptedLoss>) -> bool {
         let is_accepted =
@@ -89,14 +90,14 @@ impl KnownEnd {
         !is_there && !accepted.is_some_and(is_accepted)
     }
 
-    /// Returns whether it is newer than another one of the same run.
+    /// Returns whether it is at least as new as another end of the same run.
     const fn is_newer(&self, other: &Self) -> bool {
         self.losses > other.losses || self.losses == other.losses && self.tail.seq >= other.tail.seq
     }
 }
 
-/// The newest events that an open log of this process has seen acknowledged, of the runs that it wrote to or read last.
-/// Clones share them.
+/// The newest acknowledged events of the runs that an open log of this process wrote to or read last. Clones share
+/// them.
 ///
 /// ```
 /// use backstop_event_log::{KnownEnd, KnownEnds, RunSummary};
@@ -112,7 +113,7 @@ impl KnownEnd {
 #[derive(Debug, Clone, Default)]
 pub struct KnownEnds(Arc<Mutex<Generations>>);
 
-/// Two generations of entries: the older one is dropped when the younger one is full.
+/// Two generations of entries: the old one is dropped when the young one is full.
 #[derive(Debug, Default)]
 struct Generations {
     young: HashMap<RunId, KnownEnd>,
@@ -120,28 +121,28 @@ struct Generations {
 }
 
 impl KnownEnds {
-    /// The number of runs that are remembered at least; twice as many at most.
+    /// Minimum number of runs that are remembered; at most twice as many are.
     pub const MIN_RUNS: usize = 16_384;
 
     fn lock(&self) -> MutexGuard<'_, Generations> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers the end of a run that was read or written. Segments of subscriptions are not remembered: nothing acts
-    /// from them.
+    /// Remembers the end of a run that was read or written. Segments of subscriptions are not remembered, because
+    /// nothing acts on them.
     pub fn note(&self, run: &RunId, end: KnownEnd) {
         if end.tail.seq > 0 && !is_segment(run) {
             self.lock().note(run, end);
         }
     }
 
-    /// Returns what is known of a run.
+    /// Returns the known end of a run.
     #[must_use]
     pub fn find(&self, run: &RunId) -> Option<KnownEnd> {
         self.lock().find(run)
     }
 
-    /// Forgets a run that was removed.
+    /// Removes a run that was removed from the log.
     pub fn forget(&self, run: &RunId) {
         let mut generations = self.lock();
         generations.young.remove(run);

@@ -9,31 +9,31 @@ use layer0::id::RunId;
 
 use crate::LogError;
 
-/// For how long a process may act for the runs that it has claimed, where a log is shared by several.
+/// The time for which a process may act for the runs that it has claimed, in a log shared by several processes.
 ///
-/// Locks that a system frees when a process dies need no lease. Where a process can be stopped or cut off and others
-/// go on without it, it has to know itself when it may not act any more.
+/// Locks that the system releases when a process dies need no lease. If a process can be stopped or cut off while
+/// others take its runs over, it must know by itself when it may not act any more.
 #[async_trait]
 pub trait Lease: Send + Sync {
-    /// May something be started now that acts on the world?
+    /// Returns whether an action with an effect may start now.
     fn may_start(&self) -> bool;
 
-    /// Waits until something may be started; for ever, once the lease has ended.
+    /// Waits until an action may start; never returns once the lease has ended.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     async fn until_may_start(&self);
 
-    /// Waits until the lease has ended: what was started must not go on, and nothing may be appended any more.
+    /// Waits until the lease has ended: started actions must stop, and nothing may be appended any more.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     async fn ended(&self);
 
-    /// Waits until what acts on the world has to stop: the lease has ended, or another process may soon take its
-    /// runs over.
+    /// Waits until actions with an effect must stop: the lease has ended, or another process may soon take over the
+    /// runs.
     ///
     /// # Cancel safety
     ///
@@ -42,20 +42,22 @@ pub trait Lease: Send + Sync {
         self.ended().await;
     }
 
-    /// Returns why nothing may be appended to a run any more, once the lease has ended.
+    /// Returns the error of an append to a run once the lease has ended.
     fn loss(&self, run: &RunId) -> LogError {
         LogError::LeaseEnded(run.clone())
     }
 
-    /// Notes that something is at work that acts on the world, until what is returned is dropped: a process that
-    /// leaves waits for it. `None` where none waits.
+    /// Registers an action with an effect until the returned guard is dropped: a process that leaves waits for the
+    /// guard. `None` if no process waits.
     fn at_work(&self) -> Option<AtWork> {
         None
     }
 }
 
-/// Waits until something may be started that acts on the world, for ever once the lease has ended. It is at work until
-/// what is returned is dropped, where a process that leaves waits for it.
+/// Waits until an action with an effect may start, and registers it until the returned guard is dropped. Never returns
+/// once the lease has ended.
+///
+/// The guard is `None` if a process that leaves does not wait for it.
 ///
 /// # Cancel safety
 ///
@@ -64,14 +66,14 @@ pub async fn begin_work(lease: &dyn Lease) -> Option<AtWork> {
     loop {
         lease.until_may_start().await;
         let at_work = lease.at_work();
-        // What was counted too late does not count.
+        // An action registered too late does not start.
         if lease.may_start() {
             return at_work;
         }
     }
 }
 
-/// Does work that acts on the world, and drops it when that [has to stop](Lease::must_stop), which is `None`.
+/// Performs work with an effect, and drops it with `None` when it [must stop](Lease::must_stop).
 ///
 /// # Cancel safety
 ///
@@ -85,12 +87,12 @@ pub async fn while_it_lasts<T>(lease: &dyn Lease, work: impl Future<Output = T>)
     .await
 }
 
-/// Something that is at work, until this is dropped.
+/// Guard of an action in progress.
 #[must_use = "it is at work until it is dropped"]
 pub struct AtWork(#[expect(dead_code, reason = "it is held")] Box<dyn Send + Sync>);
 
 impl AtWork {
-    /// Lets something be at work until `held` is dropped.
+    /// Creates a guard that ends when `held` is dropped.
     pub fn new(held: impl Send + Sync + 'static) -> Self {
         Self(Box::new(held))
     }

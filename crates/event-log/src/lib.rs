@@ -1,11 +1,10 @@
-//! The durable record of runs: append before act, chained by hashes, folded into a summary.
+//! The durable record of runs: events are appended before actions, chained by hashes and folded into a summary.
 //!
-//! An [`EventLog`] keeps [`Record`]s. A [`RunWriter`] is the one writer of a run: it numbers and
-//! seals what is to be appended and hands it to the log in one batch. What is read back is verified
-//! against the hash chain before it is trusted. [`follow`] brings what is appended as it is, by whichever
-//! process.
+//! An [`EventLog`] stores [`Record`]s. A [`RunWriter`] is the only writer of a run: it numbers and seals events, and
+//! appends them to the log in one batch. Records are verified against the hash chain before they are trusted.
+//! [`follow`] returns events as any process appends them.
 //!
-//! This crate never decides what is recorded; that is the machine's and the driver's.
+//! This crate never decides which events are recorded; the machine and the driver do.
 
 mod account;
 mod approval;

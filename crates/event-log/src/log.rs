@@ -17,39 +17,39 @@ use crate::{
     Subscription,
 };
 
-/// The types of events that change what is open.
+/// Types of events that change the open approvals.
 const CHANGES: [&str; 5] =
     ["approval.requested", "approval.granted", "approval.denied", "run.finished", "run.failed"];
-/// The type of event that changes it where it names one of these codes: that of a call that a person denied, or that is
-/// the same as one; and that of a call that may have run in events that were lost.
+/// Type of event that changes the open approvals if it contains one of these codes: the answer of a call that a person
+/// denied, that repeats another call, or that may have run in lost events.
 const ANSWER: &str = "tool.responded";
 const CODES: [&str; 2] = [layer0::code::TOOL_APPROVAL_DENIED, layer0::code::TOOL_INTERRUPTED];
 
-/// What is appended in one write: records of one run and the summary they lead to.
+/// The content of one append: records of one run, and the summary after them.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Batch {
     /// The run.
     pub run: RunId,
-    /// The epoch of the claim under which it is written.
+    /// Epoch of the claim under which it is written.
     pub epoch: u64,
-    /// The records, in order, without a gap; empty where the batch only moves a subscription.
+    /// The records, in order and without a gap; empty if the batch only moves a subscription.
     pub records: Vec<Record>,
-    /// The run after them.
+    /// The summary after the records.
     pub summary: RunSummary,
-    /// The rows of the run's inbox that the records take in; they are gone afterwards.
+    /// The rows of the run's inbox that the records contain; the append removes them.
     pub taken: Vec<u64>,
-    /// What they move, where they are of a subscription.
+    /// The move of a subscription, if the records belong to one.
     pub moves: Option<Box<Moves>>,
-    /// Whether the records are those of another store: what they follow or were forked from need not be here, and a run
-    /// that was forgotten may come back.
+    /// Whether the records come from another store: the run that they follow or were forked from need not exist here,
+    /// and a forgotten run may be restored.
     pub is_import: bool,
-    /// The erased events among the records of another store that carry a sound HMAC there, by seq. They get one here too.
+    /// Numbers of the erased events in an import that have a valid HMAC in their store. They get an HMAC here too.
     pub sealed_erasures: Vec<u64>,
 }
 
 impl Batch {
-    /// Makes a batch that takes nothing from the inbox.
+    /// Creates a batch that removes nothing from the inbox.
     #[must_use]
     pub const fn new(run: RunId, epoch: u64, records: Vec<Record>, summary: RunSummary) -> Self {
         Self {
@@ -64,27 +64,27 @@ impl Batch {
         }
     }
 
-    /// Returns the number of its first event; of a batch without records, that of the next event of the run.
+    /// Returns the number of its first event; for a batch without records, the number of the run's next event.
     #[must_use]
     pub fn first_seq(&self) -> u64 {
         self.records.first().map_or(self.summary.last_seq + 1, |record| record.seq)
     }
 
-    /// Carries the records of another store as they are.
+    /// Marks the records as an import from another store.
     #[must_use]
     pub const fn importing(mut self) -> Self {
         self.is_import = true;
         self
     }
 
-    /// Names the erased events that carry a sound HMAC where they come from, by seq.
+    /// Sets the numbers of the erased events that have a valid HMAC in their store.
     #[must_use]
     pub fn with_sealed_erasures(mut self, sealed: Vec<u64>) -> Self {
         self.sealed_erasures = sealed;
         self
     }
 
-    /// Returns the HMACs under a key of the erased events that carried one where they come from, by seq.
+    /// Returns the HMACs under a key for the erased events that had one in their store, with their numbers.
     #[must_use]
     pub fn erasure_seals(&self, key: &LogKey) -> Vec<(u64, Hash)> {
         let seal = |record: &Record| match &record.payload {
@@ -97,21 +97,21 @@ impl Batch {
         self.records.iter().filter_map(seal).collect()
     }
 
-    /// Takes rows of the run's inbox.
+    /// Sets the rows of the run's inbox to remove.
     #[must_use]
     pub fn taking(mut self, taken: Vec<u64>) -> Self {
         self.taken = taken;
         self
     }
 
-    /// Takes its records and rows out of it.
+    /// Moves the records and rows out of this batch into a new one.
     pub(crate) fn take(&mut self) -> Self {
         let (records, taken) = (std::mem::take(&mut self.records), std::mem::take(&mut self.taken));
         let moves = self.moves.take();
         Self { records, taken, moves, ..self.clone() }
     }
 
-    /// Returns where a run was cut off that begins as a copy of another run of this log.
+    /// Returns the `run.forked` event if the batch starts a copy of another run of this log.
     ///
     /// # Errors
     ///
@@ -131,8 +131,8 @@ impl Batch {
         }
     }
 
-    /// Does the batch open a run again that was over, and that no other run dispatched? Then no other
-    /// run of its session may follow it or be open.
+    /// Returns whether the batch reopens a root run that had ended. No other run of its session may then follow it or
+    /// be open.
     #[must_use]
     pub fn reopens(&self) -> bool {
         let begins = self.records.first().is_none_or(|first| first.seq == 1);
@@ -140,7 +140,7 @@ impl Batch {
         !begins && self.summary.parent.is_none() && self.records.iter().any(is_opening)
     }
 
-    /// Does the run go on with another definition of its agent from here? Then its terms are other ones.
+    /// Returns whether the run continues under another definition of its agent, which changes its terms.
     #[must_use]
     pub fn adopts(&self) -> bool {
         self.records.iter().any(|record| {
@@ -149,7 +149,7 @@ impl Batch {
         })
     }
 
-    /// Returns whether it begins a run that is no copy from another store.
+    /// Returns whether it starts a run that is not an import.
     #[must_use]
     pub fn begins(&self) -> bool {
         !self.is_import && self.records.first().is_some_and(|first| first.seq == 1)
@@ -165,14 +165,14 @@ impl Batch {
         })
     }
 
-    /// Returns what the batch does to the open approvals of its run, for logs that keep them.
+    /// Returns the changes of the run's open approvals; for logs that store approvals.
     ///
     /// # Errors
     ///
-    /// Items are [`LogError::Unreadable`] for an event about an approval that cannot be read: a log that
-    /// keeps approvals must not append it.
+    /// Items are [`LogError::Unreadable`] for an approval event that cannot be read: a log that stores approvals must
+    /// not append it.
     pub fn approval_changes(&self) -> impl Iterator<Item = Result<ApprovalChange, LogError>> + '_ {
-        // A copy of a run asks for its approvals anew.
+        // A copy of a run requests its approvals again.
         let copied = self.records.iter().rposition(|record| record.event_type == "run.forked");
         self.records[copied.unwrap_or(0)..].iter().filter_map(|record| {
             let text = record.payload.text()?;
@@ -202,21 +202,21 @@ impl Batch {
     }
 }
 
-/// Keeps the events of runs.
+/// A store of runs' events.
 #[async_trait]
 pub trait EventLog: Send + Sync {
-    /// Returns the key that new runs are sealed with; those of another log are not keyed.
+    /// Returns the key that seals new runs; a log without a key does not key its chains.
     fn key(&self) -> Option<&LogKey> {
         None
     }
 
-    /// Returns whether the log seals the row that it keeps of each run that is sealed with its [key](EventLog::key). The
-    /// first event of such a run records this.
+    /// Returns whether the log seals its row of each run that is sealed with its [key](EventLog::key). The first event
+    /// of such a run records this.
     fn seals_rows(&self) -> bool {
         false
     }
 
-    /// Returns the HMACs that the log keeps for a run under its [key](EventLog::key); or `None`.
+    /// Returns the HMACs of a run under the log's [key](EventLog::key), or `None`.
     ///
     /// # Errors
     ///
@@ -226,30 +226,29 @@ pub trait EventLog: Send + Sync {
         Ok(None)
     }
 
-    /// Returns the lease under which this process acts for the runs of the log, where it is shared by several.
+    /// Returns the lease under which this process acts for the runs of the log, if several processes share it.
     fn lease(&self) -> Option<Arc<dyn Lease>> {
         None
     }
 
-    /// Claims a recorded run for writing, under an epoch of its own. There is no lease: the claims of
-    /// a process end with it.
+    /// Claims a recorded run for writing, under a new epoch. There is no lease: the claims of a process end with it.
     ///
     /// # Errors
     ///
-    /// [`LogError::Claimed`] while another writer has it, [`LogError::NotFound`], [`LogError::LostTail`] where an
+    /// [`LogError::Claimed`] while another writer has it, [`LogError::NotFound`], [`LogError::LostTail`] if an
     /// acknowledged event is missing, [`LogError::Locked`], [`LogError::Closed`], [`LogError::Failed`].
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the run is not claimed, or free again soon.
+    /// If the future is dropped, the run is not claimed, or is released soon.
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError>;
 
-    /// Claims a recorded run as [`EventLog::claim`] does, also one whose record has lost its tail, and returns the newest
-    /// event that is known to be lost. The run stays refused to others until an append accepts the loss.
+    /// Claims a recorded run as [`EventLog::claim`] does, also one whose record has lost its tail, and returns the
+    /// newest event known to be lost. Other claims are refused until an append accepts the loss.
     ///
     /// # Errors
     ///
-    /// As [`EventLog::claim`], but for [`LogError::LostTail`].
+    /// As [`EventLog::claim`], except [`LogError::LostTail`].
     ///
     /// # Cancel safety
     ///
@@ -267,49 +266,51 @@ pub trait EventLog: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Claims a run that is about to begin. Its first append is refused when the run exists.
+    /// Claims a new run. Its first append is refused if the run exists.
     fn claim_new(&self, run: &RunId) -> Claim;
 
-    /// Appends a batch as [`EventLog::append`] does, if that never waits, and takes its records and rows out of
-    /// it; `None` leaves it as it is, to be given to [`EventLog::append`]. A log around another one need not
-    /// pass it on.
+    /// Appends a batch as [`EventLog::append`] does, if that never waits, and takes the batch's records and rows.
+    /// `None` leaves the batch unchanged for [`EventLog::append`]. A wrapper around a log need not implement it.
     fn append_now(&self, batch: &mut Batch) -> Option<Result<(), LogError>> {
         let _ = batch;
         None
     }
 
-    /// Appends a batch in one atomic write. When it returns, the batch is as durable as the log
-    /// was opened to be.
+    /// Appends a batch in one atomic write. When it returns, the batch is as durable as the log's options require.
     ///
     /// # Errors
     ///
-    /// [`LogError::Conflict`] when the run does not end just before the batch or has a newer claim,
-    /// [`LogError::SessionBusy`] when it begins a run that was not dispatched in a session that has an
-    /// open one, or whose last one is not the one that it follows, or [reopens](Batch::reopens) a run
-    /// beside an open one; those that were dispatched together with it ([`RunSummary::branch_of`]) may be
-    /// open at the same time. [`LogError::Followed`] when it reopens a run that another one follows; then nothing was
-    /// written. [`LogError::Forgetting`] and [`LogError::RunForgotten`] where a run begins, is reopened or is copied that
-    /// is being forgotten or was; [`LogError::NotFound`] where the run that it follows or was forked from is gone, and
-    /// [`LogError::Erased`] where an event that it would copy was erased; [`LogError::LostTail`] and [`LogError::Lost`]
-    /// where the record has lost events that were acknowledged. [`LogError::Locked`], [`LogError::Full`], [`LogError::Closed`],
-    /// [`LogError::Failed`].
+    /// [`LogError::Conflict`] if the run does not end just before the batch or has a newer claim.
+    ///
+    /// [`LogError::SessionBusy`] if the batch starts a root run in a session that has an open run, or whose last run is
+    /// not the one that the new run follows, or if it [reopens](Batch::reopens) a run while another one is open. Runs
+    /// that were dispatched together ([`RunSummary::branch_of`]) may be open at the same time. [`LogError::Followed`]
+    /// if it reopens a run that another run follows; nothing was written then.
+    ///
+    /// [`LogError::Forgetting`] and [`LogError::RunForgotten`] if it starts, reopens or copies a run that is being
+    /// forgotten or was forgotten. [`LogError::NotFound`] if the run that it follows or was forked from is gone, and
+    /// [`LogError::Erased`] if an event to copy was erased.
+    ///
+    /// [`LogError::LostTail`] and [`LogError::Lost`] if the record has lost acknowledged events. [`LogError::Locked`],
+    /// [`LogError::Full`], [`LogError::Closed`], [`LogError::Failed`].
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the batch is written whole or not at all.
+    /// If the future is dropped, the batch is written completely or not at all.
     async fn append(&self, batch: Batch) -> Result<(), LogError>;
 
-    /// Returns a run at a glance; `None` when there is none. Costs the same for every run but one for
-    /// which that cannot be read: it is what its record says.
+    /// Returns the summary of a run; `None` if there is no such run.
+    ///
+    /// Costs the same for every run, except one whose stored summary cannot be read: that is computed from the record.
     ///
     /// # Errors
     ///
-    /// [`LogError::Locked`], [`LogError::Closed`], [`LogError::Failed`],
-    /// [`LogError::UnreadableRun`] when the record is broken too.
+    /// [`LogError::Locked`], [`LogError::Closed`], [`LogError::Failed`], and [`LogError::UnreadableRun`] if the record
+    /// is broken too.
     async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError>;
 
-    /// Returns what is kept of a run at a glance, as it is kept. [`EventLog::summary`] may read the
-    /// record of a run for which that cannot be read; this does not.
+    /// Returns the stored summary of a run. If it cannot be read, [`EventLog::summary`] may read the record; this does
+    /// not.
     ///
     /// # Errors
     ///
@@ -318,36 +319,36 @@ pub trait EventLog: Send + Sync {
         self.summary(run).await
     }
 
-    /// Returns the records of a run from `from_seq` on, in order.
+    /// Returns the records of a run from `from_seq`, in order.
     ///
     /// # Errors
     ///
     /// As [`EventLog::summary`].
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError>;
 
-    /// Reads some of the events behind a cursor, of all runs, in the order in which they were appended;
-    /// [`follow`](crate::follow) reads on. Costs the same whatever stands before the cursor.
+    /// Reads a page of events after a cursor, of all runs, in the order of appends; [`follow`](crate::follow) reads
+    /// further. Costs the same wherever the cursor is.
     ///
     /// # Errors
     ///
-    /// [`LogError::ForeignCursor`]; as [`EventLog::summary`]; and [`LogError::Failed`] from a log that
+    /// [`LogError::ForeignCursor`], the errors of [`EventLog::summary`], and [`LogError::Failed`] from a log that
     /// cannot be followed.
     async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
         let _ = (filter, cursor);
         Err(LogError::Failed("this log cannot be followed".into()))
     }
 
-    /// Watches for events that any process appends, to any run. Of a log that cannot be followed, the
-    /// watch is ready once.
+    /// Watches for events that any process appends to any run. For a log that cannot be followed, the watch is ready
+    /// once.
     fn watch_events(&self) -> EventWatch {
         EventWatches::default().watch()
     }
 
-    /// Returns where a subscription stands; `None` where nothing was delivered to one of this name.
+    /// Returns the state of a subscription; `None` if there is none with this name.
     ///
     /// # Errors
     ///
-    /// As [`EventLog::summary`], and [`LogError::Failed`] from a log that keeps no subscriptions.
+    /// As [`EventLog::summary`], and [`LogError::Failed`] from a log without subscriptions.
     async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
         let _ = name;
         Err(LogError::Failed("this log keeps no subscriptions".into()))
@@ -362,15 +363,15 @@ pub trait EventLog: Send + Sync {
         Err(LogError::Failed("this log keeps no subscriptions".into()))
     }
 
-    /// Lists runs, newest first; of the segments of subscriptions, those alone where they are asked for.
+    /// Lists runs, newest first; segments of subscriptions only if the filter asks for them, and then only these.
     ///
     /// # Errors
     ///
     /// As [`EventLog::summary`].
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError>;
 
-    /// Counts the attempts at models that failed, by day, provider and code, in this order. Reads every
-    /// record of the log, or of the runs that are wanted, unless the log knows better.
+    /// Counts the failed model attempts by day, provider and code, in this order. Reads every record of the log or of
+    /// the filter's runs, unless the log has a faster way.
     ///
     /// # Errors
     ///
@@ -392,8 +393,8 @@ pub trait EventLog: Send + Sync {
         Ok(counter.counts())
     }
 
-    /// Returns the run that began last in a session, of those that no other run dispatched and that are no
-    /// branches. Costs the same however many runs there are.
+    /// Returns the root run that started last in a session, without branches. Costs the same however many runs there
+    /// are.
     ///
     /// # Errors
     ///
@@ -407,48 +408,53 @@ pub trait EventLog: Send + Sync {
     /// As [`EventLog::summary`].
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError>;
 
-    /// Puts a request into the inbox of a run, if its condition holds; see [`InboxRequest`]. Returns
-    /// `false`, and changes nothing, when it does not. What was accepted is recorded by the run's
-    /// writer, now or when the run is next taken over.
+    /// Puts a request into the inbox of a run, if its condition holds; see [`InboxRequest`]. Otherwise returns `false`
+    /// and changes nothing.
+    ///
+    /// The run's writer records an accepted request, now or when the run is next claimed.
     ///
     /// # Errors
     ///
-    /// [`LogError::ApprovalExpired`] for a decision that comes too late, also once the expiry is recorded;
-    /// [`LogError::NotApprover`] for one of a person whom the approval does not name; then nothing was
-    /// written. And as [`EventLog::append`].
+    /// [`LogError::ApprovalExpired`] for a decision that comes too late, also after the expiry is recorded.
+    /// [`LogError::NotApprover`] for a person whom the approval does not name; nothing was written then. Also as
+    /// [`EventLog::append`].
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the request is accepted whole or not at all.
+    /// If the future is dropped, the request is accepted completely or not at all.
     async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError>;
 
-    /// Returns what is in the inbox of a run, oldest first.
+    /// Returns the rows in the inbox of a run, oldest first.
     ///
     /// # Errors
     ///
     /// As [`EventLog::summary`].
     async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError>;
 
-    /// Erases what an event says, with its salt: the chain of hashes still verifies, the run can be
-    /// traced, and no longer replayed, resumed or copied. An event that was erased before stays so. What
-    /// the run stored as errors and results is not looked at. Returns the runs that hold a copy.
+    /// Erases the payload of an event, with its salt. Returns the runs that contain a copy.
+    ///
+    /// The hash chain can still be verified and the run traced, but not replayed, resumed or copied. An event that was
+    /// already erased stays erased. Stored errors and results of the run are not changed.
     ///
     /// # Errors
     ///
-    /// [`LogError::NotErasable`] for an event that is not there or has no salt, and from a log that
-    /// cannot erase; [`LogError::KeyMissing`] for a run that is sealed with a key that the log does not have; and as [`EventLog::claim`], whose claim it needs.
+    /// [`LogError::NotErasable`] for an event that does not exist or has no salt, and from a log that cannot erase;
+    /// [`LogError::KeyMissing`] for a run that is sealed with a key that the log does not have; and as
+    /// [`EventLog::claim`], because it needs the claim.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the event is erased or as it was.
+    /// If the future is dropped, the event is either erased or unchanged.
     async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
         let _ = run;
         Err(LogError::not_erasable(seq, "this log cannot erase"))
     }
 
-    /// Returns a number that changes with each erased event and each removed run of the log, or `None` from a log that does
-    /// not count them. A text that was read from a record may be kept in memory and used as long as the number is the
-    /// one from before the read. Costs the same however large the log is.
+    /// Returns a number that changes with each erased event and each removed run of the log; `None` from a log that
+    /// does not count them.
+    ///
+    /// Text from a record may be cached and used as long as the number is the same as before the read. Costs the same
+    /// however large the log is.
     ///
     /// # Errors
     ///
@@ -457,8 +463,10 @@ pub trait EventLog: Send + Sync {
         Ok(None)
     }
 
-    /// Watches the inbox of a run, whichever process sends to it. In a log whose inbox may fail to be read, the watch
-    /// is ready again within seconds while a row is there: a writer whose read failed looks again then.
+    /// Watches the inbox of a run, for requests of any process.
+    ///
+    /// If reads of the inbox may fail, the watch is ready again within seconds while there is a row, so that a writer
+    /// whose read failed reads again.
     fn watch_inbox(&self, run: &RunId) -> InboxWatch;
 
     /// Decides an approval, as [`EventLog::send`] does.
@@ -482,7 +490,7 @@ pub trait EventLog: Send + Sync {
 /// # Errors
 ///
 /// [`LogError::NotFound`], [`LogError::Tampered`], [`LogError::KeyMissing`], [`LogError::Erased`],
-/// [`LogError::Unreadable`], [`LogError::SchemaNewer`], and what the log itself fails with.
+/// [`LogError::Unreadable`], [`LogError::SchemaNewer`], and any other error of the log.
 pub async fn read_events(
     log: &dyn EventLog,
     run: &RunId,
@@ -492,12 +500,11 @@ pub async fn read_events(
     Ok((summary, events))
 }
 
-/// Reads a whole run as it is stored, verified against its hash chain.
+/// Reads a whole run as stored, verified against its hash chain.
 ///
 /// # Errors
 ///
-/// [`LogError::NotFound`], [`LogError::Tampered`], [`LogError::KeyMissing`], and what the log itself
-/// fails with.
+/// [`LogError::NotFound`], [`LogError::Tampered`], [`LogError::KeyMissing`], and any other error of the log.
 pub async fn read_records(
     log: &dyn EventLog,
     run: &RunId,
@@ -507,13 +514,13 @@ pub async fn read_records(
     Ok((summary, records))
 }
 
-/// Reads the records that a summary speaks of, verified against its head.
+/// Reads the records that a summary covers, verified against its head.
 pub(crate) async fn records_of(
     log: &dyn EventLog,
     summary: &RunSummary,
 ) -> Result<Vec<Record>, LogError> {
     let mut records = log.records(&summary.run, 1).await?;
-    // Another process may have appended in between; what is newer than the head is left out.
+    // Another process may have appended in between; records newer than the head are dropped.
     records.retain(|record| record.seq <= summary.last_seq);
     verify(&records, summary, log.key())?;
     Ok(records)

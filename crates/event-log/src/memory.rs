@@ -32,17 +32,17 @@ pub struct MemoryLog {
 #[derive(Debug, Default)]
 struct Runs {
     by_id: HashMap<RunId, Kept>,
-    /// The events of all runs, by run and seq, in the order in which they were appended.
+    /// The events of all runs, by run and seq, in the order of appends.
     appended: Vec<(RunId, u64)>,
     sessions: Sessions,
     subscriptions: BTreeMap<Arc<str>, Subscription>,
-    /// Which run asked for an approval.
+    /// The run that requested each approval.
     of_approval: HashMap<ApprovalId, RunId>,
-    /// The claims that are held, by run; each has a number of its own.
+    /// The current claims by run; each has a unique number.
     claimed: HashMap<RunId, u64>,
     last_claim: u64,
     last_message: u64,
-    /// The number of erased events.
+    /// Number of erased events.
     erasures: u64,
 }
 
@@ -50,15 +50,15 @@ struct Runs {
 struct Kept {
     summary: RunSummary,
     records: Vec<Record>,
-    /// The epoch of the newest claim.
+    /// Epoch of the newest claim.
     epoch: u64,
     approvals: Vec<OpenApproval>,
-    /// The approvals that were not decided in time.
+    /// The expired approvals.
     expired: BTreeSet<ApprovalId>,
     inbox: Vec<InboxMessage>,
 }
 
-/// A request, with who sends it and when.
+/// A request with its sender and time.
 struct Sent<'a> {
     request: &'a InboxRequest,
     by: &'a str,
@@ -77,7 +77,7 @@ impl Kept {
         }
     }
 
-    /// Takes in what a batch brings: what is asked of people, and what needs no decision any more.
+    /// Applies a batch: its records, its changes of approvals and the rows that it removes.
     fn take(&mut self, batch: &mut Batch, changes: Vec<ApprovalChange>) {
         for change in changes {
             match change {
@@ -102,14 +102,14 @@ impl Kept {
         self.summary.clone_from(&batch.summary);
     }
 
-    /// Returns an approval that is open, and what decides it already.
+    /// Returns an open approval, with the pending request that decides it.
     fn asked(&self, id: &ApprovalId) -> Option<(&OpenApproval, Option<&InboxRequest>)> {
         let open = self.approvals.iter().find(|open| open.id == *id)?;
         let mut sent = self.inbox.iter().map(|message| &message.request);
         Some((open, sent.find(|request| request.decides() == Some(id))))
     }
 
-    /// Does a request to stop wait?
+    /// Returns whether a request to stop is pending.
     fn is_to_stop(&self) -> bool {
         let stops = |message: &InboxMessage| matches!(message.request, InboxRequest::Cancel { .. });
         self.inbox.iter().any(stops)
@@ -119,7 +119,7 @@ impl Kept {
         matches!(self.asked(id), Some((_, None)))
     }
 
-    /// Does a settlement of this call wait, or is one recorded?
+    /// Returns whether a settlement of this call is pending or recorded.
     fn is_settled(&self, call: &CallId) -> bool {
         let waits = |message: &InboxMessage| matches!(&message.request, InboxRequest::Settle { call: of, .. } if of == call);
         let settles = |record: &Record| {
@@ -132,7 +132,7 @@ impl Kept {
         self.inbox.iter().any(waits) || self.records.iter().any(settles)
     }
 
-    /// Is this the moment to decide an approval so?
+    /// Returns whether this request may decide this approval now.
     fn accepts(&self, id: &ApprovalId, sent: &Sent<'_>) -> Result<bool, LogError> {
         let expired = || LogError::ApprovalExpired(id.clone());
         let is_decision = matches!(sent.request, InboxRequest::Decide { .. });
@@ -148,7 +148,7 @@ impl Kept {
 }
 
 impl Runs {
-    /// Returns the run that a request is for, if its condition holds.
+    /// Returns the run that a request addresses, if its condition holds.
     fn accepts(&self, sent: &Sent<'_>) -> Result<Option<RunId>, LogError> {
         let (run, approval) = match sent.request {
             InboxRequest::Cancel { run }
@@ -178,13 +178,13 @@ impl Runs {
         kept.records.get(place).map(|record| (kept, record))
     }
 
-    /// Returns the place behind an event.
+    /// Returns the position after an event.
     fn cursor(&self, number: usize) -> Cursor {
         let hash = self.event(number).map(|(_, record)| record.hash);
         Cursor::behind(u64::try_from(number).unwrap_or(u64::MAX), hash.as_ref())
     }
 
-    /// Returns the events behind a cursor.
+    /// Returns the events after a cursor.
     fn feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
         let end = self.appended.len();
         let after = match cursor.number().map(usize::try_from) {
@@ -212,7 +212,7 @@ impl Runs {
         Ok(FeedPage::new(records, self.cursor(read_to), read_to == end))
     }
 
-    /// Takes the records and the rows of a batch. Returns whether there are any records.
+    /// Appends the records of a batch. Returns whether there are any.
     fn append(&mut self, batch: &mut Batch) -> Result<bool, LogError> {
         if batch.records.is_empty() {
             return self.move_alone(batch).map(|()| false);
@@ -286,7 +286,7 @@ impl Runs {
     }
 }
 
-/// Frees a run when it is dropped, unless another claim was made since.
+/// Releases a claim when dropped, unless another claim was made since.
 struct Claimed {
     runs: Arc<Mutex<Runs>>,
     run: RunId,
@@ -303,13 +303,13 @@ impl Drop for Claimed {
 }
 
 impl MemoryLog {
-    /// Makes an empty log.
+    /// Creates an empty log.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Seals the runs that begin from now on with a key.
+    /// Sets the key that seals new runs.
     #[must_use]
     pub fn with_key(mut self, key: LogKey) -> Self {
         self.key = Some(key);
@@ -378,7 +378,7 @@ impl EventLog for MemoryLog {
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
         let runs = self.lock();
         let records = runs.by_id.get(run).map_or(&[][..], |kept| &kept.records);
-        // They are numbered without a gap.
+        // Records are numbered without a gap.
         let before = usize::try_from(from_seq.saturating_sub(1)).unwrap_or(usize::MAX);
         Ok(records.get(before..).unwrap_or_default().to_vec())
     }

@@ -1,4 +1,4 @@
-//! Which events a behaviour reacts to, written as text.
+//! Patterns of events, written as text.
 
 mod checked;
 mod condition;
@@ -27,7 +27,7 @@ use crate::pattern::reader::Written;
 use crate::pattern::wanted::Wanted;
 use crate::{EventFilter, Record};
 
-/// Which events are wanted: an event type, and conditions on what an event says.
+/// A pattern of events: an event type, and conditions on its fields.
 ///
 /// ```text
 /// run.failed
@@ -39,19 +39,19 @@ use crate::{EventFilter, Record};
 ///
 /// # Types
 ///
-/// `*` stands for one of the two segments of a type: `tool.*`, `*.failed`, `*.*`. `warning`, the only type
-/// of one segment, is matched by its name alone. Of what is recorded about subscriptions only
-/// `behavior.failed` is ever matched.
+/// `*` matches one of the two segments of a type: `tool.*`, `*.failed`, `*.*`. `warning`, the only type with one
+/// segment, is matched only by its name. The only event about subscriptions that a pattern can match is
+/// `behavior.failed`.
 ///
 /// # Conditions
 ///
-/// They stand in brackets; a comma between two means "and". Each is a field, an operator and a value.
-/// White space around each of them is allowed.
+/// Conditions are in brackets; a comma between two of them means "and". Each has a field, an operator and a value.
+/// White space around these parts is allowed.
 ///
-/// A field is one of `data`, such as `reason`, or one inside of it, such as `error.reason`. The names
-/// `run`, `seq`, `at`, `type`, `actor`, `caused_by` and `schema` reach the envelope; with `data.` in front,
-/// every name reaches `data`: `data.run`, and `data.data.ticket` for what a signal carried. A name with other
-/// characters than letters, digits, `_` and `-` stands in double quotes.
+/// A field is in `data`, such as `reason`, or nested in it, such as `error.reason`. The names `run`, `seq`, `at`,
+/// `type`, `actor`, `caused_by` and `schema` are fields of the envelope; with the prefix `data.`, every name is in
+/// `data`: `data.run`, or `data.data.ticket` for the data of a signal. A name with other characters than letters,
+/// digits, `_` and `-` needs double quotes.
 ///
 /// | operator | holds when |
 /// | --- | --- |
@@ -59,20 +59,17 @@ use crate::{EventFilter, Record};
 /// | `!=` | `=` does not hold |
 /// | `<` `<=` `>` `>=` | the field is a number, or a time, that compares so |
 ///
-/// So where a field is null or missing, `=` does not hold and `!=` does. Of an array, one element has to
-/// have the value: `approvals=apr_1` holds when it is among them, `approvals!=apr_1` when it is not.
-/// `error=*` holds when there is an error of any kind, `error!=*` when there is none. Where the payload was
-/// erased, no condition on `data` holds.
+/// If a field is null or missing, `=` does not hold and `!=` does. In an array, one element must have the value:
+/// `approvals=apr_1` holds if it is in the array, `approvals!=apr_1` if it is not. `error=*` holds if there is any
+/// error, `error!=*` if there is none. If the payload was erased, no condition on `data` holds.
 ///
-/// Text is compared as it stands, letter for letter. With a number as its value, `=` compares numbers: `5`,
-/// `5.0` and `5e0` are the same; with another value, it compares the text of the number as it stands in the
-/// record, so that `status=5*` holds of 503. Whole numbers from -2<sup>63</sup> to 2<sup>64</sup> - 1 are
-/// compared exactly, all others as 64-bit floats. A boolean is `true` or `false`. A time is in RFC 3339:
-/// `at>=2026-01-01T00:00:00Z`.
+/// Text is compared character by character. With a number as its value, `=` compares numbers: `5`, `5.0` and `5e0` are
+/// the same; with another value, it compares the number's text in the record, so that `status=5*` matches 503. Whole
+/// numbers from -2<sup>63</sup> to 2<sup>64</sup> - 1 are compared exactly, all others as 64-bit floats. A boolean is
+/// `true` or `false`. A time is in RFC 3339: `at>=2026-01-01T00:00:00Z`.
 ///
-/// A value with spaces, commas or other punctuation stands in double quotes: `message="not found, *"`.
-/// Quoted, `\"`, `\\`, `\n`, `\r`, `\t` and `\u{1f600}` stand for characters, and `\*` for an asterisk
-/// that is none of the wildcards.
+/// A value with spaces, commas or other punctuation needs double quotes: `message="not found, *"`. Inside quotes, `\"`,
+/// `\\`, `\n`, `\r`, `\t` and `\u{1f600}` are escapes, and `\*` is a literal asterisk.
 ///
 /// ```
 /// use backstop_event_log::Pattern;
@@ -91,15 +88,15 @@ use crate::{EventFilter, Record};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern {
-    /// What stands in front of the brackets.
+    /// The part before the brackets.
     wanted: Wanted,
     conditions: Vec<Condition>,
-    /// The types that fit all conditions; at least one.
+    /// The types that all conditions can match; at least one.
     types: Vec<&'static str>,
 }
 
 impl Pattern {
-    /// Is an event of a run wanted?
+    /// Returns whether an event of a run matches.
     ///
     /// ```
     /// use backstop_event_log::{Pattern, Payload, Record};
@@ -121,7 +118,7 @@ impl Pattern {
                 || data_of(record).is_some_and(|data| self.is_matched_in(&data)))
     }
 
-    /// Returns the types of the events that can be wanted, in the order of the catalogue.
+    /// Returns the types of the events that can match, in the order of the catalogue.
     ///
     /// ```
     /// use backstop_event_log::Pattern;
@@ -136,8 +133,7 @@ impl Pattern {
         &self.types
     }
 
-    /// Returns the filter with which a feed brings every event that can be wanted, and no more than it
-    /// can tell apart.
+    /// Returns a filter for feeds that lets every matching event through, and is as narrow as filters can be.
     ///
     /// ```
     /// use backstop_event_log::Pattern;
@@ -151,36 +147,36 @@ impl Pattern {
         self.types.iter().fold(EventFilter::new(), |filter, one| filter.event_type(*one))
     }
 
-    /// Takes a pattern that was written, where there is an event that it matches.
+    /// Creates a pattern from its parsed text, if some event can match it.
     pub(crate) fn of(mut written: Written) -> Result<Self, PatternError> {
         let types = checked(&mut written)?;
         let conditions = written.conditions.into_iter().map(|placed| placed.condition).collect();
         Ok(Self { wanted: written.wanted, conditions, types })
     }
 
-    /// Is an event wanted, as far as its envelope decides that?
+    /// Returns whether the envelope of an event matches.
     pub(crate) fn is_matched_around(&self, run: &RunId, record: &Record) -> bool {
         self.types.iter().any(|wanted| *wanted == record.event_type)
             && self.conditions.iter().all(|condition| condition.holds_around(run, record))
     }
 
-    /// Does it depend on the payload whether an event is wanted?
+    /// Returns whether a match depends on the payload.
     pub(crate) fn asks_for_data(&self) -> bool {
         self.conditions.iter().any(Condition::is_of_data)
     }
 
-    /// Is an event wanted, as far as its payload decides that?
+    /// Returns whether the payload of an event matches.
     pub(crate) fn is_matched_in(&self, data: &Value) -> bool {
         self.conditions.iter().all(|condition| condition.holds_in(data))
     }
 }
 
-/// Reads a payload; `None` of one that was erased or is no JSON.
+/// Parses a payload; `None` if it was erased or is not JSON.
 pub(crate) fn data_of(record: &Record) -> Option<Value> {
     serde_json::from_str(record.payload.text()?).ok()
 }
 
-/// Writes the pattern as text that is read as the same one.
+/// Writes the pattern as text that parses to an equal pattern.
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.wanted)?;

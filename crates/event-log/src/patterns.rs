@@ -1,4 +1,4 @@
-//! Several patterns, of which one has to match.
+//! Several patterns; an event must match one.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::pattern::{Pattern, PatternError, Reader, data_of};
 use crate::{EventFilter, Record};
 
-/// How many patterns there are at most in [`Patterns`].
+/// Maximum number of patterns in [`Patterns`].
 pub const MAX_PATTERNS: usize = 16;
 
-/// One [`Pattern`] or several, of which one has to match. As text, `or` stands between two.
+/// One [`Pattern`] or several, one of them must match. As text, they are joined by `or`.
 ///
 /// ```
 /// use backstop_event_log::Patterns;
@@ -30,7 +30,7 @@ pub const MAX_PATTERNS: usize = 16;
 pub struct Patterns(Vec<Pattern>);
 
 impl Patterns {
-    /// Reads each text as one pattern; an error's column is that in its own text.
+    /// Parses each text as one pattern; the column of an error is that in its own text.
     ///
     /// ```
     /// use backstop_event_log::Patterns;
@@ -42,7 +42,7 @@ impl Patterns {
     ///
     /// # Errors
     ///
-    /// [`PatternError`], also when there is no text or more than [`MAX_PATTERNS`].
+    /// [`PatternError`], also if there is no text or more than [`MAX_PATTERNS`].
     pub fn of_texts<T: AsRef<str>>(
         texts: impl IntoIterator<Item = T>,
     ) -> Result<Self, PatternError> {
@@ -50,12 +50,13 @@ impl Patterns {
         Self::of(patterns.collect::<Result<_, _>>()?)
     }
 
-    /// Returns the patterns, in the order in which they were given.
+    /// Returns the patterns in the given order.
     pub fn iter(&self) -> impl Iterator<Item = &Pattern> {
         self.0.iter()
     }
 
-    /// Is an event of a run wanted? The payload is read at most once, and only where it decides that.
+    /// Returns whether an event of a run matches. The payload is parsed at most once, and only if the match depends on
+    /// it.
     ///
     /// ```
     /// use backstop_event_log::{Patterns, Payload, Record};
@@ -81,15 +82,14 @@ impl Patterns {
         })
     }
 
-    /// Returns the types of the events that can be wanted, in the order of the catalogue.
+    /// Returns the types of the events that can match, in the order of the catalogue.
     #[must_use]
     pub fn event_types(&self) -> Vec<&'static str> {
         let is_wanted = |one: &&str| self.iter().any(|pattern| pattern.event_types().contains(one));
         EVENT_TYPES.iter().copied().filter(is_wanted).collect()
     }
 
-    /// Returns the filter with which a feed brings every event that can be wanted, and no more than it
-    /// can tell apart.
+    /// Returns a filter for feeds that lets every matching event through, and is as narrow as filters can be.
     #[must_use]
     pub fn event_filter(&self) -> EventFilter {
         self.event_types().into_iter().fold(EventFilter::new(), EventFilter::event_type)
@@ -115,7 +115,7 @@ impl From<Pattern> for Patterns {
     }
 }
 
-/// Writes the patterns as text that is read as the same ones.
+/// Writes the patterns as text that parses to equal patterns.
 impl fmt::Display for Patterns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, pattern) in self.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! An event as it is stored: its payload as text, sealed by a hash.
+//! An event as stored: its payload as text, sealed by a hash.
 
 use std::borrow::Cow;
 
@@ -13,42 +13,42 @@ use sha2::{Digest, Sha256};
 
 use crate::{LogError, LogKey, escape_json};
 
-/// One row of a log. The payload is kept as the text that was written, never re-serialised.
+/// One row of a log. The payload is the text that was written, never serialised again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Record {
-    /// Its place in the run: 1, 2, ….
+    /// Number in the run: 1, 2, ….
     pub seq: u64,
-    /// When it was recorded.
+    /// Time at which it was recorded.
     pub at: Timestamp,
-    /// Its type, such as `tool.responded`.
+    /// Type, such as `tool.responded`.
     pub event_type: Cow<'static, str>,
-    /// Who it comes from.
+    /// Origin of the event.
     pub actor: Actor,
-    /// The seq of the event that led to it.
+    /// Number of the event that caused it.
     pub caused_by: Option<u64>,
-    /// The schema of its payload.
+    /// Schema version of the payload.
     pub schema: u32,
-    /// Its payload.
+    /// Payload.
     pub payload: Payload,
-    /// The hash over the hash before and everything above.
+    /// Hash over the previous hash and all fields above.
     pub hash: Hash,
 }
 
-/// What a record holds of an event's payload.
+/// The payload of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
-    /// It was erased on request. What is left is the SHA-256 of salt and text, so that the chain
-    /// still verifies.
+    /// The payload was erased on request. The SHA-256 of salt and text is left, so that the chain can still be
+    /// verified.
     Erased(Hash),
-    /// JSON, in a record of the first layout, which has no salts. Such a record cannot lose it.
+    /// JSON in a record of the first layout, which has no salts. It cannot be erased.
     Plain(String),
-    /// JSON, and the salt that is hashed before it.
+    /// JSON, with the salt that is hashed before it.
     Salted(Salt, String),
 }
 
 impl Payload {
-    /// Returns the JSON; `None` of one that was erased.
+    /// Returns the JSON; `None` if it was erased.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match self {
@@ -57,7 +57,7 @@ impl Payload {
         }
     }
 
-    /// Returns the salt, where there is one.
+    /// Returns the salt, if there is one.
     #[must_use]
     pub const fn salt(&self) -> Option<Salt> {
         match self {
@@ -66,8 +66,8 @@ impl Payload {
         }
     }
 
-    /// Returns the digest that the chain covers, which is what is left when the payload is erased;
-    /// `None` in the first layout, where it covers the text itself.
+    /// Returns the digest that the chain covers, which is left when the payload is erased; `None` in the first layout,
+    /// where the chain covers the text itself.
     #[must_use]
     pub fn digest(&self) -> Option<Hash> {
         match self {
@@ -83,8 +83,7 @@ impl Payload {
 }
 
 impl Record {
-    /// Makes a row of the schema of today that nothing led to. Its hash is none yet: [`Record::seal`]
-    /// makes it.
+    /// Creates a record with the current schema and no cause. Its hash is not set yet: [`Record::seal`] computes it.
     #[must_use]
     pub fn new(
         seq: u64,
@@ -97,9 +96,9 @@ impl Record {
         Self { seq, at, event_type, actor, caused_by: None, schema: SCHEMA, payload, hash }
     }
 
-    /// Returns what `hash` must be, given the hash of the record before (zero for the first): SHA-256,
-    /// or with a key HMAC-SHA256, over what `docs/record-format.md` lists. No key seals a record of
-    /// the first layout.
+    /// Returns the correct value of `hash`, given the hash of the previous record (zero for the first): SHA-256, or
+    /// with a key HMAC-SHA256, over the fields that `docs/record-format.md` lists. A record of the first layout is
+    /// never sealed with a key.
     #[must_use]
     pub fn seal(&self, previous: &Hash, key: Option<&LogKey>) -> Hash {
         match key.filter(|_| !matches!(self.payload, Payload::Plain(_))) {
@@ -108,8 +107,8 @@ impl Record {
         }
     }
 
-    /// Hashes what is sealed. Every part has a fixed width or its length in front, so that no two records are
-    /// sealed over the same bytes.
+    /// Hashes the sealed fields. Every part has a fixed width or a length prefix, so that no two records are sealed
+    /// over the same bytes.
     fn put<H: Update>(&self, mut hash: H, previous: &Hash) -> H {
         hash.update(&previous.0);
         hash.update(&self.seq.to_be_bytes());
@@ -131,12 +130,11 @@ impl Record {
         hash
     }
 
-    /// Turns the record into an event of `run`.
+    /// Decodes the record as an event of `run`.
     ///
     /// # Errors
     ///
-    /// [`LogError::SchemaNewer`], [`LogError::Erased`], [`LogError::Unreadable`] for a type or a
-    /// payload that is none.
+    /// [`LogError::SchemaNewer`], [`LogError::Erased`], and [`LogError::Unreadable`] for an invalid type or payload.
     pub fn decode(&self, run: &RunId) -> Result<Event, LogError> {
         if self.schema > SCHEMA {
             return Err(LogError::schema_newer(self.schema, SCHEMA));
@@ -150,12 +148,12 @@ impl Record {
         Ok(event)
     }
 
-    /// Returns the record as JSON with the fields of an [`Event`]. The payload stands in it in the form
-    /// that was hashed, with [`escape_json`]; of one that was erased, `data` is `{"erased": digest}`.
+    /// Returns the record as JSON with the fields of an [`Event`]. The payload has the form that was hashed, with
+    /// [`escape_json`]; for an erased payload, `data` is `{"erased": digest}`.
     ///
     /// # Errors
     ///
-    /// What [`serde_json`] says of a payload that is no JSON.
+    /// The error of [`serde_json`] if the payload is not JSON.
     pub fn envelope(&self, run: &RunId) -> Result<String, serde_json::Error> {
         #[derive(Serialize)]
         struct Envelope<'a> {

@@ -1,4 +1,4 @@
-//! HMACs over what the hashes of a record do not cover: the row that a log keeps of a run, and what was erased.
+//! HMACs over data that the hashes of a record do not cover: a log's row of a run, and erasures.
 
 use std::collections::BTreeMap;
 
@@ -8,57 +8,57 @@ use layer0::id::RunId;
 
 use crate::LogKey;
 
-/// The row of a run as a log keeps it, in the texts of its columns.
+/// A log's row of a run, with the texts of its columns.
 #[derive(Debug, Clone, Copy)]
 #[expect(
     clippy::exhaustive_structs,
     reason = "a log fills every field, and has to learn of a new one"
 )]
 pub struct KeptRow<'a> {
-    /// The run.
+    /// Id of the run.
     pub run: &'a str,
-    /// Its session.
+    /// Session of the run.
     pub session: &'a str,
     /// The run that dispatched it.
     pub parent: Option<&'a str>,
     /// The run that it was dispatched together with.
     pub branch_of: Option<&'a str>,
-    /// The seq of its last event.
+    /// Number of its last event.
     pub last_seq: u64,
-    /// The hash of its last event.
+    /// Hash of its last event.
     pub head: Hash,
-    /// Its summary, as JSON.
+    /// Summary, as JSON.
     pub summary: &'a str,
-    /// Its terms, as JSON.
+    /// Terms, as JSON.
     pub terms: Option<&'a str>,
-    /// Its labels, as JSON.
+    /// Labels, as JSON.
     pub labels: Option<&'a str>,
 }
 
-/// The verdict on the HMAC of a row.
+/// The result of a check of a row's HMAC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a row has an HMAC that fits, another one, or none")]
 pub enum RowSeal {
-    /// It has none: an older version wrote it.
+    /// There is no HMAC: an older version wrote the row.
     Absent,
-    /// It is that of another row.
+    /// The HMAC belongs to another row.
     Broken,
-    /// It is that of the row.
+    /// The HMAC is valid.
     Sound,
 }
 
-/// The HMACs that a log keeps for a run.
+/// A log's HMACs of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunSeals {
-    /// The verdict on that of its row.
+    /// The check of the row's HMAC.
     pub row: RowSeal,
-    /// The seals of its erased events, by seq.
+    /// HMACs of the erased events, by number.
     pub erasures: BTreeMap<u64, Hash>,
 }
 
 impl RunSeals {
-    /// States what a log keeps.
+    /// Creates the HMACs of a run.
     #[must_use]
     pub const fn new(row: RowSeal, erasures: BTreeMap<u64, Hash>) -> Self {
         Self { row, erasures }
@@ -83,7 +83,7 @@ impl LogKey {
         ])
     }
 
-    /// Returns the verdict on the HMAC of a row.
+    /// Checks the HMAC of a row.
     #[must_use]
     pub fn check_row(&self, row: &KeptRow<'_>, seal: Option<&[u8]>) -> RowSeal {
         match seal {
@@ -105,7 +105,7 @@ impl LogKey {
         ])
     }
 
-    /// Returns the HMAC over parts. Each has its length in front, and an absent one differs from an empty one.
+    /// Returns the HMAC over parts. Each has a length prefix, and an absent part differs from an empty one.
     fn seal_parts(&self, parts: &[Option<&[u8]>]) -> Hash {
         let mut mac = self.mac();
         for part in parts {

@@ -1,4 +1,4 @@
-//! What is hashed and never recorded: the seed of a run's salts, and the key of a log.
+//! Secrets that are never recorded: the seed of a run's salts, and the key of a log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use hmac::{Hmac, KeyInit, Mac};
 use layer0::event::Salt;
 use sha2::Sha256;
 
-/// What the id of a key is made of, beside the key.
+/// The message whose HMAC under the key is the key's id.
 const KEY_ID: &str = "backstop log key";
 
-/// What the salts of a run's events are made of. It is drawn anew each time that a process takes a
-/// run, and stands in no record: a reader who knew it could guess what was erased.
+/// The secret from which the salts of a run's events are derived. It is drawn whenever a process claims a run, and is
+/// in no record: a reader who knew it could guess erased text.
 #[derive(Clone)]
 pub struct Seed(Arc<Hmac<Sha256>>);
 
 impl Seed {
-    /// Makes the seed of a text that was drawn at random.
+    /// Creates a seed from random text.
     #[must_use]
     pub fn new(drawn: &str) -> Self {
         Self(Arc::new(keyed(drawn.as_bytes())))
@@ -40,8 +40,7 @@ impl fmt::Debug for Seed {
     }
 }
 
-/// The key of a log. Runs that begin under it are sealed with HMAC-SHA256, so that only those who have
-/// it can write a record anew.
+/// The key of a log. New runs are sealed with HMAC-SHA256, so that only those who have the key can forge a record.
 ///
 /// ```
 /// use backstop_event_log::LogKey;
@@ -58,7 +57,7 @@ pub struct LogKey {
 }
 
 impl LogKey {
-    /// Makes a key of bytes that were drawn at random; `None` of none.
+    /// Creates a key from random bytes; `None` if there are none.
     pub fn new(key: impl AsRef<[u8]>) -> Option<Self> {
         let key = key.as_ref();
         if key.is_empty() {
@@ -70,7 +69,7 @@ impl LogKey {
         Some(Self { mac: Arc::new(mac), id: id.into() })
     }
 
-    /// Returns how records name the key: 16 hex digits, the beginning of an HMAC-SHA256 under it.
+    /// Returns the id of the key in records: 16 hex digits, the first bytes of an HMAC-SHA256 under the key.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id

@@ -1,4 +1,4 @@
-//! What a person says of a call whose outcome is unknown.
+//! A person's settlement of a call whose outcome is unknown.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use layer0::JsonText;
 use layer0::event::Verdict;
 use serde::{Deserialize, Serialize};
 
-/// What a person says of a call whose outcome is unknown.
+/// A person's settlement of a call whose outcome is unknown.
 ///
 /// ```
 /// use backstop_event_log::Settlement;
@@ -18,33 +18,33 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Settlement {
-    /// Who says so.
+    /// The person.
     pub by: Arc<str>,
-    /// Did the call happen?
+    /// Whether the call happened.
     pub happened: bool,
-    /// What it answered, where the person knows it.
+    /// The answer of the call, if the person knows it.
     pub output: Option<JsonText>,
 }
 
 impl Settlement {
-    /// The call happened.
+    /// Settles a call that happened.
     pub fn happened(by: impl Into<Arc<str>>) -> Self {
         Self { by: by.into(), happened: true, output: None }
     }
 
-    /// The call did not happen.
+    /// Settles a call that did not happen.
     pub fn did_not(by: impl Into<Arc<str>>) -> Self {
         Self { by: by.into(), happened: false, output: None }
     }
 
-    /// Adds what the call answered.
+    /// Adds the answer of the call.
     #[must_use]
     pub fn with_output(mut self, output: impl Into<JsonText>) -> Self {
         self.output = Some(output.into());
         self
     }
 
-    /// Returns it as events say it.
+    /// Returns the verdict, as events contain it.
     #[must_use]
     pub const fn verdict(&self) -> Verdict {
         match self.happened {

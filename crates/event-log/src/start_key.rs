@@ -1,4 +1,4 @@
-//! Keys by which a start that is asked for again is known.
+//! Keys that identify a repeated start.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use thiserror::Error;
 
 use crate::{LogError, text_digest};
 
-/// How long a key is kept at least, in milliseconds.
+/// Minimum time for which a key is kept, in milliseconds.
 const KEPT: i64 = 24 * 60 * 60 * 1_000;
 
-/// The beginning of a key that is kept by its digest.
+/// Prefix of a key that is stored as its digest.
 const DIGEST: &str = "sha256:";
 
-/// The key of a start, and what it starts. It is its operator's own.
+/// The key of a start, with the digest of its input. Keys of different operators are independent.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -32,20 +32,21 @@ const DIGEST: &str = "sha256:";
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StartKey {
-    /// The operator that is started.
+    /// The operator to start.
     pub operator: String,
     /// The key.
     pub key: String,
-    /// The digest of what is asked: the task, its session where one was named, and its labels.
+    /// Digest of the input: the task, its session if one was named, and its labels.
     pub input: String,
 }
 
 impl StartKey {
-    /// The most bytes of a key.
+    /// Maximum length of a key, in bytes.
     pub const MAX_BYTES: usize = 256;
 
-    /// Names what is started. Whichever way the start is asked for, the same task, session and labels are the
-    /// same input.
+    /// Creates the key of a start.
+    ///
+    /// The same task, session and labels have the same digest, whichever way the start is requested.
     ///
     /// # Errors
     ///
@@ -65,13 +66,13 @@ impl StartKey {
         Ok(Self { operator: operator.into(), key, input: text_digest(input.get()) })
     }
 
-    /// Returns the digest of the key, by which stores keep it: a key may say what is asked.
+    /// Returns the digest of the key. Stores keep only the digest, because a key may contain private text.
     #[must_use]
     pub fn digest(&self) -> String {
         format!("{DIGEST}{}", text_digest(&self.key))
     }
 
-    /// Returns the digest of a key that a store keeps, as an older version kept it or by its digest.
+    /// Returns the digest of a key in a store, where older versions stored the key itself.
     #[must_use]
     pub fn kept_digest(kept: &str) -> String {
         match kept.starts_with(DIGEST) {
@@ -80,20 +81,20 @@ impl StartKey {
         }
     }
 
-    /// Returns the key as older versions kept it.
+    /// Returns the key as older versions stored it.
     #[must_use]
     pub fn plain(&self) -> &str {
         &self.key
     }
 
-    /// Returns since when keys are kept whose run is not there: for 24 hours.
+    /// Returns the time before which keys without a run have expired: 24 hours ago.
     #[must_use]
     pub fn kept_since(now: Timestamp) -> Timestamp {
         Timestamp::from_millis(now.as_millis().saturating_sub(KEPT))
     }
 }
 
-/// Says why a start cannot be known by a key.
+/// Error of an invalid start key.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum InvalidStartKey {
@@ -105,26 +106,26 @@ pub enum InvalidStartKey {
     Task(#[source] serde_json::Error),
 }
 
-/// What a key stands for, once it was offered a run.
+/// The result of binding a key to a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Bound {
-    /// The run that was offered: the key is new.
+    /// The key is new, and bound to the given run.
     New,
-    /// The run that a start with the same key and input was given.
+    /// The run of an earlier start with the same key and input.
     Earlier(RunId),
-    /// Such a run, which waits in the store's queue for a worker to start it.
+    /// Such a run, which is in the store's queue until a worker starts it.
     Queued(RunId),
-    /// Such a run, which was removed with its record, and does not begin again.
+    /// Such a run, whose record was removed; it is not started again.
     Removed(RunId),
-    /// Another input.
+    /// The key was used with another input.
     Reused,
 }
 
-/// Keeps the keys of starts, beside the runs that they stand for: one table, whichever way a start is asked for.
+/// A store of start keys, next to the runs: one table for every way of requesting a start.
 #[async_trait]
 pub trait StartKeys: Send + Sync {
-    /// Binds a key to an input and a run, unless it is bound already. It is kept as long as the run, and at least
+    /// Binds a key to an input and a run, unless it is already bound. The key is kept as long as the run, and at least
     /// [for a day](StartKey::kept_since).
     ///
     /// # Errors
@@ -134,7 +135,7 @@ pub trait StartKeys: Send + Sync {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the key is bound or not; asking again says which.
+    /// If the future is dropped, the key may or may not be bound; another call returns which.
     async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError>;
 }
 

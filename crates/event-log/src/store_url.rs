@@ -4,16 +4,16 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// The end of the URL of a file that may be on a network file system.
+/// Suffix of the URL of a file that may be on a network file system.
 const ON_NETWORK: &str = "?network_fs=1";
 
-/// Where records are kept.
+/// The location of records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreUrl {
     /// An SQLite file.
     Sqlite(PathBuf),
-    /// An SQLite file on a network file system, for which the user vouches: `?network_fs=1`.
+    /// An SQLite file on a network file system, which the user allows with `?network_fs=1`.
     SqliteOnNetwork(PathBuf),
     /// SQLite in memory.
     SqliteMemory,
@@ -21,7 +21,7 @@ pub enum StoreUrl {
     Postgres(String),
 }
 
-/// Says that a store URL is none, and which forms there are.
+/// Error of an invalid store URL, with the valid forms.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("invalid store URL `{0}`: expected `sqlite:PATH`, `sqlite::memory:` or `postgres://…`")]
 pub struct InvalidStoreUrl(String);
@@ -55,7 +55,7 @@ impl FromStr for StoreUrl {
                     None => Self::Sqlite(PathBuf::from(path)),
                 })
             }
-            // A password in what was meant as a URL must not be shown.
+            // A password in an invalid URL must not be shown.
             _ => Err(InvalidStoreUrl(url.split('@').next_back().unwrap_or_default().to_owned())),
         }
     }
@@ -72,7 +72,7 @@ impl fmt::Display for StoreUrl {
     }
 }
 
-/// Returns the URL of a server without its password, and without parameters, which may hold one.
+/// Returns the URL of a server without its password and its parameters, which may contain one.
 fn without_password(url: &str) -> String {
     let url = url.split('?').next().unwrap_or_default();
     let Some((scheme, rest)) = url.split_once("://") else { return String::new() };

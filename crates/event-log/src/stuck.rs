@@ -1,4 +1,4 @@
-//! Which runs need a look.
+//! Runs that need attention.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::{EventLog, LogError, LostRun, OpenApproval, RunFilter, RunState, RunSummary};
 
-/// How long an approval may wait before its run needs a look.
+/// Time that an approval may wait before its run needs attention.
 const APPROVAL_WAITS: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long a run may be parked before it needs a look.
+/// Time that a run may be parked before it needs attention.
 const PARKED: Duration = Duration::from_secs(60 * 60);
 
-/// A run that does not go on by itself.
+/// A run that does not continue by itself.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct StuckRun {
-    /// The run at a glance.
+    /// The run's summary.
     pub run: RunSummary,
-    /// Why it needs a look.
+    /// The reason why it needs attention.
     pub why: StuckReason,
-    /// Since when.
+    /// Time since when.
     pub since: Timestamp,
 }
 
-/// Open runs that no process works on, each with the time since when.
+/// Open runs without a live process, each with the time since when.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnattendedRuns {
@@ -38,7 +38,7 @@ pub struct UnattendedRuns {
 }
 
 impl UnattendedRuns {
-    /// Names the stranded and the interrupted runs.
+    /// Creates the lists of stranded and interrupted runs.
     #[must_use]
     pub const fn new(
         stranded: BTreeMap<RunId, Timestamp>,
@@ -48,29 +48,29 @@ impl UnattendedRuns {
     }
 }
 
-/// Why a run needs a look.
+/// Reason why a run needs attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StuckReason {
-    /// An approval was not decided in time, and no process has taken the run since.
+    /// An approval expired, and no process has claimed the run since.
     ApprovalExpired,
-    /// An approval waits for more than a day.
+    /// An approval has been open for more than a day.
     ApprovalWaits,
-    /// The run failed because its process died again and again.
+    /// The run failed because its process died repeatedly.
     CrashLoop,
-    /// The process of the run died while it was running, and none has taken it since.
+    /// The process of the run died while it was running, and no process has claimed it since.
     Interrupted,
-    /// The record of the run has lost events that were acknowledged: it is refused until a person accepts that.
+    /// The record of the run has lost acknowledged events: the run is refused until a person accepts the loss.
     LostTail,
     /// The run has been parked for more than an hour.
     Parked,
-    /// No live worker has the agent that the run began with.
+    /// No live worker has the agent that the run started with.
     Stranded,
 }
 
 impl StuckReason {
-    /// Returns the text that stands in JSON.
+    /// Returns the name in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -95,11 +95,12 @@ impl StuckReason {
     }
 }
 
-/// Lists the runs that need a look, those first that have needed it longest. Costs as much as listing the
-/// open approvals, the parked runs and those that ended in a crash loop.
+/// Lists the runs that need attention, the longest waiting first. Costs as much as listing the open approvals, the
+/// parked runs and those that ended in a crash loop.
 ///
-/// `unattended` is what a database knows of its open runs and a log alone does not. Such a run is listed for that alone,
-/// since it stays where it is whatever else is decided about it; of a tree, the run at the top is listed.
+/// `unattended` are the open runs without a process, which a database knows and a log alone does not. Such a run is
+/// listed only for that reason, since no decision about it lets it continue. For a tree of runs, only the root is
+/// listed.
 ///
 /// # Errors
 ///
@@ -131,7 +132,7 @@ pub async fn stuck_runs(
     }
     let mut stuck = Vec::with_capacity(longest.len());
     for (run, (since, why)) in longest {
-        // It may have ended, or been removed, since.
+        // The run may have ended or been removed since.
         let summary = match log.summary(&run).await {
             Ok(summary) => summary.filter(RunSummary::is_open),
             Err(LogError::Tampered { .. } | LogError::UnreadableRun { .. }) => {
@@ -167,7 +168,7 @@ pub async fn stuck_runs(
     Ok(stuck)
 }
 
-/// Returns the summary of a run that has no record any more.
+/// Returns the summary of a run without a record.
 fn summary_without_record(lost: &LostRun) -> RunSummary {
     let mut left = unreadable_summary(&lost.run, lost.since);
     left.reason = Some(Code::new(code::LOG_LOST_TAIL));

@@ -1,7 +1,7 @@
-//! Where subscriptions stand.
+//! State of subscriptions.
 //!
-//! What came of the deliveries of a subscription is a record of its own, in segments that are written, chained
-//! and claimed as runs are. They are no runs: lists of runs leave them out.
+//! The deliveries of a subscription are recorded in their own record, in segments that are written, chained and claimed
+//! as runs are. Segments are not runs: lists of runs omit them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use layer0::id::RunId;
 
 use crate::Cursor;
 
-/// What the ids of segments begin with, and no id of a run does.
+/// Prefix of the ids of segments, which no id of a run has.
 const PREFIX: &str = "sub_";
 
 /// Returns the id of a segment of a subscription: `sub_<name>.<number>`.
@@ -28,37 +28,37 @@ pub fn segment_id(name: &str, number: u64) -> RunId {
     RunId::new(format!("{PREFIX}{name}.{number}"))
 }
 
-/// Returns the subscription of a segment, and its number; `None` for the id of a run.
+/// Returns the subscription and the number of a segment; `None` for the id of a run.
 #[must_use]
 pub fn segment_of(run: &RunId) -> Option<(&str, u64)> {
     let (name, number) = run.as_str().strip_prefix(PREFIX)?.rsplit_once('.')?;
     Some((name, number.parse().ok()?))
 }
 
-/// Is this the id of a segment, and no run's?
+/// Returns whether this is the id of a segment.
 #[must_use]
 pub fn is_segment(run: &RunId) -> bool {
     run.as_str().starts_with(PREFIX)
 }
 
-/// Where a subscription stands.
+/// The state of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Subscription {
-    /// Its name.
+    /// Name of the subscription.
     pub name: Arc<str>,
-    /// What it is shown, as its newest segment says.
+    /// Its pattern, according to its newest segment.
     pub pattern: Arc<str>,
-    /// The number of its newest segment.
+    /// Number of its newest segment.
     pub segment: u64,
-    /// Behind what has ended of all runs.
+    /// The position before which all events have ended.
     pub cursor: Cursor,
-    /// The last event that has ended, of each run of which one did that stands behind the cursor.
+    /// For runs with ended events after the cursor, the number of the last one.
     pub positions: BTreeMap<RunId, u64>,
 }
 
 impl Subscription {
-    /// Describes a subscription of which nothing has ended behind its cursor.
+    /// Creates a subscription without ended events after its cursor.
     pub fn new(
         name: impl Into<Arc<str>>,
         pattern: impl Into<Arc<str>>,
@@ -69,7 +69,7 @@ impl Subscription {
         Self { name, pattern, segment, cursor, positions: BTreeMap::new() }
     }
 
-    /// Takes in what an append moves.
+    /// Applies the move of an append.
     pub fn take(&mut self, moves: &Moves) {
         self.pattern = Arc::clone(&moves.pattern);
         self.segment = moves.segment;
@@ -83,30 +83,30 @@ impl Subscription {
     }
 }
 
-/// What an append to a segment moves, in the same write.
+/// The move of a subscription, in the same write as an append to its segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Moves {
-    /// The subscription.
+    /// Name of the subscription.
     pub name: Arc<str>,
-    /// What it is shown.
+    /// Its pattern.
     pub pattern: Arc<str>,
-    /// The number of the segment.
+    /// Number of the segment.
     pub segment: u64,
-    /// Behind what has ended of all runs; as before where `None`.
+    /// The new position before which all events have ended; unchanged if `None`.
     pub cursor: Option<Cursor>,
-    /// The last event that has ended, by run; `None` forgets the run.
+    /// The last ended event by run; `None` removes the run.
     pub positions: Vec<(RunId, Option<u64>)>,
 }
 
 impl Moves {
-    /// Moves nothing yet.
+    /// Creates an empty move.
     pub fn new(name: impl Into<Arc<str>>, pattern: impl Into<Arc<str>>, segment: u64) -> Self {
         let (name, pattern) = (name.into(), pattern.into());
         Self { name, pattern, segment, cursor: None, positions: Vec::new() }
     }
 
-    /// Makes a subscription of it that was not there before.
+    /// Creates a new subscription from the move.
     #[must_use]
     pub fn begun(&self) -> Subscription {
         let cursor = self.cursor.unwrap_or(Cursor::start());

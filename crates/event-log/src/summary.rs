@@ -1,4 +1,4 @@
-//! A run at a glance: a fold over its events that costs the same at every step.
+//! The summary of a run: a fold over its events that costs the same at every step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use layer0::usage::{BudgetIncrease, Usage};
 use layer0::{Code, JsonText, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The activity of a run.
+/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RunState {
-    /// It is at work, or its process died.
+    /// It is running, or its process died.
     Running,
     /// It waits for a person.
     WaitingApproval,
     /// It waits for a time, without a process.
     Parked,
-    /// It ended without failing.
+    /// It ended without a failure.
     Finished,
     /// It failed.
     Failed,
-    /// What the store keeps of it at a glance cannot be read.
+    /// The stored summary cannot be read.
     Unreadable,
 }
 
 impl RunState {
-    /// Returns the text that stands in stores and JSON.
+    /// Returns the name in stores and JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -45,27 +45,27 @@ impl RunState {
     }
 }
 
-/// The last thing that went wrong in a run.
+/// The last failure in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LastFailure {
-    /// The event that says so.
+    /// Number of the event that records it.
     pub seq: u64,
-    /// The code.
+    /// Code of the failure.
     pub code: Code,
 }
 
 impl LastFailure {
-    /// States which event says so, and the code.
+    /// Creates the failure with this code that event `seq` records.
     #[must_use]
     pub const fn new(seq: u64, code: Code) -> Self {
         Self { seq, code }
     }
 }
 
-/// What a run may use, and what that costs, as its agent's definition has it.
+/// The budget and price of a run, from its agent's definition.
 ///
-/// Few look at it, so it is read from the definition when a caller asks.
+/// They are rarely needed, so that they are parsed only on request.
 #[derive(Debug, Clone, Default)]
 pub struct Terms(JsonText);
 
@@ -77,25 +77,25 @@ struct Parts {
 }
 
 impl Terms {
-    /// Finds the terms in a definition, or in what was stored of one.
+    /// Creates the terms from a definition, or from stored terms.
     #[must_use]
     pub const fn of(definition: JsonText) -> Self {
         Self(definition)
     }
 
-    /// Returns the budget; `null` where there is none.
+    /// Returns the budget; `null` if there is none.
     #[must_use]
     pub fn budget(&self) -> JsonText {
         self.parts().budget
     }
 
-    /// Returns the price of tokens; `null` where it is not known.
+    /// Returns the price of tokens; `null` if unknown.
     #[must_use]
     pub fn price(&self) -> JsonText {
         self.parts().price
     }
 
-    /// Returns them alone, without the rest of the definition, to be stored.
+    /// Returns the terms without the rest of the definition, for storage.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "two texts that are JSON are JSON together")]
     pub fn alone(&self) -> JsonText {
@@ -107,7 +107,7 @@ impl Terms {
     }
 }
 
-/// Writes budget and price alone: the rest of a definition is the agent's own business.
+/// Serialises only the budget and the price: the rest of a definition belongs to the agent.
 impl Serialize for Terms {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.parts().serialize(serializer)
@@ -132,87 +132,87 @@ impl PartialEq for Terms {
 pub struct AcceptedLoss {
     /// The newest event that was lost.
     pub tail: LostTail,
-    /// The number of losses that were accepted, this one included.
+    /// Number of accepted losses, including this one.
     pub count: u32,
 }
 
-/// A run at a glance.
+/// The summary of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RunSummary {
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
-    /// Its conversation.
+    /// Its session.
     pub session: SessionId,
-    /// The agent's name.
+    /// Name of the agent.
     pub agent: Arc<str>,
-    /// What it is doing.
+    /// Its state.
     pub state: RunState,
-    /// How it ended.
+    /// Its outcome, once it has ended.
     pub outcome: Option<Outcome>,
-    /// The code of the failure or stop.
+    /// Code of the failure or stop.
     pub reason: Option<Code>,
-    /// When it began.
+    /// Time of its start.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// Time of its end.
     pub finished_at: Option<Timestamp>,
-    /// What it has used.
+    /// Its usage.
     pub usage: Usage,
-    /// How many of the model calls were made by runs that it dispatched.
+    /// Number of model calls by its child runs, which `usage` includes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dispatched_model_calls: u32,
-    /// How often it was opened again after it was over.
+    /// Number of times that it was reopened.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reopens: u32,
-    /// How many errors its tools reported that were stored.
+    /// Number of stored errors that its tools reported.
     #[serde(default)]
     pub errors: u64,
-    /// The last thing that went wrong.
+    /// Its last failure.
     #[serde(default)]
     pub last_failure: Option<LastFailure>,
-    /// What it may use.
+    /// Its budget and price.
     #[serde(default, skip_serializing_if = "is_default")]
     pub terms: Terms,
-    /// What was added to its budget since.
+    /// Later increases of its budget.
     #[serde(default, skip_serializing_if = "is_default")]
     pub raised: Option<Box<BudgetIncrease>>,
-    /// When it was last reopened, and the milliseconds that counted until then.
+    /// Time of the last reopening, and the milliseconds counted before it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reopened: Option<(Timestamp, u64)>,
-    /// Since when and until when it is parked, where it is.
+    /// Start and end of its parking, while it is parked.
     #[serde(default, skip_serializing_if = "is_default")]
     pub parked: Option<(Timestamp, Timestamp)>,
     /// The run that dispatched it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub parent: Option<RunId>,
-    /// The run of the session that it was dispatched together with, and that began first.
+    /// The first run of the session that was dispatched together with it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub branch_of: Option<RunId>,
-    /// What its caller filed it under.
+    /// Labels set by its caller.
     #[serde(default, skip_serializing_if = "is_default")]
     pub labels: Arc<BTreeMap<String, String>>,
-    /// The run whose conversation it goes on with.
+    /// The run whose conversation it continues.
     #[serde(default, skip_serializing_if = "is_default")]
     pub follows: Option<RunId>,
-    /// How many messages the transcript of its session has after it, without what only instructs.
+    /// Number of messages in the session's transcript after the run, without mere instructions.
     #[serde(default)]
     pub messages: u64,
-    /// Has every event of its record a salt? Those of the first layout have none.
+    /// Whether every event of its record has a salt. Events of the first layout have none.
     #[serde(default, skip_serializing_if = "is_default")]
     pub salted: bool,
-    /// The id of the key that its chain is sealed with.
+    /// Id of the key that seals its chain.
     #[serde(default, skip_serializing_if = "is_default")]
     pub key_id: Option<Arc<str>>,
-    /// What of it a behaviour caused, by the event that says so; the last few.
+    /// Its last causes, each with the number and time of the event that names it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub causes: Vec<(u64, Timestamp, Cause)>,
-    /// The newest event that its record had lost, where a person accepted that, and how often that happened.
+    /// The newest lost event of its record, once a person has accepted the loss, and the number of such losses.
     #[serde(default, skip_serializing_if = "is_default")]
     pub accepted_loss: Option<Box<AcceptedLoss>>,
-    /// The seq of its last event.
+    /// Number of its last event.
     #[serde(default, skip_serializing_if = "is_default")]
     pub last_seq: u64,
-    /// The hash of its last event.
+    /// Hash of its last event.
     #[serde(default, skip_serializing_if = "is_default")]
     pub head: Hash,
 }
@@ -221,7 +221,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Returns the session of a run that is a copy of another one: its own, named as it.
+/// Returns the session of a copied run: its own session, with the run's id as its name.
 #[must_use]
 pub fn session_of_fork(run: &RunId) -> SessionId {
     let name = run.as_str();
@@ -229,7 +229,7 @@ pub fn session_of_fork(run: &RunId) -> SessionId {
 }
 
 /// Returns the sessions whose stored errors and results a run can read: its own first, then those of the runs that it
-/// was copied from, then those that its caller handed on.
+/// was copied from, then those that its caller passed on.
 #[must_use]
 pub fn sessions_of(events: &[Event]) -> Vec<SessionId> {
     let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
@@ -239,7 +239,7 @@ pub fn sessions_of(events: &[Event]) -> Vec<SessionId> {
     let mut copied_from = None;
     for event in events {
         if let EventKind::RunForked(forked) = &event.kind {
-            // The first parent has the session that the run started in; each later one has its own.
+            // The first parent has the session that the run started in; each later parent has its own.
             sessions.extend(
                 copied_from.replace(&forked.parent).map(|_| session_of_fork(&forked.parent)),
             );
@@ -259,8 +259,8 @@ pub fn sessions_of(events: &[Event]) -> Vec<SessionId> {
     sessions
 }
 
-/// Returns the agent that a run goes on with: the one that it was last resumed with, else the one that it began with.
-/// `None` for events that do not begin with `run.started`.
+/// Returns the agent with which a run continues: the agent of the last resume that names one, else that of the start.
+/// `None` if the events do not begin with `run.started`.
 #[must_use]
 pub fn agent_of(events: &[Event]) -> Option<&AgentRecord> {
     let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
@@ -274,16 +274,16 @@ pub fn agent_of(events: &[Event]) -> Option<&AgentRecord> {
 }
 
 impl RunSummary {
-    /// How many of its causes are kept at a glance.
+    /// Maximum number of causes in a summary.
     pub const MAX_CAUSES: usize = 16;
 
-    /// Is it neither finished nor failed?
+    /// Returns whether it neither finished nor failed.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         matches!(self.state, RunState::Running | RunState::WaitingApproval | RunState::Parked)
     }
 
-    /// Makes the summary of a run without events.
+    /// Creates the summary of a run without events.
     #[must_use]
     pub fn new(run: RunId) -> Self {
         Self {
@@ -325,13 +325,13 @@ impl RunSummary {
         }
     }
 
-    /// Returns how many losses of events a person accepted.
+    /// Returns the number of losses of events that a person accepted.
     #[must_use]
     pub fn losses(&self) -> u32 {
         self.accepted_loss.as_ref().map_or(0, |loss| loss.count)
     }
 
-    /// Takes in the next event.
+    /// Applies the next event.
     pub fn apply(&mut self, event: &Event) {
         self.last_seq = event.seq;
         self.head = event.hash;
@@ -359,7 +359,7 @@ impl RunSummary {
                 self.started_at = event.at;
                 self.terms = Terms::of(started.agent.definition.clone());
                 if started.agent.is_workflow() {
-                    // It asks no model itself.
+                    // A workflow makes no model calls itself.
                     self.usage = Usage::free();
                 }
             }
@@ -380,7 +380,7 @@ impl RunSummary {
                     self.usage.add_cost(cost);
                 }
             }
-            // A tool that the runtime tries again begins once more.
+            // The runtime's retry of a tool starts it once more.
             EventKind::ToolRequested(_) | EventKind::ToolAttempted(_) => self.count_executions(1),
             EventKind::OperatorReturned(returned) => {
                 (self.state, self.outcome) = (RunState::Running, None);
@@ -399,7 +399,7 @@ impl RunSummary {
                 self.outcome = Some(Outcome::WaitingApproval);
                 self.parked = Some((event.at, parked.until));
             }
-            // A copy begins a session of its own, and was not dispatched.
+            // A copy starts its own session, and has no caller.
             EventKind::RunForked(_) => {
                 self.session = session_of_fork(&self.run);
                 (self.parent, self.follows, self.branch_of) = (None, None, None);
@@ -412,7 +412,7 @@ impl RunSummary {
                 self.reopens = self.reopens.saturating_add(1);
                 self.accept_loss(reopened.lost_tail);
                 self.messages += u64::from(reopened.message.is_some());
-                // The time in which it was over does not count.
+                // The time between the end and the reopening does not count.
                 self.reopened = Some((event.at, self.usage.wall_ms));
                 if let Some(more) = &reopened.budget {
                     let raised = self.raised.as_deref().copied().unwrap_or_default();
@@ -432,7 +432,7 @@ impl RunSummary {
                 }
                 self.accept_loss(resumed.lost_tail);
             }
-            // It waits for nothing any more, and ends.
+            // The run waits for nothing any more, and ends.
             EventKind::SignalReceived(signal) if &*signal.name == Signal::CANCEL => {
                 (self.state, self.outcome) = (RunState::Running, None);
             }
@@ -444,7 +444,8 @@ impl RunSummary {
                 self.state = RunState::Running;
                 self.outcome = None;
             }
-            // A person says it, of a run that may be over or without a process: no time of the run passes.
+            // A person's settlement may come when the run has ended or has no process, so that the run's time does not
+            // pass.
             EventKind::ToolResolved(_) => return,
             EventKind::RunFinished(finished) => {
                 self.state = RunState::Finished;
@@ -486,7 +487,7 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Returns the last failure as rows had it before they counted runs below and hooks that stop a run.
+/// Returns the last failure as in rows from before they counted child runs and hooks that stop a run.
 pub(crate) fn last_failure_before(events: &[Event]) -> Option<LastFailure> {
     events.iter().rev().find_map(failure_in)
 }
@@ -510,7 +511,7 @@ fn failure_in(event: &Event) -> Option<LastFailure> {
     Some(LastFailure::new(event.seq, code?.clone()))
 }
 
-/// Returns the failure that an event records, where rows of earlier versions did not count it.
+/// Returns the failure that an event records and that rows of earlier versions did not count.
 fn later_failure_in(event: &Event) -> Option<LastFailure> {
     let code = match &event.kind {
         EventKind::HookAborted(aborted) => Some(&aborted.reason),

@@ -1,4 +1,4 @@
-//! One line per event for people, the same live and from disk.
+//! One line per event for people, the same live and from the record.
 
 mod describe;
 mod line;
@@ -16,28 +16,28 @@ pub use self::line::one_line;
 pub use self::tree::TreeTrace;
 use crate::Record;
 
-/// Prints the events of a run as aligned lines, in their order: seq, time since the start, type,
-/// duration, what happened, with the code of what failed.
+/// Formats the events of a run as aligned lines, in their order: seq, time since the start, type, duration and a
+/// description, with the code of a failure.
 ///
-/// The duration is that of what ends with the event: a model call, a tool call, a decision, the run.
+/// The duration is that of what the event ends: a model call, a tool call, a decision, the run.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
     started: Option<Timestamp>,
-    /// When the requests were made that have no answer yet, by seq.
+    /// Times of the requests without an answer, by seq.
     asked: BTreeMap<u64, Timestamp>,
 }
 
-/// Where a line stands among those of other runs.
+/// The position of a line among those of other runs.
 #[derive(Debug, Default)]
 struct LinePosition {
-    /// When the run above them all began.
+    /// Start time of the root run.
     began: Option<Timestamp>,
     before: String,
     behind: String,
 }
 
 impl Trace {
-    /// Begins before the first event.
+    /// Creates a trace before the first event.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -64,7 +64,7 @@ impl Trace {
         line.trim_end().to_owned()
     }
 
-    /// Returns the line of the next event, of which the payload was erased.
+    /// Returns the line of the next event, whose payload was erased.
     pub fn erased(&mut self, record: &Record) -> String {
         self.erased_at(record, &LinePosition::default())
     }
@@ -76,7 +76,7 @@ impl Trace {
         format!("{seq:>4}  {elapsed:>9.3}s  {}{event_type:<30}  erased", place.before)
     }
 
-    /// Returns how long what ends with an event took.
+    /// Returns the duration of what an event ends.
     fn took(&mut self, event: &Event, started: Timestamp) -> Option<Duration> {
         match &event.kind {
             EventKind::ModelRequested(_) | EventKind::ApprovalRequested(_) => {

@@ -1,4 +1,4 @@
-//! Is a recorded run what was recorded?
+//! Verification of a recorded run.
 
 mod left;
 
@@ -10,46 +10,47 @@ use crate::log::{EventLog, records_of};
 use crate::summary::last_failure_before;
 use crate::{LogError, LogKey, Payload, Record, RowSeal, RunSeals, RunSummary};
 
-/// A run whose record is what was recorded.
+/// The result of a successful verification.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Verified {
-    /// The run at a glance.
+    /// The run's summary.
     pub summary: RunSummary,
-    /// The events that were erased. The summary was compared with the fold of the others.
+    /// Numbers of the erased events. The summary was compared with the fold of the others.
     pub erased: Vec<u64>,
     /// The parts that could not be checked.
     pub unchecked: UncheckedParts,
 }
 
-/// The parts of a keyed run that have no HMAC, because an older version wrote them.
+/// The parts of a keyed run without an HMAC, because an older version wrote them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UncheckedParts {
-    /// Whether the row could not be checked: it may be an earlier one.
+    /// Whether the row could not be checked: it may be an earlier version of the row.
     pub row: bool,
     /// The events that may have been erased without the key.
     pub erasures: Vec<u64>,
 }
 
 impl UncheckedParts {
-    /// Returns whether all was checked.
+    /// Returns whether everything was checked.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         !self.row && self.erasures.is_empty()
     }
 }
 
-/// Checks a run: its chain of hashes, the head that its row keeps, and the row's summary, which has to be
-/// what the events fold to; of erased events, all but what they add. Of a run that is sealed with a key, the row and
-/// what was erased have to carry an HMAC. Who can write to the whole store can also write an unkeyed record anew, with
-/// every hash, and restore an earlier state of a row.
+/// Checks a run: its hash chain, the head in its row, and the row's summary, which must be equal to the fold of the
+/// events, except the parts that erased events change.
+///
+/// If the run is sealed with a key, the row and the erasures must have an HMAC. Anyone who can write to the whole store
+/// can forge an unkeyed record with every hash, and can restore an earlier state of a row.
 ///
 /// # Errors
 ///
-/// [`LogError::Tampered`] with the first seq that cannot be trusted; for a summary that was changed, that
-/// of the last event. [`LogError::KeyMissing`], [`LogError::NotFound`], [`LogError::Unreadable`],
-/// [`LogError::UnreadableRun`], [`LogError::SchemaNewer`], and what the log itself fails with.
+/// [`LogError::Tampered`] with the first seq that cannot be trusted; for a changed summary, that of the last event.
+/// [`LogError::KeyMissing`], [`LogError::NotFound`], [`LogError::Unreadable`], [`LogError::UnreadableRun`],
+/// [`LogError::SchemaNewer`], and any other error of the log.
 ///
 /// # Cancel safety
 ///
@@ -75,7 +76,7 @@ pub async fn verify_run(log: &dyn EventLog, run: &RunId) -> Result<Verified, Log
     let mut folded = RunSummary::new(run.clone());
     events.iter().for_each(|event| folded.apply(event));
     if says_no_version(&events) {
-        // Its row counts less.
+        // Rows of such records do not count these parts.
         (folded.messages, folded.dispatched_model_calls) =
             (summary.messages, summary.dispatched_model_calls);
         folded.usage.cost_usd = summary.usage.cost_usd;
@@ -114,7 +115,7 @@ impl Seals<'_> {
         for record in erased {
             match self.is_erasure_sound(record) {
                 Some(true) => {}
-                // Only the first event records whether erasures are sealed.
+                // Only the first event records whether erasures have HMACs.
                 None if !is_required && record.seq > 1 => unchecked.erasures.push(record.seq),
                 _ => {
                     let why = "it was erased without the key";
@@ -122,7 +123,7 @@ impl Seals<'_> {
                 }
             }
         }
-        // The row is sealed anew where the first event is erased.
+        // The row is sealed again when the first event is erased.
         let is_first_erased = self.seals.erasures.contains_key(&1);
         match self.seals.row {
             RowSeal::Sound => {}
@@ -135,7 +136,7 @@ impl Seals<'_> {
         Ok(unchecked)
     }
 
-    /// Returns whether the HMAC of an erasure fits, or `None`.
+    /// Returns whether the HMAC of an erasure is valid; `None` if there is no HMAC.
     fn is_erasure_sound(&self, record: &Record) -> Option<bool> {
         let Payload::Erased(digest) = &record.payload else { return Some(false) };
         let seal = self.seals.erasures.get(&record.seq)?;
@@ -161,7 +162,7 @@ fn are_rows_sealed(events: &[Event]) -> bool {
     }
 }
 
-/// Was it recorded before records said which version of the machine decided?
+/// Returns whether the record is from before records named the version of the machine.
 fn says_no_version(events: &[Event]) -> bool {
     match events.first().map(|event| &event.kind) {
         Some(EventKind::RunStarted(started)) => started.machine == 0,

@@ -1,4 +1,4 @@
-//! Waking those that wait for something new, by what they watch.
+//! Wakes watchers when the watched thing changes.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Who watches what. Clones share the watches.
+/// Watchers by the key that they watch. Clones share the watches.
 #[derive(Debug)]
 pub(crate) struct Watches<K>(Arc<Mutex<Watched<K>>>);
 
@@ -19,7 +19,7 @@ struct Watched<K> {
 #[derive(Debug)]
 struct Watcher {
     id: u64,
-    /// Was it rung for since it looked last?
+    /// Whether it was rung since its last poll.
     rung: bool,
     waker: Option<Waker>,
 }
@@ -37,7 +37,7 @@ impl<K> Default for Watches<K> {
 }
 
 impl<K: Clone + Eq + Hash> Watches<K> {
-    /// Watches something. What was there before counts as new.
+    /// Watches a key. Earlier changes count as new.
     pub(crate) fn watch(&self, key: &K) -> Watch<K> {
         let mut watched = self.lock();
         watched.next += 1;
@@ -48,7 +48,7 @@ impl<K: Clone + Eq + Hash> Watches<K> {
         Watch { watches: self.clone(), key: key.clone(), id }
     }
 
-    /// Wakes those that watch it.
+    /// Wakes the watchers of a key.
     pub(crate) fn ring(&self, key: &K) {
         let mut watched = self.lock();
         let wakers: Vec<Waker> = watched
@@ -65,7 +65,7 @@ impl<K: Clone + Eq + Hash> Watches<K> {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Is nothing watched?
+    /// Returns whether there is no watch.
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().by_key.is_empty()
     }
@@ -77,7 +77,7 @@ impl<K> Watches<K> {
     }
 }
 
-/// A watch, until it is dropped.
+/// A watch, active until dropped.
 #[derive(Debug)]
 pub(crate) struct Watch<K: Clone + Eq + Hash> {
     watches: Watches<K>,
@@ -86,7 +86,7 @@ pub(crate) struct Watch<K: Clone + Eq + Hash> {
 }
 
 impl<K: Clone + Eq + Hash> Watch<K> {
-    /// Is ready when it was rung for since it was last; the first time at once.
+    /// Returns ready if it was rung since the last ready; the first time at once.
     pub(crate) fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut watched = self.watches.lock();
         let watchers = watched.by_key.get_mut(&self.key).into_iter().flatten();

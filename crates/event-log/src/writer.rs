@@ -11,40 +11,40 @@ use crate::chain::{key_id_in, key_named};
 use crate::record::Payload;
 use crate::{Batch, Claim, EventLog, Lease, LogError, LogKey, Moves, Record, RunSummary, Seed};
 
-/// Payloads that are nested less deeply than this are read by any reader of ours.
+/// Depth of nesting below which every version can read a payload.
 const SURELY_READ: usize = 64;
-/// How much a writer keeps for the text of its next payload; most fit.
+/// Capacity kept for the text of the next payload; most payloads fit.
 const KEPT_BYTES: usize = 512;
 
-/// The one writer of a run: numbers, seals and appends.
+/// The only writer of a run: numbers, seals and appends events.
 pub struct RunWriter {
-    /// Without a log nothing is sealed: no later reader could check the chain.
+    /// Without a log no event is sealed: no reader could check the chain later.
     log: Option<Arc<dyn EventLog>>,
     /// The right to write, held as long as the writer; `None` without a log.
     claim: Option<Claim>,
-    /// What the next append writes, and takes from the inbox.
+    /// The content of the next append.
     batch: Batch,
     events: Vec<Event>,
-    /// Where a payload is written, before its record takes a copy that has just its size, or a long text
-    /// itself.
+    /// Buffer for the text of a payload, from which the record takes a copy of just its size, or a long text itself.
     text: Vec<u8>,
-    /// Why what was staged must not be appended: it could not be read back.
+    /// Error if the staged events must not be appended, because one of them could not be read back.
     refused: Option<LogError>,
-    /// Refuses every append: there is no right to write, or an append failed and the chain is ahead of the log's.
+    /// Whether every append is refused: there is no right to write, or an append failed and the chain is ahead of the
+    /// log's.
     is_closed: bool,
-    /// Whether the run is a copy of one of another store.
+    /// Whether the run is a copy of a run from another store.
     is_from_elsewhere: bool,
 }
 
 impl RunWriter {
-    /// Begins a new run, and claims it.
+    /// Starts and claims a new run.
     #[must_use]
     pub fn new(log: Arc<dyn EventLog>, run: RunId) -> Self {
         let claim = log.claim_new(&run);
         Self::under(claim, log, RunSummary::new(run))
     }
 
-    /// Begins a new run that no log keeps. Its events are numbered, and their hashes are zero.
+    /// Starts a new run without a log. Its events are numbered, and their hashes are zero.
     #[must_use]
     pub fn without_log(run: RunId) -> Self {
         Self {
@@ -59,15 +59,15 @@ impl RunWriter {
         }
     }
 
-    /// Makes the writer of a run that is over and was not claimed. It refuses every append, so that nothing can
-    /// act for the run that would have to be recorded first.
+    /// Creates the writer of a run that has ended and was not claimed. It refuses every append, so that no action that
+    /// must be recorded first can happen for the run.
     #[must_use]
     pub fn closed(summary: RunSummary) -> Self {
         let batch = Batch::new(summary.run.clone(), 0, Vec::new(), summary.clone());
         Self { batch, is_closed: true, ..Self::without_log(summary.run) }
     }
 
-    /// Goes on with a run that is in the log, under a claim.
+    /// Resumes a run of the log, under a claim.
     #[must_use]
     pub fn resume(log: Arc<dyn EventLog>, summary: RunSummary, claim: Claim) -> Self {
         Self::under(claim, log, summary)
@@ -79,8 +79,8 @@ impl RunWriter {
         Self { log: Some(log), claim: Some(claim), batch, ..Self::without_log(run) }
     }
 
-    /// Begins a run with the records of another one, whose hashes hold for it too. Where nothing is staged, the run itself
-    /// is carried here from another store.
+    /// Starts a run with the records of another run, whose hashes stay valid. If no event is staged, this is an import
+    /// of the run itself from another store.
     #[must_use]
     pub fn copy(
         log: Arc<dyn EventLog>,
@@ -95,14 +95,14 @@ impl RunWriter {
         writer
     }
 
-    /// Makes it the copy of a run of another store, which need not be in this one.
+    /// Marks the run as the copy of a run from another store, which need not be in this one.
     #[must_use]
     pub const fn from_elsewhere(mut self) -> Self {
         self.is_from_elsewhere = true;
         self
     }
 
-    /// Returns the run at a glance, as far as it is durable or staged.
+    /// Returns the run's summary, including staged events.
     #[must_use]
     pub const fn summary(&self) -> &RunSummary {
         &self.batch.summary
@@ -114,14 +114,14 @@ impl RunWriter {
         self.is_closed
     }
 
-    /// Returns the lease of its claim, where there is one: while it has ended, nothing may be started for the run.
+    /// Returns the lease of its claim, if there is one: once it has ended, no action may start for the run.
     #[must_use]
     pub fn lease(&self) -> Option<&Arc<dyn Lease>> {
         self.claim.as_ref()?.lease()
     }
 
-    /// Puts an event behind those that the next [`RunWriter::commit`] appends; its salt is made of
-    /// `seed`. A run whose first event names the key of the log is sealed with it.
+    /// Stages an event for the next [`RunWriter::commit`]; its salt is derived from `seed`. A run whose first event
+    /// names the key of the log is sealed with that key.
     pub fn stage(
         &mut self,
         seed: &Seed,
@@ -135,7 +135,7 @@ impl RunWriter {
         event.caused_by = caused_by;
         if let Some(log) = &self.log {
             let (is_first, summary) = (event.seq == 1, &self.batch.summary);
-            // A run of the first layout stays one.
+            // A run of the first layout keeps its layout.
             event.salt = (is_first || summary.salted).then(|| seed.salt(event.seq));
             let id = if is_first { key_id_in(&event.kind) } else { summary.key_id.as_deref() };
             match key_named(id, log.key()) {
@@ -150,13 +150,13 @@ impl RunWriter {
                 Err(missing) => self.refused = Some(missing),
             }
         }
-        // What a copy adds to the records makes it a run of this log.
+        // An event that a copy adds makes it a run of this log.
         self.batch.is_import &= self.is_from_elsewhere;
         self.batch.summary.apply(&event);
         self.events.push(event);
     }
 
-    /// Takes a row of the inbox with the next [`RunWriter::commit`].
+    /// Removes a row from the inbox with the next [`RunWriter::commit`].
     pub fn take(&mut self, id: u64) {
         self.batch.taken.push(id);
     }
@@ -180,14 +180,13 @@ impl RunWriter {
         self.append().await
     }
 
-    /// Appends what was staged, in one write, and returns it.
+    /// Appends the staged events in one write, and returns them.
     ///
     /// # Errors
     ///
     /// As [`EventLog::append`], [`LogError::Unreadable`] for an event that could not be read back, and
-    /// [`LogError::KeyMissing`] for a run that is sealed with a key that the log does not have. The chain of
-    /// the writer is then ahead of the log's, so that it is closed: every later append is
-    /// [`LogError::WriterClosed`].
+    /// [`LogError::KeyMissing`] for a run that is sealed with a key that the log does not have. The writer's chain is
+    /// then ahead of the log's, so that the writer is closed: every later append is [`LogError::WriterClosed`].
     ///
     /// # Cancel safety
     ///
@@ -204,7 +203,7 @@ impl RunWriter {
         if self.is_closed {
             return Err(LogError::WriterClosed(self.batch.run.clone()));
         }
-        // Unless the append is answered with success.
+        // The writer stays closed unless the append succeeds.
         self.is_closed = true;
         if let Some(refused) = self.refused.take() {
             return Err(refused);
@@ -220,10 +219,10 @@ impl RunWriter {
     }
 }
 
-/// Is a payload nested so deeply that a reader may refuse it? Signs inside of strings count too, which only
-/// makes one look twice.
+/// Returns whether a payload may be nested so deeply that a reader refuses it. Brackets inside strings count too, which
+/// only causes a needless check.
 fn is_deep(data: &str) -> bool {
-    // Most have not even so many signs that open something; counting them is cheap beside hashing.
+    // Most payloads have fewer opening brackets than that in total, and counting them is cheap compared with hashing.
     let opening = |byte: &u8| matches!(byte, b'[' | b'{');
     let count =
         |piece: &[u8]| piece.iter().fold(0_u8, |count, byte| count + u8::from(opening(byte)));
@@ -245,7 +244,7 @@ fn is_deep(data: &str) -> bool {
     false
 }
 
-/// Makes the record of an event, chained to the one before.
+/// Creates the record of an event, chained to the previous one.
 fn sealed(event: &Event, previous: &Hash, key: Option<&LogKey>, text: &mut Vec<u8>) -> Record {
     text.clear();
     text.reserve(KEPT_BYTES);
@@ -303,7 +302,7 @@ mod tests {
         (log, run, records, summary)
     }
 
-    /// Makes a payload with the salt of a seq.
+    /// Creates a payload with the salt of a seq.
     fn payload(seq: u64, text: &str) -> Payload {
         Payload::Salted(Seed::new("s").salt(seq + 1), text.to_owned())
     }

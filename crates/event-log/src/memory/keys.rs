@@ -5,14 +5,14 @@ use layer0::id::RunId;
 
 use crate::{Bound, LogError, StartKey};
 
-/// How many keys are kept at most; further ones are refused until some are old enough.
+/// Maximum number of keys; further keys are refused until some have expired.
 const MAX_KEYS: usize = 100_000;
 
 /// The keys of starts.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     by_name: HashMap<(String, String), Binding>,
-    /// When each was bound or found to be needed, the latest last.
+    /// Time at which each key was bound or found to be needed, the latest last.
     by_age: VecDeque<(Timestamp, (String, String))>,
 }
 
@@ -23,7 +23,7 @@ struct Binding {
 }
 
 impl Keys {
-    /// Binds a key, or says what it stands for. `has_record` tells which runs are here.
+    /// Binds a key, or returns its earlier binding. `has_record` returns whether a run is in this log.
     pub(super) fn bind(
         &mut self,
         key: &StartKey,
@@ -49,8 +49,8 @@ impl Keys {
         Ok(Bound::New)
     }
 
-    /// Forgets keys that are old enough and whose run is not here. One whose run is here is looked at again a day
-    /// later, so that none is looked at in each call.
+    /// Removes expired keys whose run is not in this log. A key whose run is here is checked again a day later, so that
+    /// it is not checked in each call.
     fn expire(&mut self, now: Timestamp, has_record: impl Fn(&RunId) -> bool) {
         let until = StartKey::kept_since(now);
         while let Some((_, name)) = self.by_age.pop_front_if(|(at, _)| *at <= until) {

@@ -1,4 +1,4 @@
-//! Which runs a session has that no other run dispatched, and which of them may begin or be opened again.
+//! Root runs of sessions, and the checks before a run starts or is reopened.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,9 +12,9 @@ pub(super) struct Sessions(HashMap<SessionId, Session>);
 
 #[derive(Debug, Default)]
 struct Session {
-    /// The runs of the transcript with what each follows, in the order in which they began.
+    /// The runs of the transcript, each with the run that it follows, in the order of their starts.
     line: Vec<(RunId, Option<RunId>)>,
-    /// The open runs, each with the first that began of those that it was dispatched together with.
+    /// The open runs, each with the first run of those dispatched together with it.
     open: BTreeMap<RunId, RunId>,
 }
 
@@ -24,11 +24,11 @@ impl Sessions {
         self.0.get(session)?.line.last().map(|(run, _)| run)
     }
 
-    /// Takes in a run that begins.
+    /// Adds a new run.
     ///
     /// # Errors
     ///
-    /// [`LogError::SessionBusy`] with the run that it would have to wait for, or to follow and does not.
+    /// [`LogError::SessionBusy`] with the run that the new run must wait for, or must follow but does not.
     pub(super) fn begin(&mut self, new: &RunSummary) -> Result<(), LogError> {
         let session = self.0.entry(new.session.clone()).or_default();
         if let Some(other) = session.in_the_way_of(new) {
@@ -40,7 +40,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Takes in whether a run is open.
+    /// Updates whether a run is open.
     pub(super) fn update(&mut self, run: &RunSummary) {
         let Some(session) = self.0.get_mut(&run.session) else { return };
         match run.is_open() {
@@ -49,7 +49,7 @@ impl Sessions {
         };
     }
 
-    /// Refuses to open a run again that another one follows, or beside an open one.
+    /// Checks that a run may be reopened: no other run follows it, and no unrelated run is open.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl Session {
     }
 }
 
-/// Returns the first that began of the runs that this one was dispatched together with.
+/// Returns the first run of those dispatched together with this one.
 fn first_of(run: &RunSummary) -> &RunId {
     run.branch_of.as_ref().unwrap_or(&run.run)
 }

@@ -1,4 +1,4 @@
-//! Whether there is an event that a pattern matches.
+//! Checks that some event can match a pattern.
 
 use layer0::event::Shape;
 
@@ -9,7 +9,7 @@ use crate::pattern::path::{DATA, Field, Missing, Path};
 use crate::pattern::reader::{Placed, Written};
 use crate::pattern::wanted::nearest;
 
-/// Returns the types of which an event can match.
+/// Returns the types of the events that can match.
 pub(crate) fn checked(written: &mut Written) -> Result<Vec<&'static str>, PatternError> {
     let named = written.wanted.types(written.column)?;
     for placed in &mut written.conditions {
@@ -39,23 +39,23 @@ pub(crate) fn checked(written: &mut Written) -> Result<Vec<&'static str>, Patter
     Ok(types)
 }
 
-/// Returns what the field is in those of the types that have it.
+/// Returns the shapes of the field in those types that have it.
 fn shapes(placed: &Placed, types: &[&str]) -> Vec<Shape> {
     let found = types.iter().filter_map(|one| placed.condition.path.found_in(one).ok());
     found.map(|found| found.shape).collect()
 }
 
-/// Can a condition hold of an event of a type?
+/// Returns whether a condition can hold for an event of a type.
 fn can_hold(placed: &Placed, event_type: &str) -> bool {
     match (&placed.condition.path, placed.condition.path.found_in(event_type)) {
         (Path::Envelope(Field::Type), _) => placed.condition.holds_of(&event_type.into()),
         (_, Ok(found)) => misfit(placed, found.shape).is_none(),
-        // What is missing is not equal to anything.
+        // A missing field is not equal to any value.
         (_, Err(_)) => placed.condition.operator == Operator::NotEqual,
     }
 }
 
-/// Says why a value of this shape cannot be compared so.
+/// Returns the error of a comparison that a value of this shape does not support, if any.
 fn misfit(placed: &Placed, shape: Shape) -> Option<PatternError> {
     let condition = &placed.condition;
     let (path, operand) = (shown(&condition.path.to_string()), &condition.operand);
@@ -152,7 +152,7 @@ fn unknown_field(event_type: String, placed: &Placed, types: &[&str]) -> Pattern
     PatternError::UnknownField { column: placed.column, event_type, field, hint: Some(hint) }
 }
 
-/// Joins what is known where most of the names are there.
+/// Joins the known names at the deepest level that any type reaches.
 fn furthest(missing: impl Iterator<Item = Missing>) -> Option<Missing> {
     missing.reduce(|mut best, mut other| {
         if other.depth > best.depth {

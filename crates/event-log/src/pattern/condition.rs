@@ -1,4 +1,4 @@
-//! What a pattern demands of a field.
+//! Conditions of a pattern on a field.
 
 use std::fmt;
 
@@ -29,13 +29,13 @@ pub(crate) enum Operator {
     GreaterOrEqual,
 }
 
-/// What a field is compared with.
+/// The value that a field is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Operand {
     pub(crate) glob: Glob,
-    /// The number that it is, without wildcards.
+    /// The value as a number, if it is one without wildcards.
     pub(crate) number: Option<Numeral>,
-    /// The time that it is, where the field holds times.
+    /// The value as a time, if the field holds times.
     pub(crate) time: Option<Timestamp>,
 }
 
@@ -51,7 +51,7 @@ impl Operator {
         }
     }
 
-    /// Does it tell what is more from what is less?
+    /// Returns whether the operator compares order.
     pub(crate) const fn is_order(self) -> bool {
         !matches!(self, Self::Equal | Self::NotEqual)
     }
@@ -63,12 +63,12 @@ impl Operand {
         Self { glob, number, time: None }
     }
 
-    /// Says that the field holds times.
+    /// Parses the value as a time, because the field holds times.
     pub(crate) fn take_as_time(&mut self) {
         self.time = self.glob.exact().and_then(|text| text.parse().ok());
     }
 
-    /// Is a value that stands in a record the same?
+    /// Returns whether a value in a record is equal to this one.
     fn equals(&self, value: &Value) -> bool {
         match value {
             Value::Null | Value::Array(_) => false,
@@ -85,7 +85,7 @@ impl Operand {
         }
     }
 
-    /// Does a value compare so with this one?
+    /// Returns whether a value in a record compares to this one as the operator requires.
     fn compares(&self, operator: Operator, value: &Value) -> bool {
         let order = match value {
             Value::Number(number) => {
@@ -109,12 +109,12 @@ impl Operand {
 }
 
 impl Condition {
-    /// Is it about the payload?
+    /// Returns whether the condition is on the payload.
     pub(crate) const fn is_of_data(&self) -> bool {
         matches!(self.path, Path::Data(_))
     }
 
-    /// Does it hold of an envelope? One of the payload is not refuted by it.
+    /// Returns whether the condition holds for an envelope. A condition on the payload passes.
     pub(crate) fn holds_around(&self, run: &RunId, record: &Record) -> bool {
         match &self.path {
             Path::Data(_) => true,
@@ -122,7 +122,7 @@ impl Condition {
         }
     }
 
-    /// Does it hold of a payload? One of the envelope is not refuted by it.
+    /// Returns whether the condition holds for a payload. A condition on the envelope passes.
     pub(crate) fn holds_in(&self, data: &Value) -> bool {
         match &self.path {
             Path::Data(names) => self.holds(data, names),
@@ -130,7 +130,7 @@ impl Condition {
         }
     }
 
-    /// Does it hold of the value that stands in the field?
+    /// Returns whether the condition holds for the value of its field.
     pub(crate) fn holds_of(&self, value: &Value) -> bool {
         self.holds(value, &[])
     }

@@ -9,7 +9,7 @@ use crate::pattern::numeral::Numeral;
 use crate::pattern::path::{Field, Found, Path};
 use crate::pattern::reader::Placed;
 
-/// Refuses conditions of which one cannot hold where those before it do, as far as that is plain.
+/// Refuses a condition that clearly contradicts the conditions before it.
 pub(crate) fn refuse(conditions: &[Placed], types: &[&str]) -> Result<(), PatternError> {
     for (index, placed) in conditions.iter().enumerate() {
         let path = &placed.condition.path;
@@ -19,7 +19,7 @@ pub(crate) fn refuse(conditions: &[Placed], types: &[&str]) -> Result<(), Patter
             .filter(|condition| condition.path == *path)
             .collect();
         let found: Vec<Found> = types.iter().filter_map(|one| path.found_in(one).ok()).collect();
-        // Where no type has the field, all of the conditions hold of what is missing.
+        // If no type has the field, all of the conditions hold for a missing field.
         if !found.is_empty() && found.iter().all(|found| is_empty(path, *found, &same)) {
             let all: Vec<String> = same.iter().map(ToString::to_string).collect();
             let (path, all) = (shown(&path.to_string()), shown(&all.join(", ")));
@@ -30,7 +30,7 @@ pub(crate) fn refuse(conditions: &[Placed], types: &[&str]) -> Result<(), Patter
     Ok(())
 }
 
-/// Is there no value that all of the conditions hold of?
+/// Returns whether no value satisfies all of the conditions.
 fn is_empty(path: &Path, found: Found, same: &[&Condition]) -> bool {
     let (refused, wanted): (Vec<&Condition>, Vec<&Condition>) =
         same.iter().partition(|condition| condition.operator == Operator::NotEqual);
@@ -62,7 +62,7 @@ fn is_empty(path: &Path, found: Found, same: &[&Condition]) -> bool {
     }
 }
 
-/// Does a condition demand what another one refuses?
+/// Returns whether a condition requires a value that `refused` excludes.
 fn is_wanted(wanted: &[&Condition], refused: &Condition) -> bool {
     wanted.iter().filter(|wanted| wanted.operator == Operator::Equal).any(|wanted| {
         let (own, refused) = (&wanted.operand.glob, &refused.operand.glob);
@@ -70,7 +70,7 @@ fn is_wanted(wanted: &[&Condition], refused: &Condition) -> bool {
     })
 }
 
-/// Returns the one value that a condition holds of.
+/// Returns the only value that satisfies a condition, if there is just one.
 fn exact(condition: &Condition, shape: Shape) -> Option<Value> {
     let text = condition.operand.glob.exact()?;
     match (condition.operator, shape) {
@@ -82,7 +82,7 @@ fn exact(condition: &Condition, shape: Shape) -> Option<Value> {
     }
 }
 
-/// Is there no number or time between all of the bounds? A count is at least `least`.
+/// Returns whether no number or time satisfies all bounds. A count is at least `least`.
 fn is_empty_range(wanted: &[&Condition], shape: Shape, least: i128) -> bool {
     let bounds = wanted.iter().filter_map(|condition| {
         let bound = match shape {
@@ -102,7 +102,7 @@ fn is_empty_range(wanted: &[&Condition], shape: Shape, least: i128) -> bool {
     }
 }
 
-/// Is there no whole number between the bounds?
+/// Returns whether no whole number satisfies all bounds.
 fn is_empty_between(bounds: impl Iterator<Item = (Operator, Numeral)>, least: i128) -> bool {
     let (mut low, mut high) = (least, i128::MAX);
     for (operator, bound) in bounds {
@@ -118,7 +118,7 @@ fn is_empty_between(bounds: impl Iterator<Item = (Operator, Numeral)>, least: i1
     low > high
 }
 
-/// Leaves a lower bound nothing below an upper one?
+/// Returns whether no number satisfies both bounds.
 fn is_above((low, bottom): (Operator, Numeral), (high, top): (Operator, Numeral)) -> bool {
     match (low, high) {
         (Operator::GreaterOrEqual, Operator::LessOrEqual) => bottom > top,

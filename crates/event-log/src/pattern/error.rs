@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::one_line;
 
-/// Says why a text is no [`Pattern`](crate::Pattern). Columns are counted from 1, in characters.
+/// Error of a text that is not a valid [`Pattern`](crate::Pattern). Columns are counted from 1, in characters.
 ///
 /// ```
 /// use backstop_event_log::Pattern;
@@ -25,11 +25,11 @@ pub enum PatternError {
     #[error("invalid pattern at column {column}: it can never match: {why}")]
     #[non_exhaustive]
     Impossible {
-        /// Where the condition begins that cannot hold.
+        /// Start of the condition that cannot hold.
         column: usize,
-        /// What cannot hold.
+        /// Explanation of why it cannot hold.
         why: String,
-        /// What can be done about it.
+        /// Hint for fixing the pattern.
         hint: Option<String>,
     },
     /// Events of this type are delivered to no subscription.
@@ -38,9 +38,9 @@ pub enum PatternError {
     #[error("invalid pattern at column {column}: `{event_type}` is delivered to no subscription")]
     #[non_exhaustive]
     NotDelivered {
-        /// Where the type begins.
+        /// Start of the type.
         column: usize,
-        /// The type, as it was written.
+        /// The type as written.
         event_type: String,
     },
     /// It is not written as a pattern is.
@@ -49,13 +49,13 @@ pub enum PatternError {
     #[error("invalid pattern at column {column}: expected {expected}, found {found}")]
     #[non_exhaustive]
     Syntax {
-        /// Where something else was expected.
+        /// Start of the unexpected text.
         column: usize,
-        /// What was expected.
+        /// The expected text.
         expected: String,
-        /// What stands there.
+        /// The text found instead.
         found: String,
-        /// What can be done about it.
+        /// Hint for fixing the pattern.
         hint: Option<String>,
     },
     /// The events have no such field.
@@ -64,13 +64,13 @@ pub enum PatternError {
     #[error("invalid pattern at column {column}: `{event_type}` has no field `{field}`")]
     #[non_exhaustive]
     UnknownField {
-        /// Where the field begins.
+        /// Start of the field.
         column: usize,
-        /// The type, as it was written.
+        /// The type as written.
         event_type: String,
-        /// The field, as far as there is none.
+        /// The field, up to the first name that does not exist.
         field: String,
-        /// The nearest one, or all of them.
+        /// The nearest field, or all fields.
         hint: Option<String>,
     },
     /// The catalogue has no such event type.
@@ -79,17 +79,17 @@ pub enum PatternError {
     #[error("invalid pattern at column {column}: there is no event type `{event_type}`")]
     #[non_exhaustive]
     UnknownType {
-        /// Where the type begins.
+        /// Start of the type.
         column: usize,
-        /// The type, as it was written.
+        /// The type as written.
         event_type: String,
-        /// The nearest one.
+        /// The nearest type.
         hint: Option<String>,
     },
 }
 
 impl PatternError {
-    /// Returns the column at which something is wrong, counted from 1, in characters.
+    /// Returns the column of the error, counted from 1, in characters.
     #[must_use]
     pub const fn column(&self) -> usize {
         match self {
@@ -101,7 +101,7 @@ impl PatternError {
         }
     }
 
-    /// Returns what can be done about it.
+    /// Returns a hint for fixing the pattern.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
@@ -128,10 +128,10 @@ impl Failure for PatternError {
     }
 }
 
-/// How much of what was written is shown.
+/// Maximum characters of the pattern's text in a message.
 const MAX_SHOWN: usize = 60;
 
-/// Cuts what was written to what a message shows of it, in one line.
+/// Shortens text of the pattern for a message, in one line.
 pub(crate) fn shown(text: &str) -> String {
     let cut: String = text.chars().take(MAX_SHOWN).collect();
     let more = if cut.len() < text.len() { "…" } else { "" };

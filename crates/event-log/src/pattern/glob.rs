@@ -1,13 +1,13 @@
-//! Text in which `*` stands for any text.
+//! Text with `*` wildcards that match any text.
 
 use std::fmt;
 
-/// Text with wildcards: what stands between them, so one more part than there are wildcards.
+/// Text with wildcards: the parts between them, one more than there are wildcards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Glob(Vec<String>);
 
 impl Glob {
-    /// Makes the glob of the empty text, to be added to.
+    /// Returns the glob of the empty text.
     pub(crate) fn new() -> Self {
         Self(vec![String::new()])
     }
@@ -18,14 +18,14 @@ impl Glob {
         }
     }
 
-    /// Adds a wildcard; one behind another one says nothing more.
+    /// Adds a wildcard; a wildcard after another one changes nothing.
     pub(crate) fn push_wildcard(&mut self) {
         if self.0.len() == 1 || self.0.last().is_some_and(|last| !last.is_empty()) {
             self.0.push(String::new());
         }
     }
 
-    /// Returns the text, where there is no wildcard in it.
+    /// Returns the text if it has no wildcard.
     pub(crate) fn exact(&self) -> Option<&str> {
         match self.0.as_slice() {
             [text] => Some(text),
@@ -33,7 +33,7 @@ impl Glob {
         }
     }
 
-    /// Does it match every text?
+    /// Returns whether it matches every text.
     pub(crate) fn is_any(&self) -> bool {
         matches!(self.0.as_slice(), [before, behind] if before.is_empty() && behind.is_empty())
     }
@@ -64,10 +64,10 @@ impl Glob {
     }
 }
 
-/// What JSON says where there is nothing; no value is compared with it.
+/// JSON's word for a missing value, which no value is compared with.
 pub(crate) const NULL: &str = "null";
 
-/// Can a character stand in a value without quotes?
+/// Returns whether a character is allowed in a value without quotes.
 pub(crate) fn is_bare(c: char) -> bool {
     !c.is_whitespace()
         && !c.is_control()
@@ -94,7 +94,7 @@ impl fmt::Display for Glob {
     }
 }
 
-/// Writes a character as it stands between quotes.
+/// Writes a character as it is escaped between quotes.
 pub(crate) fn write_escaped(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
     match c {
         '"' | '\\' => write!(f, "\\{c}"),

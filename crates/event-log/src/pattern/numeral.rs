@@ -1,25 +1,25 @@
-//! Numbers of JSON, compared without a loss where they are whole.
+//! JSON numbers; whole numbers are compared exactly.
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 
 use serde_json::Number;
 
-/// A number. Whole ones of up to 64 bits are exact.
+/// A number. Whole numbers of up to 64 bits are exact.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Numeral {
     Float(f64),
     Whole(i128),
 }
 
-/// What serde_json keeps exactly, whatever its features: from -2^63 to 2^64 - 1.
+/// The range that serde_json represents exactly, with any of its features: from -2^63 to 2^64 - 1.
 const EXACT: RangeInclusive<i128> = i64::MIN as i128..=u64::MAX as i128;
 
-/// Beyond this, a float is no 128-bit number: 2^127.
+/// Limit above which a float is not a 128-bit number: 2^127.
 const TOO_LARGE: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
 
 impl Numeral {
-    /// Reads a number as JSON writes it; `None` of what is none, or beyond what floats reach.
+    /// Parses a JSON number; `None` if the text is not a number or exceeds the range of floats.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if text.contains(char::is_whitespace) {
             return None;
@@ -31,15 +31,15 @@ impl Numeral {
         }
     }
 
-    /// Reads a number of JSON; one with more digits than are kept is the nearest float.
+    /// Converts a JSON number; a number with too many digits becomes the nearest float.
     pub(crate) fn of(number: &Number) -> Option<Self> {
-        // With every digit kept, serde_json itself says less of a number than its text does.
+        // If serde_json keeps every digit, its conversions are less precise than the text.
         let text = number.to_string();
         let whole = text.parse::<i128>().ok().filter(|whole| EXACT.contains(whole));
         whole.map(Self::Whole).or_else(|| text.parse().map(Self::Float).ok())
     }
 
-    /// Returns the largest whole number that is not above it.
+    /// Returns the largest whole number that is not greater.
     pub(crate) fn floor(self) -> i128 {
         match self {
             Self::Float(float) => whole(float.floor()),
@@ -47,7 +47,7 @@ impl Numeral {
         }
     }
 
-    /// Returns the smallest whole number that is not below it.
+    /// Returns the smallest whole number that is not less.
     pub(crate) fn ceil(self) -> i128 {
         match self {
             Self::Float(float) => whole(float.ceil()),
@@ -92,7 +92,7 @@ impl Ord for Numeral {
             (Self::Whole(one), Self::Whole(other)) => one.cmp(&other),
             (Self::Whole(one), Self::Float(other)) => compare(one, other),
             (Self::Float(one), Self::Whole(other)) => compare(other, one).reverse(),
-            // There is no text of JSON for what cannot be compared.
+            // JSON has no text for a float that cannot be compared.
             (Self::Float(one), Self::Float(other)) => {
                 one.partial_cmp(&other).unwrap_or(Ordering::Equal)
             }

@@ -1,4 +1,4 @@
-//! The field that a condition is about.
+//! The field of a condition.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::pattern::glob::write_escaped;
 /// A field of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Path {
-    /// One inside of `data`: names, the outermost first; at least one.
+    /// A field in `data`: names, the outermost first; at least one.
     Data(Vec<String>),
     Envelope(Field),
 }
@@ -29,7 +29,7 @@ pub(crate) enum Field {
     Schema,
 }
 
-/// The name of the payload in the envelope.
+/// Name of the payload in the envelope.
 pub(crate) const DATA: &str = "data";
 
 const FIELDS: [(&str, Field); 7] = [
@@ -59,7 +59,7 @@ impl Field {
         }
     }
 
-    /// Can there be nothing in it?
+    /// Returns whether the field may be null.
     pub(crate) const fn may_be_null(self) -> bool {
         matches!(self, Self::CausedBy)
     }
@@ -77,25 +77,25 @@ impl Field {
     }
 }
 
-/// What events of a type have in a field.
+/// A field in events of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// What a value is, of a list each of its elements.
+    /// Shape of a value; for a list, of each element.
     pub(crate) shape: Shape,
-    /// Can there be more than one value?
+    /// Whether there can be more than one value.
     pub(crate) is_many: bool,
 }
 
-/// Says how far events of a type have a field.
+/// The part of a field's path that events of a type have.
 pub(crate) struct Missing {
-    /// How many of its names are there.
+    /// Number of names that exist.
     pub(crate) depth: usize,
-    /// Which names there are instead of the next one.
+    /// The names that exist instead of the next one.
     pub(crate) known: Vec<&'static str>,
 }
 
 impl Path {
-    /// Returns what events of a type have in the field.
+    /// Returns the field in events of a type.
     pub(crate) fn found_in(&self, event_type: &str) -> Result<Found, Missing> {
         let names = match self {
             Self::Data(names) => names,
@@ -123,7 +123,7 @@ impl Path {
         Ok(Found { shape, is_many: is_many || shape == Shape::Any })
     }
 
-    /// Returns the first names of the field, as they are written.
+    /// Returns the first `names` names of the field, as written.
     pub(crate) fn shown(&self, names: usize) -> String {
         match self {
             Self::Data(all) => Self::Data(all.iter().take(names).cloned().collect()).to_string(),
@@ -132,7 +132,7 @@ impl Path {
     }
 }
 
-/// Does a value inside of another one, or one of several, fit?
+/// Returns whether the value at this path, or one of several, passes `fits`.
 pub(crate) fn any_inside(value: &Value, names: &[String], fits: &impl Fn(&Value) -> bool) -> bool {
     match (value, names) {
         (Value::Array(elements), _) => {
@@ -146,7 +146,7 @@ pub(crate) fn any_inside(value: &Value, names: &[String], fits: &impl Fn(&Value)
     }
 }
 
-/// Can a character stand in a name without quotes?
+/// Returns whether a character is allowed in a name without quotes.
 pub(crate) const fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }

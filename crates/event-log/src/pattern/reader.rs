@@ -1,4 +1,4 @@
-//! From text to the parts of a pattern, each with its column.
+//! Parser of patterns; each part has its column.
 
 use std::str::Chars;
 
@@ -8,35 +8,35 @@ use crate::pattern::glob::{Glob, NULL, is_bare};
 use crate::pattern::path::{DATA, Field, Path, is_name};
 use crate::pattern::wanted::Wanted;
 
-/// How many characters a [`Pattern`](crate::Pattern) has at most, white space between its parts not counted.
+/// Maximum characters of a [`Pattern`](crate::Pattern), without white space between its parts.
 pub const MAX_PATTERN_CHARS: usize = 1024;
 
-/// How many conditions a [`Pattern`](crate::Pattern) has at most.
+/// Maximum number of conditions in a [`Pattern`](crate::Pattern).
 pub const MAX_CONDITIONS: usize = 16;
 
-/// A pattern as it is written.
+/// A parsed pattern.
 pub(crate) struct Written {
-    /// Where it begins.
+    /// Column of its start.
     pub(crate) column: usize,
     pub(crate) wanted: Wanted,
     pub(crate) conditions: Vec<Placed>,
 }
 
-/// A condition, and where it stands.
+/// A condition with its columns.
 pub(crate) struct Placed {
     pub(crate) condition: Condition,
-    /// Where the field begins.
+    /// Column of the field.
     pub(crate) column: usize,
-    /// Where the value begins.
+    /// Column of the value.
     pub(crate) value_column: usize,
 }
 
-/// Reads patterns from left to right.
+/// Parser that reads patterns from left to right.
 pub(crate) struct Reader<'t> {
     rest: Chars<'t>,
-    /// Where the rest begins.
+    /// Column of the rest.
     column: usize,
-    /// How many characters between parts were passed over.
+    /// Number of characters skipped between parts.
     spaces: usize,
 }
 
@@ -47,7 +47,7 @@ impl<'t> Reader<'t> {
         reader
     }
 
-    /// Reads one pattern, and the white space behind it.
+    /// Reads one pattern and the white space after it.
     pub(crate) fn pattern(&mut self) -> Result<Written, PatternError> {
         let (column, spaces) = (self.column, self.spaces);
         let wanted = self.wanted()?;
@@ -62,7 +62,7 @@ impl<'t> Reader<'t> {
         Ok(Written { column, wanted, conditions })
     }
 
-    /// Reads the `or` between two patterns; `false` at the end.
+    /// Reads the `or` between two patterns; returns `false` at the end.
     pub(crate) fn or(&mut self) -> Result<bool, PatternError> {
         if self.peek().is_none() {
             return Ok(false);
@@ -116,7 +116,7 @@ impl<'t> Reader<'t> {
         if name.is_empty() { Err(self.unexpected(expected)) } else { Ok(name) }
     }
 
-    /// Reads what stands in brackets, behind the first one.
+    /// Reads the text in brackets after the opening bracket.
     fn conditions(&mut self) -> Result<Vec<Placed>, PatternError> {
         let mut conditions = Vec::new();
         loop {
@@ -235,7 +235,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads a character between quotes, and whether it was escaped; `None` at the closing one.
+    /// Reads a character between quotes, and whether it was escaped; `None` at the closing quote.
     fn quoted(&mut self) -> Result<Option<(char, bool)>, PatternError> {
         match self.peek() {
             None => Err(self.unexpected("`\"` at the end of a quoted text")),
@@ -258,7 +258,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads what follows a backslash.
+    /// Reads the rest of an escape, after the backslash.
     fn escaped(&mut self) -> Result<char, PatternError> {
         let c = match self.peek() {
             Some(c @ ('"' | '\\' | '*')) => c,
@@ -275,7 +275,7 @@ impl<'t> Reader<'t> {
         Ok(c)
     }
 
-    /// Reads `{1f600}`.
+    /// Reads the code point of an escape: `{1f600}`.
     fn numbered(&mut self) -> Result<char, PatternError> {
         let column = self.column;
         let found = self.found();
@@ -331,7 +331,7 @@ impl<'t> Reader<'t> {
         PatternError::Syntax { column: self.column, expected, found, hint: Some(advice.to_owned()) }
     }
 
-    /// Says what stands here, as it can be shown.
+    /// Returns the text at this position for an error message.
     fn found(&self) -> String {
         let word: String = self.rest.clone().take_while(|c| is_bare(*c)).collect();
         match (self.peek(), word.is_empty()) {

@@ -6,24 +6,24 @@ use layer0::event::EVENT_TYPES;
 
 use crate::pattern::error::{PatternError, shown};
 
-/// What is recorded about subscriptions, and delivered to none.
+/// Events about subscriptions that are never delivered.
 const NOT_DELIVERED: [&str; 3] =
     ["behavior.completed", "behavior.delivered", "subscription.opened"];
 
-/// Names further away than this are no help.
+/// Minimum similarity of a name that is suggested.
 const MIN_SIMILARITY: f64 = 0.8;
 
-/// An event type, in which `*` stands for one segment.
+/// An event type in which `*` matches one segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted(String);
 
 impl Wanted {
-    /// Takes a type as it was written, without white space.
+    /// Creates it from the type's text without white space.
     pub(crate) const fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// Returns the types that it names.
+    /// Returns the types that it matches.
     pub(crate) fn types(&self, column: usize) -> Result<Vec<&'static str>, PatternError> {
         let named = EVENT_TYPES.iter().copied().filter(|one| self.names(one));
         let named: Vec<&str> = named.collect();
@@ -68,7 +68,7 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// Finds the known name that was most likely meant.
+/// Returns the known name that was probably meant.
 pub(crate) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let small = name.to_ascii_lowercase();
     known

@@ -1,4 +1,4 @@
-//! What an event is about, in one line.
+//! Descriptions of events in one line.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use layer0::{JsonText, code};
 
 use super::line::{brief, cut};
 
-/// The most characters of a line.
+/// Maximum characters of a line.
 const MAX_LINE: usize = 1_000;
 
-/// Describes an event in one line of at most 1,000 characters. Text of others cannot break the line, turn it, hide
-/// in it or fill it.
+/// Describes an event in one line of at most 1,000 characters. Text from outside cannot break the line, change its
+/// direction, hide in it or fill it.
 #[must_use]
 pub fn describe(kind: &EventKind) -> String {
     cut(&details(kind), MAX_LINE)
@@ -170,7 +170,7 @@ fn details(kind: &EventKind) -> String {
             format!("{}: {} {}", e.operation, e.reason, brief(&e.message))
         }
         EventKind::BudgetExhausted(e) => {
-            // The one of a spend limit names it.
+            // The message of a spend limit names the limit.
             let limit = e.message.split_once(": ").map(|(limit, _)| brief(limit));
             let limit = limit.map(|limit| format!("{limit}, ")).unwrap_or_default();
             format!("{}: {limit}{} of {}", e.reason, e.used, e.limit)
@@ -265,7 +265,7 @@ fn details(kind: &EventKind) -> String {
     }
 }
 
-/// Says what is waited for, and which approvals are open.
+/// Describes what the run waits for, with the open approvals.
 fn waits(what: WaitFor, approvals: &[ApprovalId]) -> String {
     let what = match what {
         WaitFor::Approval if approvals.is_empty() => "approval",
@@ -283,7 +283,7 @@ fn waits(what: WaitFor, approvals: &[ApprovalId]) -> String {
     format!("waits for {what}{and}{open}")
 }
 
-/// Says how many attempts were made, where it was more than one.
+/// Describes the number of attempts if there was more than one.
 fn tried(attempts: u32) -> String {
     match attempts {
         0 | 1 => String::new(),
@@ -291,7 +291,7 @@ fn tried(attempts: u32) -> String {
     }
 }
 
-/// Names the bounds of an allowance; `None` where there is none.
+/// Describes the bounds of an allowance; `None` if there are none.
 fn allowed(allowance: &Allowance) -> Option<String> {
     let Allowance { model_calls, tool_calls, input_tokens, output_tokens, total_tokens, .. } =
         *allowance;
@@ -319,7 +319,7 @@ fn dollars(nanousd: u64) -> String {
     format!("${whole}.{:04}", rest / 100_000)
 }
 
-/// Names a number of things: `1 entry`, `2 entries`.
+/// Formats a count with its noun: `1 entry`, `2 entries`.
 #[must_use]
 pub fn counted(number: u64, what: &str) -> String {
     let stem = what.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u']));

@@ -1,18 +1,18 @@
-//! Text of others in a line.
+//! Text from outside in a line.
 
 use crate::escape::{is_harmful, is_joiner_needed};
 
-/// The most characters of one text in a line.
+/// Maximum characters of one text in a line.
 const MAX_TEXT: usize = 100;
 
-/// Folds white space and control characters into single spaces, and removes [harmful](is_harmful) characters but
-/// for joiners that writing needs.
+/// Folds white space and control characters into single spaces, and removes [harmful](is_harmful) characters except
+/// joiners that the script needs.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     fold(text, usize::MAX).0
 }
 
-/// Cuts a text that is too long for its place in a line.
+/// Shortens a text that is too long for its place in a line.
 pub(super) fn brief(text: &str) -> String {
     cut(text, MAX_TEXT)
 }

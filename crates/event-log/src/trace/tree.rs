@@ -1,4 +1,4 @@
-//! The lines of a run with those of the runs below it.
+//! The lines of a run together with those of its child runs.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,13 @@ use layer0::id::RunId;
 use super::{LinePosition, Trace};
 use crate::Record;
 
-/// What a run below is indented by.
+/// Indentation of a child run.
 const INDENT: &str = "  ";
 
-/// Prints the events of a run and of all runs below it, in the order in which they were appended, each as
-/// [`Trace`] does. A line of a run below is indented and begins with the name of its operator; a second run
-/// of one operator is `name.2`. Time counts from the start of the run at the top.
+/// Formats the events of a run and of all its descendants, in the order of appends, each as [`Trace`] does.
+///
+/// A line of a child run is indented and begins with the name of its operator; a second run of the same operator is
+/// `name.2`. Time counts from the start of the root run.
 ///
 /// ```
 /// use backstop_event_log::TreeTrace;
@@ -33,7 +34,7 @@ const INDENT: &str = "  ";
 #[derive(Debug, Clone)]
 pub struct TreeTrace {
     runs: BTreeMap<RunId, Branch>,
-    /// How often each name was given.
+    /// Number of uses of each name.
     names: BTreeMap<String, u32>,
     began: Option<Timestamp>,
 }
@@ -41,22 +42,22 @@ pub struct TreeTrace {
 #[derive(Debug, Clone, Default)]
 struct Branch {
     trace: Trace,
-    /// Its caller, and the name of its lines; `None` at the top.
+    /// Its caller and the name in its lines; `None` for the root run.
     below: Option<(RunId, String)>,
 }
 
 impl TreeTrace {
-    /// Begins before the first event of the run at the top.
+    /// Creates a trace before the first event of the root run.
     #[must_use]
     pub fn new(top: RunId) -> Self {
         let runs = BTreeMap::from([(top, Branch::default())]);
         Self { runs, names: BTreeMap::new(), began: None }
     }
 
-    /// Returns the line of the next event. What its run dispatches is below it from then on.
+    /// Returns the line of the next event. Runs that it dispatches become child runs of its run.
     pub fn line(&mut self, event: &Event) -> String {
         let mut place = self.place(&event.run, event.at);
-        // What is dispatched is below a run that is known, so that none is below itself.
+        // The run is registered first, so that a run that dispatches itself is not its own child.
         self.runs.entry(event.run.clone()).or_default();
         if let EventKind::OperatorDispatched(dispatched) = &event.kind {
             let is_new = !self.runs.contains_key(&dispatched.run);
@@ -68,7 +69,7 @@ impl TreeTrace {
         self.runs.entry(event.run.clone()).or_default().trace.line_at(event, &place)
     }
 
-    /// Returns the line of the next event of a run, of which the payload was erased.
+    /// Returns the line of the next event of a run, whose payload was erased.
     pub fn erased(&mut self, run: &RunId, record: &Record) -> String {
         let place = self.place(run, record.at);
         self.runs.entry(run.clone()).or_default().trace.erased_at(record, &place)
@@ -88,7 +89,7 @@ impl TreeTrace {
         self.runs.get(run)?.below.as_ref()
     }
 
-    /// Returns what the lines of a run are named, which its caller dispatches.
+    /// Returns the name in the lines of a run that its caller dispatches.
     fn name(&mut self, caller: &RunId, run: &RunId, operator: &str) -> String {
         if let Some(branch) = self.runs.get(run) {
             return branch.below.as_ref().map_or_else(String::new, |(_, name)| name.clone());
@@ -169,7 +170,7 @@ mod tests {
             "   8      0.070s  operator.returned               a failed (provider.timeout): 1 model call, 30 tokens, $0.2500",
         ];
         assert_eq!(lines, expected);
-        // A record in which a run is below itself is no tree, and printed all the same.
+        // A record in which a run is its own descendant is not a tree, and is printed all the same.
         let own: Arc<str> = "run_c".into();
         trace.line(&event("run_c", 2, dispatched("b", &own, Allowance::unlimited())));
         trace.line(&event("run_x", 1, dispatched("x", "run_y", Allowance::unlimited())));

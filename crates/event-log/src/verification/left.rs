@@ -20,7 +20,7 @@ pub(super) struct LostParts {
 }
 
 impl LostParts {
-    /// Names what erased events may have changed.
+    /// Returns the parts that erased events may have changed.
     pub(super) fn without(erased: &[&Record]) -> Self {
         let mut left = Self::default();
         for record in erased {
@@ -54,7 +54,7 @@ impl LostParts {
         self.errors |= event_type == "error.stored";
         self.causes |= is_one(&["run.started", "run.reopened", "signal.received"]);
         self.reopens |= event_type == "run.reopened";
-        // The time of an earlier end counts from when the run was reopened.
+        // Time counts from the last reopening, so that an earlier end matters too.
         self.reopened |= is_one(&["run.reopened", "run.finished", "run.failed"]);
         self.losses |= is_one(&["run.resumed", "run.reopened"]);
         self.failures |= is_one(&["model.attempted", "model.failed", "tool.attempted"])
@@ -68,7 +68,7 @@ impl LostParts {
         if !self.is_any {
             return;
         }
-        // The chain was compared before; time passes with each event.
+        // The chain was already compared; each event advances the time.
         (folded.last_seq, folded.head, folded.salted) = (row.last_seq, row.head, row.salted);
         folded.usage.wall_ms = row.usage.wall_ms;
         if self.identity {
