@@ -1,4 +1,4 @@
-//! Plans of removals, which change nothing.
+//! Dry runs of removals.
 
 use std::time::Duration;
 
@@ -13,8 +13,10 @@ use crate::{
     prune_runs,
 };
 
-/// Returns the runs that [`prune_runs`] would remove now. Changes nothing. Runs whose texts are sealed with a key that is
-/// not here are among them, though [`prune_runs`] keeps these.
+/// Returns the runs that [`prune_runs`] would remove now. Changes nothing.
+///
+/// The result includes runs whose texts are sealed with a key that this process lacks, though [`prune_runs`] keeps
+/// them.
 ///
 /// # Errors
 ///
@@ -28,7 +30,7 @@ pub async fn plan_prune(
     Ok(prune_runs(&DryShelf(shelf), age, states, now).await?.runs)
 }
 
-/// Returns the runs that [`delete_run`] would remove now: the run and those that it dispatched. Changes nothing.
+/// Returns the runs that [`delete_run`] would remove now: the run and its child runs. Changes nothing.
 ///
 /// # Errors
 ///
@@ -37,11 +39,11 @@ pub async fn plan_delete(shelf: &impl RunShelf, run: &RunId) -> Result<Vec<RunId
     Ok(delete_run(&DryShelf(shelf), run).await?.runs)
 }
 
-/// Returns the runs that [`forget_session`] would remove now, and the copies that would stay. Changes nothing.
+/// Returns the runs that [`forget_session`] would remove now, and the copies that would remain. Changes nothing.
 ///
 /// # Errors
 ///
-/// As [`forget_session`]; [`RemoveError::NoSession`] also where a session without runs has errors, results or state.
+/// As [`forget_session`]; also [`RemoveError::NoSession`] if a session without runs has errors, results or state.
 pub async fn plan_forget(
     shelf: &impl RunShelf,
     session: &SessionId,
@@ -52,7 +54,7 @@ pub async fn plan_forget(
     Ok((forgotten.removed.runs, forgotten.forks))
 }
 
-/// A shelf that is read, and notes which runs would be removed.
+/// A shelf that is only read, and records which runs would be removed.
 struct DryShelf<'s, S>(&'s S);
 
 #[async_trait]
@@ -124,7 +126,7 @@ impl<S: RunShelf> RunShelf for DryShelf<'_, S> {
     ) -> Result<(), StoreError> {
         if removal.forgotten.is_some() {
             let queued = self.0.queued_runs(session).await?;
-            // The row of a run that has begun stays in the queue until it is over, and a dry run leaves it there.
+            // The row of a started run stays in the queue until the run ends, and a dry run leaves it there.
             let new: Vec<RunId> =
                 queued.into_iter().filter(|run| !removed.runs.contains(run)).collect();
             removed.runs.extend(new);

@@ -1,4 +1,4 @@
-//! Forgetting a session.
+//! Removal of a whole session.
 
 use backstop_event_log::account_scope;
 use layer0::Timestamp;
@@ -8,11 +8,12 @@ use layer0::state::Scope;
 use crate::removal::ATTEMPTS;
 use crate::{Forgotten, Fork, Removal, RemoveError, Removed, RunRow, RunShelf, trees};
 
-/// Takes away everything of a session: its runs, their errors and results, its state. Runs that were copied from it
-/// hold what was copied; they go too with `with_forks`, else they are named. What is left is a tombstone of each
-/// run.
+/// Removes everything of a session: its runs with their errors and results, and its state.
 ///
-/// The session is marked first. A run that begins in it, is reopened or is copied from it meanwhile is refused with
+/// Runs copied from the session contain copied data: with `with_forks` they are removed too, otherwise they are listed
+/// in the result. A tombstone of each run remains.
+///
+/// The session is marked first. Meanwhile a run that starts in it, is reopened or is copied from it is refused with
 /// [`LogError::Forgetting`](backstop_event_log::LogError::Forgetting).
 ///
 /// # Errors
@@ -29,7 +30,7 @@ pub async fn forget_session(
     let mut marks = Vec::new();
     let request = Request { session, by, with_forks, now };
     let forgotten = request.forget(shelf, &mut marks).await;
-    // If this fails too, the next sweep removes old marks.
+    // If this fails too, the next sweep removes the old marks.
     let unmarked = shelf.unmark_forgetting(&marks).await;
     let forgotten = forgotten?;
     unmarked?;
@@ -42,7 +43,7 @@ pub fn session_scopes(session: &SessionId) -> impl Iterator<Item = Scope> {
     std::iter::once(own).chain(account_scope("session", session.as_str()))
 }
 
-/// A session that is to be forgotten.
+/// A request to forget a session.
 struct Request<'a> {
     session: &'a SessionId,
     by: &'a str,
@@ -74,8 +75,8 @@ impl Request<'_> {
         Ok(Forgotten::new(removed, forks))
     }
 
-    /// Marks the session, and those that were copied from it where these go too. Returns all of them: once a session is
-    /// marked, no further copy is made from it.
+    /// Marks the session, and its copies if they are removed too. Returns the session and all its copies: once a
+    /// session is marked, no further copy is made from it.
     async fn mark(
         &self,
         shelf: &impl RunShelf,
@@ -97,8 +98,8 @@ impl Request<'_> {
         }
     }
 
-    /// Removes the runs of the sessions, and returns the copies that stay and whether there was a run. One that is open
-    /// refuses all of it, before anything is removed.
+    /// Removes the runs of the sessions. Returns the copies that remain, and whether there was a run. An open run
+    /// refuses the whole request before anything is removed.
     async fn remove_runs(
         &self,
         shelf: &impl RunShelf,
@@ -126,7 +127,7 @@ impl Request<'_> {
         Err(changed.map_or_else(|| RemoveError::NoSession(self.session.clone()), RemoveError::Open))
     }
 
-    /// Removes runs, and returns one that was written to since its row was read.
+    /// Removes runs. Returns a run that was written to since its row was read, if any.
     async fn remove_trees(
         &self,
         shelf: &impl RunShelf,
@@ -143,8 +144,8 @@ impl Request<'_> {
         Ok(None)
     }
 
-    /// Returns how runs go. A copy that stays finds that what it refers to has gone, so that the ids of texts are
-    /// forgotten only where there is none.
+    /// Returns the kind of removal. The ids of texts are forgotten only if no copy remains, since a copy must find that
+    /// the texts it refers to have expired.
     fn removal(&self, is_silent: bool) -> Removal {
         let forgotten = Some((self.by.to_owned(), self.now));
         Removal { forgotten, is_silent, ..Removal::default() }

@@ -1,7 +1,7 @@
-//! Which runs, errors and results a durable store keeps, and what may be taken away.
+//! Retention and removal of runs, errors and results in durable stores.
 //!
-//! A store reads its rows and takes rows away; what can go, and why something stays, is decided here, alike for
-//! every store. This crate never reads a clock or a database.
+//! A store reads and removes rows; this crate decides what can be removed and why something is kept, in the same way
+//! for every store. It never reads a clock or a database.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What people ask of the runs of a store: prune, delete, forget.
+//! Removals of runs on request: prune, delete, forget.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,38 +12,40 @@ use layer0::id::{RunId, SessionId};
 use crate::run_row::OVER;
 use crate::{OldRun, RemoveError, Removed, RunRow, removable, trees, why_kept};
 
-/// How many runs are looked at together when runs are pruned by their age, at most, beside those connected with them.
+/// Maximum number of runs in a page when runs are pruned by age; connected runs are read in addition.
 pub const PAGE: u16 = 500;
 
-/// The most tries of a removal that conflicts with another process.
+/// Maximum number of tries of a removal that conflicts with another process.
 pub(crate) const ATTEMPTS: u32 = 3;
 
-/// How a run goes.
+/// The kind of a removal.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Removal {
-    /// Is it a segment of a subscription, which has no end?
+    /// Whether it removes a segment of a subscription, which has no end.
     pub is_segment: bool,
-    /// Who wanted it forgotten, and when; then it goes even if another goes on with it.
+    /// The person who requested the forgetting, and its time. The run is then removed even if another run continues it.
     pub forgotten: Option<(String, Timestamp)>,
-    /// Are the ids of its texts forgotten too?
+    /// Whether the ids of its texts are forgotten too.
     pub is_silent: bool,
 }
 
-/// A store that takes runs away, with what they stored: what it reads and takes away, step by step. What goes is
-/// decided by [`prune_runs`], [`prune_segments`], [`delete_run`] and [`forget_session`](crate::forget_session), alike for every store.
+/// A store from which runs and their texts can be removed.
+///
+/// The store only reads and removes rows; [`prune_runs`], [`prune_segments`], [`delete_run`] and
+/// [`forget_session`](crate::forget_session) decide what to remove, in the same way for every store.
 ///
 /// # Cancel safety
 ///
-/// A future that is dropped leaves each run whole or gone; the rest of one that is gone is taken away by the next
+/// If a future is dropped, each run is either complete or gone; the rest of a removed run is removed by the next
 /// [`RunShelf::sweep`].
 #[async_trait]
 pub trait RunShelf: Sync {
-    /// Goes on with what a process began and did not end.
+    /// Completes removals that a process started and did not finish.
     async fn sweep(&self) -> Result<(), StoreError>;
 
-    /// Reads runs of these states that started before `until`, in the order in which they started, those of one moment
-    /// by their numbers: the first [`PAGE`] of them, or the next ones behind `after`. An index has them in this order.
+    /// Reads runs in these states that started before `until`, ordered by start time and then by number: the first
+    /// [`PAGE`] of them, or the next ones after `after`. An index has them in this order.
     async fn old_runs(
         &self,
         until: Timestamp,
@@ -51,35 +53,36 @@ pub trait RunShelf: Sync {
         after: Option<&OldRun>,
     ) -> Result<Vec<OldRun>, StoreError>;
 
-    /// Reads the rows of runs and of all that are connected with them, the last started first: those that dispatched
-    /// them or were dispatched by them, those that they go on with or that go on with them, and those connected with
-    /// these.
+    /// Reads the rows of runs and of all runs connected with them, the last started first. A run is connected with its
+    /// caller and its child runs, with the run that it continues and the runs that continue it, and with the runs
+    /// connected with these.
     async fn connected_runs(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError>;
 
     /// Reads the rows of the runs of sessions, the last started first.
     async fn session_runs(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError>;
 
-    /// Reads the rows of segments of subscriptions; each ended with its last event.
+    /// Reads the rows of segments of subscriptions; each counts as ended with its last event.
     async fn segments(&self) -> Result<Vec<RunRow>, StoreError>;
 
     /// Reads the subscriptions.
     async fn subscriptions(&self) -> Result<Vec<Subscription>, StoreError>;
 
-    /// Marks a session as being forgotten, in a transaction that the lock of the session guards, and returns the number
-    /// of the mark. Until the mark is taken off, no run begins there, none is reopened, and none is copied from there.
+    /// Marks a session as being forgotten, in a transaction under the session's lock, and returns the number of the
+    /// mark. Until the mark is removed, no run starts or is reopened in the session, and none is copied from it.
     async fn mark_forgetting(&self, session: &SessionId) -> Result<i64, StoreError>;
 
-    /// Takes marks off that [`RunShelf::mark_forgetting`] returned.
+    /// Removes marks that [`RunShelf::mark_forgetting`] returned.
     async fn unmark_forgetting(&self, marks: &[i64]) -> Result<(), StoreError>;
 
-    /// Returns a run of these sessions that a worker has taken from a queue and not begun yet.
+    /// Returns a run of these sessions that a worker has taken from a queue and not started yet.
     async fn taken_run(&self, sessions: &[SessionId]) -> Result<Option<RunId>, StoreError>;
 
     /// Returns the runs of a session that are in a queue.
     async fn queued_runs(&self, session: &SessionId) -> Result<Vec<RunId>, StoreError>;
 
-    /// Removes a run with the runs below it, in one transaction, with the texts that no other run refers to, and adds
-    /// them to `removed`. Returns `false`, and removes nothing, where one of them is not as its row says any more.
+    /// Removes a run with its descendants, in one transaction, together with the texts that no other run refers to, and
+    /// adds them to `removed`. Returns `false` and removes nothing if one of the runs has changed since its row was
+    /// read.
     async fn remove(
         &self,
         tree: &[&RunRow],
@@ -87,12 +90,11 @@ pub trait RunShelf: Sync {
         removed: &mut Removed,
     ) -> Result<bool, StoreError>;
 
-    /// Returns a session, and those that were copied from it or from a copy.
+    /// Returns a session, and the sessions copied from it or from a copy.
     async fn session_family(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError>;
 
-    /// Takes away what is left of a session: errors, results and state, and runs that wait in a queue, which are added to
-    /// what was removed, each with a tombstone. Where the removal is silent, the ids of errors and results are forgotten
-    /// too.
+    /// Removes the rest of a session: errors, results, state, and runs that wait in a queue. The queued runs are added
+    /// to `removed`, each with a tombstone. In a silent removal, the ids of errors and results are forgotten too.
     async fn take_session(
         &self,
         session: &SessionId,
@@ -106,11 +108,13 @@ fn until(now: Timestamp, age: Duration) -> Timestamp {
     Timestamp::from_millis(now.as_millis().saturating_sub(age))
 }
 
-/// Takes away runs that ended longer ago than `age`: of all states that are over, or of these. An open run stays,
-/// and one that a kept run goes on with, dispatched or was dispatched by.
+/// Removes runs that ended longer ago than `age`, in one of `states`, or in any if that is empty.
 ///
-/// Runs are read in pages, from the first started on, each page with the runs that are connected with those of it:
-/// what is to be kept of these is told by them alone. Of a page, the last started goes first.
+/// An open run is kept, and so is a run that is connected with a kept run: as its caller, its child run or the run that
+/// it continues.
+///
+/// Runs are read in pages, the first started first, each page with the runs connected with it, which alone decide which
+/// runs of the page are kept. Within a page, the last started run is removed first.
 ///
 /// # Errors
 ///
@@ -141,8 +145,8 @@ pub async fn prune_runs(
         let rows = shelf.connected_runs(&new).await?;
         seen.extend(rows.iter().map(|row| row.id));
         for tree in trees(removable(&rows, is_old)) {
-            // One that another process wrote to meanwhile stays until the next pruning; one that is sealed with a key
-            // that this process lacks stays until a process that has it prunes.
+            // A run that another process has written to since stays until the next pruning; a run sealed with a key
+            // that this process lacks stays until a process that has the key prunes.
             match shelf.remove(&tree, &Removal::default(), &mut removed).await {
                 Err(error) if is_key_missing(&error) => {
                     tracing::warn!(run = %tree[0].run, %error, "a run is not pruned");
@@ -158,7 +162,7 @@ fn is_key_missing(error: &StoreError) -> bool {
     matches!(cause.downcast_ref(), Some(LogError::KeyMissing { .. }))
 }
 
-/// Takes away whole segments of subscriptions whose last event is that old, but for the newest of each.
+/// Removes whole segments of subscriptions whose last event is older than `age`, except the newest of each.
 ///
 /// # Errors
 ///
@@ -185,11 +189,11 @@ pub async fn prune_segments(
     Ok(removed)
 }
 
-/// Takes a run away, with the runs that it dispatched and what they stored.
+/// Removes a run with its child runs and their texts.
 ///
 /// # Errors
 ///
-/// Any variant of [`RemoveError`] but [`RemoveError::NoSession`].
+/// Any variant of [`RemoveError`] except [`RemoveError::NoSession`].
 pub async fn delete_run(shelf: &impl RunShelf, run: &RunId) -> Result<Removed, RemoveError> {
     shelf.sweep().await?;
     for _ in 0..ATTEMPTS {

@@ -4,7 +4,7 @@ use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::{RunId, SessionId};
 use thiserror::Error;
 
-/// Says why a run or a session was not taken away.
+/// Error of a run or session that was not removed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RemoveError {
@@ -16,7 +16,7 @@ pub enum RemoveError {
     Dispatched {
         /// The run.
         run: RunId,
-        /// The one that dispatched it.
+        /// The run that dispatched it.
         caller: RunId,
     },
     /// A run that is kept goes on with it.
@@ -27,7 +27,7 @@ pub enum RemoveError {
     Followed {
         /// The run.
         run: RunId,
-        /// The one that goes on with it.
+        /// The run that continues it.
         by: RunId,
     },
     /// There is no such run.

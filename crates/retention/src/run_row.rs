@@ -1,4 +1,4 @@
-//! Which runs can go: rows of runs, and how they need each other.
+//! Rows of runs, and which of them can be removed.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,59 +8,59 @@ use layer0::id::{RunId, SessionId};
 
 use crate::RemoveError;
 
-/// A run as its row says.
+/// The row of a run.
 #[derive(Debug, Clone)]
 #[expect(
     clippy::exhaustive_structs,
     reason = "a store fills every field, and has to learn of a new one"
 )]
 pub struct RunRow {
-    /// The number of the row.
+    /// Number of the row.
     pub id: i64,
     /// The run.
     pub run: RunId,
-    /// Its session.
+    /// Session of the run.
     pub session: SessionId,
-    /// The state, as [`RunState::as_str`] has it.
+    /// State, as in [`RunState::as_str`].
     pub state: String,
-    /// The run that dispatched it; where that kept no record, the one at the head of its callers.
+    /// The run that dispatched it; if its caller kept no record, the run at the head of its callers.
     pub parent: Option<RunId>,
-    /// The run that it goes on with.
+    /// The run that it continues.
     pub follows: Option<RunId>,
-    /// Its last event.
+    /// Number of its last event.
     pub last_seq: i64,
-    /// When it ended; of one that is open, when it began.
+    /// Time of its end; for an open run, of its start.
     pub ended_at: Timestamp,
 }
 
-/// The states of runs that are over.
+/// The states of ended runs.
 pub(crate) const OVER: [RunState; 2] = [RunState::Finished, RunState::Failed];
 
 impl RunRow {
-    /// Is the run not over?
+    /// Returns whether the run has not ended.
     #[must_use]
     pub fn is_open(&self) -> bool {
         !OVER.iter().any(|state| state.as_str() == self.state)
     }
 }
 
-/// A run that is over, and its place in the order in which runs started.
+/// An ended run with its position in the order of starts.
 #[derive(Debug, Clone)]
 #[expect(
     clippy::exhaustive_structs,
     reason = "a store fills every field, and has to learn of a new one"
 )]
 pub struct OldRun {
-    /// The number of the row.
+    /// Number of the row.
     pub id: i64,
     /// The run.
     pub run: RunId,
-    /// When it started.
+    /// Time of its start.
     pub started_at: Timestamp,
 }
 
-/// Returns the runs that can go, of those whose root is wanted: a run is kept while it is open, while
-/// one that is kept goes on with it, and while its caller or one that it called is kept.
+/// Returns the runs that can be removed, among those whose root `wants` selects. A run is kept while it is open, while
+/// a kept run continues it, and while its caller or one of its child runs is kept.
 #[must_use]
 pub fn removable(rows: &[RunRow], wants: impl Fn(&RunRow) -> bool) -> Vec<&RunRow> {
     let by_name: HashMap<&RunId, usize> =
@@ -73,7 +73,7 @@ pub fn removable(rows: &[RunRow], wants: impl Fn(&RunRow) -> bool) -> Vec<&RunRo
         }
     }
     let root = |from: usize| {
-        // Bounded, because rows that were changed by hand may go in circles.
+        // Bounded, because rows edited by hand may have cycles.
         let callers = std::iter::successors(Some(from), |at| place(rows[*at].parent.as_ref()));
         callers.take(rows.len()).last().unwrap_or(from)
     };
@@ -92,8 +92,8 @@ pub fn removable(rows: &[RunRow], wants: impl Fn(&RunRow) -> bool) -> Vec<&RunRo
     rows.iter().zip(goes).filter(|(_, goes)| *goes).map(|(row, _)| row).collect()
 }
 
-/// Groups rows by the run at the head of their callers: each group is removed as a whole, after those that follow one of
-/// its runs. Groups that follow each other are one.
+/// Groups rows by the run at the head of their callers: each group is removed as a whole, after the groups that follow
+/// one of its runs. Groups that follow each other are merged.
 #[must_use]
 pub fn trees(rows: Vec<&RunRow>) -> Vec<Vec<&RunRow>> {
     let mut trees = group_by_root(&rows);
@@ -126,14 +126,14 @@ pub fn trees(rows: Vec<&RunRow>) -> Vec<Vec<&RunRow>> {
     ordered
 }
 
-/// Groups rows by the run at the head of their callers. Groups and rows stay in order.
+/// Groups rows by the run at the head of their callers. The order of groups and rows is kept.
 fn group_by_root<'r>(rows: &[&'r RunRow]) -> Vec<Vec<&'r RunRow>> {
     let by_name: HashMap<&RunId, &RunRow> = rows.iter().map(|row| (&row.run, *row)).collect();
     let caller = |row: &&RunRow| row.parent.as_ref().and_then(|run| by_name.get(run)).copied();
     let mut places: HashMap<i64, usize> = HashMap::new();
     let mut trees: Vec<Vec<&RunRow>> = Vec::new();
     for row in rows {
-        // Bounded, because rows that were changed by hand may go in circles.
+        // Bounded, because rows edited by hand may have cycles.
         let root = std::iter::successors(Some(*row), caller).take(rows.len()).last();
         let root = root.map_or(row.id, |root| root.id);
         let place = *places.entry(root).or_insert(trees.len());
@@ -145,7 +145,7 @@ fn group_by_root<'r>(rows: &[&'r RunRow]) -> Vec<Vec<&'r RunRow>> {
     trees
 }
 
-/// Says what keeps a run that was to be deleted, and that is not [`removable`].
+/// Returns the error of a run that cannot be deleted because it is not [`removable`].
 #[must_use]
 pub fn why_kept(rows: &[RunRow], row: &RunRow) -> RemoveError {
     if row.is_open() {
@@ -170,7 +170,7 @@ pub fn why_kept(rows: &[RunRow], row: &RunRow) -> RemoveError {
     RemoveError::Open(row.run.clone())
 }
 
-/// Was a run dispatched by another, or by one that it dispatched?
+/// Returns whether a run is a descendant of `root`.
 fn is_below(rows: &[RunRow], row: &RunRow, root: &RunId) -> bool {
     let caller = |row: &&RunRow| {
         let parent = row.parent.as_ref()?;

@@ -1,4 +1,4 @@
-//! What a database keeps, for how long, and when it was pruned last.
+//! Retention of a database, and the schedule of pruning.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -9,31 +9,31 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-/// How often it prunes in the background, at most.
+/// Minimum time between background prunings.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 
-/// The time for which a store knows the ids of removed errors and results, which answer "expired".
+/// Time for which a store knows the ids of removed errors and results, which answer "expired".
 const EXPIRED_KEPT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Returns the time before which ids that were taken away are not known any more.
+/// Returns the time before which ids of removed texts are no longer known.
 #[must_use]
 pub fn expired_until(now: Timestamp) -> Timestamp {
     let kept = i64::try_from(EXPIRED_KEPT.as_millis()).unwrap_or(i64::MAX);
     Timestamp::from_millis(now.as_millis().saturating_sub(kept))
 }
 
-/// Says how long a durable store keeps what is in it.
+/// The retention of a durable store.
 ///
-/// Errors and results are kept after they were last seen and after the last run of their session
-/// ended. Runs are kept for ever unless told otherwise.
+/// Errors and results are kept for a time after they were last seen and after the last run of their session ended. Runs
+/// are kept for ever by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreRetention {
-    /// Errors, and likewise results.
+    /// Retention of errors, and separately of results.
     pub texts: Retention,
-    /// How long runs are kept after they ended; for ever where `None`.
+    /// Time for which runs are kept after their end; for ever if `None`.
     pub runs: Option<Duration>,
-    /// Whether `texts` is a default, which gives way to the retention that another process has set for the store.
+    /// Whether `texts` is a default, which a setting of another process in the store replaces.
     pub is_default: bool,
 }
 
@@ -44,7 +44,7 @@ impl Default for StoreRetention {
 }
 
 impl StoreRetention {
-    /// Returns the retention of texts as a store remembers it; `None` for a default.
+    /// Returns the retention of texts in its stored form; `None` for a default.
     #[must_use]
     pub fn setting(&self) -> Option<String> {
         let Retention { max_age, max_rows, max_bytes, .. } = self.texts;
@@ -53,8 +53,8 @@ impl StoreRetention {
         (!self.is_default).then(|| json!(setting).to_string())
     }
 
-    /// Returns this retention with the texts that a store remembers, if its own are a default. What cannot be read is
-    /// left out.
+    /// Replaces the retention of texts with the stored one, if its own is a default. A setting that cannot be read is
+    /// ignored.
     #[must_use]
     pub fn or_setting(mut self, setting: Option<&str>) -> Self {
         let known = setting.and_then(|text| serde_json::from_str::<Setting>(text).ok());
@@ -65,7 +65,7 @@ impl StoreRetention {
         self
     }
 
-    /// Keeps runs only this long after they ended.
+    /// Keeps runs only for this time after their end.
     #[must_use]
     pub const fn runs(mut self, age: Duration) -> Self {
         self.runs = Some(age);
@@ -79,7 +79,7 @@ impl From<Retention> for StoreRetention {
     }
 }
 
-/// The limits of a [`Retention`], as a store remembers them.
+/// The limits of a [`Retention`] in their stored form.
 #[derive(Debug, Serialize, Deserialize)]
 struct Setting {
     max_age_ms: Option<u64>,
@@ -87,7 +87,7 @@ struct Setting {
     max_bytes: Option<u64>,
 }
 
-/// Prunes in the background.
+/// State of background pruning.
 #[derive(Debug, Default)]
 pub struct Upkeep {
     retention: StoreRetention,
@@ -97,13 +97,13 @@ pub struct Upkeep {
 }
 
 impl Upkeep {
-    /// Keeps what is in a store as `retention` says.
+    /// Creates the state of a store with this retention.
     #[must_use]
     pub fn new(retention: StoreRetention) -> Self {
         Self { retention, ..Self::default() }
     }
 
-    /// Returns the sessions of which a run is open in this process, whatever log records it.
+    /// Returns the sessions with an open run in this process, whatever log records it.
     #[must_use]
     pub const fn holds(&self) -> &Holds {
         &self.holds
@@ -115,12 +115,13 @@ impl Upkeep {
         self.retention
     }
 
-    /// Returns what is kept, when it is time to prune. `now` is the time of the store, or of this process, and never one
-    /// that another process wrote.
+    /// Returns the retention if a pruning is due.
+    ///
+    /// `now` is the time of the store or of this process, never one that another process wrote.
     #[must_use]
     pub fn due(&self, now: Timestamp) -> Option<StoreRetention> {
         let mut pruned_at = self.pruned_at.lock().unwrap_or_else(PoisonError::into_inner);
-        // A clock that was set back is no reason to wait until it has caught up.
+        // If the clock was set back, the next pruning does not wait until it has caught up.
         let is_recent = |last: Timestamp| now >= last && now.since(last) < PRUNE_EVERY;
         if pruned_at.is_some_and(is_recent) {
             return None;
@@ -129,47 +130,47 @@ impl Upkeep {
         Some(self.retention)
     }
 
-    /// Are runs taken away too?
+    /// Returns whether runs are pruned too.
     #[must_use]
     pub const fn ends_runs(&self) -> bool {
         self.retention.runs.is_some()
     }
 
-    /// Begins a pass, which awaits the one before it: a long one is not cut off.
+    /// Starts a pruning pass, which waits for the previous one, so that a long pass is not cut off.
     pub fn watch(&self, begin: impl FnOnce(EarlierPass) -> JoinHandle<()>) {
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         let earlier = EarlierPass(task.take());
         *task = Some(begin(earlier));
     }
 
-    /// Stops what is at work in the background.
+    /// Stops background pruning.
     ///
     /// # Cancel safety
     ///
-    /// What was at work is stopped also when the future is dropped.
+    /// The pass is stopped even if the future is dropped.
     pub async fn stop(&self) {
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
             task.abort();
-            // It ends at its next await; that it was aborted is no failure.
+            // The task ends at its next await; an abort is not a failure.
             let _ = task.await;
         }
     }
 }
 
-/// The pass before the one that begins. It is stopped where this is dropped.
+/// The previous pruning pass. Dropping this stops it.
 #[derive(Debug)]
 pub struct EarlierPass(Option<JoinHandle<()>>);
 
 impl EarlierPass {
-    /// Waits until the pass is over.
+    /// Waits until the pass has ended.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future stops the pass.
     pub async fn ended(mut self) {
         if let Some(task) = &mut self.0 {
-            // One that was stopped is over, too.
+            // A stopped pass has ended too.
             let _ = task.await;
         }
     }
