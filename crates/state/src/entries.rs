@@ -7,44 +7,43 @@ use layer0::id::SessionId;
 use layer0::state::{Expected, Scope, StateEntry, StateQuery, StateWrite};
 use serde_json::{Value, json};
 
-/// Where the entries of a scope are: below this, by their ids.
+/// Prefix of the keys of entries; the entry's id follows.
 const PREFIX: &str = "memory/";
-/// How many bytes of a text are kept.
+/// Maximum bytes of a stored text.
 const MAX_TEXT: usize = 16 * 1024;
-/// How many keys are looked at at a time.
+/// Number of keys read at a time.
 const PAGE: u32 = 100;
 
-/// What an agent remembers, in a state store: what its runs came to, and notes. Each entry has an id; those of
-/// runs sort by time.
+/// An agent's memory in a state store: results of runs, and notes. Each entry has an id; the ids of runs sort by time.
 #[derive(Clone)]
 pub struct MemoryEntries {
     store: Arc<dyn StateStore>,
-    /// Where they are; in their session where `None`.
+    /// The scope of all entries; their own session if `None`.
     scope: Option<Scope>,
 }
 
-/// What is remembered.
+/// An entry of a memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Remembered {
-    /// Its id.
+    /// Id of the entry.
     pub id: String,
-    /// What a run was asked and answered, or a note.
+    /// Input and answer of a run, or a note.
     pub text: String,
 }
 
 impl MemoryEntries {
-    /// Keeps entries in the session they come from.
+    /// Creates a memory that stores each entry in the session it comes from.
     pub fn of_session(store: Arc<dyn StateStore>) -> Self {
         Self { store, scope: None }
     }
 
-    /// Keeps entries in this scope.
+    /// Creates a memory that stores all entries in one scope.
     pub fn of(store: Arc<dyn StateStore>, scope: Scope) -> Self {
         Self { store, scope: Some(scope) }
     }
 
-    /// Names what kind of scope the entries are in: `session`, `agent`, `global`, …
+    /// Returns the kind of the entries' scope: `session`, `agent`, `global`, …
     #[must_use]
     pub fn kind(&self) -> String {
         let scope = self.scope.as_ref().map(ToString::to_string);
@@ -54,7 +53,7 @@ impl MemoryEntries {
         )
     }
 
-    /// Keeps what a run came to, instead of what it came to before.
+    /// Stores the result of a run, replacing an earlier one.
     ///
     /// # Errors
     ///
@@ -74,7 +73,7 @@ impl MemoryEntries {
         self.write(session, run, value).await
     }
 
-    /// Keeps a note under an id, instead of what was there.
+    /// Stores a note under an id, replacing an earlier one.
     ///
     /// # Errors
     ///
@@ -92,7 +91,7 @@ impl MemoryEntries {
         self.store.write(StateWrite::new(self.scope(session), key, value)).await.map(drop)
     }
 
-    /// Finds the entries that fit a text best.
+    /// Returns the entries that match a text best.
     ///
     /// # Errors
     ///
@@ -111,7 +110,7 @@ impl MemoryEntries {
         Ok(found.into_iter().map(remembered).collect())
     }
 
-    /// Returns the entries that were written last, the newest first.
+    /// Returns the entries that were written last, newest first.
     ///
     /// # Errors
     ///
@@ -129,7 +128,7 @@ impl MemoryEntries {
         Ok(found.into_iter().map(remembered).collect())
     }
 
-    /// Removes an entry; says whether there was one.
+    /// Removes an entry; returns whether there was one.
     ///
     /// # Errors
     ///
@@ -143,7 +142,7 @@ impl MemoryEntries {
         self.store.delete(&self.scope(session), &key, Expected::Any).await
     }
 
-    /// Removes what a session left, or everything; says how many entries.
+    /// Removes the entries of a session, or all; returns their number.
     ///
     /// # Errors
     ///
@@ -151,7 +150,7 @@ impl MemoryEntries {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves some of them; ask again.
+    /// If the future is dropped, some entries may be left; another call removes them.
     pub async fn forget(&self, session: Option<&SessionId>) -> Result<u64, StateError> {
         if let Some(scope) = &self.scope {
             return self.forget_in(scope, session).await;
@@ -170,7 +169,7 @@ impl MemoryEntries {
         }
     }
 
-    /// Removes the entries of a scope that a session left, or all of them.
+    /// Removes the entries of a session in a scope, or all entries of the scope.
     async fn forget_in(
         &self,
         scope: &Scope,
@@ -216,7 +215,7 @@ fn remembered((key, found): StateEntry) -> Remembered {
     Remembered { id, text: text("note").map_or_else(said, ToOwned::to_owned) }
 }
 
-/// Cuts a text that is too long, between two characters.
+/// Shortens a text that is too long, between two characters.
 fn cut(text: &str) -> &str {
     let end = (0..=MAX_TEXT.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]

@@ -1,4 +1,4 @@
-//! State that outlives a run: what every [`StateStore`] keeps to, and a store in memory.
+//! State that outlives a run: the rules of every [`StateStore`], and a store in memory.
 //!
 //! ```
 //! use backstop_state::MemoryStateStore;

@@ -14,11 +14,11 @@ use layer0::{StateStore, Timestamp};
 use crate::prepared::{PreparedWrite, check_identity};
 use crate::words::words;
 
-/// How many bytes a store in memory holds unless told otherwise.
+/// Default capacity of a store in memory, in bytes.
 const DEFAULT_CAPACITY: usize = 64 * 1024 * 1024;
 
-/// A state store that lives as long as the process. It holds at most 64 MiB unless told otherwise; beyond that,
-/// writes fail. Clones share it.
+/// A state store that lives as long as the process. Its default capacity is 64 MiB; writes beyond the capacity fail.
+/// Clones share it.
 #[derive(Clone)]
 pub struct MemoryStateStore {
     kept: Arc<Mutex<Kept>>,
@@ -30,10 +30,10 @@ pub struct MemoryStateStore {
 #[derive(Default)]
 struct Kept {
     values: BTreeMap<(Scope, String), Row>,
-    /// How many writes there were: the version of the last one.
+    /// Number of writes, which is the version of the last one.
     writes: u64,
     bytes: usize,
-    /// No value expires before.
+    /// Time before which no value expires.
     next_expiry: Option<Timestamp>,
 }
 
@@ -44,7 +44,7 @@ struct Row {
 }
 
 impl MemoryStateStore {
-    /// Makes an empty store.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -55,28 +55,28 @@ impl MemoryStateStore {
         }
     }
 
-    /// Holds at most so many bytes of keys and values.
+    /// Sets the capacity: the maximum bytes of keys and values.
     #[must_use]
     pub const fn capacity(mut self, bytes: usize) -> Self {
         self.capacity = bytes;
         self
     }
 
-    /// Takes the time from this clock.
+    /// Sets the clock.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Takes out what this redactor knows to be secret.
+    /// Sets the redactor that removes secrets.
     #[must_use]
     pub fn redactor(mut self, redactor: Redactor) -> Self {
         self.redactor = redactor;
         self
     }
 
-    /// Returns what is kept at this moment, without what has expired.
+    /// Returns the current values, without those that have expired.
     fn kept(&self) -> (MutexGuard<'_, Kept>, Timestamp) {
         let (mut kept, now) =
             (self.kept.lock().unwrap_or_else(PoisonError::into_inner), self.clock.now());
@@ -136,7 +136,7 @@ impl Kept {
         self.values.get(at).map(|row| row.value.version)
     }
 
-    /// Returns what is kept of a scope under keys that begin so, in their order.
+    /// Returns the values of a scope whose keys have this prefix, in the order of keys.
     fn under(
         &self,
         scope: &Scope,

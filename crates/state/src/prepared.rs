@@ -9,44 +9,44 @@ use serde_json::Value;
 
 use crate::words::searched_text;
 
-/// The longest key, in bytes.
+/// Maximum length of a key, in bytes.
 pub const MAX_KEY_BYTES: usize = 256;
 
-/// The longest value, in bytes of JSON: 1 MiB.
+/// Maximum length of a value, in bytes of JSON: 1 MiB.
 pub const MAX_VALUE_BYTES: usize = 1024 * 1024;
 
-/// How deep a value may be nested: `serde_json` reads no more than 128 levels.
+/// Maximum depth of a value: `serde_json` parses at most 128 levels.
 const MAX_DEPTH: usize = 100;
 
-/// A write as it is stored: checked and redacted. Every store makes its writes so.
+/// A write that was checked and redacted. Every store creates its writes in this way.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct PreparedWrite {
-    /// Where.
+    /// Scope of the value.
     pub scope: Scope,
-    /// Under which key.
+    /// Key of the value.
     pub key: String,
     /// The value, without secrets.
     pub value: Value,
     /// The value as JSON.
     pub json: JsonText,
-    /// The text in which words are searched.
+    /// The text for word search.
     pub words: String,
-    /// What has to be there already.
+    /// The required earlier value.
     pub expected: Expected,
-    /// When it is written.
+    /// Time of the write.
     pub at: Timestamp,
-    /// When it is gone by itself.
+    /// Time at which the value expires.
     pub expires_at: Option<Timestamp>,
 }
 
 impl PreparedWrite {
-    /// Checks a write, and takes the secrets out of it.
+    /// Checks a write, and removes secrets from it.
     ///
     /// # Errors
     ///
-    /// [`StateError::InvalidKey`], also for a scope or key as [`check_identity`] refuses it; [`StateError::TooLarge`]; [`StateError::Serialization`] for a value that is
-    /// nested too deep to be read again.
+    /// [`StateError::InvalidKey`], also for a scope or key that [`check_identity`] refuses; [`StateError::TooLarge`];
+    /// [`StateError::Serialization`] for a value that is nested too deeply to be parsed again.
     pub fn new(write: StateWrite, redactor: &Redactor, now: Timestamp) -> Result<Self, StateError> {
         let StateWrite { scope, key, mut value, expected, expires_after, .. } = write;
         check_key(&key)?;
@@ -67,12 +67,12 @@ impl PreparedWrite {
     }
 }
 
-/// Refuses a scope or key that holds a secret of the process: changed, it would name another value. What merely looks
-/// like a secret is kept, as in every id.
+/// Refuses a scope or key that contains a secret of the process, because a redacted one would name another value. Text
+/// that only looks like a secret is kept, as in every id.
 ///
 /// # Errors
 ///
-/// [`StateError::InvalidKey`], which repeats neither.
+/// [`StateError::InvalidKey`], whose message contains neither of them.
 pub fn check_identity(scope: &Scope, key: &str, redactor: &Redactor) -> Result<(), StateError> {
     let holds_secret = |text: &str| matches!(redactor.redact_held(text), Cow::Owned(_));
     let what = match () {
@@ -83,7 +83,7 @@ pub fn check_identity(scope: &Scope, key: &str, redactor: &Redactor) -> Result<(
     Err(StateError::InvalidKey(format!("{what} holds a secret of this process")))
 }
 
-/// Returns a text behind all keys that begin with a prefix, and before all later ones: stores compare keys byte by byte.
+/// Returns a text that sorts after all keys with a prefix, and before all later keys: stores compare keys byte by byte.
 ///
 /// ```
 /// use backstop_state::prefix_end;
@@ -100,7 +100,7 @@ pub fn prefix_end(prefix: &str) -> String {
             return end;
         }
     }
-    // Longer than a key can be.
+    // Longer than any key.
     char::MAX.to_string().repeat(MAX_KEY_BYTES)
 }
 
@@ -116,8 +116,7 @@ fn check_key(key: &str) -> Result<(), StateError> {
     Err(StateError::InvalidKey(why))
 }
 
-/// Takes the secrets out of every string and every name. Names that become alike are numbered, so that no field is
-/// lost.
+/// Removes secrets from every string and every name. Names that become equal are numbered, so that no field is lost.
 pub(crate) fn redact(value: &mut Value, redactor: &Redactor) {
     match value {
         Value::String(text) => *text = redactor.redact(text).into_owned(),

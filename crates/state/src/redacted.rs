@@ -11,8 +11,8 @@ use layer0::state::{
 
 use crate::prepared::{check_identity, redact};
 
-/// A state store that is given no secret of the process, whatever the store behind it knows: values are redacted,
-/// scopes and keys that hold a secret are refused.
+/// A state store that never passes a secret of the process to the store it wraps: values are redacted, and scopes and
+/// keys that contain a secret are refused.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -10,7 +10,7 @@ pub fn words(text: &str) -> impl Iterator<Item = String> {
     words.map(str::to_lowercase)
 }
 
-/// Returns the text of a value in which words are searched: its key and every string in it.
+/// Returns the text of a value for word search: its key and every string in it.
 #[must_use]
 pub fn searched_text(key: &str, value: &Value) -> String {
     let mut text = key.to_owned();
