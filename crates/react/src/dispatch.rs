@@ -1,5 +1,5 @@
-//! What the tools of a run dispatch operators through: each dispatch is recorded by the run before its
-//! operator starts, and what became of it before the call is answered.
+//! Dispatches of operators by the tools of a run: the run records each dispatch before its operator starts, and the
+//! outcome before the call is answered.
 
 mod link;
 
@@ -31,28 +31,28 @@ use crate::effect::Asks;
 use crate::journal::{Ask, Child, Told, Wanted};
 use link::{Link, PersonWait, Progress, Waits};
 
-/// How long a run that was given up has to close its record.
+/// Time for a run that was given up to close its record.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// What the tool of one call dispatches through.
+/// The orchestrator of the tool of one call.
 pub(crate) struct Dispatcher {
     caller: Caller,
-    /// The run that was recorded for the call before its tool began.
+    /// The child run that was recorded for the call before its tool began.
     ahead: Mutex<Option<Child>>,
     started: Mutex<StartedRuns>,
-    /// May the call be left, and made again when its run is taken up?
+    /// Whether the call may be dropped, and repeated when its run is resumed.
     may_leave: bool,
     waits: Arc<Waits>,
-    /// The answer of the call, where it is that of another one.
+    /// The earlier answer that this call returns, if any.
     prior: OnceLock<PriorAnswer>,
 }
 
-/// An answer that was given before, to another call. It is no output of the tool: nothing is checked or stored anew.
+/// An answer of an earlier call. It is not an output of the tool: it is neither checked nor stored again.
 #[derive(Debug, Clone)]
 pub(crate) enum PriorAnswer {
-    /// That of a call which is made once; its output is what the tool returns.
+    /// The answer of a call that is made once; its output is the tool's output.
     Once(DoneBefore),
-    /// The facts of a record that end with the answer.
+    /// Recorded events, the answer last.
     Recorded(Vec<EventKind>),
 }
 
@@ -69,32 +69,32 @@ pub(crate) struct Caller {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) orchestrator: Option<Arc<dyn Orchestrator>>,
     pub(crate) max_park: Option<Duration>,
-    /// Do runs below go on with their agents as those are defined now?
+    /// Whether child runs adopt the current definitions of their agents.
     pub(crate) adopts: bool,
-    /// Whether runs below continue although their records have lost their tails.
+    /// Whether child runs continue although their records have lost their tails.
     pub(crate) accepts_lost_tail: bool,
-    /// What the caller of the run sends to it; `None` without an orchestrator.
+    /// Signals of the run's caller; `None` without an orchestrator.
     pub(crate) signals: Option<Signals>,
     /// The lease of the run's claim.
     pub(crate) lease: Option<Arc<dyn Lease>>,
 }
 
 impl Caller {
-    /// Returns whether the run stops short of an end, or the one above it.
+    /// Returns whether the run or its caller stopped without an end.
     fn is_detached(&self) -> bool {
         self.asks.is_detached() || self.signals.as_ref().is_some_and(Signals::is_detached)
     }
 }
 
-/// The runs that the tool started.
+/// The child runs that the tool started.
 #[derive(Default)]
 struct StartedRuns {
     runs: Vec<Started>,
-    /// Has the call ended? Then nothing is started any more.
+    /// Whether the call has ended; nothing starts after its end.
     is_closed: bool,
 }
 
-/// A run that the tool started.
+/// A child run that the tool started.
 struct Started {
     operator: Arc<str>,
     run: RunId,
@@ -103,7 +103,7 @@ struct Started {
     task: AbortHandle,
 }
 
-/// What is dispatched.
+/// The operator to dispatch.
 enum Target {
     Named(Arc<str>),
     AtHand(Arc<dyn Operator>),
@@ -117,7 +117,7 @@ impl Target {
         }
     }
 
-    /// Will be known what its run costs?
+    /// Returns whether the cost of its run will be known.
     fn is_priced(&self, orchestrator: &dyn Orchestrator) -> bool {
         match self {
             Self::Named(name) => orchestrator.is_priced(name),
@@ -125,7 +125,7 @@ impl Target {
         }
     }
 
-    /// Does the operator keep a record of its run?
+    /// Returns whether the operator keeps a record of its run.
     fn can_go_on(&self, orchestrator: &dyn Orchestrator) -> bool {
         match self {
             Self::Named(name) => orchestrator.can_go_on(name),
@@ -135,7 +135,8 @@ impl Target {
 }
 
 impl Dispatcher {
-    /// Begins a call that may take so long, and may be left where it can be made again.
+    /// Returns the dispatcher of a call with this time limit. With `may_leave`, the call may be dropped and repeated
+    /// later.
     pub(crate) fn new(
         caller: Caller,
         ahead: Option<Child>,
@@ -147,24 +148,23 @@ impl Dispatcher {
         Self { caller, ahead, started, may_leave, waits, prior: OnceLock::new() }
     }
 
-    /// Finds what the run that called a tool dispatches through; `None` outside of a run.
+    /// Returns the dispatcher of the run that called a tool; `None` outside of a run.
     pub(crate) fn of(context: &ToolContext) -> Option<&Self> {
         context.runtime.as_ref()?.downcast_ref()
     }
 
-    /// States that the call has the answer of another one.
+    /// Sets an earlier answer as the answer of the call.
     pub(crate) fn give_prior(&self, prior: PriorAnswer) {
         // A call has one answer.
         let _ = self.prior.set(prior);
     }
 
-    /// Returns the answer of another call that this one has.
+    /// Returns the earlier answer that this call returns.
     pub(crate) fn prior(&self) -> Option<&PriorAnswer> {
         self.prior.get()
     }
 
-    /// Runs an operator that the tool has at hand, through the run's orchestrator; through `own` where it has
-    /// none.
+    /// Runs an operator of the tool through the run's orchestrator, or through `own` if the run has none.
     ///
     /// # Errors
     ///
@@ -180,7 +180,7 @@ impl Dispatcher {
         self.start(orchestrator, Target::AtHand(operator), task, None).await
     }
 
-    /// Returns how long the call may take.
+    /// Returns the time limit of the call.
     pub(crate) fn limit(&self) -> &Limit {
         &self.waits.limit
     }
@@ -190,14 +190,14 @@ impl Dispatcher {
         self.waits.ask_person()
     }
 
-    /// Completes when runs that were started have left, to be taken up later, and nothing else of the call
-    /// is at work below. The tool's own code is not gone on with then.
+    /// Completes when child runs were suspended, to be resumed later, and no other child run of the call is running.
+    /// The tool's own code is dropped then.
     pub(crate) async fn left(&self) {
         if !self.may_leave {
             return std::future::pending().await;
         }
         loop {
-            // Hears of what changes while it is looked.
+            // Registered before the check, so that no change is missed.
             let changed = self.waits.changed.notified();
             let is_left = {
                 let started = self.started();
@@ -212,7 +212,7 @@ impl Dispatcher {
         }
     }
 
-    /// Ends what was started and is not waited for any more, and says what became of each.
+    /// Stops the child runs that nothing waits for any more, and returns the outcome of each.
     pub(crate) async fn close(&self) -> Vec<OperatorReturned> {
         let started = {
             let mut started = self.started();
@@ -238,7 +238,7 @@ impl Dispatcher {
         let context = self.context(&child, Arc::clone(&link));
         let (signals, follows) = (context.signals.clone(), Arc::clone(&link));
         let (done, result) = oneshot::channel();
-        // Of its own task, so that what becomes of the run is known though the call is given up.
+        // In its own task, so that the run's outcome is known even if the call is given up.
         let work = async move {
             let result = match target {
                 Target::Named(name) => orchestrator.dispatch(&name, task, context).await,
@@ -258,7 +258,7 @@ impl Dispatcher {
             started.runs.push(Started { operator, run, signals, progress, task });
         }
         match result.await {
-            // The call is left with it.
+            // The call is dropped with it.
             Ok(Ok(answer))
                 if self.may_leave
                     && answer.stop == Stop::WaitingApproval
@@ -278,21 +278,20 @@ impl Dispatcher {
         parts: Option<u32>,
     ) -> Result<Answer, OrchError> {
         let orchestrator = Arc::clone(self.orchestrator()?);
-        // What is recorded already is answered in any case.
+        // A recorded dispatch is answered even if its operator is missing.
         if let Some(unknown) = orchestrator.unknown(operator).filter(|_| !self.is_ahead(operator)) {
             return Err(OrchError::OperatorNotFound(unknown.name.into()));
         }
         self.start(orchestrator, Target::Named(operator.into()), task, parts).await
     }
 
-    /// Is the run recorded that a dispatch of this operator is to be done under?
+    /// Returns whether the child run for a dispatch of this operator is recorded already.
     fn is_ahead(&self, operator: &str) -> bool {
         let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         ahead.as_ref().is_some_and(|child| *child.operator == *operator)
     }
 
-    /// Returns the run that the work is to be done under, recorded now unless it was before, and the number of its
-    /// dispatch.
+    /// Returns the child run of a dispatch, which is recorded now unless it was before, and the number of the dispatch.
     async fn child(
         &self,
         operator: &Arc<str>,
@@ -358,8 +357,8 @@ impl Dispatcher {
     }
 }
 
-/// What is not waited for any more is given up: its orchestrator sees to it that it closes its record. If the run
-/// itself stops short of an end, another process resumes it, and nobody gave up its runs below.
+/// Gives up the child runs that nothing waits for any more: the orchestrator closes their records. If the run itself
+/// stopped without an end, another process resumes it, and its child runs are not given up.
 impl Drop for Dispatcher {
     fn drop(&mut self) {
         let is_detached = self.caller.is_detached();
@@ -407,7 +406,7 @@ impl Orchestrator for Dispatcher {
         _: Context,
     ) -> Vec<Result<Answer, OrchError>> {
         let count = tasks.len();
-        // They are asked for in this order.
+        // They are requested in this order.
         let dispatches =
             tasks.into_iter().enumerate().map(|(place, (operator, task))| async move {
                 let parts = u32::try_from(count - place).unwrap_or(u32::MAX);
@@ -430,7 +429,7 @@ impl Started {
         self.progress.borrow().end.as_ref().map(|(outcome, _)| *outcome)
     }
 
-    /// Waits for the end; a run that is not waited for any more is told to end.
+    /// Waits for the end, after stopping a run that nothing waits for any more.
     async fn returned(mut self, clock: &Arc<dyn Clock>) -> OperatorReturned {
         if self.progress.borrow().end.is_none() {
             self.signals.push(Signal::cancel());
@@ -442,14 +441,14 @@ impl Started {
         };
         self.task.abort();
         let Progress { usage, end } = progress.unwrap_or_else(|| self.progress.borrow().clone());
-        // One that never began, or does not end, was stopped.
+        // A run that never began, or does not end, was stopped.
         let stopped = || (Outcome::Cancelled, Some(Code::new(code::RUN_CANCELLED)));
         let (outcome, reason) = end.unwrap_or_else(stopped);
         OperatorReturned::new(self.operator, self.run, outcome, reason, usage)
     }
 }
 
-/// Tells the run that a dispatch is given up, when it is dropped before there is an answer.
+/// Guard of a request: when dropped before the answer, gives the dispatch up.
 struct GivesUp<'a> {
     asks: &'a Asks,
     number: u64,
@@ -461,7 +460,7 @@ impl Drop for GivesUp<'_> {
     }
 }
 
-/// Says that an operator does not start because its caller has nothing to give it.
+/// Returns the error of an operator that does not start because its caller has no budget for it.
 fn refused(operator: &str, nothing: &NothingLeft) -> OrchError {
     let NothingLeft { reason, message, .. } = nothing;
     let why = format!("`{operator}` was not started: {message}");
@@ -472,7 +471,7 @@ fn refused(operator: &str, nothing: &NothingLeft) -> OrchError {
     }
 }
 
-/// Why an operator did not start: a budget of its caller.
+/// Error of an operator that did not start because a budget of its caller is used up.
 ///
 /// Retry: never. Effect: none.
 #[derive(Debug, thiserror::Error)]

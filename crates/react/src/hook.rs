@@ -1,4 +1,4 @@
-//! Other people's code at points of a run: observers look on, gates may say no.
+//! Hooks: other people's code at points of a run. Observers only observe; gates can stop a run or a call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,27 +14,26 @@ use layer0::{Code, JsonText, code};
 use serde_json::Value;
 use thiserror::Error;
 
-/// Looks on at points of a run. It changes nothing, and is asked after the gates of its point.
+/// A hook that observes points of a run. It changes nothing, and is called after the gates of its point.
 #[async_trait]
 pub trait Observer: Send + Sync {
-    /// Returns the name that stands in events and errors.
+    /// Returns the name, which events and errors contain.
     fn name(&self) -> &str;
 
-    /// Returns where it is called.
+    /// Returns the points at which it is called.
     fn points(&self) -> &[HookPoint];
 
-    /// Does the run go on when it fails? Failing is an error, a panic or no answer within the
-    /// agent's hook timeout. Code that blocks its thread holds the run up until it is done; its
-    /// answer is void then.
+    /// Returns whether the run continues if the hook fails: by an error, a panic or no answer within the agent's hook
+    /// timeout. Code that blocks its thread delays the run until it is done; its answer is void then.
     fn fail_open(&self) -> bool {
         true
     }
 
-    /// Looks on.
+    /// Observes a moment.
     ///
     /// # Errors
     ///
-    /// Any error; what comes of it is up to [`Observer::fail_open`].
+    /// Any error; [`Observer::fail_open`] decides whether the run continues.
     ///
     /// # Cancel safety
     ///
@@ -42,25 +41,25 @@ pub trait Observer: Send + Sync {
     async fn observe(&self, moment: Moment<'_>, context: &HookContext) -> Result<(), BoxError>;
 }
 
-/// Decides at points of a run whether it goes on.
+/// A hook that decides at points of a run whether it continues.
 #[async_trait]
 pub trait Gate: Send + Sync {
-    /// Returns the name that stands in events, errors and what the model reads.
+    /// Returns the name, which events, errors and the model's texts contain.
     fn name(&self) -> &str;
 
-    /// Returns where it is called.
+    /// Returns the points at which it is called.
     fn points(&self) -> &[HookPoint];
 
-    /// Does the run go on when it fails? As [`Observer::fail_open`].
+    /// Returns whether the run continues if the gate fails, as [`Observer::fail_open`].
     fn fail_open(&self) -> bool {
         true
     }
 
-    /// Decides.
+    /// Decides on a moment.
     ///
     /// # Errors
     ///
-    /// Any error; what comes of it is up to [`Gate::fail_open`].
+    /// Any error; [`Gate::fail_open`] decides whether the run continues.
     ///
     /// # Cancel safety
     ///
@@ -68,20 +67,20 @@ pub trait Gate: Send + Sync {
     async fn judge(&self, moment: Moment<'_>, context: &HookContext) -> Result<Verdict, BoxError>;
 }
 
-/// What a gate says.
+/// The verdict of a gate.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Go on.
+    /// Continue.
     Continue,
-    /// Do not. Before a tool, the call is answered as skipped and the run goes on; anywhere else
-    /// the run fails as aborted.
+    /// Stop. Before a tool, the call is answered as skipped and the run continues; at other points the run fails as
+    /// aborted.
     Abort(String),
-    /// Before a tool: go on with these arguments instead. Anywhere else the gate has failed.
+    /// Before a tool: continue with these arguments instead. At other points, the gate has failed.
     ReplaceArguments(JsonText),
 }
 
-/// Whose run it is.
+/// The run that a hook is called for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HookContext {
@@ -91,38 +90,38 @@ pub struct HookContext {
     pub session: SessionId,
 }
 
-/// What is about to happen, or just did.
+/// An event of a run that is about to happen, or just did.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Moment<'a> {
     /// The run has started.
     #[non_exhaustive]
     RunStart {
-        /// What it was asked.
+        /// The run's input.
         input: &'a str,
     },
-    /// The model is about to be asked.
+    /// The model is about to be called.
     #[non_exhaustive]
     BeforeModel {
-        /// Which call of the run.
+        /// Number of the call in the run.
         call: u32,
-        /// What it will be sent.
+        /// The messages to send.
         messages: &'a Transcript,
     },
     /// The model has answered.
     #[non_exhaustive]
     AfterModel {
-        /// Which call of the run.
+        /// Number of the call in the run.
         call: u32,
-        /// What it said.
+        /// The text of the answer.
         text: &'a str,
-        /// What it asks for.
+        /// The requested tool calls.
         tool_calls: &'a [ToolCall],
-        /// Why it stopped.
+        /// The reason for the end of the answer.
         stop_reason: &'a StopReason,
     },
-    /// The model asks for a tool. Gates see the model's arguments, or what the gate before them made
-    /// of these; observers see the arguments the tool will get.
+    /// The model requests a tool. Gates see the model's arguments, as changed by the gates before them; observers see
+    /// the arguments that the tool will get.
     #[non_exhaustive]
     BeforeTool {
         /// The call.
@@ -135,28 +134,28 @@ pub enum Moment<'a> {
         call_id: &'a CallId,
         /// The tool.
         tool: &'a str,
-        /// Did it succeed?
+        /// Whether it succeeded.
         ok: bool,
-        /// Its output as it goes into the log.
+        /// Its output in the form that the log has.
         output: &'a JsonText,
     },
-    /// A signal came that is neither `cancel` nor `input`, and is recorded; the run itself makes nothing of
-    /// it. A signal that came when the process died is not shown again.
+    /// A signal other than `cancel` and `input` was received and recorded; the run itself ignores it. A signal that
+    /// arrived when the process died is not shown again.
     #[non_exhaustive]
     Signal {
-        /// Its name.
+        /// The signal's name.
         name: &'a str,
-        /// What it says.
+        /// The signal's data.
         data: &'a Value,
     },
     /// The run is about to end.
     #[non_exhaustive]
     RunEnd {
-        /// How.
+        /// The outcome.
         outcome: Outcome,
         /// The code of the failure or stop.
         reason: Option<&'a Code>,
-        /// What the model said.
+        /// The last text of the model.
         output: &'a str,
     },
 }
@@ -176,7 +175,7 @@ impl Moment<'_> {
         }
     }
 
-    /// Returns the tool it is about, at the points around tools.
+    /// Returns the tool of the call, at the points around tools.
     #[must_use]
     pub fn tool(&self) -> Option<&str> {
         match self {
@@ -195,7 +194,7 @@ impl Moment<'_> {
     }
 }
 
-/// Says how a hook failed.
+/// The error of a hook.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum HookError {
@@ -221,7 +220,7 @@ pub enum HookError {
 }
 
 impl HookError {
-    /// Makes [`HookError::Timeout`].
+    /// Returns [`HookError::Timeout`].
     #[must_use]
     pub const fn timeout(after: Duration) -> Self {
         Self::Timeout { after }
@@ -238,14 +237,14 @@ impl Failure for HookError {
     }
 }
 
-/// A hook of either kind, with what it says of itself.
+/// A hook of either kind, with its own description.
 #[derive(Clone)]
 pub(crate) struct Hook {
     code: HookCode,
     record: HookRecord,
 }
 
-/// What is called.
+/// The code of a hook.
 #[derive(Clone)]
 pub(crate) enum HookCode {
     Gate(Arc<dyn Gate>),
@@ -253,7 +252,7 @@ pub(crate) enum HookCode {
 }
 
 impl Hook {
-    /// Asks a hook about itself, which may panic.
+    /// Reads the description of a hook from its code, which may panic.
     pub(crate) fn of(code: HookCode) -> Self {
         let (name, points, fail_open) = match &code {
             HookCode::Gate(gate) => (gate.name(), gate.points(), gate.fail_open()),
@@ -281,7 +280,7 @@ impl Hook {
         self.record.fail_open
     }
 
-    /// Returns what the agent's definition says of it.
+    /// Returns the description of the hook in the agent's definition.
     pub(crate) fn record(&self) -> HookRecord {
         self.record.clone()
     }

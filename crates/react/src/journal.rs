@@ -1,11 +1,11 @@
-//! The seam between a run and everything outside of it.
+//! The interface between a run and the outside.
 //!
-//! A run learns of the world by [`Journal::next`] alone, in the journal's order, and changes it by
-//! [`Journal::append`] and [`Journal::start`] alone. So a journal that remembers what it answered can run
-//! the same run again from its start, and it comes to the same record.
+//! A run learns of the world only by [`Journal::next`], in the journal's order, and changes it only by
+//! [`Journal::append`] and [`Journal::start`]. A journal that remembers its answers can therefore run the same run
+//! again from its start, with the same record as result.
 //!
-//! No step waits for another, and none is raced against anything outside of it: one that is told to stop
-//! ends by itself, and what it says then comes by `next` as well.
+//! No step waits for another, and none is raced against anything outside: a stopped step ends by itself, and its
+//! end comes by `next` as well.
 
 mod any;
 mod ask;
@@ -28,20 +28,20 @@ pub(crate) use step::{
     Attempt, AttemptEnd, Child, End, Execution, ExecutionEnd, Gated, Parking, Said, Step, StopFact,
 };
 
-/// Names a step; unique in a run.
+/// The id of a step; unique in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct StepId(pub(crate) u64);
 
-/// What is written in one append.
+/// The contents of one append.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// What the salts of the entries are made of; it is not recorded.
+    /// Seed of the entries' salts; it is not recorded.
     pub(crate) seed: Seed,
-    /// What was decided, in order.
+    /// Decisions to record, in order.
     pub(crate) entries: Vec<Entry>,
-    /// The rows of the inbox that are recorded with it.
+    /// Rows of the inbox that the append takes.
     pub(crate) taken: Vec<u64>,
-    /// What was written.
+    /// The written events.
     pub(crate) written: Vec<Event>,
 }
 
@@ -51,55 +51,55 @@ impl Batch {
     }
 }
 
-/// Something that a run learns.
+/// A fact that a run learns.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum Fact {
     /// A step has ended.
     Ended(StepId, End),
-    /// The time that was asked for has come.
+    /// The time of the timer has come.
     Timer,
-    /// Rows of the inbox, each told once. No rows end a run that waits for people only.
+    /// Rows of the inbox, each delivered once. An empty list ends a run that only waits for people.
     Inbox(Vec<InboxMessage>),
-    /// The caller in this process wants the run to stop.
+    /// The caller in this process stops the run.
     Cancelled,
-    /// A tool that was given up answered after all.
+    /// A tool that was given up has answered.
     Late(ToolLate),
-    /// A signal that the caller in this process sent.
+    /// A signal of the caller in this process.
     Signal(Signal),
-    /// A step asks for something while it is at work.
+    /// A running step sends a request.
     Asked(AskId, Ask),
 }
 
-/// The way of one run to the outside.
+/// The connection of one run to the outside.
 #[async_trait]
 pub(crate) trait Journal: Send {
-    /// Returns the time; asked when a run starts or is resumed, afterwards `next` says it.
+    /// Returns the time, when a run starts or is resumed; afterwards, `next` returns it.
     async fn now(&mut self) -> Timestamp;
 
-    /// Makes the id of a run that is dispatched; when a run starts or is resumed, the seed of its salts.
+    /// Returns the id of a new child run; when a run starts or is resumed, the seed of its salts.
     async fn new_id(&mut self) -> RunId;
 
-    /// Writes what was decided, durably; afterwards it stands as `written`, and nothing else. An error means
-    /// that nothing was written, or that it is not known.
+    /// Writes decisions durably; afterwards `written` holds exactly the written events. After an error, either nothing
+    /// was written, or it is unknown.
     async fn append(&mut self, batch: &mut Batch) -> Result<(), LogError>;
 
     /// Starts a step.
     fn start(&mut self, step: Step) -> StepId;
 
-    /// Tells a step to end. It still says how it ended.
+    /// Stops a step. Its end still comes by `next`.
     fn stop(&mut self, step: StepId);
 
-    /// Answers what a step asked.
+    /// Answers the request of a step.
     fn answer(&mut self, ask: AskId, told: Told);
 
-    /// Wants to hear when this time has come; the last call counts.
+    /// Sets the time of the timer; the last call counts.
     fn timer(&mut self, at: Option<Timestamp>);
 
-    /// Asks what is in the run's inbox now. Later rows come unasked. A journal that keeps a waiting run
-    /// alive need not answer before there is one.
+    /// Requests the current rows of the run's inbox. Later rows come without a request. A journal that keeps a waiting
+    /// run alive need not answer before there is a row.
     fn watch(&mut self);
 
-    /// Waits for what happens next, puts it behind `facts`, and says when that was. An error means that
-    /// what happened could not be kept.
+    /// Waits for the next facts, appends them to `facts`, and returns their time. An error means that facts could not
+    /// be kept.
     async fn next(&mut self, facts: &mut Vec<Fact>) -> Result<Timestamp, LogError>;
 }

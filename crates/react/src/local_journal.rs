@@ -1,4 +1,4 @@
-//! The journal of a run in this process: its log, and futures of its own.
+//! The journal of a run in this process: its log, and its own futures.
 
 mod accepting;
 mod acting;
@@ -26,31 +26,31 @@ use self::steps::Steps;
 use crate::effect::{Effects, Stop};
 use crate::journal::{Ask, AskId, Batch, End, Fact, Step, StepId, Told};
 
-/// Performs steps as futures of the run's own task, and keeps its record in the log.
+/// A journal that performs steps as futures of the run's own task, and keeps the record in the log.
 pub(crate) struct LocalJournal {
     writer: RunWriter,
     effects: Arc<Effects>,
     clock: RunClock,
     steps: Steps,
-    /// What the timer is set to.
+    /// Time of the timer.
     timer: Option<Timestamp>,
     alarm: Alarm,
-    /// Is cancelled by the caller in this process; `None` once that was told.
+    /// Token of the caller in this process; `None` once its cancellation was delivered.
     cancellation: Option<CancellationToken>,
     inbox: Option<InboxReader>,
-    /// Was it asked what is in the inbox?
+    /// Whether the rows of the inbox were requested.
     is_asked: bool,
-    /// What steps asked and was not answered.
+    /// Number of requests, and the ones without an answer.
     asks: u64,
     unanswered: Vec<(AskId, oneshot::Sender<Told>)>,
-    /// What acts on the world, until its end is recorded.
+    /// Steps that act on the world, until their end is recorded.
     acting: Acting,
     /// Decisions that could not be written into the inbox.
     unwritten: Unwritten,
 }
 
 impl LocalJournal {
-    /// Makes the journal of a run whose record this writer writes.
+    /// Returns the journal of a run whose record this writer writes.
     pub(crate) fn new(
         writer: RunWriter,
         effects: Arc<Effects>,
@@ -81,7 +81,7 @@ impl LocalJournal {
 
     async fn next_fact(&mut self) -> Fact {
         if self.is_asked {
-            // The caller's word is told first.
+            // The caller's cancellation is delivered first.
             if self.take_cancellation() {
                 self.cancellation = None;
                 return Fact::Cancelled;
@@ -105,7 +105,7 @@ impl LocalJournal {
                 }
             });
             let mut rings = pin!(alarm.rings_at(*timer, clock));
-            // What stops a run is looked at before what it waits for.
+            // Facts that stop a run are checked before those it waits for.
             poll_fn(|context: &mut Context<'_>| {
                 if cancelled.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Fact::Cancelled);
@@ -130,7 +130,7 @@ impl LocalJournal {
                 if let Poll::Ready((id, end)) = steps.poll_next(context) {
                     return Poll::Ready(Fact::Ended(id, end));
                 }
-                // A step that is polled may ask.
+                // A step can send a request when it is polled.
                 effects.asks().poll_next(context).map(|(ask, answer)| {
                     asked = Some(answer);
                     Fact::Asked(AskId(0), ask)
@@ -150,8 +150,8 @@ impl LocalJournal {
         fact
     }
 
-    /// Writes a decision into the inbox before the run learns of it, so that the inbox says which one counts. One
-    /// that could not be written comes again after a wait: the person decided once, and is not asked twice.
+    /// Writes a decision into the inbox before the run gets it, so that the inbox determines which decision counts. A
+    /// decision that could not be written is written again after a delay, without asking the person again.
     async fn accept(&mut self, fact: Fact) -> Result<Option<Fact>, LogError> {
         let (id, end) = match fact {
             Fact::Ended(id, end) if is_decision(&end) => (id, end),
@@ -167,7 +167,7 @@ impl LocalJournal {
         }
     }
 
-    /// Lets the end of a step come again after a wait.
+    /// Repeats the end of a step after a delay.
     fn accept_later(&mut self, id: StepId, end: End, error: LogError) -> Result<(), LogError> {
         let clock = self.clock.clock();
         let Some(wait) = self.unwritten.next_wait(id, clock.monotonic()) else { return Err(error) };
@@ -184,7 +184,7 @@ impl LocalJournal {
         Ok(())
     }
 
-    /// Keeps where the answer goes.
+    /// Keeps the sender for the answer.
     fn asked(&mut self, ask: Ask, answer: Option<oneshot::Sender<Told>>) -> Fact {
         self.asks += 1;
         let id = AskId(self.asks);
@@ -194,14 +194,14 @@ impl LocalJournal {
     }
 
     fn perform(&mut self, id: StepId, step: Step) {
-        // Nothing acts that could not be recorded; the wait for it says why.
+        // A step that could not be recorded must not act; the next call of `next` returns the error.
         if self.writer.is_closed() {
             return;
         }
         let Some(lease) = self.writer.lease().map(Arc::clone) else {
             return self.steps.begin(id, |stop| self.effects.perform(step, stop));
         };
-        // It is counted before it is looked whether it may start: what may not counts no more.
+        // Counted before the check whether it may start: a step that may not is not counted afterwards.
         let acts = step.acts();
         let at_work = if acts { lease.at_work() } else { None };
         if lease.may_start() {
@@ -214,7 +214,7 @@ impl LocalJournal {
             Box::pin(async move {
                 loop {
                     tokio::select! {
-                        // It says itself how it ends.
+                        // The step determines its own end.
                         () = stop.stopped() => break,
                         () = lease.until_may_start() => {}
                     }
@@ -245,7 +245,7 @@ impl LocalJournal {
     }
 }
 
-/// As [`Journal`](crate::journal::Journal) has it.
+/// The methods of [`Journal`](crate::journal::Journal).
 impl LocalJournal {
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
@@ -298,7 +298,7 @@ impl LocalJournal {
             return Err(LogError::WriterClosed(self.effects.run().clone()));
         }
         let lease = self.writer.lease().cloned();
-        // What ended and left nothing to record.
+        // Steps that ended without anything to record.
         self.acting.recorded();
         loop {
             let acting = self.acting.clone();
@@ -310,7 +310,7 @@ impl LocalJournal {
             };
             let fact = tokio::select! {
                 biased;
-                // What is at work is dropped with the run.
+                // Running steps are dropped with the run.
                 () = ended => {
                     self.effects.asks().detach();
                     return Err(lost(lease.as_deref(), self.effects.run()));
@@ -328,7 +328,7 @@ impl LocalJournal {
     }
 }
 
-/// Returns why a run is another process's.
+/// Returns the error of a run that belongs to another process.
 fn lost(lease: Option<&dyn Lease>, run: &RunId) -> LogError {
     lease.map_or_else(|| LogError::LeaseEnded(run.clone()), |lease| lease.loss(run))
 }

@@ -1,4 +1,4 @@
-//! What an agent remembers from one run to the next.
+//! Memory of an agent from one run to the next.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,23 +6,22 @@ use async_trait::async_trait;
 use layer0::error::BoxError;
 use layer0::id::{RunId, SessionId};
 
-/// Remembers between runs. A memory that fails, hangs or panics never fails a run: the run goes on
-/// without it, and the log says so.
+/// A memory between runs. If a memory fails, hangs or panics, the run continues without it, and its record has the
+/// failure.
 #[async_trait]
 pub trait Memory: Send + Sync {
-    /// Returns what is worth knowing for an input, the most important first.
+    /// Returns the entries that are useful for an input, the most important first.
     ///
     /// # Errors
     ///
-    /// Any error; the run goes on as if nothing were remembered.
+    /// Any error; the run continues as if there were no entries.
     ///
     /// # Cancel safety
     ///
     /// The future is dropped after the agent's memory timeout.
     async fn read(&self, query: MemoryQuery) -> Result<Vec<String>, BoxError>;
 
-    /// Takes in what a run came to. A run that was reopened comes to something again, which replaces what
-    /// it came to before.
+    /// Writes the result of a run. A run that was reopened writes another result, which replaces its earlier one.
     ///
     /// # Errors
     ///
@@ -33,7 +32,7 @@ pub trait Memory: Send + Sync {
     /// As [`Memory::read`].
     async fn write(&self, entry: MemoryEntry) -> Result<(), BoxError>;
 
-    /// Forgets what a session left, or everything; says how many entries.
+    /// Forgets the entries of a session, or all of them; returns their number.
     ///
     /// # Errors
     ///
@@ -41,7 +40,7 @@ pub trait Memory: Send + Sync {
     async fn forget(&self, session: Option<&SessionId>) -> Result<u64, BoxError>;
 }
 
-/// What a run is about to be asked.
+/// The input of a run that is about to begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryQuery {
@@ -52,13 +51,13 @@ pub struct MemoryQuery {
 }
 
 impl MemoryQuery {
-    /// Makes the query of a run of a session.
+    /// Returns the query of a run of a session.
     pub fn new(session: impl Into<SessionId>, input: impl Into<Arc<str>>) -> Self {
         Self { session: session.into(), input: input.into() }
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryEntry {
@@ -73,7 +72,7 @@ pub struct MemoryEntry {
 }
 
 impl MemoryEntry {
-    /// Makes the entry of a run that was asked `input` and answered `output`.
+    /// Returns the entry of a run with this input and this answer.
     pub fn new(
         session: impl Into<SessionId>,
         run: impl Into<RunId>,
@@ -89,7 +88,7 @@ impl MemoryEntry {
     }
 }
 
-/// A memory that lives as long as the process, and returns the latest answers of a session.
+/// A memory that lasts as long as the process, and returns the latest answers of a session.
 #[derive(Debug)]
 pub struct RecentMemory {
     entries: Mutex<Vec<MemoryEntry>>,
@@ -97,7 +96,7 @@ pub struct RecentMemory {
 }
 
 impl RecentMemory {
-    /// Makes a memory of at most `capacity` answers over all sessions.
+    /// Returns a memory of at most `capacity` answers over all sessions.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self { entries: Mutex::default(), capacity }

@@ -1,4 +1,4 @@
-//! Tools whose calls are made once, whichever run makes them.
+//! Tools whose calls are made once across runs.
 
 mod ledger;
 mod outcome;
@@ -24,14 +24,14 @@ use self::ledger::{Claim, Entry, OnceLedger, WAIT};
 use self::outcome::CallOutcome;
 use crate::dispatch::{Dispatcher, PriorAnswer};
 
-/// Makes each call of a tool once for each value of an argument, in all runs that share the state store. The answer of
-/// the first call is the answer of every later one, and its `tool.responded` says so.
+/// A tool whose calls are made once for each value of an argument, in all runs that share the state store. The answer
+/// of the first call is also the answer of every later one, with a note in its `tool.responded`.
 pub(crate) struct Once {
     tool: Arc<dyn Tool>,
     name: Arc<str>,
-    /// Where the argument stands.
+    /// JSON pointer to the argument.
     pointer: Arc<str>,
-    /// Whether the tool can say what became of a call.
+    /// Whether the tool has a probe.
     probes: bool,
     output: Option<Schema>,
     ledger: OnceLedger,
@@ -47,14 +47,14 @@ pub(crate) struct OnceStores<'a> {
 }
 
 impl Once {
-    /// Wraps a tool whose spec says which argument names what is done once.
+    /// Wraps a tool whose spec names the argument that identifies a call.
     pub(crate) fn around(
         spec: &ToolSpec,
         tool: &Arc<dyn Tool>,
         stores: &OnceStores<'_>,
     ) -> Option<Arc<dyn Tool>> {
         let pointer = spec.once.clone()?;
-        // One that does not compile was refused when the tool was added.
+        // An invalid schema was refused when the tool was added.
         let output = spec.output_schema.as_ref();
         let output = output.and_then(|schema| Schema::new(&schema.value()).ok());
         let ledger = OnceLedger {
@@ -86,7 +86,7 @@ impl Once {
         Ok(format!("once/{}/{digest}", self.name))
     }
 
-    /// Claims the key of a call, or returns what another call answered.
+    /// Claims the key of a call, or returns the entry of another call.
     async fn claim(
         &self,
         key: &str,
@@ -111,7 +111,7 @@ impl Once {
         }
     }
 
-    /// Asks the tool what became of the call of an entry, under the key of that call.
+    /// Probes the call of an entry, with its arguments and its id.
     async fn probe_other(
         &self,
         key: &str,
@@ -136,7 +136,7 @@ impl Once {
         let arguments = kept.map_or_else(|| arguments.clone(), Arguments::new);
         let asked = AssertUnwindSafe(async { self.tool.probe(&arguments, &other).await });
         let left = context.deadline.since(self.ledger.clock.now()).saturating_sub(WAIT);
-        // It ends before the call is given up: this call has not begun.
+        // The probe ends before this call is given up, which has not begun yet.
         let said = match select(Box::pin(asked.catch_unwind()), self.ledger.clock.sleep(left)).await
         {
             Either::Left((Ok(Ok(said)), _)) => said,
@@ -145,7 +145,7 @@ impl Once {
         outcome_of(&said).unwrap_or(UNKNOWN)
     }
 
-    /// Makes a call whose key is claimed, and writes down what it came to.
+    /// Makes a call whose key is claimed, and writes its outcome.
     async fn make(
         &self,
         key: &str,
@@ -159,12 +159,12 @@ impl Once {
         let ledger = &self.ledger;
         let noted = match &result {
             Ok(output) => {
-                // One that does not fit is no answer for others, though the call was made.
+                // An output that does not fit is no answer for other calls, but the call was made.
                 let answer = Some(output.clone()).filter(|output| self.fits(output));
                 ledger.note_done(key, version, context, answer).await
             }
             Err(error) => match error.facts().effect {
-                // Another call may.
+                // Another call may be made.
                 Effect::None => ledger.free(key, version).await,
                 Effect::Happened => ledger.note_done(key, version, context, None).await,
                 _ => ledger.note_failed(key, version, context).await,
@@ -179,7 +179,7 @@ impl Once {
     }
 }
 
-/// Writes down that a call was given up, when it is dropped before it has an end.
+/// Guard of a call: when dropped before the end of the call, writes that it was given up.
 struct GivenUp(Option<Box<BegunCall>>);
 
 /// A call whose key is claimed.
@@ -217,7 +217,7 @@ impl Drop for GivenUp {
 
 fn warn_if_not_noted(key: &str, noted: Result<(), StateError>) {
     if let Err(error) = noted {
-        // It stays begun: no other call is made before its record or a person says what became of it.
+        // The entry stays begun: no other call is made before the record or a person settles it.
         tracing::warn!(key, %error, "what became of a call that is made once was not noted");
     }
 }
@@ -230,7 +230,7 @@ fn outcome_of(probe: &Probe) -> Option<CallOutcome> {
     }
 }
 
-/// Returns the error of a call that was not made, because the ledger cannot be read or written.
+/// Returns the error of a call that was not made because the ledger cannot be read or written.
 fn not_run(error: &StateError) -> ToolError {
     let failed = ToolError::ExecutionFailed(format!("not run: {}", Chain(error)));
     failed.with_code(error.code()).with_effect(Effect::None)
@@ -291,7 +291,7 @@ impl Tool for Once {
         self.tool.proposal(arguments, context).await
     }
 
-    /// Asks the tool, and writes down what it says before the run does: the key of a call that did not happen is free
+    /// Probes the tool, and writes the result before the run records it: the key of a call that did not happen is free
     /// when the model reads that it may call again.
     async fn probe(
         &self,

@@ -1,4 +1,4 @@
-//! Endpoints of one model: whose turn it is.
+//! The endpoints of one model, and the choice among them.
 
 mod failures;
 
@@ -16,18 +16,18 @@ use crate::upstream::{Upstream, attempt_labels};
 
 pub(crate) use failures::{LeftProvider, PoolFailures};
 
-/// The endpoints of one model; mostly there is one.
+/// The endpoints of one model, usually only one.
 pub(crate) struct Pool {
-    /// At least one.
+    /// At least one endpoint.
     endpoints: Box<[Endpoint]>,
-    /// Where the next turn begins.
+    /// Start of the next turn.
     turn: AtomicUsize,
 }
 
-/// The providers of an agent, in the order they are asked.
+/// The providers of an agent, in the order of their use.
 pub(crate) type ModelStack = Box<[Pool]>;
 
-/// Builds the stacks around providers, of which each pool is asked when the one before it could not answer.
+/// Builds the service stacks of the providers. A pool is used if the one before it could not answer.
 pub(crate) fn stack(
     pools: Vec<Vec<Upstream>>,
     stream: bool,
@@ -46,42 +46,42 @@ pub(crate) fn stack(
     pools.into_iter().map(pool).collect()
 }
 
-/// The endpoint whose turn it is.
+/// An endpoint that was picked for a request.
 pub(crate) struct Picked<'a> {
     pub(crate) endpoint: &'a Endpoint,
-    /// Its place in the pool.
+    /// Its index in the pool.
     pub(crate) place: usize,
-    /// The request, or how long no endpoint takes one.
+    /// The request, or the time for which no endpoint takes one.
     pub(crate) taken: Result<Taken, Duration>,
-    /// How long it was waited for.
+    /// Time that the call waited for it.
     pub(crate) waited: Duration,
 }
 
-/// What a call knows when it picks an endpoint.
+/// The state of a call for picking an endpoint.
 pub(crate) struct Picking<'a> {
     pub(crate) config: &'a RetryConfig,
     pub(crate) clock: &'a dyn Clock,
-    /// What endpoints failed with in this call.
+    /// Failures of endpoints in this call.
     pub(crate) failures: &'a PoolFailures,
     /// The time of the call, and of its first attempt at this pool.
     pub(crate) elapsed: Duration,
     pub(crate) began: Duration,
 }
 
-/// When other endpoints of a pool can be asked.
+/// Availability of the other endpoints of a pool.
 #[derive(Default)]
 pub(crate) struct Others {
-    /// Is one free that the call has not asked yet?
+    /// Whether an endpoint is free that the call has not asked yet.
     pub(crate) is_free: bool,
-    /// Is there one that the call has not asked, and that rests for longer than is waited for? It can be
-    /// asked as a probe.
+    /// Whether an endpoint that the call has not asked is unavailable for longer than the call waits. It can be asked
+    /// as a probe.
     pub(crate) can_probe: bool,
-    /// How long it takes until one can be asked.
+    /// Time until an endpoint is available.
     pub(crate) wait: Option<Duration>,
 }
 
 impl Picking<'_> {
-    /// Returns how long the call may wait: as long as for a hint, and never past the deadline.
+    /// Returns the time for which the call may wait: as long as for a hint, and never past the deadline.
     fn patience(&self) -> Duration {
         let deadline = Duration::from_millis(self.config.deadline_ms);
         let left = deadline.saturating_sub(self.elapsed.saturating_sub(self.began));
@@ -107,10 +107,10 @@ impl Pool {
         self.endpoints.get(place)
     }
 
-    /// Waits for an endpoint that takes a request, as long as the call may wait. Of those that take it at
-    /// once, the call picks one that it asked least, among those the one with the fewest requests in flight, and
-    /// among equals they take turns. Where each keeps requests away for longer than a hint is waited for, one
-    /// request goes as a probe.
+    /// Waits for an endpoint that takes a request, as long as the call may wait. Of the endpoints that take it at once,
+    /// the call picks the one that it asked least, among those the one with the fewest requests in flight, and among
+    /// equals they take turns. If each is unavailable for longer than the maximum wait for a hint, one request is sent
+    /// as a probe.
     ///
     /// # Cancel safety
     ///
@@ -138,7 +138,7 @@ impl Pool {
         }
     }
 
-    /// Takes a request of an endpoint, as a probe where that would take too long.
+    /// Takes a request of an endpoint, as a probe if the wait would be too long.
     fn take(endpoint: &Endpoint, picking: &Picking<'_>) -> Result<Taken, Duration> {
         match endpoint.rate.try_take() {
             Err(wait) if wait > picking.longest_wait() => endpoint.rate.try_probe(),
@@ -165,7 +165,7 @@ impl Pool {
         Some((place, self.endpoints.get(place)?))
     }
 
-    /// Leaves an endpoint alone that refused, if there are others.
+    /// Stops using an endpoint that refused for a while, if there are others.
     pub(crate) fn let_rest(&self, endpoint: &Endpoint, retry: Retry) {
         if self.endpoints.len() > 1 {
             endpoint.rate.rest(match retry {
@@ -175,8 +175,8 @@ impl Pool {
         }
     }
 
-    /// Returns when endpoints other than the one at `place` can be asked. With another provider behind the
-    /// pool, an endpoint is not waited for whose failure says that another provider is the better choice.
+    /// Returns the availability of the endpoints other than the one at `place`. If another provider follows the pool,
+    /// an endpoint whose failure makes another provider the better choice is not waited for.
     pub(crate) fn others(&self, place: usize, picking: &Picking<'_>, has_next: bool) -> Others {
         let mut others = Others::default();
         for (other, endpoint) in self.endpoints.iter().enumerate() {

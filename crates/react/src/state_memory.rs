@@ -12,18 +12,18 @@ use layer0::state::Scope;
 
 use crate::memory::{Memory, MemoryEntry, MemoryQuery};
 
-/// How many entries a read returns at most, unless told otherwise.
+/// Default maximum number of entries that a read returns.
 const ENTRIES: u32 = 8;
-/// Ends an entry that was cut.
+/// End mark of an entry that was cut.
 const MARK: &str = " … [cut]";
-/// An entry is cut to no fewer bytes.
+/// Minimum number of bytes of an entry that is cut.
 const MIN_BYTES: usize = 32;
-/// How many bytes they have together at most, unless told otherwise.
+/// Default maximum number of bytes of all entries together.
 const BYTES: usize = 8 * 1024;
 
-/// A memory in a state store: what each run was asked and what it answered. A run reads the entries that fit its
-/// input best, then those written last, at most 8 of together 8 KiB unless told otherwise; one that is too long for
-/// what is left is cut, with a mark.
+/// A memory in a state store: the input and the answer of each run. A run reads the entries that fit its input best,
+/// then the newest ones, by default at most 8 with 8 KiB together; an entry that is too long for the rest is cut, with
+/// a mark.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -52,35 +52,35 @@ pub struct StateMemory {
 }
 
 impl StateMemory {
-    /// Remembers what runs of the same session came to.
+    /// Returns a memory of the runs of one session.
     pub fn of_session(store: Arc<dyn StateStore>) -> Self {
         Self::new(MemoryEntries::of_session(store))
     }
 
-    /// Remembers what runs of an agent came to, whatever their session.
+    /// Returns a memory of the runs of an agent in all sessions.
     pub fn of_agent(store: Arc<dyn StateStore>, agent: impl Into<String>) -> Self {
         Self::of(store, Scope::Agent(agent.into()))
     }
 
-    /// Remembers in this scope, such as [`Scope::Global`] or that of a customer.
+    /// Returns a memory in this scope, such as [`Scope::Global`] or that of a customer.
     pub fn of(store: Arc<dyn StateStore>, scope: Scope) -> Self {
         Self::new(MemoryEntries::of(store, scope))
     }
 
-    /// Remembers in these entries, which tools may change too.
+    /// Returns a memory of these entries, which tools may change too.
     #[must_use]
     pub const fn new(kept: MemoryEntries) -> Self {
         Self { kept, entries: ENTRIES, bytes: BYTES }
     }
 
-    /// Returns at most so many entries to a run.
+    /// Sets the maximum number of entries that a run reads.
     #[must_use]
     pub const fn entries(mut self, most: u32) -> Self {
         self.entries = most;
         self
     }
 
-    /// Returns at most so many bytes to a run.
+    /// Sets the maximum number of bytes that a run reads.
     #[must_use]
     pub const fn bytes(mut self, most: usize) -> Self {
         self.bytes = most;
@@ -120,8 +120,8 @@ impl Memory for StateMemory {
     }
 }
 
-/// Cuts a text that is too long for what is left, between two characters and with a mark; `None` where too little is
-/// left to be of use.
+/// Cuts a text that is too long for the rest, between two characters and with a mark; `None` if the rest is too small
+/// to be of use.
 fn within(text: String, left: usize) -> Option<String> {
     if text.len() <= left {
         return Some(text);

@@ -1,4 +1,4 @@
-//! What a run below tells the run above it, on its way there.
+//! Reports of a child run to its caller.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,39 +18,40 @@ use tokio::sync::{Notify, watch};
 use crate::effect::Asks;
 use crate::journal::{Ask, Told};
 
-/// How far a run below is.
+/// The progress of a child run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Progress {
     pub(super) usage: Usage,
     pub(super) end: Option<(Outcome, Option<Code>)>,
 }
 
-/// The end of a dispatch that the operator holds.
+/// The operator's end of a dispatch.
 pub(super) struct Link {
     asks: Arc<Asks>,
     run: RunId,
     progress: watch::Sender<Progress>,
     waits: Arc<Waits>,
-    /// The lease of the run above.
+    /// The lease of the caller.
     lease: Option<Arc<dyn Lease>>,
-    /// Was the run above told that this one waits, since it was last tried?
+    /// Whether a wait was reported to the caller since the last attempt.
     has_waited: AtomicBool,
 }
 
-/// The waits of one call: its time does not pass while all its runs wait, or it asks a person and they do.
+/// The waits of one call: its time does not pass while all its child runs wait. While it asks a person, this includes a
+/// call without child runs.
 pub(super) struct Waits {
     pub(super) limit: Limit,
     open: Mutex<CallWork>,
-    /// Is told when one has ended.
+    /// Notified when a child run has ended.
     pub(super) changed: Notify,
 }
 
 /// The open work of a call.
 #[derive(Default)]
 struct CallWork {
-    /// The number of runs that have not ended.
+    /// Number of child runs that have not ended.
     runs: usize,
-    /// The number of these that wait.
+    /// Number of these that wait.
     waiting: usize,
     /// Whether a person is asked.
     asks_person: bool,
@@ -74,7 +75,7 @@ impl Waits {
         }
     }
 
-    /// Stops the call's time until the guard is dropped, as far as its runs let it.
+    /// Stops the call's time until the guard is dropped, unless a child run is running.
     pub(super) fn ask_person(self: &Arc<Self>) -> PersonWait {
         self.change(|open| open.asks_person = true);
         PersonWait(Arc::clone(self))
@@ -94,13 +95,13 @@ impl Link {
         (Arc::new(Self { asks, run, progress, waits, lease, has_waited }), followed)
     }
 
-    /// Was the run above told that this one waits?
+    /// Returns whether a wait was reported to the caller.
     pub(super) fn has_waited(&self) -> bool {
         self.has_waited.load(Ordering::Acquire)
     }
 
-    /// Says how the operator ended. One that answers that it waits, and did not tell its caller for what, has
-    /// failed: nothing would ever resume it.
+    /// Sets the operator's end. An operator that answers that it waits, without having reported the wait to its caller,
+    /// has failed: nothing would ever resume it.
     pub(super) fn ended(&self, result: &Result<Answer, OrchError>) {
         self.progress.send_modify(|progress| {
             progress.end = Some(match result {
@@ -134,7 +135,7 @@ impl Caller for Link {
         let told = self.asks.ask(Ask::Wait { run: self.run.clone(), waiting }).await;
         std::mem::forget(goes_on);
         if told.is_none() {
-            // The run above is over; it has told this one to end.
+            // The caller is over, and has stopped this run.
             std::future::pending::<()>().await;
         }
     }
@@ -168,7 +169,7 @@ impl Caller for Link {
     }
 }
 
-/// Tells the run above that the wait is over, when it is dropped.
+/// Guard of a wait: when dropped, reports the end of the wait to the caller.
 struct GoesOn<'a>(&'a Link);
 
 impl Drop for GoesOn<'_> {
@@ -177,7 +178,7 @@ impl Drop for GoesOn<'_> {
     }
 }
 
-/// Says that a run waits no longer, when it is dropped.
+/// Guard of a wait: when dropped, counts the run as running again.
 struct NoLonger<'a>(&'a Waits);
 
 impl Drop for NoLonger<'_> {

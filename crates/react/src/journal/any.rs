@@ -1,4 +1,4 @@
-//! The journal that a run has.
+//! The journal of a run.
 
 use backstop_event_log::LogError;
 use layer0::Timestamp;
@@ -7,7 +7,7 @@ use layer0::id::RunId;
 use super::{AskId, Batch, Fact, Journal, Step, StepId, Told};
 use crate::local_journal::LocalJournal;
 
-/// A journal. The one in this process is known by its type, so that no answer of it needs a box.
+/// A journal. The local one has its own variant, so that its futures need no box.
 pub(crate) enum AnyJournal {
     Local(Box<LocalJournal>),
     #[cfg_attr(not(test), expect(dead_code, reason = "only the local journal ships"))]

@@ -1,4 +1,4 @@
-//! What a step asks of its run while it is at work, as data.
+//! Requests of running steps to their run, as data.
 
 use std::sync::Arc;
 
@@ -12,28 +12,28 @@ use serde::{Deserialize, Serialize};
 
 use super::Child;
 
-/// Names something that was asked; unique in a run.
+/// The id of a request; unique in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct AskId(pub(crate) u64);
 
-/// Something that a step asks of its run.
+/// A request of a step to its run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Ask {
     /// A tool is about to dispatch an operator. Answered by [`Told::Child`].
     Dispatch(Box<Wanted>),
-    /// The tool gave the dispatch of this number up before it learned of the answer. Not answered.
+    /// The tool gave up the dispatch of this number before its answer. Not answered.
     NoDispatch { number: u64 },
-    /// A run below is about to be tried again. Answered by [`Told::Noted`].
+    /// A child run is about to be retried. Answered by [`Told::Noted`].
     Retry { run: RunId, attempt: u32 },
-    /// A run below can do nothing but wait. Answered by [`Told::Leave`], if ever.
+    /// A child run only waits. Answered by [`Told::Leave`], if ever.
     Wait { run: RunId, waiting: Waiting },
-    /// A run below goes on after it waited. Not answered.
+    /// A child run continues after a wait. Not answered.
     GoesOn { run: RunId },
     /// A running call asks a person. Answered by [`Told::Given`], unless the call ends before.
     Person(Box<PersonAsk>),
-    /// A running call asks no more. Not answered.
+    /// A running call withdraws its question. Not answered.
     NoPerson { call: CallId },
-    /// A run below wants more of the budget, which was given more so often. Answered by [`Told::More`].
+    /// A child run wants more budget, after so many earlier grants. Answered by [`Told::More`].
     More { run: RunId, given: u32 },
 }
 
@@ -44,22 +44,22 @@ pub(crate) struct Wanted {
     pub(crate) operator: Arc<str>,
     pub(crate) input_digest: Arc<str>,
     pub(crate) is_priced: bool,
-    /// How many dispatches may be above it.
+    /// Maximum number of dispatches above it.
     pub(crate) max_depth: Option<u32>,
-    /// Does it keep no record?
+    /// Whether it keeps no record.
     #[serde(default)]
     pub(crate) unrecorded: bool,
-    /// What it may use at most.
+    /// Upper bound of its budget.
     pub(crate) at_most: Option<Allowance>,
-    /// How many are dispatched at once that were not asked for yet, this one included.
+    /// Number of concurrent dispatches that are not requested yet, including this one.
     #[serde(default)]
     pub(crate) parts: Option<u32>,
-    /// Names it among those that the run's tools ask for; 0 where the run itself does, before its tool begins.
+    /// Its number among the dispatches of the run's tools; 0 for a dispatch of the run itself, before its tool begins.
     #[serde(default)]
     pub(crate) number: u64,
 }
 
-/// What a running call asks a person.
+/// The question of a running call to a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PersonAsk {
     pub(crate) call: CallId,
@@ -68,16 +68,16 @@ pub(crate) struct PersonAsk {
     pub(crate) schema: JsonText,
 }
 
-/// What a step is told.
+/// The answer to a request of a step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Told {
-    /// The run that the operator is to do its work under, or why it does not start.
+    /// The child run for the operator, or the reason why it does not start.
     Child(Result<Box<Child>, NothingLeft>),
     Noted,
-    /// What a person said.
+    /// A person's answer.
     Given(Given),
-    /// The run below is to leave; it is taken up later.
+    /// The child run is to be suspended; it is resumed later.
     Leave,
-    /// What it may use beside what it was given before.
+    /// The budget in addition to earlier grants.
     More(Option<Allowance>),
 }

@@ -1,11 +1,11 @@
-//! Events to be recorded, as data.
+//! Events to record, as data.
 
 use layer0::event::EventKind;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// An event that is to be recorded. As data, its type stands beside its payload.
+/// An event to record. As data, it has its type next to its payload.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Note(pub(crate) EventKind);
 
@@ -40,7 +40,7 @@ impl<'de> Deserialize<'de> for Note {
     }
 }
 
-/// Events that are to be recorded, in order.
+/// Events to record, in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Notes(pub(crate) Vec<EventKind>);
 

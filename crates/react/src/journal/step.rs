@@ -1,4 +1,4 @@
-//! The actions that a run requests, and their results, as data.
+//! Steps that a run requests, and their results, as data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,46 +20,45 @@ use serde::{Deserialize, Serialize};
 use super::note::{Note, Notes};
 use crate::pool::{LeftProvider, PoolFailures};
 
-/// Something to do in the world.
+/// An action on the world.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum Step {
-    /// Ask one provider once.
+    /// Send one request to a provider.
     Attempt(Box<Attempt>),
     /// Run a tool once.
     Execution(Box<Execution>),
-    /// Ask a tool what became of a call that was running when the process died. It ends as an execution.
+    /// Probe a call that was running when the process died. It ends as an execution.
     Probe(Box<Execution>),
-    /// Ask a tool what became of a call that has its answer, of a run that is over. It ends as an execution that
-    /// answers nothing.
+    /// Probe a call that has its answer, of a finished run. It ends as an execution without an answer.
     LateProbe(Box<Execution>),
     /// Call the hooks of a pause.
     Hooks(Pause),
-    /// Show a signal to the hooks. It ends as those of a pause.
+    /// Show a signal to the hooks. It ends as the hooks of a pause.
     Signal(Box<SignalReceived>),
-    /// Ask the gates about calls, and the tools what people are to see of them.
+    /// Ask the gates about calls, and the tools for their proposals.
     Gates {
         calls: Arc<[ToolCall]>,
-        /// Are the arguments those of a person, which no gate may change?
+        /// Whether a person set the arguments, which no gate may change then.
         changed: bool,
     },
     /// Show the observers calls that are about to run.
     Observers(Vec<ToolCall>),
     /// Ask a person in this process.
     Approval(Box<Approval>),
-    /// Say that an approval was not decided in time.
+    /// Expire an approval that was not decided in time.
     Expiry(Box<Approval>),
     /// Read the memory for this input.
     ReadMemory(Arc<str>),
     /// Write an answer into the memory.
     WriteMemory { input: Arc<str>, output: Arc<str> },
-    /// Tell the caller that the run can do nothing but wait.
+    /// Report to the caller that the run only waits.
     Wait(Waiting),
-    /// Ask the caller for more of its budget, which gave more so often.
+    /// Ask the caller for more budget, after so many earlier grants.
     More(u32),
 }
 
 impl Step {
-    /// Does it act on the world? What a dispatched run does, that run does itself; a model can be asked again.
+    /// Returns whether the step acts on the world. Actions of a child run are its own; a model call can be repeated.
     pub(crate) fn acts(&self) -> bool {
         match self {
             Self::Execution(execution) | Self::LateProbe(execution) | Self::Probe(execution) => {
@@ -80,39 +79,39 @@ impl Step {
     }
 }
 
-/// How a step ended.
+/// The end of a step.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum End {
     Attempt(AttemptEnd),
     Execution(ExecutionEnd),
-    /// What to record of the hooks of a pause or a signal, and what stops the run.
+    /// Entries of the hooks of a pause or a signal, and the event that stops the run.
     Hooks(Notes, Option<StopFact>),
-    /// What the gates say, call by call; or what they left in the record, and what stops the run.
+    /// The gates' verdicts, one per call; or their entries and the event that stops the run.
     Gates(Result<Vec<Gated>, (Notes, StopFact)>),
-    /// What to record of the observers, call by call; or what they left there, and what stops the run.
+    /// The entries of the observers, one per call; or their entries and the event that stops the run.
     Observers(Result<Vec<Notes>, (Notes, StopFact)>),
     Approval(Box<Approval>, Said),
-    /// The approval was not decided in time; where that is sent to the inbox, what is there counts.
+    /// The approval was not decided in time. With `true`, the expiry was sent to the inbox, and the row there counts.
     Expiry(Box<Approval>, bool),
     Memory(Box<Note>),
-    /// The caller wants the run to leave.
+    /// The caller wants the run to be suspended.
     Left,
-    /// What the caller gave beside what it gave before.
+    /// The caller's grant in addition to earlier ones.
     More(Option<Allowance>),
-    /// It was told to end, and has nothing to say.
+    /// The step was stopped, and has no result.
     Stopped,
 }
 
-/// What a person in this process said of an approval.
+/// The answer of a person in this process to an approval.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum Said {
-    /// This; the journal sends it to the inbox, where there is one.
+    /// A decision; the journal sends it to the inbox, if there is one.
     Decision(Decision),
     /// The inbox has the decision that counts.
     InInbox,
-    /// Nothing: the approval stays open.
+    /// No decision: the approval stays open.
     Nothing,
-    /// Only decisions that do not count, and why the last one does not.
+    /// Only refused decisions, with the reason of the last refusal.
     Refused(String),
 }
 
@@ -120,15 +119,15 @@ pub(crate) enum Said {
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct StopFact(pub(crate) Box<Note>);
 
-/// A call as the gates left it.
+/// A call after the gates.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Gated {
     pub(crate) call: ToolCall,
-    /// What to record of its hooks.
+    /// Entries of its hooks.
     pub(crate) notes: Notes,
-    /// The gate that skips it, and why.
+    /// The gate that skips it, and the reason.
     pub(crate) skipped: Option<(String, String)>,
-    /// Its answer, where its tool says that no person need be asked.
+    /// Its answer, if its tool refuses it without asking a person.
     pub(crate) answer: Option<Box<Note>>,
 }
 
@@ -138,21 +137,21 @@ impl Gated {
     }
 }
 
-/// One attempt of a model call, with what was tried before it.
+/// One attempt of a model call, with the attempts before it.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Attempt {
     pub(crate) call: ModelCall,
     pub(crate) messages: Transcript,
     pub(crate) tools: Arc<[ToolSpec]>,
-    /// What the final answer has to fit.
+    /// Schema of the final answer.
     #[serde(default)]
     pub(crate) output_schema: Option<JsonText>,
-    /// Those of the run.
+    /// The run's labels.
     #[serde(default)]
     pub(crate) labels: Arc<BTreeMap<String, String>>,
-    /// Which of the agent's providers is asked.
+    /// Index of the agent's provider.
     pub(crate) provider: usize,
-    /// Attempts of the call that this process made, at all providers.
+    /// Attempts of the call by this process, at all providers.
     pub(crate) made: u32,
     /// Those of them at this provider.
     pub(crate) made_here: u32,
@@ -161,7 +160,7 @@ pub(crate) struct Attempt {
     /// The time of the call at which the first attempt at this provider began.
     #[serde(default)]
     pub(crate) began: Duration,
-    /// What attempts were billed.
+    /// Billed usage of the attempts.
     pub(crate) spent: Usage,
     /// The attempts at each endpoint of this provider.
     #[serde(default)]
@@ -206,36 +205,36 @@ impl Attempt {
     }
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum AttemptEnd {
-    /// It was not made: whether a spend limit allows it is not known.
+    /// It was not made: it is unknown whether a spend limit allows it.
     Unreserved(Box<ModelFailed>),
-    /// It was not made: runs have spent together what they may.
+    /// It was not made: the runs have reached a spend limit together.
     Limited(Box<BudgetExhausted>),
     /// It was stopped before it began.
     NotBegun,
     /// It was stopped; the provider may have billed it.
     Cut(Box<ModelAttempted>),
     Answered(Box<(ModelAttempted, ModelResponded)>),
-    /// Another attempt follows, after this wait.
+    /// Another attempt follows, after this delay.
     Again(Box<ModelAttempted>, Duration, Box<Attempt>),
-    /// The endpoint wants to be left alone for long: the run waits, without a process.
+    /// The endpoint is unavailable for long: the run waits, without a process.
     Parked(Box<(ModelAttempted, Parking)>),
     Failed {
         attempted: Box<(ModelAttempted, ModelFailed)>,
-        /// Is there no further attempt only because the run's budget allows none?
+        /// Whether only the run's budget prevents another attempt.
         is_limited: bool,
     },
 }
 
-/// Codes of attempts that were sent, and whose answer did not come whole.
+/// Codes of attempts that were sent and did not receive a whole answer.
 const LOST: [&str; 3] =
     [code::PROVIDER_TIMEOUT, code::PROVIDER_STREAM_TRUNCATED, code::PROVIDER_STREAM_INTERRUPTED];
 
 impl AttemptEnd {
-    /// Returns what the attempt was billed, in billionths of a US dollar; 0 where none was made. `None` where that
-    /// is not known: it was cut, or lost its answer, before the provider said.
+    /// Returns the bill of the attempt, in billionths of a US dollar; 0 if none was made. `None` if it is unknown: the
+    /// attempt was stopped, or lost its answer, before the provider reported its usage.
     pub(crate) fn billed_nanousd(&self) -> Option<u64> {
         let attempted = match self {
             Self::NotBegun | Self::Limited(_) | Self::Unreserved(_) => return Some(0),
@@ -253,7 +252,7 @@ impl AttemptEnd {
     }
 }
 
-/// For how long an endpoint wants to be left alone, and how it says so.
+/// The wait that an endpoint asks for, and its reason.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Parking {
     pub(crate) wait: Duration,
@@ -261,58 +260,58 @@ pub(crate) struct Parking {
     pub(crate) message: String,
 }
 
-/// One execution of a tool, with what was tried before it.
+/// One execution of a tool, with the executions before it.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Execution {
     pub(crate) run: ToolRun,
-    /// What admission found: the tool, and its arguments as it takes them. Another process looks again.
+    /// The admitted tool and arguments. Another process admits the call again.
     #[serde(skip)]
     pub(crate) admitted: Option<Admitted>,
     /// The sessions whose stored texts the call may read.
     pub(crate) sessions: Arc<[SessionId]>,
-    /// How many dispatches are above the run.
+    /// Number of dispatches between the run and its root.
     pub(crate) depth: u32,
-    /// How often it was tried before, and the time since that began.
+    /// Number of earlier executions, and the time since the first began.
     pub(crate) tried: u32,
     pub(crate) elapsed: Duration,
-    /// Does the budget allow another execution after this one?
+    /// Whether the budget allows another execution after this one.
     pub(crate) may_repeat: bool,
-    /// The run that the call starts, or why it does not start.
+    /// The child run of the call, or the reason why it does not start.
     pub(crate) child: Option<Result<Box<Child>, NothingLeft>>,
 }
 
-/// A run that a call starts, or goes on with.
+/// A child run that a call starts or resumes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Child {
     pub(crate) run: RunId,
     pub(crate) operator: Arc<str>,
     pub(crate) root: RunId,
-    /// Which attempt at it: 1, 2, ….
+    /// Number of the attempt: 1, 2, ….
     pub(crate) attempt: u32,
-    /// May there be a record of it? A journal that performs a step again, in another process, says so.
+    /// Whether it may have a record. A journal that performs a step again, in another process, sets it.
     pub(crate) goes_on: bool,
-    /// Was there one?
+    /// Whether it had a record.
     #[serde(default)]
     pub(crate) is_recorded: bool,
-    /// Does it keep no record?
+    /// Whether it keeps no record.
     #[serde(default)]
     pub(crate) unrecorded: bool,
-    /// What it may use.
+    /// Its budget.
     pub(crate) grant: Grant,
-    /// What it is filed under, as its caller is.
+    /// Its labels, the same as its caller's.
     #[serde(default)]
     pub(crate) labels: Arc<BTreeMap<String, String>>,
 }
 
-/// The end of an execution. One that was stopped before its tool returned has no facts.
+/// The end of an execution. An execution that was stopped before its tool returned has no facts.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct ExecutionEnd {
-    /// What the runs that it started came to.
+    /// Outcomes of its child runs.
     pub(crate) returned: Vec<OperatorReturned>,
-    /// Did a run that it started leave? Then the call stays open.
+    /// Whether a child run was suspended; the call stays open then.
     pub(crate) is_left: bool,
-    /// What to record; the answer is the last.
+    /// Events to record, the answer last.
     pub(crate) facts: Notes,
-    /// It is tried again, after this wait.
+    /// Its retry, after this delay.
     pub(crate) again: Option<(Duration, Box<Execution>)>,
 }

@@ -8,24 +8,24 @@ use backstop_event_log::LogError;
 use crate::effect::Effects;
 use crate::journal::{End, Said, StepId};
 
-/// The time limit of writing a decision: as long as a worker waits for an append.
+/// Time limit for writing a decision: as long as a worker waits for an append.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The delay before the first repetition, and the longest before a later one.
+/// Delay before the first repetition, and the maximum delay before a later one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// Decisions that could not be written yet, by the steps that brought them.
+/// Decisions that could not be written yet, by their steps.
 #[derive(Default)]
 pub(super) struct Unwritten(BTreeMap<StepId, Tried>);
 
 struct Tried {
-    /// The first try, on the monotonic clock.
+    /// Time of the first try, on the monotonic clock.
     since: Duration,
     wait: Duration,
 }
 
 impl Unwritten {
-    /// Returns how long to wait before a decision is written again; `None` when that was tried long enough.
+    /// Returns the delay before a decision is written again; `None` after the time limit.
     pub(super) fn next_wait(&mut self, step: StepId, now: Duration) -> Option<Duration> {
         let tried = self.0.entry(step).or_insert(Tried { since: now, wait: FIRST_WAIT });
         let wait = tried.wait;
@@ -44,7 +44,7 @@ pub(super) const fn is_decision(end: &End) -> bool {
     matches!(end, End::Approval(_, Said::Decision(_)) | End::Expiry(..))
 }
 
-/// Writes a decision into the inbox. Returns whether that says which decision counts; it does not without a log.
+/// Writes a decision into the inbox. Returns whether the inbox determines which decision counts; `false` without a log.
 pub(super) async fn write(effects: &Effects, end: &End) -> Result<bool, LogError> {
     match end {
         End::Approval(approval, Said::Decision(decision)) => {
@@ -55,7 +55,7 @@ pub(super) async fn write(effects: &Effects, end: &End) -> Result<bool, LogError
     }
 }
 
-/// Returns what the run learns of a decision.
+/// Returns the end of a step after its decision was written.
 pub(super) fn written(end: End, is_in_inbox: bool) -> End {
     match end {
         End::Approval(approval, Said::Decision(_)) if is_in_inbox => {

@@ -1,4 +1,4 @@
-//! The steps of a run that act on the world, for a process that waits for them before it leaves.
+//! The steps of a run that act on the world, for a process that waits for them before it ends.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,36 +8,36 @@ use backstop_event_log::{AtWork, Lease};
 
 use crate::journal::StepId;
 
-/// How often a run that has to stop what acts is checked for a step that began to act meanwhile.
+/// Interval of the checks for steps that began to act after the run had to stop acting.
 const CHECK_EVERY: Duration = Duration::from_millis(20);
 
-/// Steps that act, each until its end is recorded. Clones are the same.
+/// Steps that act, each until its end is recorded. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Acting(Arc<Mutex<ActingSteps>>);
 
 #[derive(Default)]
 struct ActingSteps {
     open: Vec<(StepId, AtWork)>,
-    /// Those whose end the run was told, and has not recorded.
+    /// Steps whose end was delivered to the run and is not recorded yet.
     told: Vec<AtWork>,
 }
 
 impl Acting {
-    /// Notes that a step began.
+    /// Registers the begin of a step.
     pub(super) fn begin(&self, step: StepId, at_work: Option<AtWork>) {
         if let Some(at_work) = at_work {
             self.steps().open.push((step, at_work));
         }
     }
 
-    /// Notes that the run is told how a step ended.
+    /// Registers that the end of a step was delivered to the run.
     pub(super) fn ended(&self, step: StepId) {
         let mut steps = self.steps();
         let ActingSteps { open, told } = &mut *steps;
         told.extend(open.extract_if(.., |(id, _)| *id == step).map(|(_, at_work)| at_work));
     }
 
-    /// Notes that the run has recorded what it was told.
+    /// Registers that the run has recorded all delivered ends.
     pub(super) fn recorded(&self) {
         self.steps().told.clear();
     }

@@ -1,27 +1,27 @@
-//! The end of a run's time, as something to wait for.
+//! The timer of a run's deadline.
 
 use std::time::Duration;
 
 use backstop_clock::{BoxFuture, RunClock};
 use layer0::Timestamp;
 
-/// How long is slept at most before the clock is looked at again, because a timer may be late.
+/// Maximum time between two checks of the clock, because a timer may be late.
 const MAX_SLEEP: Duration = Duration::from_secs(10);
 
-/// Waits for a run's deadline. A timer is made once and not at every step, because a run waits for
-/// something else a thousand times before it waits for this.
+/// A timer for a run's deadline. It is made once and not at every step, because a run waits for other facts a thousand
+/// times before it waits for this one.
 #[derive(Default)]
 pub(super) struct Alarm(Option<(Timestamp, BoxFuture)>);
 
 impl Alarm {
-    /// Waits until the run's clock says `deadline`; for ever without one.
+    /// Waits until the run's clock reaches `deadline`; forever without one.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future forgets nothing; the next one waits on.
+    /// Dropping the future loses nothing; the next one continues the wait.
     pub(super) async fn rings_at(&mut self, deadline: Option<Timestamp>, time: &RunClock) {
         let Some(deadline) = deadline else { return std::future::pending().await };
-        // A timer for another deadline rings at the wrong time.
+        // A timer for another deadline fires at the wrong time.
         self.0.take_if(|(at, _)| *at != deadline);
         loop {
             let now = time.now();

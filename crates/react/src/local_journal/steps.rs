@@ -1,29 +1,29 @@
-//! The steps of a run that are at work in this process.
+//! The running steps of a run in this process.
 
 use std::task::{Context, Poll};
 
 use crate::effect::{Stop, Work};
 use crate::journal::{End, StepId};
 
-/// Steps at work, in the order in which they began. They are few, so that all of them are polled each time,
-/// which costs less than to know which of them can go on.
+/// Running steps, in the order in which they began. They are few, so polling all of them costs less than tracking which
+/// of them can make progress.
 #[derive(Default)]
 pub(super) struct Steps {
     last: u64,
     running: Vec<Running>,
-    /// Of steps that ended untold; the next ones take them.
+    /// Unset stop flags of ended steps, reused by the next ones.
     unused: Vec<Stop>,
 }
 
 struct Running {
     id: StepId,
     work: Work,
-    /// Tells it to end.
+    /// Stop flag of the step.
     stop: Stop,
 }
 
 impl Steps {
-    /// Names the next step.
+    /// Returns the id of the next step.
     pub(super) const fn next_id(&mut self) -> StepId {
         self.last += 1;
         StepId(self.last)
@@ -36,14 +36,14 @@ impl Steps {
         self.running.push(Running { id, work, stop });
     }
 
-    /// Tells a step to end.
+    /// Stops a step.
     pub(super) fn stop(&self, step: StepId) {
         if let Some(running) = self.running.iter().find(|running| running.id == step) {
             running.stop.stop();
         }
     }
 
-    /// Returns a step that has ended, and how.
+    /// Returns a step that has ended, with its end.
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<(StepId, End)> {
         for place in 0..self.running.len() {
             if let Poll::Ready(end) = self.running[place].work.as_mut().poll(context) {

@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 
 use super::outcome::{CallOutcome, outcome_in};
 
-/// The delay between two checks of a call that another run makes.
+/// Delay between two checks of a call that another run makes.
 pub(super) const WAIT: Duration = Duration::from_millis(100);
-/// The number of checks between two that ask whether the process of that run is alive.
+/// Number of checks between two queries whether the other run's process is alive.
 const LOOKS: u32 = 10;
 
 /// The entries of all keys.
@@ -34,14 +34,14 @@ pub(super) struct OnceLedger {
     pub(super) keeps_arguments: bool,
 }
 
-/// An entry: one call, and what became of it. It says nothing of what the call was about, and stays when the run is
+/// The entry of one call, with its state. It contains nothing about the subject of the call, and stays when the run is
 /// removed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) run: RunId,
     pub(super) call_id: CallId,
     pub(super) state: EntryState,
-    /// The texts, where an older version wrote them into the entry.
+    /// The texts, if an older version wrote them into the entry.
     #[serde(flatten, skip_serializing)]
     texts: EntryTexts,
 }
@@ -50,16 +50,16 @@ pub(super) struct Entry {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct EntryTexts {
-    /// The call, by which they are erased with its events.
+    /// The id of the call, by which the texts are erased with its events.
     #[serde(skip_serializing_if = "Option::is_none")]
     call_id: Option<CallId>,
     /// The arguments, for a probe by another call.
     #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<Value>,
-    /// The output, where a tree holds it without a loss.
+    /// The output, if a JSON tree holds it without loss.
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<Value>,
-    /// The output as text, where a tree would change its numbers.
+    /// The output as text, if a JSON tree would change its numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
 }
@@ -76,11 +76,11 @@ pub(super) enum EntryState {
 
 /// The answer of the ledger to a claim.
 pub(super) enum Claim {
-    /// Another call has it, whose end is not known; the version is that of its entry.
+    /// Another call of unknown end has the key; the version is that of its entry.
     Elsewhere(Box<Entry>, u64, &'static str),
     /// The call was made before.
     Done(Box<Entry>),
-    /// The call is this run's to make; the version is that of its entry.
+    /// This call has the key; the version is that of its entry.
     Mine(u64),
 }
 
@@ -96,10 +96,10 @@ impl Entry {
 }
 
 impl EntryTexts {
-    /// Keeps what a call answered.
+    /// Returns the texts of an answered call.
     fn answered(call: &CallId, redactor: &Redactor, output: JsonText) -> Self {
         let mut texts = Self { call_id: Some(call.clone()), ..Self::default() };
-        // As text that is redacted later, a secret would run into its escapes.
+        // Redacted before it becomes text: a secret could otherwise run into its escapes.
         let output = redactor.redact_held_json(output);
         match output.value() {
             value if JsonText::from(&value).get() == output.get() => texts.output = Some(value),
@@ -108,7 +108,7 @@ impl EntryTexts {
         texts
     }
 
-    /// Returns what the call answered; `None` where that is not known.
+    /// Returns the answer of the call; `None` if it is unknown.
     pub(super) fn answer(&self) -> Option<JsonText> {
         match (&self.text, &self.output) {
             (Some(text), _) => JsonText::parse(text).ok().or_else(|| Some(JsonText::string(text))),
@@ -116,14 +116,14 @@ impl EntryTexts {
         }
     }
 
-    /// Returns the arguments of the call, where they were kept.
+    /// Returns the arguments of the call, if they were kept.
     pub(super) fn arguments(&self) -> Option<JsonText> {
         self.arguments.as_ref().map(JsonText::from)
     }
 }
 
 impl OnceLedger {
-    /// Claims a key for a call, or returns what another call has made of it. Waits while that one is running.
+    /// Claims a key for a call, or returns the entry of another call. Waits while that call is running.
     pub(super) async fn claim(
         &self,
         key: &str,
@@ -146,7 +146,7 @@ impl OnceLedger {
                 return Ok(Claim::Done(Box::new(entry)));
             }
             if entry.is_of(context) {
-                // The runtime makes it again: it knows that it may.
+                // The runtime repeats its own call, and knows that it may.
                 expected = Some(Expected::Version(version));
                 continue;
             }
@@ -175,7 +175,7 @@ impl OnceLedger {
         }
     }
 
-    /// Returns what became of the call of an entry: as its record says, else as the entry does.
+    /// Returns the outcome of the call of an entry: from its record, or else from the entry.
     async fn outcome(&self, entry: &Entry, asks: bool, context: &ToolContext) -> CallOutcome {
         const FAILED: CallOutcome = CallOutcome::Unknown("failed before, and may have acted");
         if let (Some(log), true) = (&self.log, asks) {
@@ -183,7 +183,7 @@ impl OnceLedger {
             match outcome_in(&**log, &entry.run, &entry.call_id, own).await {
                 Ok(CallOutcome::Running) => {}
                 Ok(outcome) => return outcome,
-                // The entry says what it says.
+                // The entry's state is used instead.
                 Err(error) => {
                     let (run, error) = (&entry.run, Chain(&error));
                     tracing::warn!(%run, %error, "what became of a call made once cannot be read");
@@ -208,7 +208,7 @@ impl OnceLedger {
         self.store.write(write).await
     }
 
-    /// Reads the texts of an entry. Those that were removed with their run are empty.
+    /// Reads the texts of an entry; empty if they were removed with their run.
     pub(super) async fn read_texts(
         &self,
         key: &str,
@@ -224,7 +224,7 @@ impl OnceLedger {
         }))
     }
 
-    /// Writes the texts of a call. What is too large is left out: that the call was made is worth more.
+    /// Writes the texts of a call. Texts that are too large are left out: the entry itself is more important.
     async fn write_texts(
         &self,
         key: &str,
@@ -262,7 +262,7 @@ impl OnceLedger {
                 ..EntryTexts::default()
             };
             if let Err(error) = self.write_texts(key, &context.run, &texts).await {
-                // They serve a probe only.
+                // They are only needed for a probe.
                 let (run, error) = (&context.run, Chain(&error));
                 tracing::warn!(%run, %error, "the arguments of a call made once were not kept");
             }
@@ -270,7 +270,7 @@ impl OnceLedger {
         Ok(version)
     }
 
-    /// Writes down that the call of an entry was made. Where its run was removed meanwhile, the answer goes too.
+    /// Marks the call of an entry as made. If its run was removed meanwhile, the answer is removed too.
     pub(super) async fn finish(
         &self,
         key: &str,
@@ -286,7 +286,7 @@ impl OnceLedger {
         Ok(entry)
     }
 
-    /// Writes the answer first, so that an entry that is done has it.
+    /// Writes the answer first, so that a done entry always has it.
     async fn write_done(
         &self,
         key: &str,
@@ -303,7 +303,7 @@ impl OnceLedger {
         Ok(entry)
     }
 
-    /// Writes down that a call was made, by the call itself.
+    /// Marks a call as made, on behalf of the call itself.
     pub(super) async fn note_done(
         &self,
         key: &str,
@@ -315,7 +315,7 @@ impl OnceLedger {
         self.write_done(key, entry, version, output).await.map(drop)
     }
 
-    /// Writes down that a call failed or was given up, and may have acted.
+    /// Marks a call as failed or given up; it may have acted.
     pub(super) async fn note_failed(
         &self,
         key: &str,
@@ -326,12 +326,12 @@ impl OnceLedger {
         self.write(key, Expected::Version(version), &entry).await.map(drop)
     }
 
-    /// Frees a key whose call did not happen.
+    /// Frees the key of a call that did not happen.
     pub(super) async fn free(&self, key: &str, version: u64) -> Result<(), StateError> {
         self.store.delete(&Scope::Global, key, Expected::Version(version)).await.map(drop)
     }
 
-    /// Returns the entry of a call, where the key is still this one's and its end is open.
+    /// Returns the entry of a call, if the call still has the key and its end is open.
     pub(super) async fn open_entry(
         &self,
         key: &str,
@@ -341,7 +341,7 @@ impl OnceLedger {
         Ok(found.filter(|(entry, _)| entry.is_of(context) && entry.state != EntryState::Done))
     }
 
-    /// Writes down what a probe or a person says of the call of an entry.
+    /// Writes the result of a probe, or a person's settlement, for the call of an entry.
     pub(super) async fn settle(
         &self,
         key: &str,

@@ -9,11 +9,11 @@ use layer0::id::{CallId, RunId};
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum CallOutcome {
     DidNot,
-    /// It happened; what it answered, where that is known.
+    /// It happened; with its answer, if that is known.
     Happened(Option<JsonText>),
     /// Its run may still end it.
     Running,
-    /// Nothing says whether it happened, and nothing will by itself; why.
+    /// It is unknown whether it happened, and stays so without a settlement; with the reason.
     Unknown(&'static str),
 }
 
@@ -24,8 +24,8 @@ const FAILED: &str = "failed before, and may have acted";
 /// The reason for an unknown outcome: the record is gone.
 const GONE: &str = "has begun before, and its record is gone";
 
-/// Reads what became of a call from the record of its run. A call without an answer is running while a process has
-/// its run; `own` says that this process does.
+/// Reads the outcome of a call from the record of its run. A call without an answer is running while a process has its
+/// run; with `own`, this process has it.
 pub(super) async fn outcome_in(
     log: &dyn EventLog,
     run: &RunId,
@@ -38,14 +38,14 @@ pub(super) async fn outcome_in(
     if own {
         return Ok(CallOutcome::Running);
     }
-    // A claim is given only where no live process has the run.
+    // A claim succeeds only if no live process has the run.
     let Ok(_claim) = log.claim(run).await else { return Ok(CallOutcome::Running) };
-    // The process may have recorded the answer and ended since the record was read. While the claim is held, none
-    // appends to it.
+    // The process may have recorded the answer and ended since the record was read. While the claim is held, nothing is
+    // appended to the record.
     Ok(read_outcome(log, run, call).await?.unwrap_or(CallOutcome::Unknown(DIED)))
 }
 
-/// Reads the outcome of a call from the record of its run; `None` where the call has no answer.
+/// Reads the outcome of a call from the record of its run; `None` if the call has no answer.
 async fn read_outcome(
     log: &dyn EventLog,
     run: &RunId,
@@ -58,7 +58,7 @@ async fn read_outcome(
     }
 }
 
-/// Returns the outcome that the events of a run tell; the last word counts. `None` where the call has no answer.
+/// Returns the outcome of a call from the events of a run; the last event counts. `None` if the call has no answer.
 fn recorded_outcome(events: &[Event], call: &CallId) -> Option<CallOutcome> {
     let mut outcome = None;
     for event in events {

@@ -1,4 +1,4 @@
-//! What endpoints failed with in one model call.
+//! Failures of endpoints in one model call.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) struct PoolFailures(Vec<EndpointFailure>);
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct EndpointFailure {
     pub(crate) place: usize,
-    /// Requests that were sent, and requests that were refused before.
+    /// Number of requests that were sent, and of requests that were refused before.
     sent: u32,
     refused: u32,
     /// The time of the call at which it failed.
@@ -28,11 +28,11 @@ pub(crate) struct EndpointFailure {
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct LeftProvider {
     pub(crate) provider: usize,
-    /// The attempts there, and the time of the call at which the first began.
+    /// Number of attempts there, and the time of the call at which the first began.
     pub(crate) made: u32,
     pub(crate) began: Duration,
     pub(crate) endpoints: PoolFailures,
-    /// The endpoint whose failure stands for the pool, and that failure as it left the retry policy.
+    /// The endpoint whose failure represents the pool, and that failure as the retry policy returned it.
     pub(crate) place: usize,
     pub(crate) failure: RecordedFailure,
     /// The time of the call at which it failed.
@@ -40,7 +40,7 @@ pub(crate) struct LeftProvider {
 }
 
 impl PoolFailures {
-    /// Notes the failure of an attempt at this time of the call. It becomes the last of the list.
+    /// Records the failure of an attempt at this time of the call, as the last of the list.
     pub(crate) fn note(
         &mut self,
         place: usize,
@@ -59,18 +59,17 @@ impl PoolFailures {
         });
     }
 
-    /// Returns how many requests an endpoint was sent, and how many were refused before.
+    /// Returns the number of requests sent to an endpoint, and of requests refused before.
     pub(crate) fn counts(&self, place: usize) -> (u32, u32) {
         self.find(place).map_or((0, 0), |known| (known.sent, known.refused))
     }
 
-    /// Returns the failure of an endpoint, where it was asked.
+    /// Returns the failure of an endpoint, if it was asked.
     pub(crate) fn find(&self, place: usize) -> Option<&EndpointFailure> {
         self.0.iter().find(|known| known.place == place)
     }
 
-    /// Returns whether an endpoint is not asked again in this call: it failed for good, or has no attempt
-    /// left.
+    /// Returns whether an endpoint is not asked again in this call: it failed for good, or has no attempt left.
     pub(crate) fn is_ruled_out(&self, place: usize, config: &RetryConfig) -> bool {
         self.find(place).is_some_and(|known| {
             config.is_spent(known.sent, known.refused)
@@ -78,7 +77,7 @@ impl PoolFailures {
         })
     }
 
-    /// Returns how long an endpoint asked to be left alone from this time of the call on.
+    /// Returns the rest of the wait that an endpoint asked for, at this time of the call.
     pub(crate) fn wait(&self, place: usize, now: Duration) -> Duration {
         match self.find(place).map(|known| known.facts(now).retry) {
             Some(Retry::After(hint)) => hint,
@@ -86,8 +85,8 @@ impl PoolFailures {
         }
     }
 
-    /// Returns the failure that stands for all: the one that passes first, else the last one after which
-    /// another provider may do better, else the last one.
+    /// Returns the failure that represents all: the one that passes first, else the last one after which another
+    /// provider may do better, else the last one.
     pub(crate) fn lead(&self, now: Duration) -> Option<&EndpointFailure> {
         let facts: Vec<Facts> = self.0.iter().map(|known| known.facts(now)).collect();
         let passes = |facts: &Facts| facts.later != Retry::Never;
@@ -118,7 +117,7 @@ impl EndpointFailure {
         ProviderError::from(&self.failure).facts().after(now.saturating_sub(self.at))
     }
 
-    /// Returns the failure, with what is left of its hint at this time of the call.
+    /// Returns the failure, with the rest of its hint at this time of the call.
     pub(crate) fn error(&self, now: Duration) -> ProviderError {
         let error = ProviderError::from(&self.failure);
         match self.facts(now).retry {
@@ -134,10 +133,10 @@ impl LeftProvider {
         ProviderError::from(&self.failure).facts().after(now.saturating_sub(self.at))
     }
 
-    /// Returns the endpoint that can be asked again first, and the facts of its failure at this time of the
-    /// call; `None` where none has an attempt left that may help.
+    /// Returns the endpoint that is available again first, and the facts of its failure at this time of the call;
+    /// `None` if none has an attempt left that may help.
     pub(crate) fn returns_to(&self, now: Duration, config: &RetryConfig) -> Option<(usize, Facts)> {
-        // Attempts, time or budget of the endpoint that stands for the pool may be used up.
+        // Attempts, time or budget of the endpoint that represents the pool may be used up.
         let is_given_up = self.facts(now).retry == Retry::Never;
         let can_return = |known: &&EndpointFailure| {
             let is_lead = known.place == self.place;
