@@ -11,7 +11,7 @@ use backstop_provider::{
 };
 use layer0::failure::Failure;
 
-/// Lets another provider answer, or fails with one of the codes of [`ProviderError`].
+/// Provider that passes calls to another one, or fails with one of the codes of [`ProviderError`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -30,7 +30,7 @@ use layer0::failure::Failure;
 /// ```
 pub struct Chaos {
     inner: Arc<dyn Provider>,
-    /// How many of 1,000 calls fail.
+    /// Number of calls out of 1,000 that fail.
     per_mille: u64,
     state: Mutex<State>,
 }
@@ -40,7 +40,7 @@ struct State {
     injected: BTreeMap<&'static str, usize>,
 }
 
-/// The failures, one of each code that an attempt can end with.
+/// The failures, one for each code that an attempt can end with.
 const FAILURES: [fn() -> ProviderError; 14] = [
     || ProviderError::transient("chaos", Some(503)),
     || ProviderError::rate_limited("chaos", Some(Duration::from_millis(1))),
@@ -59,7 +59,7 @@ const FAILURES: [fn() -> ProviderError; 14] = [
 ];
 
 impl Chaos {
-    /// Wraps a provider; `per_mille` of 1,000 calls fail, which ones and how follows from the seed.
+    /// Wraps a provider; `per_mille` of 1,000 calls fail. The seed determines which ones, and their failures.
     pub fn new(inner: Arc<dyn Provider>, seed: u64, per_mille: u32) -> Self {
         let state = State { seed, injected: BTreeMap::new() };
         Self { inner, per_mille: per_mille.into(), state: Mutex::new(state) }

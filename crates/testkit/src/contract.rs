@@ -1,4 +1,4 @@
-//! What an implementation of each trait has to keep, as [`Suite`]s of named [`Trial`]s.
+//! Contracts of implementations of each trait, as [`Suite`]s of named [`Trial`]s.
 
 pub mod adapter;
 mod approvals;

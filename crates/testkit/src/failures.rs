@@ -1,8 +1,8 @@
 //! The rows of `wire/conformance.json` as bytes.
 //!
-//! Each row says in a small language of conditions what a body is like; [`samples`] makes such
-//! bodies, in the shape of their provider. A row it does not understand is a panic, not a gap.
-//! OpenAI has two protocols: [`responses_samples`] makes the bodies of the second.
+//! Each row describes a body in a small language of conditions; [`samples`] makes such bodies, in the shape of their
+//! provider. A row that it does not understand is a panic, not a gap. OpenAI has two protocols: [`responses_samples`]
+//! makes the bodies of the second.
 
 mod bedrock;
 mod gemini;
@@ -21,13 +21,12 @@ pub use responses::{responses_samples, responses_stop_reasons, responses_stopped
 pub use row::{FailureRow, file};
 pub use sample::{Sample, Verdict};
 
-/// Returns what these providers can answer when they fail, at least one sample a row. Those of
-/// OpenAI Responses are left out, for which there is [`responses_samples`], and rows without a status,
-/// which no server can answer with.
+/// Returns the failures of these providers, at least one sample for each row. Those of OpenAI Responses are left out,
+/// see [`responses_samples`], and so are rows without a status, which no server can send.
 ///
 /// # Panics
 ///
-/// When the file is not what it should be, and when a row's condition is in no known form.
+/// If the file is not as expected, or a row's condition has an unknown form.
 #[must_use]
 pub fn samples(providers: &[&str]) -> Vec<Sample> {
     let samples = |row: &FailureRow| {
@@ -39,7 +38,7 @@ pub fn samples(providers: &[&str]) -> Vec<Sample> {
 }
 
 impl FailureRow {
-    /// Returns replies this row speaks of.
+    /// Returns the replies of this row.
     fn samples(&self) -> Vec<Sample> {
         if self.provider == "gemini" {
             return gemini::samples(self);
@@ -72,7 +71,7 @@ impl FailureRow {
         }
     }
 
-    /// Puts each failure that a body alone can tell into a stream.
+    /// Puts each failure that is identified by its body into a stream.
     fn inside_a_stream(&self) -> Vec<Sample> {
         rows(&[&self.provider])
             .iter()
@@ -109,7 +108,7 @@ impl FailureRow {
         samples
     }
 
-    /// Returns the hints to try: with and without where the row knows both.
+    /// Returns the hints to try: with and without one if the row knows both.
     fn hints(&self) -> Vec<Option<(&'static str, &'static str, Duration)>> {
         const MS: (&str, &str, Duration) = ("retry-after-ms", "1500", Duration::from_millis(1_500));
         const SECONDS: (&str, &str, Duration) = ("retry-after", "7", Duration::from_secs(7));
@@ -122,7 +121,7 @@ impl FailureRow {
     }
 }
 
-/// A stream that has said something and is not over.
+/// The beginning of a stream with some text.
 const ANTHROPIC_HEAD: &str = concat!(
     "event: message_start\n",
     r#"data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","content":[],"usage":{"input_tokens":9,"output_tokens":1}}}"#,
@@ -133,13 +132,13 @@ const ANTHROPIC_HEAD: &str = concat!(
     "\n\n",
 );
 
-/// A stream that has said something and is not over.
+/// The beginning of a stream with some text.
 const OPENAI_HEAD: &str = concat!(
     r#"data: {"id":"1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"grüß"},"finish_reason":null}]}"#,
     "\n\n",
 );
 
-/// A stream that has said something and is not over.
+/// The beginning of a stream with some text.
 const OLLAMA_HEAD: &str = concat!(
     r#"{"model":"m","created_at":"2026-01-01T00:00:00Z","message":{"role":"assistant","content":"grüß"},"done":false}"#,
     "\n",

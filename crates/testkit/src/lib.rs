@@ -1,15 +1,14 @@
-//! What tests need and nothing ships: servers on loopback that answer, lie, hang and break off as
-//! told, samples of every way a provider is known to fail, and the measuring of benchmarks.
+//! Tools for tests, which no release contains: servers on loopback that answer, lie, hang and break off by script,
+//! samples of every known failure of a provider, and measurements for benchmarks.
 //!
 //! [`Loopback`] is a server with a plan: one [`Reply`] per request. [`ScriptedEndpoint`] serves
-//! [`backstop_provider::ScriptedAnswer`]s as a real endpoint that speaks a provider's protocol. [`failures`]
-//! turns the rows of `wire/conformance.json` into replies. [`measure`] times things side by side.
-//! [`contract`] holds implementations of Backstop's traits against their contracts, and
-//! [`adapter_suite!`] its own adapters against more. [`Chaos`] fails by seed.
+//! [`backstop_provider::ScriptedAnswer`]s as a real endpoint with a provider's protocol. [`failures`] turns the rows of
+//! `wire/conformance.json` into replies. [`measure`] compares times. [`contract`] checks implementations of Backstop's
+//! traits against their contracts, and [`adapter_suite!`] its own adapters against more. [`Chaos`] fails by seed.
 //!
-//! It never listens beyond `127.0.0.1`, and it never passes over anything in silence: what a script
-//! cannot say, or has not got, is answered with status 400 and the reason. Servers run on a thread
-//! of their own, so that a test may block, and end when they are dropped.
+//! It never listens on other addresses than `127.0.0.1`, and it never ignores anything silently: a script that cannot
+//! be sent, or that has ended, is answered with status 400 and the reason. Servers run on a thread of their own, so
+//! that a test may block, and end when they are dropped.
 //!
 //! Start at [`ScriptedEndpoint`].
 

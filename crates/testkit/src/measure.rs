@@ -1,8 +1,7 @@
-//! Times things side by side, so that what is reported is a ratio and not the machine.
+//! Comparative measurements, so that the result is a ratio that does not depend on the machine.
 //!
-//! What is compared is run in turns, A B A B, and each ratio is that of neighbours: a machine that
-//! slows down slows both. Of the ratios the median counts; smallest and largest tell how far to trust
-//! it.
+//! The compared functions run alternately, A B A B, and each ratio is that of neighbours: a machine that slows down
+//! slows both. The result is the median of the ratios; the smallest and the largest show its reliability.
 //!
 //! ```
 //! use backstop_testkit::measure::{Goal, Row, Spread, interleaved, ratios};
@@ -18,20 +17,20 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The median of some measurements, and how far they lie apart.
+/// The median of some measurements, and their spread.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Spread {
-    /// The one in the middle; of an even number the mean of the two in the middle.
+    /// Median; of an even number, the mean of the two in the middle.
     pub median: f64,
-    /// The smallest.
+    /// Smallest value.
     pub min: f64,
-    /// The largest.
+    /// Largest value.
     pub max: f64,
 }
 
 impl Spread {
-    /// Sums up some measurements; of none, everything is NaN.
+    /// Summarizes some measurements; without any, everything is NaN.
     #[must_use]
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
@@ -47,9 +46,9 @@ impl Spread {
     }
 }
 
-/// Runs each work once a round, in turns, and returns how long each took in each round.
+/// Runs each function once a round, alternately, and returns its time in each round.
 ///
-/// A first round, in which caches fill, is not counted.
+/// A first round, which fills caches, does not count.
 pub fn interleaved<const N: usize>(
     rounds: usize,
     mut works: [&mut dyn FnMut(); N],
@@ -68,26 +67,26 @@ pub fn interleaved<const N: usize>(
     took
 }
 
-/// Returns how often each of `over` holds its neighbour of `under`.
+/// Returns the ratio of each of `over` to its neighbour of `under`.
 pub fn ratios(over: &[Duration], under: &[Duration]) -> impl Iterator<Item = f64> {
     over.iter().zip(under).map(|(over, under)| over.div_duration_f64(*under))
 }
 
-/// Returns the middle of some times; zero of none.
+/// Returns the median of some times; zero without any.
 #[must_use]
 pub fn median(times: &[Duration]) -> Duration {
     let seconds = Spread::of(times.iter().map(Duration::as_secs_f64)).median;
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-/// Returns this moment, for a caller that takes the time by itself.
+/// Returns the current time, for a caller that measures by itself.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "what is measured here is the machine itself")]
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// What a ratio should be.
+/// The goal of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Goal {
@@ -95,35 +94,35 @@ pub enum Goal {
     AtLeast(f64),
     /// At most this.
     AtMost(f64),
-    /// Nothing: the ratio tells how another one came about.
+    /// No goal: the ratio explains another one.
     None,
-    /// At most 1, because it is of the most that may be used, such as `20 µs`.
+    /// At most 1, because it is relative to a limit, such as `20 µs`.
     Within(&'static str),
 }
 
-/// A ratio beside its goal. Prints as one line of a table.
+/// A ratio with its goal. Prints as one line of a table.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Row {
-    /// What was measured.
+    /// Name of the measurement.
     pub name: String,
-    /// What came of it.
+    /// Measured ratio.
     pub ratio: Spread,
-    /// What should.
+    /// Goal of the ratio.
     pub goal: Goal,
 }
 
 impl Row {
-    /// Stands above rows and says what their columns are.
+    /// Header line of the table.
     pub const HEAD: &str =
         "what                                                 median of goal           min to max";
 
-    /// Puts a ratio beside its goal.
+    /// Combines a ratio with its goal.
     pub fn new(name: impl Into<String>, ratio: Spread, goal: Goal) -> Self {
         Self { name: name.into(), ratio, goal }
     }
 
-    /// Is the median as good as it should be?
+    /// Returns whether the median meets the goal.
     #[must_use]
     pub fn is_met(&self) -> bool {
         let median = self.ratio.median;

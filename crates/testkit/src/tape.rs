@@ -9,7 +9,7 @@ use backstop_event_log::{
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
-/// A log that remembers its appends, in order. Each number of them is what a process leaves that dies then; see
+/// A log that stores its appends, in order. Each prefix of them is the record of a process that died at that point; see
 /// [`append_all`].
 ///
 /// ```
@@ -35,7 +35,7 @@ pub struct Tape {
 }
 
 impl Tape {
-    /// Remembers the appends to a log.
+    /// Stores the appends to a log.
     #[must_use]
     pub fn new(log: Arc<dyn EventLog>) -> Self {
         Self { log, batches: Mutex::default() }

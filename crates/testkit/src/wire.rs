@@ -1,4 +1,4 @@
-//! What each protocol says on the wire.
+//! Encoders of each protocol.
 
 pub mod anthropic;
 pub mod bedrock;

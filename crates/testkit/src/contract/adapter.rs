@@ -1,9 +1,9 @@
-//! What Backstop's own adapters keep beyond the contract of a provider: their words, their phases,
-//! their secrets, and every way their provider is known to fail.
+//! Checks for Backstop's own adapters, in addition to the contract of a provider: their messages, their phases, their
+//! secrets, and every known failure of their provider.
 //!
-//! An adapter fills in an [`Adapter`], which is all that is particular to it, and
-//! [`adapter_suite!`](crate::adapter_suite!) makes a test of each check. A check panics where what
-//! it is named after does not hold.
+//! An adapter fills in an [`Adapter`], which has everything specific to it, and
+//! [`adapter_suite!`](crate::adapter_suite!) makes a test of each check. A check panics if the property in its name
+//! does not hold.
 
 mod answers;
 mod failures;
@@ -45,39 +45,39 @@ pub use gateways::{
     words_of_any_vendor_are_understood,
 };
 
-/// What is particular to an adapter. Each is made with [`KEY`](crate::KEY).
+/// The properties specific to an adapter. Each provider is made with [`KEY`](crate::KEY).
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::exhaustive_structs, reason = "what a new check needs, each adapter has to state")]
 pub struct Adapter {
-    /// How it is made, and what its server says.
+    /// The provider under test, and the encoder of its server's responses.
     pub wire: Wire,
-    /// Serves a script, at the paths of the protocol.
+    /// Serves a script at the paths of the protocol.
     pub endpoint: fn(Vec<ScriptedAnswer>) -> ScriptedEndpoint,
-    /// Reads an answer that was recorded, from content type and body.
+    /// Decodes a recorded answer from its content type and body.
     pub read: fn(&str, Vec<u8>) -> Reading<'_>,
-    /// Returns the debug output of all that holds a secret.
+    /// Returns the debug output of all values with secrets.
     pub shown: fn() -> String,
-    /// Returns every way its provider is known to fail.
+    /// Returns every known failure of its provider.
     pub failures: fn() -> Vec<Sample>,
-    /// Returns answers that are none in this protocol, whether they are streamed, and what is said
-    /// of each after `invalid response: `.
+    /// Returns replies that are not answers in this protocol, each with whether it is streamed, and with the message
+    /// after `invalid response: `.
     pub no_answers: fn() -> Vec<(Reply, bool, &'static str)>,
-    /// Returns failures and answers that repeat a text wherever the protocol has a place for one;
-    /// the value is an error object that repeats it.
+    /// Returns failures and answers that repeat a text wherever the protocol has a place for one; the value is an error
+    /// object that repeats it.
     pub repeating: fn(&str, &Value) -> Vec<Reply>,
-    /// The stop reasons as the protocol calls them.
+    /// The stop reasons by their names in the protocol.
     pub reasons: &'static [(&'static str, StopReason)],
-    /// Returns answers that say `so far` and stop for a reason, and whether they are streamed.
+    /// Returns answers with the text `so far` that stop for a reason, each with whether it is streamed.
     pub stopped: fn(&str) -> Vec<(Reply, bool)>,
-    /// A status that a failure in the middle of a stream can say, with how much was billed.
+    /// A status that a failure in the middle of a stream can have, together with billed tokens.
     pub transient_inside: Option<u16>,
-    /// Returns arguments that stand for none, as a script has them.
+    /// Returns empty arguments in the forms of a script.
     pub no_arguments: fn() -> Vec<Value>,
-    /// Returns how many bytes of a streamed answer may come after it is whole.
+    /// Returns the maximum number of bytes of a streamed answer after it is complete.
     pub after_the_end: fn() -> usize,
 }
 
-/// An answer that is being read.
+/// The decoding of a recorded answer.
 pub type Reading<'a> =
     Pin<Box<dyn Future<Output = Result<ModelResponse, ProviderError>> + Send + 'a>>;
 
@@ -126,11 +126,11 @@ macro_rules! adapter_suite {
 }
 
 impl Adapter {
-    /// Asks the adapter at an endpoint that has this one answer.
+    /// Calls the adapter at an endpoint with this one answer.
     ///
     /// # Errors
     ///
-    /// Those of the adapter.
+    /// The errors of the adapter.
     pub async fn serve(
         &self,
         answer: &ScriptedAnswer,
@@ -147,7 +147,7 @@ impl Adapter {
         self.wire.says(&ScriptedAnswer::saying("one two three four five six"), streamed)
     }
 
-    /// Returns an answer with all that an answer can have.
+    /// Returns an answer with all possible parts.
     fn rich(&self) -> ScriptedAnswer {
         let cached = if self.wire.can(Cannot::CountCached) { 5 } else { 0 };
         scripted(json!({
@@ -166,7 +166,7 @@ fn scripted(value: Value) -> ScriptedAnswer {
     serde_json::from_value(value).expect("a script has the fields of `ScriptedAnswer`")
 }
 
-/// Returns an answer that breaks off with a failure after it said something and was billed for it.
+/// Returns an answer that fails after some text and usage.
 fn failing(status: u16) -> ScriptedAnswer {
     let mut error = ScriptedError::new(ErrorKind::Transient);
     error.status = Some(status);

@@ -1,4 +1,4 @@
-//! What an event log has to keep of approvals.
+//! The contract of an event log about approvals.
 
 mod limits;
 
@@ -17,9 +17,9 @@ use serde_json::json;
 use super::log::history::{Log, at, cancelled, finished, forked, open, records, warning, write};
 use super::suite::{Suite, checks};
 
-/// Holds event logs against what the contract of [`EventLog`](backstop_event_log::EventLog) says of approvals: what is asked is open
-/// until it is decided, expires or its run goes on without it, and one decision counts, of one who may. `make` makes an empty
-/// log for each trial.
+/// Checks event logs against the contract of [`EventLog`](backstop_event_log::EventLog) about approvals: a request is
+/// open until it is decided or expires or its run continues without it, and one decision counts, by a person who may
+/// decide. `make` makes an empty log for each trial.
 ///
 /// Specification: A1, A2, A4, D7.
 pub fn approvals(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
@@ -48,7 +48,7 @@ pub fn approvals(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
     )
 }
 
-/// An approval that a run asks for, of a call.
+/// The request of a run for the approval of a call.
 pub(super) fn asked(id: &str, call: &str) -> EventKind {
     ApprovalRequested::new(id, call, "wipe", json!({"path": format!("/data/{call}")}), "0").into()
 }
@@ -179,7 +179,7 @@ async fn a_denied_call_is_open_no_more(log: Log) {
     assert!(ids(&log).await.is_empty());
 }
 
-/// A person decided, and something else closed the call first.
+/// A person decides after something else has closed the call.
 async fn drops_a_decision_nothing_waits_for(log: Log) {
     let mut writer = waiting(&log, "run_1", 50, &[("apr_1", "c1"), ("apr_2", "c2")]).await;
     assert!(decide(&log, "apr_1", ops()).await && decide(&log, "apr_2", ops()).await);
@@ -213,7 +213,7 @@ async fn refuses_a_decision_after_the_end(log: Log) {
     }
 }
 
-/// What a run asked for belongs to it, whichever runs are copied from it.
+/// Requests of a run belong to it, not to its forks.
 async fn a_copied_run_asks_anew(log: Log) {
     let _writer = waiting(&log, "run_1", 50, &[("apr_1", "c1")]).await;
     let (_, events) = read_events(&*log, &"run_1".into()).await.expect("it is read");

@@ -1,4 +1,4 @@
-//! What every error store has to keep.
+//! The contract of every error store.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -19,8 +19,7 @@ use super::suite::{Suite, checks};
 
 type Errors = Arc<dyn ErrorStore>;
 
-/// Holds error stores against the contract of [`ErrorStore`]. `make` makes an empty store for each
-/// trial.
+/// Checks error stores against the contract of [`ErrorStore`]. `make` makes an empty store for each trial.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -113,7 +112,7 @@ async fn counts_repeats(store: Errors) {
     let first = put(&store, "s", 0, "boom").await;
     let again = store.store(error("s", "run_2", "sql", 5, "boom")).await.expect("it is stored");
     assert_eq!((&again.id, first.occurrences, again.occurrences), (&first.id, 1, 2));
-    // One that comes late does not make it older.
+    // A late occurrence does not make the error older.
     put(&store, "s", 3, "boom").await;
     let found = get(&store, "s", &first.id).await.found().expect("it is found");
     assert_eq!((found.occurrences(), found.at(), found.last_at()), (3, at(0), at(5)));
@@ -294,7 +293,7 @@ async fn counts(store: Errors) {
         .iter()
         .map(|stats| (&*stats.tool, stats.errors, stats.occurrences, stats.chars_kept))
         .collect();
-    // The summary has the first line; an escape is no character of the error.
+    // The summary has the first line; an escape sequence is not part of the error.
     assert_eq!(counted, [("sql", 2, 3, 2_002), ("web", 1, 1, 0)]);
     assert_eq!(stats[0].code.as_deref(), Some("SQL_ERROR"));
     assert_eq!(store.stats(Some(1)).await.expect("they are counted").len(), 1);
@@ -369,7 +368,7 @@ async fn stores_many_at_once(store: Errors) {
     }
 }
 
-/// A future is dropped after each number of polls there can be.
+/// The future is dropped after each possible number of polls.
 async fn stores_a_dropped_error_whole_or_not_at_all(store: Errors) {
     for polls in 0..6 {
         let text = format!("error {polls}");

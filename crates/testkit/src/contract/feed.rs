@@ -1,4 +1,4 @@
-//! What the feed of an event log has to keep.
+//! The contract of the feed of an event log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use layer0::event::Hash;
 use super::log::history::{Log, attempted, finished, open, records, warning, whole, write};
 use super::suite::{Suite, checks};
 
-/// Holds event logs against what [`follow`] promises: each event once, in order, from any cursor, as it is
-/// appended. `make` makes an empty log for each trial.
+/// Checks event logs against the contract of [`follow`]: each event once, in order, from any cursor, as it is appended.
+/// `make` makes an empty log for each trial.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -64,7 +64,7 @@ fn named(run: &str, seqs: impl IntoIterator<Item = u64>) -> Vec<OpenFeed> {
     seqs.into_iter().map(|seq| (run.to_owned(), seq)).collect()
 }
 
-/// Reads what stands behind a cursor, page by page.
+/// Reads the events after a cursor, page by page.
 async fn standing(log: &Log, filter: &EventFilter, cursor: Cursor) -> Vec<FeedRecord> {
     let (mut all, mut cursor) = (Vec::new(), cursor);
     loop {

@@ -1,4 +1,4 @@
-//! What every event log has to keep.
+//! The contract of every event log.
 
 mod append;
 mod episodes;
@@ -15,11 +15,11 @@ use backstop_event_log::EventLog;
 use self::history::Log;
 use super::suite::{Open, Suite, checks};
 
-/// Holds event logs against the contract of [`EventLog`]: what is appended, by one writer, in sessions
-/// with one open run, what is sent to a run, and what is erased. `make` makes an empty log for each trial.
+/// Checks event logs against the contract of [`EventLog`]: appends by one writer, sessions with one open run, messages
+/// to runs, and erasure. `make` makes an empty log for each trial.
 ///
-/// [`approvals`](super::approvals) holds what a log keeps of approvals, [`reopened_event_log`] what it
-/// keeps when it is opened again.
+/// [`approvals`](super::approvals) has the checks about approvals, [`reopened_event_log`] those of a log that is opened
+/// again.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -97,8 +97,8 @@ pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
     )
 }
 
-/// Holds logs that outlive their process against what a log keeps when it is opened again, or twice.
-/// `make` makes an empty place for each trial, as what opens the log that is kept there.
+/// Checks durable logs against the contract of a log that is opened again, or twice. `make` makes an empty place for
+/// each trial, as a function that opens the log there.
 ///
 /// Specification: D3, D8.
 pub fn reopened_event_log(

@@ -1,4 +1,4 @@
-//! What every memory has to keep.
+//! The contract of every memory.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,9 +11,8 @@ use super::suite::{Suite, checks};
 
 type Subject = Arc<dyn Memory>;
 
-/// Holds memories against the contract of [`Memory`]: what a run came to can be read by the next run of
-/// its session, until it is forgotten. `make` makes an empty memory, of eight entries or more, for each
-/// trial.
+/// Checks memories against the contract of [`Memory`]: the next run of a session can read the result of a run until it
+/// is forgotten. `make` makes an empty memory, of eight entries or more, for each trial.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -138,7 +137,7 @@ async fn takes_many_writes_at_once(memory: Subject) {
     assert_eq!(forget(&memory, Some("s")).await, 8, "none is lost");
 }
 
-/// A future is dropped after each number of polls there can be.
+/// The future is dropped after each possible number of polls.
 async fn writes_a_dropped_entry_whole_or_not_at_all(memory: Subject) {
     for polls in 0..4 {
         {
@@ -152,7 +151,7 @@ async fn writes_a_dropped_entry_whole_or_not_at_all(memory: Subject) {
                 tokio::task::yield_now().await;
             }
         }
-        // What was given up may still be under way; it is done before what comes after it.
+        // A dropped write may still be pending; it completes before later ones.
         write(&memory, "another", "run_2", "a boat").await;
         let known = knows(&memory, "s", "a lighthouse").await;
         assert_eq!(forget(&memory, Some("s")).await, u64::from(known));

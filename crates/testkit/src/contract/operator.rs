@@ -1,4 +1,4 @@
-//! What every operator has to keep.
+//! The contract of every operator.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use layer0::stop::Stop;
 
 use super::suite::{Suite, checks};
 
-/// An operator, and a task that it completes.
+/// An operator with a task that it completes.
 #[derive(Clone)]
 pub struct OperatorSample {
     operator: Arc<dyn Operator>,
@@ -18,7 +18,7 @@ pub struct OperatorSample {
 }
 
 impl OperatorSample {
-    /// Takes an operator, and a task that it completes each time.
+    /// Combines an operator with a task that it completes each time.
     pub fn new(operator: Arc<dyn Operator>, task: Task) -> Self {
         Self { operator, task }
     }
@@ -31,8 +31,8 @@ impl OperatorSample {
     }
 }
 
-/// Holds operators against the contract of [`Operator`]: it can be called by its name, and completes a
-/// task wherever it is dispatched. `make` makes an operator and a task for each trial.
+/// Checks operators against the contract of [`Operator`]: it can be called by its name, and completes a task wherever
+/// it is dispatched. `make` makes an operator and a task for each trial.
 ///
 /// Specification: O1.
 pub fn operator(make: impl AsyncFn() -> OperatorSample + Send + Sync + 'static) -> Suite {
@@ -75,7 +75,7 @@ async fn runs_at_once(sample: OperatorSample) {
     join_all((0..4).map(|_| sample.run(&context))).await;
 }
 
-/// Two runs are two records.
+/// Two runs have two records.
 async fn names_each_run_it_records(sample: OperatorSample) {
     let first = sample.run(&Context::root()).await;
     let second = sample.run(&Context::root()).await;
@@ -83,7 +83,7 @@ async fn names_each_run_it_records(sample: OperatorSample) {
     assert!(first.run.is_none() || first.run != second.run, "each run has a name of its own");
 }
 
-/// What dispatches it knows the run by this name, before it begins.
+/// The caller knows the run by this id before it begins.
 async fn records_under_the_name_it_is_given(sample: OperatorSample) {
     let mut context = Context::root();
     context.run = Some("run_given".into());
@@ -91,7 +91,7 @@ async fn records_under_the_name_it_is_given(sample: OperatorSample) {
     assert!(answer.run.is_none_or(|run| run == "run_given".into()), "it is known by that name");
 }
 
-/// One that is told to end before it began may complete its task all the same, but it ends.
+/// An operator that is cancelled before it begins may still complete its task, but it ends.
 async fn ends_when_it_is_cancelled(sample: OperatorSample) {
     let context = Context::root();
     context.signals.push(Signal::cancel());
@@ -100,7 +100,7 @@ async fn ends_when_it_is_cancelled(sample: OperatorSample) {
     assert!(!matches!(stop, Ok(Stop::WaitingApproval)), "it does not wait for anything: {stop:?}");
 }
 
-/// In the session of its caller, some dispatches deep.
+/// In the session of its caller, several dispatches deep.
 async fn runs_below_another(sample: OperatorSample) {
     let (session, parent) = (Some("s".into()), Some("run_0".into()));
     let mut context = Context::root();

@@ -1,4 +1,4 @@
-//! What every orchestrator has to keep.
+//! The contract of every orchestrator.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,12 +16,11 @@ use super::suite::{Suite, checks};
 type Operators = Vec<Arc<dyn Operator>>;
 type Make = Arc<dyn Fn(Operators) -> Arc<dyn Orchestrator> + Send + Sync>;
 
-/// How deep operators call each other before this suite gives up.
+/// Depth of nested calls after which this suite gives up.
 const DEEP: u32 = 32;
 
-/// Holds orchestrators against the contract of [`Orchestrator`]: operators are found by name, are given
-/// what their caller says, and fail as what they are. `make` makes an orchestrator of these operators
-/// for each trial.
+/// Checks orchestrators against the contract of [`Orchestrator`]: operators are found by name, receive the task of
+/// their caller, and fail with their own errors. `make` makes an orchestrator of these operators for each trial.
 ///
 /// Specification: O1, O5.
 pub fn orchestrator(
@@ -51,7 +50,7 @@ pub fn orchestrator(
 
 type Run = dyn Fn(Task, &Context) -> Result<Value, OperatorError> + Send + Sync;
 
-/// Does what a function says.
+/// Operator that runs a function.
 struct Scripted {
     name: &'static str,
     run: Box<Run>,
@@ -75,7 +74,7 @@ fn scripted(
     Arc::new(Scripted { name, run: Box::new(run) })
 }
 
-/// Answers with its name and its input.
+/// Returns an operator that answers with its name and its input.
 fn echo(name: &'static str) -> Arc<dyn Operator> {
     scripted(name, move |task, _| Ok(json!([name, task.input])))
 }
@@ -131,7 +130,7 @@ async fn gives_an_operator_its_task_and_context(make: Make) {
     assert!(context.orchestrator.is_some(), "it can dispatch");
 }
 
-/// Calls another operator with its own input.
+/// Operator that calls another one with its own input.
 struct Caller {
     name: &'static str,
     calls: &'static str,
@@ -218,7 +217,7 @@ async fn one_failure_stops_no_other(make: Make) {
     assert_eq!(ok, [false, true, false, true], "{answers:?}");
 }
 
-/// Each waits for all the others.
+/// Operator whose runs each wait for all the others.
 struct Meets(Barrier);
 
 #[async_trait]
@@ -240,7 +239,7 @@ async fn runs_many_at_once(make: Make) {
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
 }
 
-/// Hangs, and says that it was stopped.
+/// Operator that hangs, and reports that it was stopped.
 struct NeverAnswers {
     begun: tokio::sync::mpsc::UnboundedSender<()>,
     alive: Arc<()>,
@@ -272,7 +271,7 @@ async fn a_dropped_dispatch_stops_its_operator(make: Make) {
             answers = dispatch => panic!("it hangs: {answers:?}"),
             _ = begins.recv() => {}
         }
-        // Two are ours: this one and the operator's.
+        // Two references are ours: this one and the operator's.
         while Arc::strong_count(&alive) > 2 {
             tokio::task::yield_now().await;
         }

@@ -1,4 +1,4 @@
-//! What every provider has to keep, over real HTTP.
+//! The contract of every provider, over real HTTP.
 
 mod asked;
 mod broken;
@@ -14,32 +14,30 @@ use super::suite::{Suite, checks};
 use crate::server::patient;
 use crate::wire::Wire;
 
-/// Holds a provider against the contract of [`Provider`](backstop_provider::Provider), over real HTTP:
+/// Checks a provider against the contract of [`Provider`](backstop_provider::Provider), over real HTTP:
 ///
-/// - The whole transcript, its images, the tools and the settings are sent, and the key with them;
-///   what a provider wants back goes back to it alone.
-/// - A setting is sent, or refused when the provider is asked whether it has it.
-/// - The form of a typed answer is sent in the provider's own way; where it has none, an agent tells the
-///   model.
-/// - Answers, thinking and tool calls arrive whole wherever bytes are split, and what is streamed is
-///   what is answered.
-/// - Each reason to stop is itself, arguments that are no JSON are given back as they were written,
-///   and what was billed is neither lost nor made up.
-/// - The sink gets each piece as it comes, and is told the status and what was billed, also by what
-///   fails.
-/// - Each failure that a script can name is itself behind the wire, with the wait it asks for.
+/// - The whole transcript, its images, the tools and the settings are sent, with the key; state that a provider wants
+///   back is returned only to that provider.
+/// - A setting is either sent or refused by the provider's check of settings.
+/// - The form of a typed answer is sent in the provider's own way; if it has none, an agent puts it into the model's
+///   instructions.
+/// - Answers, thinking and tool calls arrive complete wherever bytes are split, and a streamed answer equals a whole
+///   one.
+/// - Each stop reason is decoded as itself, arguments that are not JSON are returned as written, and billed tokens are
+///   neither lost nor invented.
+/// - The sink gets each chunk as it arrives, the status and the billed tokens, also of calls that fail.
+/// - Each failure that a script can name is decoded as itself, with its retry delay.
 /// - No error shows the key.
-/// - A failure in a body of another's making is what its status says, and no body is read without bound.
-/// - No part of an answer is taken for the whole.
-/// - Calls at the same time neither wait for each other nor mix, and leave nothing for the next.
-/// - A server that hangs, resets, sends a page for people or is not there is a failure that may be
-///   tried again, and is not tried again by the provider itself.
-/// - A redirect, which would carry the key elsewhere, is not followed.
+/// - A failure with an unknown body is classified by its status, and no body is read without a limit.
+/// - No part of an answer is mistaken for the whole.
+/// - Concurrent calls neither wait for each other nor mix, and leave no state for the next one.
+/// - A server that hangs, resets, sends a page for people or is absent causes a retryable failure, which the provider
+///   itself does not retry.
+/// - A redirect, which would send the key to another place, is not followed.
 /// - A dropped call closes its connection.
 ///
-/// It needs what makes the provider with [`KEY`](crate::KEY), and what makes the bytes of an answer in its
-/// protocol; for a protocol that this crate speaks there is a function, such as
-/// [`openai::wire`](crate::wire::openai::wire).
+/// It needs a function that makes the provider with [`KEY`](crate::KEY), and one that encodes an answer in its
+/// protocol; for the protocols of this crate there are functions such as [`openai::wire`](crate::wire::openai::wire).
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -70,7 +68,7 @@ use crate::wire::Wire;
 /// }
 /// ```
 ///
-/// What a protocol of your own cannot say goes into [`Wire::that_cannot`].
+/// The limits of your own protocol go into [`Wire::that_cannot`].
 ///
 pub fn provider(wire: Wire) -> Suite {
     Suite::new(

@@ -22,14 +22,14 @@ use layer0::id::{ErrorId, RunId, SessionId};
 use layer0::{Code, Timestamp, code};
 use serde_json::json;
 
-/// A store from which runs are removed, and what acts on it.
+/// A store from which runs are removed, and the handles of another process that acts on it.
 #[expect(
     clippy::exhaustive_structs,
     missing_debug_implementations,
     reason = "a test fills every field, and prints none"
 )]
 pub struct RemovalStore<S> {
-    /// The kind of a removal.
+    /// The removals to check.
     pub shelf: S,
     /// The log of another process.
     pub log: Arc<dyn EventLog>,
@@ -37,8 +37,8 @@ pub struct RemovalStore<S> {
     pub errors: Arc<dyn ErrorStore>,
 }
 
-/// Lets another actor in before each step of each removal. A removal that reports success has removed what it names, an
-/// actor that was let in keeps what it needs, and a removal that is refused has removed nothing.
+/// Lets another actor act before each step of each removal. A successful removal has removed everything that it names,
+/// the actor keeps what it depends on, and a refused removal has removed nothing.
 ///
 /// # Panics
 ///
@@ -73,7 +73,7 @@ enum Intruder {
     Store,
 }
 
-/// The names of one case: a session with a run, one that it dispatched, a copy, and one that follows.
+/// The names of one case: a session with a run, its child run, a fork, and a following run.
 #[derive(Debug, Clone)]
 struct Names {
     session: String,
@@ -92,7 +92,7 @@ impl Names {
     }
 }
 
-/// Removes while an actor acts before a step, and returns whether there is such a step.
+/// Removes runs while an actor acts before a step, and returns whether there is such a step.
 async fn check<S: RunShelf>(
     store: &RemovalStore<S>,
     names: &Names,
@@ -123,7 +123,7 @@ async fn check<S: RunShelf>(
     true
 }
 
-/// Makes a session with a run that failed, one below it, and a text that both refer to.
+/// Makes a session with a failed run, its child run, and a text that both refer to.
 async fn fill<S>(store: &RemovalStore<S>, names: &Names) -> ErrorId {
     let mut writer = RunWriter::new(Arc::clone(&store.log), names.run.as_str().into());
     append(&mut writer, started(names, None, None)).await.expect("a run begins");
@@ -196,14 +196,14 @@ async fn act(
             append(&mut writer, RunReopened::new("ops", why).into()).await
         }
         Intruder::Store => {
-            // A run of another session stores nothing that goes.
+            // A run of another session stores nothing that is removed.
             let stored = errors.store(error(names, "run_elsewhere")).await;
             stored.map(drop).map_err(|error| LogError::Failed(error.into()))
         }
     }
 }
 
-/// The result of a removal: the removed runs, and the copies that it named.
+/// The result of a removal: the removed runs, and the forks that it named.
 type Answer = Result<(Vec<RunId>, Option<Vec<RunId>>), RemoveError>;
 
 async fn remove<S: RunShelf>(shelf: &Interrupted<'_, S>, names: &Names, kind: Kind) -> Answer {
@@ -224,7 +224,7 @@ async fn remove<S: RunShelf>(shelf: &Interrupted<'_, S>, names: &Names, kind: Ki
     }
 }
 
-/// The rows that are left after a removal.
+/// The rows that remain after a removal.
 #[derive(Debug)]
 struct Left {
     runs: Vec<(RunId, RunState)>,
@@ -241,7 +241,7 @@ impl Left {
             .await
             .expect("errors are listed");
         let runs = runs.iter().map(|run| (run.run.clone(), run.state)).collect();
-        // One that is stored after the removal has an id of its own.
+        // A text that is stored after the removal has an id of its own.
         Self { runs, has_text: matches!(found, Lookup::Found(_)) || !any.is_empty() }
     }
 
@@ -249,7 +249,7 @@ impl Left {
         self.runs.iter().any(|(left, _)| left.as_str() == run)
     }
 
-    /// A removal that answers is right, and one that is refused has removed nothing.
+    /// Checks that a successful removal is complete, and that a refused one has removed nothing.
     fn check_removal(&self, names: &Names, answer: &Answer, case: &str) {
         match answer {
             Ok((removed, forks)) => {
@@ -275,7 +275,7 @@ impl Left {
         }
     }
 
-    /// An actor that was let in has what it needs.
+    /// Checks that the actor has everything that it depends on.
     fn check_actor(
         &self,
         names: &Names,
@@ -289,7 +289,7 @@ impl Left {
         }
         match intruder {
             Intruder::Begin | Intruder::Reopen if matches!(answer, Ok((_, Some(_)))) => {
-                // A run that began after the removal is whole.
+                // A run that began after the removal is complete.
                 assert!(!self.has(&names.next), "{case}: a run follows one that is gone: {self:?}");
             }
             Intruder::Begin | Intruder::Reopen => {
@@ -311,7 +311,7 @@ impl Left {
 
 type Hook<'a> = Box<dyn Fn() -> BoxFuture<'a, ()> + Send + Sync + 'a>;
 
-/// A shelf that lets an actor in before one of its steps.
+/// A shelf that lets an actor act before one of its steps.
 struct Interrupted<'a, S> {
     shelf: &'a S,
     hook: Hook<'a>,

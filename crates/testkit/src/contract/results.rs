@@ -1,4 +1,4 @@
-//! What every result store has to keep.
+//! The contract of every result store.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,8 +17,7 @@ use super::suite::{Suite, checks};
 
 type Results = Arc<dyn ResultStore>;
 
-/// Holds result stores against the contract of [`ResultStore`]. `make` makes an empty store for each
-/// trial.
+/// Checks result stores against the contract of [`ResultStore`]. `make` makes an empty store for each trial.
 ///
 /// Specification: L1, L2, S10.
 pub fn result_store(make: impl AsyncFn() -> Results + Send + Sync + 'static) -> Suite {
@@ -80,7 +79,7 @@ async fn is_its_sessions(store: Results) {
     assert_eq!(get(&store, "s", &"res_20260101_000000_zzzzzz".into()).await, Lookup::Missing);
 }
 
-/// Lists the lengths of the texts, which are told apart by them.
+/// Lists the lengths of the texts, which identify them.
 async fn listed(store: &Results, filter: ResultFilter) -> Vec<u64> {
     let entries = store.list(filter).await.expect("results are listed");
     entries.iter().map(|entry| entry.bytes).collect()
@@ -200,7 +199,7 @@ async fn stores_many_at_once(store: Results) {
     }
 }
 
-/// A future is dropped after each number of polls there can be.
+/// The future is dropped after each possible number of polls.
 async fn stores_a_dropped_result_whole_or_not_at_all(store: Results) {
     for polls in 0..6 {
         let mut putting = pin!(store.put(result("s", polls, "whole")));

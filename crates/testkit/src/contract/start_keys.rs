@@ -1,4 +1,4 @@
-//! What the keys of starts have to keep.
+//! The contract of the keys of starts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ type Keys = Arc<dyn StartKeys>;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Holds stores against the contract of [`StartKeys`]. `make` makes an empty store for each trial.
+/// Checks stores against the contract of [`StartKeys`]. `make` makes an empty store for each trial.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -109,7 +109,7 @@ async fn keeps_a_key_for_a_day(keys: Keys) {
 async fn forgets_a_key_without_a_run(keys: Keys) {
     let key = asked("a", "k", "x");
     bind(&keys, &key, "run_1", now()).await;
-    // What is old enough goes when the store cleans up, which takes a moment.
+    // Old keys are removed when the store cleans up, which takes a moment.
     for hour in 0..500 {
         let later = now().after(2 * DAY + Duration::from_secs(hour * 60 * 60));
         match bind(&keys, &key, "run_2", later).await {

@@ -1,4 +1,4 @@
-//! What every state store has to keep.
+//! The contract of every state store.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 
 use super::suite::{Suite, checks};
 
-/// A store, and the clock that it takes the time from.
+/// A store with its clock.
 struct Held {
     store: Arc<dyn StateStore>,
     clock: VirtualClock,
 }
 
-/// Holds state stores against the contract of [`StateStore`]. `make` makes an empty store that takes the time
-/// from this clock, for each trial.
+/// Checks state stores against the contract of [`StateStore`]. `make` makes an empty store with this clock for each
+/// trial.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -522,7 +522,7 @@ async fn adds_to_nothing_but_numbers(held: Held) {
     assert_eq!(sum.expect("it is added"), Added::Done(6));
 }
 
-/// Ten at once, of which six find room.
+/// Ten concurrent additions; six of them have room.
 async fn loses_no_addition_of_many(held: Held) {
     let add = || StateAdd::new(Scope::Global, "n", 5).unless_above(25);
     let added = join_all((0..10).map(|_| held.store.add(add()))).await;

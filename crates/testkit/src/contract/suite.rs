@@ -1,4 +1,4 @@
-//! Named trials that all run, whichever of them fail.
+//! Named trials that all run, even if some of them fail.
 
 use std::any::Any;
 use std::fmt;
@@ -9,19 +9,18 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-/// How long a trial may take unless told otherwise. Most take milliseconds; a machine that is busy is
-/// no defect.
+/// Default time limit of a trial. Most take milliseconds; a busy machine is not a defect.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 type Running = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Opens what is kept in one place, each time anew: as another process would, or the same one later.
+/// Opens the store at one place, anew each time: like another process, or the same process later.
 pub type Open<S> = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Arc<S>>>>>;
 
-/// Holds one promise against one subject. It panics where the subject breaks it.
+/// Checks one promise on one subject. It panics if the subject breaks it.
 pub(super) type Check<T> = fn(T) -> Running;
 
-/// One promise of a contract, to be tried on a subject of its own.
+/// One promise of a contract, checked on a subject of its own.
 #[must_use = "a trial that is not run holds nothing"]
 pub struct Trial {
     name: &'static str,
@@ -47,8 +46,7 @@ pub struct Trial {
 /// }
 /// ```
 ///
-/// From a test with `harness = false`, where each trial is a test that can be named on the command
-/// line:
+/// From a test with `harness = false`, where each trial is a test that can be named on the command line:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -73,9 +71,9 @@ pub struct Suite(Vec<Trial>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FailedTrial {
-    /// Its name.
+    /// Name of the trial.
     pub trial: &'static str,
-    /// What the subject did.
+    /// Behaviour of the subject.
     pub why: String,
 }
 
@@ -86,18 +84,18 @@ impl Trial {
         self.name
     }
 
-    /// Limits how long it may take; a minute otherwise.
+    /// Sets the time limit; a minute by default.
     pub const fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self
     }
 
-    /// Makes a subject and tries it.
+    /// Makes a subject and checks it.
     ///
     /// # Errors
     ///
-    /// [`FailedTrial`], also when it panics elsewhere or takes too long. A subject that blocks its
-    /// thread for ever is not noticed.
+    /// [`FailedTrial`], also if it panics elsewhere or takes too long. A subject that blocks its thread for ever is not
+    /// detected.
     ///
     /// # Cancel safety
     ///
@@ -114,7 +112,7 @@ impl Trial {
         Err(FailedTrial { trial: name, why })
     }
 
-    /// Makes a subject and tries it, in a runtime of its own on this thread.
+    /// Makes a subject and checks it, in a runtime of its own on this thread.
     ///
     /// # Errors
     ///
@@ -122,7 +120,7 @@ impl Trial {
     ///
     /// # Panics
     ///
-    /// When the operating system gives no runtime, or inside of one.
+    /// If the operating system provides no runtime, or inside of one.
     pub fn run_blocking(self) -> Result<(), FailedTrial> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime can be made").block_on(self.run())
@@ -130,7 +128,7 @@ impl Trial {
 }
 
 impl Suite {
-    /// Makes a suite of checks, each on a subject that is made for it.
+    /// Makes a suite of checks, each on a subject of its own.
     pub(super) fn new<T: 'static>(
         make: impl AsyncFn() -> T + Send + Sync + 'static,
         checks: impl IntoIterator<Item = (&'static str, Check<T>)>,
@@ -144,7 +142,7 @@ impl Suite {
         Self(checks.into_iter().map(trial).collect())
     }
 
-    /// Limits how long each trial may take; a minute otherwise.
+    /// Sets the time limit of each trial; a minute by default.
     pub fn time_limit(self, limit: Duration) -> Self {
         Self(self.0.into_iter().map(|trial| trial.time_limit(limit)).collect())
     }
@@ -153,7 +151,7 @@ impl Suite {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the trial that runs; the later ones are not run.
+    /// Dropping the future ends the running trial; the later ones do not run.
     pub async fn run(self) -> Vec<FailedTrial> {
         let mut failed = Vec::new();
         for trial in self {
@@ -166,7 +164,7 @@ impl Suite {
     ///
     /// # Panics
     ///
-    /// When any failed; the message names all that did, and why.
+    /// If any failed; the message names all failed trials, with their reasons.
     pub async fn check(self) {
         let count = self.0.len();
         let failed: Vec<String> = self.run().await.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! The guarantee that a run which another process took over acts no more in the first one.
+//! The guarantee that a run no longer acts in its first process after another one took it over.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,33 +13,33 @@ use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 use tokio::sync::oneshot;
 
-/// The cases that run side by side: each waits for a process to count as dead.
+/// Number of concurrent cases: each waits for a process to count as dead.
 const SIDE_BY_SIDE: usize = 8;
 
-/// Two processes that share a store, of which the first can lose its right to act.
+/// Two processes that share a store; the first one can lose its right to act.
 #[async_trait]
 pub trait TwoProcesses: Send + Sync {
     /// Returns the log of the process that begins the run.
     fn first(&self) -> Arc<dyn EventLog>;
 
-    /// Returns the log of the process that takes the run over.
+    /// Returns the log of the process that takes over the run.
     fn second(&self) -> Arc<dyn EventLog>;
 
-    /// Takes the right to act from the first process, which goes on without knowing it. A claim by the second one
-    /// succeeds after a while.
+    /// Revokes the first process's right to act, without informing it. A claim by the second one succeeds after a
+    /// while.
     async fn cut_off(&self);
 
-    /// Lets the first process reach the store again, where it could not.
+    /// Lets the first process reach the store again, if it could not.
     async fn let_back(&self);
 }
 
-/// A run that acts on the world, and notes each act in a [`Ledger`].
+/// A run that acts on the world, and records each act in a [`Ledger`].
 #[async_trait]
 pub trait ActingRun: Send + Sync {
-    /// Runs to the end. The error is what the caller reads.
+    /// Runs to the end. The error is the text for the caller.
     async fn begin(&self, log: Arc<dyn EventLog>, ledger: Ledger) -> Result<String, String>;
 
-    /// Resumes the run that [`begin`](ActingRun::begin) began, until it ends; begins it, if it has no record.
+    /// Resumes the run that [`begin`](ActingRun::begin) began, until it ends; begins it if it has no record.
     async fn resume(&self, log: Arc<dyn EventLog>, ledger: Ledger) -> Result<String, String>;
 }
 
@@ -64,7 +64,7 @@ struct Act {
 }
 
 impl Ledger {
-    /// Notes an act at the moment in which it has its effect.
+    /// Records an act at the moment of its effect.
     pub fn act(&self, name: impl Into<String>) {
         let follows_takeover = self.shared.is_taken.load(Ordering::SeqCst);
         let act = Act { name: name.into(), is_second: self.is_second, follows_takeover };
@@ -78,9 +78,9 @@ impl SharedActs {
     }
 }
 
-/// Stops a run behind each of its appends, between "recorded" and "begun", lets the second process take it over and
-/// finish it, and lets the first process go on. The first process acts no more and learns that the run is not its own;
-/// acts named in `once` happen at most once; the record is whole. Returns the number of takeovers.
+/// Stops a run after each of its appends, between "recorded" and "begun", lets the second process take over and finish
+/// it, and lets the first process continue. The first process acts no more and learns that the run is not its own; acts
+/// named in `once` happen at most once; the record is complete. Returns the number of takeovers.
 ///
 /// # Panics
 ///
@@ -100,7 +100,7 @@ where
     count
 }
 
-/// Lets a run be taken over behind its append `at`, and returns whether it has so many.
+/// Lets a run be taken over after its append `at`, and returns whether it has that many.
 async fn check(
     open: impl Future<Output = Arc<dyn TwoProcesses>>,
     run: Arc<dyn ActingRun>,
@@ -143,7 +143,7 @@ async fn check(
     true
 }
 
-/// The events behind which the run was taken over, and the answer of the second process, once there is one.
+/// The events after which the run was taken over, and the answer of the second process, once there is one.
 type Answer = (String, oneshot::Receiver<Result<String, String>>);
 
 /// The second process of a case.
@@ -164,7 +164,7 @@ impl Handover {
     }
 }
 
-/// The log of the first process, which hands its run over behind an append.
+/// The log of the first process, which hands its run over after an append.
 struct HandoverLog {
     inner: Arc<dyn EventLog>,
     handover: Arc<Handover>,
@@ -174,13 +174,13 @@ struct HandoverLog {
 }
 
 impl HandoverLog {
-    /// Hands the run over in a task of its own: the first process may drop its append meanwhile.
+    /// Hands the run over in a task of its own, because the first process may drop its append meanwhile.
     async fn hand_over(&self, behind: String) {
         let (done, answer) = oneshot::channel();
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some((behind, answer));
         let handover = Arc::clone(&self.handover);
         let second = tokio::spawn(async move {
-            // A case that is over waits for it no more.
+            // A case that has ended no longer waits for it.
             let _is_waited_for = done.send(handover.perform().await).is_ok();
         });
         let _has_ended = second.await.is_ok();

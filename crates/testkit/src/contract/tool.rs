@@ -1,4 +1,4 @@
-//! What every tool has to keep.
+//! The contract of every tool.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use layer0::{JsonText, Timestamp};
 
 use super::suite::{Suite, checks};
 
-/// A tool, and a call of it that succeeds.
+/// A tool with a call that succeeds.
 #[derive(Clone)]
 pub struct ToolSample {
     tool: Arc<dyn Tool>,
@@ -17,19 +17,19 @@ pub struct ToolSample {
 }
 
 impl ToolSample {
-    /// Takes a tool, and arguments with which it succeeds.
+    /// Combines a tool with arguments with which it succeeds.
     pub fn new(tool: Arc<dyn Tool>, arguments: impl Into<JsonText>) -> Self {
         Self { tool, arguments: arguments.into(), grants: Arc::new(Grants::none()) }
     }
 
-    /// Grants the call what it needs.
+    /// Grants the needs of the call.
     #[must_use]
     pub fn granting(mut self, grants: Grants) -> Self {
         self.grants = Arc::new(grants);
         self
     }
 
-    /// Lets the call in, as an agent does.
+    /// Admits the call, as an agent does.
     fn admitted(&self) -> Admitted {
         let mut tools = Toolset::new();
         let added = tools.add(Arc::clone(&self.tool));
@@ -39,7 +39,7 @@ impl ToolSample {
         admitted.unwrap_or_else(|error| panic!("the sample does not fit: {error}"))
     }
 
-    /// Calls the tool, and holds its output against what it declares.
+    /// Calls the tool, and checks its output against its spec.
     async fn call(&self, call: &str) {
         let admitted = self.admitted();
         let far = Timestamp::from_millis(i64::MAX / 2);
@@ -52,8 +52,8 @@ impl ToolSample {
     }
 }
 
-/// Holds tools against the contract of [`Tool`]: it can be registered, says the same of itself at every
-/// call, and does what it says. `make` makes a tool and a call for each trial, which does not harm.
+/// Checks tools against the contract of [`Tool`]: it can be registered, has the same spec at every call, and keeps to
+/// its spec. `make` makes a tool and a harmless call for each trial.
 ///
 /// Specification: T1, T10, T13, Y1.
 pub fn tool(make: impl AsyncFn() -> ToolSample + Send + Sync + 'static) -> Suite {
@@ -79,7 +79,7 @@ async fn can_be_registered(sample: ToolSample) {
     assert!(tools.add(sample.tool).is_err(), "its name is its own");
 }
 
-/// The model chooses by the description.
+/// The model chooses tools by their descriptions.
 async fn is_described(sample: ToolSample) {
     let spec = sample.tool.spec();
     assert!(!spec.description.trim().is_empty(), "`{}` has no description", spec.name);
@@ -123,7 +123,7 @@ async fn answers_as_it_declares(sample: ToolSample) {
     sample.call("c1").await;
 }
 
-/// Calls of one batch run at once.
+/// Calls of one batch run concurrently.
 async fn answers_calls_at_once(sample: ToolSample) {
     let calls = (0..4).map(|number| {
         let sample = sample.clone();

@@ -43,7 +43,7 @@ pub(super) fn samples(row: &FailureRow) -> Vec<Sample> {
     samples
 }
 
-/// Returns a stream that has said something when it fails.
+/// Returns a stream that fails after some text.
 fn in_a_stream(kind: &str) -> Reply {
     let mut body = event("messageStart", &json!({ "role": "assistant" }));
     let delta = json!({ "contentBlockIndex": 0, "delta": { "text": "grüß" } });

@@ -10,7 +10,7 @@ use super::sample::Sample;
 use crate::server::Reply;
 use crate::wire::gemini::{candidate, data, failure};
 
-/// Returns replies this row speaks of: with its status, and inside an answer of status 200.
+/// Returns the replies of this row: with its status, and inside an answer of status 200.
 pub(super) fn samples(row: &FailureRow) -> Vec<Sample> {
     if row.http == 200 {
         return unusable(row);
@@ -30,9 +30,9 @@ pub(super) fn samples(row: &FailureRow) -> Vec<Sample> {
 struct GeminiBody {
     label: String,
     wire: Value,
-    /// The wait that it names.
+    /// The wait in the response.
     hint: Option<&'static str>,
-    /// The wait that it gets.
+    /// The resulting wait.
     retry_after: Option<Duration>,
 }
 
@@ -51,7 +51,7 @@ fn sample(row: &FailureRow, label: &str, reply: Reply) -> Sample {
         inside: None,
         reply,
         streamed: row.in_stream,
-        // The loop asks again, and makes it this code where that does not help.
+        // The loop asks again, and uses this code if that does not help.
         stops: (row.retry == "model retry").then_some(StopReason::Malformed),
         code: code_of(&row.cls),
         retryable: row.retry == true,
@@ -60,7 +60,7 @@ fn sample(row: &FailureRow, label: &str, reply: Reply) -> Sample {
     }
 }
 
-/// Reads the condition: a status, then what its message or its details say.
+/// Parses the condition: a status, then a condition on its message or its details.
 fn bodies(row: &FailureRow) -> Vec<GeminiBody> {
     let (status, condition) = match row.condition.split_once(" & ") {
         Some((status, condition)) => (status, condition),
@@ -90,7 +90,7 @@ fn bodies(row: &FailureRow) -> Vec<GeminiBody> {
         return vec![body(&format!("reason={reason}"), plain, &[info], None)];
     }
     if let Some(part) = condition.strip_prefix("QuotaFailure.violations[].quotaId~") {
-        // It names a wait too, after which it would be refused again.
+        // The response also names a wait, after which the request would be refused again.
         let details = [quota(&format!("GenerateRequests{part}PerProjectPerModel")), wait("14s")];
         return vec![body(&format!("quotaId={part}"), plain, &details, None)];
     }
@@ -119,7 +119,7 @@ fn wait(delay: &str) -> Value {
     json!({ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay })
 }
 
-/// Returns answers that were given and are none.
+/// Returns replies with status 200 that are not usable answers.
 fn unusable(row: &FailureRow) -> Vec<Sample> {
     if row.condition == "promptFeedback.blockReason" {
         let reasons = row.note.split_whitespace();
@@ -140,7 +140,7 @@ fn unusable(row: &FailureRow) -> Vec<Sample> {
         .collect()
 }
 
-/// Returns an answer whole and as a stream.
+/// Returns an answer as a whole and as a stream.
 fn both(row: &FailureRow, label: &str, wire: &Value) -> [Sample; 2] {
     let streamed = sample(row, &format!("{label} in a stream"), Reply::events(data(wire)));
     [sample(row, label, Reply::json(200, wire)), Sample { streamed: true, ..streamed }]

@@ -7,24 +7,23 @@ use super::row::{Body, FailureRow, rows_of};
 use super::sample::Sample;
 use crate::server::Reply;
 
-/// Returns what OpenAI can answer to a request of Responses when it fails: with its status, and
-/// each failure that a body alone can tell inside a 200, in every shape it comes in. Answers that
-/// are incomplete are among them: they are no failures.
+/// Returns the responses of OpenAI to a failing request of Responses: with its status, and each failure that is
+/// identified by its body inside a 200, in every shape. Incomplete answers are included: they are not failures.
 ///
 /// # Panics
 ///
-/// When a row's condition is in no known form.
+/// If a row's condition has an unknown form.
 #[must_use]
 pub fn responses_samples() -> Vec<Sample> {
     let rows = rows_of(&["openai"]);
     rows.iter().flat_map(|row| samples(row, &rows)).collect()
 }
 
-/// Returns the reasons for which an answer can be incomplete; they are no failures.
+/// Returns the reasons for which an answer can be incomplete; they are not failures.
 ///
 /// # Panics
 ///
-/// When no row names them.
+/// If no row names them.
 #[must_use]
 pub fn responses_stop_reasons() -> Vec<String> {
     let rows = rows_of(&["openai"]);
@@ -32,8 +31,8 @@ pub fn responses_stop_reasons() -> Vec<String> {
     listed(&row.condition).collect()
 }
 
-/// Returns answers that are incomplete for this reason and say `so far`: in one piece, and at the
-/// end of a stream. The flag says which is streamed.
+/// Returns answers with the text `so far` that are incomplete for this reason: in one piece, and at the end of a
+/// stream. The flag is whether it is streamed.
 #[must_use]
 pub fn responses_stopped(reason: &str) -> Vec<(Reply, bool)> {
     let content = json!([{ "type": "output_text", "text": "so far" }]);
@@ -50,7 +49,7 @@ const STOPS: &str = "responses: status=incomplete, incomplete_details.reason in 
 
 fn samples(row: &FailureRow, rows: &[FailureRow]) -> Vec<Sample> {
     match row.condition.as_str() {
-        // What is said of the other protocol has its counterpart below.
+        // Rows of the other protocol have their counterpart below.
         condition if condition.starts_with("chat SSE EOF") => {
             let says = "responses EOF before response.completed|failed|incomplete";
             let sample = row.sample(says, Reply::events(HEAD), None);
@@ -92,7 +91,7 @@ fn samples(row: &FailureRow, rows: &[FailureRow]) -> Vec<Sample> {
     }
 }
 
-/// Puts each failure that a body alone can tell into a stream.
+/// Puts each failure that is identified by its body into a stream.
 fn inside_a_stream(
     inside: &FailureRow,
     rows: &[FailureRow],
@@ -113,10 +112,10 @@ fn inside_a_stream(
         .collect()
 }
 
-/// Makes an answer that failed with this code: in one piece, and at the end of a stream.
+/// Returns an answer that failed with this code: in one piece, and at the end of a stream.
 fn answers_that_failed(row: &FailureRow, code: &str) -> [Sample; 2] {
     let response = failed(&json!({ "code": code, "message": "what went wrong" }));
-    // The row has two classes, and says of each code which it is by its name.
+    // The row has two classes; the code determines which one applies.
     let class = row.cls.split('/').nth(match code {
         "server_error" => 0,
         "rate_limit_exceeded" => 1,
@@ -157,7 +156,7 @@ fn failed(error: &Value) -> Value {
     })
 }
 
-/// Returns what stands between the brackets.
+/// Returns the items between the brackets.
 fn listed(condition: &str) -> impl Iterator<Item = String> {
     let list = condition.split_once(" in (").map_or("", |(_, list)| list).trim_end_matches(')');
     list.split(',').map(str::to_owned)
@@ -167,7 +166,7 @@ fn sse(event: &Value) -> String {
     format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default())
 }
 
-/// A stream that has said something and is not over.
+/// The beginning of a stream with some text.
 const HEAD: &str = concat!(
     "event: response.created\n",
     r#"data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","status":"in_progress","error":null,"incomplete_details":null,"output":[],"usage":null}}"#,

@@ -1,4 +1,4 @@
-//! The rows, and the bodies that their conditions speak of.
+//! The rows, and the bodies of their conditions.
 
 use layer0::code;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 const ROWS: &str = include_str!("../../wire/conformance.json");
 
-/// One way a provider can fail.
+/// One known failure of a provider.
 #[derive(Debug, Clone, Deserialize)]
 #[non_exhaustive]
 pub struct FailureRow {
@@ -17,24 +17,24 @@ pub struct FailureRow {
     /// The condition on body or headers.
     #[serde(rename = "match")]
     pub condition: String,
-    /// Does it arrive after a 200?
+    /// Whether it arrives after a 200.
     pub in_stream: bool,
     /// The class.
     pub cls: String,
     /// `true`, `false` or `"as row"`.
     pub retry: Value,
-    /// What the wait depends on.
+    /// Source of the wait.
     pub delay: Option<String>,
-    /// What else there is to know.
+    /// Further notes.
     #[serde(default)]
     pub note: String,
 }
 
-/// Returns the file as it is.
+/// Returns the parsed file.
 ///
 /// # Panics
 ///
-/// When it is no array.
+/// If it is not an array.
 #[must_use]
 pub fn file() -> Vec<Value> {
     serde_json::from_str(ROWS).expect("conformance.json is an array")
@@ -56,7 +56,7 @@ pub(super) fn rows_of(providers: &[&str]) -> Vec<FailureRow> {
 }
 
 impl FailureRow {
-    /// Reads the condition: alternatives of conjunctions.
+    /// Parses the condition: alternatives of conjunctions.
     pub(super) fn bodies(&self) -> Vec<Body> {
         if self.condition == "*" {
             let other = Body { message: Some("something else".into()), ..Body::default() };
@@ -72,7 +72,7 @@ impl FailureRow {
     }
 }
 
-/// What the body of a failure holds.
+/// The contents of a failure's body.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Body {
     pub(super) kind: Option<String>,
@@ -91,7 +91,7 @@ impl Body {
         if parts.is_empty() { "no body".into() } else { parts.join(" ") }
     }
 
-    /// Returns it in the shape of the row's provider; `Null` where it is empty.
+    /// Returns it in the shape of the row's provider; `Null` if it is empty.
     pub(super) fn wire(&self, row: &FailureRow) -> Value {
         if self.kind.is_none() && self.code.is_none() && self.message.is_none() {
             return Value::Null;
@@ -123,7 +123,7 @@ impl Body {
     }
 }
 
-/// Returns the type that comes with a status, for rows that name a finer code only.
+/// Returns the type of a status, for rows that name only a finer code.
 fn anthropic_type(status: u16) -> &'static str {
     match status {
         400 => "invalid_request_error",
@@ -133,7 +133,7 @@ fn anthropic_type(status: u16) -> &'static str {
     }
 }
 
-/// Reads `type=a & code in (b,c) & message~"d"|"e"`; every choice gives a body.
+/// Parses `type=a & code in (b,c) & message~"d"|"e"`; every choice gives a body.
 fn conjunction(text: &str) -> Vec<Body> {
     let mut bodies = vec![Body::default()];
     for term in text.split(" & ") {
@@ -175,7 +175,7 @@ pub(super) fn term_of(term: &str) -> (&str, Vec<String>) {
         return (name, optional_group(start.trim_matches('"')));
     }
     match term.split_once('=') {
-        // `type=x, y, z` names further fields that the shape has anyway.
+        // `type=x, y, z` names further fields that the shape has in any case.
         Some((name, value)) => {
             let value = value.split(", ").next().unwrap_or(value);
             (name, vec![value.trim_matches('"').to_owned()])
@@ -212,7 +212,7 @@ pub(super) fn code_of(class: &str) -> &'static str {
         "not_found" => code::PROVIDER_NOT_FOUND,
         "bad_gateway_body" | "malformed_model_output" => code::PROVIDER_INVALID_RESPONSE,
         "cancelled" => code::PROVIDER_OTHER,
-        // No failure.
+        // Not a failure.
         "stop" => "",
         other => panic!("class `{other}` has no code yet"),
     }

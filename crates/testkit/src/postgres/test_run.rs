@@ -14,15 +14,15 @@ use backstop_clock::{Clock, SystemClock};
 use super::launch::Launch;
 use super::waiting;
 
-/// Waits until the process of the run is gone or a zombie, and removes the file of the run. The standard input of the
-/// server's keeper is what this writes, which is nothing: it ends here, and the server with it.
+/// Script that waits until the process of the run is gone or a zombie, and removes the file of the run. Its output,
+/// which is empty, is the standard input of the server's keeper: it ends here, and the server with it.
 const WATCHER: &str = r#"
 run=$1; file=$2
 while kill -0 "$run" 2>/dev/null && ! grep -q ') Z ' "/proc/$run/stat" 2>/dev/null; do sleep 0.5; done
 rm -f "$file"
 "#;
 
-/// A run of `cargo test`, or of another program that cargo runs and that starts test processes. Its file holds the
+/// A run of `cargo test`, or of another program that cargo runs and that starts test processes. Its file contains the
 /// URL of its server, and is locked by one process at a time, until this is dropped.
 #[derive(Debug)]
 pub(super) struct TestRun {
@@ -32,8 +32,8 @@ pub(super) struct TestRun {
 }
 
 impl TestRun {
-    /// Returns the run that this process belongs to. `None` where cargo has not started it, its parent is gone, or
-    /// the file cannot be used.
+    /// Returns the run of this process. `None` if cargo has not started it, its parent is gone, or the file cannot be
+    /// used.
     pub(super) fn current() -> Option<Self> {
         std::env::var_os("CARGO")?;
         let process = parent_id();
@@ -47,11 +47,11 @@ impl TestRun {
         Some(Self { process, path, file })
     }
 
-    /// Returns the URL of the server of the run. The first process that asks starts it, for as long as the run lasts;
-    /// so does a later one where it does not answer any more.
+    /// Returns the URL of the server of the run. The first process that asks starts it, for the duration of the run; so
+    /// does a later one if it no longer answers.
     pub(super) fn server(mut self, launch: impl FnOnce() -> Option<Launch>) -> Option<String> {
         let mut earlier = String::new();
-        // What cannot be read is no URL.
+        // An unreadable file has no URL.
         let _ = self.file.read_to_string(&mut earlier);
         if !earlier.is_empty() && waiting::answers(&administration(&earlier)) {
             remove_old_databases(&earlier);
@@ -65,24 +65,24 @@ impl TestRun {
         Some(url)
     }
 
-    /// Returns what ends when the run is over.
+    /// Returns an input that ends with the run.
     #[expect(clippy::zombie_processes, reason = "the watcher outlives this process")]
     fn end(&self) -> Stdio {
         let (end, writer) = std::io::pipe().expect("a pipe can be made");
         let mut watcher = Command::new("sh");
         watcher.args(["-c", WATCHER, "sh", &self.process.to_string()]).arg(&self.path);
         watcher.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null()).current_dir("/");
-        // A group of its own: what interrupts or kills the group of a test lets the other tests go on.
+        // A group of its own: an interrupted or killed group of one test does not affect the other tests.
         watcher.process_group(0).spawn().expect("a shell can be run");
         end.into()
     }
 }
 
-/// Returns the file of a run. It names when the process began, where the system says so, because the numbers of
-/// processes come again.
+/// Returns the file of a run. Its name contains the start time of the process, if the system reports it, because
+/// process numbers are reused.
 fn path_of(process: u32) -> PathBuf {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // What follows the name of the program, which may hold spaces: the time is the 20th of that.
+    // The fields after the name of the program, which may contain spaces; the time is the 20th of these fields.
     let after_name = stat.rsplit(')').next().unwrap_or_default();
     let began = after_name.split_whitespace().nth(19).unwrap_or("0");
     std::env::temp_dir().join(format!("backstop-postgres-run-{process}-{began}"))
@@ -92,10 +92,11 @@ fn administration(url: &str) -> String {
     format!("{url}/postgres")
 }
 
-/// How long the first test of a process waits for databases to be removed: a busy server takes a second for each.
+/// Time for which the first test of a process waits for the removal of databases: a busy server takes a second for
+/// each.
 const REMOVING: Duration = Duration::from_secs(3);
 
-/// Removes databases of processes that are over: all of a run together would fill a small disk.
+/// Removes databases of processes that have ended: all databases of a run together would fill a small disk.
 fn remove_old_databases(url: &str) {
     waiting::connected(&administration(url), async |mut connection| {
         let names = r"SELECT datname::text FROM pg_database WHERE datname LIKE 'test\_%'";
@@ -105,7 +106,7 @@ fn remove_old_databases(url: &str) {
         for name in names {
             if SystemClock.now() < end && is_over(name.split('_').nth(1).unwrap_or_default()) {
                 let remove = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
-                // One that cannot be removed is in the way of no test.
+                // A database that cannot be removed disturbs no test.
                 let _ = connection.execute(sqlx::raw_sql(AssertSqlSafe(remove))).await;
             }
         }

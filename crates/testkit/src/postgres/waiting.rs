@@ -1,4 +1,4 @@
-//! Waiting for servers, and asking them, on threads of their own: the caller may be in a runtime.
+//! Waits for servers and queries them on separate threads, because the caller may be in a runtime.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use sqlx::{ConnectOptions, PgConnection};
 
 use backstop_clock::{Clock, SystemClock};
 
-/// How long a server may take to start or to stop.
+/// Time limit for the start or stop of a server.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Connects, and does something with the connection. `None` where there is none, or the URL is none.
+/// Connects, and uses the connection. `None` without a connection, or if the URL is not valid.
 pub(super) fn connected<T: Send + 'static>(
     url: &str,
     work: impl AsyncFnOnce(PgConnection) -> T + Send + 'static,
@@ -26,7 +26,7 @@ pub(super) fn connected<T: Send + 'static>(
     std::thread::spawn(connect).join().ok().flatten()
 }
 
-/// Does the server let a client in?
+/// Returns whether the server accepts a client.
 pub(super) fn answers(url: &str) -> bool {
     connected(url, async |_| ()).is_some()
 }
@@ -36,7 +36,7 @@ pub(super) fn until_it_answers(what: &str, url: &str) {
     until(&format!("{what} answers"), || answers(url));
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(super) fn until(what: &str, is_so: impl Fn() -> bool) {
     let end = SystemClock.now().after(PATIENCE);
     while !is_so() {

@@ -7,13 +7,13 @@ use layer0::failure::{Chain, sources};
 use layer0::message::{Message, Transcript};
 use layer0::usage::TokenUsage;
 
-/// The key that providers under test are given. No error may show it.
+/// The key of providers under test. No error may show it.
 pub const KEY: &str = "held-secret-0123456789";
 
 /// A second secret, for providers that need more than a key. No error may show it.
 pub const TOKEN: &str = "session-secret-0123456789";
 
-/// Collects what is streamed.
+/// Sink that collects streamed chunks.
 #[derive(Debug, Default)]
 pub struct Heard {
     text: Mutex<String>,
@@ -35,7 +35,7 @@ impl Heard {
         lock(&self.thinking).clone()
     }
 
-    /// Returns what was said of tokens so far, oldest first.
+    /// Returns the usage reports so far, oldest first.
     #[must_use]
     pub fn usage(&self) -> Vec<TokenUsage> {
         lock(&self.usage).clone()
@@ -66,7 +66,7 @@ impl StreamSink for Heard {
     }
 }
 
-/// Makes a request in which a user says hello.
+/// Returns a request with one user message.
 #[must_use]
 pub fn hello() -> ModelRequest {
     let mut messages = Transcript::default();
@@ -74,11 +74,11 @@ pub fn hello() -> ModelRequest {
     ModelRequest::new(messages)
 }
 
-/// Asks in one of the two ways a provider can be asked.
+/// Sends a request, streamed or not.
 ///
 /// # Errors
 ///
-/// Those of the provider.
+/// The errors of the provider.
 pub async fn send(
     provider: &dyn Provider,
     request: &ModelRequest,
@@ -87,18 +87,18 @@ pub async fn send(
     if streamed { provider.stream(request).await } else { provider.complete(request).await }
 }
 
-/// Returns all that can be seen of an error and of its causes.
+/// Returns all visible text of an error and of its causes.
 pub(crate) fn all_of(error: &ProviderError) -> String {
     let causes: String = sources(error).map(|source| format!(" {source:?} {source}")).collect();
     format!("{error:?} {}{causes}", Chain(error))
 }
 
-/// Does a text show what no error may?
+/// Returns whether a text shows a secret.
 pub(crate) fn shows_a_secret(text: &str) -> bool {
     text.contains(KEY) || text.contains(TOKEN)
 }
 
-/// Timeouts that are far away, but for those a check shortens.
+/// Returns long timeouts; a check may shorten some of them.
 pub(crate) const fn patient() -> Timeouts {
     let long = Duration::from_secs(30);
     Timeouts::all(long)

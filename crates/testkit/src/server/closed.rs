@@ -3,10 +3,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::net::TcpSocket;
 
-/// A port of `127.0.0.1` that refuses connections as long as this is held.
+/// A port of `127.0.0.1` that refuses connections until this is dropped.
 ///
-/// It is bound and nothing listens, so that no other server is given it meanwhile. A port that was merely
-/// freed may be another test's server a moment later, which then counts a request that it was not sent.
+/// It is bound without a listener, so that no other server gets it meanwhile. A port that was merely freed may belong
+/// to another test's server a moment later, which then counts a request that was not meant for it.
 ///
 /// ```
 /// use backstop_testkit::ClosedPort;
@@ -18,16 +18,16 @@ use tokio::net::TcpSocket;
 #[derive(Debug)]
 pub struct ClosedPort {
     address: SocketAddr,
-    /// Keeps the port from everyone else.
+    /// Reserves the port.
     _socket: TcpSocket,
 }
 
 impl ClosedPort {
-    /// Takes a port.
+    /// Binds a port.
     ///
     /// # Panics
     ///
-    /// When no port of the loopback interface can be bound.
+    /// If no port of the loopback interface can be bound.
     #[must_use]
     pub fn bind() -> Self {
         Self::take().expect("a port of the loopback interface can be bound")

@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as a test server needs: requests with a length, one after the other.
+//! The part of HTTP/1.1 that a test server needs: requests with a length, one after the other.
 
 use std::io;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use crate::server::{Ending, Reply};
 
-/// A request that came in.
+/// A received request.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Request {
@@ -20,7 +20,7 @@ pub struct Request {
     pub path: String,
     /// The headers, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body; `Null` where it is not JSON.
+    /// The body; `Null` if it is not JSON.
     pub body: Value,
     /// The body, byte for byte.
     pub bytes: Vec<u8>,
@@ -34,18 +34,18 @@ impl Request {
     }
 }
 
-/// A connection that a client opened.
+/// An open connection of a client.
 pub(crate) struct Connection {
     stream: TcpStream,
-    /// What came and belongs to the next request.
+    /// Received bytes of the next request.
     unread: Vec<u8>,
 }
 
-/// What a reply leaves of a connection.
+/// State of a connection after a reply.
 pub(crate) enum After {
     /// It can serve another request.
     Open(Connection),
-    /// Nothing more comes, and it stays open.
+    /// Nothing more is sent, and it stays open.
     Hanging(Connection),
     Closed,
 }
@@ -94,12 +94,12 @@ impl Connection {
         }
     }
 
-    /// Waits until the client closes a connection that it says nothing more on.
+    /// Waits until the client closes a connection on which it sends nothing more.
     pub(crate) async fn until_closed(mut self) {
         while self.stream.read(&mut [0; 64]).await.is_ok_and(|bytes| bytes > 0) {}
     }
 
-    /// Answers; says what is left of the connection. A client that wants it closed gets it so.
+    /// Writes the reply; returns the state of the connection. It is closed if the client asked for that.
     pub(crate) async fn write(mut self, reply: &Reply, is_last: bool) -> io::Result<After> {
         if !reply.delay.is_zero() {
             SystemClock.sleep(reply.delay).await;
@@ -142,7 +142,7 @@ impl Connection {
             }
             Ending::CloseAt(_) => self.stream.shutdown().await?,
             Ending::ResetAt(_) => {
-                // Let the client read what was sent: a reset takes unread bytes away from it.
+                // Lets the client read the sent bytes: a reset discards unread bytes.
                 SystemClock.sleep(Duration::from_millis(20)).await;
                 self.stream.set_zero_linger()?;
             }
@@ -151,7 +151,7 @@ impl Connection {
         Ok(After::Closed)
     }
 
-    /// Writes chunks, each by itself.
+    /// Writes chunks one by one.
     async fn write_pieces(
         &mut self,
         pieces: std::slice::Chunks<'_, u8>,

@@ -1,4 +1,4 @@
-//! Rules that requests are held to.
+//! Rules for requests.
 
 use std::fmt::{Debug, Formatter};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -20,7 +20,7 @@ impl Judging {
         let _ = self.judge.set(Box::new(judge));
     }
 
-    /// Returns the refusal of a request, and remembers it.
+    /// Returns the refusal of a request, and stores it.
     pub(super) fn refuse(&self, request: &Request) -> Option<Reply> {
         let reply = self.judge.get()?(request)?;
         let told = String::from_utf8_lossy(&reply.body).into_owned();

@@ -12,11 +12,11 @@ use crate::server::judging::Judging;
 use crate::server::private_keys::PrivateKeys;
 use crate::server::{Reply, Request};
 
-/// A server on `127.0.0.1` that answers as told and records what it was asked. Connections are kept
-/// open between requests, as real servers do.
+/// A server on `127.0.0.1` that answers by plan and records its requests. Connections are kept open between requests,
+/// as by real servers.
 ///
-/// A body with a key that only `serde_json` writes is refused, and dropping the server then panics: such a
-/// key is a raw value that was written through another type, which a reader of that library cannot see.
+/// A body with a key that only `serde_json` writes is refused, and dropping the server then panics: such a key is a raw
+/// value that was written through another type, which a reader of that library cannot see.
 #[derive(Debug)]
 pub struct Loopback {
     address: SocketAddr,
@@ -28,23 +28,23 @@ pub struct Loopback {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What became of the replies that hang.
+/// Counts of hanging replies.
 #[derive(Debug, Default)]
 struct Hangs {
     begun: usize,
-    /// Those whose connection the client closed.
+    /// Replies whose connection the client closed.
     left: usize,
 }
 
 type Handler = Arc<dyn Fn(&Request) -> Reply + Send + Sync>;
 
 impl Loopback {
-    /// Starts a server that gives these replies, one per request, in order. Asked more often, it
-    /// answers with status 400 and says so.
+    /// Starts a server that gives these replies, one per request, in order. A further request is answered with status
+    /// 400 and the reason.
     ///
     /// # Panics
     ///
-    /// When no port of the loopback interface can be bound.
+    /// If no port of the loopback interface can be bound.
     #[must_use]
     pub fn replying(replies: impl IntoIterator<Item = Reply>) -> Self {
         let replies: Mutex<VecDeque<Reply>> = Mutex::new(replies.into_iter().collect());
@@ -53,11 +53,11 @@ impl Loopback {
         })
     }
 
-    /// Starts a server that asks `handler` for each reply.
+    /// Starts a server that calls `handler` for each reply.
     ///
     /// # Panics
     ///
-    /// When no port of the loopback interface can be bound.
+    /// If no port of the loopback interface can be bound.
     #[must_use]
     pub fn serving(handler: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         Self::start(Arc::new(handler)).expect("a port of the loopback interface can be bound")
@@ -77,7 +77,7 @@ impl Loopback {
         let judging = Arc::new(Judging::default());
         let judged = Arc::clone(&judging);
         let thread = thread::Builder::new().name("loopback".into()).spawn(move || {
-            // Ends with the signal, or with the sender; the runtime takes open connections along.
+            // Ends with the signal, or with the sender; the runtime closes open connections.
             runtime.block_on(async {
                 let shared =
                     Shared { handler, requests: seen, hangs: Arc::new(told), keys, judged };
@@ -89,7 +89,7 @@ impl Loopback {
         Ok(Self { address, requests, hangs, private_keys, judging, shutdown, thread })
     }
 
-    /// Takes bodies with keys that only `serde_json` writes, for tests whose model says such a key itself.
+    /// Accepts bodies with keys that only `serde_json` writes, for tests whose model itself writes such a key.
     #[must_use]
     pub fn taking_private_keys(self) -> Self {
         self.private_keys.take();
@@ -112,31 +112,31 @@ impl Loopback {
         format!("http://{}", self.address)
     }
 
-    /// Returns the address it listens on.
+    /// Returns the address that it listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns what it was asked so far, oldest first.
+    /// Returns the requests so far, oldest first.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         lock(&self.requests).clone()
     }
 
-    /// Returns how often it was asked.
+    /// Returns the number of requests.
     #[must_use]
     pub fn count(&self) -> usize {
         lock(&self.requests).len()
     }
 
-    /// Waits until so many replies hang, or did.
+    /// Waits until this many replies hang, or did.
     pub async fn hangs(&self, count: usize) {
-        // It can only fail when the server has ended, and this holds it.
+        // This fails only when the server has ended, and `self` keeps it running.
         let _ = self.hangs.clone().wait_for(|hangs| hangs.begun >= count).await;
     }
 
-    /// Waits until clients have closed the connections of so many replies that hang.
+    /// Waits until clients have closed the connections of this many hanging replies.
     pub async fn is_left(&self, count: usize) {
         let _ = self.hangs.clone().wait_for(|hangs| hangs.left >= count).await;
     }
@@ -184,7 +184,7 @@ async fn serve(stream: TcpStream, shared: Shared) -> io::Result<()> {
         let request = connection.read().await?;
         let is_last =
             request.header("connection").is_some_and(|said| said.eq_ignore_ascii_case("close"));
-        // Chosen under the lock, so that the record and the replies have one order.
+        // Chosen under the lock, so that the record and the replies have the same order.
         let reply = {
             let mut requests = lock(&requests);
             let reply = match keys.refuse(&request.bytes) {
@@ -227,7 +227,7 @@ mod tests {
         )
     }
 
-    /// Sends bytes, and reads what comes until the server closes the connection.
+    /// Sends bytes, and reads until the server closes the connection.
     fn exchange(server: &Loopback, sent: &str) -> String {
         let mut stream = TcpStream::connect(server.address()).unwrap();
         stream.write_all(sent.as_bytes()).unwrap();

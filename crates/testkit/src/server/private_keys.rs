@@ -1,13 +1,13 @@
-//! Keys that `serde_json` keeps for itself.
+//! Keys that `serde_json` reserves for itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiter::JsonValue;
 
-/// Whether bodies with such keys are taken, and whether any was sent.
+/// Whether bodies with such keys are accepted, and whether any was sent.
 ///
-/// A raw value that is written through another type becomes an object with a key of this kind, which a
-/// reader of `serde_json` hides again. Bodies are therefore read with another library.
+/// A raw value that is written through another type becomes an object with such a key, which a reader of `serde_json`
+/// hides again. Bodies are therefore read with another library.
 #[derive(Debug, Default)]
 pub(super) struct PrivateKeys {
     are_taken: AtomicBool,
@@ -19,12 +19,12 @@ impl PrivateKeys {
         self.are_taken.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether a body was sent that is not taken.
+    /// Returns whether a body was sent that is not accepted.
     pub(super) fn were_sent(&self) -> bool {
         self.were_sent.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a body is to be refused, and remembers that.
+    /// Returns whether a body is to be refused, and records that.
     pub(super) fn refuse(&self, body: &[u8]) -> bool {
         let refused = !self.are_taken.load(Ordering::Relaxed) && has_private_key(body);
         if refused {

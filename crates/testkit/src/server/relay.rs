@@ -3,7 +3,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// A way to a server on loopback that can be cut.
+/// A relay to a server on loopback that can be cut.
 ///
 /// ```no_run
 /// use backstop_testkit::Relay;
@@ -31,7 +31,7 @@ impl Relay {
     ///
     /// # Panics
     ///
-    /// If no port of the loopback can be had.
+    /// If no port of the loopback interface is available.
     #[must_use]
     pub fn start(to: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port of the loopback");
@@ -43,7 +43,7 @@ impl Relay {
                 if lock(&shared).is_over {
                     break;
                 }
-                // A server that does not answer closes this connection only.
+                // A server that does not answer only closes this connection.
                 let _ = connect(&shared, inner, &to);
             }
         });

@@ -9,8 +9,8 @@ use crate::wire::{anthropic, bedrock, gemini, ollama, openai, responses};
 
 /// A real endpoint on loopback that answers from a script, one entry per request, in order.
 ///
-/// It streams where the request asks for it, fills `${error_id.N}` and `${result_id.N}` from the
-/// request's tool results, and makes each scripted error into the bytes a provider would send.
+/// It streams if the request asks for that, fills `${error_id.N}` and `${result_id.N}` from the request's tool results,
+/// and encodes each scripted error like a provider.
 #[derive(Debug)]
 pub struct ScriptedEndpoint {
     server: Loopback,
@@ -70,13 +70,13 @@ impl ScriptedEndpoint {
         format!("{}{}", self.server.url(), self.prefix)
     }
 
-    /// Returns what it was asked so far, oldest first.
+    /// Returns the requests so far, oldest first.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         self.server.requests()
     }
 
-    /// Returns how often it was asked.
+    /// Returns the number of requests.
     #[must_use]
     pub fn count(&self) -> usize {
         self.server.count()
@@ -94,7 +94,7 @@ impl ScriptedEndpoint {
         })
     }
 
-    /// Serves the paths that `serves` says yes to, and that `path` stands for.
+    /// Serves the paths that `serves` accepts; `path` describes them in refusals.
     fn routing(
         prefix: &'static str,
         path: &'static str,

@@ -2,7 +2,7 @@
 
 use super::json::{self, Node};
 
-/// An endpoint, by what it takes.
+/// An endpoint, by the requests that it accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Dialect {
@@ -46,7 +46,7 @@ impl Dialect {
         Self::OpenRouter,
     ];
 
-    /// Returns the name that files and messages have for it.
+    /// Returns its name in files and messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ impl Dialect {
         }
     }
 
-    /// Returns an id as the endpoint gives it to a call; empty where it gives none.
+    /// Returns an id as the endpoint gives it to a call; empty if it gives none.
     #[must_use]
     pub fn call_id(self, turn: usize, call: usize) -> String {
         match self {

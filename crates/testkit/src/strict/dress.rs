@@ -1,11 +1,11 @@
-//! Parts of answers that the encoders of `wire` do not make, since only some endpoints have them.
+//! Parts of answers that the encoders of `wire` do not make, because only some endpoints have them.
 
 use serde_json::{Value, json};
 
 use super::dialect::Dialect;
 use crate::server::Reply;
 
-/// Adds what the endpoint gives with an answer and wants back, and makes its marks those of this turn.
+/// Adds the parts that the endpoint gives with an answer and wants back, and makes its marks unique for this turn.
 pub(super) fn dress(dialect: Dialect, turn: usize, mut reply: Reply) -> Reply {
     if let Ok(text) = std::str::from_utf8(&reply.body) {
         let text = mark(dialect, turn, text);
@@ -19,8 +19,8 @@ pub(super) fn dress(dialect: Dialect, turn: usize, mut reply: Reply) -> Reply {
     reply
 }
 
-/// Replaces the one signature and the ids of the encoders. Frames of AWS are left alone: their sums
-/// are those of their bytes.
+/// Replaces the one signature and the ids of the encoders. Frames of AWS are not changed, because they have checksums
+/// of their bytes.
 fn mark(dialect: Dialect, turn: usize, text: &str) -> String {
     let replaced = |from: &str, to: String| text.replace(from, &to);
     match dialect {

@@ -1,4 +1,4 @@
-//! JSON as another library than `serde_json` reads it: in order, with repeated keys.
+//! JSON read by another library than `serde_json`: in order, with repeated keys.
 
 use jiter::JsonValue;
 use serde_json::{Map, Number, Value};
@@ -57,7 +57,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the text; empty where this is none.
+    /// Returns the text; empty if this is not text.
     pub(super) fn text_or_empty(self) -> &'a str {
         self.text().unwrap_or_default()
     }
@@ -98,7 +98,7 @@ impl<'a> Node<'a> {
         matches!(self.0, Some(JsonValue::Object(_)))
     }
 
-    /// Returns the words that Go and Python have for this type of value.
+    /// Returns the name of this type of value in Go and Python.
     pub(super) const fn type_name(self) -> &'static str {
         match self.0 {
             None | Some(JsonValue::Null) => "null",
@@ -126,7 +126,7 @@ impl<'a> Node<'a> {
         own.or_else(below).or_else(|| self.items().find_map(Self::repeated_key))
     }
 
-    /// Returns the value for a library that takes those of `serde_json`.
+    /// Returns the value for a library that uses those of `serde_json`.
     pub(super) fn to_value(self) -> Value {
         match self.0 {
             None | Some(JsonValue::Null) => Value::Null,

@@ -19,7 +19,7 @@ pub(super) fn unknown_field<'a>(node: Node<'a>, known: &[&str]) -> Option<&'a st
     node.fields().map(|(name, _)| name).find(|name| !known.contains(name))
 }
 
-/// Returns the first text that comes twice.
+/// Returns the first text that occurs twice.
 pub(super) fn repeated<'a>(texts: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let mut seen = Vec::new();
     for text in texts {
@@ -31,7 +31,7 @@ pub(super) fn repeated<'a>(texts: impl Iterator<Item = &'a str>) -> Option<&'a s
     None
 }
 
-/// Returns the parts for the first item for which `find` has some; it gets the index and the item.
+/// Returns the parts for the first item for which `find` returns some; it gets the index and the item.
 pub(super) fn find_first<'a>(
     items: impl Iterator<Item = Node<'a>>,
     mut find: impl FnMut(usize, Node<'a>) -> Found,

@@ -10,17 +10,17 @@ use super::said::Said;
 pub struct Rule {
     /// Stable name, such as `anthropic.results_first`.
     pub id: &'static str,
-    /// The endpoints that have it. Its sample is in the file of the first.
+    /// Endpoints that have it. Its sample is in the file of the first one.
     pub dialects: &'static [Dialect],
     /// HTTP status of the refusal.
     pub status: u16,
-    /// Class of the error in the endpoint's words: its `type`, `status` or exception.
+    /// Class of the error in the endpoint's terms: its `type`, `status` or exception.
     pub kind: &'static str,
     /// The `code` of the error, for endpoints that have one.
     pub code: Option<&'static str>,
-    /// Message as the endpoint words it; each `{}` stands for a part of the request.
+    /// Message of the endpoint; each `{}` is a placeholder for a part of the request.
     pub message: &'static str,
-    /// Address of the document or the report that it is taken from.
+    /// Address of the document or report that is its source.
     pub source: &'static str,
     /// Returns the parts for the message if the request breaks the rule.
     pub(super) find: fn(Asked<'_>) -> Found,
@@ -37,7 +37,7 @@ pub(super) struct Asked<'a> {
     pub(super) said: &'a Said,
 }
 
-/// A refused request, as the endpoint answers it.
+/// A refused request, with the endpoint's answer.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Refusal {
@@ -52,7 +52,7 @@ pub struct Refusal {
 }
 
 impl Rule {
-    /// Makes a rule that is answered with status 400, class and code as its endpoints usually name them.
+    /// Returns a rule that is answered with status 400, with the usual class and code of its endpoints.
     pub(super) const fn new(
         id: &'static str,
         dialects: &'static [Dialect],
@@ -120,7 +120,7 @@ fn fill(message: &str, parts: &[String]) -> String {
     filled
 }
 
-/// Makes the parts that a message names.
+/// Lists the parts that a message names.
 macro_rules! found {
     ($($part:expr),* $(,)?) => { vec![$($part.to_string()),*] };
 }

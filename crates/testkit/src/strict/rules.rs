@@ -1,4 +1,4 @@
-//! The rows, by endpoint.
+//! The rules, by endpoint.
 
 mod anthropic;
 mod anthropic_tools;

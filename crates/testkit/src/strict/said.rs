@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use super::dialect::Dialect;
 
-/// Answers that an endpoint gave, as far as it wants them back.
+/// Earlier answers of an endpoint, with the parts that it wants back.
 #[derive(Debug, Clone, Default)]
 pub struct Said {
     turns: Vec<Turn>,
@@ -32,7 +32,7 @@ pub(super) struct SaidCall {
 }
 
 impl Said {
-    /// Remembers an answer, given whole.
+    /// Stores an answer, given as a whole.
     pub fn remember(&mut self, dialect: Dialect, answer: &Value) {
         self.turns.push(match dialect {
             Dialect::Anthropic => read_anthropic(answer),
@@ -44,12 +44,12 @@ impl Said {
         });
     }
 
-    /// Returns the answer that made a call of this id.
+    /// Returns the answer that made a call with this id.
     pub(super) fn find_turn(&self, id: &str) -> Option<&Turn> {
         self.turns.iter().rev().find(|turn| turn.calls.iter().any(|call| call.id == id))
     }
 
-    /// Returns whether thinking was said with this text and signature.
+    /// Returns whether an answer had thinking with this text and signature.
     pub(super) fn has_thinking(&self, text: &str, signature: &str) -> bool {
         self.turns.iter().any(|turn| turn.thinking == text && turn.signature == signature)
     }
@@ -68,7 +68,7 @@ impl Said {
         self.turns.iter().any(|turn| turn.encrypted.iter().any(|it| it == encrypted))
     }
 
-    /// Returns the item that was said before the one with this id, in the same answer.
+    /// Returns the item before the one with this id, in the same answer.
     pub(super) fn item_before(&self, id: &str) -> Option<&str> {
         self.turns.iter().find_map(|turn| {
             let at = turn.items.iter().position(|item| item == id)?;
@@ -76,7 +76,7 @@ impl Said {
         })
     }
 
-    /// Returns the item that was said after the one with this id, in the same answer.
+    /// Returns the item after the one with this id, in the same answer.
     pub(super) fn item_after(&self, id: &str) -> Option<&str> {
         self.turns.iter().find_map(|turn| {
             let at = turn.items.iter().position(|item| item == id)?;

@@ -7,12 +7,12 @@ pub(super) fn is_draft_2020_12(schema: Node<'_>) -> bool {
     jsonschema::draft202012::meta::is_valid(&schema.to_value())
 }
 
-/// Returns the first word at the top of a schema that joins alternatives, or excludes some.
+/// Returns the first keyword at the top of a schema that combines or excludes alternatives.
 pub(super) fn top_level_combinator(schema: Node<'_>, words: &[&str]) -> Option<String> {
     words.iter().find(|word| schema.get(word).exists()).map(|word| (*word).to_owned())
 }
 
-/// Returns the place of the first subschema for which `test` holds, in the words of OpenAI's errors.
+/// Returns the place of the first subschema for which `test` holds, in the format of OpenAI's errors.
 pub(super) fn find_place(schema: Node<'_>, test: &dyn Fn(Node<'_>) -> bool) -> Option<String> {
     find_below(schema, &mut Vec::new(), test)
 }
@@ -62,7 +62,7 @@ pub(super) fn subschemas(schema: Node<'_>) -> Vec<(Vec<String>, Node<'_>)> {
     found
 }
 
-/// Returns whether a schema is for values of this type, perhaps among others.
+/// Returns whether a schema is for values of this type, possibly among others.
 pub(super) fn allows(schema: Node<'_>, name: &str) -> bool {
     let types = schema.get("type");
     types.is(name) || types.items().any(|each| each.is(name))

@@ -8,9 +8,9 @@ use super::{Dialect, Refusal, Said, check};
 use crate::server::{Loopback, Reply, Request};
 use crate::wire::{anthropic, bedrock, gemini, ollama, openai, responses};
 
-/// An endpoint on loopback that answers from a script and refuses what the real one refuses.
+/// An endpoint on loopback that answers from a script and refuses the same requests as the real one.
 ///
-/// A refused request takes no answer of the script.
+/// A refused request uses no answer of the script.
 ///
 /// ```
 /// use backstop_provider::ScriptedAnswer;
@@ -35,11 +35,11 @@ struct ServerState {
 }
 
 impl StrictServer {
-    /// Starts a server that gives these answers, one per request that it takes.
+    /// Starts a server that gives these answers, one per accepted request.
     ///
     /// # Panics
     ///
-    /// When no port of the loopback interface can be bound.
+    /// If no port of the loopback interface can be bound.
     #[must_use]
     pub fn start(dialect: Dialect, answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
         let answers = answers.into();
@@ -47,7 +47,7 @@ impl StrictServer {
         let shared = Arc::clone(&state);
         let server =
             Loopback::serving(move |request| lock(&shared).answer(dialect, &answers, request));
-        // It refuses such keys by a rule of its own.
+        // The endpoint refuses such keys by a rule of its own.
         let server = server.taking_private_keys();
         Self { server, dialect, state }
     }
@@ -58,7 +58,7 @@ impl StrictServer {
         format!("{}{}", self.server.url(), self.dialect.prefix())
     }
 
-    /// Returns the endpoint it stands for.
+    /// Returns the imitated endpoint.
     #[must_use]
     pub const fn dialect(&self) -> Dialect {
         self.dialect
@@ -76,7 +76,7 @@ impl StrictServer {
         lock(&self.state).refusals.clone()
     }
 
-    /// Returns how many requests it has answered from the script.
+    /// Returns the number of requests answered from the script.
     #[must_use]
     pub fn answered(&self) -> usize {
         lock(&self.state).answered
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// Posts a body; returns the whole answer, head and all.
+    /// Posts a body; returns the whole response, including its head.
     fn post(server: &StrictServer, path: &str, body: &Value) -> String {
         let mut stream = TcpStream::connect(server.server.address()).unwrap();
         let body = body.to_string();

@@ -1,4 +1,4 @@
-//! Each rule has a body that it refuses, as an edit of one that its endpoint takes.
+//! Each rule has a body that it refuses, as an edit of one that its endpoint accepts.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use super::*;
 #[derive(Deserialize)]
 struct Samples {
     path: String,
-    /// Answers that the endpoint gave before, whole.
+    /// Earlier answers of the endpoint, as a whole.
     said: Vec<Value>,
-    /// A request that it takes.
+    /// A request that it accepts.
     takes: Value,
     rules: BTreeMap<String, Sample>,
 }
@@ -23,11 +23,11 @@ struct Samples {
 struct Sample {
     #[serde(flatten)]
     edit: Edit,
-    /// A request near it that is taken.
+    /// A similar request that is accepted.
     near: Option<Edit>,
 }
 
-/// Changes to the request that is taken.
+/// Changes to the accepted request.
 #[derive(Deserialize)]
 struct Edit {
     /// Values by their JSON Pointers; the last step may be a new field or the next index.
@@ -35,7 +35,7 @@ struct Edit {
     set: BTreeMap<String, Value>,
     #[serde(default)]
     remove: Vec<String>,
-    /// Lists whose first item is repeated so often.
+    /// Lists whose first item is repeated this many times.
     #[serde(default)]
     repeat: BTreeMap<String, usize>,
     /// Text to replace, and its replacement.

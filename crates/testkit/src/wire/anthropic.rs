@@ -12,7 +12,7 @@ use crate::server::{Ending, Reply};
 use crate::wire::openai::arguments_text;
 use crate::wire::{Cannot, MakeProvider, Wire};
 
-/// Makes the wire of this protocol, for what speaks it.
+/// Returns the wire of this protocol for a provider.
 #[must_use]
 pub const fn wire(provider: MakeProvider) -> Wire {
     Wire::of(provider, reply)
@@ -23,7 +23,7 @@ pub const fn wire(provider: MakeProvider) -> Wire {
         .judged_as(Some("anthropic"))
 }
 
-/// Returns what the endpoint answers to this request body.
+/// Returns the reply of the endpoint to this request body.
 #[must_use]
 pub fn reply(answer: &ScriptedAnswer, request: &Value) -> Reply {
     let is_streamed = request["stream"] == true;
@@ -60,7 +60,7 @@ fn failed(said: &AnthropicAnswer, error: &ScriptedError, is_streamed: bool) -> R
         }
     };
     match error.retry_after_ms {
-        // The protocol has seconds; ours read fractions of them.
+        // The protocol has seconds; our adapters read fractions of them.
         Some(ms) => {
             reply.header("retry-after", Duration::from_millis(ms).as_secs_f64().to_string())
         }
@@ -108,7 +108,7 @@ struct AnthropicAnswer {
     calls: Vec<ScriptedToolCall>,
     stop_reason: Arc<str>,
     usage: TokenUsage,
-    /// Does an error come after something was streamed or billed?
+    /// Whether an error comes after some text or usage.
     begins: bool,
 }
 
@@ -187,7 +187,7 @@ impl AnthropicAnswer {
         })
     }
 
-    /// Returns the stream, with its end or without.
+    /// Returns the stream, with or without its end.
     fn stream(&self, ends: bool) -> String {
         let message = json!({
             "id": "msg_script",
@@ -231,7 +231,7 @@ enum Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Returns how its block begins, and the deltas that follow.
+    /// Returns the start of its block, and the deltas after it.
     fn streamed(&self) -> (Value, Vec<Value>) {
         match self {
             Self::Thinking(text) => (

@@ -12,7 +12,7 @@ use crate::server::{Ending, Reply};
 use crate::wire::openai::arguments_text;
 use crate::wire::{Cannot, MakeProvider, Wire};
 
-/// Makes the wire of this protocol, for what speaks it.
+/// Returns the wire of this protocol for a provider.
 #[must_use]
 pub const fn wire(provider: MakeProvider) -> Wire {
     Wire::of(provider, |answer, request| reply(answer, request, request["stream"] == true))
@@ -24,7 +24,7 @@ pub const fn wire(provider: MakeProvider) -> Wire {
         .judged_as(Some("bedrock"))
 }
 
-/// Returns what the endpoint answers to this request body, whole or as a stream.
+/// Returns the reply of the endpoint to this request body, as a whole or as a stream.
 #[must_use]
 pub fn reply(answer: &ScriptedAnswer, request: &Value, is_streamed: bool) -> Reply {
     let reply = match BedrockAnswer::new(answer, request) {
@@ -38,7 +38,7 @@ pub fn reply(answer: &ScriptedAnswer, request: &Value, is_streamed: bool) -> Rep
     reply.delay(Duration::from_millis(answer.delay_ms))
 }
 
-/// Says whether what is asked for at a path is a stream; `None` where nothing is served.
+/// Returns whether the response at a path is a stream; `None` if the path is not served.
 #[must_use]
 pub fn is_streamed(path: &str) -> Option<bool> {
     let (_model, action) = path.strip_prefix("/model/")?.split_once('/')?;
@@ -49,7 +49,7 @@ pub fn is_streamed(path: &str) -> Option<bool> {
     }
 }
 
-/// Makes a stream of frames, in status 200.
+/// Returns a stream of frames, with status 200.
 #[must_use]
 pub fn stream(body: Vec<u8>) -> Reply {
     Reply::new(200, "application/vnd.amazon.eventstream", body)
@@ -74,13 +74,12 @@ pub fn exception(kind: &str, payload: &Value) -> Vec<u8> {
     frame(&headers, payload.to_string().as_bytes())
 }
 
-/// Returns a frame with headers of text,
-/// <https://smithy.io/2.0/aws/amazon-eventstream.html>. Written by hand, so that what reads it is
-/// held against the document and not against itself.
+/// Returns a frame with headers of text, <https://smithy.io/2.0/aws/amazon-eventstream.html>. Written by hand, so that
+/// the decoder is checked against the document and not against itself.
 ///
 /// # Panics
 ///
-/// When a part is longer than its length field can say.
+/// If a part is longer than its length field allows.
 #[must_use]
 pub fn frame(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
     const TEXT: u8 = 7;
@@ -170,7 +169,7 @@ struct BedrockAnswer {
     calls: Vec<ScriptedToolCall>,
     stop_reason: Arc<str>,
     usage: TokenUsage,
-    /// Does an error come after something was streamed or billed?
+    /// Whether an error comes after some text or usage.
     begins: bool,
 }
 
@@ -241,7 +240,7 @@ impl BedrockAnswer {
         })
     }
 
-    /// Returns the stream, with its end or without.
+    /// Returns the stream, with or without its end.
     fn stream(&self, ends: bool) -> Vec<u8> {
         let mut out = event("messageStart", &json!({ "role": "assistant", "p": "abc" }));
         let mut index = 0;

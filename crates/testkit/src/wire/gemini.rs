@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::server::{Ending, Reply};
 use crate::wire::{Cannot, MakeProvider, Wire};
 
-/// Makes the wire of this protocol, for what speaks it.
+/// Returns the wire of this protocol for a provider.
 #[must_use]
 pub const fn wire(provider: MakeProvider) -> Wire {
     Wire::of(provider, |answer, request| reply(answer, request, request["stream"] == true))
@@ -25,7 +25,7 @@ pub const fn wire(provider: MakeProvider) -> Wire {
         .judged_as(Some("gemini"))
 }
 
-/// Says whether a request to this path streams; `None` where the protocol has no such path.
+/// Returns whether a request to this path streams; `None` if the protocol has no such path.
 #[must_use]
 pub fn is_streamed(path: &str) -> Option<bool> {
     match path.strip_prefix("/v1beta/models/")?.split_once(':')?.1 {
@@ -35,7 +35,7 @@ pub fn is_streamed(path: &str) -> Option<bool> {
     }
 }
 
-/// Returns what the endpoint answers to this request body.
+/// Returns the reply of the endpoint to this request body.
 #[must_use]
 pub fn reply(answer: &ScriptedAnswer, request: &Value, is_streamed: bool) -> Reply {
     let reply = match GeminiAnswer::new(answer, request) {
@@ -80,7 +80,7 @@ fn wire_error(error: &ScriptedError) -> (u16, Value) {
         ErrorKind::RateLimited => (429, "RESOURCE_EXHAUSTED", "scripted rate limit"),
         ErrorKind::InvalidRequest => (400, "INVALID_ARGUMENT", "scripted invalid request"),
         ErrorKind::ContentBlocked => {
-            // A blocked prompt is answered, without an answer.
+            // A blocked prompt has a response without an answer.
             return (200, json!({ "promptFeedback": { "blockReason": "SAFETY" } }));
         }
         ErrorKind::AuthFailed => {
@@ -161,7 +161,7 @@ impl GeminiAnswer {
             calls: answer.tool_calls.iter().map(fill).collect(),
             finish_reason: finish_reason.into(),
             usage: answer.usage.map(|usage| {
-                // Some of what it answered with, it thought.
+                // Some of the output tokens are thoughts.
                 let thoughts = usage.output_tokens / 2;
                 json!({
                     "promptTokenCount": usage.input_tokens,
@@ -174,7 +174,7 @@ impl GeminiAnswer {
         })
     }
 
-    /// Does an error come after something was streamed or billed?
+    /// Returns whether an error comes after some text or usage.
     fn begins(&self) -> bool {
         !self.text.is_empty() || self.thinking.is_some() || self.usage.is_some()
     }
@@ -204,7 +204,7 @@ impl GeminiAnswer {
         self.billed(candidate(&parts, Some(&self.finish_reason)))
     }
 
-    /// Returns the stream, with its end or without. Every piece names the usage so far.
+    /// Returns the stream, with or without its end. Every chunk has the usage so far.
     fn stream(&self, ends: bool) -> String {
         let thinking = self.thinking.iter().map(|thinking| Self::thought(thinking));
         let text = self.text.split_inclusive(' ').map(|piece| json!({ "text": piece }));
@@ -229,7 +229,7 @@ impl GeminiAnswer {
     }
 }
 
-/// Returns an answer, or a piece of one.
+/// Returns an answer, or a chunk of one.
 pub(crate) fn candidate(parts: &[Value], finish_reason: Option<&str>) -> Value {
     let mut candidate = json!({ "index": 0, "content": { "role": "model", "parts": parts } });
     if let Some(reason) = finish_reason {
@@ -238,7 +238,7 @@ pub(crate) fn candidate(parts: &[Value], finish_reason: Option<&str>) -> Value {
     json!({ "candidates": [candidate], "modelVersion": "script", "responseId": "script" })
 }
 
-/// Returns a server-sent event. Google ends its lines as HTTP does.
+/// Returns a server-sent event. Google ends its lines like HTTP.
 pub(crate) fn data(value: &Value) -> String {
     format!("data: {value}\r\n\r\n")
 }

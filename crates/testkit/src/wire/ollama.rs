@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::server::{Ending, Reply};
 use crate::wire::{Cannot, MakeProvider, Wire};
 
-/// Makes the wire of this protocol, for what speaks it.
+/// Returns the wire of this protocol for a provider.
 #[must_use]
 pub const fn wire(provider: MakeProvider) -> Wire {
-    // A line in the middle of a stream has no status that could say what failed.
+    // A line in the middle of a stream has no status that could identify the failure.
     Wire::of(provider, reply)
         .that_cannot(&[
             Cannot::CountCacheWrites,
@@ -37,7 +37,7 @@ pub const fn wire(provider: MakeProvider) -> Wire {
         .judged_as(Some("ollama"))
 }
 
-/// Returns what the server answers to this request body.
+/// Returns the reply of the server to this request body.
 #[must_use]
 pub fn reply(answer: &ScriptedAnswer, request: &Value) -> Reply {
     let is_streamed = request["stream"] == true;
@@ -67,7 +67,7 @@ fn failed(said: &OllamaAnswer, error: &ScriptedError, is_streamed: bool) -> Resu
         (ErrorKind::InvalidResponse, _) => Reply::html(200),
         (kind, true) if said.begins() => {
             let (_, message) = wire_error(kind, error.status)?;
-            // A line has no status, so it can only be what its text says.
+            // A line has no status, so it is classified by its text.
             if !matches!(kind, ErrorKind::Transient | ErrorKind::ContextOverflow) {
                 return Err(format!("ollama cannot say {kind:?} in the middle of a stream"));
             }
@@ -137,7 +137,7 @@ impl OllamaAnswer {
         })
     }
 
-    /// Does an error come after something was streamed?
+    /// Returns whether an error comes after some text.
     fn begins(&self) -> bool {
         !self.text.is_empty() || self.thinking.is_some()
     }
@@ -153,7 +153,7 @@ impl OllamaAnswer {
         self.last(message)
     }
 
-    /// Returns the stream, with its end or without.
+    /// Returns the stream, with or without its end.
     fn stream(&self, ends: bool) -> String {
         let mut out = String::new();
         if let Some(thinking) = &self.thinking {
@@ -164,7 +164,7 @@ impl OllamaAnswer {
         for piece in self.text.split_inclusive(' ') {
             out += &chunk(json!({ "role": "assistant", "content": piece }));
         }
-        // Parallel calls come one after the other, each whole.
+        // Parallel calls come one after the other, each complete.
         for call in &self.calls {
             let calls = [wire_call(call)];
             out += &chunk(json!({ "role": "assistant", "content": "", "tool_calls": calls }));
@@ -175,7 +175,7 @@ impl OllamaAnswer {
         out
     }
 
-    /// Returns the value that says it is done.
+    /// Returns the last value, which marks the end.
     fn last(&self, message: Value) -> Value {
         let mut last = value(message, true);
         last["done_reason"] = json!(self.done_reason);
@@ -188,8 +188,7 @@ impl OllamaAnswer {
     }
 }
 
-/// Returns a call. Newer versions give it an id; one that is empty in the script is left out, as the
-/// older ones do.
+/// Returns a call. Newer versions give it an id; an empty id in the script is left out, as by older versions.
 fn wire_call(call: &ScriptedToolCall) -> Value {
     let function = json!({ "name": call.name, "arguments": call.arguments });
     if call.id.is_empty() {

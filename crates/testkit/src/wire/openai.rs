@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::server::{Ending, Reply};
 use crate::wire::{Cannot, MakeProvider, Wire};
 
-/// Makes the wire of this protocol, for what speaks it.
+/// Returns the wire of this protocol for a provider.
 #[must_use]
 pub const fn wire(provider: MakeProvider) -> Wire {
     Wire::of(provider, reply)
@@ -25,7 +25,7 @@ pub const fn wire(provider: MakeProvider) -> Wire {
         .judged_as(Some("openai-chat"))
 }
 
-/// Returns what the endpoint answers to this request body.
+/// Returns the reply of the endpoint to this request body.
 #[must_use]
 pub fn reply(answer: &ScriptedAnswer, request: &Value) -> Reply {
     let is_streamed = request["stream"] == true;
@@ -149,7 +149,7 @@ impl ChatAnswer {
         })
     }
 
-    /// Does an error come after something was streamed or billed?
+    /// Returns whether an error comes after some text or usage.
     fn begins(&self) -> bool {
         !self.text.is_empty() || self.thinking.is_some() || self.usage.is_some()
     }
@@ -180,7 +180,7 @@ impl ChatAnswer {
         })
     }
 
-    /// Returns the stream, with its end or without.
+    /// Returns the stream, with or without its end.
     fn stream(&self, ends: bool) -> String {
         let mut out = chunk(&json!({ "role": "assistant", "content": "" }), None);
         if let Some(thinking) = &self.thinking {
@@ -217,7 +217,7 @@ impl ChatAnswer {
     }
 }
 
-/// Returns a call: whole, or with an index and no arguments yet.
+/// Returns a call: as a whole, or with an index and no arguments yet.
 fn wire_call(call: &ScriptedToolCall, index: Option<usize>) -> Value {
     let arguments = if index.is_some() { String::new() } else { arguments_text(call) };
     let function = json!({ "name": call.name, "arguments": arguments });
@@ -228,7 +228,7 @@ fn wire_call(call: &ScriptedToolCall, index: Option<usize>) -> Value {
     wire
 }
 
-/// Returns the arguments as the model wrote them; a string stands for JSON that does not parse.
+/// Returns the arguments as the model wrote them; a string is JSON that does not parse.
 pub(crate) fn arguments_text(call: &ScriptedToolCall) -> String {
     match &call.arguments {
         Value::String(raw) => raw.clone(),

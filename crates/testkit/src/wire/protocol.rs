@@ -8,46 +8,44 @@ use serde_json::{Value, json};
 use crate::server::{Loopback, Reply};
 use crate::server::{hello, patient, send};
 
-/// Makes a provider for a server at a URL such as `http://127.0.0.1:4000`, with these timeouts and
-/// [`KEY`](crate::KEY); a provider without timeouts for each phase takes the nearest it has.
+/// Makes a provider for a server at a URL such as `http://127.0.0.1:4000`, with these timeouts and [`KEY`](crate::KEY);
+/// a provider without timeouts for each phase uses the nearest that it has.
 pub type MakeProvider = fn(&str, Timeouts) -> Arc<dyn Provider>;
 
-/// A provider under test, and how its protocol looks on the wire.
+/// A provider under test, with the encoder of its protocol.
 ///
-/// For a protocol that this crate speaks there is a function that makes one, such as
+/// For the protocols of this crate there are functions that make one, such as
 /// [`openai::wire`](crate::wire::openai::wire).
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Wire {
     /// Makes the provider.
     pub provider: MakeProvider,
-    /// Makes the bytes of an answer. The value is what was asked; its `stream` says whether the
-    /// answer is to be streamed.
+    /// Encodes an answer. The value is the request; its `stream` is whether the answer is to be streamed.
     pub reply: fn(&ScriptedAnswer, &Value) -> Reply,
-    /// What the protocol has no form for.
+    /// Features without a form in the protocol.
     pub cannot: &'static [Cannot],
-    /// The endpoint by whose rules requests are judged: the name of a
-    /// [`strict::Dialect`](crate::strict::Dialect).
+    /// The endpoint whose rules judge the requests: the name of a [`strict::Dialect`](crate::strict::Dialect).
     pub judge: Option<&'static str>,
 }
 
-/// What a protocol may have no form for.
+/// A feature that may have no form in a protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cannot {
-    /// Say how many tokens an answer was billed that breaks off with a failure.
+    /// Report the billed tokens of an answer that fails.
     BillFailures,
     /// Carry the key as it is: it signs, or needs none.
     CarryKey,
-    /// Say how many tokens went into a cache.
+    /// Report the number of tokens written to a cache.
     CountCacheWrites,
-    /// Say how many tokens came from a cache.
+    /// Report the number of tokens from a cache.
     CountCached,
-    /// Fail like this.
+    /// Fail in this way.
     Fail(ErrorKind),
-    /// Fail like this after an answer has begun.
+    /// Fail in this way after an answer has begun.
     FailMidway(ErrorKind),
-    /// Take back what the provider gave with an answer, in whatever shape it came.
+    /// Take back the state that the provider gave with an answer, in any form.
     KeepState,
     /// Mark the result of a tool as a failure.
     MarkFailures,
@@ -60,44 +58,44 @@ pub enum Cannot {
 }
 
 impl Wire {
-    /// Makes the wire of a protocol that can say everything, anywhere.
+    /// Returns the wire of a protocol with a form for every feature.
     #[must_use]
     pub const fn of(provider: MakeProvider, reply: fn(&ScriptedAnswer, &Value) -> Reply) -> Self {
         Self { provider, reply, cannot: &[], judge: None }
     }
 
-    /// Says what the protocol has no form for.
+    /// Sets the features without a form in the protocol.
     #[must_use]
     pub const fn that_cannot(mut self, cannot: &'static [Cannot]) -> Self {
         self.cannot = cannot;
         self
     }
 
-    /// Judges requests by the rules of the endpoint with this name, as a [`strict::Dialect`](crate::strict::Dialect)
-    /// has it; `None` judges none.
+    /// Judges requests by the rules of the endpoint with this name, as in [`strict::Dialect`](crate::strict::Dialect);
+    /// `None` means no judge.
     #[must_use]
     pub const fn judged_as(mut self, endpoint: Option<&'static str>) -> Self {
         self.judge = endpoint;
         self
     }
 
-    /// Has the protocol a form for this?
+    /// Returns whether the protocol has a form for a feature.
     #[must_use]
     pub fn can(&self, what: Cannot) -> bool {
         !self.cannot.contains(&what)
     }
 
-    /// Makes the bytes of an answer.
+    /// Encodes an answer.
     #[must_use]
     pub fn says(&self, answer: &ScriptedAnswer, streamed: bool) -> Reply {
         (self.reply)(answer, &json!({ "stream": streamed }))
     }
 
-    /// Asks a server that gives this reply once.
+    /// Calls a server that gives this reply once.
     ///
     /// # Errors
     ///
-    /// Those of the provider.
+    /// The errors of the provider.
     pub async fn ask(&self, reply: Reply, streamed: bool) -> Result<ModelResponse, ProviderError> {
         let server = Loopback::replying([reply]);
         let provider = (self.provider)(&server.url(), patient());

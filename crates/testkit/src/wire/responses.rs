@@ -11,7 +11,7 @@ use crate::server::{Ending, Reply};
 use crate::wire::openai::{arguments_text, wire_error};
 use crate::wire::{Cannot, MakeProvider, Wire};
 
-/// Makes the wire of this protocol, for what speaks it.
+/// Returns the wire of this protocol for a provider.
 #[must_use]
 pub const fn wire(provider: MakeProvider) -> Wire {
     Wire::of(provider, reply)
@@ -24,7 +24,7 @@ pub const fn wire(provider: MakeProvider) -> Wire {
         .judged_as(Some("openai-responses"))
 }
 
-/// Returns what the endpoint answers to this request body.
+/// Returns the reply of the endpoint to this request body.
 #[must_use]
 pub fn reply(answer: &ScriptedAnswer, request: &Value) -> Reply {
     let is_streamed = request["stream"] == true;
@@ -79,7 +79,7 @@ struct ResponsesAnswer {
     text: String,
     thinking: Option<String>,
     calls: Vec<ScriptedToolCall>,
-    /// Why the answer is incomplete, if it is.
+    /// The reason that the answer is incomplete, if it is.
     cut: Option<Arc<str>>,
     refused: bool,
     usage: Option<Value>,
@@ -123,7 +123,7 @@ impl ResponsesAnswer {
         })
     }
 
-    /// Does an error come after something was streamed or billed?
+    /// Returns whether an error comes after some text or usage.
     fn begins(&self) -> bool {
         !self.text.is_empty() || self.thinking.is_some() || self.usage.is_some()
     }
@@ -159,7 +159,7 @@ impl ResponsesAnswer {
         thinking.chain(text).chain(calls).collect()
     }
 
-    /// Returns the answer without what it says.
+    /// Returns the response without its output.
     fn response(&self, status: &str) -> Value {
         json!({
             "id": "resp_script",
@@ -184,7 +184,7 @@ impl ResponsesAnswer {
         response
     }
 
-    /// Returns the stream, with its end or without.
+    /// Returns the stream, with or without its end.
     fn stream(&self, ends: bool) -> String {
         let begun = json!({ "response": self.response("in_progress") });
         let mut out =
@@ -242,7 +242,7 @@ impl ResponsesAnswer {
     }
 }
 
-/// Returns an item as it begins.
+/// Returns an item at its start.
 fn without_content(item: &Value) -> Value {
     let mut item = item.clone();
     for field in ["content", "summary"] {
@@ -256,7 +256,7 @@ fn without_content(item: &Value) -> Value {
     item
 }
 
-/// Returns the events of what an item says: their type, the name of the part's index, a piece.
+/// Returns the events for the contents of an item: their type, the name of the part's index, a chunk.
 fn pieces(item: &Value) -> Vec<(&'static str, &'static str, String)> {
     let forms = [
         ("/content/0/text", "response.output_text.delta", "content_index"),

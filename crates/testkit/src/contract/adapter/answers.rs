@@ -1,4 +1,4 @@
-//! What is said arrives as it was said.
+//! Checks that answers arrive unchanged.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::server::patient;
 use crate::server::{Heard, Loopback, hello, send};
 use crate::wire::Cannot;
 
-/// Text, thinking, calls with their ids, stop reason and usage, however they are sent.
+/// Text, thinking, calls with their ids, stop reason and usage arrive, in whatever way they are sent.
 ///
 /// Spec: P1, P7
 pub async fn an_answer_is_the_same_whole_streamed_and_split(adapter: &Adapter) {
@@ -44,7 +44,7 @@ pub async fn an_answer_is_the_same_whole_streamed_and_split(adapter: &Adapter) {
     }
 }
 
-/// Leaves out of an answer at which port it was asked for.
+/// Removes the port of the endpoint from an answer.
 fn anywhere(mut answer: ModelResponse) -> ModelResponse {
     if let Some(state) = &mut answer.provider_state {
         state.endpoint = Arc::default();
@@ -52,7 +52,7 @@ fn anywhere(mut answer: ModelResponse) -> ModelResponse {
     answer
 }
 
-/// A recording is decoded by what decodes the wire, and half of one is no answer.
+/// A recording is decoded like a response on the wire, and half of one is not an answer.
 pub async fn a_recorded_answer_is_read_as_one_from_the_wire(adapter: &Adapter) {
     for streamed in [false, true] {
         let reply = adapter.wire.says(&adapter.rich(), streamed);
@@ -67,7 +67,7 @@ pub async fn a_recorded_answer_is_read_as_one_from_the_wire(adapter: &Adapter) {
     }
 }
 
-/// Text, thinking and usage, as the response has them.
+/// Streams text, thinking and usage as they are in the response.
 pub async fn a_listener_hears_what_the_answer_says(adapter: &Adapter) {
     let server = (adapter.endpoint)(vec![adapter.rich()]);
     let heard = Arc::new(Heard::default());
@@ -89,7 +89,7 @@ pub async fn an_endpoint_that_cannot_stream_is_read_whole(adapter: &Adapter) {
     assert_eq!(heard.text(), *response.text);
 }
 
-/// Those of [`Adapter::reasons`]; one that is not known is not taken for another.
+/// The reasons of [`Adapter::reasons`]; an unknown one is not mistaken for another.
 ///
 /// Spec: P2, P9
 pub async fn stop_reasons_of_the_wire_are_read_without_loss(adapter: &Adapter) {
@@ -111,7 +111,7 @@ pub async fn stop_reasons_of_the_wire_are_read_without_loss(adapter: &Adapter) {
     }
 }
 
-/// The model is told what it wrote; that needs what it wrote.
+/// The model needs its own words to correct them.
 ///
 /// Spec: P7
 pub async fn arguments_that_are_no_json_are_given_back_as_they_are(adapter: &Adapter) {
@@ -130,7 +130,7 @@ pub async fn arguments_that_are_no_json_are_given_back_as_they_are(adapter: &Ada
     }
 }
 
-/// An answer that was cut may have been cut before its first byte of arguments, or inside of them.
+/// An answer may be cut before its first byte of arguments, or inside of them.
 ///
 /// Spec: P7, P9
 pub async fn arguments_of_a_cut_answer_stay_as_written(adapter: &Adapter) {
@@ -169,7 +169,7 @@ pub async fn arguments_of_a_cut_answer_stay_as_written(adapter: &Adapter) {
     }
 }
 
-/// What was billed counts, also for an answer that broke off.
+/// Billed tokens count, also for an answer that breaks off.
 pub async fn tokens_of_a_failed_stream_are_heard(adapter: &Adapter) {
     let Some(status) = adapter.transient_inside else { return };
     let server = (adapter.endpoint)(vec![failing(status)]);

@@ -1,4 +1,4 @@
-//! What a provider says when it does not answer, and what of it is told.
+//! Checks of failures of a provider, and of their messages.
 
 use layer0::failure::{Failure, Retry};
 use layer0::message::StopReason;
@@ -9,14 +9,14 @@ use crate::contract::provider;
 use crate::server::{Ending, KEY, Reply};
 use crate::server::{all_of, shows_a_secret};
 
-/// [`provider`], which holds for every provider.
+/// The checks of [`provider`], which hold for every provider.
 ///
 /// Spec: P1, P3, P4, P7, P8
 pub async fn it_keeps_the_contract_of_a_provider(adapter: &Adapter) {
     provider(adapter.wire).check().await;
 }
 
-/// Those of [`Adapter::failures`], whole and byte by byte.
+/// The failures of [`Adapter::failures`], whole and byte by byte.
 ///
 /// Spec: P2, P3, P4, P5, P6, P7, E10
 pub async fn every_known_failure_is_what_the_table_says(adapter: &Adapter) {
@@ -27,7 +27,7 @@ pub async fn every_known_failure_is_what_the_table_says(adapter: &Adapter) {
     }
 }
 
-/// Pages for people, and those of [`Adapter::no_answers`].
+/// Pages for people, and the replies of [`Adapter::no_answers`].
 ///
 /// Spec: P4
 pub async fn what_is_no_answer_is_an_invalid_response(adapter: &Adapter) {
@@ -44,7 +44,7 @@ pub async fn what_is_no_answer_is_an_invalid_response(adapter: &Adapter) {
     }
 }
 
-/// Failures that repeat the key, and those of [`Adapter::repeating`].
+/// Failures that repeat the key, and the replies of [`Adapter::repeating`].
 ///
 /// Spec: E10
 pub async fn no_error_shows_the_key(adapter: &Adapter) {
@@ -63,7 +63,7 @@ pub async fn no_error_shows_the_key(adapter: &Adapter) {
         let context = String::from_utf8_lossy(&reply.body).into_owned();
         let (shown, line) = match adapter.wire.ask(reply, true).await {
             Err(error) => (all_of(&error), error.to_string()),
-            // What is repeated is the reason to stop.
+            // The repeated text is the stop reason.
             Ok(answer) => {
                 let word = answer.stop_reason.as_str().to_owned();
                 assert!(matches!(answer.stop_reason, StopReason::Unknown(_)), "{context}");

@@ -1,4 +1,4 @@
-//! What a network and a server can do to a call.
+//! Checks of network and server faults during a call.
 
 use std::error::Error;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::server::{ClosedPort, Ending, Loopback, Reply, hello, send};
 
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Connecting, waiting for the first byte, waiting for the next piece.
+/// While connecting, while waiting for the first byte, while waiting for the next chunk.
 ///
 /// Spec: P8
 pub async fn a_hung_peer_is_a_timeout_of_its_phase(adapter: &Adapter) {
@@ -31,7 +31,7 @@ pub async fn a_hung_peer_is_a_timeout_of_its_phase(adapter: &Adapter) {
         let expected = "timed out waiting for the next chunk after 100ms";
         times_out(adapter, &server.url(), timeouts, streamed, expected, Effect::Unknown).await;
 
-        // It accepts, and never answers the TLS handshake, which belongs to connecting.
+        // The server accepts, and never answers the TLS handshake, which is part of connecting.
         let server = Loopback::replying([]);
         let timeouts = patient().connect(SHORT);
         let url = server.url().replace("http:", "https:");
@@ -55,15 +55,15 @@ async fn times_out(
     assert_eq!(error.effect(), effect, "{error:?}");
 }
 
-/// An answer that is cut anywhere, or whose connection is closed or reset, is no answer.
+/// An answer that is cut anywhere, or whose connection is closed or reset, is not an answer.
 ///
 /// Spec: P3
 pub async fn no_part_of_an_answer_is_taken_for_the_whole(adapter: &Adapter) {
     for streamed in [false, true] {
         let plain = || adapter.plain(streamed);
         let length = plain().body.len();
-        // What is cut before this is not whole. The last byte of a stream may be an end of line that
-        // says nothing more; that of a body is its closing brace.
+        // An answer that is cut before this is incomplete. The last byte of a stream may be an end of line without
+        // content; that of a body is its closing brace.
         let whole = if streamed { length - (adapter.after_the_end)().max(1) } else { length - 1 };
         let cuts = (0..length - 1).map(|at| plain().ending(Ending::CutAt(at)));
         let server = Loopback::replying(cuts);
@@ -75,7 +75,7 @@ pub async fn no_part_of_an_answer_is_taken_for_the_whole(adapter: &Adapter) {
                 Ok(answer) if at >= whole => {
                     assert_eq!(&*answer.text, "one two three four five six", "{context}");
                 }
-                // What is behind it may be cut too, where it says more.
+                // Bytes after this may be cut too, if they have content.
                 Err(error) if at != whole => check(&error, "provider.stream_truncated", &context),
                 _ => panic!("{context}"),
             }
@@ -94,7 +94,7 @@ pub async fn no_part_of_an_answer_is_taken_for_the_whole(adapter: &Adapter) {
     }
 }
 
-/// Nothing listens.
+/// The port has no listener.
 ///
 /// Spec: P2
 pub async fn a_refused_connection_is_transient_and_names_the_place(adapter: &Adapter) {
@@ -108,7 +108,7 @@ pub async fn a_refused_connection_is_transient_and_names_the_place(adapter: &Ada
     }
 }
 
-/// A redirect would carry the key to where it was not meant to go.
+/// A redirect would send the key to another place.
 pub async fn a_redirect_is_not_followed(adapter: &Adapter) {
     let elsewhere = Loopback::replying([]);
     let reply = Reply::new(307, "text/plain", "").header("location", elsewhere.url());
@@ -117,7 +117,7 @@ pub async fn a_redirect_is_not_followed(adapter: &Adapter) {
     assert_eq!(elsewhere.count(), 0);
 }
 
-/// Trying again is the work of the layers around.
+/// Retries are the work of the layers around.
 ///
 /// Spec: R9
 pub async fn nothing_is_asked_twice(adapter: &Adapter) {
@@ -129,7 +129,7 @@ pub async fn nothing_is_asked_twice(adapter: &Adapter) {
     assert_eq!(server.count(), 1);
 }
 
-/// The head of a failure is enough to classify it.
+/// The head of a failed response is enough to classify it.
 pub async fn a_failure_whose_body_breaks_off_is_still_what_its_status_says(adapter: &Adapter) {
     let body = json!({ "error": { "message": "x" } });
     for ending in [Ending::CloseAt(5), Ending::ResetAt(5), Ending::CutAt(5)] {
@@ -139,7 +139,7 @@ pub async fn a_failure_whose_body_breaks_off_is_still_what_its_status_says(adapt
     }
 }
 
-/// Each byte of an answer, replaced by one that its format has a use for or none at all.
+/// Each byte of an answer is replaced by bytes with and without a meaning in its format.
 ///
 /// Spec: E11
 pub async fn no_broken_byte_panics(adapter: &Adapter) {

@@ -1,4 +1,4 @@
-//! What stands between an adapter and a model leaves traces.
+//! Checks of gateways between an adapter and a model.
 
 use backstop_provider::ModelResponse;
 use backstop_provider_http::phrases::{FILTERED, OVERFLOWS, Phrase, QUOTAS, UNKNOWN_MODELS};
@@ -9,7 +9,7 @@ use super::Adapter;
 use crate::server::patient;
 use crate::server::{Loopback, Reply, hello, send};
 
-/// A gateway repeats another server's words: as they are, in its own body, and inside a 200.
+/// A gateway repeats the message of another server: unchanged, in its own body, and inside a 200.
 ///
 /// Spec: P4, P5, P6
 pub async fn words_of_any_vendor_are_understood(adapter: &Adapter) {
@@ -46,7 +46,8 @@ pub async fn words_of_any_vendor_are_understood(adapter: &Adapter) {
     }
 }
 
-/// It is read where the class allows both: a conflict, a limit of rates, and what only a status tells.
+/// The header is read if the class allows both answers: a conflict, a rate limit, and a failure known only by its
+/// status.
 ///
 /// Spec: P2, P5
 pub async fn a_word_on_retrying_counts_where_it_may(adapter: &Adapter) {
@@ -68,7 +69,7 @@ pub async fn a_word_on_retrying_counts_where_it_may(adapter: &Adapter) {
     }
 }
 
-/// A gateway calls a stream JSON, or passes one on that was not asked for.
+/// A gateway labels a stream as JSON, or sends a stream that was not requested.
 ///
 /// Spec: P7
 pub async fn a_mislabelled_stream_is_read_as_one(adapter: &Adapter) {
@@ -109,7 +110,7 @@ pub async fn lines_may_end_with_carriage_returns(adapter: &Adapter) {
     }
 }
 
-/// Half of a surrogate pair is no character, and no reason to throw an answer away.
+/// Half of a surrogate pair is not a character, and no reason to drop an answer.
 ///
 /// Spec: P7
 pub async fn half_a_surrogate_pair_is_replaced(adapter: &Adapter) {
@@ -127,7 +128,7 @@ pub async fn half_a_surrogate_pair_is_replaced(adapter: &Adapter) {
     }
 }
 
-/// What follows shows that nothing was cut.
+/// The chunks after it show that nothing was cut.
 ///
 /// Spec: P3, P7
 pub async fn a_malformed_piece_is_not_taken_for_a_cut(adapter: &Adapter) {
@@ -150,7 +151,7 @@ pub async fn a_malformed_piece_is_not_taken_for_a_cut(adapter: &Adapter) {
     }
 }
 
-/// Counts that are no whole numbers, and ids that are no text, take nothing from the answer.
+/// Counts that are not whole numbers, and ids that are not text, do not invalidate the answer.
 ///
 /// Spec: P1
 pub async fn what_stands_beside_an_answer_costs_no_answer(adapter: &Adapter) {

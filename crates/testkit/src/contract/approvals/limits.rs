@@ -1,4 +1,4 @@
-//! Who may decide an approval, until when, and with which arguments and data.
+//! Checks of approvers, expiry, arguments and data of approvals.
 
 use backstop_event_log::{Decision, InboxRequest, LogError, RunWriter};
 use layer0::code;
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{Log, asked, denied, ids, inbox, ops, pending};
 use crate::contract::log::history::{at, finished, open, send, write};
 
-/// When approvals of these trials expire.
+/// Expiry of the approvals in these trials.
 const OVER: i64 = 80;
 
 /// An approval that `ops` or `lead` may decide in time.
@@ -45,7 +45,7 @@ fn is_expired(decided: &Result<bool, LogError>, id: &str) -> bool {
 /// The record that an approval was denied with this code.
 fn closed(id: &str, call: &str, reason: &'static str) -> [EventKind; 2] {
     let mut denial = ApprovalDenied::new(id, call, "ops", reason);
-    // A person's words may name the code.
+    // The message of a person may contain the code.
     denial.message = Some(code::APPROVAL_EXPIRED.into());
     [denial.into(), denied(call)]
 }
@@ -60,7 +60,7 @@ pub(super) async fn an_open_approval_says_its_limits(log: Log) {
     assert_eq!(limited.schema, Some(json!({"type": "object"}).into()));
     assert_eq!((of("apr_0").expires_at, of("apr_0").approvers.is_empty()), (None, true));
     assert_eq!(of("apr_0").schema, None);
-    // What a running call asks is closed before the call has its answer.
+    // The request of a running call is closed before the call has its answer.
     let [denial, _] = closed("apr_1", "c1", code::APPROVAL_DENIED);
     write(&mut writer, 60, [denial]).await.expect("it is appended");
     assert_eq!(ids(&log).await, ["apr_0"]);
@@ -96,7 +96,7 @@ pub(super) async fn refuses_a_decision_too_late(log: Log) {
     assert!(decide(&log, "apr_0", ops(), OVER + 1).await.expect("it does not expire"));
 }
 
-/// One of the two is there first, and counts.
+/// Decision and expiry race; the first one counts.
 pub(super) async fn expires_what_is_not_decided(log: Log) {
     let _writer = waiting(&log, &[("apr_1", "c1"), ("apr_2", "c2")]).await;
     assert!(!expire(&log, "apr_1", OVER - 1).await, "there is time yet");

@@ -1,4 +1,4 @@
-//! What is appended is kept.
+//! Checks that appended events are kept.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ pub(super) async fn keeps_every_field_of_a_summary(log: Log) {
         let listed = listed.iter().find(|summary| summary.run.as_str() == run);
         assert_eq!(listed, Some(writer.summary()), "and listed whole");
     }
-    // One that goes on with another definition of its agent has other terms from there on.
+    // A run that adopts another definition of its agent has other terms from there on.
     let mut writer = open(&log, "run_4", "s-4", 30).await;
     let terms = json!({"budget": {"max_model_calls": 9}, "price": null});
     let agent = AgentRecord::new("conformance", "d2", JsonText::from(&terms));
@@ -125,7 +125,7 @@ pub(super) async fn has_nothing_of_a_run_it_was_not_given(log: Log) {
     assert!(log.last_root(&"s-none".into()).await.expect("no run is no error").is_none());
 }
 
-/// A future is dropped after each number of polls there can be.
+/// The future is dropped after each possible number of polls.
 pub(super) async fn writes_a_dropped_append_whole_or_not_at_all(log: Log) {
     for polls in 0..6 {
         let (run, session) = (format!("run_{polls}"), format!("s-{polls}"));
@@ -145,7 +145,7 @@ pub(super) async fn writes_a_dropped_append_whole_or_not_at_all(log: Log) {
             appended
         };
         drop(writer);
-        // What was under way may still come: the run is free when it is settled.
+        // A pending write may still arrive: the run is free when it has settled.
         let claim = loop {
             match log.claim(&run.as_str().into()).await {
                 Ok(claim) => break claim,

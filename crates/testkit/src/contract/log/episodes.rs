@@ -1,4 +1,4 @@
-//! A run that was over goes on, unless its session went on without it.
+//! Checks that an ended run can be reopened, unless its session continued without it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::history::{
     stopped, warning, whole, write,
 };
 
-/// Writes a run of a session that failed.
+/// Writes a failed run of a session.
 async fn broken(log: &Log, run: &str, session: &str, ms: i64) {
     let mut writer = open(log, run, session, ms).await;
     write(&mut writer, ms + 1, [failed(code::PROVIDER_TIMEOUT)]).await.expect("it ends");
@@ -70,7 +70,7 @@ pub(super) async fn a_dispatched_run_is_reopened_beside_others(log: Log) {
     drop(begin(&log, "run_4", 61, started("s-2")).await.expect("another session is free"));
 }
 
-/// A run that follows and the reopening of the one before race; one of them comes first.
+/// A following run and the reopening of the one before race; one of them comes first.
 pub(super) async fn reopens_or_follows_never_both(log: Log) {
     for round in 0..8 {
         let (session, run) = (format!("s-{round}"), format!("run_{round}_0"));
@@ -79,7 +79,7 @@ pub(super) async fn reopens_or_follows_never_both(log: Log) {
             let (log, run) = (Arc::clone(&log), run.clone());
             tokio::spawn(async move { reopen(&log, &run, 50).await.map(drop) })
         };
-        // The one that is asked for first, or last.
+        // Alternates between the first and the last request.
         let first = (round % 2 == 0).then(opens);
         let followers = (1..4).map(|number| {
             let (log, session, run) = (Arc::clone(&log), session.clone(), run.clone());

@@ -1,4 +1,4 @@
-//! What an event says can be erased.
+//! Checks that the text of an event can be erased.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use backstop_event_log::{LogError, Payload, RunWriter, read_events, verify, veri
 
 use super::history::{Log, finished, forked, open, records, resume, warning, write};
 
-/// A run of three events, of which the second is private.
+/// Writes a run of three events; the second one is private.
 async fn told(log: &Log) {
     let mut writer = open(log, "run_1", "s", 70).await;
     let told = write(&mut writer, 71, ["private", "public"].map(warning)).await;

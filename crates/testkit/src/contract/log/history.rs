@@ -14,7 +14,7 @@ use layer0::{Timestamp, code};
 use serde_json::json;
 use std::sync::Arc;
 
-/// A log on trial.
+/// The log under test.
 pub(crate) type Log = Arc<dyn EventLog>;
 
 /// The start of a root run of a session.
@@ -24,7 +24,7 @@ pub(crate) fn started(session: &str) -> RunStarted {
     RunStarted::new("x", session.into(), agent)
 }
 
-/// The start of a run that goes on after another one.
+/// The start of a run that follows another one.
 pub(crate) fn following(session: &str, run: &str) -> RunStarted {
     let follows = Follows::new(run, 2, Hash::default(), 1);
     let mut started = started(session);
@@ -39,14 +39,14 @@ pub(crate) fn beside(session: &str, run: &str, first: &str) -> RunStarted {
     started
 }
 
-/// The start of a run that another one dispatched.
+/// The start of a child run.
 pub(crate) fn dispatched(session: &str, parent: &str) -> RunStarted {
     let mut started = started(session);
     started.parent = Some(parent.into());
     started
 }
 
-/// The start of a run that another one dispatched, which stands at the head of its callers.
+/// The start of a child run whose caller is the root.
 pub(crate) fn below(session: &str, run: &str, root: &str) -> RunStarted {
     let mut started = dispatched(session, root);
     (started.run, started.root) = (Some(run.into()), Some(root.into()));
@@ -65,24 +65,24 @@ pub(crate) fn cancelled() -> EventKind {
     ended(Outcome::Cancelled, Some(code::RUN_CANCELLED))
 }
 
-/// An attempt at a model that ended, with a code where it failed.
+/// A model attempt that ended, with a code if it failed.
 pub(crate) fn attempted(provider: &str, code: Option<&'static str>) -> EventKind {
     let mut attempted = ModelAttempted::new(1, 1, provider);
     attempted.code = code.map(layer0::Code::new);
     attempted.into()
 }
 
-/// The end of a run that was stopped, with a code.
+/// The end of a stopped run, with a code.
 pub(crate) fn stopped(reason: &'static str) -> EventKind {
     ended(Outcome::Cancelled, Some(reason))
 }
 
-/// The end of a run that failed, with a code.
+/// The end of a failed run, with a code.
 pub(crate) fn failed(reason: &'static str) -> EventKind {
     RunFailed::new(reason, vec!["it failed".into()], Usage::default()).into()
 }
 
-/// What opens a run again.
+/// The event that reopens a run.
 pub(crate) fn reopened(reason: &'static str) -> EventKind {
     let mut reopened = RunReopened::new("ops", Some(layer0::Code::new(reason)));
     reopened.message = Some("go on".into());
@@ -100,12 +100,12 @@ pub(crate) fn at(ms: i64) -> Timestamp {
     Timestamp::from_millis(ms)
 }
 
-/// What the salts of all events are drawn from.
+/// The seed of the salts of all events.
 pub(crate) fn seed() -> Seed {
     Seed::new("test")
 }
 
-/// What a copy of a run begins with.
+/// The first event of a fork.
 pub(crate) fn forked(run: &str, parent: &str, at: u64) -> EventKind {
     RunForked::new(run, session_of_fork(&run.into()), parent, at).into()
 }
@@ -146,7 +146,7 @@ pub(crate) async fn whole(log: &Log, run: &str, session: &str, ms: i64) {
     write(&mut writer, ms + 1, [finished()]).await.expect("a run ends");
 }
 
-/// Goes on with a run that no writer has.
+/// Resumes a run without a writer.
 pub(crate) async fn resume(log: &Log, run: &str) -> RunWriter {
     let run = RunId::from(run);
     let claim = log.claim(&run).await.expect("the run is free");
@@ -154,7 +154,7 @@ pub(crate) async fn resume(log: &Log, run: &str) -> RunWriter {
     RunWriter::resume(Arc::clone(log), summary, claim)
 }
 
-/// Opens a run again.
+/// Reopens a run.
 pub(crate) async fn reopen(log: &Log, run: &str, ms: i64) -> Result<RunWriter, LogError> {
     let mut writer = resume(log, run).await;
     write(&mut writer, ms, [reopened(code::PROVIDER_TIMEOUT)]).await?;

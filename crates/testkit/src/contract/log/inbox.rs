@@ -1,4 +1,4 @@
-//! What is sent to a run waits for its writer.
+//! Checks that messages to a run wait for its writer.
 
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -106,7 +106,7 @@ pub(super) async fn takes_a_request_with_the_append_that_records_it(log: Log) {
     assert_eq!(inbox(&log, "run_1").await, left, "an append that takes nothing leaves all");
 }
 
-/// Nothing lets a call run of a run that is to stop, so that nobody is told that it does.
+/// No decision lets a call run in a run that is to stop, so that nobody is informed that it runs.
 pub(super) async fn refuses_decisions_behind_a_cancellation(log: Log) {
     let mut writer = open(&log, "run_1", "s", 60).await;
     let asks = [asked("apr_1", "c1"), asked("apr_2", "c2")];

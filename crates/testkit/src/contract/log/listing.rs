@@ -1,4 +1,4 @@
-//! Runs are listed.
+//! Checks of the lists of runs.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ async fn found(log: &Log, filter: RunFilter) -> Vec<String> {
     runs.iter().map(|run| run.run.to_string()).collect()
 }
 
-/// Two sessions, whose runs began in turns.
+/// Two sessions, whose runs began alternately.
 async fn fill(log: &Log) {
     whole(log, "run_c", "s-1", 10).await;
     whole(log, "run_a", "s-2", 20).await;
@@ -55,7 +55,7 @@ pub(super) async fn lists_at_most_as_many_as_asked(log: Log) {
     assert_eq!(listed(&log, None, Some(u32::MAX)).await.len(), 5);
 }
 
-/// Runs of two agents: one goes on, one ended well, one was stopped and two failed.
+/// Runs of two agents: one is open, one completed, one was stopped and two failed.
 async fn fill_with_ends(log: &Log) {
     let of = |agent: &str, session: &str| {
         let mut start = started(session);
@@ -147,7 +147,7 @@ pub(super) async fn lists_runs_as_they_stand(log: Log) {
     assert_eq!(state().await, [(RunState::Finished, 2)]);
 }
 
-/// Begins runs that are filed under labels, each in a session of its own.
+/// Begins runs with labels, each in a session of its own.
 async fn file(log: &Log, runs: &[(&str, &[(&str, &str)])]) {
     for ((run, labels), ms) in runs.iter().zip(10..) {
         let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));

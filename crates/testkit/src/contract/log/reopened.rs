@@ -1,4 +1,4 @@
-//! What a log keeps when it is opened again, and what holds between two that are open.
+//! Checks of a log that is opened again, and of two open handles.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ pub(super) async fn keeps_the_last_root(place: Place) {
     );
 }
 
-/// Two handles are what two processes have.
+/// Two handles are like two processes.
 pub(super) async fn a_run_has_one_writer_by_whatever_handle(place: Place) {
     let (one, two) = (place().await, place().await);
     let mut writer = open(&one, "run_1", "s", 10).await;
@@ -91,7 +91,7 @@ pub(super) async fn a_session_has_one_open_run_by_whatever_handle(place: Place) 
     assert!(matches!(busy, Some(LogError::SessionBusy { .. })), "{busy:?}");
 }
 
-/// Claims a run once it is free, which it is soon after its claim was dropped.
+/// Claims a run once it is free, which is soon after its claim was dropped.
 async fn claimed(log: &Log, run: &str) -> Claim {
     loop {
         match log.claim(&run.into()).await {
@@ -101,7 +101,7 @@ async fn claimed(log: &Log, run: &str) -> Claim {
     }
 }
 
-/// The claim of a root covers the runs below it.
+/// The claim of a root covers its child runs.
 pub(super) async fn a_tree_has_one_owner_by_whatever_handle(place: Place) {
     let (one, two) = (place().await, place().await);
     let root = open(&one, "run_1", "s", 10).await;

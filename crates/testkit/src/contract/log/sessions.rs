@@ -1,4 +1,4 @@
-//! A session has one open run, and each follows the one before.
+//! Checks that a session has one open run, and each run follows the one before.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::history::{
     warning, whole, write,
 };
 
-/// Asserts that a run did not begin, because of another one of its session.
+/// Asserts that a run did not begin because of another run of its session.
 #[track_caller]
 fn is_in_the_way(begun: Result<RunWriter, LogError>, other: &str) {
     match begun {
@@ -82,7 +82,7 @@ pub(super) async fn begins_one_of_many_runs_of_a_session(log: Log) {
 pub(super) async fn finds_the_last_root_of_a_session(log: Log) {
     assert_eq!(last(&log, "s").await, None);
     whole(&log, "run_z", "s", 90).await;
-    // The clock was set back: the order of a session is that of its runs, not that of their times.
+    // The clock was set back: a session has the order of its runs, not of their times.
     let begun = begin(&log, "run_a", 80, following("s", "run_z")).await;
     let mut two = begun.expect("it follows the last");
     drop(begin(&log, "run_b", 99, dispatched("s", "run_a")).await.expect("it shares the session"));
@@ -123,7 +123,7 @@ pub(super) async fn lets_runs_that_are_dispatched_together_be_open_at_once(log: 
     drop(reopened);
 }
 
-/// A copy has the records of another run, and goes its own way.
+/// A fork has the records of another run, and continues separately.
 pub(super) async fn a_copied_run_has_a_session_of_its_own(log: Log) {
     let mut original = open(&log, "run_1", "s", 40).await;
     write(&mut original, 41, [warning("kept"), warning("left out")]).await.expect("it is appended");

@@ -1,4 +1,4 @@
-//! A run has one writer.
+//! Checks that a run has one writer.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(super) async fn refuses_a_run_that_exists(log: Log) {
     assert!(known(&log, "run_1").await.finished_at.is_some(), "it is what it was");
 }
 
-/// The records between could not be made up later.
+/// The records in between could not be restored later.
 pub(super) async fn refuses_a_gap(log: Log) {
     let mut lost = RunWriter::without_log("run_1".into());
     write(&mut lost, 30, [started("s").into(), warning("lost")]).await.expect("no log refuses");
@@ -76,7 +76,7 @@ pub(super) async fn a_refused_batch_changes_nothing(log: Log) {
     drop(begin(&log, "run_3", 35, following("s", "run_1")).await.expect("its id is free"));
 }
 
-/// All at once, under claims that look alike.
+/// All appends are concurrent, under claims that look alike.
 pub(super) async fn takes_one_of_many_appends(log: Log) {
     let writer = open(&log, "run_1", "s", 30).await;
     drop(writer);

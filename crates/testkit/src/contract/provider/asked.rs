@@ -1,4 +1,4 @@
-//! What is asked is sent.
+//! Checks that requests are sent unchanged.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::server::shows_a_secret;
 use crate::server::{Loopback, Request, send};
 use crate::wire::{Cannot, Wire};
 
-/// What each part of a request says; letters alone, so that no encoding changes them.
+/// The texts of the parts of a request; only letters, so that no encoding changes them.
 const PARTS: [(&str, &str); 9] = [
     ("the system message", "saidbysystem"),
     ("the user's message", "saidbyuser"),
@@ -27,7 +27,7 @@ const PARTS: [(&str, &str); 9] = [
 ];
 
 const MAX_OUTPUT_TOKENS: u32 = 4711;
-/// Is the same number in binary, however many digits are kept.
+/// The number has an exact binary form, whatever the number of digits.
 const TEMPERATURE: f32 = 0.625;
 
 pub(super) async fn all_of_a_request_is_sent(wire: Wire) {
@@ -62,7 +62,7 @@ pub(super) async fn all_of_a_request_is_sent(wire: Wire) {
     }
 }
 
-/// Asks with a transcript, and returns the body that was sent.
+/// Sends a transcript, and returns the body of the request.
 async fn sent(wire: &Wire, messages: impl IntoIterator<Item = Message>, streamed: bool) -> Request {
     sent_by(wire, |_| messages, streamed).await
 }
@@ -81,7 +81,7 @@ async fn sent_by<M: IntoIterator<Item = Message>>(
     server.requests().swap_remove(0)
 }
 
-/// A user's message, an answer that called two tools, and what they came to.
+/// A user's message, an answer that called two tools, and their results.
 fn called(results: [Message; 2]) -> Vec<Message> {
     let call = |id: &str, name: &str| ToolCall::new(id, name, json!({ "quoted": "a \"b\" \\ ä" }));
     let calls = Arc::new([call("call_1", "first"), call("call_2", "second")]);
@@ -94,7 +94,7 @@ fn result(call: &str, text: &str) -> Message {
     Message::tool(call.into(), text, false)
 }
 
-/// As an object, or as the text of one: never as the text of a text.
+/// Arguments are an object, or the text of one, but never the text of a text.
 pub(super) async fn arguments_are_sent_as_they_are(wire: Wire) {
     for streamed in [false, true] {
         let results = [result("call_1", "one"), result("call_2", "two")];
@@ -105,7 +105,7 @@ pub(super) async fn arguments_are_sent_as_they_are(wire: Wire) {
     }
 }
 
-/// How often does this value stand in another one, as it is or as its text?
+/// Returns how often a value occurs in another one, as it is or as its text.
 fn count(value: &Value, wanted: &Value) -> usize {
     match value {
         _ if value == wanted => 1,
@@ -159,7 +159,7 @@ pub(super) async fn images_are_sent(wire: Wire) {
     }
 }
 
-/// What a protocol has no place for is left out, and the text of the result stays.
+/// Parts without a place in the protocol are left out, and the text of the result stays.
 ///
 /// Spec: Q8
 pub(super) async fn images_of_tools_are_sent_or_named(wire: Wire) {
@@ -187,7 +187,7 @@ pub(super) async fn state_goes_back_to_whom_it_came_from(wire: Wire) {
     if !wire.can(Cannot::KeepState) {
         return;
     }
-    // No endpoint has signed this thinking.
+    // This thinking has no signature of an endpoint.
     let wire = wire.judged_as(None);
     let own = (wire.provider)("http://127.0.0.1:9", patient());
     for streamed in [false, true] {
@@ -224,14 +224,14 @@ fn request() -> ModelRequest {
     let schema = json!({
         "type": "object", "properties": { "toolparameter": { "type": "string" } },
     });
-    // Another than the one that was called, so that what is found in the call is not found here.
+    // A tool other than the called one, so that matches in the call do not count here.
     let tool = ToolSpec::new("toolname", "tooldescription", schema);
     let settings =
         ModelSettings::new().max_output_tokens(MAX_OUTPUT_TOKENS).temperature(TEMPERATURE);
     ModelRequest::new(messages).tools([tool]).settings(settings)
 }
 
-/// Does this number stand anywhere in a value, as a number?
+/// Returns whether a number occurs anywhere in a value, as a number.
 fn has_number(value: &Value, number: f64) -> bool {
     match value {
         Value::Array(items) => items.iter().any(|item| has_number(item, number)),

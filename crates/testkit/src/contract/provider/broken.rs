@@ -1,4 +1,4 @@
-//! What a network and a server can do to a call, and what a caller can.
+//! Checks of faults of the network and the server during a call, and of dropped calls.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::server::patient;
 use crate::server::{ClosedPort, Ending, Loopback, Reply, hello, send};
 use crate::wire::Wire;
 
-/// A proxy, a gateway or a firewall answers in a form of its own.
+/// A proxy, a gateway or a firewall answers in a format of its own.
 ///
 /// Spec: P2
 pub(super) async fn foreign_failures_are_what_their_status_says(wire: Wire) {
@@ -46,7 +46,7 @@ pub(super) async fn foreign_failures_are_what_their_status_says(wire: Wire) {
     }
 }
 
-/// What has no end is not read to its end.
+/// An endless body is not read to its end.
 pub(super) async fn bodies_are_bounded(wire: Wire) {
     const BYTES: usize = 64 * 1024 * 1024;
     for (status, byte) in [(200, b' '), (200, b'1'), (500, b'1')] {
@@ -69,7 +69,7 @@ pub(super) async fn no_part_is_taken_for_the_whole(wire: Wire) {
         for answer in [answer(wire), calls()] {
             let whole = wire.says(&answer, streamed);
             let length = whole.body.len();
-            // The last bytes may be an end of line that says nothing more.
+            // The last bytes may be an end of line without content.
             let cuts = (0..length.saturating_sub(4)).step_by(length / 40 + 1);
             let cut = |at| whole.clone().ending(Ending::CutAt(at));
             let server = Loopback::replying(cuts.clone().map(cut));
@@ -108,7 +108,7 @@ pub(super) async fn nothing_is_asked_but_once(wire: Wire) {
     }
 }
 
-/// No caller waits for the answer any more, so the server need not go on making it.
+/// No caller waits for the answer any more, so the server need not produce the rest.
 #[expect(clippy::disallowed_methods, reason = "real sockets take real time")]
 pub(super) async fn a_dropped_call_closes_its_connection(wire: Wire) {
     let wire = &wire;

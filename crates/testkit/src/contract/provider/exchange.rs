@@ -1,4 +1,4 @@
-//! What trials ask, what is answered, and asking.
+//! Requests and answers of the trials.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::server::{Heard, Loopback, Reply, hello, patient, send};
 use crate::strict::{Dialect, Said, check_body};
 use crate::wire::{Cannot, Wire};
 
-/// The limits of a call that hangs. All others are patient: a busy machine is no defect.
+/// The timeouts of a call that hangs. All others are long: a busy machine is not a defect.
 pub(super) const SHORT: Timeouts = {
     let second = Duration::from_secs(1);
     patient().first_byte(second).idle(second)
@@ -22,12 +22,12 @@ pub(super) const SHORT: Timeouts = {
 
 pub(super) type Result = std::result::Result<ModelResponse, ProviderError>;
 
-/// Starts a server that gives these replies to what the endpoint takes.
+/// Starts a server that gives these replies to requests that the endpoint accepts.
 pub(super) fn serve_replies(wire: &Wire, replies: impl IntoIterator<Item = Reply>) -> Loopback {
     add_judge(wire, Loopback::replying(replies))
 }
 
-/// Lets a server refuse what the endpoint of the wire refuses.
+/// Makes a server refuse the requests that the endpoint of the wire refuses.
 pub(super) fn add_judge(wire: &Wire, server: Loopback) -> Loopback {
     let Some(name) = wire.judge else { return server };
     let dialect = Dialect::from_name(name);

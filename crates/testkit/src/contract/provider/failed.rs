@@ -1,4 +1,4 @@
-//! What fails says what it was, what it cost, and no secret.
+//! Checks that failures have their class and usage, and no secret.
 
 use backstop_provider::{ErrorKind, ProviderError, ScriptedAnswer, ScriptedError};
 use layer0::failure::Failure;
@@ -50,7 +50,7 @@ pub(super) async fn failures_are_what_they_were(wire: Wire) {
     }
 }
 
-/// What was billed counts, also for an answer that broke off.
+/// Billed tokens count, also for an answer that breaks off.
 ///
 /// Spec: R8
 pub(super) async fn tokens_of_a_failure_are_heard(wire: Wire) {
@@ -65,7 +65,7 @@ pub(super) async fn tokens_of_a_failure_are_heard(wire: Wire) {
     assert_eq!(heard.usage().last(), Some(&billed(wire)), "the sink is told what a failure cost");
 }
 
-/// A server may repeat what it was sent.
+/// A server may repeat parts of the request.
 ///
 /// Spec: E10
 pub(super) async fn no_error_shows_the_key(wire: Wire) {
@@ -92,7 +92,7 @@ pub(super) async fn no_error_shows_the_key(wire: Wire) {
     }
 }
 
-/// Fails, perhaps after it said something.
+/// Returns an answer that fails, optionally after some text.
 fn failing(kind: ErrorKind, text: Option<&str>) -> ScriptedAnswer {
     let mut error = ScriptedError::new(kind);
     error.retry_after_ms = Some(250);

@@ -1,4 +1,4 @@
-//! The form that an answer is to have reaches the model, in the provider's own way or in its instructions.
+//! Checks that the requested form of an answer reaches the model, in the provider's own way or in its instructions.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::exchange::serve_replies;
 use crate::server::{Loopback, hello, patient, send};
 use crate::wire::Wire;
 
-/// What only the form says; letters alone, so that no encoding changes it.
+/// A name that only the form contains; only letters, so that no encoding changes it.
 const FIELD: &str = "answerfield";
 
-/// One that every provider's form can say, and one that hardly any can.
+/// A form that every provider supports, and one that hardly any supports.
 fn forms() -> [Value; 2] {
     let form = |field: Value| {
         json!({
@@ -28,7 +28,7 @@ fn forms() -> [Value; 2] {
     ]
 }
 
-/// A form that is neither sent nor told is one that its user believes in.
+/// A form that is neither sent nor in the instructions would be a false promise to the user.
 ///
 /// Spec: P12
 pub(super) async fn forms_of_answers_reach_the_model(wire: Wire) {
@@ -42,7 +42,7 @@ pub(super) async fn forms_of_answers_reach_the_model(wire: Wire) {
                 let is_sent = body.to_string().contains(FIELD);
                 assert!(is_sent, "the form is not sent (streamed: {streamed}): {body}");
             }
-            // Whatever the provider makes of it, the model of an agent is told.
+            // The model of an agent gets the form in any case.
             let body = sent_by_an_agent(&wire, form.clone(), streamed).await;
             let is_told = body.to_string().contains(FIELD);
             assert!(is_told, "no model is told of the form (streamed: {streamed}): {body}");

@@ -1,4 +1,4 @@
-//! Several calls of one provider, and the pieces of one.
+//! Checks of several calls of one provider, and of the chunks of one call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ fn saying(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::saying(text)
 }
 
-/// What was said, what was thought and what was called is of one answer.
+/// Text, thinking and calls belong to one answer only.
 pub(super) async fn nothing_is_left_of_the_call_before(wire: Wire) {
     for streamed in [false, true] {
         let answers = [answer(&wire), calls(), saying("second"), calls(), saying("third")];
@@ -39,7 +39,7 @@ pub(super) async fn nothing_is_left_of_the_call_before(wire: Wire) {
     }
 }
 
-/// Each asks for a word of its own, and the server answers with it.
+/// Each call requests a word of its own, and the server answers with it.
 pub(super) async fn answers_go_to_their_callers(wire: Wire) {
     for streamed in [false, true] {
         let words = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot"];
@@ -62,7 +62,7 @@ pub(super) async fn answers_go_to_their_callers(wire: Wire) {
     }
 }
 
-/// The first call hangs, and the second is answered all the same.
+/// The first call hangs, and the second one is answered nevertheless.
 pub(super) async fn calls_do_not_wait_for_each_other(wire: Wire) {
     for streamed in [false, true] {
         let count = AtomicUsize::new(0);
@@ -89,7 +89,7 @@ pub(super) async fn calls_do_not_wait_for_each_other(wire: Wire) {
     }
 }
 
-/// While the server has more to say, what it said is heard.
+/// Text that was sent is passed on while the server has more to send.
 pub(super) async fn pieces_are_passed_on_as_they_come(wire: Wire) {
     let text = "one two three four ".repeat(50);
     let whole = wire.says(&saying(&text), true);

@@ -1,4 +1,4 @@
-//! Numbers on their way from the model and back to it.
+//! Checks of numbers from the model and back to it.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::exchange::{answer, calling, serve_replies};
 use crate::server::{Reply, patient, send};
 use crate::wire::Wire;
 
-/// What no 64-bit float or integer holds as it is written.
+/// Numbers that no 64-bit float or integer holds exactly as written.
 const NUMBERS: &[&str] =
     &["3.10", "100.00", "1234e10", "18446744073709551616", "-0", "0.10000000000000000555"];
-/// What stands for the numbers while an answer is made, because it is made of floats.
+/// Placeholder of the numbers while an answer is encoded, because the encoder uses floats.
 const MARK: &str = "@numbers@";
 
 /// Arguments are the model's words, down to the zeros of a price.
@@ -56,6 +56,6 @@ fn reply(wire: &Wire, written: &str, streamed: bool) -> Reply {
         let body = body.replace(&escaped, &numbers).replace(&quoted, &numbers);
         return Reply { body: body.into_bytes(), ..marked };
     }
-    // Arguments that come in pieces are text.
+    // Arguments that arrive in chunks are text.
     says(json!(written))
 }

@@ -1,4 +1,4 @@
-//! What is said arrives as it was said.
+//! Checks that answers arrive unchanged.
 
 use backstop_provider::ScriptedAnswer;
 use layer0::message::StopReason;
@@ -50,7 +50,7 @@ async fn calls_arrive(wire: &Wire, streamed: bool, piece_bytes: Option<usize>, a
     let expected: Vec<&Value> = scripted.iter().map(|call| &call.arguments).collect();
     assert_eq!(arguments.iter().collect::<Vec<_>>(), expected, "calls in their order: {at}");
     assert!(said.tool_calls.iter().all(|call| &*call.name == "weather"), "{at}");
-    // A call that was given no id gets one from the machine.
+    // The machine gives an id to a call without one.
     for (call, id) in said.tool_calls.iter().zip(["call_1", "call_2"]) {
         let given = call.id.as_str();
         assert!([id, ""].contains(&given), "`{given}` was sent as `{id}`: {at}");
@@ -62,7 +62,7 @@ async fn calls_arrive(wire: &Wire, streamed: bool, piece_bytes: Option<usize>, a
 /// Spec: P9
 pub(super) async fn reasons_to_stop_are_what_they_were(wire: Wire) {
     let wire = &wire;
-    // An end and calls are among the answers.
+    // Normal ends and calls are checked with the answers.
     let reasons = [
         StopReason::MaxTokens,
         StopReason::Refusal,

@@ -1,4 +1,4 @@
-//! A setting is sent or refused.
+//! Checks that a setting is sent or refused.
 
 use backstop_provider::{ModelSettings, ReasoningEffort, ToolChoice};
 use layer0::ToolSpec;
@@ -8,7 +8,7 @@ use super::exchange::{answer, serve_replies};
 use crate::server::{hello, patient, send};
 use crate::wire::Wire;
 
-/// A setting that is neither sent nor refused is one that its user believes in.
+/// A setting that is neither sent nor refused would be a false promise to the user.
 ///
 /// Spec: P12
 pub(super) async fn settings_are_sent_or_refused(wire: Wire) {

@@ -6,9 +6,9 @@ use crate::postgres::{PostgresServer, named_url};
 
 use super::*;
 
-/// What tells the test that stands for a process of a run that it is one.
+/// Variable that marks the test that acts as a process of a run.
 const IS_PROCESS: &str = "BACKSTOP_TEST_IS_PROCESS_OF_RUN";
-/// What stands for cargo: it starts test processes, two of them at once, and then lasts on.
+/// Replacement of cargo: it starts test processes, two of them concurrently, and then stays alive.
 const RUN: &str = r#"
 read -r begin
 "$@" & one=$!; "$@" & two=$!; wait $one $two
@@ -17,7 +17,7 @@ echo done
 read -r end
 "#;
 
-/// A process of a test run, which makes a database and says where.
+/// A process of a test run, which makes a database and prints its URL.
 #[tokio::test]
 async fn process_of_a_run() {
     if std::env::var_os(IS_PROCESS).is_none() {
@@ -27,14 +27,14 @@ async fn process_of_a_run() {
     println!("\nat {}", server.database().await);
 }
 
-/// A test run, and what its processes say.
+/// A test run, with the output of its processes.
 struct Run {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Run {
-    /// Makes one that has not begun. `None`, said loudly, where tests start no server.
+    /// Makes a run that has not begun. `None`, with a notice, if tests start no server.
     fn new() -> Option<Self> {
         if named_url().is_some() {
             not_tested("one server for a test run: the server is given");
@@ -55,7 +55,7 @@ impl Run {
         path_of(self.process.id())
     }
 
-    /// Lets it begin, and returns the database that each of its processes made, the last one's at the end.
+    /// Begins the run, and returns the databases of its processes, that of the last one at the end.
     fn databases(&mut self) -> [String; 3] {
         self.process.stdin.as_mut().unwrap().write_all(b"begin\n").unwrap();
         let lines = self.lines.by_ref().map(Result::unwrap).take_while(|line| line != "done");
@@ -63,7 +63,7 @@ impl Run {
         made.collect::<Vec<_>>().try_into().unwrap()
     }
 
-    /// Kills it, as nothing that it could do anything about.
+    /// Kills the run, without any chance to react.
     fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();

@@ -188,12 +188,12 @@ pub(super) const RULES: &[Rule] = &[
     ),
 ];
 
-/// Returns the blocks of a message; none where its content is text.
+/// Returns the blocks of a message; empty if its content is text.
 pub(super) fn blocks(message: Node<'_>) -> impl DoubleEndedIterator<Item = Node<'_>> {
     message.get("content").items()
 }
 
-/// Judges each block of each message; what is found comes after the indices of both.
+/// Judges each block of each message; the found parts come after the indices of both.
 pub(super) fn each_block(
     asked: Asked<'_>,
     mut find: impl FnMut(Node<'_>, Node<'_>) -> Found,
@@ -232,7 +232,7 @@ fn block_fields_known(asked: Asked<'_>) -> Found {
     })
 }
 
-/// Judges all texts: the system's, those of messages, and those of results.
+/// Judges all texts: of the system, of messages, and of results.
 fn any_text(asked: Asked<'_>, is_refused: fn(&str) -> bool) -> Found {
     let is_text = |block: Node<'_>| block.get("type").is("text");
     let is_bad = |block: Node<'_>| is_text(block) && is_refused(block.get("text").text_or_empty());
@@ -270,7 +270,7 @@ fn image_types(asked: Asked<'_>) -> Found {
     })
 }
 
-/// Counts cache marks on blocks and tools. A schema may have a property of that name.
+/// Counts cache marks on blocks and tools. A schema may have a property with the name of the mark.
 fn count_marks(body: Node<'_>) -> usize {
     let marked = |block: Node<'_>| usize::from(block.get("cache_control").is_given());
     let messages = body.get("messages").items().flat_map(blocks);
@@ -290,7 +290,7 @@ fn thinking_first(asked: Asked<'_>) -> Found {
     let (at, last) = messages.rfind(|(_, message)| message.get("role").is("assistant"))?;
     let calls = blocks(last).any(|block| block.get("type").is("tool_use"));
     let first = blocks(last).next()?.get("type").text_or_empty();
-    // Another model's call has no thinking that could be given.
+    // The call of another model has no thinking that could be returned.
     let is_own = blocks(last).any(|block| {
         let turn = asked.said.find_turn(block.get("id").text_or_empty());
         turn.is_some_and(|turn| !turn.thinking.is_empty())

@@ -7,7 +7,7 @@ use crate::strict::rule::{Asked, Found, Rule, found};
 
 const OPENAI: &[Dialect] = &[Dialect::OpenAiChat];
 
-/// All that speak chat completions.
+/// All endpoints with chat completions.
 pub(super) const CHAT: &[Dialect] = &[
     Dialect::OpenAiChat,
     Dialect::ChatTemplate,
@@ -124,7 +124,7 @@ pub(super) const RULES: &[Rule] = &[
                 "role", "content", "name", "tool_calls", "tool_call_id", "refusal", "audio",
                 "function_call", "reasoning_content",
             ];
-            // A template may take the reasoning of its own model.
+            // A template may accept the reasoning of its own model.
             let count = known.len() - usize::from(asked.dialect == Dialect::OpenAiChat);
             find_first(messages(asked), |at, message| {
                 Some(found![unknown_field(message, &known[..count])?, at])
@@ -323,7 +323,7 @@ pub(super) fn messages(asked: Asked<'_>) -> impl DoubleEndedIterator<Item = Node
     asked.body.get("messages").items()
 }
 
-/// Judges each call of each message; what is found comes after the indices of both.
+/// Judges each call of each message; the found parts come after the indices of both.
 fn each_call(asked: Asked<'_>, find: impl Fn(Node<'_>) -> Found) -> Found {
     find_first(messages(asked), |at, message| {
         find_first(message.get("tool_calls").items(), |index, call| {

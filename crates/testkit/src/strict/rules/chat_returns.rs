@@ -6,7 +6,7 @@ use crate::strict::json::Node;
 use crate::strict::look::find_first;
 use crate::strict::rule::{Asked, Found, Rule, found};
 
-/// Stands for the signature of a call that Gemini did not make, by its documentation.
+/// Replacements, by its documentation, for the signature of a call that Gemini did not make.
 pub(super) const UNSIGNED: [&str; 2] =
     ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
@@ -64,7 +64,7 @@ fn find_call(message: Node<'_>) -> Option<&str> {
     message.get("tool_calls").item(0).get("id").text()
 }
 
-/// Once a tool was called, each answer of the history has its reasoning; that of another model, any.
+/// Once a tool was called, each answer of the history has its reasoning; an answer of another model may have any.
 fn reasoning_returned(asked: Asked<'_>) -> Found {
     let mut answers = messages(asked).filter(|message| message.get("role").is("assistant"));
     let has_calls = messages(asked).any(|message| find_call(message).is_some());

@@ -104,7 +104,7 @@ fn calls_before(asked: Asked<'_>, at: usize) -> Vec<&str> {
     calls.into_iter().flatten().map(|call| call.get("id").text_or_empty()).collect()
 }
 
-/// Returns the ids of the calls that the tool messages right after them leave open.
+/// Returns the ids of the calls that the tool messages right after them leave unanswered.
 fn unanswered(asked: Asked<'_>) -> Found {
     let all: Vec<Node<'_>> = messages(asked).collect();
     all.iter().enumerate().find_map(|(at, message)| {
@@ -125,7 +125,7 @@ fn mistral_order(asked: Asked<'_>) -> Found {
             (_, "system") => role(pair[0]) == "system",
             ("tool", next) => ["tool", "assistant"].contains(&next),
             ("assistant", "tool") => calls,
-            // The API takes two users in a row; the templates of its open models do not.
+            // The API accepts two consecutive users; the templates of its open models do not.
             ("user", "user") | (_, "tool") => false,
             _ => true,
         };
@@ -133,7 +133,7 @@ fn mistral_order(asked: Asked<'_>) -> Found {
     })
 }
 
-/// Counts as the templates of Mistral's models do: users, and assistants that call nothing, alternate.
+/// Checks the order like the templates of Mistral's models: users, and assistants without calls, alternate.
 fn template_order(asked: Asked<'_>) -> Found {
     let calls = |message: &Node<'_>| message.get("tool_calls").items().len() > 0;
     let speaks = |message: &Node<'_>| match role(*message) {

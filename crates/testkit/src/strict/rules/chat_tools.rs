@@ -9,7 +9,7 @@ use crate::strict::schema::{allows, find_place, top_level_combinator};
 
 const OPENAI: &[Dialect] = &[Dialect::OpenAiChat];
 
-/// Words that OpenAI takes nowhere at the top of a schema.
+/// Keywords that OpenAI does not accept at the top of a schema.
 pub(super) const TOP: [&str; 6] = ["oneOf", "anyOf", "allOf", "enum", "const", "not"];
 
 pub(super) const RULES: &[Rule] = &[
@@ -156,7 +156,7 @@ fn each_function(asked: Asked<'_>, find: impl Fn(usize, Node<'_>) -> Found) -> F
     find_first(asked.body.get("tools").items(), |at, tool| find(at, tool.get("function")))
 }
 
-/// Judges the schema of each tool that has one; what is found comes after the tool's name.
+/// Judges the schema of each tool that has one; the found parts come after the tool's name.
 fn each_schema(asked: Asked<'_>, find: impl Fn(Node<'_>) -> Found) -> Found {
     each_function(asked, |_, function| {
         let schema = function.get("parameters");
@@ -174,7 +174,7 @@ pub(super) fn lacks_items(schema: Node<'_>) -> bool {
     allows(schema, "array") && !schema.get("items").exists()
 }
 
-/// Returns whether an object of a strict schema may have other fields than those it requires.
+/// Returns whether an object of a strict schema may have other fields than those that it requires.
 pub(super) fn is_open(schema: Node<'_>) -> bool {
     let required = schema.get("required");
     let is_required = |key: &str| required.items().any(|each| each.is(key));

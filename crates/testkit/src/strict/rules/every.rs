@@ -13,7 +13,7 @@ pub(in crate::strict) const PATH: Rule = Rule::new(
 )
 .status(404);
 
-/// Answer to a body that is no JSON.
+/// Answer to a body that is not JSON.
 pub(in crate::strict) const JSON: Rule = Rule::new(
     "every.json",
     &Dialect::ALL,

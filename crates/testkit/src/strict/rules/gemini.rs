@@ -252,7 +252,7 @@ fn contents(asked: Asked<'_>) -> impl Iterator<Item = Node<'_>> {
     asked.body.get("contents").items()
 }
 
-/// Returns who speaks: the user where no role is named.
+/// Returns the role; the user's if none is named.
 fn role(content: Node<'_>) -> &str {
     content.get("role").text().unwrap_or("user")
 }

@@ -112,7 +112,7 @@ fn each_message(asked: Asked<'_>, find: impl Fn(Node<'_>) -> Found) -> Found {
     find_first(asked.body.get("messages").items(), |_, message| find(message))
 }
 
-/// Returns the place of the first byte that is none of base64; a text that is no whole one ends early.
+/// Returns the place of the first byte that is not base64; an incomplete text ends early.
 fn illegal_byte(text: &str) -> Option<usize> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
     let bad = text.bytes().position(|byte| !fits(byte));

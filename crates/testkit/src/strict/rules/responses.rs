@@ -122,7 +122,7 @@ pub(super) const RULES: &[Rule] = &[
         "https://github.com/docker/docker-agent/pull/2168",
         |asked| {
             each_function(asked, |_, tool| {
-                // Tools are strict here unless they say otherwise, and then made so where that fails.
+                // A tool without `strict` is strict too, but the endpoint then makes its schema fit: only `true` is judged.
                 let place = || find_place(tool.get("parameters"), &is_open);
                 let name = tool.get("name").text_or_empty();
                 if tool.get("strict").is_true() { Some(found![name, place()?]) } else { None }
@@ -152,7 +152,7 @@ fn each_function(asked: Asked<'_>, find: impl Fn(usize, Node<'_>) -> Found) -> F
     })
 }
 
-/// Judges the schema of each tool; what is found comes after the tool's name.
+/// Judges the schema of each tool; the found parts come after the tool's name.
 fn each_schema(asked: Asked<'_>, find: impl Fn(Node<'_>) -> Found) -> Found {
     each_function(asked, |_, tool| {
         let parts = find(tool.get("parameters"))?;
