@@ -15,8 +15,8 @@ pub(crate) struct Endpoint<'a, S> {
     pub(crate) inner: &'a S,
 }
 
-/// Asks endpoints in turn, each as often as its policy allows. When the last one fails too, the call returns to one
-/// that it left with attempts to spare and that is back soon.
+/// Calls endpoints in turn, each as often as its policy allows. When the last one fails too, the
+/// call returns to an earlier one that has attempts left and can be retried soon.
 pub(crate) async fn ask<S, Req>(
     endpoints: &[Endpoint<'_, S>],
     request: Req,
@@ -100,21 +100,21 @@ struct Step<'a> {
     delay: Duration,
     /// The policy whose budget paid for it.
     payer: Option<&'a RetryPolicy>,
-    /// The endpoint that is asked, where it is another one.
+    /// The endpoint of the next attempt, if it is another one.
     goes_to: Option<Visit>,
 }
 
 /// The attempts at one endpoint.
 struct Visit {
     place: usize,
-    /// All requests, and those of them that were refused before they were sent.
+    /// The number of all requests, and of those refused before they were sent.
     total: u32,
     refused: u32,
     /// The start of the first attempt, in monotonic time.
     began: Duration,
 }
 
-/// An endpoint that failed, and was left for another.
+/// An endpoint that failed before another one was called.
 struct Left<E> {
     visit: Visit,
     error: E,
@@ -133,7 +133,7 @@ impl Visit {
         self.refused = self.refused.saturating_add(u32::from(!sent));
     }
 
-    /// Describes the attempts, of `made` at all endpoints.
+    /// Describes the attempts; `made` counts those at all endpoints.
     fn describe_tried<E>(&self, request: &impl RetryRequest<E>, made: u32, now: Duration) -> Tried {
         let sent = self.total.saturating_sub(self.refused);
         let elapsed = now.saturating_sub(self.began);
@@ -147,14 +147,14 @@ impl Visit {
 }
 
 impl<E: Failure> Left<E> {
-    /// Returns the facts of the failure, with what is left of its hint.
+    /// Returns the facts of the failure, with the rest of its retry delay.
     fn facts(&self, now: Duration) -> Facts {
         stated_facts(&self.error).after(now.saturating_sub(self.at))
     }
 }
 
-/// Returns which endpoint the call returns to, and after which wait: the first that can be tried again,
-/// where it has attempts left.
+/// Returns the endpoint to return to and the delay before: the first that can be retried, if it has
+/// attempts left.
 fn find_return<S, E: Failure>(
     endpoints: &[Endpoint<'_, S>],
     left: &[Left<E>],
@@ -179,7 +179,7 @@ fn find_return<S, E: Failure>(
     }
 }
 
-/// Returns what endpoints failed with together: the failure that passes first, with the others in its chain.
+/// Joins the failures of several endpoints: the failure that passes first, with the others in its chain.
 fn join_failures<E: Failure + 'static>(
     request: &impl RetryRequest<E>,
     left: Vec<Left<E>>,

@@ -1,4 +1,4 @@
-//! Waits between attempts.
+//! Delays between attempts.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-/// The bounds of retrying and of the waits in between.
+/// The limits of retries and of the delays between them.
 ///
 /// The defaults are those of the official provider SDKs where they agree (3 attempts, 0.5 s base,
 /// factor 2, 8 s cap), with full jitter and a total deadline.
@@ -16,18 +16,21 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 #[non_exhaustive]
 pub struct RetryConfig {
-    /// The attempts at an endpoint, the first included; at least 1. A request refused before it is sent, because a
-    /// circuit is open, is not counted.
+    /// The attempts at an endpoint, including the first; at least 1. A request refused before it is
+    /// sent, because a circuit is open, is not counted.
     pub attempts: u32,
-    /// The upper bound of the first wait, in milliseconds; it doubles with each attempt.
+    /// The upper bound of the first delay, in milliseconds; it doubles with each attempt.
     pub base_ms: u64,
-    /// The largest upper bound of a wait, in milliseconds.
+    /// The largest upper bound of a delay, in milliseconds.
     pub cap_ms: u64,
-    /// The largest hint that is waited for, in milliseconds. Above it the error is returned at once.
+    /// The longest requested delay that is waited for, in milliseconds. Above it the error is
+    /// returned at once.
     pub max_retry_after_ms: u64,
-    /// The time for attempts and waits together, in milliseconds, waits for an endpoint's own limit included. No wait
-    /// goes past it; an attempt in flight is not cut, the attempt timeout does that. It is the time of one provider: a
-    /// fallback has its own.
+    /// The time for attempts and delays together, in milliseconds, including waits for an
+    /// endpoint's own limit.
+    ///
+    /// No delay exceeds it; a running attempt is not cut off, as that is left to the attempt
+    /// timeout. It applies to one provider: a fallback has its own.
     pub deadline_ms: u64,
 }
 
@@ -44,8 +47,8 @@ impl Default for RetryConfig {
 }
 
 impl RetryConfig {
-    /// Returns the defaults: 3 attempts, waits of up to 500 milliseconds that double up to 8 seconds,
-    /// hints of up to a minute, two minutes in all.
+    /// Returns the defaults: 3 attempts, delays of up to 500 milliseconds that double up to 8
+    /// seconds, requested delays of up to a minute, two minutes in all.
     ///
     /// ```
     /// use std::time::Duration;
@@ -60,44 +63,44 @@ impl RetryConfig {
         Self::default()
     }
 
-    /// Sets how many attempts are made, the first included.
+    /// Sets the number of attempts, including the first.
     #[must_use]
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
         self
     }
 
-    /// Sets the upper bound of the first wait; it doubles with each attempt.
+    /// Sets the upper bound of the first delay; it doubles with each attempt.
     #[must_use]
     pub fn base(mut self, wait: Duration) -> Self {
         self.base_ms = milliseconds(wait);
         self
     }
 
-    /// Sets the largest upper bound of a wait.
+    /// Sets the largest upper bound of a delay.
     #[must_use]
     pub fn cap(mut self, wait: Duration) -> Self {
         self.cap_ms = milliseconds(wait);
         self
     }
 
-    /// Sets the largest hint that is waited for.
+    /// Sets the longest requested delay that is waited for.
     #[must_use]
     pub fn max_retry_after(mut self, wait: Duration) -> Self {
         self.max_retry_after_ms = milliseconds(wait);
         self
     }
 
-    /// Sets how long attempts and waits may take together.
+    /// Sets the time for attempts and delays together.
     #[must_use]
     pub fn deadline(mut self, time: Duration) -> Self {
         self.deadline_ms = milliseconds(time);
         self
     }
 
-    /// Returns whether an endpoint has no attempt left that was sent so many requests, and refused so many
-    /// before they were sent. A refusal is no attempt; where a single attempt is allowed, nothing is waited
-    /// for.
+    /// Returns whether an endpoint has no attempts left after these numbers of requests sent, and
+    /// of requests refused before they were sent. A refusal counts as an attempt only if a single
+    /// one is allowed.
     #[must_use]
     pub const fn is_spent(&self, sent: u32, refused: u32) -> bool {
         let used = if self.attempts > 1 { sent } else { sent.saturating_add(refused) };
@@ -110,8 +113,8 @@ impl RetryConfig {
         Self { attempts: 1, ..Self::default() }
     }
 
-    /// Returns the wait after the failed attempt `attempt` (1, 2, …), without a hint: full jitter
-    /// between zero and `base · 2^(attempt-1)`, capped.
+    /// Returns the delay after the failed attempt `attempt` (1, 2, …), if none was requested: full
+    /// jitter between zero and `base · 2^(attempt-1)`, capped.
     ///
     /// Full jitter spreads clients best for the same total work; see "Exponential Backoff And
     /// Jitter", AWS Architecture Blog, 2015.
@@ -121,15 +124,15 @@ impl RetryConfig {
         Duration::from_millis(jitter.up_to(bound))
     }
 
-    /// Returns the wait for a hint: the hint, plus up to a tenth but at most one second, so that clients with the same
-    /// hint do not come back at the same moment.
+    /// Returns the delay for a requested one: that delay, plus up to a tenth but at most one
+    /// second, so that clients with the same hint do not return at the same moment.
     pub(crate) fn spread_hint(hint: Duration, jitter: &Jitter) -> Duration {
         let spread = u64::try_from(hint.as_millis() / 10).unwrap_or(u64::MAX).min(1_000);
         hint.saturating_add(Duration::from_millis(jitter.up_to(spread)))
     }
 }
 
-/// The source of randomness for waits.
+/// The source of randomness for delays.
 #[derive(Clone, Default)]
 pub enum Jitter {
     /// The thread's generator, seeded by the operating system: sessions differ.

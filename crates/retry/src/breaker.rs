@@ -1,4 +1,4 @@
-//! A circuit breaker: an endpoint that fails again and again is left alone for a while.
+//! A circuit breaker: an endpoint that fails repeatedly is not called for a while.
 
 pub(crate) mod service;
 
@@ -9,10 +9,10 @@ use std::time::Duration;
 use backstop_clock::Clock;
 use layer0::failure::{CircuitOpen, ErrorText, Failure};
 
-/// The shortest wait for a probe that is on its way.
+/// The shortest retry delay while a probe is running.
 const MIN_PROBE_WAIT: Duration = Duration::from_secs(1);
 
-/// The patience of a [`Breaker`]: by default it bears 5 failures, and stays open for 30 s.
+/// The configuration of a [`Breaker`]: by default it opens after 5 failures, and stays open for 30 s.
 ///
 /// ```
 /// use std::time::Duration;
@@ -24,27 +24,27 @@ const MIN_PROBE_WAIT: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BreakerConfig {
-    /// The failures in a row that open it; at least 1.
+    /// The consecutive failures that open it; at least 1.
     pub failures: u32,
     /// The time it stays open before it lets a probe through.
     pub open_for: Duration,
 }
 
 impl BreakerConfig {
-    /// Makes the default.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets how many failures in a row open it; at least 1.
+    /// Sets the number of consecutive failures that open it; at least 1.
     #[must_use]
     pub const fn failures(mut self, failures: u32) -> Self {
         self.failures = failures;
         self
     }
 
-    /// Sets how long it stays open before it lets a probe through.
+    /// Sets the time it stays open before it lets a probe through.
     #[must_use]
     pub const fn open_for(mut self, time: Duration) -> Self {
         self.open_for = time;
@@ -59,15 +59,16 @@ impl Default for BreakerConfig {
     }
 }
 
-/// Counts the failures of one endpoint; clones share the count.
+/// A circuit breaker for one endpoint, which counts its failures; clones share the count.
 ///
-/// It opens after several transient failures in a row, and then refuses calls without making them. After a while one
-/// call is let through as a probe: it closes the breaker, or opens it again. Until then the wait returned to others is
-/// as long again as the probe has taken, between a second and `open_for`. A caller's mistake or a request to slow down
-/// shows that the endpoint is alive and closes it too; a dropped call shows nothing.
+/// It opens after several consecutive transient failures, and then refuses calls without making
+/// them. After a while one call is let through as a probe: it closes the breaker, or opens it
+/// again. Until then the retry delay returned to others is the time that the probe has taken so
+/// far, between a second and `open_for`. A caller's mistake or a rate limit shows that the endpoint
+/// is alive and closes it too; a dropped call shows nothing.
 ///
-/// A call's result counts only while the breaker is in the state that let it through: one that began before an outage
-/// and ends after it neither closes the breaker nor opens it.
+/// A call's result counts only while the breaker is in the state that let it through: a call that
+/// began before an outage and ends after it neither closes the breaker nor opens it.
 #[derive(Clone)]
 pub struct Breaker {
     config: BreakerConfig,
@@ -78,7 +79,7 @@ pub struct Breaker {
 #[derive(Debug)]
 struct BreakerState {
     phase: Phase,
-    /// Counts the changes of phase.
+    /// The number of phase changes.
     generation: u64,
     /// The failure of the last call that counted against the endpoint.
     last_failure: Option<ErrorText>,
@@ -86,11 +87,11 @@ struct BreakerState {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// So many failed in a row.
+    /// Calls are let through; this many failed in a row.
     Closed { failures: u32 },
-    /// Until then, in monotonic time, no call is let through.
+    /// No call is let through until this time, in monotonic time.
     Open { until: Duration },
-    /// A probe is on its way since then, in monotonic time.
+    /// A probe is running since this time, in monotonic time.
     HalfOpen { since: Duration },
 }
 
@@ -124,8 +125,8 @@ impl Breaker {
         }
     }
 
-    /// Admits a call that is made now, as the probe where the circuit was open; or returns how long to wait
-    /// and why.
+    /// Admits a call that is made now, as the probe if the circuit was open; otherwise returns the
+    /// delay and its cause.
     fn admit(&self) -> Result<Permit, CircuitOpen> {
         let mut state = self.state();
         if let Some(wait) = self.refused_for(&state) {
@@ -139,14 +140,14 @@ impl Breaker {
         Ok(Permit { breaker: self.clone(), generation, recorded: false })
     }
 
-    /// Returns how long no call is let through; `None` where one is now.
+    /// Returns the time for which no call is let through; `None` if one is let through now.
     fn refused_for(&self, state: &BreakerState) -> Option<Duration> {
         let now = self.clock.monotonic();
         match state.phase {
             Phase::Closed { .. } => None,
             Phase::Open { until } => Some(until.saturating_sub(now)).filter(|wait| !wait.is_zero()),
             Phase::HalfOpen { since } => {
-                // The end of the probe is unknown: as long again as it has taken until now.
+                // The end of the probe is unknown, so the delay is the time it has taken so far.
                 let taken = now.saturating_sub(since);
                 Some(taken.max(MIN_PROBE_WAIT).min(self.config.open_for))
             }
@@ -167,13 +168,13 @@ impl fmt::Debug for Breaker {
 #[derive(Debug)]
 struct Permit {
     breaker: Breaker,
-    /// Of the state that let it through.
+    /// The generation of the state that let it through.
     generation: u64,
     recorded: bool,
 }
 
 impl Permit {
-    /// Counts what became of the call.
+    /// Records the result of the call.
     fn record<T, E: Failure + 'static>(mut self, result: &Result<T, E>) {
         self.recorded = true;
         let failure = result.as_ref().err().filter(|error| error.counts_against());

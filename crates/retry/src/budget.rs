@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use backstop_clock::Clock;
 
-/// Retries granted per call made.
+/// Retries granted per call.
 const RATIO: f64 = 0.2;
 /// The most credit that calls can build up.
 const MAX_CREDIT: f64 = 100.0;
-/// Retries that are granted without calls before them.
+/// Retries granted without earlier calls.
 const RESERVE: f64 = 10.0;
-/// The part of the reserve that comes back per second.
+/// The part of the reserve that is refilled per second.
 const REFILL_PER_SECOND: f64 = 1.0;
 
-/// Limits the retries of all runs that call one endpoint: at most a fifth of the calls, plus a
+/// A limit of the retries of all runs that call one endpoint: at most a fifth of the calls, plus a
 /// reserve of ten that refills by one a second. Clones share one budget.
 ///
-/// An endpoint that is down gets little more than its normal load this way, instead of a multiple.
+/// With it, an endpoint that is down receives little more than its normal load, instead of a multiple.
 #[derive(Clone)]
 pub struct RetryBudget {
     clock: Arc<dyn Clock>,
@@ -41,13 +41,13 @@ impl RetryBudget {
         Self { clock, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Notes a call.
+    /// Records a call.
     pub(crate) fn deposit(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.credit = (state.credit + RATIO).min(MAX_CREDIT);
     }
 
-    /// Takes one retry; returns whether there was one.
+    /// Withdraws one retry; returns whether there was one.
     pub(crate) fn withdraw(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.monotonic();
@@ -67,7 +67,7 @@ impl RetryBudget {
         }
     }
 
-    /// Returns a retry that was taken and not made.
+    /// Returns a retry that was withdrawn and not made.
     pub(crate) fn give_back(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.credit = (state.credit + 1.0).min(MAX_CREDIT);

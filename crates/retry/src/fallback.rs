@@ -1,4 +1,4 @@
-//! Another service for what one could not do.
+//! Fallback to another service.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,10 +11,12 @@ use crate::ask::ask;
 use crate::request::RetryRequest;
 use crate::service::Retry;
 
-/// Asks services in turn, each as often as its policy allows. The next one is asked when the policy of the one before
-/// it decides so: its circuit is open, its quota is used up, the conversation is too long for it, or it failed in a
-/// passing way until retry gave up. A failure that any other service would repeat is returned at once. Belongs outside
-/// retry.
+/// A service that calls several services in turn, each as often as its policy allows.
+///
+/// The next one is called when the policy of the one before decides so: its circuit is open, its
+/// quota is used up, the conversation is too long for it, or it failed in a temporary way until
+/// retry gave up. A failure that any other service would repeat is returned at once. It belongs
+/// outside retry.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -32,7 +34,7 @@ pub struct Fallback<S> {
 }
 
 impl<S> Fallback<S> {
-    /// Makes the service; `others` are asked after `first`, in their order.
+    /// Makes the service; `others` are called after `first`, in order.
     pub fn new(first: Retry<S>, others: impl Into<Arc<[Retry<S>]>>) -> Self {
         Self { first, others: others.into() }
     }
@@ -51,7 +53,7 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        // Each service is waited for when it is its turn.
+        // Each service is awaited when it is its turn.
         Poll::Ready(Ok(()))
     }
 

@@ -1,4 +1,4 @@
-//! The one place that decides whether a failed attempt is followed by another, and where.
+//! The decision whether a failed attempt is followed by another, and where.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,17 @@ use layer0::failure::{Effect, Elsewhere, Exhausted, Facts, Failure, Retry, state
 use crate::backoff::{Jitter, RetryConfig};
 use crate::budget::RetryBudget;
 
-/// Decides, after each failed attempt, whether there is another one, in this order: is the failure retryable, may it
-/// have acted and is the request idempotent, is there time, are there attempts, is there budget. If there is none, and
-/// another endpoint follows this one and may do better, that one is asked. A free endpoint of the same model comes
-/// first.
+/// A policy that decides, after each failed attempt, whether another one follows.
 ///
-/// Once time, attempts or budget are used up, the last error is wrapped in [`Exhausted`]. It is returned as it is when
-/// it is not retryable, may not be repeated, or asks for a longer wait than `max_retry_after_ms`: then the hint is
-/// still in the error and an orchestrator can park the work.
+/// It checks in this order: whether the failure is retryable, whether it may have acted and the
+/// request is idempotent, and whether there is time, an attempt and budget left. If no attempt
+/// follows here, and the next endpoint may succeed, that one is called. A free endpoint of the same
+/// model comes first.
+///
+/// Once time, attempts or budget are used up, the last error is wrapped in [`Exhausted`]. It is
+/// returned unchanged when it is not retryable, may not be repeated, or requests a longer delay
+/// than `max_retry_after_ms`: then the delay is still in the error and an orchestrator can park the
+/// work.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -42,20 +45,20 @@ pub struct RetryPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {
-    /// Another attempt follows at the same endpoint, after this wait.
+    /// Another attempt follows at the same endpoint, after this delay.
     Again(Duration),
-    /// Another endpoint of the same model is asked, at once, and this one is left alone for a while.
+    /// Another endpoint of the same model is called at once, and this one is not called for a while.
     Beside,
-    /// The next endpoint is asked, at once.
+    /// The next endpoint is called at once.
     #[non_exhaustive]
     Next {
         /// Whether attempts, time or budget of this one are used up.
         is_exhausted: bool,
     },
-    /// The endpoint wants to be left alone for so long, which is more than is waited for, and not more than
-    /// [`Tried::max_park`]: the work is put aside until then.
+    /// The endpoint requests this delay, which is too long to wait for, but not longer than
+    /// [`Tried::max_park`]: the work is parked until then.
     Park(Duration),
-    /// The failure is the end.
+    /// The failure is final.
     #[non_exhaustive]
     Stop {
         /// Whether attempts, time or budget are used up.
@@ -66,8 +69,8 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Returns the failure as it leaves the endpoint: wrapped in [`Exhausted`] where attempts, time or
-    /// budget are used up, else as it is.
+    /// Returns the failure as it leaves the endpoint: wrapped in [`Exhausted`] if attempts, time or
+    /// budget are used up, otherwise unchanged.
     pub fn settle<E: Failure + From<Exhausted<E>> + 'static>(self, error: E, tried: Tried) -> E {
         match self {
             Self::Next { is_exhausted: true } | Self::Stop { is_exhausted: true, .. } => {
@@ -86,36 +89,36 @@ impl Decision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tried {
-    /// Requests sent to this endpoint, the failed one included.
+    /// Requests sent to this endpoint, including the failed one.
     pub attempts: u32,
-    /// Requests for this endpoint that were refused before they were sent. They are no attempts of the
-    /// configuration, but for one that allows a single attempt: that one waits for nothing.
+    /// Requests for this endpoint that were refused before they were sent. They do not count as
+    /// attempts, unless the configuration allows a single attempt, which never waits.
     pub refused: u32,
-    /// All requests of the model, sent or refused, those to its other endpoints included: what
-    /// [`Tried::max_attempts`] limits.
+    /// All requests to the model, sent or refused, including those to its other endpoints; limited
+    /// by [`Tried::max_attempts`].
     pub total: u32,
-    /// Time since the first of them began, waits included.
+    /// Time since the first of them began, including delays.
     pub elapsed: Duration,
     /// Whether the request may be repeated even if an attempt acted.
     pub is_idempotent: bool,
-    /// Limits the attempts further than the configuration does, those at the next endpoint included.
+    /// A further limit of the attempts, including those at the next endpoint.
     pub max_attempts: Option<u32>,
-    /// The longest that the next wait may be; the configuration's bound if `None`.
+    /// The longest next delay; the configuration's limit if `None`.
     pub time_left: Option<Duration>,
     /// Whether another endpoint follows this one.
     pub has_next: bool,
-    /// Whether another endpoint of the same model is free that this request has not asked yet. It is asked at once, and
-    /// that is no attempt of the configuration.
+    /// Whether another endpoint of the same model is free that this request has not called yet. It
+    /// is called at once, which does not count as an attempt of the configuration.
     pub is_another_free: bool,
-    /// The time until another endpoint of the same model can be asked; `None` if none can.
+    /// The time until another endpoint of the same model can be called; `None` if none can.
     pub another_in: Option<Duration>,
-    /// For how long the work may be put aside where an endpoint asks for that; not at all where zero.
+    /// The longest time for which the work may be parked if an endpoint requests that; zero forbids it.
     pub max_park: Duration,
 }
 
 impl Tried {
-    /// Describes what was tried of a request that only its policy limits, at the only endpoint, where each
-    /// request was sent.
+    /// Describes the attempts of a request with no limits but its policy's, at the only endpoint,
+    /// with each request sent.
     #[must_use]
     pub const fn new(attempts: u32, elapsed: Duration, is_idempotent: bool) -> Self {
         Self {
@@ -140,12 +143,12 @@ enum Here {
     Nothing,
     /// Attempts or time are used up.
     UsedUp,
-    /// Another attempt, after this wait.
+    /// Another attempt, after this delay.
     Wait(Duration),
 }
 
 impl Here {
-    /// Adds the wait for another endpoint: the shorter one counts.
+    /// Adds the delay for another endpoint: the shorter one counts.
     fn or_wait(self, other: Duration) -> Self {
         match self {
             Self::Wait(delay) => Self::Wait(delay.min(other)),
@@ -161,37 +164,38 @@ impl RetryPolicy {
         Self { config, clock, jitter: Jitter::Random, budget: None }
     }
 
-    /// Draws waits from this jitter.
+    /// Sets the jitter of delays.
     #[must_use]
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// Shares the retries of an endpoint.
+    /// Sets the shared budget of retries at an endpoint.
     #[must_use]
     pub fn budget(mut self, budget: RetryBudget) -> Self {
         self.budget = Some(budget);
         self
     }
 
-    /// Counts the beginning of a request, which grants others their retries.
+    /// Records the beginning of a request, which grants others their retries.
     pub fn begin(&self) {
         if let Some(budget) = &self.budget {
             budget.deposit();
         }
     }
 
-    /// Decides what follows a failed attempt. The layers ask this too; a caller with a loop of its own calls
-    /// [`RetryPolicy::begin`] before the first attempt at an endpoint and follows the decision.
+    /// Decides what follows a failed attempt. The layers call this too; a caller with its own loop
+    /// calls [`RetryPolicy::begin`] before the first attempt at an endpoint and follows the
+    /// decision.
     ///
-    /// An allowed retry is taken from the budget; a caller that does not make it returns it with
-    /// [`RetryPolicy::give_back`].
+    /// An allowed retry is withdrawn from the budget; a caller that does not make it returns it
+    /// with [`RetryPolicy::give_back`].
     pub fn decide(&self, error: &impl Failure, tried: Tried) -> Decision {
         self.decide_by(stated_facts(error), tried)
     }
 
-    /// As [`RetryPolicy::decide`], for a failure whose facts are known.
+    /// Decides like [`RetryPolicy::decide`], for a failure with known facts.
     pub fn decide_by(&self, facts: Facts, tried: Tried) -> Decision {
         let may_repeat = facts.effect == Effect::None || tried.is_idempotent;
         let goes_on = tried.has_next && may_repeat && facts.elsewhere.is_possible();
@@ -221,15 +225,15 @@ impl RetryPolicy {
         }
     }
 
-    /// Returns for how long the work is put aside, where the hint is too long to be waited for.
+    /// Returns the time for which the work is parked, if the requested delay is too long to wait for.
     fn park(&self, facts: Facts, tried: Tried) -> Option<Duration> {
         let Retry::After(hint) = facts.retry else { return None };
         let is_long = hint > Duration::from_millis(self.config.max_retry_after_ms);
         (is_long && hint <= tried.max_park).then(|| RetryConfig::spread_hint(hint, &self.jitter))
     }
 
-    /// Returns whether another endpoint of the same model is asked at once: where this one refuses, or
-    /// has nothing left to try.
+    /// Returns whether another endpoint of the same model is called at once, because this one
+    /// refuses or has no options left.
     fn goes_beside(&self, facts: Facts, tried: Tried, here: &Here) -> bool {
         let is_spent = facts.retry.is_retryable() && !matches!(here, Here::Wait(_));
         tried.is_another_free
@@ -237,7 +241,7 @@ impl RetryPolicy {
             && tried.elapsed <= Duration::from_millis(self.config.deadline_ms)
     }
 
-    /// Returns the wait for another endpoint of the same model, where it is worth waiting for.
+    /// Returns the delay for another endpoint of the same model, if it is worth waiting for.
     fn another(&self, facts: Facts, tried: Tried) -> Option<Duration> {
         let may_differ = facts.beside || facts.retry.is_retryable();
         let wait = tried.another_in.filter(|_| may_differ)?;
@@ -264,21 +268,22 @@ impl RetryPolicy {
         Here::Wait(delay)
     }
 
-    /// Returns the wait for a hint: "at once" and "in a millisecond" are answered as slowly as no hint is.
+    /// Returns the delay for a requested one, which is at least the backoff: some endpoints request
+    /// no delay, or a millisecond.
     fn at_least_backoff(&self, hint: Duration, tried: Tried) -> Duration {
         let wait = RetryConfig::spread_hint(hint, &self.jitter);
         wait.max(self.config.backoff(tried.total, &self.jitter))
     }
 
-    /// Returns whether a wait would go past the deadline, or past what the request has left.
+    /// Returns whether a delay would exceed the deadline, or the time that the request has left.
     fn is_late(&self, delay: Duration, tried: Tried) -> bool {
         let deadline = Duration::from_millis(self.config.deadline_ms);
         tried.elapsed.saturating_add(delay) > deadline
             || tried.time_left.is_some_and(|left| delay > left)
     }
 
-    /// Gives back the retry that [`Decision::Again`] took from the budget: the wait ended, and no attempt
-    /// followed.
+    /// Returns the retry that [`Decision::Again`] withdrew from the budget, after a delay without
+    /// an attempt.
     pub fn give_back(&self) {
         if let Some(budget) = &self.budget {
             budget.give_back();
@@ -298,15 +303,16 @@ impl RetryPolicy {
     }
 }
 
-/// Returns the index of the failure that represents several: the first of those that pass soonest by [`Facts::later`],
-/// the last one if none passes. A failure without a hint passes before one with it.
+/// Returns the index of the failure that represents several: the first of those that pass soonest
+/// by [`Facts::later`], the last one if none passes. A failure without a requested delay passes
+/// before one with it.
 pub fn first_to_pass(failures: impl IntoIterator<Item = Facts>) -> Option<usize> {
     let later: Vec<Retry> = failures.into_iter().map(|facts| facts.later).collect();
     soonest(later.iter().copied()).or(later.len().checked_sub(1))
 }
 
-/// Returns which of several failures can be tried again first; `None` where none can. One without a hint comes
-/// before one with it.
+/// Returns the index of the failure that can be retried first; `None` if none can. One without a
+/// requested delay comes before one with it.
 pub fn first_to_retry(failures: impl IntoIterator<Item = Facts>) -> Option<usize> {
     soonest(failures.into_iter().map(|facts| facts.retry))
 }

@@ -1,4 +1,4 @@
-//! The limits of an endpoint, in a minute, and the time at which it takes more.
+//! The limits of an endpoint in a minute, and the time when it accepts more.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,28 +7,27 @@ use std::time::Duration;
 use backstop_clock::Clock;
 use layer0::usage::RateLevel;
 
-/// The rest of an endpoint that gives no duration.
+/// The pause of an endpoint that requests no duration.
 const COOLDOWN: Duration = Duration::from_secs(30);
-/// The shortest rest: "at once" is no answer of an endpoint that refuses.
+/// The shortest pause, as an endpoint that refuses cannot mean "at once".
 const MIN_REST: Duration = Duration::from_secs(1);
-/// The longest rest, and the longest time in which an endpoint can say that a limit is full again: what
-/// is longer is no statement about a limit.
+/// The longest pause, and the longest reported time until a limit is full again; longer ones are ignored.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
-/// The least time that an endpoint's report counts.
+/// The shortest validity of an endpoint's report.
 const MIN_TOLD: Duration = Duration::from_secs(60);
-/// The level of a bucket at which a request may go. Sums of fractions may end up a little below one.
+/// The level of a bucket that lets a request through. Sums of fractions may end up a little below one.
 const ENOUGH: f64 = 1.0 - 1e-9;
 
-/// The requests and tokens that one endpoint takes in a minute, as configured and as the endpoint reports in its
-/// headers. Clones share the count.
+/// The requests and tokens that one endpoint accepts in a minute, as configured and as the endpoint
+/// reports in its headers. Clones share the count.
 ///
-/// Each limit is a bucket that fills evenly and holds what a minute brings. A request takes one of the
-/// requests, and is let through while there are tokens; what its answer used is taken afterwards, so that
-/// no text has to be counted before.
+/// Each limit is a bucket that fills evenly and holds the amount of a minute. A request takes one
+/// of the requests, and is let through while there are tokens; the tokens of its answer are taken
+/// afterwards, so that no text has to be counted before.
 ///
-/// A statement of the endpoint expires when its limit would be full again, after a minute at least, and one
-/// that is odd is left out: a limit of nothing, one that is full again in more than a day. Where a
-/// statement would keep requests away for long, one of them goes as a probe
+/// A report of the endpoint expires when its limit would be full again, after a minute at least.
+/// Unusable reports are ignored: a limit of zero, or one that takes more than a day to fill. If a
+/// report would keep requests away for long, one of them is sent as a probe
 /// ([`RateLimit::try_probe`]).
 ///
 /// ```
@@ -51,9 +50,9 @@ pub struct RateLimit {
 
 #[derive(Debug, Default)]
 struct RateState {
-    /// `None` as long as there are none: an endpoint that is not limited keeps no room for it.
+    /// `None` without limits, to save memory for endpoints that are not limited.
     limits: Option<Box<Limits>>,
-    /// Until then, in monotonic time, nothing is asked.
+    /// No requests are sent until this time, in monotonic time.
     rests_until: Duration,
     in_flight: usize,
 }
@@ -62,7 +61,7 @@ struct RateState {
 struct Limits {
     requests: Buckets,
     tokens: Buckets,
-    /// The time the buckets were filled last, in monotonic time.
+    /// The time of the last refill of the buckets, in monotonic time.
     filled: Duration,
 }
 
@@ -78,7 +77,7 @@ struct Buckets {
 struct Bucket {
     size: f64,
     per_second: f64,
-    /// Below zero where more was used than there was.
+    /// Below zero if more was used than was available.
     level: f64,
 }
 
@@ -88,13 +87,13 @@ struct Bucket {
 pub struct Taken(RateLimit);
 
 impl RateLimit {
-    /// Makes the limit of an endpoint that was not asked yet: none.
+    /// Makes the limit of a new endpoint: none.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, cooldown: COOLDOWN, state: Arc::default() }
     }
 
-    /// Lets so many requests through in a minute, at least 1.
+    /// Sets the number of requests let through in a minute, at least 1.
     #[must_use]
     pub fn requests_per_minute(self, requests: u32) -> Self {
         let bucket = Bucket::a_minute(f64::from(requests.max(1)));
@@ -102,7 +101,8 @@ impl RateLimit {
         self
     }
 
-    /// Lets requests through while their answers used fewer tokens in a minute, at least 1.
+    /// Sets the number of tokens in a minute, at least 1. Requests are let through while their
+    /// answers used fewer.
     #[must_use]
     pub fn tokens_per_minute(self, tokens: u64) -> Self {
         let bucket = Bucket::a_minute(float(tokens.max(1)));
@@ -110,14 +110,14 @@ impl RateLimit {
         self
     }
 
-    /// Sets how long the endpoint rests after a failure that does not say how long; 30 seconds otherwise.
+    /// Sets the pause after a failure without a requested delay; 30 seconds by default.
     #[must_use]
     pub const fn cooldown(mut self, cooldown: Duration) -> Self {
         self.cooldown = cooldown;
         self
     }
 
-    /// Lets a request through, or returns the wait.
+    /// Lets a request through, or returns the delay.
     ///
     /// # Errors
     ///
@@ -136,12 +136,13 @@ impl RateLimit {
         }
     }
 
-    /// Lets a request through against the endpoint's reported limits, and against a rest: its answer shows the current
-    /// ones. It is the only one in flight, and keeps to the configured limits.
+    /// Lets a request through despite the endpoint's reported limits, and despite a pause: its
+    /// response shows the current limits. It is the only one in flight, and within the configured
+    /// limits.
     ///
     /// # Errors
     ///
-    /// The time until it makes sense to ask again.
+    /// The time after which a new try makes sense.
     pub fn try_probe(&self) -> Result<Taken, Duration> {
         let now = self.clock.monotonic();
         let mut state = self.state();
@@ -160,19 +161,19 @@ impl RateLimit {
         }
     }
 
-    /// Returns how long it takes until a request can be let through.
+    /// Returns the time until a request can be let through.
     #[must_use]
     pub fn wait(&self) -> Duration {
         self.state().wait(self.clock.monotonic())
     }
 
-    /// Returns how many requests are in flight.
+    /// Returns the number of requests in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.state().in_flight
     }
 
-    /// Notes the tokens that an answer used.
+    /// Records the tokens that an answer used.
     pub fn used(&self, tokens: u64) {
         let now = self.clock.monotonic();
         if let Some(limits) = &mut self.state().limits {
@@ -181,15 +182,15 @@ impl RateLimit {
         }
     }
 
-    /// Records the requests and tokens left, as the endpoint reports them. A value that is absent or unusable leaves
-    /// the previous one.
+    /// Records the remaining requests and tokens, as the endpoint reports them. An absent or
+    /// unusable value keeps the previous one.
     pub fn told(&self, requests: Option<RateLevel>, tokens: Option<RateLevel>) {
         let (requests, tokens) =
             (requests.and_then(Bucket::from_report), tokens.and_then(Bucket::from_report));
         if requests.is_none() && tokens.is_none() {
             return;
         }
-        // It may not know yet of the others that are on their way.
+        // The endpoint may not count other requests in flight yet.
         let others = u64::try_from(self.in_flight().saturating_sub(1)).unwrap_or(u64::MAX);
         self.limits(|limits| {
             let now = limits.filled;
@@ -205,7 +206,7 @@ impl RateLimit {
         });
     }
 
-    /// Leaves the endpoint alone: as long as it asked for, from a second to a day, or for its cooldown.
+    /// Pauses the endpoint for the requested delay, from a second to a day, or for its cooldown.
     pub fn rest(&self, hint: Option<Duration>) {
         let rest = hint.map_or(self.cooldown, |hint| hint.max(MIN_REST)).min(MAX_WAIT);
         let until = self.clock.monotonic().saturating_add(rest);
@@ -213,7 +214,7 @@ impl RateLimit {
         state.rests_until = state.rests_until.max(until);
     }
 
-    /// Changes the limits as they are now.
+    /// Changes the limits, after refilling them.
     fn limits(&self, change: impl FnOnce(&mut Limits)) {
         let now = self.clock.monotonic();
         let mut state = self.state();
@@ -290,13 +291,13 @@ impl Buckets {
 }
 
 impl Bucket {
-    /// Makes one that holds what a minute brings, and is full.
+    /// Makes a full bucket with the amount of a minute.
     fn a_minute(size: f64) -> Self {
         Self { size, per_second: size / 60.0, level: size }
     }
 
-    /// Makes one of a statement of an endpoint, and returns for how long it counts. It fills evenly: what is
-    /// missing now comes in the time until it is full.
+    /// Makes a bucket from an endpoint's report, and returns the time for which it is valid. It
+    /// fills evenly until the time when it is full.
     fn from_report(level: RateLevel) -> Option<(Self, Duration)> {
         let RateLevel { limit, remaining, full_in, .. } = level;
         let (size, level) = (float(limit?), float(remaining));
@@ -316,14 +317,14 @@ impl Bucket {
         }
         let seconds = (1.0 - self.level) / self.per_second;
         let wait = Duration::try_from_secs_f64(seconds).unwrap_or(MAX_WAIT).min(MAX_WAIT);
-        // Slept in milliseconds: a wait that is a little too short would be followed by another.
+        // Delays have milliseconds: one that is a little too short would be followed by another.
         Duration::from_millis(
             u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX),
         )
     }
 }
 
-/// Returns a count as the buckets hold it; beyond 2^53 it is rounded, and no limit is that large.
+/// Converts a count for the buckets; beyond 2^53 it is rounded, and no limit is that large.
 #[expect(clippy::cast_precision_loss, reason = "no limit is beyond 2^53")]
 const fn float(count: u64) -> f64 {
     count as f64
@@ -363,7 +364,7 @@ mod tests {
         pass(&clock, seconds(30)).await;
         assert!(rate.try_take().is_ok());
         assert_eq!(rate.try_take().unwrap_err(), seconds(30));
-        // No more is saved up than a minute brings.
+        // The most that is saved up is the amount of a minute.
         pass(&clock, seconds(3_600)).await;
         assert!(rate.try_take().is_ok() && rate.try_take().is_ok() && rate.try_take().is_err());
     }
@@ -507,7 +508,7 @@ mod tests {
             rate.told(Some(said), Some(said));
             assert_eq!(rate.wait(), Duration::ZERO, "{said:?}");
         }
-        // Without a time that makes sense, what a minute brings counts.
+        // Without a usable time, the amount of a minute counts.
         for full_in in [None, Some(Duration::ZERO)] {
             let (_, rate) = limit();
             rate.told(Some(level(Some(60), 0, full_in)), None);

@@ -1,4 +1,4 @@
-//! A service that is asked again.
+//! A service that is retried.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -20,7 +20,7 @@ impl RetryPolicy {
     }
 }
 
-/// Wraps a service so that its failures are retried as a [`RetryPolicy`] decides.
+/// A layer that wraps a service so that a [`RetryPolicy`] decides on retries of its failures.
 #[derive(Debug, Clone)]
 pub struct RetryLayer(RetryPolicy);
 
@@ -38,7 +38,7 @@ impl<S> Layer<S> for RetryLayer {
     }
 }
 
-/// The service [`RetryLayer`] makes: one endpoint and its policy.
+/// The service that [`RetryLayer`] makes: one endpoint and its policy.
 #[derive(Debug, Clone)]
 pub struct Retry<S> {
     policy: RetryPolicy,
@@ -58,7 +58,7 @@ where
     type Future = BoxFuture<Result<S::Response, S::Error>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        // The service is waited for before each attempt.
+        // The service is awaited before each attempt.
         Poll::Ready(Ok(()))
     }
 

@@ -10,7 +10,7 @@ use backstop_clock::{BoxFuture, Clock};
 use layer0::failure::TimedOut;
 use tower::{Layer, Service};
 
-/// Wraps a service so that one call to it takes at most `after`. Belongs inside retry.
+/// A layer that wraps a service so that one call takes at most `after`. It belongs inside retry.
 #[derive(Debug, Clone)]
 pub struct AttemptTimeoutLayer {
     after: Duration,
@@ -33,7 +33,7 @@ impl<S> Layer<S> for AttemptTimeoutLayer {
     }
 }
 
-/// The service [`AttemptTimeoutLayer`] makes.
+/// The service that [`AttemptTimeoutLayer`] makes.
 #[derive(Debug, Clone)]
 pub struct AttemptTimeout<S> {
     inner: S,
@@ -66,7 +66,7 @@ pub struct AttemptFuture<F> {
     attempt: F,
     after: Duration,
     clock: Arc<dyn Clock>,
-    /// Begins when the attempt first waits: one that is ready at once needs no timer.
+    /// Started when the attempt first waits: one that is ready at once needs no timer.
     timer: Option<BoxFuture>,
 }
 

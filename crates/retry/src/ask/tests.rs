@@ -63,7 +63,7 @@ fn dead() -> Odd {
     Odd::new("dead", Facts::never("test.dead", Effect::None))
 }
 
-/// The failure of an endpoint that is not asked, for some seconds.
+/// The failure of an endpoint that refuses requests for some seconds.
 fn refuse(seconds: u64) -> Odd {
     let Odd { facts, .. } = rate_limit(seconds);
     Odd::new("refused", facts.with_elsewhere(Elsewhere::AtOnce).with_sent(false))
@@ -97,7 +97,7 @@ type Script = Vec<Odd>;
 
 struct Seen {
     result: Result<usize, Odd>,
-    /// The endpoints that were asked.
+    /// The endpoints called.
     asked: Vec<usize>,
     elapsed: Duration,
 }
@@ -193,7 +193,7 @@ async fn endpoint_that_was_left_is_asked_again() {
     let seen = run(vec![vec![refuse(20)], vec![dead()]], Call::default()).await;
     assert_eq!((seen.result.unwrap(), seen.asked), (0, vec![0, 1, 0]));
     assert!(seen.elapsed >= Duration::from_secs(20), "{:?}", seen.elapsed);
-    // Its own attempts are not counted anew.
+    // Its own attempts continue to count.
     let always = vec![vec![refuse(20), busy(), busy(), busy(), busy()], vec![dead()]];
     let seen = run(always, Call::default()).await;
     assert_eq!((seen.asked, seen.result.unwrap_err().name), (vec![0, 1, 0, 0, 0], "busy"));
@@ -215,7 +215,7 @@ async fn refused_request_is_no_attempt() {
     assert_eq!((seen.result.unwrap(), seen.asked.len()), (0, 6));
 }
 
-/// An endpoint that fails in some way, and how often.
+/// The failures of an endpoint, and whether it answers in the end.
 fn script() -> impl Strategy<Value = (Script, bool)> {
     let once = |failure: Odd| (vec![failure], true);
     prop_oneof![

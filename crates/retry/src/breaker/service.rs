@@ -9,7 +9,7 @@ use tower::{Layer, Service};
 
 use super::{Breaker, Permit};
 
-/// Wraps a service with a [`Breaker`]. Belongs inside retry, around one attempt.
+/// A layer that wraps a service with a [`Breaker`]. It belongs inside retry, around one attempt.
 #[derive(Debug, Clone)]
 pub struct BreakerLayer(Breaker);
 
@@ -29,11 +29,11 @@ impl<S> Layer<S> for BreakerLayer {
     }
 }
 
-/// The service [`BreakerLayer`] makes.
+/// The service that [`BreakerLayer`] makes.
 ///
-/// A call that is refused takes no permit from what is inside. A call that waits for a permit asks the
-/// breaker again once it has one: the circuit may have opened in between, and a call that waits is no
-/// probe yet.
+/// A refused call takes no permit of the inner service. A call that waits for a permit checks the
+/// breaker again once it has one: the circuit may have opened in between, and a waiting call is not
+/// a probe yet.
 #[derive(Debug, Clone)]
 pub struct CircuitBreaker<S> {
     inner: S,
@@ -51,7 +51,7 @@ where
     type Future = Guarded<S, Req>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        // The inner service is waited for in the call, behind the first look at the circuit.
+        // The inner service is awaited in the call, after the first check of the circuit.
         Poll::Ready(Ok(()))
     }
 
@@ -71,7 +71,7 @@ where
 pub struct Guarded<S: Service<Req>, Req>(Call<S, Req>);
 
 enum Call<S: Service<Req>, Req> {
-    /// Waits until the inner service is ready.
+    /// Waiting until the inner service is ready.
     Waiting {
         service: S,
         request: Option<Req>,
@@ -106,7 +106,7 @@ where
                     let Some(request) = request.take() else { return Poll::Pending };
                     self.0 = match breaker.admit() {
                         Ok(permit) => Call::Made(service.call(request), Some(permit)),
-                        // The permit of the inner service goes with it.
+                        // The permit of the inner service is dropped with it.
                         Err(open) => Call::Refused(Some(open)),
                     };
                 }

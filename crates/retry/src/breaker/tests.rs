@@ -163,8 +163,8 @@ impl Failure for Slow {
 
 type Answer = std::pin::Pin<Box<dyn Future<Output = Result<(), Slow>> + Send>>;
 
-/// Returns a service behind the breaker that takes one call at a time, each for ten seconds, after which it
-/// fails; and how often it was asked.
+/// Returns a service behind the breaker that accepts one call at a time, each for ten seconds,
+/// after which it fails; and the number of its calls.
 fn slow_endpoint(
     breaker: &Breaker,
     clock: &VirtualClock,
@@ -223,7 +223,7 @@ async fn call_waiting_for_a_place_is_no_probe() {
     let (service, asked) = slow_endpoint(&breaker, &clock);
     let (time, done) = (clock.clone(), tokio::sync::oneshot::channel());
     tokio::spawn(clock.track(Box::pin(async move {
-        // The first takes the place, and another's failure opens the circuit.
+        // The first call takes the place, and the failure of another opens the circuit.
         let first = call(&time, service.clone()).await;
         time.sleep(Duration::from_secs(1)).await;
         record(&breaker, transient()).unwrap();

@@ -46,7 +46,7 @@ impl RetryRequest<Odd> for Call {
     }
 }
 
-/// Returns how many services were asked.
+/// Returns the number of services called.
 async fn count_requests(error: Odd) -> u32 {
     let asked = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&asked);

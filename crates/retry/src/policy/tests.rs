@@ -12,7 +12,7 @@ use tower::{Layer, Service, ServiceExt};
 
 use crate::{FailedAttempt, RetryRequest};
 
-/// A request that notes the waits between its attempts.
+/// A request that records the delays between its attempts.
 #[derive(Clone, Default)]
 struct Call {
     idempotent: bool,
@@ -54,7 +54,7 @@ impl RetryRequest<OrchError> for Call {
     }
 }
 
-/// Fails in a given way a number of times, then answers.
+/// A service that fails in a given way a number of times, then answers.
 #[derive(Clone)]
 struct Flaky {
     failures: u32,
@@ -226,7 +226,7 @@ async fn without_budget_there_is_no_retry() {
     assert!(seen.result.is_err_and(|error| !error.is_retryable()));
 }
 
-/// A failure whose methods say something else than its row.
+/// A failure whose methods contradict its facts.
 #[derive(Debug, thiserror::Error)]
 #[error("overridden")]
 struct Overridden {
@@ -270,7 +270,7 @@ fn overrides_of_a_failure_are_heard() {
     }
 }
 
-/// A failure with a time to come back.
+/// A failure with a requested delay.
 #[derive(Debug, thiserror::Error)]
 #[error("come back")]
 struct ComeBack(Duration);
@@ -394,7 +394,7 @@ fn fallback_only_where_it_may_help() {
     }
 }
 
-/// A failure that states these facts.
+/// A failure with these facts.
 #[derive(Debug, thiserror::Error)]
 #[error("as stated")]
 struct Stated(Facts);
@@ -415,7 +415,7 @@ fn long_hint_parks_within_its_limit() {
         (minutes(10), minutes(10), false, true),
         (minutes(11), minutes(10), false, false),
         (minutes(5), Duration::ZERO, false, false),
-        // The next endpoint is asked first, and what is short is waited for.
+        // The next endpoint is called first, and short delays are waited for.
         (minutes(5), minutes(10), true, false),
         (Duration::from_secs(30), minutes(10), false, false),
     ] {
