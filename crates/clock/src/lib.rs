@@ -1,8 +1,8 @@
 //! The one source of time.
 //!
-//! Everything that waits or stamps (driver, retry, tool timeouts) takes a [`Clock`]; production
-//! uses [`SystemClock`], rehearsals use [`VirtualClock`], on which waits cost nothing. Nothing else
-//! in the workspace reads the time of day or sleeps.
+//! Everything that waits or records times (driver, retry, tool timeouts) takes a [`Clock`];
+//! production uses [`SystemClock`], rehearsals use [`VirtualClock`], on which waits cost nothing.
+//! Nothing else in the workspace reads the time of day or sleeps.
 //!
 //! tokio's own paused time is not used for this: with a real database it expires every timeout, the pool's included,
 //! because it cannot see that a worker thread is busy.
@@ -26,13 +26,14 @@ pub use virtual_clock::{Hold, VirtualClock};
 /// A future that can be spawned.
 pub type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
 
-/// Reads the time and waits.
+/// A source of time, for reading it and for waiting.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Returns the time of day. It may be set, also backwards: it stamps, and measures nothing.
+    /// Returns the time of day. It may be set, also backwards, so it is for timestamps and not for
+    /// durations.
     fn now(&self) -> Timestamp;
 
-    /// Returns the time since a moment that stays the same for the life of the process. It never
-    /// steps back; durations are differences of two readings.
+    /// Returns the time since a moment that is fixed for the life of the process. It never steps
+    /// back; durations are differences of two readings.
     fn monotonic(&self) -> Duration;
 
     /// Completes after `wait`.
@@ -42,14 +43,13 @@ pub trait Clock: Send + Sync + fmt::Debug {
     /// Dropping the future forgets the wait.
     fn sleep(&self, wait: Duration) -> BoxFuture;
 
-    /// Makes a task known to the clock. Every task that may sleep on the clock, or that others wait
+    /// Registers a task with the clock. Every task that may sleep on the clock, or that others wait
     /// for, is passed through here before it is spawned or blocked on.
     fn track(&self, task: BoxFuture) -> BoxFuture {
         task
     }
 
-    /// Returns whether [`Clock::track`] does anything. If it does not, a task need not be boxed to be passed through
-    /// it.
+    /// Returns whether [`Clock::track`] has an effect. If it has none, a task need not be boxed for it.
     fn tracks(&self) -> bool {
         true
     }

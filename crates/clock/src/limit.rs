@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::{BoxFuture, Clock};
 
-/// The time that work may take, without the waits that count for no timeout.
+/// A time limit for work, without the waits that count for no timeout.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Limit {
 }
 
 struct LimitState {
-    /// The end of the time, in monotonic time; `None` without an end.
+    /// The end of the time, in monotonic time; `None` without a limit.
     until: Option<Duration>,
     paused_since: Option<Duration>,
     /// The tasks that wait for the end.
@@ -33,7 +33,7 @@ struct LimitState {
 }
 
 impl Limit {
-    /// Begins to count now; without bound where `None`.
+    /// Starts the time now; `None` means without a limit.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, limit: Option<Duration>) -> Self {
         let until = limit.map(|limit| clock.monotonic().saturating_add(limit));
@@ -47,7 +47,7 @@ impl Limit {
         self.state().paused_since.get_or_insert(now);
     }
 
-    /// Lets time pass again.
+    /// Resumes the time after a pause.
     pub fn go_on(&self) {
         let now = self.clock.monotonic();
         let mut state = self.state();
@@ -58,7 +58,7 @@ impl Limit {
         waiters.into_iter().for_each(Waker::wake);
     }
 
-    /// Returns the time that is left, as if it went on now; without bound where `None`.
+    /// Returns the time left if a pause ended now; `None` without a limit.
     #[must_use]
     pub fn left(&self) -> Option<Duration> {
         let state = self.state();
@@ -66,7 +66,7 @@ impl Limit {
         state.until.map(|until| until.saturating_sub(now))
     }
 
-    /// Returns whether the time was over before now.
+    /// Returns whether the end of the time has passed.
     #[must_use]
     pub fn is_past(&self) -> bool {
         let state = self.state();
@@ -74,7 +74,7 @@ impl Limit {
         state.until.is_some_and(|until| now > until)
     }
 
-    /// Completes when the time is over.
+    /// Completes when the time has ended.
     ///
     /// # Cancel safety
     ///

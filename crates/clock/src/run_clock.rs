@@ -5,9 +5,9 @@ use layer0::Timestamp;
 
 use crate::Clock;
 
-/// Stamps the events of a run: with the time of day when this process took the run, plus what has
-/// passed since on a clock that is never set. So a difference of two stamps is a duration, whatever
-/// becomes of the time of day.
+/// A clock for the timestamps of a run's events: the time of day when this process took the run,
+/// plus the time since then on a clock that is never set. So the difference of two timestamps is a
+/// duration, whatever happens to the time of day.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -40,13 +40,13 @@ impl RunClock {
         (self.base, self.origin) = (self.now().max(at), self.clock.monotonic());
     }
 
-    /// Returns the stamp of an event that happens now.
+    /// Returns the timestamp of an event that happens now.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.base.after(self.clock.monotonic().saturating_sub(self.origin))
     }
 
-    /// Returns the clock that it measures with.
+    /// Returns the clock used for measuring.
     #[must_use]
     pub const fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock

@@ -10,11 +10,11 @@ use layer0::Timestamp;
 
 use crate::{BoxFuture, Clock};
 
-/// A clock that jumps to the next deadline as soon as everything it knows of waits for it.
+/// A clock that jumps to the next deadline as soon as everything it tracks waits for it.
 ///
-/// It counts what is busy: tracked tasks that can run, and [`Hold`]s around work it cannot see,
-/// such as a database on another thread. When the count reaches zero, the earliest sleeper is
-/// woken. Clones share one clock.
+/// It counts busy work: tracked tasks that can run, and [`Hold`]s around work it cannot see, such
+/// as a database on another thread. When the count reaches zero, the earliest sleeper is woken.
+/// Clones share one clock.
 #[derive(Clone)]
 pub struct VirtualClock(Arc<Mutex<ClockState>>);
 
@@ -60,7 +60,7 @@ impl VirtualClock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one off the busy count; at zero, jumps to the next deadline and wakes who waits for it.
+    /// Decrements the busy count; at zero, jumps to the next deadline and wakes its sleepers.
     fn release(&self) {
         let woken: Vec<Waker> = {
             let mut state = self.state();
@@ -117,7 +117,7 @@ impl Clock for VirtualClock {
     }
 }
 
-/// Keeps a [`VirtualClock`] from advancing while it lives.
+/// A guard that keeps a [`VirtualClock`] from advancing until it is dropped.
 #[derive(Debug)]
 pub struct Hold(VirtualClock);
 
@@ -152,7 +152,7 @@ impl Drop for Sleep {
     }
 }
 
-/// A task whose being runnable is counted by the clock.
+/// A task that the clock counts as busy while it is runnable.
 struct Tracked {
     task: BoxFuture,
     shared: Arc<TaskState>,
@@ -161,14 +161,14 @@ struct Tracked {
 
 struct TaskState {
     clock: VirtualClock,
-    /// Whether one of the clock's busy counts is this task's.
+    /// Whether the busy count includes this task.
     runnable: AtomicBool,
     executor: Mutex<Waker>,
 }
 
 impl TaskState {
-    /// Counts the task, once. The flag changes under the lock of the count: a poll between the two would
-    /// take over a count that is not there yet.
+    /// Counts the task as busy, once. The flag changes under the lock of the count: otherwise a
+    /// poll in between would take over a count that does not exist yet.
     fn mark_runnable(&self) {
         let mut state = self.clock.state();
         if !self.runnable.swap(true, Ordering::SeqCst) {
@@ -176,7 +176,7 @@ impl TaskState {
         }
     }
 
-    /// Takes the task out of the count; returns whether it was in it.
+    /// Removes the task from the count; returns whether it was counted.
     fn forget(&self) -> bool {
         let _locked = self.clock.state();
         self.runnable.swap(false, Ordering::SeqCst)
@@ -213,7 +213,7 @@ impl Future for Tracked {
 
 impl Drop for Tracked {
     fn drop(&mut self) {
-        // First what the task sleeps on, so that the clock does not advance to it.
+        // The task and its sleeps are dropped first, so that the clock does not advance to them.
         self.task = Box::pin(std::future::ready(()));
         if self.shared.forget() {
             self.shared.clock.release();
