@@ -34,7 +34,7 @@ const GLOBAL_UNICAST: (u128, u32) = (0x2000_0000 << 96, 3);
 /// Addresses that embed IPv4 ones (NAT64).
 const NAT64: (u128, u32) = (0x0064_ff9b << 96, 96);
 
-/// Returns whether an address is not public: private, loopback, link-local, documentation, multicast, ….
+/// Returns whether an address is not public: private, loopback, link-local, documentation, multicast and others.
 ///
 /// An IPv6 address that embeds an IPv4 one (mapped, NAT64) is as private as that one. The ranges
 /// are those of IANA's registries of special-purpose addresses.

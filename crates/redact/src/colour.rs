@@ -1,35 +1,35 @@
-//! Colours, and what else steers a terminal (ECMA-48): it is left out where a text is shown or
-//! summarised, which joins what stood around it.
+//! Colours and other control sequences of a terminal (ECMA-48). They are left out of a text that is
+//! shown or summarised, which joins the text around them.
 
 use std::ops::Range;
 
 use crate::steps;
 
-/// The most bytes of source, folds and unseen sequences together, that may be left out between two bytes.
-/// A longer run is no fold of a line, and a stream would hold back everything before it. Summaries leave out
-/// no more either.
+/// The most bytes of source, folds and invisible sequences together, that may be left out between
+/// two bytes. A longer run is not a folded line, and a stream would hold back everything before it.
+/// Summaries leave out no more either.
 pub(crate) const MAX_HIDDEN: usize = 256;
 
-/// A longer sequence is taken for text, because so much is never left out between two bytes.
+/// A longer sequence counts as text, because so much is never left out between two bytes.
 const MAX_SEQUENCE: usize = MAX_HIDDEN;
 
 /// The meaning of an escape.
 pub(crate) enum Escape {
-    /// This character, after so many bytes of source.
+    /// This character, encoded in this many bytes of source.
     Char(char, usize),
-    /// This byte, after so many bytes of source.
+    /// This byte, encoded in this many bytes of source.
     Byte(u8, usize),
-    /// The end of a line, after so many bytes of source.
+    /// The end of a line, encoded in this many bytes of source.
     Line(usize),
-    /// Nothing that is seen, as a colour, after so many bytes of source.
+    /// An invisible sequence, such as a colour, of this many bytes of source.
     Unseen(usize),
-    /// Nothing: the byte is literal.
+    /// No escape: the byte is literal.
     None,
-    /// The source ends before it does.
+    /// An escape that the end of the source cuts off.
     Cut,
 }
 
-/// Reads the sequence that a text may begin with.
+/// Reads the control sequence at the start of a text.
 pub(crate) fn sequence(text: &[u8]) -> Escape {
     let head = &text[..text.len().min(MAX_SEQUENCE)];
     let length = match head {
@@ -48,8 +48,8 @@ pub(crate) fn sequence(text: &[u8]) -> Escape {
     }
 }
 
-/// Returns the length of a control sequence, which another one that begins with the single character
-/// breaks off.
+/// Returns the length of a control sequence; another one that begins with the single character ends
+/// it early.
 fn parameters(head: &[u8]) -> Option<usize> {
     let is_last = |byte: u8| matches!(byte, 0x40..=0x7e);
     let next = head[2..].windows(2).position(|two| is_last(two[0]) || two == [0xc2, 0x9b]);
@@ -67,8 +67,8 @@ fn last(head: &[u8], from: usize, is_last: impl Fn(u8) -> bool) -> Option<usize>
     Some(length + rest)
 }
 
-/// Returns the length of a control string, whose end is BEL, ST or `ESC \\`. Any other `ESC`
-/// breaks it off and begins the next sequence.
+/// Returns the length of a control string, which ends with BEL, ST or `ESC \\`. Any other `ESC`
+/// ends it early and begins the next sequence.
 fn string(head: &[u8]) -> Option<usize> {
     let at = (2..head.len()).find(|at| matches!(head[*at..], [7 | 0x1b, ..] | [0xc2, 0x9c, ..]))?;
     match head[at..] {
@@ -79,7 +79,7 @@ fn string(head: &[u8]) -> Option<usize> {
     }
 }
 
-/// A text without what steers a terminal.
+/// A text without control sequences of a terminal.
 pub(crate) struct Plain {
     pub(crate) text: String,
     /// The starts of pieces, in the text and in its source.
@@ -87,7 +87,7 @@ pub(crate) struct Plain {
 }
 
 impl Plain {
-    /// Leaves colours out of a text; `None` where there are none.
+    /// Removes colours from a text; `None` without any.
     pub(crate) fn without_colours(source: &str) -> Option<Self> {
         if !source.contains(['\u{1b}', '\u{9b}']) {
             return None;
@@ -110,7 +110,7 @@ impl Plain {
         Some(plain)
     }
 
-    /// Returns the range of the source that this range comes from.
+    /// Returns the range of the source for a range of the text.
     pub(crate) fn to_source(&self, range: &Range<usize>) -> Range<usize> {
         let place = |at: usize| {
             let after = self.pieces.partition_point(|(out, _)| *out <= at);

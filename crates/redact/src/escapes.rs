@@ -35,7 +35,7 @@ pub(crate) const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Reads the escape that a text begins with.
+/// Reads the escape at the start of a text.
 pub(crate) fn escape(text: &[u8]) -> Escape {
     match text[0] {
         b'\\' => backslash(&text[1..]),
@@ -58,7 +58,7 @@ fn decode_code(code: u32, length: usize) -> Escape {
     }
 }
 
-/// As [`decode_code`], of a number that names a character.
+/// Decodes the number of a character like [`decode_code`], but 0x80 to 0xff are characters and no bytes.
 fn decode_reference(code: u32, length: usize) -> Escape {
     match code {
         0x80..=0xff => char::from_u32(code).map_or(Escape::None, |char| Escape::Char(char, length)),
@@ -66,7 +66,7 @@ fn decode_reference(code: u32, length: usize) -> Escape {
     }
 }
 
-/// Reads so many digits.
+/// Reads this many hexadecimal digits.
 fn hex(text: &[u8], digits: usize) -> Result<u32, Escape> {
     let mut number = 0;
     for index in 0..digits {
@@ -77,7 +77,7 @@ fn hex(text: &[u8], digits: usize) -> Result<u32, Escape> {
     Ok(number)
 }
 
-/// Escapes of JSON, and of what programs print for debugging: `\x2f`, `\u{2f}`, `\057`.
+/// Reads escapes of JSON and of debug output of programs: `\x2f`, `\u{2f}`, `\057`.
 fn backslash(text: &[u8]) -> Escape {
     let Some(byte) = text.first() else { return Escape::Cut };
     match byte {
@@ -105,7 +105,7 @@ fn backslash(text: &[u8]) -> Escape {
     }
 }
 
-/// As in C, up to three digits.
+/// Reads up to three octal digits, as in C.
 fn octal(text: &[u8]) -> Escape {
     let digits = text.iter().take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
     if digits < 3 && digits == text.len() {
@@ -115,7 +115,7 @@ fn octal(text: &[u8]) -> Escape {
     if number > 0xff { Escape::None } else { decode_code(number, digits + 1) }
 }
 
-/// A character outside the first plane is written as two escapes.
+/// Reads a character outside the first plane, which is written as two escapes.
 fn utf16(code: u32, rest: &[u8]) -> Escape {
     if !(0xd800..0xdc00).contains(&code) {
         return decode_reference(code, 6);

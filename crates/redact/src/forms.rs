@@ -1,4 +1,4 @@
-//! The secrets a process holds, in the forms they are written in.
+//! The secrets of a process, in all their written forms.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,12 +15,12 @@ const MIN_FORM_BYTES: usize = 8;
 /// With more blanks in a secret, a fold is looked for at each of them, but not at several.
 const MAX_BLANKS: usize = 4;
 
-/// Every form that is not found by taking layers off the text.
+/// All forms that are not found by removing layers of the text.
 #[derive(Debug)]
 pub(crate) struct Forms {
     forms: Vec<Vec<u8>>,
     finder: AhoCorasick,
-    /// Detects several times faster that there is no match; most texts have none.
+    /// A fast test that there is no match, as in most texts.
     filter: AhoCorasick,
     /// Whether a form begins with the byte.
     begins: [bool; 256],
@@ -28,7 +28,7 @@ pub(crate) struct Forms {
 }
 
 impl Forms {
-    /// Prepares the search; `None` where there is nothing to search for.
+    /// Prepares the search; `None` without secrets to search for.
     pub(crate) fn new(secrets: &[String]) -> Option<Self> {
         let forms: BTreeSet<Vec<u8>> =
             secrets.iter().flat_map(|secret| list_forms(secret)).collect();
@@ -44,7 +44,7 @@ impl Forms {
         Some(Self { forms, finder, filter, begins, longest })
     }
 
-    /// Returns the ranges of forms.
+    /// Returns the ranges of all matches.
     pub(crate) fn matches(&self, bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
         steps::count(bytes.len());
         let is_match = self.filter.is_match(bytes);
@@ -63,8 +63,8 @@ impl Forms {
     }
 }
 
-/// Returns a secret as it is, with its own layers removed as the text's are, and in the encodings whose look depends on
-/// their place in a text.
+/// Returns a secret unchanged, with its own layers removed like those of the text, and in the
+/// encodings that depend on its position in a text.
 fn list_forms(secret: &str) -> Vec<Vec<u8>> {
     let mut forms = Vec::new();
     for mut form in with_and_without_blanks(secret) {
@@ -75,7 +75,7 @@ fn list_forms(secret: &str) -> Vec<Vec<u8>> {
         }
         forms.push(form);
     }
-    // A copy that lost the white space around it is the same secret.
+    // Without surrounding white space it is the same secret.
     forms.push(secret.trim().as_bytes().to_vec());
     for bytes in [secret.as_bytes(), secret.trim().as_bytes()] {
         forms.extend(encode_base64(bytes));
@@ -84,12 +84,13 @@ fn list_forms(secret: &str) -> Vec<Vec<u8>> {
         // UTF-16: every other byte of the usual characters is zero.
         forms.push(bytes.iter().flat_map(|byte| [*byte, 0]).take(bytes.len() * 2 - 1).collect());
     }
-    // A form that is no text is found in none, and would cut characters in half.
+    // A form that is not text occurs in no text, and would cut characters in half.
     forms.retain(|form| form.len() >= MIN_FORM_BYTES && std::str::from_utf8(form).is_ok());
     forms
 }
 
-/// A line may be folded at a blank, which then is gone; in a form sent by a browser it is a `+`.
+/// Returns a secret with and without its blanks: a line may be folded at a blank, which is lost
+/// then; in a form sent by a browser it is a `+`.
 fn with_and_without_blanks(secret: &str) -> Vec<Vec<u8>> {
     let words: Vec<&str> = secret.split([' ', '\t']).collect();
     let blanks = words.len() - 1;
@@ -128,7 +129,7 @@ fn encode_base64(secret: &[u8]) -> impl Iterator<Item = Vec<u8>> {
                 let mut bytes = vec![0; offset];
                 bytes.extend_from_slice(secret);
                 let encoded = engine.encode(&bytes).into_bytes();
-                // The first character that holds bits of the secret only, and the last.
+                // The first character that only has bits of the secret, and the last.
                 let (first, last) = ((offset * 8).div_ceil(6), bytes.len() * 8 / 6);
                 encoded[first..last].to_vec()
             })

@@ -1,4 +1,4 @@
-//! Finds the secrets a process holds, layer by layer of a text.
+//! Search for the secrets of a process in each layer of a text.
 
 use std::ops::Range;
 
@@ -60,7 +60,7 @@ impl Held {
         }
     }
 
-    /// Returns where a form begins that continues behind the end, with and without the blanks at the
+    /// Returns the start of a form that continues past the end, with and without the blanks at the
     /// end, which may turn out to be part of a fold.
     fn open(&self, bytes: &[u8]) -> Option<usize> {
         let blanks = bytes.iter().rev().take_while(|byte| is_blank(**byte)).count();

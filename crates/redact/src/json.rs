@@ -1,4 +1,4 @@
-//! Values: of configuration, and of what models and tools say.
+//! Redaction of JSON values: of configuration, and of models and tools.
 
 use std::borrow::Cow;
 
@@ -9,12 +9,14 @@ use crate::ranges::REDACTED;
 use crate::redactor::Redactor;
 use crate::settings::{is_secret_name, is_secret_option, is_secret_value};
 
-/// Under these, the keys of an object are names of things, not of settings.
+/// Keywords under which an object's keys are names of things and not of settings.
 const SCHEMAS: [&str; 4] = ["properties", "$defs", "definitions", "patternProperties"];
 
 impl Redactor {
-    /// Redacts secrets in every text of a value, everything under names of secrets, such as `api_key`, and the values
-    /// of options such as `--token`. Returns whether there were any.
+    /// Redacts secrets in every text of a value, everything under names of secrets, such as
+    /// `api_key`, and the values of options such as `--token`. Returns whether there were any.
+    ///
+    /// This is for configuration, where a name is enough: for text of errors, prefer [`Redactor::redact`].
     ///
     /// For configuration, where a name is enough: text of errors is better given to
     /// [`Redactor::redact`].
@@ -22,8 +24,8 @@ impl Redactor {
         within(self, value, false) | keys_and_numbers(self, value)
     }
 
-    /// Takes the secrets that the process holds out of every text, name and number of a value. Names that
-    /// would become the same are numbered.
+    /// Redacts the secrets of the process in every text, name and number of a value. Names that
+    /// become equal are numbered.
     ///
     /// ```
     /// use backstop_redact::Redactor;
@@ -49,7 +51,7 @@ impl Redactor {
     }
 }
 
-/// Takes held secrets out of the names and numbers of a value.
+/// Redacts secrets of the process in the names and numbers of a value.
 fn keys_and_numbers(redactor: &Redactor, value: &mut Value) -> bool {
     let before = JsonText::from(&*value);
     let after = redactor.redact_held_json(before.clone());
@@ -60,7 +62,7 @@ fn keys_and_numbers(redactor: &Redactor, value: &mut Value) -> bool {
     any
 }
 
-/// `are_names` is whether the keys of this object are names and no settings.
+/// Redacts a value. `are_names` is whether the keys of this object are names and not settings.
 fn within(redactor: &Redactor, value: &mut Value, are_names: bool) -> bool {
     match value {
         Value::String(text) => match redactor.redact(text) {
@@ -91,7 +93,7 @@ fn within(redactor: &Redactor, value: &mut Value, are_names: bool) -> bool {
     }
 }
 
-/// Returns whether this is the name of a secret in `{ "name": "x-api-key", "value": "…" }`.
+/// Returns whether this is the name of a secret, as in `{ "name": "x-api-key", "value": "…" }`.
 fn pair(name: Option<&Value>) -> bool {
     name.and_then(Value::as_str).is_some_and(is_secret_name)
 }
@@ -109,7 +111,7 @@ fn arguments(items: &mut [Value]) -> bool {
     any
 }
 
-/// Takes out every text and number.
+/// Redacts every text and number.
 fn leaves(value: &mut Value) -> bool {
     match value {
         Value::String(text) if is_secret_value(text) => {

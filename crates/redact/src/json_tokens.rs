@@ -1,4 +1,4 @@
-//! Strings and scalars of a JSON text, which parts to redact are fitted to, so that it stays valid.
+//! Strings and scalars of a JSON text. Redacted parts are aligned with them, so that the text stays valid.
 
 use std::ops::Range;
 
@@ -7,15 +7,15 @@ use serde_json::value::RawValue;
 use crate::ranges::Found;
 use crate::steps;
 
-/// Returns whether a text is one JSON value that has strings.
+/// Returns whether a text is one JSON value that contains strings.
 pub(crate) fn is_json(text: &str) -> bool {
     let begins = text.trim_start().starts_with(['{', '[', '"']);
     steps::count(text.len());
     begins && serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
-/// Fits what looks like a secret to a text that is JSON: a part ends with its string or scalar, and one that
-/// begins in neither is none.
+/// Aligns likely secrets with a JSON text: a part ends with its string or scalar, and one that
+/// begins in neither is dropped.
 pub(crate) fn fit_shapes(text: &str, found: &mut Vec<Found>) {
     fit(text, found, |found, token| match token {
         Some(JsonToken { range, is_string: true }) => {
@@ -26,8 +26,8 @@ pub(crate) fn fit_shapes(text: &str, found: &mut Vec<Found>) {
     });
 }
 
-/// Fits what has to go, whatever it is: a scalar goes as a whole, and its mark is a string. A part that
-/// is more than one token goes too, and leaves no JSON.
+/// Aligns certain secrets with a JSON text: a scalar is redacted as a whole, and its mark is a
+/// string. A part of more than one token is redacted too, which makes the JSON invalid.
 pub(crate) fn fit_secrets(text: &str, found: &mut Vec<Found>) {
     fit(text, found, |found, token| match token {
         Some(JsonToken { range, is_string: false }) if found.range.end <= range.end => {
@@ -43,14 +43,14 @@ impl Found {
     }
 }
 
-/// A part of a JSON text: what is between the quotes of a string, or a number or a word.
+/// A token of a JSON text: the inside of a string, or a number or word.
 #[derive(Clone)]
 struct JsonToken {
     range: Range<usize>,
     is_string: bool,
 }
 
-/// Hands each part to `fit`, with the token in which it begins.
+/// Passes each part to `fit`, with the token in which it begins.
 fn fit(text: &str, found: &mut Vec<Found>, mut fit: impl FnMut(&mut Found, Option<JsonToken>)) {
     found.sort_by_key(|found| found.range.start);
     let mut tokens = Tokens { bytes: text.as_bytes(), at: 0 }.peekable();

@@ -1,4 +1,4 @@
-//! A text with one layer of encoding taken off.
+//! A text with one layer of encoding removed.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use crate::steps;
 /// The most nested encodings that are removed.
 pub(crate) const MAX_LAYERS: usize = 5;
 
-/// A replacement for a longer run: a separator that no key contains.
+/// The replacement of a longer run: a separator that no key contains.
 const GAP: u8 = 0x1e;
 
-/// A text after escapes of JSON and program text, percent-encoding and HTML entities are decoded, folded lines are
-/// joined and colours are left out, with the place in the source of each byte.
+/// A text with escapes of JSON and program text, percent-encoding and HTML entities decoded, folded
+/// lines joined and colours removed, and the source position of each byte.
 #[derive(Debug)]
 pub(crate) struct Layer {
     pub(crate) bytes: Vec<u8>,
@@ -87,7 +87,7 @@ impl Layer {
         self.bytes.extend_from_slice(decoded);
     }
 
-    /// Copies from here to the next escape.
+    /// Copies the source up to the next escape.
     fn copy(&mut self, source: &[u8], at: usize) -> usize {
         let rest = &source[at + 1..];
         let length = rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len());
@@ -97,9 +97,9 @@ impl Layer {
         end
     }
 
-    /// Joins two lines: leaves out the end of the one, and the blanks around it.
+    /// Joins two lines: removes the line end and the blanks around it.
     fn fold(&mut self, source: &[u8], begin: usize, end: usize) -> usize {
-        // A blank that was written as an escape is not there by accident.
+        // An escaped blank is intentional.
         let copied = self.pieces.last().filter(|piece| piece.escape == 0);
         let copied = copied.map_or(self.bytes.len(), |piece| piece.out);
         let copied = self.bytes[copied..].iter().rev();
@@ -107,7 +107,7 @@ impl Layer {
         steps::count(before);
         let kept = self.bytes.len() - before;
         let hidden = self.hidden_at(kept, begin);
-        // Each escape is a piece of its own, so that a range is widened by those it cuts only.
+        // Each escape is a separate piece, so that a range is only widened by those it cuts.
         self.pieces.push(Piece { out: kept, source: begin, escape: end - begin });
         let mut at = end;
         while let Some(byte) = source.get(at) {
@@ -126,7 +126,7 @@ impl Layer {
         at + self.plain(source, at)
     }
 
-    /// Leaves out a part of the source; what follows is a piece of its own.
+    /// Removes a part of the source; the text after it is a separate piece.
     fn leave_out(&mut self, begin: usize, end: usize) {
         let hidden = self.hidden_at(self.bytes.len(), begin);
         self.escape(begin, end - begin, b"");
@@ -134,8 +134,8 @@ impl Layer {
         self.pieces.push(Piece { out: self.bytes.len(), source: end, escape: 0 });
     }
 
-    /// Returns the run that a part of the source to leave out belongs to: the last one, if no byte came
-    /// between.
+    /// Returns the removed run that a part of the source belongs to: the last one, if no byte was
+    /// copied since.
     fn hidden_at(&mut self, out: usize, begin: usize) -> Hidden {
         let last = self.hidden.filter(|hidden| hidden.out == out);
         let hidden = last.unwrap_or(Hidden { out, begin });
@@ -143,8 +143,8 @@ impl Layer {
         hidden
     }
 
-    /// Puts a separator behind a run that is too long. Its pieces stay, so that a range is widened by no
-    /// more than one of them.
+    /// Puts a separator after a run that is too long. Its pieces are kept, so that a range is
+    /// widened by at most one of them.
     fn separate(&mut self, hidden: Hidden, end: usize) {
         if end - hidden.begin > MAX_HIDDEN {
             self.bytes.truncate(hidden.out);
@@ -160,7 +160,7 @@ impl Layer {
         length
     }
 
-    /// Returns the range of the source that this range comes from.
+    /// Returns the range of the source for a range of the layer.
     pub(crate) fn to_source(&self, range: &Range<usize>) -> Range<usize> {
         let (first, last) = (self.piece_at(range.start), self.piece_at(range.end - 1));
         let start = if first.escape > 0 { first.source } else { first.place_at(range.start) };
@@ -171,7 +171,7 @@ impl Layer {
         start..end
     }
 
-    /// Returns where in the source this byte begins.
+    /// Returns the position of a byte in the source.
     pub(crate) fn source_at(&self, out: usize) -> usize {
         self.to_source(&(out..out + 1)).start
     }
@@ -181,12 +181,12 @@ impl Layer {
         self.pieces[after.saturating_sub(1)]
     }
 
-    /// Widens a range of the source, so that it cuts no escape in half.
+    /// Widens a range of the source so that it cuts no escape in half.
     pub(crate) fn widen(&self, range: Range<usize>) -> Range<usize> {
         let cut = |at: usize| {
             let after = self.pieces.partition_point(|piece| piece.source < at);
             let piece = self.pieces[..after].last()?;
-            // A fold is no escape that a cut would spoil, except where it is written as one.
+            // A cut may fall into a fold, unless the fold is written as an escape.
             (at < piece.source + piece.escape).then_some(piece)
         };
         let start = cut(range.start).map_or(range.start, |piece| piece.source);

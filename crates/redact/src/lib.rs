@@ -1,12 +1,13 @@
-//! Takes secrets out of text before it is stored, logged or shown.
+//! Redaction of secrets in text before it is stored, logged or shown.
 //!
-//! Two kinds are found: secrets the process holds ([`Redactor::with_secret`]), anywhere and in the usual encodings, and
-//! text in the form of a secret: tokens by the formats their issuers publish, private keys, credentials in headers,
-//! URLs and settings. Add your own with [`Redactor::with_pattern`].
+//! Two kinds are found: secrets of the process ([`Redactor::with_secret`]), anywhere and in the
+//! usual encodings, and text in the form of a secret: tokens by the formats their issuers publish,
+//! private keys, credentials in headers, URLs and settings. Add your own with
+//! [`Redactor::with_pattern`].
 //!
-//! Secrets are replaced by `[redacted]`; text around them stays byte for byte, and valid JSON stays valid JSON, unless
-//! a held secret is more than one of its strings or numbers. [`StreamRedactor`] does the same for a text that comes in
-//! pieces.
+//! Secrets are replaced by `[redacted]`; text around them stays byte for byte, and valid JSON stays
+//! valid JSON, unless a secret of the process spans several of its strings or numbers.
+//! [`StreamRedactor`] does the same for a text that arrives in pieces.
 //!
 //! It does not find a secret that is printed byte by byte as numbers, in a list (`[104, 101, …]`) or a
 //! dump; one that was encrypted, compressed or encoded in another way than [`Redactor`] lists; and

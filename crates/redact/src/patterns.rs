@@ -15,7 +15,7 @@ use crate::{quoted, settings, steps};
 
 /// A form of credentials.
 struct Form {
-    /// Texts with none of these are not searched.
+    /// The words of which a text has at least one; other texts are not searched.
     words: &'static [&'static str],
     pattern: &'static str,
     /// Selects the part of a match to redact.
@@ -92,7 +92,7 @@ static FORMS: [Form; 13] = [
             (is_secret && !is_reference(user.as_str())).then(|| user.range())
         },
     ),
-    // The same without a scheme, as drivers of databases take it.
+    // The same without a scheme, as database drivers accept it.
     form(
         &["@"],
         r#"[A-Za-z0-9_.-]{1,64}:(?P<secret>[^\s:/@"'\\]{4,128})@(?P<host>(?:tcp|unix)\(|[A-Za-z0-9.-]{1,255}[:/])"#,
@@ -153,7 +153,7 @@ enum Search {
     Token(usize),
 }
 
-/// The words, and what each is a word of.
+/// The words, and the search that each starts.
 static WORDS: LazyLock<(AhoCorasick, Vec<Search>)> = LazyLock::new(|| {
     let mut words = vec![
         ("PRIVATE KEY", Search::PrivateKeys),
@@ -179,7 +179,7 @@ static WORDS: LazyLock<(AhoCorasick, Vec<Search>)> = LazyLock::new(|| {
     (finder, words.into_iter().map(|(_, search)| search).collect())
 });
 
-/// Finds what looks like a secret.
+/// Finds likely secrets.
 pub(crate) fn find(text: &str, found: &mut Vec<Found>) {
     steps::count(text.len());
     let (finder, searches) = &*WORDS;
@@ -220,7 +220,7 @@ impl Form {
     }
 }
 
-/// Finds private keys. One without an end reaches to the end of its string, or of the text.
+/// Finds private keys. A key without an end mark extends to the end of its string, or of the text.
 fn private_keys(text: &str, found: &mut Vec<Found>) {
     let mut ends = END.find_iter(text).peekable();
     let mut from = 0;
@@ -245,10 +245,10 @@ fn private_keys(text: &str, found: &mut Vec<Found>) {
     }
 }
 
-/// Finds the lines of a key. It may be a list of strings, one for each line; the quotes stay.
+/// Finds the lines of a key. It may be a list of strings, one for each line; the quotes are kept.
 fn lines_of_key(text: &str, key: Range<usize>, found: &mut Vec<Found>) {
-    // A quote in strings within strings has 1, 3, 7 backslashes; a backslash of the text itself has twice
-    // as many as the quote that closes its string, and belongs to the key.
+    // A quote in strings within strings has 1, 3, 7 backslashes. A backslash of the text itself has
+    // twice as many as the quote that closes its string, and belongs to the key.
     let escapes = |quote: usize| {
         let before = text[key.start..quote].bytes().rev();
         let backslashes = before.take_while(|byte| *byte == b'\\').count();
@@ -257,7 +257,7 @@ fn lines_of_key(text: &str, key: Range<usize>, found: &mut Vec<Found>) {
     };
     let quotes = text[key.clone()].match_indices('"').map(|(at, _)| key.start + at);
     let quotes: Vec<(usize, usize)> = quotes.map(|quote| (quote, escapes(quote))).collect();
-    // Quotes with more backslashes than others are within strings.
+    // Quotes with more backslashes than others are inside strings.
     let least = quotes.iter().map(|(_, escapes)| *escapes).min().unwrap_or_default();
     let mut start = Some(key.start);
     for (quote, _) in quotes.into_iter().filter(|(_, escapes)| *escapes == least) {
@@ -272,7 +272,7 @@ fn lines_of_key(text: &str, key: Range<usize>, found: &mut Vec<Found>) {
     found.extend(start.map(|start| Found::at(start..key.end)));
 }
 
-/// Takes what follows `Authorization:`, unless it is a word of prose.
+/// Returns the text after `Authorization:`, unless it is a word of prose.
 fn credentials(found: &Captures<'_>) -> Option<Range<usize>> {
     let value = found.name("secret")?;
     let has_scheme = found.get_match().as_str().len() - value.len() > "authorization: \"".len();
@@ -289,7 +289,7 @@ fn credentials(found: &Captures<'_>) -> Option<Range<usize>> {
 /// Returns the range of parameters, up to the end of the line or of the string around it.
 fn parameters(text: &str, line: Range<usize>) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
-    // In a string in JSON, the header's own quotes are escaped.
+    // In a JSON string, the header's own quotes are escaped.
     let mut at = line.start;
     let mut last = line.start;
     while at < line.end {
@@ -336,12 +336,12 @@ fn is_basic(pair: &str) -> bool {
         .is_ok_and(|pair| pair.contains(&b':') && pair.iter().all(|byte| !byte.is_ascii_control()))
 }
 
-/// Returns whether a text only refers to the place of a secret.
+/// Returns whether a text only refers to the location of a secret.
 fn is_reference(text: &str) -> bool {
     is_placeholder(text) && !text.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
-/// Returns whether this is the part of a package after its `@`: `4.17.21/`.
+/// Returns whether this is the version of a package after its `@`: `4.17.21/`.
 fn is_version(host: &str) -> bool {
     let host = host.trim_start_matches('v').trim_end_matches([':', '/']);
     host.split('.')

@@ -4,17 +4,17 @@ use std::ops::Range;
 
 use crate::steps;
 
-/// Returns the range of the value whose opening quote is at `open`. One without a closing quote ends with its line, or
-/// with the string around it.
+/// Returns the range of the value whose opening quote is at `open`. Without a closing quote, it
+/// ends with its line, or with the string around it.
 ///
-/// A quote that is escaped belongs to the value. In a text that was itself escaped, quotes have
-/// backslashes before them: 1 where that was once, 3 where twice.
+/// An escaped quote belongs to the value. In a text that was itself escaped, quotes have
+/// backslashes before them: 1 after one escaping, 3 after two.
 pub(crate) fn value(text: &str, open: usize) -> Range<usize> {
     Quotes::default().value(text, open)
 }
 
-/// A reader of several values of one text. It remembers how far it has searched: single quotes may all
-/// be escaped, so that each of many values has its end at the same place.
+/// A reader of several values of one text. It remembers how far it has searched: if single quotes
+/// are all escaped, many values have their end at the same place.
 #[derive(Debug, Default)]
 pub(crate) struct Quotes {
     end: Next,
@@ -23,7 +23,7 @@ pub(crate) struct Quotes {
 }
 
 impl Quotes {
-    /// As [`value`].
+    /// Reads a value like [`value`].
     pub(crate) fn value(&mut self, text: &str, open: usize) -> Range<usize> {
         let bytes = text.as_bytes();
         match bytes[open] {
@@ -32,14 +32,14 @@ impl Quotes {
         }
     }
 
-    /// Returns where a value in single quotes ends. JSON does not escape these, so that the backslashes
-    /// before the opening quote say little.
+    /// Returns the end of a value in single quotes. JSON does not escape these, so the backslashes
+    /// before the opening quote are no reliable measure.
     fn single_quoted(&mut self, bytes: &[u8], begin: usize) -> usize {
         let is_even = |at: usize| backslashes_before(bytes, at).is_multiple_of(2);
         let ends = |at: usize| match bytes[at] {
             b'\n' | b'\r' => true,
             b'\'' => backslashes_before(bytes, at) == 0,
-            // The string around ends.
+            // The end of the string around.
             b'"' => is_even(at) && ends_string(&bytes[at + 1..]),
             _ => false,
         };
@@ -54,12 +54,12 @@ impl Quotes {
     }
 }
 
-/// The next place of a kind, or where the search for it ended, and from where on that is so.
+/// The next place of a kind, or the end of the search for it, and the start from which that is known.
 #[derive(Debug, Default)]
 struct Next(Option<Range<usize>>);
 
 impl Next {
-    /// Returns the first place from `from` on that is of the kind, or `last`, which is the same for every
+    /// Returns the first place of the kind from `from` on, or `last`, which is the same for every
     /// place before it.
     fn at_or_behind(&mut self, from: usize, last: usize, is: impl Fn(usize) -> bool) -> usize {
         let known = self.0.clone().filter(|known| from <= known.end && known.start <= last);
@@ -75,7 +75,7 @@ impl Next {
     }
 }
 
-/// Returns where a value in double quotes or backticks ends.
+/// Returns the end of a value in double quotes or backticks.
 fn double_quoted(bytes: &[u8], open: usize, quote: u8) -> usize {
     let depth = backslashes_before(bytes, open);
     let mut at = open + 1;
@@ -92,8 +92,8 @@ fn double_quoted(bytes: &[u8], open: usize, quote: u8) -> usize {
     bytes.len()
 }
 
-/// Returns how many backslashes belong to a closing quote: of this string, or of one around it. At
-/// each level of strings in strings, a quote has twice as many as before, and one.
+/// Returns the number of backslashes that belong to a closing quote: of this string, or of one
+/// around it. Each level of nested strings doubles the number and adds one.
 fn closed_level(before: usize, depth: usize) -> Option<usize> {
     let mut levels = std::iter::successors(Some(0), |level| Some(level * 2 + 1));
     levels.by_ref().take_while(|level| *level <= depth).find(|level| {
@@ -101,7 +101,7 @@ fn closed_level(before: usize, depth: usize) -> Option<usize> {
     })
 }
 
-/// Returns whether the text behind a quote is that behind the end of a string in JSON.
+/// Returns whether the text after a quote is that after the end of a JSON string.
 fn ends_string(rest: &[u8]) -> bool {
     matches!(rest, [] | [b',' | b'}' | b']' | b':' | b' ' | b'\n' | b'\r', ..])
 }
@@ -112,7 +112,7 @@ fn next(bytes: &[u8], at: usize, quote: u8) -> Option<usize> {
     rest.iter().position(is_next).map(|index| at + index)
 }
 
-/// Counts the backslashes before a quote. Those of a value end at its opening quote by themselves.
+/// Counts the backslashes before a quote. Those of a value stop at its opening quote.
 fn backslashes_before(bytes: &[u8], at: usize) -> usize {
     bytes[..at].iter().rev().take_while(|byte| **byte == b'\\').count()
 }

@@ -1,12 +1,12 @@
-//! Parts of a text that go.
+//! Parts of a text to redact.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The mark in the place of a secret.
+/// The replacement of a secret.
 pub const REDACTED: &str = "[redacted]";
 
-/// A part of a text that goes.
+/// A part of a text to redact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) range: Range<usize>,
@@ -20,7 +20,7 @@ impl Found {
     }
 }
 
-/// Sorts parts, and makes one of those that overlap.
+/// Sorts parts, and merges those that overlap.
 pub(crate) fn merge(mut found: Vec<Found>) -> Vec<Found> {
     found.retain(|found| !found.range.is_empty());
     found.sort_by_key(|found| (found.range.start, std::cmp::Reverse(found.range.end)));
@@ -34,7 +34,7 @@ pub(crate) fn merge(mut found: Vec<Found>) -> Vec<Found> {
     found
 }
 
-/// Writes the mark in the place of each part.
+/// Replaces each part by the mark.
 pub(crate) fn replace<'t>(text: &'t str, found: Vec<Found>) -> Cow<'t, str> {
     let found = merge(found);
     if found.is_empty() {

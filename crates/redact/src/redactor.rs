@@ -13,16 +13,16 @@ use crate::patterns;
 use crate::ranges::{Found, REDACTED, merge, replace};
 use crate::stream::StreamRedactor;
 
-/// Secrets shorter than this are not searched for: they would match by accident.
+/// The shortest secrets that are searched for; shorter ones would match by accident.
 pub const MIN_SECRET_CHARS: usize = 8;
 
-/// Finds and replaces secrets.
+/// A redactor, which finds and replaces secrets.
 ///
-/// A secret that the process holds is found unchanged; escaped as in JSON or program text, percent-encoded or as HTML
-/// entities, in whole or in part, also twice; folded over lines; and in Base64 (standard and URL-safe, at any place in
-/// the encoded text), hexadecimal and UTF-16.
+/// A secret of the process is found unchanged; escaped as in JSON or program text, percent-encoded
+/// or as HTML entities, in whole or in part, also twice; folded over lines; and in Base64 (standard
+/// and URL-safe, at any place in the encoded text), hexadecimal and UTF-16.
 ///
-/// Clones are cheap, and search together.
+/// Clones are cheap, and share the search.
 #[derive(Clone, Default)]
 pub struct Redactor(Option<Arc<Inner>>);
 
@@ -30,18 +30,18 @@ pub struct Redactor(Option<Arc<Inner>>);
 struct Inner {
     secrets: Vec<String>,
     extra: Vec<Regex>,
-    /// Made of the secrets when first needed.
+    /// Built from the secrets on first use.
     held: OnceLock<Option<Arc<Held>>>,
 }
 
 impl Redactor {
-    /// Makes a redactor that knows the usual shapes and no secret of the process.
+    /// Makes a redactor with the usual patterns and without secrets of the process.
     #[must_use]
     pub const fn new() -> Self {
         Self(None)
     }
 
-    /// Adds a secret the process holds. Ones below [`MIN_SECRET_CHARS`] are not added.
+    /// Adds a secret of the process. Secrets below [`MIN_SECRET_CHARS`] are ignored.
     #[must_use]
     pub fn with_secret(mut self, secret: impl Into<String>) -> Self {
         let secret = secret.into();
@@ -53,8 +53,8 @@ impl Redactor {
         self
     }
 
-    /// Adds a shape of your own, for texts that [`Redactor::redact`] is given. A group named `keep`
-    /// stays, the rest of the match goes.
+    /// Adds your own pattern for texts passed to [`Redactor::redact`]. A group named `keep` is
+    /// kept, the rest of the match is redacted.
     ///
     /// ```
     /// # fn main() -> Result<(), regex::Error> {
@@ -69,7 +69,7 @@ impl Redactor {
         self
     }
 
-    /// Replaces what the process holds and what looks like a secret.
+    /// Replaces secrets of the process and likely secrets.
     ///
     /// ```
     /// let redactor = backstop_redact::Redactor::new();
@@ -81,28 +81,29 @@ impl Redactor {
         replace(text, self.find(text))
     }
 
-    /// Returns whether there are secrets that the process holds.
+    /// Returns whether there are secrets of the process.
     #[must_use]
     pub fn holds_secrets(&self) -> bool {
         self.0.as_ref().is_some_and(|inner| !inner.secrets.is_empty())
     }
 
-    /// Replaces only the secrets that the process holds, for text that a model reads or writes. A secret
+    /// Replaces only the secrets of the process, for text that a model reads or writes. A secret
     /// number is replaced like text; [`Redactor::redact_held_json`] keeps JSON valid.
     #[must_use]
     pub fn redact_held<'t>(&self, text: &'t str) -> Cow<'t, str> {
         replace(text, self.find_held(text))
     }
 
-    /// Begins a text that comes in pieces; the secrets that the process holds are replaced in it.
+    /// Begins a text that arrives in pieces; the secrets of the process are replaced in it.
     #[must_use]
     pub fn stream(&self) -> StreamRedactor {
         StreamRedactor::new(self.held_search().cloned())
     }
 
-    /// As [`Redactor::redact`], of bytes that need not be text. Bytes that are none stay as they are.
+    /// Replaces secrets like [`Redactor::redact`], in bytes that need not be text. Bytes that are
+    /// not text are unchanged.
     ///
-    /// Give bytes to this before they are encoded: what looks like a secret is not found in Base64.
+    /// Pass bytes to this before they are encoded: likely secrets are not found in Base64.
     ///
     /// ```
     /// let redactor = backstop_redact::Redactor::new();
@@ -116,7 +117,7 @@ impl Redactor {
                 Cow::Owned(text) => Cow::Owned(text.into_bytes()),
             };
         }
-        // A byte that is no text is searched as a character, so that the text around it is searched as one.
+        // A byte that is not text is searched as a character, so that the text around it stays connected.
         let mut text = String::with_capacity(bytes.len());
         let mut stand_ins = Vec::new();
         for chunk in bytes.utf8_chunks() {
@@ -158,7 +159,7 @@ impl Redactor {
         let (mut secrets, mut shapes) = (self.find_held(text), Vec::new());
         patterns::find(text, &mut shapes);
         self.find_extra(text, &mut secrets);
-        // A token may have colours within it, which a terminal does not show as text.
+        // A token may contain colours, which a terminal does not show as text.
         if let Some(plain) = Plain::without_colours(text) {
             let (mut own, mut within) = (Vec::new(), Vec::new());
             patterns::find(&plain.text, &mut within);
@@ -175,7 +176,7 @@ impl Redactor {
         secrets
     }
 
-    /// Finds the shapes that were added.
+    /// Finds matches of the added patterns.
     fn find_extra(&self, text: &str, found: &mut Vec<Found>) {
         for pattern in self.0.iter().flat_map(|inner| &inner.extra) {
             for captures in pattern.captures_iter(text) {
@@ -191,10 +192,10 @@ impl Redactor {
     }
 }
 
-/// A substitute for a byte that is no text. It is private to applications, so that no pattern has it.
+/// A substitute for a byte that is not text. It is a private-use character, so that no pattern contains it.
 const STAND_IN: char = '\u{10ff00}';
 
-/// Prints how many secrets there are, never one of them.
+/// Prints the number of secrets, never a secret.
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = self.0.as_ref().map(|inner| (inner.secrets.len(), inner.extra.len()));

@@ -1,5 +1,4 @@
-//! Values of settings whose names say that they are secret: `DB_PASS=…`, `"token": "…"`,
-//! `--api-key …`.
+//! Values of settings with names of secrets: `DB_PASS=…`, `"token": "…"`, `--api-key …`.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -62,7 +61,7 @@ const MAX_JUDGED: usize = 256;
 /// The longest type between a name and its value, in bytes.
 const MAX_TYPE: usize = 60;
 
-/// Names that are secret as they are, in headers.
+/// Names of headers that are secret.
 const HEADERS: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "set-cookie"];
 
 static FINDER: LazyLock<AhoCorasick> = LazyLock::new(|| {
@@ -142,12 +141,12 @@ fn name_at(text: &str, word: Range<usize>) -> Option<Name> {
     }
 }
 
-/// The letter of an escape, as in `\nPWD=…` in JSON, is none of a word.
+/// Returns whether a text ends with the letter of an escape, as in `\nPWD=…` in JSON, which belongs to no word.
 fn is_escape(before: &[u8]) -> bool {
     matches!(before, [.., b'\\', b'b' | b'f' | b'n' | b'r' | b't'])
 }
 
-/// Returns where a name ends whose word ends here.
+/// Returns the end of a name whose word ends here.
 fn ending(text: &str, at: usize) -> usize {
     let rest = &text.as_bytes()[at..];
     let long = ENDINGS.iter().find(|ending| {
@@ -161,8 +160,8 @@ fn ending(text: &str, at: usize) -> usize {
     if digits > 0 { at + underscore + digits } else { at }
 }
 
-/// A reader of the values of one text. Many names may have values that end at one place, which is
-/// searched for once.
+/// A reader of the values of one text. Many names may have values that end at the same place, which
+/// is searched for once.
 struct Reader<'t> {
     text: &'t str,
     run: Run,
@@ -170,7 +169,7 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
-    /// Reads on from the end of a name.
+    /// Reads the value after a name.
     fn value(&mut self, word: Range<usize>, after: usize, name: Name) -> Option<Found> {
         let text = self.text;
         let bytes = text.as_bytes();
@@ -249,11 +248,11 @@ fn head(value: &str) -> &str {
     head
 }
 
-/// A run of text up to where a bare value ends.
+/// A run of text up to the end of a bare value.
 #[derive(Debug, Default)]
 struct Run {
     range: Range<usize>,
-    /// Its end without closing parentheses.
+    /// The end without closing parentheses.
     trimmed: usize,
     last_parenthesis: Option<usize>,
     ends_line: bool,
@@ -278,8 +277,8 @@ impl Run {
     }
 }
 
-/// Returns the quotes that keep valid JSON valid where a bare number stood behind the name of a
-/// setting, also where that JSON is a string in JSON itself.
+/// Returns the quotes that keep valid JSON valid after a bare number is replaced behind the name of
+/// a setting, also in JSON within a JSON string.
 fn quote_behind(name_end: &str) -> &'static str {
     match name_end {
         "\\\"" => "\\\"",
@@ -334,7 +333,7 @@ fn is_line_end(bytes: &[u8], at: usize) -> bool {
     )
 }
 
-/// Returns whether the value under such a name is a secret.
+/// Returns whether a value under the name of a secret is a secret.
 pub(crate) fn is_secret_value(value: &str) -> bool {
     !value.is_empty() && !is_placeholder(value)
 }

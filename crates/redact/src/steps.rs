@@ -1,6 +1,7 @@
-//! The work of a search, counted in tests: its cost has to be linear in the text, and a time is no test.
+//! The work of a search, counted in tests: its cost has to be linear in the text, and times are not
+//! reliable.
 
-/// Counts so many bytes that were read. Every loop whose length the text decides calls this.
+/// Counts this many bytes as read. Every loop whose length depends on the text calls this.
 #[cfg(not(test))]
 pub(crate) const fn count(_bytes: usize) {}
 
@@ -19,7 +20,7 @@ mod counted {
         STEPS.set(STEPS.get() + bytes + 1);
     }
 
-    /// Returns how many steps `work` takes.
+    /// Returns the number of steps of `work`.
     pub(crate) fn measure(work: impl FnOnce()) -> usize {
         STEPS.set(0);
         work();

@@ -1,4 +1,4 @@
-//! A text that comes in pieces.
+//! Redaction of a text that arrives in pieces.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,11 @@ use crate::held::Held;
 use crate::ranges::{Found, REDACTED, merge};
 use crate::steps;
 
-/// Takes the secrets a process holds out of a text that comes in pieces, wherever a secret is cut.
+/// A redactor for a text that arrives in pieces, which finds the secrets of the process wherever
+/// they are split.
 ///
-/// Text that may begin a secret is held back until it is one, or cannot become one, or the text ends. All pieces
-/// together equal the result of [`Redactor::redact_held`] for the whole text.
+/// Text that may begin a secret is held back until it is one, or cannot become one, or the text
+/// ends. All pieces together equal the result of [`Redactor::redact_held`] for the whole text.
 ///
 /// ```
 /// let redactor = backstop_redact::Redactor::new().with_secret("plain-but-secret");
@@ -24,9 +25,9 @@ use crate::steps;
 #[derive(Clone, Default)]
 pub struct StreamRedactor {
     held: Option<Arc<Held>>,
-    /// The text that is held back.
+    /// The text held back.
     pending: String,
-    /// The bytes at its start that belong to a secret whose mark was returned already.
+    /// The bytes at its start that belong to a secret whose mark was already returned.
     covered: usize,
 }
 
@@ -35,7 +36,7 @@ impl StreamRedactor {
         Self { held, pending: String::new(), covered: 0 }
     }
 
-    /// Takes in a piece; returns what can be shown by now, which may be nothing.
+    /// Adds a piece; returns the text that can be shown, possibly none.
     #[must_use]
     pub fn push(&mut self, piece: &str) -> String {
         let Some(held) = self.held.clone() else { return piece.to_owned() };
@@ -46,7 +47,7 @@ impl StreamRedactor {
         self.release(scan.found, cut)
     }
 
-    /// Ends the text; returns what was held back. The next piece begins another text.
+    /// Ends the text; returns the text held back. The next piece begins another text.
     #[must_use]
     pub fn finish(&mut self) -> String {
         let Some(held) = self.held.clone() else { return String::new() };
@@ -56,7 +57,7 @@ impl StreamRedactor {
         rest
     }
 
-    /// Discards the text that was held back, for a text that is given up.
+    /// Discards the text held back, for a text that is given up.
     pub fn discard(&mut self) {
         self.pending.clear();
         self.covered = 0;
@@ -71,7 +72,7 @@ impl StreamRedactor {
             if range.start >= cut {
                 break;
             }
-            // One that overlaps what has its mark already needs no other.
+            // A secret that overlaps a returned mark needs no other.
             if range.start >= at {
                 shown.push_str(&self.pending[at..range.start]);
                 shown.extend([quote, REDACTED, quote]);
@@ -88,7 +89,7 @@ impl StreamRedactor {
     }
 }
 
-/// Prints how much is held back, never what.
+/// Prints the number of bytes held back, never the text.
 impl fmt::Debug for StreamRedactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StreamRedactor")

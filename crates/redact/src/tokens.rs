@@ -28,8 +28,8 @@ const fn jwt(word: &'static str, shortest: &'static str, more: &'static str) -> 
     Token { word, shortest, more, stops: 2, regex: OnceLock::new() }
 }
 
-/// Anthropic's, OpenAI's, DeepSeek's and OpenRouter's keys all begin with `sk-`; those of the first
-/// two have further words in them, which the row takes in.
+/// The keys of Anthropic, OpenAI, DeepSeek and OpenRouter all begin with `sk-`; those of the first
+/// two contain further words, which the row includes.
 pub(crate) static TOKENS: [Token; 84] = [
     // OpenAI, Anthropic (`sk-ant-api03-…`), OpenRouter (`sk-or-v1-…`), DeepSeek: their API references.
     token("sk-", r"sk-[A-Za-z0-9_-]{16}", "_-"),
@@ -165,7 +165,7 @@ impl Token {
             let start = shortest.name("keep").map_or(whole.start, |keep| keep.end());
             let end = self.find_end(text, whole.end);
             if text[start..end].matches('.').count() >= self.stops {
-                // The full stop behind a token ends a sentence.
+                // A full stop after a token ends a sentence.
                 let end = whole.end + text[whole.end..end].trim_end_matches('.').len();
                 found.push(Found::at(with_its_escape(text, start)..end));
             }
@@ -182,14 +182,15 @@ impl Token {
     }
 }
 
-/// Every place before this one is within the same word.
+/// Returns the end of the word at a place; every place before the end is within the same word.
 fn end_of_word(text: &str, at: usize) -> usize {
     let rest = text.as_bytes()[at..].iter();
     at + rest.take_while(|byte| byte.is_ascii_alphanumeric()).count().max(1)
 }
 
-/// A token behind a backslash may begin with the letter of an escape, as `\npm_…` in JSON: then both
-/// go, so that half an escape is never left.
+/// Returns the start of a token with its escape: a token after a backslash may begin with the
+/// letter of an escape, as in `\npm_…` in JSON, and both are redacted then, so that no half escape
+/// remains.
 fn with_its_escape(text: &str, start: usize) -> usize {
     let before = text.as_bytes()[..start].iter().rev();
     let backslashes = before.take_while(|byte| **byte == b'\\').count();
@@ -197,8 +198,8 @@ fn with_its_escape(text: &str, start: usize) -> usize {
     start - backslashes % 2
 }
 
-/// Returns whether a word begins at this place, not within a longer one. The letter of an escape before it, as the `n`
-/// of `\n` in JSON, belongs to no word.
+/// Returns whether a word begins at this place, and not within a longer one. The letter of an
+/// escape before it, such as the `n` of `\n` in JSON, belongs to no word.
 pub(crate) fn begins_word(text: &str, at: usize) -> bool {
     let before = &text.as_bytes()[..at];
     match before {

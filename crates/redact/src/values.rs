@@ -1,11 +1,11 @@
-//! Values of settings: secrets, and words of prose and of programs in the place of one.
+//! Values of settings: secrets, and words of prose and program text instead.
 
-/// The certainty that a name is that of a secret.
+/// The certainty that a name belongs to a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Name {
-    /// `password`, `client_secret`: what follows is one.
+    /// `password`, `client_secret`: the value is a secret.
     Sure,
-    /// `token`, `pass`: what follows may be a word of a grammar, or a number.
+    /// `token`, `pass`: the value may also be a word of a grammar, or a number.
     Likely,
 }
 
@@ -13,15 +13,15 @@ pub(crate) enum Name {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hint {
     pub(crate) name: Name,
-    /// There is `=` and no blank, as in the environment or a query.
+    /// Whether there is `=` without a blank, as in the environment or a query.
     pub(crate) is_tight: bool,
-    /// The name is in quotes, as in JSON.
+    /// Whether the name is in quotes, as in JSON.
     pub(crate) is_json: bool,
-    /// The name is `PWD`, which in a shell holds the current folder.
+    /// Whether the name is `PWD`, which is the current folder in a shell.
     pub(crate) is_folder: bool,
 }
 
-/// Words that may take the place of a secret, lower case.
+/// Words that may replace a secret, in lower case.
 const PLACEHOLDERS: &[&str] = &[
     "and",
     "any",
@@ -136,7 +136,7 @@ const REFERENCES: &[&str] = &[
     "secrets.",
 ];
 
-/// Returns whether this is no secret, whatever precedes it.
+/// Returns whether this is not a secret, whatever precedes it.
 pub(crate) fn is_placeholder(value: &str) -> bool {
     let value = value.trim();
     let is_mark = |char: char| matches!(char, '*' | 'x' | 'X' | '.' | '-' | '_' | '•' | '…' | '?');
@@ -167,7 +167,7 @@ pub(crate) fn is_secret_quoted(value: &str, hint: Hint) -> bool {
     is_long && !is_placeholder(value) && !is_prose()
 }
 
-/// `is_last` is whether the value ends its line.
+/// Returns whether a bare value is a secret. `is_last` is whether it ends its line.
 pub(crate) fn is_secret_bare(value: &str, hint: Hint, is_last: bool) -> bool {
     if value.len() < 4 || is_placeholder(value) || is_program_text(value) || is_path(value, hint) {
         return false;
@@ -189,7 +189,7 @@ pub(crate) fn is_secret_bare(value: &str, hint: Hint, is_last: bool) -> bool {
     }
 }
 
-/// Returns whether this is a name or a call, as `self.token` and `read_secret()`.
+/// Returns whether this is a name or a call, such as `self.token` and `read_secret()`.
 fn is_program_text(value: &str) -> bool {
     let (path, is_call) = match value.split_once('(') {
         Some((path, rest)) => (path, rest.ends_with(')') || !rest.contains(')')),
