@@ -1,4 +1,4 @@
-//! Asking people whether a call may run.
+//! Decisions of people on tool calls that need approval.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,16 +15,15 @@ use crate::decide_error::{ApprovalNotFound, DecideError, check_arguments, check_
 /// Decides approvals while their run is in this process.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// Decides an approval; `None` leaves it open. A run with nothing else to do then ends as
-    /// waiting.
+    /// Decides an approval; `None` leaves it open. A run with nothing else to do then ends as waiting.
     ///
     /// # Cancel safety
     ///
     /// The future is dropped when the run is stopped.
     async fn decide(&self, request: &ApprovalRequest) -> Option<Decision>;
 
-    /// Learns that its decision was refused, and why. It is asked again right after, up to ten times in all; then
-    /// the approval stays open.
+    /// Receives the refusal of its decision, with the reason. It is asked again right after, up to ten times in all;
+    /// then the approval stays open.
     ///
     /// # Cancel safety
     ///
@@ -32,7 +31,7 @@ pub trait Approver: Send + Sync {
     async fn refused(&self, _request: &ApprovalRequest, _why: &DecideError) {}
 }
 
-/// An approval, and the run it comes from.
+/// An approval, with its run.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ApprovalRequest {
@@ -40,12 +39,12 @@ pub struct ApprovalRequest {
     pub run: RunId,
     /// Its session.
     pub session: SessionId,
-    /// When it was asked.
+    /// Time of the request.
     pub at: Timestamp,
-    /// The call, its arguments and what the decision is bound to; until when it can be decided, and by
-    /// whom.
+    /// The call, its arguments and the data that the decision is bound to; the deadline of the decision and the people
+    /// who may make it.
     pub approval: Approval,
-    /// JSON Schema that other arguments have to fit; that of the data which is asked for stands in the approval.
+    /// JSON Schema of changed arguments; the schema of the requested data is part of the approval.
     pub schema: JsonText,
 }
 
@@ -60,14 +59,13 @@ impl ApprovalRequest {
         Self { run, session, at, approval, schema }
     }
 
-    /// Says whether this decision may be taken.
+    /// Checks whether this decision is accepted.
     ///
     /// # Errors
     ///
-    /// [`DecideError::Blank`] when nothing says who decides;
-    /// [`DecideError::NotApprover`] for one who may not; [`DecideError::Arguments`] for arguments that do
-    /// not fit the tool's schema; [`DecideError::Data`] for data that does not fit what the approval asks for;
-    /// [`DecideError::UnaskedData`] where it asks for none.
+    /// [`DecideError::Blank`] if the decision names nobody; [`DecideError::NotApprover`] for a person who may not
+    /// decide; [`DecideError::Arguments`] for arguments that do not fit the tool's schema; [`DecideError::Data`] for
+    /// data that does not fit the approval's schema; [`DecideError::UnaskedData`] for data without a schema.
     pub fn check(&self, decision: &Decision) -> Result<(), DecideError> {
         let Approval { id, approvers, .. } = &self.approval;
         if let Some(what) = decision.blank() {
@@ -85,7 +83,7 @@ impl ApprovalRequest {
     }
 }
 
-/// Keeps approvals until they are decided in this process, such as by the handler of a web page.
+/// An approver that keeps approvals until they are decided in this process, such as by the handler of a web page.
 /// Clones share them.
 ///
 /// ```
@@ -114,7 +112,7 @@ impl ApprovalDesk {
         open.values().map(|open| open.request.clone()).collect()
     }
 
-    /// Lets a call run.
+    /// Approves a call.
     ///
     /// # Errors
     ///
@@ -123,7 +121,7 @@ impl ApprovalDesk {
         self.decide(id, Decision::approve(by))
     }
 
-    /// Keeps a call from running; the model reads the reason.
+    /// Denies a call; the model reads the reason.
     ///
     /// # Errors
     ///
@@ -137,12 +135,12 @@ impl ApprovalDesk {
         self.decide(id, Decision::deny(by, reason))
     }
 
-    /// Decides an approval; one that is approved may get other arguments, and has the data that is asked for.
+    /// Decides an approval. An approval of the call may change its arguments, and has the requested data.
     ///
     /// # Errors
     ///
-    /// [`DecideError::NotFound`], when the id is unknown, decided already or expired; then, and otherwise
-    /// as [`ApprovalRequest::check`], nothing has changed.
+    /// [`DecideError::NotFound`], if the id is unknown, decided already or expired; and as [`ApprovalRequest::check`].
+    /// In both cases nothing has changed.
     pub fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<(), DecideError> {
         if let Some(what) = decision.blank() {
             return Err(DecideError::Blank(what));
@@ -167,7 +165,7 @@ impl Approver for ApprovalDesk {
     }
 }
 
-/// Takes an approval off the desk when its run no longer waits for it.
+/// Guard of an open approval: when dropped, removes the approval from the desk, because its run no longer waits.
 struct Gone<'a> {
     desk: &'a ApprovalDesk,
     id: ApprovalId,

@@ -1,4 +1,4 @@
-//! What stands around one attempt: breaker → limit of calls in flight → attempt timeout → provider.
+//! The service stack of one attempt: breaker → limit of calls in flight → attempt timeout → provider.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -32,14 +32,14 @@ use crate::wire_names::{map_request, map_response};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// One provider with all that stands around it.
+/// One provider with its service stack.
 pub(crate) struct Endpoint {
     pub(crate) retry: RetryPolicy,
-    /// How `model.attempted` names it.
+    /// Its name in `model.attempted`.
     pub(crate) label: Arc<str>,
-    /// The name of its model; `None` where the provider has no name for it.
+    /// The name of its model; `None` if the provider has no name for it.
     pub(crate) model: Option<Arc<str>>,
-    /// What its tokens cost.
+    /// The price of its tokens.
     pub(crate) price: Option<Price>,
     pub(crate) rate: RateLimit,
     /// Whether a count of zero tokens is a fact; it is estimated otherwise.
@@ -48,7 +48,7 @@ pub(crate) struct Endpoint {
 }
 
 pub(crate) type AttemptService = CircuitBreaker<Limited<AttemptTimeout<Transport>>>;
-/// With a limit of calls in flight, or without.
+/// A service with or without a limit of calls in flight.
 type Limited<S> = Either<ConcurrencyLimit<S>, S>;
 
 impl Endpoint {
@@ -76,7 +76,7 @@ impl Endpoint {
     }
 }
 
-/// One attempt on its way to its provider.
+/// The request of one attempt to its provider.
 pub(crate) struct AttemptRequest {
     pub(crate) request: ModelRequest,
     pub(crate) record: Arc<AttemptRecord>,
@@ -89,14 +89,14 @@ pub(crate) struct CountedUsage {
     pub(crate) is_estimated: bool,
 }
 
-/// As the provider reported them.
+/// Usage as the provider reported it.
 impl From<TokenUsage> for CountedUsage {
     fn from(usage: TokenUsage) -> Self {
         Self { usage, is_estimated: false }
     }
 }
 
-/// What is known of an attempt before it ends, and what listeners are shown of it.
+/// The state of an attempt before it ends, with the pieces that listeners get.
 pub(crate) struct AttemptRecord {
     pub(crate) call: u32,
     pub(crate) number: u32,
@@ -104,36 +104,36 @@ pub(crate) struct AttemptRecord {
     model: Option<Arc<str>>,
     price: Option<Price>,
     rate: RateLimit,
-    /// Was the endpoint asked? There is no status otherwise.
+    /// Whether the endpoint was asked; without a request there is no status.
     pub(crate) is_sent: bool,
     clock: Arc<dyn Clock>,
     redactor: Redactor,
     began: Duration,
-    /// How long it took until the first piece came.
+    /// Time until the first piece arrived.
     first_piece: OnceLock<Duration>,
     request_id: OnceLock<Arc<str>>,
     billed: Mutex<Option<TokenUsage>>,
-    /// How many bytes of text and thinking have come.
+    /// Number of bytes of text and thinking that arrived.
     piece_bytes: AtomicUsize,
     /// The HTTP status; 0 while there is none.
     status: AtomicU16,
     listeners: Listeners,
-    /// What is held back from listeners.
+    /// Text that is held back from listeners.
     shown: Mutex<Shown>,
-    /// Is the attempt over? Set under the lock of `shown`. A provider that reads in a task of its own may send
+    /// Whether the attempt is over; set under the lock of `shown`. A provider that reads in its own task may send
     /// pieces of an attempt that was given up.
     is_over: AtomicBool,
 }
 
-/// Who hears of an answer while it comes.
+/// The listeners to an answer while it arrives.
 pub(crate) struct Listeners {
     pub(crate) run: RunId,
     pub(crate) hub: Arc<Hub>,
     /// The stream of the run.
     pub(crate) feed: Option<Arc<Feed>>,
-    /// Is anything shown? An answer that was asked for whole is shown whole.
+    /// Whether pieces are shown. An answer that was requested whole is shown whole.
     pub(crate) is_streamed: bool,
-    /// Are there secrets to hold back?
+    /// Whether there are secrets to hold back.
     pub(crate) holds_secrets: bool,
 }
 
@@ -169,7 +169,7 @@ impl AttemptRecord {
         }
     }
 
-    /// Returns how long the attempt has taken.
+    /// Returns the time of the attempt so far.
     pub(crate) fn elapsed(&self) -> Duration {
         self.clock.monotonic().saturating_sub(self.began)
     }
@@ -181,17 +181,17 @@ impl AttemptRecord {
         }
     }
 
-    /// Returns what the provider said it bills.
+    /// Returns the usage that the provider reported.
     pub(crate) fn billed(&self) -> Option<TokenUsage> {
         *self.billed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns how many bytes of text and thinking have come.
+    /// Returns the number of bytes of text and thinking that arrived.
     pub(crate) fn piece_bytes(&self) -> usize {
         self.piece_bytes.load(Ordering::Relaxed)
     }
 
-    /// Describes the attempt, which ended with `error` or with an answer.
+    /// Returns the event of the attempt, which ended with `error` or with an answer.
     pub(crate) fn attempted(
         &self,
         billed: Option<CountedUsage>,
@@ -214,15 +214,14 @@ impl AttemptRecord {
         ended
     }
 
-    /// Shows listeners what a change of what is held back sets free.
+    /// Sends listeners the pieces that a change of the held-back text releases.
     fn show(&self, change: impl FnOnce(&mut Shown) -> Pieces) {
         let Listeners { hub, feed, is_streamed, holds_secrets, .. } = &self.listeners;
-        // A listener may come in the middle of a secret, so that what holds some is kept track of at any
-        // time.
+        // A listener may join in the middle of a secret, so secrets are tracked even without listeners.
         if !is_streamed || !(*holds_secrets || feed.is_some() || hub.is_heard()) {
             return;
         }
-        // Sent while it is locked, so that pieces keep their order, and none comes behind the end.
+        // Sent under the lock, so that pieces keep their order, and none follows the end.
         let mut shown = self.shown();
         if self.is_over() {
             return;
@@ -230,14 +229,14 @@ impl AttemptRecord {
         self.send(change(&mut shown));
     }
 
-    /// Ends the attempt: what its provider sends from now on is dropped.
+    /// Ends the attempt: later pieces of its provider are dropped.
     pub(crate) fn end(&self) {
         let _shown = self.shown();
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the attempt as [`AttemptRecord::end`] does, and shows what was held back of a whole answer. The pieces of
-    /// one that failed are void, and its last may be half a secret.
+    /// Ends the attempt as [`AttemptRecord::end`] does, and sends the held-back rest of a whole answer. The pieces of a
+    /// failed answer are void, and its last may be half a secret.
     fn finish(&self, is_whole: bool) {
         let mut shown = self.shown();
         if self.is_over.swap(true, Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What a run says, until its stream is read: bounded, and never in the run's way.
+//! The queue of a run's events and deltas until its stream is read: bounded, and never blocking the run.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,20 +10,20 @@ use crate::error::RunFailure;
 use crate::live::Piece;
 use crate::outcome::RunOutcome;
 
-/// How many unread events are held in memory, where a log holds them too.
+/// Maximum number of unread events in memory, if a log has them too.
 const MAX_EVENTS: usize = 256;
-/// How many bytes of unread deltas are held.
+/// Maximum number of bytes of unread deltas.
 const MAX_DELTA_BYTES: usize = 256 * 1024;
-/// What a delta costs beside its text.
+/// Cost of a delta in addition to its text, in bytes.
 const DELTA_COST: usize = 64;
 
 pub(crate) type RunResult = Result<RunOutcome, RunFailure>;
 
-/// What waits for the reader.
+/// An item that waits for the reader.
 #[derive(Debug)]
 pub(crate) enum Pending {
     Event(Arc<Event>),
-    /// These events are in the log alone.
+    /// These events are only in the log.
     InLog {
         from: u64,
         to: u64,
@@ -32,7 +32,7 @@ pub(crate) enum Pending {
     Ended(Box<RunResult>),
 }
 
-/// Consecutive pieces of one attempt's text or thinking, as one.
+/// Consecutive pieces of one attempt's text or thinking, merged.
 #[derive(Debug)]
 pub(crate) struct Delta {
     pub(crate) call: u32,
@@ -43,9 +43,9 @@ pub(crate) struct Delta {
 
 /// The queue between a run and its stream. The run never waits for the reader.
 ///
-/// With a log, the queue holds at most [`MAX_EVENTS`] events, and says of further ones only that the
-/// log has them; without one it holds all. Deltas are merged, and left out when there are too many:
-/// the reader makes up for them from the event that has the whole answer.
+/// With a log, the queue holds at most [`MAX_EVENTS`] events, and only the range of further ones, which are in the log;
+/// without a log it holds all events. Deltas are merged, and left out if there are too many: the reader takes their
+/// text from the event with the whole answer.
 #[derive(Debug)]
 pub(crate) struct Feed {
     has_log: bool,
@@ -55,13 +55,13 @@ pub(crate) struct Feed {
 #[derive(Debug, Default)]
 struct Queue {
     pending: VecDeque<Pending>,
-    /// How many events are pending.
+    /// Number of pending events.
     events: usize,
-    /// What the pending deltas cost.
+    /// Cost of the pending deltas, in bytes.
     delta_bytes: usize,
-    /// The attempt of which a delta was left out: what follows in it is left out too.
+    /// The attempt whose deltas are left out from now on, because one of them was.
     cut: Option<(u32, u32)>,
-    /// The calls of which deltas were left out.
+    /// The calls whose deltas were left out.
     cut_calls: BTreeSet<u32>,
     has_ended: bool,
     reader: Option<Waker>,
@@ -72,7 +72,7 @@ impl Feed {
         Self { has_log, queue: Mutex::default() }
     }
 
-    /// Takes in the next event of the run.
+    /// Adds the next event of the run.
     pub(crate) fn event(&self, event: &Arc<Event>) {
         let mut queue = self.queue();
         if !self.has_log || queue.events < MAX_EVENTS {
@@ -86,7 +86,7 @@ impl Feed {
         wake(queue);
     }
 
-    /// Takes in a piece of an answer.
+    /// Adds a piece of an answer.
     pub(crate) fn delta(&self, call: u32, attempt: u32, piece: &Piece) {
         let (is_thinking, piece) = match piece {
             Piece::Text(text) => (false, text),
@@ -124,7 +124,7 @@ impl Feed {
         wake(queue);
     }
 
-    /// Takes in how the run ended; only the first one counts.
+    /// Adds the end of the run; only the first one counts.
     pub(crate) fn end(&self, result: RunResult) {
         let mut queue = self.queue();
         if !queue.has_ended {
@@ -134,7 +134,7 @@ impl Feed {
         }
     }
 
-    /// Takes out what comes next. After the end there is nothing to wait for, and this is not called.
+    /// Takes the next item. It must not be called after the end.
     pub(crate) fn poll_next(&self, context: &Context<'_>) -> Poll<Pending> {
         let mut queue = self.queue();
         let Some(next) = queue.pending.pop_front() else {
@@ -149,7 +149,7 @@ impl Feed {
         Poll::Ready(next)
     }
 
-    /// Were deltas of this call left out? Asked once, when the call is over.
+    /// Returns whether deltas of this call were left out. Called once, when the call is over.
     pub(crate) fn was_cut(&self, call: u32) -> bool {
         self.queue().cut_calls.remove(&call)
     }
@@ -159,7 +159,7 @@ impl Feed {
     }
 }
 
-/// Wakes the reader, which an executor may poll at once: the queue is free then.
+/// Wakes the reader, after releasing the queue: an executor may poll the reader at once.
 fn wake(mut queue: MutexGuard<'_, Queue>) {
     let reader = queue.reader.take();
     drop(queue);

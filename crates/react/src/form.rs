@@ -1,10 +1,10 @@
-//! The form of an answer, as the provider that is asked wants to be told of it.
+//! The form of an answer, in the way that the provider supports.
 
 use backstop_provider::{ModelRequest, OutputSchema, OutputSupport, Provider};
 use backstop_react_machine::without_instruction;
 use layer0::message::{Message, Transcript};
 
-/// Leaves of the form and of the instructions about it what the provider has a use for.
+/// Removes the form, or the instructions about it, if the provider does not need them.
 pub(crate) fn settle(request: &mut ModelRequest, provider: &dyn Provider) {
     let Some(output) = &request.output else { return };
     match provider.output_support(request) {
@@ -14,8 +14,7 @@ pub(crate) fn settle(request: &mut ModelRequest, provider: &dyn Provider) {
     }
 }
 
-/// Takes what is said about the form out of the instructions. The record keeps it: another provider
-/// may need it.
+/// Removes the text about the form from the instructions. The record keeps it: another provider may need it.
 fn uninstructed(messages: &Transcript, output: &OutputSchema) -> Transcript {
     let mut left = Transcript::default();
     for (place, message) in messages.messages().iter().enumerate() {

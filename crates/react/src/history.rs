@@ -1,4 +1,4 @@
-//! Earlier messages that the caller brings along.
+//! Earlier messages from the caller.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use thiserror::Error;
 
 use crate::label::LabelError;
 
-/// What was said before a run, as the caller knows it; see [`RunRequest::history`].
+/// The conversation before a run, given by the caller; see [`RunRequest::history`].
 ///
-/// It is made of messages, oldest first, or of the transcript of an earlier run. Of a transcript, what
-/// only instructs is left out: the instructions are those of the agent that goes on.
+/// It consists of messages, oldest first, or of the transcript of an earlier run. System messages of a transcript are
+/// left out: the instructions are those of the agent that continues.
 ///
 /// [`RunRequest::history`]: crate::RunRequest::history
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
     messages: Transcript,
-    /// Do the messages come from a run? Then one of its speakers may have several in a row.
+    /// Whether the messages come from a run. A speaker may have several messages in a row then.
     is_of_run: bool,
 }
 
-/// Says why a request cannot be run. It is the caller's to mend; nothing was started.
+/// The error of a request that cannot be run. The caller has to fix it; nothing was started.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -48,7 +48,7 @@ pub enum RequestError {
     InvalidHistory {
         /// The message, counted from 0.
         index: usize,
-        /// What is wrong with it.
+        /// The fault of the message.
         why: HistoryFault,
     },
     /// It cannot be filed under its labels.
@@ -67,9 +67,9 @@ pub enum RequestError {
     #[error("the run would be {depth} levels deep, {max} are allowed")]
     #[non_exhaustive]
     TooDeep {
-        /// How many dispatches would be above it.
+        /// Number of dispatches that would be above it.
         depth: u32,
-        /// How many may be.
+        /// Maximum number of dispatches.
         max: u32,
     },
     /// The agent keeps no log, so that nothing is known of the session.
@@ -83,7 +83,7 @@ pub enum RequestError {
     },
 }
 
-/// What is wrong with a message of a history.
+/// The fault of a message in a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HistoryFault {
@@ -122,7 +122,7 @@ impl RequestError {
         Self::HistoryInSession { session, follows }
     }
 
-    /// Says how to mend the request.
+    /// Returns advice for fixing the request.
     #[must_use]
     pub const fn hint(&self) -> &'static str {
         match self {
@@ -187,9 +187,9 @@ impl History {
         self
     }
 
-    /// Checks that a model can go on from it: it begins with the user, every call is answered right
-    /// behind the message that asks for it, and nothing in it is empty or instructs. Speakers take
-    /// turns, and the user does not have the last word, unless it is the transcript of a run.
+    /// Checks that a model can continue from it: it begins with a user message, every call is answered right after the
+    /// message that requests it, and no message is empty or a system message. Speakers alternate, and the last message
+    /// is not the user's, unless it is the transcript of a run.
     ///
     /// # Errors
     ///
@@ -214,7 +214,7 @@ impl History {
         }
     }
 
-    /// Takes in the message behind `before`, and what calls are open after it.
+    /// Checks the message after `before`, and updates the open calls.
     fn take(
         &self,
         before: Option<&Message>,

@@ -1,4 +1,4 @@
-//! How the call of a tool asks an operator: with a text, or with what the operator's schema says.
+//! The input of an operator in a tool call: a text, or the JSON of the operator's schema.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use layer0::ToolSpec;
 use layer0::text::plain;
 use serde_json::{Value, json};
 
-/// The argument that asks, where the arguments are not the input themselves.
+/// The argument with the input, unless all arguments are the input.
 const INPUT: &str = "input";
 
-/// What of the arguments is the input of the operator.
+/// The part of the arguments that is the operator's input.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum InputForm {
     /// `input`, a text.
     Text,
     /// `input`, any JSON.
     Json,
-    /// All of them: its input is an object.
+    /// All arguments: the input is an object.
     Object,
 }
 
 impl InputForm {
-    /// Tells how an operator is asked whose input has to fit this schema.
+    /// Returns the form for an operator whose input has to fit this schema.
     pub(crate) fn by(schema: Option<&Value>) -> Self {
         match schema {
             None => Self::Text,
@@ -32,7 +32,7 @@ impl InputForm {
         }
     }
 
-    /// Makes the tool of an operator.
+    /// Returns the spec of an operator's tool.
     pub(crate) fn spec(
         operator: impl Into<Arc<str>>,
         description: impl Into<Arc<str>>,
@@ -51,12 +51,12 @@ impl InputForm {
         ToolSpec::new(operator, description, arguments).dispatches()
     }
 
-    /// Checks what a tool without a validator cannot.
+    /// Returns whether the form checks arguments itself, as needed for a tool without a validator.
     pub(crate) const fn checks_arguments(self) -> bool {
         matches!(self, Self::Text)
     }
 
-    /// Returns what a call asks the operator.
+    /// Returns the operator's input in a call.
     pub(crate) fn input(self, arguments: &Arguments) -> Result<Value, ToolError> {
         Ok(match self {
             Self::Text => arguments.text_of(INPUT)?.into(),
@@ -65,7 +65,7 @@ impl InputForm {
         })
     }
 
-    /// Returns the digest of what a call asks the operator.
+    /// Returns the digest of the operator's input in a call.
     pub(crate) fn digest(self, arguments: &Arguments) -> String {
         let input = self.input(arguments);
         text_digest(&input.map_or_else(|_| String::new(), |input| plain(&input)))

@@ -1,15 +1,15 @@
-//! What runs are filed under.
+//! Labels of runs.
 
 use thiserror::Error;
 
-/// How many labels a run may have.
+/// Maximum number of labels of a run.
 const MAX_LABELS: usize = 32;
-/// How many bytes a key may have.
+/// Maximum number of bytes of a key.
 const MAX_KEY: usize = 64;
-/// How many bytes a value may have.
+/// Maximum number of bytes of a value.
 const MAX_VALUE: usize = 256;
 
-/// Says why a run cannot be filed under its labels.
+/// The error of a run's labels.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LabelError {

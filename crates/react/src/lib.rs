@@ -1,14 +1,13 @@
 //! The ReAct operator: a model, its tools, and the loop between them, under the failure model.
 //!
-//! [`Agent`] is what people build and run. A run ends in `Ok` with a [`RunOutcome`] (completed, or
-//! stopped with a reason) or in `Err` with a [`RunFailure`] that carries what was done until then.
-//! Tool failures never end a run: the model reads them.
+//! [`Agent`] is the type to build and run. A run ends in `Ok` with a [`RunOutcome`] (completed, or stopped with a
+//! reason) or in `Err` with a [`RunFailure`] that carries the work done until then. Tool failures never end a run: the
+//! model reads them.
 //!
-//! The loop itself is the sans-IO machine of `react-machine`; this crate drives it. It is the one
-//! place that performs effects: what the machine decided is appended to the log first, then acted
-//! on. It never decides whether a failed attempt is followed by another (the policy of `retry` does,
-//! which it asks), nor what a failure means (the error says so), and never lets a subscriber slow a
-//! run down.
+//! The loop itself is the sans-IO machine of `react-machine`; this crate drives it. It is the only place that performs
+//! effects: a decision of the machine is first appended to the log, then performed. It never decides whether a failed
+//! attempt is retried (the policy of `retry` does) or what a failure means (the error has its facts), and never lets a
+//! subscriber slow a run down.
 //!
 //! Start at [`Agent::builder`].
 

@@ -1,4 +1,4 @@
-//! Live events: for subscribers, never in a run's way.
+//! Live events for subscribers, never blocking a run.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,24 +6,24 @@ use layer0::event::Event;
 use layer0::id::RunId;
 use tokio::sync::broadcast;
 
-/// How many messages a slow subscriber may lag behind before it misses some.
+/// Maximum number of messages that a slow subscriber may lag behind before it misses some.
 const CAPACITY: usize = 256;
 
-/// What a subscriber receives.
+/// A message to a subscriber.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Live {
     /// An event, after it is durable.
     Logged(Arc<Event>),
-    /// A piece of an answer while it comes, without the secrets the process holds: what may be the
-    /// beginning of one is held back until that is clear. It is never logged, and void when a
-    /// `model.attempted` with a code for the same call and attempt follows.
+    /// A piece of an answer while it arrives, without the secrets of the process: text that may begin a secret is held
+    /// back until that is clear. Pieces are never logged. They are void if a `model.attempted` with a code for the same
+    /// call and attempt follows.
     Delta {
         /// The run.
         run: RunId,
-        /// Which model call of the run.
+        /// Number of the model call in the run.
         call: u32,
-        /// Which attempt of the call.
+        /// Number of the attempt of the call.
         attempt: u32,
         /// The piece.
         piece: Piece,
@@ -36,14 +36,14 @@ pub enum Live {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Piece {
-    /// Of the text.
+    /// A piece of the text.
     Text(Arc<str>),
-    /// Of the thinking.
+    /// A piece of the thinking.
     Thinking(Arc<str>),
 }
 
-/// The sending side. The channel is made for the first subscriber, so that an agent without
-/// subscribers costs nothing.
+/// The sending side. The channel is created for the first subscriber, so that an agent without subscribers costs
+/// nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Hub(OnceLock<broadcast::Sender<Live>>);
 
@@ -52,12 +52,12 @@ impl Hub {
         Subscriber(self.0.get_or_init(|| broadcast::Sender::new(CAPACITY)).subscribe())
     }
 
-    /// Does anything listen?
+    /// Returns whether there are subscribers.
     pub(crate) fn is_heard(&self) -> bool {
         self.0.get().is_some_and(|sender| sender.receiver_count() > 0)
     }
 
-    /// Sends what `live` makes; makes nothing without subscribers.
+    /// Sends the result of `live`, which is not called without subscribers.
     pub(crate) fn send(&self, live: impl FnOnce() -> Live) {
         if let Some(sender) = self.0.get().filter(|_| self.is_heard()) {
             // The last subscriber may leave in between, which is no failure.
@@ -66,8 +66,8 @@ impl Hub {
     }
 }
 
-/// Receives the live events of all runs of an agent, as far as it keeps up: one that is slow misses
-/// messages. For every event of one run, and its end, use [`Agent::stream`](crate::Agent::stream).
+/// A lossy receiver of the live events of all runs of an agent: a slow subscriber misses messages. For every event of
+/// one run, and its end, use [`Agent::stream`](crate::Agent::stream).
 #[derive(Debug)]
 pub struct Subscriber(broadcast::Receiver<Live>);
 

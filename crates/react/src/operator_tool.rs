@@ -11,11 +11,11 @@ use crate::agent::as_tool::tool_answer;
 use crate::dispatch::Dispatcher;
 use crate::input_form::InputForm;
 
-/// An operator of the orchestrator in which the run is, as a tool of its name. It has one argument, the text `input`,
-/// unless an [input schema](OperatorTool::input_schema) is given.
+/// An operator of the run's orchestrator as a tool with the operator's name. It has one argument, the text `input`,
+/// unless an [input schema](OperatorTool::input_schema) is set.
 ///
-/// What [`AgentTool`](crate::AgentTool) says of the run it starts holds for this one too; beyond that, the
-/// orchestrator tries again what failed: an agent with a log goes on where it failed.
+/// Its child runs behave as those of [`AgentTool`](crate::AgentTool). In addition, the orchestrator retries failed
+/// runs: an agent with a log continues from its failure.
 ///
 /// ```
 /// use backstop_provider::ScriptedProvider;
@@ -40,14 +40,15 @@ pub struct OperatorTool {
 }
 
 impl OperatorTool {
-    /// Makes a tool of the operator with this name. The description tells the calling model what it is for.
+    /// Returns the tool of the operator with this name. The calling model reads the purpose of the operator in the
+    /// description.
     pub fn new(operator: impl Into<Arc<str>>, description: impl Into<Arc<str>>) -> Self {
         Self { spec: InputForm::spec(operator, description, None), form: InputForm::Text }
     }
 
-    /// Asks the operator with JSON that fits its input schema. The arguments of the tool are the input where that
-    /// is an object; otherwise the one argument `input` is. State it first: what else was said of the tool is
-    /// forgotten.
+    /// Sets the operator's input schema, which its JSON input has to fit. If the input is an object, the tool's
+    /// arguments are the input; otherwise the argument `input` is. Call this method first: it resets all other settings
+    /// of the tool.
     ///
     /// ```
     /// use backstop_react::OperatorTool;
@@ -66,8 +67,8 @@ impl OperatorTool {
         self
     }
 
-    /// States that asking the operator again does no harm. One that keeps no record is begun anew where its run
-    /// was left: after a crash, where its call is answered as interrupted otherwise, and when what it dispatched
+    /// Marks the operator as safe to run again. If it keeps no record, it then starts from the beginning where its run
+    /// was interrupted: after a crash, instead of the call being answered as interrupted, and after its child runs
     /// waited for people.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
@@ -75,7 +76,7 @@ impl OperatorTool {
         self
     }
 
-    /// Limits how long one run of the operator may take, the time it waits for people aside.
+    /// Sets the time limit of one run of the operator, without the time it waits for people.
     #[must_use]
     pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
         self.spec = self.spec.timeout(timeout);

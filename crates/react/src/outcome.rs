@@ -7,7 +7,7 @@ use layer0::message::Transcript;
 use layer0::stop::Stop;
 use layer0::usage::Usage;
 
-/// A run that did not fail.
+/// The outcome of a run that did not fail.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RunOutcome {
@@ -15,23 +15,23 @@ pub struct RunOutcome {
     pub run_id: RunId,
     /// Its session.
     pub session: SessionId,
-    /// How it ended: completed, or stopped with a reason.
+    /// The end of the run: completed, or stopped with a reason.
     pub stop: Stop,
-    /// What the model said.
+    /// The last text of the model.
     pub output: Arc<str>,
-    /// What it used.
+    /// The usage.
     pub usage: Usage,
     /// The whole transcript.
     pub transcript: Transcript,
-    /// What people have to decide before it goes on, where it waits for them.
+    /// The approvals that people have to decide before it continues, if it waits for them.
     pub approvals: Vec<Approval>,
-    /// When it is to be resumed, where it waits for a time: an endpoint asked to be left alone until then.
-    /// Its stop is [`Stop::WaitingApproval`] meanwhile.
+    /// Time to resume it, if it is parked: an endpoint asked to be left alone until then. Its stop is
+    /// [`Stop::WaitingApproval`] meanwhile.
     pub parked_until: Option<Timestamp>,
 }
 
 impl RunOutcome {
-    /// Returns what the model said.
+    /// Returns the last text of the model.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.output

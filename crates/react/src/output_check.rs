@@ -1,4 +1,4 @@
-//! The check of a final answer against the schema it has to fit.
+//! The check of a final answer against its schema.
 
 use backstop_react_machine::OutputCheck;
 use backstop_tool::{Schema, SchemaError};
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 /// Returns the check of final answers against a schema.
 ///
-/// Schema and answer are looked at in canonical form: which mistake is named first is sent to the
-/// model, so it must not depend on the order that keys came in.
+/// Schema and answer are checked in canonical form: the first mistake is sent to the model, so it must not depend on
+/// the order of keys.
 pub(crate) fn output_check(schema: &JsonText) -> Result<OutputCheck, SchemaError> {
     let schema = Schema::new(&schema.value())?;
     Ok(OutputCheck::new(move |text| {
@@ -19,7 +19,7 @@ pub(crate) fn output_check(schema: &JsonText) -> Result<OutputCheck, SchemaError
     }))
 }
 
-/// Takes off the Markdown fence that models like to put around JSON.
+/// Removes the Markdown fence that models often put around JSON.
 pub(crate) fn without_fence(text: &str) -> &str {
     let text = text.trim();
     let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));

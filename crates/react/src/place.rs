@@ -1,4 +1,4 @@
-//! Where a run stands among others in this process.
+//! The place of a run among other runs in this process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use layer0::Orchestrator;
 use layer0::operator::{Caller, Signals};
 
-/// What a run is given by what dispatched it; nothing where a person started it.
+/// The parts of a run that its dispatcher sets; empty for a run that a person started.
 #[derive(Clone, Default)]
 pub(crate) struct Place {
-    /// Who is told what becomes of the run.
+    /// The caller that gets reports on the run.
     pub(crate) caller: Option<Arc<dyn Caller>>,
-    /// What its tools dispatch through.
+    /// The orchestrator that its tools dispatch through.
     pub(crate) orchestrator: Option<Arc<dyn Orchestrator>>,
-    /// What is sent to the run from this process.
+    /// Signals to the run from this process.
     pub(crate) signals: Option<Signals>,
-    /// How long an endpoint may ask to be left alone without the run failing.
+    /// Maximum time for which the run may be parked instead of failing when an endpoint asks for a wait.
     pub(crate) max_park: Option<Duration>,
-    /// Does the run go on with its agent as it is defined now, where that is another definition than before?
+    /// Whether the run adopts the current definition of its agent if that has changed.
     pub(crate) adopts: bool,
     /// Whether the run continues although its record has lost its tail.
     pub(crate) accepts_lost_tail: bool,

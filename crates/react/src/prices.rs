@@ -23,8 +23,8 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     serde_json::from_str(include_str!("prices.json")).expect("a test reads the table above")
 });
 
-/// Returns what a model costs at its provider itself, where the table knows it, as of
-/// [`prices_as_of`]. A model with a day behind its name costs what the model costs; no price is guessed.
+/// Returns the price of a model at its own provider as of [`prices_as_of`]; `None` if the table does not have it. A
+/// model name with a date has the price of the model; no price is guessed.
 ///
 /// ```
 /// use backstop_react::known_price;
@@ -40,7 +40,7 @@ pub fn known_price(provider: &str, model: &str) -> Option<Price> {
     models.get(model).or_else(|| models.get(without_day(model)?)).copied()
 }
 
-/// What a known model costs, who says so, and as of when.
+/// The price of a known model, with its source and date.
 ///
 /// ```
 /// use backstop_react::known_prices;
@@ -53,19 +53,19 @@ pub fn known_price(provider: &str, model: &str) -> Option<Price> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct KnownPrice {
-    /// The provider, as agent files name it, such as `anthropic`.
+    /// The provider, as named in agent files, such as `anthropic`.
     pub provider: &'static str,
-    /// The model, without a day behind its name.
+    /// The model name without a date.
     pub model: &'static str,
-    /// What its tokens cost at the provider itself.
+    /// The price of its tokens at the provider itself.
     pub price: Price,
-    /// The page of the provider that says so.
+    /// The page of the provider with the price.
     pub source: &'static str,
     /// The day of the price, such as `2026-03-21`.
     pub as_of: &'static str,
 }
 
-/// Lists what known models cost, by provider and model.
+/// Lists the prices of known models, by provider and model.
 pub fn known_prices() -> impl Iterator<Item = KnownPrice> {
     let table: &'static Table = &TABLE;
     table.providers.iter().flat_map(|(provider, listed)| {
@@ -85,7 +85,7 @@ pub fn prices_as_of() -> &'static str {
     &TABLE.as_of
 }
 
-/// Takes off `-20250929` or `-2024-08-06`.
+/// Removes a date such as `-20250929` or `-2024-08-06`.
 fn without_day(model: &str) -> Option<&str> {
     let digits =
         |text: &str, count| text.len() == count && text.bytes().all(|b| b.is_ascii_digit());

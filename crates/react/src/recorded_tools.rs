@@ -1,4 +1,4 @@
-//! Tools that answer from a record: what would another model have done?
+//! Tools that answer from a record, to compare another model on the same run.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,13 +13,13 @@ use serde::Deserialize;
 
 use crate::dispatch::{Dispatcher, PriorAnswer};
 
-/// The tools that read what is stored.
+/// The tools that read stored errors and results.
 const DETAILS: [&str; 2] = ["get_error_detail", "get_tool_result"];
 
-/// What the tools of a run answered, to be answered again: by the name of the tool and its arguments, in the order of
-/// the record, each answer as it stands there. The last answer of equal calls is given as often as asked. No tool
-/// runs, and no person is asked; a call that the record does not have is answered as `tool.unavailable`. The agent has
-/// the tools of the recorded one, those of servers too.
+/// The recorded answers of a run's tools, returned again by tool name and arguments, in the order of the record and
+/// unchanged. The last answer of equal calls is repeated. No tool runs, and no person is asked; a call without a
+/// recorded answer is answered as `tool.unavailable`. The agent has the tools of the recorded one, including those of
+/// servers.
 ///
 /// ```
 /// use backstop_event_log::{EventLog, MemoryLog, read_events};
@@ -63,18 +63,18 @@ struct Answers {
     by_call: BTreeMap<Call, Vec<usize>>,
 }
 
-/// The facts of an answer, which ends them.
+/// The events of an answer, the answer last.
 #[derive(Debug)]
 struct Answer {
     facts: Vec<EventKind>,
     is_given: bool,
 }
 
-/// A tool, and the arguments of a call as it takes them.
+/// A tool, and the arguments of a call in the form that the tool takes.
 type Call = (Arc<str>, String);
 
 impl RecordedTools {
-    /// Takes the answers from the events of a run.
+    /// Reads the answers from the events of a run.
     #[must_use]
     pub fn of(events: &[Event]) -> Self {
         #[derive(Deserialize)]
@@ -91,7 +91,7 @@ impl RecordedTools {
     }
 
     fn read(&self, events: &[Event]) -> Answers {
-        // By the model's arguments, and by those that ran: gates and people may have changed them.
+        // Under the model's arguments, and under those that ran: gates and people may have changed them.
         let mut asked: BTreeMap<&CallId, &JsonText> = BTreeMap::new();
         let mut ran: BTreeMap<&CallId, &JsonText> = BTreeMap::new();
         let mut stored: Vec<EventKind> = Vec::new();
@@ -124,17 +124,17 @@ impl RecordedTools {
         answers
     }
 
-    /// Returns what names a call: its arguments as the recorded tool takes them.
+    /// Returns the key of a call: its tool, and its arguments in the form that the recorded tool takes.
     fn call(&self, tool: &Arc<str>, arguments: &JsonText) -> Call {
         let spec = self.specs.iter().find(|spec| spec.name == *tool);
         let taken = spec.map_or_else(|| arguments.clone(), |it| arguments.taken_by(&it.schema));
         (Arc::clone(tool), taken.get().to_owned())
     }
 
-    /// Puts what is recorded in the place of all tools, and of those that only the recorded agent has.
+    /// Returns recorded tools in place of all tools, including those that only the recorded agent has.
     pub(crate) fn stand_ins(&self, tools: &Toolset) -> Result<Toolset, RegistrationError> {
         let own = |name: &str| tools.specs().find(|spec| *spec.name == *name);
-        // They work as they do everywhere.
+        // The detail tools are not replaced.
         let is_detail = |spec: &&ToolSpec| DETAILS.contains(&&*spec.name);
         let recorded = self.specs.iter().filter(|spec| !is_detail(spec));
         let recorded = recorded.map(|spec| own(&spec.name).unwrap_or(spec));
@@ -171,7 +171,7 @@ impl Answers {
     }
 }
 
-/// Returns whether a call was answered by a person, before it could run.
+/// Returns whether a call was denied by a person, before it could run.
 fn is_denied(answer: &ToolResponded) -> bool {
     answer.error.as_ref().is_some_and(|error| error.reason == code::TOOL_APPROVAL_DENIED)
 }
@@ -184,7 +184,7 @@ fn call_of(fact: &EventKind) -> Option<&CallId> {
     }
 }
 
-/// Makes facts those of another call.
+/// Changes the call id of events to that of another call.
 fn answering(mut facts: Vec<EventKind>, call: &CallId) -> Vec<EventKind> {
     for fact in &mut facts {
         match fact {
@@ -197,7 +197,7 @@ fn answering(mut facts: Vec<EventKind>, call: &CallId) -> Vec<EventKind> {
     facts
 }
 
-/// Returns the spec of a tool of whose calls no person decides: what they decided is in the record.
+/// Returns the spec of a tool without approvals: the decisions are in the record.
 fn undecided(mut spec: ToolSpec) -> ToolSpec {
     spec.approval = false;
     (spec.approval_schema, spec.expires_after) = (None, None);
@@ -205,7 +205,7 @@ fn undecided(mut spec: ToolSpec) -> ToolSpec {
     spec
 }
 
-/// A tool that does nothing but answer.
+/// A tool that answers from the record.
 struct RecordedTool {
     spec: ToolSpec,
     recorded: RecordedTools,
@@ -217,7 +217,7 @@ impl Tool for RecordedTool {
         &self.spec
     }
 
-    /// The recorded tool may have left them out.
+    /// The recorded tool may have left nulls out.
     fn omits_nulls(&self) -> bool {
         true
     }
@@ -235,7 +235,7 @@ impl Tool for RecordedTool {
         if let Some(dispatcher) = Dispatcher::of(context) {
             dispatcher.give_prior(PriorAnswer::Recorded(answering(facts, &context.call_id)));
         }
-        // The run takes the facts.
+        // The run uses the recorded events instead.
         Ok(JsonText::default())
     }
 }

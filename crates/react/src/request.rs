@@ -1,4 +1,4 @@
-//! What a run is asked.
+//! The request of a run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,25 +17,25 @@ use tokio_util::sync::CancellationToken;
 use crate::history::History;
 use crate::place::Place;
 
-/// What a run is asked, and under which names it is recorded.
+/// The request of a run, with the ids to record it under.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct RunRequest {
     /// The input.
     pub input: Arc<str>,
-    /// The images it speaks of.
+    /// The images that belong to the input.
     pub images: Arc<[Image]>,
-    /// What was said before.
+    /// The conversation before the run.
     pub history: History,
-    /// The session it belongs to; a new one where `None`.
+    /// The session of the run; a new one if `None`.
     pub session: Option<SessionId>,
-    /// The id to record it under; a fresh one where `None`.
+    /// The id of the run; a new one if `None`.
     pub run: Option<RunId>,
     /// The run that starts this one.
     pub parent: Option<RunId>,
-    /// The run at the head of its callers; where `None`, the one that starts it.
+    /// The root of its callers; the parent if `None`.
     pub(crate) root: Option<RunId>,
-    /// What the run is filed under.
+    /// The labels of the run.
     pub labels: BTreeMap<String, String>,
     /// The caller's place in a distributed trace, as W3C `traceparent`.
     pub trace_parent: Option<Arc<str>>,
@@ -43,24 +43,24 @@ pub struct RunRequest {
     pub(crate) together: Arc<[RunId]>,
     /// The delivery to a behaviour that led to the run.
     pub(crate) cause: Option<Cause>,
-    /// How many dispatches are above it.
+    /// Number of dispatches above it.
     pub depth: u32,
-    /// When the work has to be done.
+    /// The deadline of the run.
     pub(crate) deadline: Option<Timestamp>,
-    /// What it may use of its caller's budget.
+    /// Its part of its caller's budget.
     pub(crate) allowance: Option<Allowance>,
-    /// Below another run: does it read what was said in the session?
+    /// Whether a child run reads the messages of the session.
     pub(crate) reads_session: bool,
-    /// Where it stands among others in this process.
+    /// Its place among other runs in this process.
     pub(crate) place: Place,
-    /// JSON Schema that the final answer has to fit; any text where `None`.
+    /// JSON Schema of the final answer; any text if `None`.
     pub output_schema: Option<Arc<Value>>,
-    /// Stops the run, when cancelled.
+    /// Token that stops the run when cancelled.
     pub cancellation: CancellationToken,
 }
 
 impl RunRequest {
-    /// Makes a request in a new session.
+    /// Returns a request in a new session.
     pub fn new(input: impl Into<Arc<str>>) -> Self {
         Self {
             input: input.into(),
@@ -84,8 +84,8 @@ impl RunRequest {
         }
     }
 
-    /// Shows images with the input, in this order. The record of the run holds them. A model that
-    /// cannot see answers as its provider does, mostly with [`InvalidRequest`].
+    /// Sets the images of the input, in this order. The record of the run holds them. A model without vision answers as
+    /// its provider does, mostly with [`InvalidRequest`].
     ///
     /// [`InvalidRequest`]: backstop_provider::ProviderError::InvalidRequest
     #[must_use]
@@ -94,14 +94,13 @@ impl RunRequest {
         self
     }
 
-    /// Says what was said before: messages, oldest first, or the transcript of an earlier run. The
-    /// model is sent it between its instructions and the input, and the record of the run holds it.
+    /// Sets the conversation before the run: messages, oldest first, or the transcript of an earlier run. The model
+    /// gets it between its instructions and the input, and the record of the run holds it.
     ///
-    /// It is checked before the run starts: it begins with the user, speakers take turns, every call
-    /// is answered, and the input is not in it. With a [`session`](RunRequest::session), it stands
-    /// before the first run of that session; later ones have the session's own. What the messages say
-    /// is stored can be read where they know its [sessions](History::with_sessions), as the transcript of
-    /// a run does.
+    /// It is checked before the run starts: it begins with the user, speakers alternate, every call is answered, and
+    /// the input is not part of it. With a [`session`](RunRequest::session), it precedes the first run of that session;
+    /// later runs have the session's own messages. Stored errors and results that the messages name can be read if the
+    /// history has their [sessions](History::with_sessions), as the transcript of a run does.
     ///
     /// ```
     /// use backstop_provider::ScriptedProvider;
@@ -122,8 +121,8 @@ impl RunRequest {
         self
     }
 
-    /// Records the run under this session, and goes on with what its runs said. The agent needs
-    /// a log that has them; without one the run fails with [`RequestError::SessionWithoutLog`].
+    /// Records the run under this session, and continues from the messages of the session's runs. The agent needs a log
+    /// that has them; without a log the run fails with [`RequestError::SessionWithoutLog`].
     ///
     /// [`RequestError::SessionWithoutLog`]: crate::RequestError::SessionWithoutLog
     #[must_use]
@@ -139,39 +138,38 @@ impl RunRequest {
         self
     }
 
-    /// Stops the run when this token is cancelled: what is in flight is dropped, every open call is
-    /// answered, and the run ends in `Ok` with `Stop::Cancelled`.
+    /// Sets a token that stops the run when cancelled: steps in flight are dropped, every open call is answered, and
+    /// the run ends in `Ok` with `Stop::Cancelled`.
     #[must_use]
     pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
         self.cancellation = token;
         self
     }
 
-    /// Lets the run's tools dispatch operators through this orchestrator. What an orchestrator dispatches
-    /// itself has it already; one that is started here is not tried again by its retry layer.
+    /// Sets the orchestrator through which the run's tools dispatch operators. A run that an orchestrator dispatches
+    /// has it already; a run that is started here is not retried by the orchestrator.
     #[must_use]
     pub fn orchestrator(mut self, orchestrator: Arc<dyn Orchestrator>) -> Self {
         self.place.orchestrator = Some(orchestrator);
         self
     }
 
-    /// Tells the run how many dispatches are above it; 0 otherwise. A run deeper than its budget
-    /// allows is refused.
+    /// Sets the number of dispatches above the run; the default is 0. A run deeper than its budget allows is refused.
     #[must_use]
     pub const fn depth(mut self, depth: u32) -> Self {
         self.depth = depth;
         self
     }
 
-    /// Lets the run be parked for so long where an endpoint asks to be left alone, rather than fail: it
-    /// ends nothing, and [`RunOutcome::parked_until`](crate::RunOutcome::parked_until) says when to resume it.
+    /// Sets the maximum time for which the run may be parked, instead of failing, if an endpoint asks for a wait. A
+    /// parked run is not over; [`RunOutcome::parked_until`](crate::RunOutcome::parked_until) has the time to resume it.
     #[must_use]
     pub const fn max_park(mut self, longest: Duration) -> Self {
         self.place.max_park = Some(longest);
         self
     }
 
-    /// Makes the request of a dispatch.
+    /// Returns the request of a dispatch.
     pub(crate) fn dispatched(input: String, task: &Task, context: &Context) -> Self {
         let mut request = Self::new(input).images(Arc::clone(&task.images)).depth(context.depth);
         request.session.clone_from(&context.session);
@@ -183,7 +181,7 @@ impl RunRequest {
         request.cause.clone_from(&context.cause);
         request.labels.clone_from(&context.labels);
         request.output_schema = task.output_schema.clone().map(Arc::new);
-        // Below another run, what its caller gave is within what the task allows.
+        // The allowance of a child run's caller is within that of the task.
         (request.deadline, request.allowance) =
             (context.deadline, context.allowance.or(task.allowance));
         request.reads_session = task.history;
@@ -199,9 +197,9 @@ impl RunRequest {
         request
     }
 
-    /// Files the run under a label, such as a tenant or a ticket; the last value of a key counts. At most
-    /// 32 labels, keys of 1 to 64 bytes, values of at most 256, all without control characters; otherwise
-    /// the run fails with [`RequestError::Label`]. They stand in `run.started`, and runs are listed by them.
+    /// Adds a label to the run, such as a tenant or a ticket; the last value of a key counts. At most 32 labels, keys
+    /// of 1 to 64 bytes, values of at most 256, all without control characters; otherwise the run fails with
+    /// [`RequestError::Label`]. Labels are part of `run.started`, and runs can be listed by them.
     ///
     /// [`RequestError::Label`]: crate::RequestError::Label
     #[must_use]
@@ -210,15 +208,15 @@ impl RunRequest {
         self
     }
 
-    /// Says where in a distributed trace the caller is: W3C `traceparent`, such as
-    /// `00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01`. It stands in `run.started`.
+    /// Sets the caller's place in a distributed trace: W3C `traceparent`, such as
+    /// `00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01`. It is part of `run.started`.
     #[must_use]
     pub fn trace_parent(mut self, parent: impl Into<Arc<str>>) -> Self {
         self.trace_parent = Some(parent.into());
         self
     }
 
-    /// Refuses what is no `traceparent`.
+    /// Refuses an invalid `traceparent`.
     pub(crate) fn check_context(&self) -> Result<(), &'static str> {
         match &self.trace_parent {
             Some(parent) if !is_trace_parent(parent) => {
@@ -228,8 +226,8 @@ impl RunRequest {
         }
     }
 
-    /// Asks for an answer that fits a JSON Schema, with the feature `json-schema`. One that does not is sent back with the reason
-    /// once; then the run fails. [`Agent::run_typed`] does this with a type's own schema.
+    /// Asks for an answer that fits a JSON Schema, with the feature `json-schema`. An answer that does not fit is sent
+    /// back with the reason once; then the run fails. [`Agent::run_typed`] does this with a type's own schema.
     ///
     /// [`Agent::run_typed`]: crate::Agent::run_typed
     #[cfg(feature = "json-schema")]
@@ -239,7 +237,7 @@ impl RunRequest {
         self
     }
 
-    /// Notes which run started this one.
+    /// Sets the run that started this one.
     #[must_use]
     pub fn parent(mut self, parent: RunId) -> Self {
         self.parent = Some(parent);
@@ -247,7 +245,7 @@ impl RunRequest {
     }
 }
 
-/// Is it `version-trace_id-parent_id-flags`, in lower-case hex digits?
+/// Returns whether a text is `version-trace_id-parent_id-flags`, in lower-case hex digits.
 fn is_trace_parent(text: &str) -> bool {
     let is_hex = |part: &str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let parts: Vec<&str> = text.split('-').collect();

@@ -1,14 +1,13 @@
-//! What listeners are shown of an answer while it comes.
+//! Pieces of an answer for listeners while it arrives.
 
 use backstop_redact::{Redactor, StreamRedactor};
 
 use crate::live::Piece;
 
-/// What can be shown at one time: of the thinking and of the text.
+/// Pieces that can be shown at one time: of the thinking and of the text.
 pub(crate) type Pieces = [Option<Piece>; 2];
 
-/// Holds back what may be the beginning of a secret, of text and thinking each by itself: pieces of
-/// the one may come between those of the other.
+/// Holds back text that may begin a secret, in text and thinking separately: their pieces may alternate.
 #[derive(Debug)]
 pub(crate) struct Shown {
     thinking: StreamRedactor,
@@ -28,12 +27,12 @@ impl Shown {
         [thinking(self.thinking.push(piece)), None]
     }
 
-    /// The answer is complete: nothing is held back any more.
+    /// Returns the rest of a complete answer.
     pub(crate) fn finish(&mut self) -> Pieces {
         [thinking(self.thinking.finish()), text(self.text.finish())]
     }
 
-    /// The answer came to nothing.
+    /// Drops the rest of an answer that failed.
     pub(crate) fn discard(&mut self) -> Pieces {
         self.thinking.discard();
         self.text.discard();

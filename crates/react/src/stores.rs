@@ -1,4 +1,4 @@
-//! Where an agent keeps whole errors and large results.
+//! Stores of an agent for whole errors and large results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use layer0::id::SessionId;
 
 use crate::effect::guard::Guarded;
 
-/// What a builder was told of a store.
+/// The choice of a store in a builder.
 pub(crate) enum Choice<S: ?Sized> {
-    /// Nothing: one in memory, if the agent has a tool that may need it.
+    /// No choice: a store in memory, if the agent has a tool that may need it.
     Default,
     Given(Arc<S>),
-    /// There is to be none.
+    /// No store.
     None,
 }
 
@@ -28,7 +28,7 @@ impl<S: ?Sized> Clone for Choice<S> {
     }
 }
 
-/// The stores of an agent, each guarded that was given to it.
+/// The stores of an agent; given ones are guarded.
 #[derive(Clone, Default)]
 pub(crate) struct Stores {
     pub(crate) errors: Option<Arc<dyn ErrorStore>>,
@@ -36,7 +36,7 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    /// Opens what was chosen for an agent with tools of its own, or without.
+    /// Opens the chosen stores of an agent with or without its own tools.
     pub(crate) fn open(
         errors: Choice<dyn ErrorStore>,
         results: Choice<dyn ResultStore>,
@@ -61,7 +61,7 @@ impl Stores {
             Choice::Given(store) => Some(store),
             Choice::Default | Choice::None => None,
         };
-        // Our own in memory answer at once.
+        // The default stores in memory answer at once, and need no guard.
         let given = Self { errors, results }.guarded(limit, clock);
         Self { errors: own.errors.or(given.errors), results: own.results.or(given.results) }
     }
@@ -75,7 +75,7 @@ impl Stores {
         }
     }
 
-    /// Keeps what these sessions stored from being pruned.
+    /// Keeps the stored values of these sessions from being pruned.
     pub(crate) fn hold(&self, sessions: &[SessionId]) -> Vec<Hold> {
         let errors = self.errors.iter().flat_map(|store| sessions.iter().map(|s| store.hold(s)));
         let results = self.results.iter().flat_map(|store| sessions.iter().map(|s| store.hold(s)));

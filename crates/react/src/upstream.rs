@@ -8,8 +8,8 @@ use backstop_react_machine::Price;
 use backstop_retry::{Breaker, BreakerConfig, RateLimit, RetryBudget};
 use tokio::sync::Semaphore;
 
-/// A provider, and what the agents that ask it share: its retry budget, its breaker, how many
-/// calls may be in flight, and how many a minute takes. Agents that are built on clones of one are one client to its endpoint.
+/// A provider with the state that its agents share: its retry budget, its breaker, its limit of calls in flight and its
+/// limits per minute. Agents that are built on clones of one upstream act as one client of its endpoint.
 ///
 /// ```
 /// use backstop_provider::ScriptedProvider;
@@ -32,18 +32,18 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Makes the upstream of a provider: a full retry budget, a closed breaker, any number of calls.
+    /// Returns the upstream of a provider: a full retry budget, a closed breaker, any number of calls.
     pub fn new(provider: impl Provider + 'static) -> Self {
         Self::shared(Arc::new(provider))
     }
 
-    /// As [`Upstream::new`], for a provider that is shared.
+    /// As [`Upstream::new`], for a shared provider.
     #[must_use]
     pub fn shared(provider: Arc<dyn Provider>) -> Self {
         Self::on_clock(provider, Arc::new(SystemClock))
     }
 
-    /// As [`Upstream::shared`], on a clock of one's own: that of the agents that use it.
+    /// As [`Upstream::shared`], with another clock: that of the agents that use it.
     #[must_use]
     pub fn on_clock(provider: Arc<dyn Provider>, clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -57,58 +57,58 @@ impl Upstream {
         }
     }
 
-    /// Asks this provider instead. Retry budget, breaker and limits stay those of the endpoint, shared with
-    /// what it is a copy of.
+    /// Replaces the provider. Retry budget, breaker and limits stay those of the endpoint, shared with its other
+    /// clones.
     #[must_use]
     pub fn provider(mut self, provider: Arc<dyn Provider>) -> Self {
         self.provider = provider;
         self
     }
 
-    /// Breaks the circuit as this breaker does; after 5 failures in a row for 30 seconds otherwise.
+    /// Sets the circuit breaker; the default opens after 5 failures in a row for 30 seconds.
     #[must_use]
     pub fn breaker(mut self, breaker: Breaker) -> Self {
         self.breaker = breaker;
         self
     }
 
-    /// Limits one attempt; as the agent does otherwise.
+    /// Sets the timeout of one attempt; the default is the agent's.
     #[must_use]
     pub const fn attempt_timeout(mut self, timeout: Duration) -> Self {
         self.attempt_timeout = Some(timeout);
         self
     }
 
-    /// Sets what the provider's tokens cost, in place of the agent's own price. Costs are counted where
-    /// each provider of an agent has a price.
+    /// Sets the price of the provider's tokens, instead of the agent's own price. Costs are counted if each provider of
+    /// an agent has a price.
     #[must_use]
     pub const fn price(mut self, price: Price) -> Self {
         self.price = Some(price);
         self
     }
 
-    /// Sends at most so many requests in a minute, at least 1, spread evenly once they are used up. What
-    /// the endpoint itself says is left, in the headers of its answers, is minded with or without this.
+    /// Limits the number of requests in a minute, at least 1, spread evenly once they are used up. The limits that the
+    /// endpoint reports in the headers of its answers are obeyed in any case.
     ///
-    /// A call that has to wait longer than [`RetryConfig`](backstop_retry::RetryConfig)'s
-    /// `max_retry_after_ms` fails with `provider.rate_limited` and says how long.
+    /// A call that has to wait longer than [`RetryConfig`](backstop_retry::RetryConfig)'s `max_retry_after_ms` fails
+    /// with `provider.rate_limited` and the remaining wait.
     #[must_use]
     pub fn requests_per_minute(mut self, requests: u32) -> Self {
         self.rate = self.rate.requests_per_minute(requests);
         self
     }
 
-    /// Sends requests while the answers of a minute used fewer tokens than this, at least 1. What an answer
-    /// used is known when it is there, so that requests side by side may use more at first; the next ones
-    /// wait for that.
+    /// Limits the number of tokens of a minute's answers, at least 1, after which requests wait. The tokens of an
+    /// answer are known when it arrives, so concurrent requests may exceed the limit at first; the next ones wait for
+    /// that.
     #[must_use]
     pub fn tokens_per_minute(mut self, tokens: u64) -> Self {
         self.rate = self.rate.tokens_per_minute(tokens);
         self
     }
 
-    /// Sets how long an endpoint with others beside it ([`AgentBuilder::endpoint`]) is left alone when it
-    /// refused and did not say how long; 30 seconds otherwise.
+    /// Sets the time for which an endpoint in a pool ([`AgentBuilder::endpoint`]) is not used after a refusal without a
+    /// time; the default is 30 seconds.
     ///
     /// [`AgentBuilder::endpoint`]: crate::AgentBuilder::endpoint
     #[must_use]
@@ -117,8 +117,8 @@ impl Upstream {
         self
     }
 
-    /// Lets at most so many calls be in flight at once, at least 1; the others wait their turn. The
-    /// wait belongs to no attempt: its timeout begins when it is sent.
+    /// Limits the number of calls in flight, at least 1; further calls wait. The wait is not part of an attempt: its
+    /// timeout begins when it is sent.
     #[must_use]
     pub fn max_concurrent_calls(mut self, calls: usize) -> Self {
         self.places = Some(Arc::new(Semaphore::new(calls.clamp(1, Semaphore::MAX_PERMITS))));
@@ -126,8 +126,8 @@ impl Upstream {
     }
 }
 
-/// Returns how `model.attempted` says which of an agent's providers was asked, in their order: by the
-/// provider's name; with others beside it by its model's too, and a number where both are the same.
+/// Returns the names of an agent's providers in `model.attempted`, in order: the provider's name; with several
+/// providers, also the model's name, and a number if both are the same.
 #[must_use]
 pub fn attempt_labels(providers: &[&dyn Provider]) -> Vec<Arc<str>> {
     if let [alone] = providers {
@@ -146,7 +146,7 @@ pub fn attempt_labels(providers: &[&dyn Provider]) -> Vec<Arc<str>> {
     names.iter().enumerate().map(numbered).collect()
 }
 
-/// Whom an agent asks.
+/// A provider of an agent.
 #[derive(Clone)]
 pub(crate) enum Asked {
     /// A provider whose budget and breaker are this agent's own.
@@ -162,7 +162,7 @@ impl Asked {
         }
     }
 
-    /// Returns the limit of its attempts, if it has one of its own.
+    /// Returns the timeout of its attempts, if it has its own.
     pub(crate) fn attempt_timeout(&self) -> Option<Duration> {
         match self {
             Self::Alone(_) => None,
@@ -170,7 +170,7 @@ impl Asked {
         }
     }
 
-    /// Returns what its tokens cost, if it has a price of its own.
+    /// Returns the price of its tokens, if it has its own.
     pub(crate) fn price(&self) -> Option<Price> {
         match self {
             Self::Alone(_) => None,

@@ -1,8 +1,8 @@
-//! The names of tools, as providers take them.
+//! Tool names in the form that providers accept.
 //!
-//! Providers take letters, digits, `_` and `-`, and refuse a request with any other name in it. So a
-//! request is given mapped names right before it leaves, and an answer the tools' own right after; all
-//! else, the record included, knows only these.
+//! Providers accept letters, digits, `_` and `-`, and refuse a request with any other tool name. Names in a request are
+//! therefore mapped right before it is sent, and names in an answer are mapped back right after; everything else,
+//! including the record, uses the original names.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use layer0::ToolSpec;
 use layer0::message::{Message, ToolCall, Transcript};
 use layer0::name::wire_name;
 
-/// Maps the names in a request. Returns the tools as they were.
+/// Maps the names in a request. Returns the original tools.
 pub(crate) fn map_request(request: &mut ModelRequest) -> Arc<[ToolSpec]> {
     let tools = Arc::clone(&request.tools);
     if tools.iter().any(|tool| is_mapped(&tool.name)) {
@@ -34,7 +34,7 @@ pub(crate) fn map_request(request: &mut ModelRequest) -> Arc<[ToolSpec]> {
     tools
 }
 
-/// Gives the calls of an answer the names that their tools have.
+/// Restores the original tool names in the calls of an answer.
 pub(crate) fn map_response(response: &mut ModelResponse, tools: &[ToolSpec]) {
     let own_name = |name: &str| {
         let is_known = tools.iter().any(|tool| *tool.name == *name);
