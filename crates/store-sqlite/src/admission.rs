@@ -1,4 +1,4 @@
-//! Whether a run may begin or be reopened, where runs are removed at the same time.
+//! Checks before a run starts or is reopened, against concurrent removals.
 
 use backstop_event_log::{Batch, LogError};
 use layer0::event::RunForked;
@@ -8,7 +8,7 @@ use sqlx::SqliteConnection;
 use crate::job_error::JobError;
 use crate::rows::{chain, signed, unsigned};
 
-/// Checks that nothing that a run needs to begin was removed or is being removed.
+/// Checks that nothing that a new run needs was removed or is being removed.
 pub(crate) async fn admit_begin(
     connection: &mut SqliteConnection,
     batch: &Batch,
@@ -30,7 +30,7 @@ pub(crate) async fn admit_begin(
     }
 }
 
-/// Checks that the run which another one follows is still there.
+/// Checks that the run which a new run follows still exists.
 pub(crate) async fn admit_follower(
     connection: &mut SqliteConnection,
     batch: &Batch,
@@ -45,7 +45,7 @@ pub(crate) async fn admit_follower(
     Ok(())
 }
 
-/// Checks that the session of a run that is to be reopened is not being forgotten.
+/// Checks that the session of a run to reopen is not being forgotten.
 pub(crate) async fn admit_reopening(
     connection: &mut SqliteConnection,
     batch: &Batch,
@@ -53,7 +53,7 @@ pub(crate) async fn admit_reopening(
     refuse_forgetting(connection, &batch.summary.session).await
 }
 
-/// Checks that what is copied is still there, and nothing of it was erased since it was read.
+/// Checks that the copied events still exist, and that none was erased since it was read.
 async fn admit_fork(connection: &mut SqliteConnection, forked: &RunForked) -> Result<(), JobError> {
     let parent = &forked.parent;
     let session: Option<String> = sqlx::query_scalar("SELECT session FROM runs WHERE run = $1")

@@ -1,4 +1,4 @@
-//! How the log is written: appends to several runs share their statements.
+//! Writes of the log; appends to several runs share statements.
 
 use std::sync::Arc;
 
@@ -17,21 +17,21 @@ use crate::many::{MAX_ROWS, Many, Values};
 use crate::rows::signed;
 use crate::{admission, approvals, inbox, lost_tails, seals, sessions, subscriptions};
 
-/// What is to be appended, with all that can be done before it is its turn.
+/// An append with everything that can be prepared before the writer's turn.
 pub(crate) struct Append {
     batch: Batch,
-    /// The run at a glance, as JSON.
+    /// The summary of the run, as JSON.
     summary: String,
-    /// The incarnation of a run that begins with it.
+    /// The incarnation of a new run.
     incarnation: Option<Incarnation>,
-    /// The key that its row is sealed with.
+    /// The key that seals its row.
     key: Option<LogKey>,
-    /// The HMACs of the erased events that it brings, by seq.
+    /// HMACs of the erased events in it, by seq.
     erasures: Vec<(u64, Hash)>,
 }
 
 impl Append {
-    /// Prepares a batch; the row of a run that names this key is sealed with it.
+    /// Prepares a batch. If the run names this key, its row is sealed with it.
     pub(crate) fn new(
         batch: Batch,
         incarnation: Option<Incarnation>,
@@ -42,34 +42,34 @@ impl Append {
         let is_named = |key: &&LogKey| batch.summary.key_id.as_deref() == Some(key.id());
         let key = key.filter(is_named).cloned();
         if let (true, Some(id), None) = (batch.is_import, &batch.summary.key_id, &key) {
-            // Its first event may say that its row is sealed.
+            // The first event may require a sealed row.
             return Err(LogError::key_missing(id));
         }
         let erasures = key.as_ref().map_or_else(Vec::new, |key| batch.erasure_seals(key));
         Ok(Self { batch, summary, incarnation, key, erasures })
     }
 
-    /// The last event of the run before this; 0 of a run that begins.
+    /// Returns the number of the run's last event before this append; 0 for a new run.
     fn before(&self) -> u64 {
         self.batch.first_seq().saturating_sub(1)
     }
 
-    /// Does it begin its run?
+    /// Returns whether it starts its run.
     pub(crate) fn begins(&self) -> bool {
         self.before() == 0 && !self.batch.records.is_empty()
     }
 
-    /// Returns the run that is free after it, because it is over.
+    /// Returns the run if the append ends it, which releases its claim.
     pub(crate) fn frees(&self) -> Option<&RunId> {
         (!self.batch.summary.is_open()).then_some(&self.batch.run)
     }
 
-    /// Returns how many events it has.
+    /// Returns the number of events.
     pub(crate) fn rows(&self) -> usize {
         self.batch.records.len()
     }
 
-    /// Does it need other statements than that for its events?
+    /// Returns whether it needs other statements than the one for its events.
     pub(crate) fn needs_more(&self) -> bool {
         let ends = |change: &Result<ApprovalChange, LogError>| {
             matches!(change, Ok(ApprovalChange::AllClosed))
@@ -89,7 +89,7 @@ impl Append {
     }
 }
 
-/// Returns the summary without what columns of their own have: it is written at every append.
+/// Returns the summary without the parts that have their own columns, since it is written at every append.
 fn without_columns(summary: &RunSummary) -> RunSummary {
     let mut rest = summary.clone();
     (rest.terms, rest.labels) = (Terms::default(), Arc::default());
@@ -98,12 +98,12 @@ fn without_columns(summary: &RunSummary) -> RunSummary {
     rest
 }
 
-/// Puts events at the end of the table, each linked to the one before it in its run, and moves the heads of
-/// their runs. See migration 9.
+/// Appends events to the table, each linked to the previous one of its run, and updates the heads of their runs. See
+/// migration 9.
 static APPEND: Many = Many::new("INSERT INTO appends SELECT * FROM", 18, "");
 
-/// Writes appends to different runs inside a transaction. Fails if a run does not end just before its
-/// append; of several, it does not say which.
+/// Writes appends to different runs in a transaction. Fails if a run does not end just before its append; among several
+/// appends, the error does not name the run.
 pub(crate) async fn write(
     connection: &mut SqliteConnection,
     appends: &[&Append],
@@ -144,7 +144,7 @@ pub(crate) async fn write(
     Ok(())
 }
 
-/// Checks the claim of an append without events: those that have some check it as they are written.
+/// Checks the claim of an append without events. Other appends check it as their events are written.
 async fn check_claim(connection: &mut SqliteConnection, append: &Append) -> Result<(), JobError> {
     let held: Option<i64> =
         sqlx::query_scalar("SELECT 1 FROM runs WHERE run = $1 AND last_seq = $2 AND epoch = $3")
@@ -156,7 +156,7 @@ async fn check_claim(connection: &mut SqliteConnection, append: &Append) -> Resu
     held.map(drop).ok_or_else(|| append.conflict())
 }
 
-/// Writes the events of appends to different runs, in one statement for [`MAX_ROWS`] events.
+/// Writes the events of appends to different runs, with one statement per [`MAX_ROWS`] events.
 pub(crate) async fn write_rows(
     connection: &mut SqliteConnection,
     appends: &[&Append],
@@ -203,7 +203,7 @@ fn bind(values: &mut Values, (append, record): &(&Append, &Record)) {
         .put(is_last.then_some(append.frees().is_some()));
 }
 
-/// Makes the row of a run that begins, before its first event.
+/// Inserts the row of a new run, before its first event.
 async fn begin(
     connection: &mut SqliteConnection,
     append: &Append,

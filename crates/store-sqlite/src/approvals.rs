@@ -1,4 +1,4 @@
-//! Approvals: kept by the appends of their runs, decided through the inbox.
+//! Approvals: stored by the appends of their runs, decided through the inbox.
 
 use backstop_event_log::{ApprovalChange, Batch, InboxRequest, LogError, OpenApproval};
 use layer0::Timestamp;
@@ -12,11 +12,11 @@ use crate::job_error::JobError;
 use crate::rows::{signed, unsigned};
 use crate::sent::Sent;
 
-/// The kind of a row that says that there was no decision in time.
+/// Kind of a row that expires an approval.
 const EXPIRY: &str = "expiry";
 
-/// Takes in what a batch does to open approvals, inside its transaction. What is asked stands in the
-/// event alone, where a change shows.
+/// Applies a batch's changes of open approvals, in its transaction. The request itself is stored only in the event,
+/// where a change is detected.
 pub(crate) async fn keep(connection: &mut SqliteConnection, batch: &Batch) -> Result<(), JobError> {
     for change in batch.approval_changes() {
         match change? {
@@ -33,7 +33,7 @@ pub(crate) async fn keep(connection: &mut SqliteConnection, batch: &Batch) -> Re
                 .await?;
             }
             ApprovalChange::Closed(call_id) => {
-                // A decision that came too late is not for the next approval of the call.
+                // A late decision must not apply to the next approval of the call.
                 sqlx::query(
                     "DELETE FROM inbox WHERE approval IN \
                      (SELECT id FROM approvals WHERE run = $1 AND call_id = $2)",
@@ -57,14 +57,14 @@ pub(crate) async fn keep(connection: &mut SqliteConnection, batch: &Batch) -> Re
                     sqlx::query(statement).bind(id.as_str()).execute(&mut *connection).await?;
                 }
             }
-            // The run is over, which its append says itself.
+            // The append itself records the end of the run.
             ApprovalChange::AllClosed => {}
         }
     }
     Ok(())
 }
 
-/// May this decide the approval now? Asked inside the transaction that inserts it.
+/// Checks whether a request may decide the approval now, in the transaction that inserts the request.
 pub(crate) async fn admit(
     connection: &mut SqliteConnection,
     id: &ApprovalId,
@@ -121,7 +121,7 @@ pub(crate) async fn open(readers: &SqlitePool) -> Result<Vec<OpenApproval>, LogE
     Ok(rows.iter().filter_map(open_of).collect())
 }
 
-/// Reads an approval from the event that asked for it; one that was changed is none.
+/// Decodes an approval from the event that requested it; `None` if the event was changed.
 fn open_of(row: &SqliteRow) -> Option<OpenApproval> {
     let text = |column: &str| row.try_get::<String, _>(column).ok();
     let id = text("id")?;

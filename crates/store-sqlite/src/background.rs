@@ -1,4 +1,4 @@
-//! What a database does for itself beside its writer.
+//! Background work of a database, apart from its writer.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use crate::start_keys::ExpireKeys;
 use crate::state::ExpireState;
 use crate::store_row::agree_retention;
 
-/// Hears that runs were written to.
+/// Prunes after an append, if it is time and runs are pruned.
 pub(crate) fn after_append(database: &Database, at: Timestamp) {
     if database.upkeep().ends_runs() {
         after(database, at);
     }
 }
 
-/// How far beyond the newest event of other runs this process trusts its clock at first sight.
+/// Maximum lead of this process's clock over the newest event of other runs that is trusted at first.
 const TRUSTED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Hears that something was stored, and prunes if it is time. What others wrote as the time is trusted only where it is
-/// before the time of this process.
+/// Prunes after a write, if it is time. A time that other processes wrote is trusted only if it is before the time of
+/// this process.
 pub(crate) fn after(database: &Database, at: Timestamp) {
     let now = at.min(database.now());
     let Some(retention) = database.upkeep().due(now) else { return };
@@ -42,9 +42,11 @@ pub(crate) fn after(database: &Database, at: Timestamp) {
     });
 }
 
-/// Returns the time by which is decided what is old: that of this process, but at most a day beyond the newest event of
-/// runs that are not its own. A clock that is ahead then removes nothing that others have just written; after a pause
-/// that was longer, the next process trusts it.
+/// Returns the time that decides what is old: the time of this process, but at most a day after the newest event of
+/// other processes' runs.
+///
+/// A clock that is ahead then removes nothing that others have just written; after a pause of more than a day, the next
+/// process trusts its clock.
 async fn trusted(database: &Database, now: Timestamp) -> Result<Timestamp, StoreError> {
     let own: Vec<RunId> = database.own_runs();
     let own: Vec<&str> = own.iter().map(RunId::as_str).collect();

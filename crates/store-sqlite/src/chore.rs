@@ -3,11 +3,10 @@ use sqlx::SqliteConnection;
 
 use crate::job_error::JobError;
 
-/// Work of the store's own, done by the writer inside a transaction that others may share. It is
-/// short: every job of the same commit waits for it.
+/// Internal work of the store, which the writer does in a transaction that other jobs may share. It must be short:
+/// every job of the same commit waits for it.
 #[async_trait]
 pub(crate) trait Chore: Send + Sync {
-    /// Does the work, and says how much of it there was. It may be done again when the transaction
-    /// failed.
+    /// Does the work, and returns the amount. It may be repeated if the transaction failed.
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError>;
 }

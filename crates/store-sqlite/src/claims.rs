@@ -1,4 +1,4 @@
-//! Claims of runs: rows that name this process as their owner.
+//! Claims of runs: rows name their owner.
 
 use backstop_event_log::LogError;
 use layer0::id::RunId;
@@ -9,7 +9,7 @@ use crate::job_error::JobError;
 use crate::lost_tails;
 use crate::rows::{signed, unsigned};
 
-/// The runs of a tree, `$1` being one of them, that others have than `$2` and the dead ones `$3`.
+/// Runs in the tree of run `$1` whose owner is neither `$2` nor one of the dead owners `$3`.
 macro_rules! others {
     () => {
         "FROM runs AS other WHERE (other.run = (SELECT coalesce(root, run) FROM runs WHERE run = $1) \
@@ -18,9 +18,10 @@ macro_rules! others {
     };
 }
 
-/// Takes a run for an owner, inside a transaction, where no run of its tree has another owner that lives:
-/// one that is free, that this process had, or that a dead owner had. A writer of another process
-/// that wrote to the runs below it before is refused from then on.
+/// Claims a run for an owner, in a transaction, unless a run of its tree has another owner that is alive.
+///
+/// The run may be free, or have belonged to this process or to a dead owner. A writer of another process that wrote to
+/// its descendants before is refused from then on.
 pub(crate) async fn take(
     connection: &mut SqliteConnection,
     request: &ClaimRequest,
@@ -59,8 +60,8 @@ pub(crate) async fn take(
     Ok(held.map_or(Claiming::NoRun, |owner| Claiming::Held(owner.into())))
 }
 
-/// Frees a run, inside a transaction, unless it was claimed again; without an epoch, whichever it is
-/// under which this owner has it.
+/// Releases a run, in a transaction, unless it was claimed again. Without an epoch, any claim of this owner is
+/// released.
 pub(crate) async fn free(
     connection: &mut SqliteConnection,
     run: &RunId,
@@ -78,7 +79,7 @@ pub(crate) async fn free(
     Ok(())
 }
 
-/// Makes the error of a claim that another owner has, or of one that cannot be given.
+/// Returns the error of a claim that was not granted.
 pub(crate) fn refused(run: &RunId, claiming: &Claiming) -> LogError {
     match claiming {
         Claiming::NoRun => LogError::NotFound(run.clone()),

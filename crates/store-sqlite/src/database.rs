@@ -25,31 +25,31 @@ use crate::store_row::{StoreMark, agree_retention};
 use crate::waypoints::Waypoints;
 use crate::writer::Writer;
 
-/// How long a transaction waits for another process's lock, however many jobs it writes.
+/// Time for which a transaction waits for another process's lock, however many jobs it writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often, and with which wait in between, the switch to the write-ahead log is tried.
+/// Maximum number of attempts to switch to the write-ahead log, and the delay between them.
 const WAL_TRIES: u32 = 100;
 const WAL_WAIT: Duration = Duration::from_millis(20);
-/// How many bytes a page of a new file has. What does not fit on a page any more leaves its rest empty;
-/// events are short, but some are not.
+/// Page size of a new file, in bytes. An event that does not fit in the rest of a page leaves it empty; most events are
+/// short, but not all.
 const PAGE_SIZE: u32 = 8_192;
-/// How many connections read at the same time, and one that looks for what other processes wrote.
+/// Number of concurrent read connections, and one that polls for writes of other processes.
 const READERS: u32 = 4 + 1;
-/// What stands for the path of a database in memory.
+/// Path of a database in memory.
 const IN_MEMORY: &str = ":memory:";
 
 /// An open database. Clones share it.
 #[derive(Clone)]
 pub struct Database {
     inner: Arc<Inner>,
-    /// What new runs are sealed with.
+    /// The key that seals new runs.
     key: Option<LogKey>,
 }
 
 struct Inner {
     path: PathBuf,
     readers: SqlitePool,
-    /// `None` when it was opened for reading.
+    /// `None` if the database was opened for reading.
     writer: Option<Writer>,
     claims: Claims,
     known_ends: KnownEnds,
@@ -59,7 +59,7 @@ struct Inner {
     waypoints: Waypoints,
     upkeep: Upkeep,
     time: fn() -> Timestamp,
-    /// The newest runs that began through this handle.
+    /// The newest runs that started through this handle.
     own_runs: Mutex<VecDeque<RunId>>,
 }
 
@@ -69,11 +69,11 @@ struct Keeps {
     time: fn() -> Timestamp,
 }
 
-/// The most runs of its own that a handle remembers.
+/// Maximum number of its own runs that a handle remembers.
 const OWN_RUNS: usize = 256;
 
 impl Database {
-    /// Opens a file for reading and writing; creates it, and the folder it stands in, if need be.
+    /// Opens a file for reading and writing; creates the file and its folder if they do not exist.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Database {
         Self::open_with(path, OpenOptions::new().durability(durability)).await
     }
 
-    /// Opens as [`Database::open`] does, and keeps what is in it as `retention` says.
+    /// Opens a file as [`Database::open`] does, with a retention.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl Database {
         Self::open_with(path, options).await
     }
 
-    /// Opens as [`Database::open`] does, as the options say.
+    /// Opens a file as [`Database::open`] does, with options.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl Database {
         Self::start(path, Owner::with_file(file), options, keeps).await
     }
 
-    /// Opens a database that lives in memory.
+    /// Opens a database in memory.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl Database {
         Self::open_read_only_with(path, OpenOptions::new()).await
     }
 
-    /// Opens as [`Database::open_read_only`] does, as the options say; durability and retention do not count.
+    /// Opens a file as [`Database::open_read_only`] does, with options; durability and retention are ignored.
     ///
     /// # Errors
     ///
@@ -170,12 +170,12 @@ impl Database {
             return Err(OpenError::Missing(path.to_owned()));
         }
         let file = file::check(path)?;
-        // Read-write without writing: the last connection to close then removes the WAL files,
-        // which a read-only connection would leave behind.
+        // Read-write without writes: the last connection to close then removes the WAL files, which a read-only
+        // connection would leave behind.
         let options = sqlite_options().filename(&file).pragma("query_only", "on");
         let (version, options) = match version(path, &options).await {
-            // A folder that cannot be written to: without a write-ahead log no process writes there, and
-            // the file does not change.
+            // The folder is not writable: without a write-ahead log no process writes there, so that the file does not
+            // change.
             Err(OpenError::Unreadable { .. }) if !has_wal(path) => {
                 let frozen = options.immutable(true).read_only(true);
                 (version(path, &frozen).await?, frozen)
@@ -210,11 +210,11 @@ impl Database {
         options: SqliteConnectOptions,
         keeps: Keeps,
     ) -> Result<Self, OpenError> {
-        // What is deleted is overwritten in the file, from the first row on: SQLite copies rows between pages.
+        // Deleted data is overwritten in the file from the first row on, because SQLite copies rows between pages.
         let options = options.pragma("secure_delete", "on");
         let mut connection = connect(path, &options).await?;
         if let Err(error) = prepare(&mut connection, path).await {
-            // The last connection to close takes the files beside the database away.
+            // The last connection to close removes the files next to the database.
             let _ = connection.close().await;
             return Err(error);
         }
@@ -253,7 +253,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Remembers the retention that this process has set, for those that set none.
+    /// Stores the retention of this process, for processes that set none.
     async fn remember_retention(&self) {
         let (retention, Ok(writer)) = (self.upkeep().retention(), self.for_writing()) else {
             return;
@@ -265,8 +265,8 @@ impl Database {
         }
     }
 
-    /// Seals the runs that begin through this handle and its clones with a key; runs that were sealed with
-    /// it can be read. The key is not stored.
+    /// Sets the key that seals runs that start through this handle and its clones; runs that were sealed with it can be
+    /// read. The key is not stored.
     ///
     /// ```
     /// use backstop_event_log::{Claims, LogKey};
@@ -290,39 +290,40 @@ impl Database {
         self.key.as_ref()
     }
 
-    /// Returns the key that a run names, where it names one.
+    /// Returns the key that a run names, if it names one.
     pub(crate) fn key_named(&self, id: Option<&str>) -> Result<Option<&LogKey>, LogError> {
         let Some(id) = id else { return Ok(None) };
         let key = self.log_key().filter(|key| key.id() == id);
         key.map(Some).ok_or_else(|| LogError::key_missing(id))
     }
 
-    /// Returns the file.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
 
-    /// Is this one of the database's own files or folders, such as its write-ahead log, by whatever
-    /// name and whether it is there or not? Nothing else may be written there.
+    /// Returns whether this is one of the database's own files or folders, such as its write-ahead log, under any name
+    /// and whether or not it exists. No other file may be written there.
     #[must_use]
     pub fn owns(&self, file: &Path) -> bool {
         own_files::is_of(self.path(), file)
     }
 
-    /// Returns how many commits were made since the database was opened; 0 when it was opened for
-    /// reading. Jobs that wait together share one. Pruning in the background, at most every ten
-    /// minutes, adds one for each 64 rows that it takes away.
+    /// Returns the number of commits since the database was opened; 0 if it was opened for reading.
+    ///
+    /// Concurrent jobs share a commit. Background pruning, at most every ten minutes, adds a commit for each 64 removed
+    /// rows.
     #[must_use]
     pub fn commits(&self) -> u64 {
         self.inner.writer.as_ref().map_or(0, Writer::commits)
     }
 
-    /// Writes what is queued and closes. Later calls to its stores fail as closed.
+    /// Writes the queued jobs and closes the database. Later calls to its stores fail as closed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the closing to go on by itself.
+    /// If the future is dropped, closing continues in the background.
     pub async fn close(&self) {
         self.inner.upkeep.stop().await;
         if let Some(writer) = &self.inner.writer {
@@ -373,7 +374,7 @@ impl Database {
         (self.inner.time)()
     }
 
-    /// Remembers that a run began through this handle.
+    /// Remembers a run that started through this handle.
     pub(crate) fn remember_own(&self, run: &RunId) {
         let mut own = self.inner.own_runs.lock().unwrap_or_else(PoisonError::into_inner);
         if own.len() == OWN_RUNS {
@@ -382,7 +383,7 @@ impl Database {
         own.push_back(run.clone());
     }
 
-    /// Returns the newest runs that began through this handle.
+    /// Returns the newest runs that started through this handle.
     pub(crate) fn own_runs(&self) -> Vec<RunId> {
         let own = self.inner.own_runs.lock().unwrap_or_else(PoisonError::into_inner);
         own.iter().cloned().collect()
@@ -413,8 +414,8 @@ fn sqlite_options() -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-/// Switches to the write-ahead log; the mode stays in the file. SQLite does not wait for others here,
-/// so this does: several processes may open a new file at once.
+/// Switches to the write-ahead log; the mode is stored in the file. SQLite does not wait for a lock here, so this
+/// function does: several processes may open a new file at the same time.
 async fn switch_to_wal(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     let mut tries = 0..WAL_TRIES;
     loop {
@@ -426,10 +427,10 @@ async fn switch_to_wal(connection: &mut SqliteConnection) -> Result<(), sqlx::Er
     }
 }
 
-/// Brings a database to this version, and switches it to the write-ahead log.
+/// Migrates a database to this version, and switches it to the write-ahead log.
 async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
     schema::migrate(connection, path).await?;
-    // Only now that the file is known to be ours.
+    // Only after the check that the file belongs to Backstop.
     switch_to_wal(connection).await.map_err(|error| opening(path, error))
 }
 
@@ -441,7 +442,7 @@ async fn version(path: &Path, options: &SqliteConnectOptions) -> Result<i64, Ope
     checked
 }
 
-/// Are there changes beside a file that are not in it yet?
+/// Returns whether a write-ahead log has changes that are not in the file yet.
 fn has_wal(path: &Path) -> bool {
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");

@@ -1,4 +1,4 @@
-//! Erasing what events say.
+//! Erasure of events.
 
 use async_trait::async_trait;
 use backstop_error_store::StoreError;
@@ -16,11 +16,11 @@ use crate::job_error::JobError;
 use crate::rows::{chain, hash_of, payload_of, signed, unsigned};
 use crate::seals;
 
-/// The number of failure messages that one transaction erases.
+/// Number of failure messages that one transaction erases.
 const BATCH: usize = 64;
 
-/// Erases the payload and the salt of an event, in the file too, with the texts of its call and the failure messages of
-/// behaviours about its run. Returns the runs that hold a copy of it. The run is claimed.
+/// Erases the payload and the salt of an event, in the file too, together with the texts of its call and behaviours'
+/// failure messages about its run. Returns the runs that contain a copy. The run must be claimed.
 pub(crate) async fn erase(
     database: &Database,
     run: &RunId,
@@ -62,7 +62,7 @@ fn call_in(text: &str) -> Option<String> {
     payload.get("call_id")?.as_str().map(ToOwned::to_owned)
 }
 
-/// Returns the runs that hold a copy of an event: those of sessions that were copied from the session of its run.
+/// Returns the runs with a copy of an event, in sessions that were copied from its run's session.
 async fn copies_with(
     database: &Database,
     session: &str,
@@ -95,7 +95,7 @@ async fn copies_with(
     Ok(copies)
 }
 
-/// An event whose text goes.
+/// An event to erase.
 #[derive(Debug)]
 pub(crate) struct ErasedEvent {
     id: i64,
@@ -103,17 +103,17 @@ pub(crate) struct ErasedEvent {
     seq: u64,
     hash: Hash,
     digest: Hash,
-    /// The HMAC of the erasure, where the run is sealed with a key.
+    /// HMAC of the erasure if the run is sealed with a key.
     seal: Option<Hash>,
 }
 
 impl ErasedEvent {
-    /// Reads an event with the name and the key of its run, as `owner` and `key_id`; `None` for one without a salt,
-    /// which cannot be erased.
+    /// Decodes an event with the run and its key, in the columns `owner` and `key_id`; `None` for an event without a
+    /// salt, which cannot be erased.
     ///
     /// # Errors
     ///
-    /// [`LogError::KeyMissing`] where the run is sealed with a key that the database does not have.
+    /// [`LogError::KeyMissing`] if the run is sealed with a key that the database does not have.
     fn read(database: &Database, row: &SqliteRow) -> Result<Option<Self>, LogError> {
         let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
         let Some(digest) = payload_of(row, seq)?.digest() else { return Ok(None) };
@@ -148,7 +148,7 @@ impl ErasedEvent {
     }
 }
 
-/// Reads the events that hold failure messages of behaviours about a run.
+/// Reads the events with behaviours' failure messages about a run.
 pub(crate) async fn failures_about(
     database: &Database,
     run: &str,
@@ -168,7 +168,7 @@ pub(crate) async fn failures_about(
     rows.iter().filter_map(read).collect()
 }
 
-/// Reads those about runs that are gone: a process died between, or the delivery ended later than its run was removed.
+/// Reads those about removed runs: a process died in between, or the delivery ended after its run was removed.
 pub(crate) async fn failures_left(database: &Database) -> Result<Vec<ErasedEvent>, LogError> {
     let runs: Vec<String> = sqlx::query_scalar(
         "SELECT DISTINCT failures.run FROM delivery_failures AS failures JOIN events \
@@ -185,7 +185,7 @@ pub(crate) async fn failures_left(database: &Database) -> Result<Vec<ErasedEvent
     Ok(left)
 }
 
-/// Erases events, some at a time.
+/// Erases events in batches.
 pub(crate) async fn erase_all(
     database: &Database,
     mut events: Vec<ErasedEvent>,
@@ -198,15 +198,15 @@ pub(crate) async fn erase_all(
     Ok(())
 }
 
-/// Takes the texts of events away, and leaves their digests.
+/// Erases the texts of events, and leaves their digests.
 struct Erasure {
     events: Vec<ErasedEvent>,
-    /// The event that a person named, where it was one.
+    /// The event that a person named, if any.
     of: Option<Erased>,
 }
 
-/// An event that a person named. With the first event of a run go its labels, and with an event of a call
-/// the texts of the call.
+/// An event that a person named. With the first event of a run its labels are erased, and with an event of a call the
+/// texts of the call.
 struct Erased {
     run: RunId,
     seq: u64,

@@ -79,8 +79,8 @@ impl ErrorStore for SqliteErrorStore {
     }
 }
 
-/// Writes an error of another store. One of the same text may be in the session already, and is
-/// counted on; this one keeps its id all the same, because a record refers to it.
+/// Writes an error of another store. The session may already have the same error, which keeps counting; this one keeps
+/// its own id all the same, because a record refers to it.
 struct KeepError(ErrorRecord);
 
 #[async_trait]

@@ -9,7 +9,7 @@ use sqlx::SqliteConnection;
 use crate::chore::Chore;
 use crate::job_error::JobError;
 
-/// Notes that a stored id was removed.
+/// Records that a stored id was removed.
 pub(crate) struct Expire {
     session: SessionId,
     id: String,
@@ -38,7 +38,7 @@ impl Chore for Expire {
     }
 }
 
-/// Notes that an id was removed.
+/// Records that an id was removed.
 pub(crate) async fn expire(
     connection: &mut SqliteConnection,
     id: &str,

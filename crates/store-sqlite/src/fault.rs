@@ -1,4 +1,4 @@
-//! From what SQLite says to what the stores say.
+//! Mapping of SQLite's errors to those of the stores.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use layer0::error::BoxError;
 use layer0::failure::{Effect, Facts, Failure};
 use thiserror::Error;
 
-/// Says why a database could not be opened.
+/// Error of a database that could not be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -26,7 +26,7 @@ pub enum OpenError {
     Locked {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: BoxError,
     },
     /// There is no such file, and it was to be read.
@@ -67,7 +67,7 @@ pub enum OpenError {
     SeveralNames {
         /// The file.
         path: PathBuf,
-        /// Which kind of name.
+        /// The kind of the other name.
         why: &'static str,
     },
     /// It could not be opened, created or read as a database.
@@ -78,22 +78,23 @@ pub enum OpenError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: BoxError,
     },
 }
 
-/// Says that a store of an older version, which a reader leaves as it is, has not what was asked for.
-/// Opening it to write brings it to this version. It is the source of a [`LogError::Failed`].
+/// Error of a store of an older version that lacks requested data and is opened for reading, which does not migrate it.
+///
+/// Opening it for writing migrates it. This error is the source of a [`LogError::Failed`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{what} need migration {needed} of the store, which is at {found}")]
 #[non_exhaustive]
 pub struct OlderSchema {
-    /// What was asked for.
+    /// The requested data.
     pub what: &'static str,
-    /// The migration that makes it.
+    /// The migration that adds it.
     pub needed: i64,
-    /// The last migration that was made.
+    /// The last migration in the file.
     pub found: i64,
 }
 
@@ -111,7 +112,7 @@ impl OpenError {
     }
 }
 
-/// Makes the error of a database that could not be opened.
+/// Returns the error of a database that could not be opened.
 pub(crate) fn opening(path: &Path, error: sqlx::Error) -> OpenError {
     let (path, locked) = (path.to_owned(), Fault::is_locked(&error));
     let source = said(error);
@@ -135,7 +136,7 @@ impl Failure for OpenError {
     }
 }
 
-/// The classes both stores tell apart.
+/// The classes of errors that both stores distinguish.
 pub(crate) enum Fault {
     Closed,
     Failed(BoxError),
@@ -151,12 +152,12 @@ const SQLITE_FULL: u32 = 13;
 const SQLITE_CONSTRAINT_TRIGGER: u32 = 19 | 7 << 8;
 
 impl Fault {
-    /// Did a trigger of ours refuse the statement?
+    /// Returns whether one of our triggers refused the statement.
     pub(crate) fn is_refused(error: &sqlx::Error) -> bool {
         extended_code(error) == Some(SQLITE_CONSTRAINT_TRIGGER)
     }
 
-    /// Does another process hold the lock?
+    /// Returns whether another process holds the lock.
     pub(crate) fn is_locked(error: &sqlx::Error) -> bool {
         matches!(primary_code(error), Some(SQLITE_BUSY | SQLITE_LOCKED))
     }
@@ -171,7 +172,7 @@ fn extended_code(error: &sqlx::Error) -> Option<u32> {
     error.as_database_error()?.code()?.parse().ok()
 }
 
-/// Did a file not grow? That is said of writes, cuts, and the file that processes share.
+/// Returns whether a file could not grow: in a write, a truncation, or the shared-memory file.
 fn is_growth(error: &sqlx::Error) -> bool {
     const WRITE: u32 = SQLITE_IOERR | 3 << 8;
     const TRUNCATE: u32 = SQLITE_IOERR | 6 << 8;
@@ -179,7 +180,7 @@ fn is_growth(error: &sqlx::Error) -> bool {
     matches!(extended_code(error), Some(WRITE | TRUNCATE | SHMSIZE))
 }
 
-/// Has the size of this process's files a limit, such as `ulimit -f` sets?
+/// Returns whether the size of this process's files is limited, for example by `ulimit -f`.
 #[cfg(unix)]
 fn is_limited() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
@@ -190,7 +191,7 @@ const fn is_limited() -> bool {
     false
 }
 
-/// Returns what SQLite said, without saying first that it said something.
+/// Returns the error of SQLite without the prefix that the library adds.
 pub(crate) fn said(error: sqlx::Error) -> BoxError {
     match error {
         sqlx::Error::Database(error) => error.into_error(),
@@ -206,7 +207,7 @@ impl From<sqlx::Error> for Fault {
         match primary_code(&error) {
             Some(SQLITE_BUSY | SQLITE_LOCKED) => Self::Locked(said(error)),
             Some(SQLITE_FULL) => Self::Full(said(error)),
-            // SQLite knows a disk that is full, and no file that must not grow.
+            // SQLite recognises a full disk, but not a limit on the file's size.
             Some(SQLITE_IOERR) if is_growth(&error) && is_limited() => Self::Full(said(error)),
             _ => Self::Failed(said(error)),
         }

@@ -1,10 +1,9 @@
-//! The events of all runs behind a cursor.
+//! Reads of all runs' events after a cursor.
 //!
-//! The number of an event is its row id. One transaction writes at a time, takes the next free
-//! numbers while it does, and is seen whole when it is committed. So a reader that sees a number sees every
-//! smaller one, and what stands up to there never grows: a reader that goes on behind the greatest
-//! number it saw leaves nothing out. Numbers are never given out again: where the newest event is taken
-//! away, its row stays, empty and of no run (`removal.rs`).
+//! The number of an event is its row id. Only one transaction writes at a time; it takes the next free numbers and
+//! becomes visible as a whole when committed. So a reader that sees a number sees every smaller one, and no event is
+//! added before it: a reader that continues after the greatest number it saw skips nothing. Numbers are never reused:
+//! if the newest event is removed, its row stays, empty and without a run (`removal.rs`).
 
 use backstop_event_log::{Cursor, EventFilter, FeedPage, FeedRecord, LogError};
 use layer0::event::Hash;
@@ -16,12 +15,12 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::rows::{record_of, signed, unsigned};
 
-// Numbers of SQLite.
+// Constants in SQLite's integer type.
 const LOOKED_AT: u64 = FeedPage::MAX_LOOKED_AT as u64;
 const MAX_RECORDS: u64 = FeedPage::MAX_RECORDS as u64;
 const MAX_BYTES: u64 = FeedPage::MAX_BYTES as u64;
 
-/// Says which events of `$1 < id <= $2` are of the session `$3` and the types `$4`, where these are given.
+/// Condition for events with `$1 < id <= $2`, of the session `$3` and the types `$4` if these are given.
 macro_rules! wanted {
     () => {
         "events.id > $1 AND events.id <= $2 AND ($3 IS NULL OR runs.session = $3) \
@@ -32,7 +31,7 @@ macro_rules! wanted {
     };
 }
 
-/// Reads the first of some events, as many as a page has: `$5`, and payloads of `$6` bytes.
+/// Reads the first page of the selected events: at most `$5` events, and payloads of `$6` bytes.
 macro_rules! page {
     ($wanted:expr) => {
         concat!(
@@ -46,8 +45,8 @@ macro_rules! page {
     };
 }
 
-/// The events of all runs, or of a session. A number of a run that was taken away may be that of a
-/// new one while its events are still to go.
+/// The events of all runs or of a session. The row id of a removed run may be reused while its events are still being
+/// removed.
 const OF_ALL: &str = page!(concat!(
     "WITH wanted AS MATERIALIZED (SELECT events.id, runs.run, octet_length(events.data) AS bytes \
      FROM events CROSS JOIN runs ON runs.id = events.run_id WHERE ",
@@ -56,8 +55,8 @@ const OF_ALL: &str = page!(concat!(
      AND events.id <= removed.event)"
 ));
 
-/// The events of the run `$7`, along their links back from its event `$8`, or its newest one, so that those of other runs
-/// are not looked at.
+/// The events of the run `$7`, along their links back from its event `$8` or its newest event, so that events of other
+/// runs are not read.
 const OF_RUN: &str = page!(concat!(
     "WITH RECURSIVE linked (id, prev, run_id) AS (SELECT events.id, prev, run_id FROM runs \
      JOIN events ON events.id = coalesce($8, runs.last_event) AND events.run_id = runs.id \
@@ -70,7 +69,7 @@ const OF_RUN: &str = page!(concat!(
     wanted!()
 ));
 
-/// Where a session begins: at the first event of its first run.
+/// Start of a session: the first event of its first run.
 const START_OF_SESSION: &str = "WITH RECURSIVE linked (id, prev, run_id) AS \
     (SELECT events.id, prev, run_id FROM runs JOIN events ON events.id = runs.last_event \
     AND events.run_id = runs.id \
@@ -79,7 +78,7 @@ const START_OF_SESSION: &str = "WITH RECURSIVE linked (id, prev, run_id) AS \
     ON events.id = linked.prev AND events.id < linked.id AND events.run_id = linked.run_id) \
     SELECT min(id) FROM linked";
 
-/// Reads a page of the events behind a cursor.
+/// Reads a page of the events after a cursor.
 pub(crate) async fn read(
     database: &Database,
     filter: &EventFilter,
@@ -122,7 +121,7 @@ pub(crate) async fn read(
     Ok(FeedPage::new(records, read_to, is_whole && until.is_none()))
 }
 
-/// Returns the place behind the newest event.
+/// Returns the position after the newest event.
 async fn end(readers: &SqlitePool, mark: Option<u32>) -> Result<Cursor, LogError> {
     let newest = sqlx::query("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1")
         .fetch_optional(readers)
@@ -131,12 +130,12 @@ async fn end(readers: &SqlitePool, mark: Option<u32>) -> Result<Cursor, LogError
     newest.as_ref().map_or(Ok(Cursor::start()), |row| place_of(row, mark))
 }
 
-/// Can a cursor stand behind this event? Where the event has gone, it can.
+/// Returns whether a cursor can be after this event; `true` if the event was removed.
 async fn fits(readers: &SqlitePool, cursor: &Cursor, number: u64) -> Result<bool, LogError> {
     Ok(hash_at(readers, number).await?.is_none_or(|hash| cursor.fits(&hash)))
 }
 
-/// Returns where to begin to look: a session that is read from the start has nothing before its first run.
+/// Returns the number after which to read: a session that is read from the start has no event before its first run.
 async fn first_of(
     readers: &SqlitePool,
     filter: &EventFilter,
@@ -149,11 +148,11 @@ async fn first_of(
         .fetch_one(readers)
         .await
         .map_err(Fault::from)?;
-    // What began meanwhile is behind the last.
+    // Runs that started in the meantime are after `last`.
     Ok(first.map_or(last, |first| unsigned(first).saturating_sub(1)).min(last))
 }
 
-/// Reads the first events behind `after`, up to the event `until` if there is one, else up to `last`.
+/// Reads the first events after `after`, up to the event `until` if there is one, else up to `last`.
 async fn rows(
     readers: &SqlitePool,
     filter: &EventFilter,
@@ -176,7 +175,7 @@ async fn rows(
     Ok(query.fetch_all(readers).await.map_err(Fault::from)?)
 }
 
-/// Reads an event; one that was changed so that it is none is left out, and holds up no other.
+/// Decodes an event; a row that was changed into something else is skipped, so that it does not block later events.
 fn read_row(row: &SqliteRow, mark: Option<u32>) -> Result<Option<FeedRecord>, LogError> {
     let run: RunId = row.try_get::<String, _>("run").map_err(Fault::from)?.into();
     match record_of(row) {
@@ -203,7 +202,7 @@ async fn hash_at(readers: &SqlitePool, number: u64) -> Result<Option<Hash>, LogE
     Ok(hash.and_then(|hash| hash_from(&hash)))
 }
 
-/// Reads a hash; what is left of an event that was taken away has none.
+/// Decodes a hash; the remains of a removed event have none.
 fn hash_from(bytes: &[u8]) -> Option<Hash> {
     bytes.try_into().ok().map(Hash)
 }

@@ -1,5 +1,5 @@
-//! The file of a database: made for its owner's eyes only, found by one name, and refused where SQLite
-//! itself could not keep it whole.
+//! The file of a database: readable only by its owner, opened under a single name, and refused if SQLite could not keep
+//! it consistent.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use crate::fault::OpenError;
 
-/// Makes the file and its folder, if need be, and returns its canonical path.
+/// Creates the file and its folder if they do not exist, and returns its canonical path.
 pub(crate) fn prepare(path: &Path) -> Result<PathBuf, OpenError> {
     let unreadable = |error: io::Error| OpenError::unreadable(path, error);
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         folder_builder().recursive(true).create(folder).map_err(unreadable)?;
     }
-    // A pipe would block the process that opens it.
+    // Opening a pipe would block the process.
     if std::fs::metadata(path).is_err() {
         let made = options().create_new(true).open(path);
         match made {
@@ -26,7 +26,7 @@ pub(crate) fn prepare(path: &Path) -> Result<PathBuf, OpenError> {
     check(path)
 }
 
-/// Returns the canonical path of a file that is there.
+/// Returns the canonical path of an existing file.
 pub(crate) fn check(path: &Path) -> Result<PathBuf, OpenError> {
     let unreadable = |error: io::Error| OpenError::unreadable(path, error);
     let found = std::fs::metadata(path).map_err(unreadable)?;
@@ -44,7 +44,7 @@ pub(crate) fn check(path: &Path) -> Result<PathBuf, OpenError> {
 fn options() -> OpenOptions {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = OpenOptions::new();
-    // SQLite gives the files beside it the same mode.
+    // SQLite gives the files next to it the same mode.
     options.write(true).mode(0o600);
     options
 }
@@ -69,9 +69,10 @@ fn folder_builder() -> DirBuilder {
     DirBuilder::new()
 }
 
-/// Says why the file has a name under which SQLite would not find the files beside it: two processes
-/// would each have a write-ahead log and locks of their own, see
-/// <https://www.sqlite.org/howtocorrupt.html>, sections 2.4 and 2.5.
+/// Returns the reason if the file has a name under which SQLite would not find the files next to it.
+///
+/// Two processes would then have separate write-ahead logs and locks, see <https://www.sqlite.org/howtocorrupt.html>,
+/// sections 2.4 and 2.5.
 #[cfg(unix)]
 fn other_names(canonical: &Path, found: &std::fs::Metadata) -> Option<&'static str> {
     use std::os::unix::fs::MetadataExt;
@@ -86,8 +87,8 @@ fn other_names(_: &Path, _: &std::fs::Metadata) -> Option<&'static str> {
     None
 }
 
-/// Is the file another mount than the folder it stands in? A kernel that cannot tell (before Linux 5.8)
-/// counts as no.
+/// Returns whether the file is on another mount than its folder. A kernel that does not report mounts (before Linux
+/// 5.8) counts as no.
 #[cfg(target_os = "linux")]
 fn mounted_alone(canonical: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxFlags, statx};

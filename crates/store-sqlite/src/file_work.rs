@@ -1,4 +1,4 @@
-//! Work on the file as a whole: copying it, and giving room back.
+//! Operations on the whole file: backup and vacuum.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::forget::MarkClean;
 use crate::own_files::folder_of;
 
-/// Says why no copy was made.
+/// Error of a backup.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BackupError {
@@ -31,7 +31,7 @@ pub enum BackupError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// It is the name of one of the database's own files, such as its write-ahead log.
@@ -56,7 +56,7 @@ impl Failure for BackupError {
     }
 }
 
-/// How many bytes the database took before and after.
+/// Size of the database in bytes before and after a vacuum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Vacuumed {
@@ -67,12 +67,12 @@ pub struct Vacuumed {
 }
 
 impl Database {
-    /// Copies the database as it is at one moment to a new file, which only its owner may read;
-    /// returns its size in bytes. Others may go on writing meanwhile.
+    /// Copies a consistent snapshot of the database to a new file, which only its owner may read; returns its size in
+    /// bytes. Writers may continue meanwhile.
     ///
     /// # Errors
     ///
-    /// Any variant of [`BackupError`]. The file is there whole or not at all.
+    /// Any variant of [`BackupError`]. The file is complete or absent.
     ///
     /// # Cancel safety
     ///
@@ -88,9 +88,9 @@ impl Database {
         }
         let folder = folder_of(path);
         std::fs::metadata(folder.join(".")).map_err(failed)?;
-        // Its own text has the name of the temporary file, of which the user never heard.
+        // The original message has the name of the temporary file, which the user does not know.
         let unnamed = |error: io::Error| failed(error.kind().into());
-        // Readable by its owner alone from the first byte on, under a random name.
+        // Readable only by its owner from the first byte on, under a random name.
         let copy = tempfile::NamedTempFile::new_in(folder).map_err(unnamed)?;
         let Some(name) = copy.path().to_str() else {
             return Err(failed(io::Error::other("its path is no UTF-8")));
@@ -109,7 +109,7 @@ impl Database {
         Ok(size)
     }
 
-    /// Gives the room of deleted rows back to the file system, and leaves no copies of them in the file. Writers wait
+    /// Returns the space of deleted rows to the file system, and leaves no copies of the rows in the file. Writers wait
     /// meanwhile.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ impl Database {
     ///
     /// # Cancel safety
     ///
-    /// The database is as it was, or smaller.
+    /// If the future is dropped, the database is either unchanged or smaller.
     pub async fn vacuum(&self) -> Result<Vacuumed, StoreError> {
         let before = self.size();
         let mut connection = self.connect_to_write().await?;
@@ -132,7 +132,7 @@ impl Database {
         Ok(Vacuumed { before, after: self.size() })
     }
 
-    /// Moves what is in the write-ahead log to the file, as far as no reader needs it.
+    /// Moves the write-ahead log into the file, except parts that readers still need.
     pub(crate) async fn checkpoint(&self) -> Result<(), StoreError> {
         let mut connection = self.connect_to_write().await?;
         let done = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut connection).await;

@@ -1,4 +1,4 @@
-//! What people ask of the runs of a database: prune, delete, forget.
+//! Removals of runs on request: prune, delete, forget.
 
 use std::time::Duration;
 
@@ -23,9 +23,11 @@ use crate::subscriptions;
 use crate::{removal, run_rows};
 
 impl Database {
-    /// Takes away runs that ended longer ago than `age`, with what they stored; of all states that
-    /// are over, or of these. An open run stays, and one that a kept run goes on with, dispatched or
-    /// was dispatched by.
+    /// Removes runs that ended longer ago than `age`, with their texts; only in these states, or in any if there are
+    /// none.
+    ///
+    /// An open run is kept, and so is a run that is connected with a kept run: as its caller, its child run or the run
+    /// that it continues.
     ///
     /// # Errors
     ///
@@ -33,8 +35,8 @@ impl Database {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves each run whole or gone; the rest of one that is gone is taken away
-    /// by the next pruning.
+    /// If the future is dropped, each run is either complete or gone; the rest of a removed run is removed by the next
+    /// pruning.
     pub async fn prune_runs(
         &self,
         age: Duration,
@@ -49,11 +51,11 @@ impl Database {
         Ok(removed)
     }
 
-    /// Takes a run away, with the runs that it dispatched and what they stored.
+    /// Removes a run with its child runs and their texts.
     ///
     /// # Errors
     ///
-    /// Any variant of [`RemoveError`] but [`RemoveError::NoSession`].
+    /// Any variant of [`RemoveError`] except [`RemoveError::NoSession`].
     ///
     /// # Cancel safety
     ///
@@ -64,9 +66,10 @@ impl Database {
         Ok(removed)
     }
 
-    /// Takes away everything of a session: its runs, their errors and results, its state. Runs that were copied
-    /// from it hold what was copied; they go too with `with_forks`, else they are named. What is left
-    /// is a [`Tombstone`] of each run.
+    /// Removes everything of a session: its runs with their errors and results, and its state.
+    ///
+    /// Runs copied from the session contain copied data: with `with_forks` they are removed too, otherwise they are
+    /// listed in the result. A [`Tombstone`] of each run remains.
     ///
     /// # Errors
     ///
@@ -74,7 +77,7 @@ impl Database {
     ///
     /// # Cancel safety
     ///
-    /// As [`Database::prune_runs`]; ask again to forget the rest.
+    /// As [`Database::prune_runs`]; another call forgets the rest.
     pub async fn forget_session(
         &self,
         session: &SessionId,
@@ -88,16 +91,16 @@ impl Database {
         Ok(forgotten)
     }
 
-    /// Overwrites what was removed, in the word index, in a file that an older version wrote, and in the write-ahead log.
-    /// A run that the caller has claimed for it holds nothing up.
+    /// Overwrites removed data in the word index, in a file that an older version wrote, and in the write-ahead log. A
+    /// run that the caller has claimed does not delay this.
     pub(crate) async fn clear_traces(&self, claimed: Option<&RunId>) -> Result<(), StoreError> {
         merge_words(self.for_writing()?).await?;
         self.clean(claimed).await?;
         self.checkpoint().await
     }
 
-    /// Writes the file anew where an older version wrote it, which did not overwrite what it deleted or moved. Writers wait
-    /// for seconds meanwhile, so that it is left for later while another run is active.
+    /// Rewrites a file of an older version, which did not overwrite deleted or moved rows. Writers wait for seconds
+    /// meanwhile, so that this is postponed while another run is active.
     async fn clean(&self, claimed: Option<&RunId>) -> Result<(), StoreError> {
         if self.is_in_memory() || self.is_clean().await? {
             return Ok(());
@@ -119,7 +122,7 @@ impl Database {
         Ok(is_clean.fetch_one(self.readers()).await.map_err(Fault::from)?)
     }
 
-    /// Returns whether a living process owns another run than this one. A process that died leaves its runs owned.
+    /// Returns whether a live process owns another run than this one. Runs of a process that died still have an owner.
     async fn is_active_beside(&self, claimed: Option<&RunId>) -> Result<bool, StoreError> {
         let owners: Vec<String> = sqlx::query_scalar(
             "SELECT DISTINCT owner FROM runs WHERE owner IS NOT NULL AND run IS NOT $1",
@@ -131,7 +134,7 @@ impl Database {
         Ok(owners.iter().any(|owner| self.is_alive(owner)))
     }
 
-    /// Returns what is left of a run that was forgotten.
+    /// Returns the tombstone of a forgotten run.
     ///
     /// # Errors
     ///
@@ -244,7 +247,7 @@ impl RunShelf for Database {
     }
 }
 
-/// Notes that the file holds no copies of rows any more.
+/// Records that the file has no copies of removed rows any more.
 pub(crate) struct MarkClean;
 
 #[async_trait]
@@ -258,7 +261,7 @@ impl crate::chore::Chore for MarkClean {
     }
 }
 
-/// Forgets the ids of what a session stored.
+/// Removes the expired ids of a session's texts.
 struct Unexpire(SessionId);
 
 #[async_trait]

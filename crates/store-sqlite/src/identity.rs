@@ -1,8 +1,8 @@
-//! The file that a name leads to.
+//! Identity of the file under a path.
 
 use std::path::{Path, PathBuf};
 
-/// A file as it was when it was opened. It may be removed, renamed or replaced under its open descriptor.
+/// The identity of a file when it was opened. The file may be removed, renamed or replaced while it is open.
 #[derive(Debug, Clone)]
 pub(crate) struct FileIdentity {
     path: PathBuf,
@@ -15,7 +15,7 @@ type Identity = (u64, u64);
 type Identity = PathBuf;
 
 impl FileIdentity {
-    /// Takes the file that this path leads to now.
+    /// Returns the identity of the file that is now at this path.
     pub(crate) fn take(path: &Path) -> Self {
         Self { path: path.to_owned(), known: identity(path) }
     }
@@ -30,14 +30,14 @@ impl FileIdentity {
     }
 }
 
-/// Returns what makes two names those of one file.
+/// Returns a value that is equal for two names of the same file.
 #[cfg(unix)]
 pub(crate) fn identity(path: &Path) -> Option<Identity> {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
-/// Returns what makes two names those of one file.
+/// Returns a value that is equal for two names of the same file.
 #[cfg(not(unix))]
 pub(crate) fn identity(path: &Path) -> Option<Identity> {
     path.canonicalize().ok()

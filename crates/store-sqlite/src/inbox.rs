@@ -1,4 +1,4 @@
-//! What comes to runs from outside: rows that any process inserts.
+//! Inboxes of runs: rows that any process can insert.
 
 use backstop_event_log::{InboxMessage, InboxRequest, LogError};
 use layer0::Timestamp;
@@ -13,7 +13,7 @@ use crate::lookout::Lookout;
 use crate::rows::unsigned;
 use crate::sent::Sent;
 
-/// Inserts a request inside a transaction, if its condition holds; returns the run it is for.
+/// Inserts a request in a transaction, if its condition holds; returns the run that it addresses.
 pub(crate) async fn insert(
     connection: &mut SqliteConnection,
     sent: &Sent,
@@ -69,7 +69,7 @@ pub(crate) async fn insert(
     Ok(inserted.map(Into::into))
 }
 
-/// Does a settlement of this call wait, or is one recorded? Asked inside the transaction that sends one.
+/// Returns whether a settlement of this call is pending or recorded, in the transaction that sends one.
 async fn is_settled(
     connection: &mut SqliteConnection,
     run: &RunId,
@@ -82,7 +82,7 @@ async fn is_settled(
     Ok(settled.fetch_one(connection).await?)
 }
 
-/// Takes rows that an append records, inside its transaction.
+/// Removes rows that an append records, in its transaction.
 pub(crate) async fn take(
     connection: &mut SqliteConnection,
     run: &RunId,
@@ -98,8 +98,8 @@ pub(crate) async fn take(
     Ok(())
 }
 
-/// Reads the rows of a run, oldest first. One that cannot be read is skipped, and stays where it is: its
-/// run goes on without it.
+/// Reads the rows of a run, oldest first. A row that cannot be decoded is skipped and stays in the inbox: its run
+/// continues without it.
 pub(crate) async fn read(
     readers: &SqlitePool,
     run: &RunId,
@@ -122,7 +122,7 @@ pub(crate) async fn read(
     Ok(rows.iter().filter_map(read).collect())
 }
 
-/// Reads a row; one that was changed is none.
+/// Decodes a row; `None` if it was changed.
 fn message_of(run: &RunId, row: &SqliteRow) -> Option<InboxMessage> {
     let text = |column: &str| row.try_get::<String, _>(column).ok();
     let approval: Option<String> = row.try_get("approval").ok()?;

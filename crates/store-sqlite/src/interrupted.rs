@@ -11,7 +11,7 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::owner::OtherOwner;
 
-/// The migration from which on rows name their last event and their owner.
+/// The migration that added the last event and the owner to rows.
 const SINCE: i64 = 13;
 
 /// Running runs, each with the owner of its tree and the time of its last event.
@@ -20,8 +20,9 @@ const RUNNING: &str = "SELECT runs.run, coalesce(roots.owner, runs.owner) AS own
     WHERE runs.state = 'running' AND runs.run NOT GLOB 'sub_*'";
 
 impl Database {
-    /// Returns the runs whose process died while they were running, each with the time of its last event. Nothing
-    /// is recorded about them; a resume takes over such a run.
+    /// Returns the runs whose process died while they were running, each with the time of its last event.
+    ///
+    /// Nothing is recorded about them; such a run can be resumed.
     ///
     /// # Errors
     ///
@@ -56,7 +57,7 @@ impl Database {
         Ok(interrupted)
     }
 
-    /// Returns whether an owner lives; one that cannot be looked at may.
+    /// Returns whether an owner is alive; `true` if that cannot be determined.
     pub(crate) fn is_alive(&self, owner: &str) -> bool {
         let own = self.owner().file();
         let is_own = self.is_in_memory() || own.is_some_and(|own| own.is_named(owner));

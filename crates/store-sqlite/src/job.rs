@@ -1,4 +1,4 @@
-//! What the writer is asked to write, and what its callers are told.
+//! Jobs of the writer and their answers.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::many::MAX_ROWS;
 use crate::sent::Sent;
 use crate::state::{Change, Changed};
 
-/// Something to write, and where the answer goes.
+/// A job of the writer, with the channel for its answer.
 pub(crate) enum Job {
     Append(Box<Append>, oneshot::Sender<Result<(), LogError>>),
     Store(Box<Insert>, oneshot::Sender<Result<Stored, StoreError>>),
@@ -25,18 +25,18 @@ pub(crate) enum Job {
     Chore(Arc<dyn Chore>, oneshot::Sender<Result<u64, StoreError>>),
     Send(Box<Sent>, oneshot::Sender<Result<Option<RunId>, LogError>>),
     Claim(Box<ClaimRequest>, oneshot::Sender<Result<Claiming, LogError>>),
-    /// Frees a run that was claimed under this epoch; without one, a run whose claim is not waited for.
+    /// Releases a run that was claimed under this epoch; without an epoch, a run whose claim nobody waits for any more.
     Release(RunId, Option<u64>),
 }
 
 /// A run to claim.
 pub(crate) struct ClaimRequest {
     pub(crate) run: RunId,
-    /// Owners that are dead: the run is claimed also where they have it, or a run of its tree.
+    /// Dead owners: the run is claimed even if they own it or a run of its tree.
     pub(crate) dead: Vec<Arc<str>>,
-    /// The newest events that this process has seen acknowledged.
+    /// The newest events that this process knows to be acknowledged.
     pub(crate) ends: KnownEnds,
-    /// Whether it is claimed although its record has lost its tail.
+    /// Whether it is claimed even if its record has lost its tail.
     pub(crate) accepts_loss: bool,
 }
 
@@ -47,21 +47,21 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
-    /// Queues a job once it has its permit.
+    /// Queues a job with its permit.
     pub(crate) const fn new(job: Job, permit: Option<OwnedSemaphorePermit>) -> Self {
         Self { job, _permit: permit }
     }
 
-    /// Queues a job whose end is not waited for, without a permit.
+    /// Queues a job that nobody waits for, without a permit.
     pub(crate) const fn release(job: Job) -> Self {
         Self { job, _permit: None }
     }
 }
 
-/// What became of a claim.
+/// The result of a claim.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Claiming {
-    /// It was given, under this epoch, although this event of its record is lost, where one is.
+    /// Granted under this epoch, with the newest lost event of its record, if any.
     Given(u64, Option<LostTail>),
     /// Another owner has the run.
     Held(Arc<str>),
@@ -71,7 +71,7 @@ pub(crate) enum Claiming {
     NoRun,
 }
 
-/// A job's answer, held back until the commit.
+/// The answer of a job, held back until the commit.
 pub(crate) enum Done {
     Appended,
     Performed(u64),
@@ -83,8 +83,8 @@ pub(crate) enum Done {
     Released,
 }
 
-/// Returns the appends that jobs are, if they need nothing else: then they are one statement, which is its
-/// own transaction, and crosses to SQLite's thread once.
+/// Returns the appends if the jobs are nothing else: they are then a single statement, which is its own transaction and
+/// needs only one round trip to SQLite's thread.
 pub(crate) fn appends_alone(jobs: &[Job]) -> Option<Vec<&Append>> {
     let appends: Option<Vec<&Append>> = jobs.iter().map(Job::append).collect();
     let appends = appends?;
@@ -93,7 +93,7 @@ pub(crate) fn appends_alone(jobs: &[Job]) -> Option<Vec<&Append>> {
 }
 
 impl Job {
-    /// Returns the append, if it is one.
+    /// Returns the append if the job is one.
     fn append(&self) -> Option<&Append> {
         match self {
             Self::Append(append, _) => Some(append),
@@ -101,7 +101,7 @@ impl Job {
         }
     }
 
-    /// Answers; a caller that is gone does not mind.
+    /// Sends the answer; a caller that is gone is ignored.
     pub(crate) fn answer(self, result: Result<Done, JobError>) {
         match (self, result) {
             (Self::Append(_, answer), Ok(_)) => drop(answer.send(Ok(()))),
@@ -118,7 +118,7 @@ impl Job {
             (Self::Claim(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Chore(_, answer), Ok(Done::Performed(many))) => drop(answer.send(Ok(many))),
             (Self::Chore(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            // `transact` answers each job with its own kind; a dropped answer reads as a writer that is gone.
+            // `transact` answers each job with its own kind; a dropped answer looks like a writer that is gone.
             (
                 Self::Store(..)
                 | Self::Put(..)

@@ -1,4 +1,4 @@
-//! Why a job of the writer failed.
+//! Errors of the writer's jobs.
 
 use std::path::PathBuf;
 
@@ -7,24 +7,24 @@ use backstop_event_log::LogError;
 
 use crate::fault::Fault;
 
-/// What every job is told that waited behind another process's lock.
+/// Message for every job that waited behind another process's lock.
 const LOCKED: &str = "another process holds the lock of the database";
 
-/// What callers are told whose jobs were not answered.
+/// Message for callers whose jobs were not answered.
 const LOST: &str = "the task that writes to the database is gone, and what it was given with it";
 
-/// Why a job failed.
+/// Error of a job.
 pub(crate) enum JobError {
     /// The database was closed.
     Closed,
     Log(LogError),
     Store(StoreError),
     Database(sqlx::Error),
-    /// Another process held the lock for longer than is waited.
+    /// Another process held the lock for longer than the timeout.
     Locked,
-    /// The file of the database is gone from its place.
+    /// The file of the database is no longer at its path.
     Moved(PathBuf),
-    /// The task that writes has panicked, or its runtime was shut down.
+    /// The writer task panicked, or its runtime was shut down.
     Lost,
 }
 

@@ -1,4 +1,4 @@
-//! The lease of a claim: while the files stand in their places that keep other processes out.
+//! The lease of a claim, which lasts while the files that exclude other processes are in place.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,7 +8,7 @@ use layer0::id::RunId;
 
 use crate::owner::{Owner, OwnerFile};
 
-/// The lease of a claim. A run that begins is claimed before there need be an owner: its first append makes one.
+/// The lease of a claim. A new run may be claimed before there is an owner: its first append creates one.
 #[derive(Debug)]
 pub(crate) struct FileLease {
     owner: Arc<Owner>,
@@ -18,14 +18,14 @@ pub(crate) struct FileLease {
 }
 
 impl FileLease {
-    /// Makes the lease of a run's claim, which is among these claims.
+    /// Creates the lease of a run's claim; `claims` has the claim.
     pub(crate) const fn new(owner: Arc<Owner>, claims: Claims, run: RunId) -> Self {
         Self { owner, claims, run, file: OnceLock::new() }
     }
 
-    /// Returns whether the files stand under which the run was claimed.
+    /// Returns whether the files under which the run was claimed are in place.
     fn holds(&self) -> bool {
-        // An owner that is gone loses its claims before another one is made: the claims are read behind the file.
+        // A lost owner loses its claims before a new owner is created, so that the claims are read after the file.
         let has_file = self.file().is_none_or(|file| file.holds());
         has_file && !self.claims.is_lost(&self.run) && self.owner.database_holds()
     }
@@ -58,7 +58,7 @@ impl backstop_event_log::Lease for FileLease {
 
     async fn until_may_start(&self) {
         if !self.may_start() {
-            // A removed file does not come back.
+            // A removed file does not return.
             std::future::pending::<()>().await;
         }
     }

@@ -1,10 +1,10 @@
 //! Event log, error store and result store in one SQLite file.
 //!
-//! A [`Database`] has one writer task. It gathers what arrives while a commit is under way and
-//! commits it together, so that one caller pays nothing extra and many share one sync to disk.
-//! Readers use connections of their own and see what is committed.
+//! A [`Database`] has one writer task. Jobs that arrive during a commit share the next one, so that a single caller
+//! pays nothing extra and many callers share one sync to disk. Readers use their own connections and see committed
+//! data.
 //!
-//! It never creates a file for a reader, and never touches a database that is not its own.
+//! It never creates a file for a reader, and never changes a database that is not its own.
 
 mod admission;
 mod append;

@@ -7,7 +7,7 @@ use sqlx::sqlite::SqlitePool;
 
 use crate::fault::Fault;
 
-/// Looks at the runs of a session and of those that were copied from it.
+/// Returns the activity of a session and of its copies.
 pub(crate) async fn life(readers: &SqlitePool, session: &SessionId) -> Result<Life, StoreError> {
     let row = sqlx::query(
         "WITH RECURSIVE family (session) AS (SELECT $1 UNION SELECT lineage.session FROM lineage \

@@ -1,4 +1,4 @@
-//! Finding, listing and counting what is stored, each by an index.
+//! Reads, lists and counts of errors and results, each with an index.
 
 use backstop_error_store::{
     CountBy, ErrorCount, ErrorFilter, ErrorRecord, ErrorStats, Lookup, Origin, ResultEntry,
@@ -33,7 +33,7 @@ pub(crate) async fn error(
     }
 }
 
-/// Says whether an id that is not there was taken away.
+/// Returns whether an id without a row was removed.
 pub(crate) async fn gone<T>(
     readers: &SqlitePool,
     session: Option<&SessionId>,
@@ -60,8 +60,8 @@ pub(crate) async fn errors(
     rows.iter().map(record_of).collect()
 }
 
-/// Asks an index for the newest that fit: of a run, that of its references. A `+` keeps a tool from being
-/// looked up instead of a session.
+/// Builds the query for the newest matching errors with an index: for a run, the index of its references. A `+`
+/// prevents a lookup by tool instead of by session.
 fn list(filter: &ErrorFilter) -> QueryBuilder<Sqlite> {
     let mut query = QueryBuilder::new("");
     choose(&mut query, COLUMNS, filter);
@@ -71,7 +71,7 @@ fn list(filter: &ErrorFilter) -> QueryBuilder<Sqlite> {
 fn choose(query: &mut QueryBuilder<Sqlite>, columns: &str, filter: &ErrorFilter) {
     let ErrorFilter { session, runs, tool, reason, from, to, id_prefix, limit, .. } = filter;
     query.push(columns);
-    // Of one run, its references are in the order that is asked for.
+    // The references of a single run are already in the required order.
     let run = runs.as_deref().and_then(|runs| <&[RunId; 1]>::try_from(runs).ok());
     let met = " WHERE number IN (SELECT number FROM refers WHERE number IS NOT NULL AND run ";
     match (run, runs) {
@@ -101,13 +101,13 @@ fn choose(query: &mut QueryBuilder<Sqlite>, columns: &str, filter: &ErrorFilter)
         query.push(" AND at < ").push_bind(to.as_millis());
     }
     if let Some(reason) = reason {
-        // References do not have it.
+        // References lack this column.
         let of_reference = "(SELECT reason FROM errors WHERE errors.number = refers.number)";
         let column = if run.is_some() { of_reference } else { "reason" };
         of_code(query, column, reason);
     }
     if let Some(prefix) = id_prefix {
-        // No character sorts behind the last one of Unicode.
+        // No character sorts after the last code point of Unicode.
         query.push(" AND id >= ").push_bind(prefix.clone());
         query.push(" AND id < ").push_bind(format!("{prefix}\u{10ffff}"));
     }
@@ -128,7 +128,7 @@ pub(crate) async fn results(
     rows.iter().map(entry_of).collect()
 }
 
-/// Asks for the newest that fit. Only their own index has tools, and results are few beside errors.
+/// Builds the query for the newest matching results. Unlike errors they have no index by tool, and they are few.
 fn list_results(filter: &ResultFilter) -> QueryBuilder<Sqlite> {
     let ResultFilter { session, run, tool, from, to, id_prefix, limit, .. } = filter;
     let mut query = QueryBuilder::new(
@@ -165,7 +165,7 @@ fn entry_of(row: &SqliteRow) -> Result<ResultEntry, StoreError> {
     Ok(ResultEntry::new(text("id")?, origin, number_of(row, "bytes")?))
 }
 
-/// Counts the errors that a filter lets through by what they have in common.
+/// Counts the errors that match a filter in groups.
 pub(crate) async fn count(
     readers: &SqlitePool,
     filter: &ErrorFilter,
@@ -244,7 +244,7 @@ fn record_of(row: &SqliteRow) -> Result<ErrorRecord, StoreError> {
     Ok(record.seen(count("occurrences")?, at("last_at")?, count("chars_kept")?))
 }
 
-/// Only codes of the catalogue are stored; a row with another one was changed by hand.
+/// Only codes of the catalogue are stored; a row with another code was edited by hand.
 fn known_code(text: &str) -> Code {
     Code::new(code::find(text).map_or(code::TOOL_OTHER, |entry| entry.code))
 }

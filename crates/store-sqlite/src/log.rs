@@ -29,8 +29,8 @@ use crate::{
     approvals, background, erasure, feed, inbox, lost_tails, runs, seals, store_row, subscriptions,
 };
 
-/// What a run's row says of it. All columns: a file of an older version, which a reader leaves as it is,
-/// has no labels.
+/// The columns of a run's row. All columns: a file of an older version, which is not migrated for reading, has no
+/// labels.
 macro_rules! runs {
     () => {
         "SELECT runs.* FROM runs "
@@ -42,7 +42,7 @@ macro_rules! runs {
 pub struct SqliteLog(Database);
 
 impl SqliteLog {
-    /// Lets a claim count only while the files stand in their places that keep other processes out.
+    /// Makes a claim valid only while the files that exclude other processes are in place.
     fn under(&self, run: &RunId, claim: Claim) -> Claim {
         if self.0.is_in_memory() {
             return claim;
@@ -70,7 +70,7 @@ impl SqliteLog {
         rows.iter().map(record_of).collect()
     }
 
-    /// Looks for what other processes write, while something is watched.
+    /// Polls for writes of other processes while there is a watch.
     fn look_out(&self) {
         if !self.0.is_in_memory() {
             self.0.lookout().look(self.0.readers());
@@ -82,7 +82,7 @@ impl SqliteLog {
         Ok(row.fetch_optional(self.0.readers()).await.map_err(Fault::from)?)
     }
 
-    /// Returns what the record of a run says, whose row cannot be read.
+    /// Returns the summary from the record of a run whose row cannot be read.
     async fn recorded_summary(&self, row: &SqliteRow) -> Result<RunSummary, LogError> {
         let left = left_of(row);
         let run = left.run.clone();
@@ -108,8 +108,8 @@ impl SqliteLog {
         agreeing(row, summary)
     }
 
-    /// Returns the last run of a session; one that cannot be read keeps the session from nothing. What
-    /// is left of an open one can be closed.
+    /// Returns the last run of a session. An unreadable run does not block the session; the rest of an open one can be
+    /// closed.
     async fn last_summary(&self, row: &SqliteRow) -> Result<RunSummary, LogError> {
         let error = match summary_of(row) {
             Err(error @ LogError::UnreadableRun { .. }) => error,
@@ -130,7 +130,7 @@ impl SqliteLog {
         }
     }
 
-    /// Claims a run, also one that has lost its tail where `accepts_loss`; returns its lost event.
+    /// Claims a run, also one that has lost its tail if `accepts_loss`; returns the newest lost event.
     async fn claim_run(
         &self,
         run: &RunId,
@@ -173,7 +173,7 @@ impl SqliteLog {
         }
     }
 
-    /// Returns what an append that was refused is refused for: its run may have lost its tail.
+    /// Returns the error of a refused append: the run may have lost its tail.
     async fn refusal(&self, run: &RunId, error: LogError) -> LogError {
         let is_refused = matches!(error, LogError::Conflict { .. });
         let ends = self.0.known_ends();
@@ -186,7 +186,7 @@ impl SqliteLog {
         }
     }
 
-    /// Refuses a run that is to begin and that this process knows: its record was lost.
+    /// Refuses to start a run that this process already knows: its record was lost.
     async fn check_begun(&self, batch: &Batch) -> Result<(), LogError> {
         let ends = self.0.known_ends();
         if !batch.begins() || ends.find(&batch.run).is_none() {
@@ -201,10 +201,10 @@ impl SqliteLog {
     }
 }
 
-/// The events of a run from one of them on, along their links. All columns: a file of an older version,
-/// which a reader leaves as it is, has no salts.
+/// The events of a run from a given one, along their links. All columns: a file of an older version, which is not
+/// migrated for reading, has no salts.
 const LINKED: &str = chain!("SELECT * FROM chain ORDER BY id");
-/// The events of a run from one of them on, linked or not. Reads the events of all runs.
+/// The events of a run from a given one, linked or not. Reads the events of all runs.
 const ALL: &str = "SELECT * FROM events \
     WHERE run_id = (SELECT id FROM runs WHERE run = $1) AND seq >= $2 ORDER BY seq";
 
@@ -312,7 +312,7 @@ impl EventLog for SqliteLog {
             return Err(self.refusal(&run, error).await);
         }
         if begins {
-            // An earlier run of that id was removed.
+            // An earlier run with this id was removed.
             self.0.known_ends().forget(&run);
             self.0.remember_own(&run);
         }
@@ -339,7 +339,7 @@ impl EventLog for SqliteLog {
     async fn kept_summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
         let Some(row) = self.row(run).await? else { return Ok(None) };
         let summary = sound_summary_of(&row)?;
-        // What runs are listed by, and nothing else.
+        // Only the columns that runs are listed by.
         let started_at: i64 = row.try_get("started_at").map_err(Fault::from)?;
         match summary.started_at.as_millis() == started_at {
             true => Ok(Some(summary)),
@@ -355,7 +355,7 @@ impl EventLog for SqliteLog {
             .map_err(Fault::from)?;
         let Some(last_seq) = wanted.map(unsigned) else { return Ok(Vec::new()) };
         let linked = self.select(LINKED, run, from_seq).await?;
-        // Others may have appended in between.
+        // Other processes may have appended in between.
         if linked
             .iter()
             .map(|record| record.seq)
@@ -364,7 +364,7 @@ impl EventLog for SqliteLog {
         {
             return Ok(linked);
         }
-        // The rows were changed; all that are left show which one.
+        // The rows were changed; the remaining rows show which one.
         self.select(ALL, run, from_seq).await
     }
 
@@ -385,12 +385,12 @@ impl EventLog for SqliteLog {
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
         let rows = runs::list(self.0.readers(), &filter).await?;
-        // One row that was changed does not hide the others, and is not hidden itself.
+        // A changed row does not hide the others, and is listed itself.
         Ok(rows.iter().map(|row| summary_of(row).unwrap_or_else(|_| unreadable(row))).collect())
     }
 }
 
-/// Returns what is left of a run whose row cannot be read.
+/// Returns the readable rest of a run whose row cannot be read.
 fn unreadable(row: &SqliteRow) -> RunSummary {
     let run: String = row.try_get("run").unwrap_or_default();
     let mut summary = RunSummary::new(run.into());
@@ -415,7 +415,7 @@ fn state_of(row: &SqliteRow) -> Result<RunState, LogError> {
     .ok_or_else(|| LogError::Failed(format!("unknown state `{state}`").into()))
 }
 
-/// Returns as much of a run whose row cannot be read as a writer needs to follow or to end it.
+/// Returns the parts of an unreadable row that a writer needs to follow or end the run.
 fn left_of(row: &SqliteRow) -> RunSummary {
     let mut summary = unreadable(row);
     summary.last_seq = row.try_get("last_seq").map_or(0, unsigned);
@@ -423,7 +423,7 @@ fn left_of(row: &SqliteRow) -> RunSummary {
     summary
 }
 
-/// Draws the incarnation of a run that begins.
+/// Draws the incarnation of a new run.
 fn new_incarnation() -> Result<Incarnation, LogError> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|error| LogError::Failed(error.into()))?;
@@ -443,12 +443,12 @@ fn read_only() -> LogError {
     LogError::Failed("the database was opened for reading".into())
 }
 
-/// Reads a row whose columns, by which runs are found, say what its summary says.
+/// Decodes a row, and checks that its columns agree with its summary.
 fn sound_summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {
     agreeing(row, summary_of(row)?)
 }
 
-/// Holds a summary against the columns of its row.
+/// Checks that a summary agrees with the columns of its row.
 fn agreeing(row: &SqliteRow, summary: RunSummary) -> Result<RunSummary, LogError> {
     let text = |column| row.try_get::<String, _>(column).map_err(Fault::from);
     let is_sound = summary.run.as_str() == text("run")?
@@ -479,8 +479,8 @@ fn summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {
     Ok(summary)
 }
 
-/// What columns of a row say of a run beside its summary. A file of an older version, which a reader leaves as
-/// it is, has not all of them.
+/// The columns of a row apart from its summary. A file of an older version, which is not migrated for reading, lacks
+/// some of them.
 struct Columns<'r> {
     row: &'r SqliteRow,
     run: RunId,

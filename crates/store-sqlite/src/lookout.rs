@@ -1,4 +1,4 @@
-//! Hearing of what other processes write.
+//! Polls for writes of other processes.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,32 +13,31 @@ use sqlx::sqlite::SqlitePool;
 use sqlx::{Sqlite, SqliteConnection};
 use tokio::task::JoinHandle;
 
-/// How often it is asked whether another process wrote, for all that is watched together.
+/// Interval between polls for writes of another process, for all watches together.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Who waits for something new in the database. Clones share the watches.
+/// Watches of the database. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watches {
     pub(crate) inboxes: InboxWatches,
     pub(crate) events: EventWatches,
 }
 
-/// Looks for what other processes write, while something is watched. What this process writes, its
-/// writer rings for.
+/// Polls for writes of other processes while there is a watch. Writes of this process are signalled by its writer.
 #[derive(Debug, Default)]
 pub(crate) struct Lookout {
     pub(crate) watches: Watches,
     is_looking: Arc<AtomicBool>,
     task: Mutex<Option<JoinHandle<()>>>,
-    /// The rows of inboxes that could not be read.
+    /// Rows of inboxes that could not be read.
     unreadable: Mutex<BTreeSet<i64>>,
 }
 
-/// The mark of the task that looks. It is removed with the task, even if the runtime of the task ends.
+/// Flag of the polling task. It is cleared with the task, even if the task's runtime ends.
 struct LookMark(Arc<AtomicBool>);
 
 impl LookMark {
-    /// Sets the mark; `None` if another task has set it.
+    /// Sets the flag; `None` if another task has set it.
     fn set(is_looking: &Arc<AtomicBool>) -> Option<Self> {
         let is_set = is_looking.swap(true, Ordering::AcqRel);
         (!is_set).then(|| Self(Arc::clone(is_looking)))
@@ -58,7 +57,7 @@ impl Watches {
 }
 
 impl Lookout {
-    /// Says that a row of an inbox cannot be read, the first time it is not.
+    /// Logs that a row of an inbox cannot be read, the first time only.
     pub(crate) fn warn_once(&self, run: &RunId, row: i64) {
         let mut known = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
         if known.insert(row) {
@@ -66,7 +65,7 @@ impl Lookout {
         }
     }
 
-    /// Looks from now on, until nothing is watched any more.
+    /// Polls until there is no watch any more.
     pub(crate) fn look(&self, readers: &SqlitePool) {
         let Some(mark) = LookMark::set(&self.is_looking) else { return };
         let (watches, readers) = (self.watches.clone(), readers.clone());
@@ -74,11 +73,11 @@ impl Lookout {
         let mut mark = Some(mark);
         let task = tokio::spawn(async move {
             let mut seen = None;
-            // A database that is closed is waited for no more.
+            // A closed database ends the wait.
             while readers.close_event().do_until(SystemClock.sleep(LOOK_EVERY)).await.is_ok() {
                 if watches.are_empty() {
                     drop(mark.take());
-                    // What was watched meanwhile found the task still looking.
+                    // A watch added in the meantime found this task still polling.
                     if !watches.are_empty() {
                         mark = LookMark::set(&is_looking);
                     }
@@ -112,16 +111,17 @@ impl Drop for Lookout {
     }
 }
 
-/// What was seen last. The version means something to the connection that it was read through alone.
+/// The state of the last poll. The version is meaningful only for the connection that read it.
 struct Seen {
     connection: PoolConnection<Sqlite>,
     version: i64,
-    /// Were there requests in inboxes?
+    /// Whether inboxes had requests.
     has_requests: bool,
 }
 
-/// Rings where there may be something new since the last look: the version of the data changes with
-/// each commit of another connection, and reading it reads no table.
+/// Wakes the watches if there may be news since the last poll.
+///
+/// The version of the data changes with each commit of another connection, and reading it reads no table.
 async fn look_once(
     readers: &SqlitePool,
     seen: Option<Seen>,
@@ -131,7 +131,7 @@ async fn look_once(
         Some(Seen { connection, version, has_requests }) => {
             (connection, Some(version), has_requests)
         }
-        // What was written before the first look may not have been read by those who watch.
+        // Watchers may not have read writes from before the first poll.
         None => (readers.acquire().await?, None, true),
     };
     let version = sqlx::query_scalar("PRAGMA data_version").fetch_one(&mut *connection).await?;
@@ -139,14 +139,14 @@ async fn look_once(
     if is_changed {
         watches.events.ring();
     }
-    // Requests that stand are rung for again: a run that could not read them is told by nothing else.
+    // Pending requests are signalled again, because nothing else notifies a run that failed to read them.
     let has_requests = (is_changed || had_requests)
         && !watches.inboxes.is_empty()
         && ring_inboxes(&mut connection, watches).await?;
     Ok(Seen { connection, version, has_requests })
 }
 
-/// Rings for the runs that have requests; says whether there are any.
+/// Wakes the runs that have requests; returns whether there are any.
 async fn ring_inboxes(
     connection: &mut SqliteConnection,
     watches: &Watches,

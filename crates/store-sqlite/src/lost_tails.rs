@@ -1,4 +1,4 @@
-//! Runs whose records have lost their tails: the file came back older than a process knows it.
+//! Runs whose records have lost their tails, because the file was restored from an earlier state.
 
 use async_trait::async_trait;
 use backstop_event_log::{AcceptedLoss, Incarnation, KnownEnd, KnownEnds, LogError, LostRun};
@@ -13,14 +13,16 @@ use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::rows::{chain, hash_of, signed, unsigned};
 
-/// The row of a run, with the last loss that was accepted in its record.
+/// The row of a run, with the last accepted loss of its record.
 const RUN: &str = "SELECT last_seq, \
     CASE WHEN json_valid(summary) THEN json_extract(summary, '$.accepted_loss') END AS accepted \
     FROM runs WHERE run = $1";
 
-/// Returns the newest event that a run is known to have lost, and marks the run; `None` if it has what was
-/// acknowledged, as far as this process and the database know. A missing record counts as lost where the run begins: one
-/// that is continued may have been removed. A known end of a removed incarnation is forgotten.
+/// Returns the newest event that a run is known to have lost, and marks the run; `None` if no acknowledged event is
+/// missing, as far as this process and the database know.
+///
+/// A missing record counts as lost only for a start: a run to be continued may have been removed. A known end of a
+/// removed incarnation is forgotten.
 pub(crate) async fn check(
     connection: &mut SqliteConnection,
     run: &RunId,
@@ -57,7 +59,7 @@ pub(crate) async fn check(
     Ok(Some(newest))
 }
 
-/// Returns whether the run that had this end was removed.
+/// Returns whether the run with this end was removed.
 async fn is_removed(
     executor: impl SqliteExecutor<'_>,
     known: &KnownEnd,
@@ -69,8 +71,8 @@ async fn is_removed(
         .await
 }
 
-/// Remembers the end of a run as its row has it. Where the run was removed since it was seen last, and began again, what
-/// was known of the earlier one is forgotten.
+/// Remembers the end of a run according to its row. If the run was removed and started again since, the end of the
+/// earlier run is forgotten.
 pub(crate) async fn note(
     readers: &SqlitePool,
     ends: &KnownEnds,
@@ -91,7 +93,8 @@ fn accepted_in(row: &SqliteRow) -> Option<AcceptedLoss> {
     serde_json::from_str(&text?).ok()
 }
 
-/// Returns whether a record has an event. A missing row within the record is no lost tail: its reader finds the damage.
+/// Returns whether a record has an event. A missing row within the record is not a lost tail: its reader detects the
+/// damage.
 async fn has(
     connection: &mut SqliteConnection,
     run: &RunId,
@@ -127,7 +130,7 @@ fn read_tail(row: &SqliteRow) -> Result<LostTail, LogError> {
     Ok(LostTail::new(seq, hash_of(row, "hash", seq)?))
 }
 
-/// Marks a run. Whoever writes to it is refused from then on.
+/// Marks a run, which refuses every write from then on.
 async fn put_mark(
     connection: &mut SqliteConnection,
     run: &RunId,
@@ -149,7 +152,7 @@ async fn put_mark(
     Ok(())
 }
 
-/// Takes the mark of a run off, where it has one.
+/// Removes the mark of a run, if any.
 pub(crate) async fn unmark(connection: &mut SqliteConnection, run: &RunId) -> Result<(), JobError> {
     sqlx::query("DELETE FROM lost_tails WHERE run = $1")
         .bind(run.as_str())
@@ -158,7 +161,7 @@ pub(crate) async fn unmark(connection: &mut SqliteConnection, run: &RunId) -> Re
     Ok(())
 }
 
-/// Lists the runs that are marked; a file of an older version has none.
+/// Lists the marked runs; a file of an older version has none.
 pub(crate) async fn all(readers: &SqlitePool) -> Result<Vec<LostRun>, LogError> {
     let table = "SELECT count(*) FROM sqlite_master WHERE name = 'lost_tails'";
     let tables: i64 = sqlx::query_scalar(table).fetch_one(readers).await.map_err(Fault::from)?;
@@ -174,12 +177,12 @@ pub(crate) async fn all(readers: &SqlitePool) -> Result<Vec<LostRun>, LogError> 
     rows.map_err(Fault::from)?.iter().map(read).collect()
 }
 
-/// Compares the record of a run with the end that this process knows, after an append was refused. Performs the seq of
-/// the newest event that is lost; 0 where none is.
+/// Compares the record of a run with the end that this process knows, after a refused append. Returns the seq of the
+/// newest lost event; 0 if there is none.
 pub(crate) struct CompareTail {
     pub(crate) run: RunId,
     pub(crate) ends: KnownEnds,
-    /// Whether the run is about to begin.
+    /// Whether the run is about to start.
     pub(crate) begins: bool,
 }
 
@@ -191,7 +194,7 @@ impl Chore for CompareTail {
     }
 }
 
-/// Looks whether a run that this process knows, and that is to begin, has lost its whole record. One that was
+/// Checks whether a run that this process knows, and that is about to start, has lost its whole record. A run that was
 /// removed or forgotten has not.
 pub(crate) struct CompareBegun(pub(crate) CompareTail);
 

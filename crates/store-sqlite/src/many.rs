@@ -6,13 +6,13 @@ use std::sync::{Arc, OnceLock};
 use sqlx::sqlite::{SqliteArguments, SqliteQueryResult, SqliteRow};
 use sqlx::{Arguments, AssertSqlSafe, Encode, Sqlite, SqliteConnection, Type};
 
-/// How many rows a statement takes at most.
+/// Maximum number of rows of a statement.
 pub(crate) const MAX_ROWS: usize = 256;
 
-/// A statement over rows, which it finds as `new`, with the columns `column1`, `column2` and so on.
+/// A statement over several rows, available as `new` with the columns `column1`, `column2` and so on.
 ///
-/// It is prepared for 1, 2, 4 and so on up to [`MAX_ROWS`] rows, and stays so: preparing one costs
-/// about as much as running it. Its last rows may be nothing but NULL, and it has to leave those out.
+/// It is prepared for 1, 2, 4 and so on up to [`MAX_ROWS`] rows, and cached, because preparing a statement costs about
+/// as much as running it. Its last rows may be all NULL, and the statement must ignore these.
 pub(crate) struct Many {
     before: &'static str,
     columns: usize,
@@ -20,16 +20,16 @@ pub(crate) struct Many {
     texts: [OnceLock<Arc<str>>; MAX_ROWS.ilog2() as usize + 1],
 }
 
-/// The values of rows, one after the other.
+/// The values of rows, in order.
 pub(crate) struct Values(Result<SqliteArguments, sqlx::error::BoxDynError>);
 
 impl Many {
-    /// Makes a statement of what stands before and after the rows.
+    /// Creates a statement from the text before and after the rows.
     pub(crate) const fn new(before: &'static str, columns: usize, after: &'static str) -> Self {
         Self { before, columns, after, texts: [const { OnceLock::new() }; _] }
     }
 
-    /// Runs the statement over [`MAX_ROWS`] rows at most, and returns what it changed.
+    /// Runs the statement over at most [`MAX_ROWS`] rows, and returns its result.
     pub(crate) async fn execute<T>(
         &'static self,
         connection: &mut SqliteConnection,
@@ -40,7 +40,7 @@ impl Many {
         sqlx::query_with(text, values).execute(connection).await
     }
 
-    /// Runs the statement over [`MAX_ROWS`] rows at most, and returns the rows that it found.
+    /// Runs the statement over at most [`MAX_ROWS`] rows, and returns the rows of its result.
     pub(crate) async fn fetch<T>(
         &'static self,
         connection: &mut SqliteConnection,
@@ -59,11 +59,11 @@ impl Many {
         let mut values = Values(Ok(SqliteArguments::default()));
         rows.iter().for_each(|row| bind(&mut values, row));
         let values = values.0.map_err(sqlx::Error::Encode)?;
-        // Made of constants of this crate and of question marks.
+        // The text has only constants of this crate and question marks.
         Ok((AssertSqlSafe(self.text(rows.len())), values))
     }
 
-    /// Returns the text that takes so many rows.
+    /// Returns the text for this number of rows.
     fn text(&self, rows: usize) -> Arc<str> {
         let rows = rows.next_power_of_two();
         let text = || {
@@ -83,7 +83,7 @@ impl Many {
 }
 
 impl Values {
-    /// Puts the value of the next column.
+    /// Adds the value of the next column.
     pub(crate) fn put<'v, T: Encode<'v, Sqlite> + Type<Sqlite>>(&mut self, value: T) -> &mut Self {
         if let Ok(values) = &mut self.0
             && let Err(error) = values.add(value)

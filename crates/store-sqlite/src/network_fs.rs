@@ -1,15 +1,14 @@
-//! Network file systems: what they are known by, and which one a file is on.
+//! Detection of network file systems.
 //!
-//! The write-ahead log needs shared memory and locks that hold between all processes, which a network file
-//! system does not give, see <https://www.sqlite.org/wal.html> and
-//! <https://www.sqlite.org/howtocorrupt.html>, section 2.
+//! The write-ahead log needs shared memory and locks that all processes observe, which a network file system does not
+//! provide, see <https://www.sqlite.org/wal.html> and <https://www.sqlite.org/howtocorrupt.html>, section 2.
 
 use std::path::{Path, PathBuf};
 
-/// Finds the type of the file system that a path is on; `None` where it is unknown.
+/// Returns the type of the file system of a path; `None` if unknown.
 pub(crate) type Probe = fn(&Path) -> Option<String>;
 
-/// Types, as `/proc/self/mountinfo` names them, whose files several machines or kernels share.
+/// Types of file systems in `/proc/self/mountinfo` whose files several machines or kernels share.
 const TYPES: [&str; 15] = [
     "9p",
     "afs",
@@ -28,7 +27,7 @@ const TYPES: [&str; 15] = [
     "virtiofs",
 ];
 
-/// Returns the type of the network file system that a path is on, or will be once it is made.
+/// Returns the type of the network file system that a path is on, or will be on once it exists.
 pub(crate) fn network_type(path: &Path, probe: Probe) -> Option<String> {
     let place = nearest_existing(path)?;
     probe(&place).filter(|name| is_network(name))
@@ -39,13 +38,13 @@ fn is_network(name: &str) -> bool {
     name.starts_with("nfs") || TYPES.contains(&name)
 }
 
-/// Returns the path, or the folder above it that is there.
+/// Returns the path, or the nearest parent folder that exists.
 fn nearest_existing(path: &Path) -> Option<PathBuf> {
     let absolute = std::path::absolute(path).ok()?;
     absolute.ancestors().find_map(|place| place.canonicalize().ok())
 }
 
-/// Finds the type of a mount by its id; on kernels before Linux 5.8, by the number of its type.
+/// Returns the type of a path's mount by the mount's id; on kernels before Linux 5.8, by the number of the file system.
 #[cfg(target_os = "linux")]
 pub(crate) fn file_system_type(path: &Path) -> Option<String> {
     use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
@@ -65,7 +64,7 @@ pub(crate) fn file_system_type(_: &Path) -> Option<String> {
     None
 }
 
-/// Finds a mount in `/proc/self/mountinfo`: its id comes first, its type behind a lone `-`.
+/// Finds a mount in `/proc/self/mountinfo`: its id comes first, its type after a lone `-`.
 #[cfg(any(target_os = "linux", test))]
 fn type_of_mount(mounts: &str, id: u64) -> Option<String> {
     let mut mounts = mounts.lines().map(|line| line.split(' '));
@@ -75,7 +74,8 @@ fn type_of_mount(mounts: &str, id: u64) -> Option<String> {
     fields.next().map(ToOwned::to_owned)
 }
 
-/// Names the file systems of `statfs(2)` that count. FUSE has one number for all.
+/// Returns the name of a network file system by its number in `statfs(2)`. FUSE has one number for all its file
+/// systems.
 #[cfg(any(target_os = "linux", test))]
 const fn type_of_number(number: u64) -> Option<&'static str> {
     match number {

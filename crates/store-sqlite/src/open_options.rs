@@ -7,18 +7,18 @@ use layer0::Timestamp;
 use crate::fault::OpenError;
 use crate::network_fs::{Probe, file_system_type, network_type};
 
-/// What survives when something dies.
+/// Durability of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Survives the death of the process (WAL, `synchronous = NORMAL`).
+    /// Commits survive the death of the process (WAL, `synchronous = NORMAL`).
     #[default]
     Normal,
-    /// Survives the loss of power: every commit is synced (`synchronous = FULL`).
+    /// Commits survive a power loss: every commit is synced (`synchronous = FULL`).
     Full,
 }
 
-/// How a file is opened.
+/// Options for opening a file.
 ///
 /// ```
 /// use backstop_store_sqlite::{Database, Durability, OpenOptions};
@@ -38,7 +38,7 @@ pub enum Durability {
 pub struct OpenOptions {
     pub(crate) durability: Durability,
     pub(crate) retention: StoreRetention,
-    /// The time of this process, which decides what is old.
+    /// Clock of this process, which decides what is old.
     pub(crate) time: fn() -> Timestamp,
     network_fs: bool,
     probe: Probe,
@@ -63,21 +63,21 @@ impl OpenOptions {
         }
     }
 
-    /// Sets what survives when something dies.
+    /// Sets the durability.
     #[must_use]
     pub const fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Sets for how long what is stored is kept.
+    /// Sets the retention of stored data.
     #[must_use]
     pub fn retention(mut self, retention: impl Into<StoreRetention>) -> Self {
         self.retention = retention.into();
         self
     }
 
-    /// Sets whether the file may be on a network file system. SQLite keeps it whole there only if all its
+    /// Sets whether the file may be on a network file system. SQLite keeps it consistent there only if all its
     /// processes are on one machine and the file system has working locks and shared memory.
     #[must_use]
     pub const fn network_fs(mut self, network_fs: bool) -> Self {
@@ -85,7 +85,7 @@ impl OpenOptions {
         self
     }
 
-    /// Reads the time of this process in another way, for tests.
+    /// Sets the clock, for tests.
     #[doc(hidden)]
     #[must_use]
     pub const fn time(mut self, time: fn() -> Timestamp) -> Self {
@@ -93,7 +93,7 @@ impl OpenOptions {
         self
     }
 
-    /// Finds the type of a file system in another way, for tests.
+    /// Sets the detection of file systems, for tests.
     #[doc(hidden)]
     #[must_use]
     pub const fn probe(mut self, probe: fn(&Path) -> Option<String>) -> Self {
@@ -101,7 +101,7 @@ impl OpenOptions {
         self
     }
 
-    /// Refuses a path on a network file system, unless the options allow it. The file need not be there.
+    /// Refuses a path on a network file system, unless the options allow it. The file need not exist.
     ///
     /// # Errors
     ///

@@ -1,21 +1,21 @@
-//! The files and folders that belong to a database, by whatever name.
+//! The files and folders that belong to a database, under any name.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::identity::identity;
 
-/// What is behind the name of a database in the names of its own files and folders.
+/// Suffixes of a database's own files and folders, after the name of the database.
 const OF_A_STORE: [&str; 5] = ["", "-wal", "-shm", "-journal", ".runs"];
-/// What such names begin with that end with an id: the files by which processes own runs.
+/// Prefix of the suffixes that end with an id: the files with which processes own runs.
 const OF_AN_OWNER: &str = "-owner-";
 
-/// Is it a file of a database, by whatever name?
+/// Returns whether it is a file of a database, under any name.
 pub(crate) fn is_of(database: &Path, file: &Path) -> bool {
-    // It may have been opened by the name of a link.
+    // The database may have been opened through a link.
     let real = database.canonicalize().unwrap_or_else(|_| database.to_owned());
     [database, &real].into_iter().flat_map(own_files).any(|own| {
-        // A file that is not there yet has a name and a folder only.
+        // A file that does not exist yet has only a name and a folder.
         let named = file.file_name() == own.file_name();
         named && is_same(folder_of(file), folder_of(&own))
             || is_same(file, &own)
@@ -23,7 +23,7 @@ pub(crate) fn is_of(database: &Path, file: &Path) -> bool {
     })
 }
 
-/// Names the files and folders of a database, whether they are there or not.
+/// Returns the files and folders of a database, whether or not they exist.
 fn own_files(database: &Path) -> Vec<PathBuf> {
     let mut own: Vec<PathBuf> =
         OF_A_STORE.iter().map(|suffix| with_suffix(database, suffix)).collect();
@@ -35,7 +35,7 @@ fn own_files(database: &Path) -> Vec<PathBuf> {
     own
 }
 
-/// Are two names those of one file or folder?
+/// Returns whether two names lead to the same file or folder.
 fn is_same(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|one| identity(other) == Some(one))
 }
@@ -46,7 +46,7 @@ fn with_suffix(database: &Path, suffix: &str) -> PathBuf {
     database.with_file_name(name)
 }
 
-/// Returns the folder that a file stands in.
+/// Returns the folder of a file.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,

@@ -1,9 +1,8 @@
-//! Who owns runs: a process that has the database open, for as long as it lives.
+//! Owners of runs: processes that have the database open, as long as they live.
 //!
-//! An owner is a file beside the database, named by a random id, that its process keeps locked. The
-//! system frees the lock when the process dies, so that a claim needs no lease and no clock. The file
-//! stands beside the database itself, found by its canonical path, so that every name of a database
-//! leads to the same owners.
+//! An owner is a file next to the database, named by a random id, that its process keeps locked. The system releases
+//! the lock when the process dies, so that a claim needs no heartbeat and no clock. The file is in the folder of the
+//! database's canonical path, so that every name of a database leads to the same owners.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -22,31 +21,31 @@ use crate::identity::FileIdentity;
 
 /// The text between the name of the database and the id of an owner.
 const SUFFIX: &str = "-owner-";
-/// How often another id is drawn when a file was taken away while it was locked.
+/// Maximum number of ids that are drawn if a file is removed while it is being locked.
 const TRIES: u32 = 16;
 
-/// The interval between checks of the owner and database files.
+/// Interval between checks of the owner and database files.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How long an owner has to be without its file before it counts as dead: it notices that and stops before.
+/// Time without its file after which an owner counts as dead: it notices the loss and stops earlier.
 pub(crate) const TAKEN_AFTER: Duration = Duration::from_secs(1);
 
-/// The owner that this open database is. Its file is made for the first claim.
+/// The owner of this open database. Its file is created for the first claim.
 #[derive(Debug)]
 pub(crate) struct Owner {
-    /// The canonical path of the database; `None` for one in memory, which no other process sees.
+    /// Canonical path of the database; `None` for a database in memory, which no other process sees.
     database: Option<PathBuf>,
-    /// The file of the database, once it is open.
+    /// Identity of the database file, once it is open.
     opened: OnceLock<FileIdentity>,
     is_database_lost: AtomicBool,
     locked: Mutex<Option<Arc<OwnerFile>>>,
-    /// Dead owners whose files were removed here.
+    /// Dead owners whose files this process removed.
     removed: Mutex<HashSet<String>>,
-    /// Rings when a file was lost that keeps other processes out.
+    /// Notifies when a file that excludes other processes was lost.
     lost: watch::Sender<()>,
 }
 
-/// The file of an owner. It may be removed by others, such as a program that cleans folders; another process then
-/// takes its owner for dead.
+/// The file of an owner. Others may remove it, for example a program that cleans folders; another process then
+/// considers its owner dead.
 #[derive(Debug)]
 pub(crate) struct OwnerFile {
     id: Arc<str>,
@@ -56,7 +55,7 @@ pub(crate) struct OwnerFile {
 }
 
 impl OwnerFile {
-    /// Returns whether the file that is locked still stands in its place.
+    /// Returns whether the locked file is still at its path.
     pub(crate) fn holds(&self) -> bool {
         self.identity.holds()
     }
@@ -72,7 +71,7 @@ impl OwnerFile {
 pub(crate) enum OtherOwner {
     Alive,
     Dead,
-    /// Its file is gone. It may live, and not have noticed yet.
+    /// Its file is gone. The owner may be alive and not have noticed yet.
     Missing,
 }
 
@@ -96,15 +95,15 @@ impl Owner {
         }
     }
 
-    /// Notes that the file of the database was opened, which is there.
+    /// Remembers the identity of the open database file, which must exist.
     pub(crate) fn opened(&self) {
         if let Some(database) = &self.database {
             self.opened.get_or_init(|| FileIdentity::take(database));
         }
     }
 
-    /// Returns whether the path of the database still leads to the file that was opened. Once it does not, it never
-    /// does again.
+    /// Returns whether the path of the database still leads to the file that was opened. Once it does not, the result
+    /// stays `false`.
     pub(crate) fn database_holds(&self) -> bool {
         let Some(opened) = self.opened.get() else { return true };
         if !self.is_database_lost.load(Ordering::SeqCst) && !opened.holds() {
@@ -115,7 +114,7 @@ impl Owner {
         !self.is_database_lost.load(Ordering::SeqCst)
     }
 
-    /// Returns the path of the database, where it has one.
+    /// Returns the path of the database, if it has one.
     pub(crate) fn database(&self) -> Option<&Path> {
         self.database.as_deref()
     }
@@ -125,12 +124,12 @@ impl Owner {
         self.locked().clone()
     }
 
-    /// Returns what rings when a file was lost.
+    /// Returns a receiver that is notified when a file was lost.
     pub(crate) fn lost(&self) -> watch::Receiver<()> {
         self.lost.subscribe()
     }
 
-    /// Looks at the files that keep other processes out, until the owner is dropped.
+    /// Checks the files that exclude other processes, until the owner is dropped.
     pub(crate) async fn watch_files(owner: Weak<Self>, claims: Claims) {
         loop {
             SystemClock.sleep(LOOK_EVERY).await;
@@ -142,7 +141,7 @@ impl Owner {
         }
     }
 
-    /// Lets an owner go whose file is gone, with its claims: another one is made for the next claim.
+    /// Retires an owner whose file is gone, with its claims: a new owner is created for the next claim.
     fn retire_lost(&self, claims: &Claims) {
         let mut locked = self.locked();
         if let Some(gone) = locked.take_if(|file| !file.holds()) {
@@ -166,7 +165,7 @@ impl Owner {
         self.database.is_none()
     }
 
-    /// Returns the id of this owner; makes and locks its file, if that was not done yet.
+    /// Returns the id of this owner; creates and locks its file if there is none.
     pub(crate) fn id(&self) -> io::Result<Arc<str>> {
         self.id_in(&mut self.locked())
     }
@@ -183,7 +182,7 @@ impl Owner {
         Ok(id)
     }
 
-    /// Returns the id as [`Owner::id`] does, and notes that these runs are asked for it, before it can be lost.
+    /// Returns the id as [`Owner::id`] does, and marks these runs as requested for it, before it can be lost.
     pub(crate) fn id_asking(&self, claims: &Claims, runs: &[RunId]) -> io::Result<Arc<str>> {
         let mut locked = self.locked();
         let id = self.id_in(&mut locked)?;
@@ -191,7 +190,7 @@ impl Owner {
         Ok(id)
     }
 
-    /// Looks whether the process of another owner lives.
+    /// Returns the state of another owner.
     pub(crate) fn look(&self, id: &str) -> io::Result<OtherOwner> {
         let Some(database) = &self.database else { return Ok(OtherOwner::Dead) };
         if self.removed().contains(id) {
@@ -200,7 +199,7 @@ impl Owner {
         look_at(&path_of(database, id))
     }
 
-    /// Ends this owner; nothing may be claimed by it any more.
+    /// Ends this owner, so that it can claim no run any more.
     pub(crate) fn end(&self) {
         let locked = self.locked().take();
         if let Some(file) = locked.filter(|file| file.holds()) {
@@ -208,8 +207,8 @@ impl Owner {
         }
     }
 
-    /// Ends this owner when its database is closed. One that claimed nothing has not looked for the
-    /// files of dead ones yet.
+    /// Ends this owner when its database is closed. An owner that claimed nothing has not removed the files of dead
+    /// owners yet.
     pub(crate) fn leave(&self) {
         let has_claimed = self.locked().is_some();
         if !has_claimed && let Some(database) = &self.database {
@@ -228,7 +227,7 @@ impl Drop for Owner {
 fn path_of(database: &Path, id: &str) -> PathBuf {
     let mut path = database.as_os_str().to_owned();
     path.push(SUFFIX);
-    // An id that was changed leads to no other place.
+    // A changed id leads to no other place.
     path.push(id.replace(|c: char| !c.is_ascii_hexdigit(), "_"));
     path.into()
 }
@@ -241,7 +240,7 @@ fn lock_new(database: &Path) -> io::Result<OwnerFile> {
             random.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
         let path = path_of(database, &id);
         let file = options().create_new(true).open(&path)?;
-        // Another process may have found the file before it was locked, and taken it for a dead one.
+        // Another process may have found the file before it was locked, and considered it dead.
         if file.try_lock().is_ok() && path.exists() {
             return Ok(OwnerFile { id, identity: FileIdentity::take(&path), _file: file });
         }
@@ -249,8 +248,8 @@ fn lock_new(database: &Path) -> io::Result<OwnerFile> {
     Err(io::Error::other("the file of the owner was taken away again and again"))
 }
 
-/// Looks whether there is a file, and a process that keeps it locked. Those that look share a lock, so that they do
-/// not take each other for the owner.
+/// Checks whether the file exists and a process keeps it locked. Checks take a shared lock, so that they do not mistake
+/// each other for the owner.
 fn look_at(path: &Path) -> io::Result<OtherOwner> {
     match File::open(path) {
         Ok(file) => match file.try_lock_shared() {
@@ -274,7 +273,7 @@ fn remove_dead(database: &Path) -> Vec<String> {
     for entry in entries.filter_map(Result::ok) {
         let name = entry.file_name();
         let Some(id) = name.to_str().and_then(|name| name.strip_prefix(&prefix)) else { continue };
-        // Shared, as those that look: no process takes a dead owner for a living one meanwhile.
+        // A shared lock, as in other checks, so that no process mistakes a dead owner for a live one meanwhile.
         if let Ok(file) = File::open(entry.path())
             && file.try_lock_shared().is_ok()
             && std::fs::remove_file(entry.path()).is_ok()

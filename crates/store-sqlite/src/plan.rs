@@ -1,4 +1,4 @@
-//! How SQLite reads what a statement asks for, for tests.
+//! SQLite's query plans, for tests.
 
 use sqlx::Row;
 

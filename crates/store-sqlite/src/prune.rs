@@ -1,7 +1,7 @@
-//! Taking away errors and results whose time is over.
+//! Pruning of expired errors and results.
 //!
-//! What goes is chosen by readers, from columns that stand before the texts; the writer takes it away
-//! in small batches, each checked again.
+//! Readers choose the rows, from columns before the texts; the writer removes them in small batches, and checks each
+//! row again.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use crate::job_error::JobError;
 use crate::life::life;
 use crate::rows::unsigned;
 
-/// How many rows, and how many bytes of text, one transaction takes away.
+/// Maximum number of rows, and of bytes of text, that one transaction removes.
 const BATCH_ROWS: usize = 64;
 const BATCH_BYTES: i64 = 1024 * 1024;
 
@@ -28,17 +28,17 @@ const BATCH_BYTES: i64 = 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct Kind {
     totals: &'static str,
-    /// The rows behind `$1` and `$2`, the longest unseen first.
+    /// Reads the rows after `$1` and `$2`, the longest unseen first.
     oldest: &'static str,
-    /// Takes row `$1` away if it was not seen since `$2`, nor its session's newest run open.
+    /// Removes row `$1` if it was last seen at `$2` and no open run needs it.
     take: &'static str,
     of_session: &'static str,
     of_run: &'static str,
     drop: &'static str,
 }
 
-/// Neither the session of row `$1` nor one that was copied from it has an open run, and no open run
-/// refers to the row.
+/// Restricts a removal of row `$1` to rows without an open run: in the row's session, in a session copied from it, or
+/// with a reference to the row.
 macro_rules! unless_open {
     ($take:literal, $table:literal) => {
         concat!(
@@ -57,7 +57,8 @@ macro_rules! unless_open {
     };
 }
 
-/// The run `$1` that was removed alone refers to a row. One that came back under the same id keeps what it refers to.
+/// Condition that only the removed run `$1` refers to a row. A run that exists again under the same id keeps the rows
+/// it refers to.
 macro_rules! alone {
     ($table:literal, $run:literal) => {
         concat!(
@@ -72,7 +73,7 @@ macro_rules! alone {
     };
 }
 
-/// The rows that the run `$1` alone refers to.
+/// The rows that only the run `$1` refers to.
 macro_rules! of_run {
     ($table:literal) => {
         concat!(
@@ -85,7 +86,7 @@ macro_rules! of_run {
     };
 }
 
-/// Takes row `$1` away; where `$2` names a run, only while that one alone refers to it.
+/// Removes row `$1`; if `$2` names a run, only while no other run refers to the row.
 macro_rules! drop {
     ($table:literal) => {
         concat!(
@@ -121,7 +122,7 @@ impl Kind {
     pub(crate) const ALL: [&Self; 2] = [&Self::ERRORS, &Self::RESULTS];
 }
 
-/// A row that may go.
+/// A row that may be removed.
 struct Candidate {
     number: i64,
     id: String,
@@ -130,7 +131,7 @@ struct Candidate {
     bytes: i64,
 }
 
-/// Takes away what is not kept at this moment.
+/// Removes rows that exceed the retention now.
 pub(crate) async fn prune(
     database: &Database,
     kind: &'static Kind,
@@ -149,7 +150,7 @@ pub(crate) async fn prune(
         let candidates = candidates(database, kind, behind).await?;
         let Some(last) = candidates.last() else { break };
         behind = (last.seen, last.number);
-        // Kept for one page: runs begin and end during a pass.
+        // Kept only for one page: runs start and end during a pass.
         let mut lives: HashMap<SessionId, Life> = HashMap::new();
         for candidate in candidates {
             let is_too_much = retention.is_exceeded(unsigned(rows), unsigned(bytes));
@@ -167,7 +168,7 @@ pub(crate) async fn prune(
             };
             if of.is_open
                 || database.upkeep().holds().is_held(&candidate.session)
-                // The time counts from when its session ended.
+                // The age counts from the end of its session.
                 || !is_too_much && of.ended_at.zip(oldest).is_some_and(|(end, oldest)| end >= oldest)
                 || refers(database, &candidate.id).await?
             {
@@ -209,7 +210,7 @@ async fn candidates(
     Ok(rows.map_err(Fault::from)?)
 }
 
-/// Does an open run refer to it?
+/// Returns whether an open run refers to the row.
 async fn refers(database: &Database, id: &str) -> Result<bool, StoreError> {
     let open: Option<i64> = sqlx::query_scalar(
         "SELECT 1 FROM refers JOIN runs ON runs.run = refers.run \
@@ -237,7 +238,7 @@ async fn take(
     Ok(Pruned::new(before.rows + many, before.bytes + bytes))
 }
 
-/// Takes rows away that are as they were when they were chosen.
+/// Removes rows that are unchanged since they were chosen.
 struct Take {
     kind: &'static Kind,
     rows: Vec<Candidate>,
@@ -265,15 +266,15 @@ impl Chore for Take {
     }
 }
 
-/// Whose texts go, whatever their age.
+/// The owner of the texts to remove, whatever their age.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Whose<'a> {
-    /// Those that no other run refers to.
+    /// The texts that no other run refers to.
     Run(&'a str),
     Session(&'a str),
 }
 
-/// Takes away all texts of a run or a session. With `is_noted`, their ids answer "expired".
+/// Removes all texts of a run or session. With `is_noted`, their ids answer "expired".
 pub(crate) async fn take_all(
     database: &Database,
     kind: &'static Kind,
@@ -301,7 +302,7 @@ pub(crate) async fn take_all(
 
 struct TakeAll {
     kind: &'static Kind,
-    /// The run that alone refers to them, where they go with one.
+    /// The only run that refers to them, if they are removed with a run.
     run: Option<String>,
     ids: Vec<String>,
     is_noted: bool,

@@ -1,4 +1,4 @@
-//! Taking runs away: by age, by name, or with their session.
+//! Removal of runs: by age, by id, or with their session.
 
 use async_trait::async_trait;
 use backstop_error_store::StoreError;
@@ -18,11 +18,11 @@ use crate::prune::{Kind, Whose, take_all};
 use crate::rows::unsigned;
 use crate::start_keys;
 
-/// How many events one transaction takes away.
+/// Number of events that one transaction removes.
 const BATCH: i64 = 64;
 
-/// Removes a run with the runs below it, and the texts that no other run refers to. Returns `false`, and removes
-/// nothing, where one of them was written to since its row was read.
+/// Removes a run with its descendants, and the texts that no other run refers to. Returns `false` and removes nothing
+/// if one of the runs was written to since its row was read.
 pub(crate) async fn remove(
     database: &Database,
     tree: &[&RunRow],
@@ -30,7 +30,7 @@ pub(crate) async fn remove(
     removed: &mut Removed,
 ) -> Result<bool, StoreError> {
     let writer = database.for_writing()?;
-    // Before anything goes: the key that they are sealed with may be missing.
+    // Read before anything is removed, because the key that seals them may be missing.
     let mut failures = Vec::new();
     for row in tree {
         failures.extend(failures_about(database, row.run.as_str()).await?);
@@ -51,7 +51,7 @@ pub(crate) async fn remove(
     Ok(true)
 }
 
-/// Goes on with what a process began and did not end.
+/// Completes removals that a process started and did not finish.
 pub(crate) async fn sweep(database: &Database) -> Result<(), StoreError> {
     let writer = database.for_writing()?;
     writer.perform(UnmarkOld).await?;
@@ -68,7 +68,7 @@ pub(crate) async fn sweep(database: &Database) -> Result<(), StoreError> {
     }
     match failures_left(database).await {
         Ok(failures) => erase_all(database, failures).await,
-        // Nothing else waits for the key.
+        // Nothing else depends on the key.
         Err(error @ LogError::KeyMissing { .. }) => {
             let error = Chain(&error);
             tracing::warn!(%error, "failure messages of behaviours about removed runs are left");
@@ -78,7 +78,7 @@ pub(crate) async fn sweep(database: &Database) -> Result<(), StoreError> {
     }
 }
 
-/// Removes the rows of runs if they are as they were; their texts and events come after them.
+/// Removes the rows of runs if they are unchanged; their texts and events follow.
 struct RemoveTree {
     rows: Vec<RunRow>,
     removal: Removal,
@@ -102,7 +102,7 @@ impl Chore for RemoveTree {
 }
 
 impl RemoveTree {
-    /// Returns whether a run is as its row says, and none but those of its tree follows it.
+    /// Returns whether a run is unchanged since its row was read, and no run outside its tree follows it.
     async fn is_unchanged(
         &self,
         connection: &mut SqliteConnection,
@@ -193,7 +193,7 @@ impl Chore for Mark {
     }
 }
 
-/// Takes marks off.
+/// Removes marks.
 pub(crate) struct Unmark(pub(crate) Vec<i64>);
 
 #[async_trait]
@@ -209,7 +209,7 @@ impl Chore for Unmark {
     }
 }
 
-/// Takes the marks of processes off that died.
+/// Removes the marks of processes that died.
 struct UnmarkOld;
 
 #[async_trait]
@@ -222,7 +222,7 @@ impl Chore for UnmarkOld {
     }
 }
 
-/// Takes the last events of a removed run away, and says how many; 0 when none are left.
+/// Removes the last events of a removed run, and returns their number; 0 if none are left.
 struct SweepEvents(i64);
 
 #[async_trait]
@@ -255,7 +255,7 @@ impl Chore for SweepEvents {
         let ids: Vec<i64> = events.iter().map(|(id, _)| *id).collect();
         let ids = serde_json::to_string(&ids).map_err(|error| StoreError::Failed(error.into()));
         let ids = ids.map_err(JobError::Store)?;
-        // The numbers of events are never given out again: of the newest, the number stays.
+        // The numbers of events are never reused: the number of the newest event stays.
         for statement in [
             "DELETE FROM delivery_failures WHERE event IN (SELECT value FROM json_each($1))",
             "UPDATE events SET run_id = 0, prev = NULL, data = '{}', hash = x'', salt = NULL, \

@@ -1,4 +1,4 @@
-//! Rows of events, read as records, and numbers in rows.
+//! Decoding of events' rows as records, and of numbers.
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::fault::Fault;
 
-/// The events of a run from one of them on, as table `chain`: `$1` is the run, `$2` the seq of that
-/// one. Links lead back in the table, so that a changed one does not lead in circles.
+/// The events of the run `$1` from the event with seq `$2`, as table `chain`. Links lead backwards in the table, so
+/// that a changed link cannot lead to a cycle.
 macro_rules! chain {
     ($query:literal) => {
         concat!(
@@ -25,10 +25,10 @@ macro_rules! chain {
 }
 pub(crate) use chain;
 
-/// Reads an event from its row.
+/// Decodes an event from its row.
 pub(crate) fn record_of(row: &SqliteRow) -> Result<Record, LogError> {
     let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
-    // A row whose columns have other types than this crate writes was changed by another program.
+    // A row with other column types than this crate writes was changed by another program.
     let changed = |_| LogError::tampered(seq, "a column has another type");
     let actor: &str = row.try_get("actor").map_err(changed)?;
     let caused_by: Option<i64> = row.try_get("caused_by").map_err(changed)?;
@@ -50,7 +50,7 @@ pub(crate) fn record_of(row: &SqliteRow) -> Result<Record, LogError> {
     Ok(record)
 }
 
-/// Reads what an event's row holds of its payload.
+/// Decodes the payload of an event's row.
 pub(crate) fn payload_of(row: &SqliteRow, seq: u64) -> Result<Payload, LogError> {
     let changed = |_| LogError::tampered(seq, "a column has another type");
     let bytes = |column| match row.try_get::<Option<&[u8]>, _>(column) {
@@ -75,18 +75,18 @@ fn known_type(text: String) -> Cow<'static, str> {
     }
 }
 
-/// Reads a hash from a column.
+/// Decodes a hash from a column.
 pub(crate) fn hash_of(row: &SqliteRow, column: &str, seq: u64) -> Result<Hash, LogError> {
     let bytes: &[u8] = row.try_get(column).map_err(Fault::from)?;
     bytes.try_into().map(Hash).map_err(|_| LogError::tampered(seq, "its hash has another length"))
 }
 
-/// Writes a number as SQLite keeps it; its greatest stands for what is beyond.
+/// Converts a number to SQLite's integer type; its maximum represents greater numbers.
 pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Reads a number that is never negative.
+/// Converts a number that is never negative.
 pub(crate) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! The rows of runs by which is decided what can be removed.
+//! Rows of runs for decisions about removal.
 
 use backstop_error_store::StoreError;
 use backstop_event_log::RunState;
@@ -24,7 +24,7 @@ macro_rules! rows_of {
     };
 }
 
-/// The runs `$1`, and those that are connected with them. Each of them is looked up by an index, and once.
+/// The run ids `$1` and the runs connected with them. Each one is looked up by an index, and once.
 const CONNECTED: &str = concat!(
     "WITH RECURSIVE connected (run) AS (SELECT value FROM json_each($1) \
      UNION SELECT parent FROM connected JOIN runs ON runs.run = connected.run WHERE parent IS NOT NULL \
@@ -76,7 +76,7 @@ pub(crate) async fn old(
     Ok(rows.map_err(Fault::from)?)
 }
 
-/// Reads the rows of runs, and of those that are connected with them.
+/// Reads the rows of runs and of the runs connected with them.
 pub(crate) async fn connected(
     readers: &SqlitePool,
     runs: &[RunId],
@@ -118,7 +118,7 @@ async fn rows(
     Ok(rows.map_err(Fault::from)?)
 }
 
-/// Reads the rows of segments, each with when its last event was.
+/// Reads the rows of segments, each with the time of its last event.
 pub(crate) async fn segments(readers: &SqlitePool) -> Result<Vec<RunRow>, StoreError> {
     let rows = sqlx::query(
         "SELECT runs.id, runs.run, session, state, last_seq, events.at AS ended FROM runs \

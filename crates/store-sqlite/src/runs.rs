@@ -1,4 +1,4 @@
-//! Listing runs, by an index where there is one.
+//! Lists of runs, by an index if there is one.
 
 use backstop_event_log::{AttemptFilter, FailedAttempts, LogError, RunFilter};
 use layer0::id::RunId;
@@ -12,20 +12,20 @@ use crate::rows::unsigned;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// The migration that files runs under their labels.
+/// The migration that added an index of labels.
 const LABELS_SINCE: i64 = 10;
 
-/// All columns: a file of an older version, which a reader leaves as it is, has not all that are known.
+/// All columns: a file of an older version, which is not migrated for reading, lacks some of them.
 const COLUMNS: &str = "SELECT runs.* FROM runs WHERE TRUE";
 
-/// Returns the rows of the runs that a filter lets through, newest first.
+/// Returns the rows of the runs that match a filter, newest first.
 pub(crate) async fn list(
     readers: &SqlitePool,
     filter: &RunFilter,
 ) -> Result<Vec<SqliteRow>, LogError> {
     let of_row = match filter.agent.is_none() && filter.reason.is_none() {
         true => OfRow::COLUMNS,
-        // A file of an older version, which a reader leaves as it is, has no such columns.
+        // A file of an older version, which is not migrated for reading, lacks these columns.
         false => match has_columns(readers).await? {
             true => OfRow::COLUMNS,
             false => OfRow::SUMMARY,
@@ -38,11 +38,11 @@ pub(crate) async fn list(
     Ok(query.build().fetch_all(readers).await.map_err(Fault::from)?)
 }
 
-/// What migration 10 has an index of: the attempts at models that failed.
+/// The condition of an index of migration 10: failed model attempts.
 const FAILED: &str = "type = 'model.attempted' AND \
     CASE WHEN json_valid(data) THEN json_extract(data, '$.code') END IS NOT NULL";
 
-/// Counts attempts at models that failed.
+/// Counts failed model attempts.
 pub(crate) async fn failed_attempts(
     readers: &SqlitePool,
     filter: &AttemptFilter,
@@ -77,7 +77,7 @@ fn attempts(filter: &AttemptFilter) -> QueryBuilder<Sqlite> {
         of_code(&mut query, of_row, code);
     }
     if let Some(runs) = runs {
-        // A `+` keeps all events of a run from being read.
+        // A `+` prevents a read of all events of a run.
         query.push(" AND +run_id IN (SELECT id FROM runs WHERE run IN ");
         one_of(&mut query, runs);
         query.push(")");
@@ -86,7 +86,7 @@ fn attempts(filter: &AttemptFilter) -> QueryBuilder<Sqlite> {
     query
 }
 
-/// Refuses to look for labels where none were filed.
+/// Refuses a filter by labels if the file has no labels.
 async fn check_labels(readers: &SqlitePool) -> Result<(), LogError> {
     let found: i64 =
         sqlx::query_scalar("PRAGMA user_version").fetch_one(readers).await.map_err(Fault::from)?;
@@ -106,7 +106,7 @@ async fn has_columns(readers: &SqlitePool) -> Result<bool, LogError> {
     Ok(found.is_some())
 }
 
-/// Where a row has the agent and the reason of its run.
+/// The places of a run's agent and reason in its row.
 #[derive(Clone, Copy)]
 struct OfRow {
     agent: &'static str,
@@ -121,7 +121,7 @@ impl OfRow {
     };
 }
 
-/// Asks for the newest that fit. A `+` keeps the order from deciding which index is used.
+/// Builds the query for the newest matching runs. A `+` prevents the order from choosing the index.
 fn query(filter: &RunFilter, of_row: OfRow) -> QueryBuilder<Sqlite> {
     let mut labels = filter.labels.iter();
     let mut query = match labels.next() {
@@ -169,7 +169,7 @@ fn query(filter: &RunFilter, of_row: OfRow) -> QueryBuilder<Sqlite> {
     if filter.roots {
         query.push(" AND parent IS NULL");
     }
-    // A `+` keeps what all ids but few are from choosing the index.
+    // A `+` prevents a condition that holds for almost all ids from choosing the index.
     query.push(match filter.segments {
         true => " AND runs.run GLOB 'sub_*'",
         false => " AND +runs.run NOT GLOB 'sub_*'",
@@ -183,7 +183,7 @@ fn query(filter: &RunFilter, of_row: OfRow) -> QueryBuilder<Sqlite> {
     query
 }
 
-/// Asks for what has a code, or one of a family.
+/// Adds the condition for a code or a family of codes.
 pub(crate) fn of_code(query: &mut QueryBuilder<Sqlite>, column: &str, wanted: &str) {
     match wanted.strip_suffix('*') {
         Some(family) => between(query, column, family),
@@ -193,13 +193,13 @@ pub(crate) fn of_code(query: &mut QueryBuilder<Sqlite>, column: &str, wanted: &s
     }
 }
 
-/// Lists runs as one parameter: there may be more of them than parameters.
+/// Adds runs as one parameter, since there may be more runs than parameters are allowed.
 pub(crate) fn one_of(query: &mut QueryBuilder<Sqlite>, runs: &[RunId]) {
     let runs: Vec<&str> = runs.iter().map(RunId::as_str).collect();
     query.push("(SELECT value FROM json_each(").push_bind(json!(runs).to_string()).push("))");
 }
 
-/// Asks for what begins so; no character sorts behind the last one of Unicode.
+/// Adds the condition for a prefix; no character sorts after the last code point of Unicode.
 fn between(query: &mut QueryBuilder<Sqlite>, column: &str, prefix: &str) {
     query.push(format_args!(" AND {column} >= ")).push_bind(prefix.to_owned());
     query.push(format_args!(" AND {column} < ")).push_bind(format!("{prefix}\u{10ffff}"));

@@ -1,4 +1,4 @@
-//! Brings a database to the schema of this version.
+//! Migration of a database to the schema of this version.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use sqlx::{Connection, SqliteConnection};
 
 use crate::fault::{OpenError, opening};
 
-/// The migrations, oldest first; `PRAGMA user_version` counts those that were run.
+/// The migrations, oldest first; `PRAGMA user_version` is the number of those applied.
 const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/1_log_and_errors.sql"),
     include_str!("../migrations/2_results.sql"),
@@ -34,31 +34,31 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/24_store_retention.sql"),
 ];
 
-/// Marks a file as ours: "BSTP".
+/// Application id of Backstop's files: "BSTP".
 const APPLICATION_ID: i64 = 0x4253_5450;
 
 fn known() -> i64 {
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
-/// Runs the migrations that are missing.
+/// Applies the missing migrations.
 pub(crate) async fn migrate(
     connection: &mut SqliteConnection,
     path: &Path,
 ) -> Result<(), OpenError> {
     let unreadable = |source: sqlx::Error| opening(path, source);
-    // One that is of this version needs no lock.
+    // A database of this version needs no lock.
     if check(connection, path).await? == known() {
         return Ok(());
     }
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(unreadable)?;
-    // Inside the transaction, because another process may be migrating the same new file.
+    // Read in the transaction, because another process may be migrating the same new file.
     let version = read_version(&mut transaction, path).await?;
     if version < known() {
         for migration in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
             sqlx::raw_sql(*migration).execute(&mut *transaction).await.map_err(unreadable)?;
         }
-        // PRAGMA takes no parameters; the numbers are ours.
+        // PRAGMA takes no parameters; the numbers are constants.
         let mark =
             format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {}", known());
         sqlx::raw_sql(sqlx::AssertSqlSafe(mark))
@@ -69,7 +69,7 @@ pub(crate) async fn migrate(
     transaction.commit().await.map_err(unreadable)
 }
 
-/// Checks that the database is ours and not from the future; returns its version, 0 for an empty
+/// Checks that the database belongs to Backstop and is not from a newer version; returns its version, 0 for an empty
 /// file.
 pub(crate) async fn check(
     connection: &mut SqliteConnection,

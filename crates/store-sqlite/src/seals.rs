@@ -29,7 +29,7 @@ pub(crate) async fn seal_row(
     Ok(())
 }
 
-/// Keeps the HMACs of erased events of a run that are copied from another store.
+/// Stores the HMACs of erased events of a run that is copied from another store.
 pub(crate) async fn keep_erasures(
     connection: &mut SqliteConnection,
     run: &RunId,
@@ -48,8 +48,8 @@ pub(crate) async fn keep_erasures(
     Ok(())
 }
 
-/// Reads the HMACs of a run, and checks that of its row. A file of an older version, which a reader leaves as it is, has
-/// none.
+/// Reads the HMACs of a run, and checks that of its row. A file of an older version, which is not migrated for reading,
+/// has none.
 pub(crate) async fn read(
     readers: &SqlitePool,
     run: &RunId,

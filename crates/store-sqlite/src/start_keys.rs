@@ -1,4 +1,4 @@
-//! Keys by which a start that is asked for again is known.
+//! Keys that identify a repeated start.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,12 +11,12 @@ use sqlx::{Row, SqliteConnection};
 use crate::chore::Chore;
 use crate::job_error::JobError;
 
-/// Binds a key, or says what it stands for.
+/// Binds a key, or finds its earlier binding.
 pub(crate) struct Bind {
     key: StartKey,
     run: RunId,
     at: Timestamp,
-    /// What came of it, which a chore tells beside its number.
+    /// The result, since a chore returns only a number.
     bound: Mutex<Bound>,
 }
 
@@ -50,12 +50,12 @@ impl Bind {
         Self { key: key.clone(), run: run.clone(), at, bound: Mutex::new(Bound::New) }
     }
 
-    /// Returns what came of it, once it was performed.
+    /// Returns the result, once the chore was performed.
     pub(crate) fn bound(&self) -> Bound {
         self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns what the key stands for already.
+    /// Returns the earlier binding of the key.
     async fn found(&self, connection: &mut SqliteConnection) -> Result<Bound, JobError> {
         let row = sqlx::query(
             "SELECT input, run, removed FROM start_keys WHERE operator = $1 AND key IN ($2, $3)",
@@ -76,8 +76,8 @@ impl Bind {
     }
 }
 
-/// Keeps the keys of a removed run: it does not begin again. Those that an older version kept as text are kept by their
-/// digests from here on.
+/// Keeps the keys of a removed run, so that it is not started again. Keys that an older version stored as text are
+/// replaced by their digests.
 pub(crate) async fn keep_removed(
     connection: &mut SqliteConnection,
     run: &str,
@@ -100,7 +100,7 @@ pub(crate) async fn keep_removed(
     Ok(())
 }
 
-/// Removes some of the keys that were kept for long enough and whose run is not here, and returns how many.
+/// Removes some of the expired keys whose run is not here, and returns their number.
 pub(crate) struct ExpireKeys(pub(crate) Timestamp);
 
 #[async_trait]

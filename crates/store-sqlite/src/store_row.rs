@@ -15,12 +15,12 @@ use crate::job_error::JobError;
 use crate::rows::unsigned;
 use crate::writer::Writer;
 
-/// The mark of a database, once it was read. It never changes.
+/// The mark of a database, once read. It never changes.
 #[derive(Debug, Default)]
 pub(crate) struct StoreMark(OnceLock<u32>);
 
 impl StoreMark {
-    /// Returns the mark; `None` for a file of an older version, which a reader leaves as it is.
+    /// Returns the mark; `None` for a file of an older version, which is not migrated for reading.
     pub(crate) async fn read(&self, readers: &SqlitePool) -> Result<Option<u32>, LogError> {
         if let Some(mark) = self.0.get() {
             return Ok(Some(*mark));
@@ -37,7 +37,7 @@ pub(crate) async fn count_erasures(readers: &SqlitePool) -> Result<Option<u64>, 
     Ok(erasures.map(unsigned))
 }
 
-/// Remembers the retention that this process has set, or returns the one that the database remembers.
+/// Stores the retention that this process has set, or returns the stored one.
 pub(crate) async fn agree_retention(
     readers: &SqlitePool,
     writer: &Writer,

@@ -1,4 +1,4 @@
-//! Where subscriptions stand.
+//! State of subscriptions.
 
 use backstop_event_log::{LogError, Moves, Subscription, segment_id};
 use layer0::id::RunId;
@@ -10,7 +10,7 @@ use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::rows::{signed, unsigned};
 
-/// Moves a subscription, inside the transaction of an append to its segment.
+/// Moves a subscription, in the transaction of an append to its segment.
 pub(crate) async fn take(connection: &mut SqliteConnection, moves: &Moves) -> Result<(), JobError> {
     let Moves { name, pattern, segment, cursor, positions, .. } = moves;
     let moved = sqlx::query(
@@ -25,7 +25,7 @@ pub(crate) async fn take(connection: &mut SqliteConnection, moves: &Moves) -> Re
     .execute(&mut *connection)
     .await?;
     if moved.rows_affected() == 0 {
-        // Another host has begun a later segment.
+        // Another host has started a later segment.
         return Err(JobError::Log(LogError::conflict(segment_id(name, *segment), 0)));
     }
     if positions.is_empty() {
@@ -78,7 +78,7 @@ pub(crate) async fn find(
     Ok(Some(subscription))
 }
 
-/// Lists all of them, without the positions of their runs. A file of an older version has none.
+/// Lists all subscriptions, without the positions of their runs. A file of an older version has none.
 pub(crate) async fn all(readers: &SqlitePool) -> Result<Vec<Subscription>, LogError> {
     let has_table: Option<i64> =
         sqlx::query_scalar("SELECT 1 FROM sqlite_schema WHERE name = 'subscriptions'")

@@ -1,8 +1,9 @@
-//! Remembered places in long runs.
+//! Cache of positions in long runs.
 //!
-//! The events of a run are linked from the newest to the oldest, and no index finds them by their run. A page that walks
-//! back from the newest event costs as much as the rest of the run is long, and reading all pages so is quadratic. So one
-//! event in [`STRIDE`] is remembered as a waypoint, and a page walks back from the first waypoint behind its cursor.
+//! The events of a run are linked from the newest to the oldest, and no index finds them by their run. A page that
+//! walks back from the newest event costs as much as the rest of the run is long, so that reading all pages would be
+//! quadratic. Therefore one event in [`STRIDE`] is cached as a waypoint, and a page walks back from the first waypoint
+//! after its cursor.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,20 +16,20 @@ use sqlx::sqlite::SqlitePool;
 use crate::fault::Fault;
 use crate::rows::{signed, unsigned};
 
-/// The distance of two waypoints, in events of the run.
+/// Distance between two waypoints, in events of the run.
 const STRIDE: u64 = 512;
-/// The most runs whose waypoints are remembered. A run of a million events has 2,000 of them.
+/// Maximum number of runs whose waypoints are cached. A run of a million events has 2,000 of them.
 const MAX_RUNS: usize = 64;
 
-/// The waypoints of the run `$2` behind its event `$3`, found along the links from its newest event `$1` back; their numbers
-/// are multiples of `$4`.
+/// Finds the waypoints of the run `$2` after its event `$3`, along the links back from its newest event `$1`; their
+/// numbers are multiples of `$4`.
 const WALK: &str = "WITH RECURSIVE linked (id, prev, run_id, seq) AS \
     (SELECT id, prev, run_id, seq FROM events WHERE id = $1 AND run_id = $2 \
     UNION ALL SELECT events.id, events.prev, events.run_id, events.seq FROM linked JOIN events \
     ON events.id = linked.prev AND events.id < linked.id AND events.run_id = linked.run_id \
     WHERE events.id > $3) \
     SELECT id FROM linked WHERE seq % $4 = 0 ORDER BY id";
-/// Finds the event `$1` if it is one of the run `$2`. The number of a removed run may be given to another run.
+/// Finds the event `$1` if it belongs to the run `$2`. The row id of a removed run may be reused for another run.
 const IS_CURRENT: &str = "SELECT 1 FROM events WHERE id = $1 AND run_id = $2 AND NOT EXISTS \
     (SELECT 1 FROM removed WHERE removed.run_id = events.run_id AND events.id <= removed.event)";
 
@@ -41,9 +42,9 @@ pub(crate) struct Waypoints(Mutex<VecDeque<(RunId, WalkedRun)>>);
 struct WalkedRun {
     /// The row id of the run.
     id: i64,
-    /// The place behind which the walk began.
+    /// The event after which the walk started.
     from: u64,
-    /// The newest event that was walked.
+    /// The newest event of the walk.
     to: u64,
     events: Vec<u64>,
 }
@@ -55,8 +56,7 @@ struct LongRun {
 }
 
 impl Waypoints {
-    /// Returns the event that ends the page of a run behind the event `after`; `None` for a page that ends with the
-    /// run.
+    /// Returns the event that ends the page of a run after the event `after`; `None` for a page that ends with the run.
     pub(crate) async fn page_end(
         &self,
         readers: &SqlitePool,
@@ -82,7 +82,7 @@ impl Waypoints {
         Ok(Some(next))
     }
 
-    /// Walks the part of the run that was not walked yet, and returns the first waypoint behind an event.
+    /// Walks the part of the run that was not walked yet, and returns the first waypoint after an event.
     async fn walk(
         &self,
         readers: &SqlitePool,
@@ -110,7 +110,7 @@ impl Waypoints {
         Ok(first)
     }
 
-    /// Returns the first waypoint behind an event and the newest event that was walked, if the walk covers the event.
+    /// Returns the first waypoint after an event and the newest event of the walk, if the cached walk covers the event.
     fn known_end(&self, run: &RunId, long: &LongRun, after: u64) -> Option<(Option<u64>, u64)> {
         let runs = self.lock();
         let (_, known) = runs.iter().find(|(other, _)| other == run)?;
@@ -121,7 +121,7 @@ impl Waypoints {
         })
     }
 
-    /// Remembers a walk; one that `continues` the remembered walk is joined to it.
+    /// Caches a walk; one that `continues` the cached walk is appended to it.
     fn remember(&self, run: &RunId, walked: WalkedRun, continues: bool) {
         let mut runs = self.lock();
         let place = runs.iter().position(|(other, _)| other == run);

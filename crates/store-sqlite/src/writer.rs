@@ -1,4 +1,4 @@
-//! The one task that writes, and how it shares commits.
+//! The only task that writes; its jobs share commits.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,26 +27,26 @@ use crate::sent::Sent;
 use crate::state::{Change, Changed};
 use crate::{append, claims, errors, inbox, results, state};
 
-/// How many jobs share one commit at most; bounds the time to the first answer.
+/// Maximum number of jobs in a commit, which bounds the time to the first answer.
 const MAX_JOBS: usize = MAX_ROWS;
-/// How long is waited before a release that met another process's lock is tried again.
+/// Delay before a release that met another process's lock is retried.
 const RELEASE_AGAIN: Duration = Duration::from_millis(500);
-/// How many jobs wait before callers have to.
+/// Maximum number of queued jobs before callers wait.
 const QUEUE: usize = 1024;
 
 /// The handle of the writer task; the task ends when the handle is closed or dropped.
 #[derive(Debug)]
 pub(crate) struct Writer {
     jobs: Mutex<Option<mpsc::UnboundedSender<Queued>>>,
-    /// The permits of the queue. What is freed by a drop takes none.
+    /// Permits of the queue. Releases on drop need none.
     permits: Arc<Semaphore>,
     task: Mutex<Option<JoinHandle<()>>>,
-    /// How many there were since the start.
+    /// Number of commits since the start.
     commits: Arc<AtomicU64>,
 }
 
 impl Writer {
-    /// Starts the task on a connection; `options` open another one when that is beyond repair.
+    /// Starts the task on a connection; `options` open another connection if that one fails beyond repair.
     pub(crate) fn start(
         connection: SqliteConnection,
         options: SqliteConnectOptions,
@@ -68,8 +68,8 @@ impl Writer {
         }
     }
 
-    /// Returns what frees a run behind the appends that are queued already, so that it is free only when they
-    /// are written. It does not keep the task alive.
+    /// Returns a function that queues the release of a run after the appends that are already queued, so that it is
+    /// free only when they are written. The function does not keep the task alive.
     pub(crate) fn release(&self, run: RunId) -> Option<impl FnOnce(Option<u64>) + use<>> {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let jobs = jobs.as_ref().map(mpsc::UnboundedSender::downgrade)?;
@@ -84,7 +84,7 @@ impl Writer {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Appends a batch; a run that begins with it has this incarnation.
+    /// Appends a batch; a new run has this incarnation.
     pub(crate) async fn append(
         &self,
         batch: Batch,
@@ -116,7 +116,7 @@ impl Writer {
         self.ask(|answer| Job::Change(Box::new(change), answer)).await
     }
 
-    /// Does work of the store's own.
+    /// Performs internal work of the store.
     pub(crate) async fn perform(&self, chore: impl Chore + 'static) -> Result<u64, StoreError> {
         self.perform_shared(Arc::new(chore)).await
     }
@@ -142,7 +142,7 @@ impl Writer {
         jobs.send(Queued::new(job, permit)).map_err(|_| JobError::Lost)
     }
 
-    /// Takes no more jobs, and waits until those queued are written.
+    /// Closes the queue, and waits until the queued jobs are written.
     pub(crate) async fn close(&self) {
         drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -154,7 +154,7 @@ impl Writer {
     }
 }
 
-/// The connection, and how to open it again.
+/// The connection, with the options for opening it again.
 struct Connected {
     connection: SqliteConnection,
     options: SqliteConnectOptions,
@@ -165,7 +165,7 @@ struct Connected {
 }
 
 impl Connected {
-    /// Frees what is still claimed, and ends the owner.
+    /// Releases the remaining claims, and ends the owner.
     async fn leave(&mut self) {
         let held = self.claims.still_held();
         if !held.is_empty()
@@ -185,8 +185,8 @@ impl Connected {
         self.commits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends a failed transaction. When the database ended it already, as it does when the disk is
-    /// full, the connection has lost count and is replaced.
+    /// Ends a failed transaction. If the database already ended it, as it does when the disk is full, the connection's
+    /// transaction count is wrong, and the connection is replaced.
     async fn recover(&mut self) {
         let sound = match self.connection.begin_with("BEGIN").await {
             Ok(transaction) => transaction.rollback().await.is_ok(),
@@ -204,7 +204,7 @@ impl Connected {
 
 async fn run(mut connected: Connected, mut jobs: mpsc::UnboundedReceiver<Queued>) {
     let mut queued = Vec::new();
-    // Nothing waits for a release, so that one which met a lock is tried again here.
+    // No caller waits for a release, so that a release that met a lock is retried here.
     let mut locked_out: Vec<Job> = Vec::new();
     loop {
         let received = tokio::select! {
@@ -214,7 +214,7 @@ async fn run(mut connected: Connected, mut jobs: mpsc::UnboundedReceiver<Queued>
         if received == 0 {
             break;
         }
-        // Those just answered come back at once; with a turn for them they share this commit.
+        // Callers just answered usually send the next job at once; after a yield their jobs share this commit.
         tokio::task::yield_now().await;
         while queued.len() < MAX_JOBS
             && let Ok(job) = jobs.try_recv()
@@ -231,16 +231,17 @@ async fn run(mut connected: Connected, mut jobs: mpsc::UnboundedReceiver<Queued>
     }
 }
 
-/// Writes jobs in one transaction. If one of them fails, they are written again in one transaction, each
-/// with a savepoint of its own, so that a bad row takes no other job with it and costs no further
-/// commit. Where that fails as a whole, each is written alone. A lock is waited for once, by all of them. Returns
-/// the releases that met one.
+/// Writes jobs in one transaction. Returns the releases that met a lock.
+///
+/// If a job fails, all jobs are written again in one transaction, each with its own savepoint, so that a bad row
+/// affects no other job and costs no further commit. If that fails as a whole, each job is written alone. All jobs
+/// together wait for a lock only once.
 async fn commit(connected: &mut Connected, jobs: Vec<Job>) -> Vec<Job> {
     let mut results = match connected.owner.database_holds() {
         true => write_together(connected, &jobs).await,
         false => Vec::new(),
     };
-    // Writes to a file without a name are lost.
+    // Writes to a file without a name would be lost.
     if !connected.owner.database_holds() {
         let path = connected.owner.database().unwrap_or(Path::new(""));
         results = jobs.iter().map(|_| Err(JobError::Moved(path.to_owned()))).collect();
@@ -271,7 +272,7 @@ fn answer_all(
                 connected.claims.ended(run);
             }
         }
-        // Here and not where it is answered: a caller that no longer waits has sent it too.
+        // Done here and not when the answer is sent: a caller that no longer waits has sent the request too.
         if let Ok(Done::Sent(Some(run))) = &result {
             connected.watches.inboxes.ring(run);
         }
@@ -313,7 +314,7 @@ fn locked(jobs: usize) -> Vec<Result<Done, JobError>> {
     std::iter::repeat_with(|| Err(JobError::Locked)).take(jobs).collect()
 }
 
-/// Writes jobs in one transaction, those that fail left out.
+/// Writes jobs in one transaction, without those that fail.
 async fn transact_each(connected: &mut Connected, jobs: &[Job]) -> Vec<Result<Done, JobError>> {
     match write_each(connected, jobs).await {
         Ok(results) => {
@@ -331,8 +332,8 @@ async fn transact_each(connected: &mut Connected, jobs: &[Job]) -> Vec<Result<Do
     }
 }
 
-/// Writes each job in a transaction of its own: the database ends one that several share when the disk is
-/// full, and then it is not known of which of them there is no room.
+/// Writes each job in its own transaction. When the disk is full, the database ends a shared transaction, and it is
+/// unknown which of the jobs does not fit.
 async fn transact_alone(connected: &mut Connected, jobs: &[Job]) -> Vec<Result<Done, JobError>> {
     let mut results = Vec::with_capacity(jobs.len());
     for job in jobs {
@@ -362,7 +363,7 @@ async fn write_each(
                 results.push(done.pop().ok_or_else(JobError::no_answer));
             }
             Err(error) => {
-                // A full disk ends the whole transaction, and this fails.
+                // A full disk ends the whole transaction, so that this fails.
                 savepoint.rollback().await?;
                 results.push(Err(error));
             }
@@ -372,7 +373,7 @@ async fn write_each(
     Ok(results)
 }
 
-/// Returns the id of the owner, if a job needs it: its file is made for the first of them.
+/// Returns the id of the owner if a job needs it: its file is created for the first such job.
 async fn owner(connected: &Connected, jobs: &[Job]) -> Result<Arc<str>, JobError> {
     let needs = |job: &Job| match job {
         Job::Append(append, _) => append.begins(),
@@ -393,8 +394,8 @@ async fn owner(connected: &Connected, jobs: &[Job]) -> Result<Arc<str>, JobError
     id.map_err(|error| failed(error.into()))?.map_err(|error| failed(error.into()))
 }
 
-/// Writes appends, errors and state together, then the rest one by one. No caller was answered yet, so
-/// the jobs may be written in any order, but for releases, which come after the appends before them.
+/// Writes appends, errors and state together, then the rest one by one. No caller was answered yet, so that the jobs
+/// may be written in any order, except releases, which follow the appends queued before them.
 async fn write(
     connection: &mut SqliteConnection,
     jobs: &[Job],

@@ -1,4 +1,4 @@
-//! How the writer stores errors.
+//! Writes of the error store.
 
 use std::collections::HashSet;
 
@@ -9,10 +9,10 @@ use sqlx::{Row, SqliteConnection};
 use crate::job_error::JobError;
 use crate::many::{MAX_ROWS, Many, Values};
 
-/// How often an id that is taken is drawn again; with 2^24 ids a second, once is rare.
+/// Maximum number of draws for a free id; with 2^24 ids a second, even a second draw is rare.
 const ID_TRIES: usize = 16;
 
-/// An error to store, with all that can be done before it is its turn.
+/// An error to store, with everything that can be prepared before the writer's turn.
 pub(crate) struct Insert {
     error: NewError,
     fingerprint: String,
@@ -45,8 +45,7 @@ impl Insert {
     }
 }
 
-/// Puts errors at the end of the table, and leaves out those that were seen before or whose id is
-/// taken.
+/// Appends errors to the table, except those that were seen before or whose id is taken.
 static INSERT: Many = Many::new(
     "INSERT INTO errors (id, session, run, call_id, tool, reason, code, fingerprint, occurrences, \
      at, last_at, bytes, chars_kept, summary, raw) SELECT new.column1, new.column2, new.column3, \
@@ -56,7 +55,7 @@ static INSERT: Many = Many::new(
     "WHERE new.column1 IS NOT NULL ON CONFLICT DO NOTHING",
 );
 
-/// Writes errors inside a transaction, and returns where each was stored.
+/// Writes errors in a transaction, and returns the id and count of each.
 pub(crate) async fn write(
     connection: &mut SqliteConnection,
     errors: &[&Insert],
@@ -83,7 +82,7 @@ pub(crate) async fn write(
     Ok(stored)
 }
 
-/// Stores an error that was left out, under another id or that of an equal one.
+/// Stores an error that was left out, under another id or as another occurrence of an equal error.
 async fn count(connection: &mut SqliteConnection, insert: &Insert) -> Result<Stored, JobError> {
     let Insert { error, fingerprint, id } = insert;
     let origin = error.origin();
@@ -126,7 +125,7 @@ async fn count(connection: &mut SqliteConnection, insert: &Insert) -> Result<Sto
     Err(JobError::Store(StoreError::Failed("no free error id".into())))
 }
 
-/// Notes that a run met an error that an earlier one had stored.
+/// Records that a run met an error that an earlier run had stored.
 async fn refer(connection: &mut SqliteConnection, run: &str, id: &str) -> Result<(), JobError> {
     let sql = "INSERT INTO refers (run, id, number, at, session, tool) \
                SELECT $1, id, number, at, session, tool FROM errors WHERE id = $2 \

@@ -1,4 +1,4 @@
-//! How the writer stores large results.
+//! Writes of the store of large results.
 
 use backstop_error_store::{NewResult, Origin, StoreError, result_id};
 use layer0::id::ResultId;
@@ -7,10 +7,10 @@ use sqlx::SqliteConnection;
 use crate::errors::signed;
 use crate::job_error::JobError;
 
-/// How often an id that is taken is drawn again.
+/// Maximum number of draws for a free id.
 const ID_TRIES: usize = 16;
 
-/// Writes a result inside a transaction.
+/// Writes a result in a transaction.
 pub(crate) async fn write(
     connection: &mut SqliteConnection,
     result: &NewResult,
