@@ -1,4 +1,5 @@
-//! The client in its surroundings: other clients in the process, and servers that are none.
+//! Tests of the client in its environment: other clients in the process, and servers that send
+//! invalid responses.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::borrow::Cow;
@@ -21,7 +22,7 @@ use rustls::crypto::CryptoProvider;
 use serde::Serialize;
 use serde_json::json;
 
-/// The smallest protocol there can be. Nothing here is answered.
+/// The smallest possible protocol. No request with it gets an answer.
 #[derive(Debug, Default)]
 struct Plain;
 
@@ -125,7 +126,7 @@ async fn first_bytes_tell_a_stream_from_an_answer() {
 #[tokio::test]
 async fn streamed_answers_are_bounded_as_whole_ones() {
     let provider = open();
-    // In two lines, so that each event is less than half of what one may be.
+    // In two lines, so that each event is below half of the maximum.
     let event = format!("data: {}\n\n", "x".repeat(1024 * 1024));
     let wordy = format!(": {}\ndata: x\n\n", "x".repeat(1024 * 1024));
     assert!(provider.read("text/event-stream", event.repeat(31)).await.is_ok());
@@ -142,7 +143,7 @@ fn default_base_url_is_the_providers_own() {
     assert!(matches!(error, ConfigError::MissingSetting { .. }), "{error:?}");
 }
 
-/// Says whether the process has a crypto provider for everyone; nothing that is tested here sets one.
+/// Returns whether the process has a default crypto provider; no test here sets one.
 fn is_provider_installed() -> bool {
     CryptoProvider::get_default().is_some()
 }
@@ -166,7 +167,7 @@ fn a_bare_client_is_built_before_ours() {
     assert!(!is_provider_installed());
 }
 
-/// Serves one connection: reads a little, writes this, and closes it.
+/// Serves one connection: reads a little, writes this response, and closes it.
 fn server(scheme: &str, answer: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("{scheme}://{}", listener.local_addr().unwrap());
@@ -182,7 +183,7 @@ fn server(scheme: &str, answer: &'static [u8]) -> String {
 #[tokio::test]
 async fn every_unanswered_request_has_a_hint() {
     let tls_alert: &[u8] = &[21, 3, 1, 0, 2, 2, 70];
-    // Too long for any resolver to ask for.
+    // Too long for any resolver.
     let unknown = format!("http://{}:1", "a".repeat(64));
     let closed = ClosedPort::bind();
     let banner: &[u8] = b"SSH-2.0-OpenSSH_9.9\r\n";
