@@ -1,4 +1,4 @@
-//! Answers whose parts come oddly: nothing that was told of them is lost.
+//! Answers with parts in an unusual form, none of them lost.
 
 use backstop_testkit::Reply;
 use layer0::failure::Failure;
@@ -107,7 +107,7 @@ async fn call_told_again_is_called_once() {
     ] {
         assert_eq!(calls(&pieces).await, ["act({\"x\":1})"], "{pieces:?}");
     }
-    // One id, and other arguments: what it is called with is not known, so that the model reads both.
+    // One id, and other arguments: the right ones are unknown, so the model reads both.
     let other =
         json!({ "index": 0, "id": "a", "function": { "name": "act", "arguments": "{\"x\":2}" } });
     let both = calls(&[piece(again), piece(other)]).await;
@@ -265,7 +265,7 @@ async fn empty_error_beside_an_answer_is_none() {
     }
 }
 
-/// Groq refuses what its model wrote; the loop asks again for what is malformed.
+/// Groq refuses the output of its model; the loop repeats the request for malformed output.
 ///
 /// Spec: P9, G6
 #[tokio::test]

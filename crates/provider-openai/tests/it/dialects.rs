@@ -1,4 +1,4 @@
-//! What compatible endpoints do differently.
+//! Differences of compatible endpoints.
 
 use backstop_testkit::Reply;
 use layer0::failure::Failure;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::ask::ask;
 
-/// Sends these deltas, then a finish reason and the end marker.
+/// Returns a stream of these deltas, then a finish reason and the end marker.
 fn stream(deltas: &[Value], finish_reason: &str) -> Reply {
     let chunk = |delta: &Value, reason: Option<&str>| {
         let choice = json!({ "index": 0, "delta": delta, "finish_reason": reason });
@@ -124,7 +124,7 @@ async fn failures_hide_in_many_places() {
     }
 }
 
-/// A model that writes about errors is not one.
+/// A model that writes about errors is not a failure.
 #[tokio::test]
 async fn word_error_in_an_answer_is_no_failure() {
     let call = json!({ "id": "x", "function": { "name": "f", "arguments": { "error": "e" } } });
@@ -135,7 +135,7 @@ async fn word_error_in_an_answer_is_no_failure() {
     assert_eq!(response.tool_calls[0].arguments, json!({ "error": "e" }));
 }
 
-/// Arguments never become another call's.
+/// Arguments never move to another call.
 #[tokio::test]
 async fn calls_without_index_and_id_stay_apart() {
     let call = |name: &str, path: &str| json!({ "function": { "name": name, "arguments": { "path": path } } });
@@ -254,7 +254,7 @@ async fn thoughts_among_the_parts_are_thinking() {
     }
 }
 
-/// OpenRouter ends an answer that it has cut with an error beside the finish reason.
+/// OpenRouter ends an answer that it has cut off with an error next to the finish reason.
 ///
 /// Spec: P9
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Fields of an answer that go back to its endpoint. Bodies are compared as text.
+//! Fields of an answer that are sent back to its endpoint. Bodies are compared as text.
 
 use backstop_provider::{ModelRequest, ModelResponse, Provider};
 use backstop_provider_openai::ChatDialect;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::ask::to;
 
-/// Answers whole or as a stream of two chunks, then with a word.
+/// A server that answers whole or as a stream of two chunks, then with a word.
 fn server(message: &Value, streamed: bool) -> Loopback {
     let first = match streamed {
         false => {
@@ -43,7 +43,7 @@ fn conversation(answer: ModelResponse) -> ModelRequest {
     ModelRequest::new(messages)
 }
 
-/// Returns the body of the second request, in which the first answer goes back.
+/// Returns the body of the second request, in which the first answer is sent back.
 async fn sent_back(message: Value, dialect: Option<ChatDialect>, streamed: bool) -> String {
     let server = server(&message, streamed);
     let mut builder = to(&server.url());
@@ -114,7 +114,7 @@ async fn reasoning_goes_back_as_the_endpoint_wants_it() {
     }
 }
 
-/// Mistral wants the thoughts of each answer back, with calls or without.
+/// Mistral requires the thoughts of each answer back, with or without calls.
 ///
 /// Spec: P1
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn a_long_id_goes_to_its_gateway_alone() {
         let body = sent_back(message.clone(), None, streamed).await;
         assert_eq!(body.matches(&long).count(), 2, "{body}");
     }
-    // Another endpoint gave it.
+    // The id comes from another endpoint.
     let other = server(&message, false);
     let answer =
         to(&other.url()).build().unwrap().complete(&ModelRequest::new(Transcript::default())).await;
@@ -165,7 +165,7 @@ async fn a_long_id_goes_to_its_gateway_alone() {
     assert!(!body.contains(&long), "{body}");
 }
 
-/// The model is shown plain property names, and the tool gets its own.
+/// The model sees plain property names, and the tool receives its own.
 #[tokio::test]
 async fn odd_property_names_go_there_and_back() {
     let mut message = call("a");

@@ -1,4 +1,4 @@
-//! Whatever an endpoint does with indices, ids, placeholders and pieces: nothing that it told is missing.
+//! Properties: nothing is lost, whatever an endpoint does with indices, ids, placeholders and pieces.
 
 use backstop_provider::ModelResponse;
 use layer0::usage::TokenUsage;
@@ -29,17 +29,17 @@ enum Told {
     Call { name: &'static str, arguments: String },
 }
 
-/// What an endpoint does its own way.
+/// The variants of an endpoint.
 #[derive(Debug, Clone, Copy)]
 struct Dialect {
-    /// 0: by place; 1: the same for all; 2: none.
+    /// 0: by position; 1: the same for all; 2: none.
     index: u8,
-    /// 0: one each; 1: none; 2: empty; 3: also with each piece.
+    /// 0: one each; 1: none; 2: empty; 3: repeated with each piece.
     id: u8,
-    /// 0: none; 1: empty text; 2: null; 3: the empty object.
+    /// 0: none; 1: empty text; 2: null; 3: an empty object.
     placeholder: u8,
     piece_bytes: usize,
-    /// 0: whole at the end; 1: in parts; 2: with zeros behind it; 3: none.
+    /// 0: whole at the end; 1: in parts; 2: followed by zeros; 3: none.
     usage: u8,
 }
 
@@ -79,7 +79,7 @@ fn pieces(text: &str, bytes: usize) -> Vec<String> {
     pieces
 }
 
-/// Writes the answer as this endpoint does.
+/// Encodes the answer as this endpoint does.
 fn body(told: &[Told], dialect: Dialect) -> String {
     let mut deltas = Vec::new();
     for (at, told) in told.iter().enumerate() {

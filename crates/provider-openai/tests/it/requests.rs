@@ -18,7 +18,7 @@ async fn sent(setup: fn(OpenAi) -> OpenAi, request: &ModelRequest, streamed: boo
     server.requests().remove(0)
 }
 
-/// A conversation with everything that can stand in one.
+/// A conversation with every kind of message.
 pub(super) fn conversation() -> ModelRequest {
     let call =
         |id: &str, name: &str, arguments: serde_json::Value| ToolCall::new(id, name, arguments);

@@ -1,4 +1,4 @@
-//! What endpoints that speak this protocol do differently.
+//! Differences of endpoints that speak this protocol.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::ask::{ask, to};
 use crate::it::ask::{hello, send};
 
-/// Sends these events, then the end marker with this output.
+/// Returns a stream of these events, then the end marker with this output.
 fn stream(events: &[Value], output: &Value) -> Reply {
     let response = json!({ "status": "completed", "output": output });
     let end = json!({ "type": "response.completed", "response": response });
@@ -30,7 +30,7 @@ fn call(id: &str, name: &str, arguments: &str) -> Value {
     json!({ "type": "function_call", "call_id": id, "name": name, "arguments": arguments })
 }
 
-/// A listener hears what the answer says, whichever event said it, once.
+/// A listener receives the text of the answer once, whichever event it comes from.
 #[tokio::test]
 async fn text_is_told_once_by_any_event() {
     let done = |index: u64, item: Value| json!({ "type": "response.output_item.done", "output_index": index, "item": item });
@@ -245,7 +245,7 @@ async fn an_index_from_outside_reserves_no_memory() {
     assert!(!response.tool_calls.is_empty());
 }
 
-/// What is new to the protocol does not stop the rest from being read.
+/// Additions to the protocol do not stop the rest from being decoded.
 #[tokio::test]
 async fn unknown_events_and_items_are_ignored() {
     let events = [
@@ -268,7 +268,7 @@ async fn the_marker_of_another_protocol_ends_nothing() {
     assert_eq!(error.to_string(), "stream ended before `response.completed`");
 }
 
-/// The same code is given to a prompt that is malformed and to one that was flagged.
+/// A malformed prompt and a flagged one have the same code.
 ///
 /// Spec: P4
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Whatever an endpoint leaves out or repeats: nothing that it told is missing.
+//! Properties: nothing is lost, whatever an endpoint omits or repeats.
 
 use backstop_provider::ModelResponse;
 use layer0::usage::TokenUsage;
@@ -13,8 +13,8 @@ fn read(body: String) -> ModelResponse {
 }
 
 proptest! {
-    /// `how` is 0 where an item comes in pieces before it is done. `end` has a bit for each item that the last
-    /// event repeats.
+    /// `how` is 0 if an item is sent in pieces before it is done. `end` has a bit for each item
+    /// that the last event repeats.
     ///
     /// Spec: P7
     #[test]

@@ -1,4 +1,4 @@
-//! Answers whose last event leaves out what was told before.
+//! Answers whose last event omits earlier items.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ async fn items_with_one_index_stay_apart() {
         pieces("{\"x\":"),
         pieces("2}"),
         done(0, &two),
-        // Said again.
+        // A repetition.
         done(0, &one),
         done(0, &message("second")),
     ];
@@ -110,7 +110,7 @@ async fn calls_without_ids_stay_apart() {
         (0, json!([call("two", 2)]), [r#"one{"x":1}"#, r#"two{"x":2}"#]),
         (1, json!([call("two", 2)]), [r#"one{"x":1}"#, r#"two{"x":2}"#]),
         (1, json!([call("one", 1)]), [r#"one{"x":1}"#, r#"two{"x":2}"#]),
-        // What the end says of a call counts.
+        // The last event overrides a call.
         (1, json!([call("one", 3)]), [r#"one{"x":3}"#, r#"two{"x":2}"#]),
         (1, json!([call("one", 1), call("two", 3)]), [r#"one{"x":1}"#, r#"two{"x":3}"#]),
     ] {
@@ -139,7 +139,7 @@ async fn call_with_a_late_new_id_is_one() {
     ] {
         let answer = ask(stream(&[done(0, &told)], &json!([repeated])), true).await.unwrap();
         assert_eq!(answer.tool_calls.len(), 1, "{told}");
-        // What comes before it is left out at the end.
+        // The last event omits the item before.
         let events = [done(0, &message("so")), done(1, &told)];
         let answer = ask(stream(&events, &json!([told])), true).await.unwrap();
         assert_eq!((answer.tool_calls.len(), &*answer.text), (1, "so"), "{told}");

@@ -77,7 +77,7 @@ async fn a_system_message_further_on_keeps_its_place() {
     insta::assert_snapshot!(JsonText::from(&request.body["input"]).pretty());
 }
 
-/// What is left of a budget may be less than the protocol accepts.
+/// The rest of a budget may be less than the protocol accepts.
 #[tokio::test]
 async fn output_limit_respects_the_providers_minimum() {
     for (limit, expected) in [(1, 16), (16, 16), (17, 17)] {
@@ -104,7 +104,7 @@ fn without_a_key_openai_itself_cannot_be_asked() {
     assert!(error.to_string().contains("`OPENAI_API_KEY`"));
 }
 
-/// As it stands in agent files and in events.
+/// The name used in agent files and in events.
 #[test]
 fn its_name_is_that_of_agent_files() {
     let provider = to("http://127.0.0.1:9").build().unwrap();

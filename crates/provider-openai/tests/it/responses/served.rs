@@ -28,7 +28,7 @@ fn call() -> Value {
         "status": "completed" })
 }
 
-/// An answer whole, as a stream, and as a stream whose end leaves the items out.
+/// An answer as a whole, as a stream, and as a stream whose last event omits the items.
 #[derive(Debug, Clone, Copy)]
 enum Form {
     Whole,
@@ -50,7 +50,7 @@ fn reply(output: &[Value], form: Form) -> Reply {
     Reply::events(items.chain([end]).map(|event| format!("data: {event}\n\n")).collect::<String>())
 }
 
-/// Returns the items that go back of an answer; the endpoint takes them.
+/// Returns the items of an answer that are sent back; the endpoint accepts them.
 async fn sent_back(output: &[Value], form: Form) -> Vec<Value> {
     let server = Loopback::replying([reply(output, form), reply(&[message()], Form::Whole)]);
     let provider = to(&server.url()).build().unwrap();
@@ -128,7 +128,7 @@ async fn served_items_go_back_with_their_reasoning() {
     }
 }
 
-/// A call that nobody answers would be lost without a word.
+/// A call that nobody answers would be silently lost.
 ///
 /// Spec: P7
 #[tokio::test]
