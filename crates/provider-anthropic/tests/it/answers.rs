@@ -1,4 +1,4 @@
-//! Answers whose parts come oddly: nothing that was told of them is lost.
+//! Answers with parts in an unusual form, none of them lost.
 
 use backstop_provider::ModelResponse;
 use backstop_testkit::Reply;
@@ -60,8 +60,8 @@ fn told() -> impl Strategy<Value = Told> {
     ]
 }
 
-/// Writes blocks; `index` is 0 for their places, 1 for one of all, 2 for none. Arguments come with the start
-/// of a block, in pieces, or both.
+/// Encodes blocks; `index` is 0 for their positions, 1 for the same index for all, 2 for none.
+/// Arguments are sent with the start of a block, in pieces, or both.
 fn body(told: &[Told], index: u8, piece_chars: usize, arguments_at: u8) -> String {
     let mut written = String::new();
     for (at, told) in told.iter().enumerate() {

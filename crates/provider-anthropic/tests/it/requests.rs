@@ -18,7 +18,7 @@ async fn sent(request: &ModelRequest, streamed: bool) -> Request {
     server.requests().remove(0)
 }
 
-/// A conversation with everything that can stand in one.
+/// A conversation with every kind of message.
 fn conversation() -> ModelRequest {
     let call = |id: &str, name: &str, arguments: Value| ToolCall::new(id, name, arguments);
     let mut messages = Transcript::default();
@@ -52,7 +52,7 @@ async fn what_is_sent() {
     insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
-/// Returns a conversation in which a tool shows an image.
+/// Returns a conversation in which a tool returns an image.
 fn shown() -> ModelRequest {
     let mut messages = Transcript::default();
     messages.push(Message::user("draw"));
@@ -120,8 +120,8 @@ async fn cache_marks_can_be_turned_off() {
     assert!(!server.requests()[0].body.to_string().contains("cache_control"));
 }
 
-/// Signed thinking is refused in any other place than its own. The body is compared as text: serde_json
-/// reads raw JSON that it wrote under a key of its own as if the key were not there.
+/// Signed thinking is refused in any position but its own. The body is compared as text: serde_json
+/// reads raw JSON that it wrote under its own key as if the key did not exist.
 #[tokio::test]
 async fn interleaved_thinking_goes_back_unchanged() {
     for caches in [false, true] {
@@ -161,12 +161,12 @@ async fn check_interleaved_thinking(caches: bool) {
     ] {
         assert!(body.contains(block), "{block} in {body}");
     }
-    // One on the conversation, one on the called tool, which the request offers none of.
+    // One mark on the conversation, one on the called tool, as the request offers none.
     let marks = if caches { 2 } else { 0 };
     assert_eq!(body.matches("cache_control").count(), marks, "{body}");
 }
 
-/// A pause is sent again with the blocks of the provider's own tools, as they came.
+/// A paused turn is sent again with the blocks of the provider's own tools, as they were received.
 #[tokio::test]
 async fn blocks_of_served_tools_go_back() {
     let start = |index: u64, block: &str| {
@@ -230,7 +230,7 @@ async fn a_streamed_compaction_goes_back_whole() {
     assert!(body.contains(block), "{body}");
 }
 
-/// A call of served code goes back with its caller.
+/// A call of served code is sent back with its caller.
 #[tokio::test]
 async fn a_call_goes_back_with_its_caller() {
     let server = ScriptedEndpoint::anthropic(vec![ScriptedAnswer::saying("yes")]);
@@ -255,7 +255,7 @@ async fn a_call_goes_back_with_its_caller() {
     assert!(body.contains(back), "{body}");
 }
 
-/// Returns what is sent of an answer that stopped within a search, with what stands behind it.
+/// Returns the request after an answer that stopped within a search and these messages.
 async fn sent_behind_search(kind: &str, behind: &[Message]) -> String {
     let server = ScriptedEndpoint::anthropic(vec![ScriptedAnswer::saying("yes")]);
     let provider = to(&server.base_url()).build().unwrap();
@@ -278,7 +278,7 @@ async fn sent_behind_search(kind: &str, behind: &[Message]) -> String {
     String::from_utf8(server.requests()[0].bytes.clone()).unwrap()
 }
 
-/// A run that was stopped within a search leaves a call without its result, which is refused.
+/// A run that was stopped within a search leaves a call without a result, which the endpoint refuses.
 #[tokio::test]
 async fn searches_without_result_end_with_their_turn() {
     for kind in ["server_tool_use", "mcp_tool_use"] {
@@ -313,7 +313,7 @@ async fn searches_with_result_stay() {
     assert_eq!(body.matches("srvtoolu_1").count(), 2, "{body}");
 }
 
-/// Endpoints of others sign no thinking, and want it back with the calls it led to.
+/// Compatible endpoints do not sign thinking, and require it back with the calls it led to.
 #[tokio::test]
 async fn unsigned_thinking_goes_back_with_calls_alone() {
     let call = json!({ "type": "tool_use", "id": "c1", "name": "now", "input": {} });
@@ -336,7 +336,7 @@ async fn unsigned_thinking_goes_back_with_calls_alone() {
     }
 }
 
-/// Returns the request in which an answer of these blocks goes back.
+/// Returns the request in which an answer of these blocks is sent back.
 async fn sent_back(blocks: &[Value], streamed: bool) -> String {
     let server = ScriptedEndpoint::anthropic(vec![ScriptedAnswer::saying("yes")]);
     let provider = to(&server.base_url()).build().unwrap();
