@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::ask::ask;
 
-/// A filter that cuts an answer leaves no content at all.
+/// A filter that cuts off an answer leaves no content at all.
 #[tokio::test]
 async fn candidate_without_content_has_no_text() {
     let body = json!({ "candidates": [{ "finishReason": "SAFETY", "index": 0 }] });

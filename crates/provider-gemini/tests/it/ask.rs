@@ -1,4 +1,4 @@
-//! What is particular to Gemini.
+//! The parts of the conformance suite that are specific to Gemini.
 
 use std::sync::{Arc, LazyLock};
 
@@ -79,7 +79,7 @@ fn repeating(told: &str, error: &Value) -> Vec<Reply> {
 const MODEL: &str = "model-1";
 const NOWHERE: &str = "http://127.0.0.1:9";
 
-/// Is asked nothing, and reads what was recorded.
+/// A provider that is never called, and decodes recorded responses.
 static READER: LazyLock<GeminiProvider> = LazyLock::new(|| to(MODEL, NOWHERE).build().unwrap());
 
 pub(super) fn to(model: &str, base_url: &str) -> Gemini {
@@ -87,7 +87,7 @@ pub(super) fn to(model: &str, base_url: &str) -> Gemini {
     Gemini::new(model).base_url(base_url).api_key(KEY)
 }
 
-/// Asks a server that gives this reply once.
+/// Calls a server that sends this reply once.
 pub(super) async fn ask(reply: Reply, streamed: bool) -> Result<ModelResponse, ProviderError> {
     ADAPTER.wire.ask(reply, streamed).await
 }

@@ -17,7 +17,7 @@ async fn answer_without_a_finish_reason_is_truncated() {
     }
 }
 
-/// Some models say with every piece that they stop.
+/// Some models send a finish reason with every piece.
 #[tokio::test]
 async fn finish_reason_in_midstream_ends_nothing() {
     let piece = |text: &str, reason: &str| {
@@ -39,7 +39,7 @@ async fn finish_reason_in_midstream_ends_nothing() {
 async fn blocked_prompts_and_malformed_answers_are_classified() {
     let feedback = json!({ "blockReason": "OTHER", "blockReasonMessage": "Not today." });
     let blocked = json!({ "promptFeedback": feedback });
-    // The loop asks once more; a transport that asked again would hide that.
+    // The loop requests the answer once more; a transport that retried would hide that.
     let candidate =
         json!({ "finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "Malformed: add(" });
     let malformed = json!({ "candidates": [candidate] });

@@ -23,7 +23,7 @@ async fn sent(
     server.requests().remove(0)
 }
 
-/// A conversation with everything that can stand in one.
+/// A conversation with every kind of message.
 fn conversation() -> ModelRequest {
     let call =
         |id: &str, name: &str, arguments: serde_json::Value| ToolCall::new(id, name, arguments);
@@ -76,7 +76,7 @@ async fn unsigned_thinking_is_sent_no_signature() {
     }
 }
 
-/// Returns a conversation in which a tool shows an image.
+/// Returns a conversation in which a tool returns an image.
 fn shown() -> ModelRequest {
     let mut messages = Transcript::default();
     messages.push(Message::user("draw"));
@@ -174,7 +174,7 @@ fn without_a_key_gemini_itself_cannot_be_asked() {
     assert!(error.to_string().contains("`GEMINI_API_KEY`"));
 }
 
-/// Code that Google ran goes back between the texts it stood between.
+/// Code that Google ran is sent back between the same texts.
 #[tokio::test]
 async fn served_parts_go_back_in_place() {
     let said = ScriptedAnswer::saying("ok");
@@ -207,7 +207,7 @@ async fn served_parts_go_back_in_place() {
     assert!(body.contains(back), "{body}");
 }
 
-/// A text stays before the calls behind it, whichever of them are signed.
+/// A text stays before the calls after it, whichever of them are signed.
 #[tokio::test]
 async fn signed_calls_go_back_behind_their_text() {
     let server = ScriptedEndpoint::gemini(vec![ScriptedAnswer::saying("ok")]);
