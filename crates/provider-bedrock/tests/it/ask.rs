@@ -1,4 +1,4 @@
-//! What is particular to Amazon Bedrock Converse.
+//! The parts of the conformance suite that are specific to Amazon Bedrock Converse.
 
 use std::sync::{Arc, LazyLock};
 
@@ -45,7 +45,7 @@ pub(super) const ADAPTER: Adapter = Adapter {
     },
     transient_inside: Some(424),
     no_arguments: || vec![json!({}), Value::Null],
-    // What was billed follows the stop reason.
+    // The usage follows the stop reason.
     after_the_end: || billed().len(),
 };
 
@@ -85,7 +85,7 @@ fn repeating(told: &str, _: &Value) -> Vec<Reply> {
     ]
 }
 
-/// Returns the frame that ends a stream whose script says nothing of tokens.
+/// Returns the last frame of a stream whose script has no tokens.
 pub(super) fn billed() -> Vec<u8> {
     let usage = json!({
         "inputTokens": 0, "outputTokens": 0, "totalTokens": 0,
@@ -96,11 +96,11 @@ pub(super) fn billed() -> Vec<u8> {
 
 const NOWHERE: &str = "http://127.0.0.1:9";
 
-/// Is asked nothing, and reads what was recorded.
+/// A provider that is never called, and decodes recorded responses.
 static READER: LazyLock<BedrockProvider> =
     LazyLock::new(|| to_model(MODEL, NOWHERE).build().unwrap());
 
-/// A model that takes all that the protocol has.
+/// A model that supports all of the protocol.
 const MODEL: &str = "amazon.nova-pro-v1:0";
 
 pub(super) fn to(base_url: &str) -> Bedrock {
@@ -115,7 +115,7 @@ pub(super) fn to_model(model: &str, base_url: &str) -> Bedrock {
         .with(|it| it.region("eu-central-1").credentials(credentials))
 }
 
-/// Asks a server that gives this reply once.
+/// Calls a server that sends this reply once.
 pub(super) async fn ask(reply: Reply, streamed: bool) -> Result<ModelResponse, ProviderError> {
     ADAPTER.wire.ask(reply, streamed).await
 }

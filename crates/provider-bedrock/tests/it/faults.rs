@@ -110,7 +110,7 @@ async fn a_garbled_frame_is_an_invalid_response() {
     let mut huge = frame(&[], b"");
     huge[..4].copy_from_slice(&u32::MAX.to_be_bytes());
     for body in [huge, b"HTTP/1.1 200 OK\r\n\r\n".to_vec()] {
-        // The connection stays open: it is not waited for bytes that the length asks for.
+        // The connection stays open: the bytes that the length asks for are not waited for.
         let length = body.len();
         let mut open = stream(body);
         open.body.push(0);
@@ -137,7 +137,7 @@ async fn error_without_exception_type_is_classified() {
     assert_eq!((error.code(), error.retry()), ("provider.transient", Retry::Backoff));
 }
 
-/// Types that the conformance rows do not name.
+/// Types that are not in the conformance rows.
 #[tokio::test]
 async fn conflict_and_expired_token_are_not_retried() {
     for (status, kind, code) in [

@@ -1,4 +1,4 @@
-//! However the blocks of an answer are cut into frames: nothing that was told of it is missing.
+//! Properties: nothing is lost, however the blocks of an answer are cut into frames.
 
 use backstop_provider::ModelResponse;
 use backstop_testkit::bedrock::event;

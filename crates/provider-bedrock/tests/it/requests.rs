@@ -24,7 +24,7 @@ async fn sent(request: &ModelRequest, streamed: bool) -> Request {
     server.requests().remove(0)
 }
 
-/// A conversation with everything that can stand in one.
+/// A conversation with every kind of message.
 fn conversation() -> ModelRequest {
     let call =
         |id: &str, name: &str, arguments: serde_json::Value| ToolCall::new(id, name, arguments);
@@ -52,7 +52,7 @@ fn conversation() -> ModelRequest {
         .settings(ModelSettings::new().max_output_tokens(512).temperature(0.5))
 }
 
-/// Returns a conversation in which a tool shows an image.
+/// Returns a conversation in which a tool returns an image.
 fn shown() -> ModelRequest {
     let mut messages = Transcript::default();
     messages.push(Message::user("draw"));
@@ -101,7 +101,7 @@ async fn what_is_not_set_is_not_sent() {
     insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
-/// What arrives is signed as the document says, put together here by hand:
+/// Requests have the signature of the specification, computed here by hand:
 /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html>.
 #[tokio::test]
 async fn what_arrives_is_what_was_signed() {
@@ -109,7 +109,7 @@ async fn what_arrives_is_what_was_signed() {
         let request = sent(&conversation(), streamed).await;
         let header = |name: &str| request.header(name).unwrap();
         assert_eq!(header("x-amz-security-token"), TOKEN);
-        // The path is encoded once more than it was sent.
+        // The path is encoded once more than in the request.
         let mut canonical = format!("POST\n{}\n\n", request.path.replace('%', "%25"));
         let signed = ["content-type", "host", "x-amz-date", "x-amz-security-token"];
         for name in signed {
@@ -231,7 +231,7 @@ async fn claude_is_sent_marks_for_its_cache() {
         let bedrock = Bedrock::new(model).base_url(server.base_url());
         let bedrock = bedrock.with(|it| it.region("eu-central-1").caches_prompts(caches));
         let provider = bedrock.api_key(KEY).build().unwrap();
-        // The server may know no model of this name; what counts is what it was sent.
+        // The server may not know a model of this name; only the request matters.
         let _ = send(&provider, &conversation(), false).await;
         let body = server.requests().remove(0).body;
         let last = body["messages"].as_array().unwrap().last().unwrap();

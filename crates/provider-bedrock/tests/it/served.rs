@@ -1,4 +1,4 @@
-//! Tools that run at the provider: their calls and results go back as they came.
+//! Tools that run at the provider: their calls and results are sent back as they were received.
 
 use backstop_provider::{ModelRequest, ScriptedAnswer};
 use backstop_testkit::ScriptedEndpoint;
@@ -58,7 +58,7 @@ fn streamed(blocks: &[Value], reason: &str) -> (&'static str, Vec<u8>) {
     ("application/vnd.amazon.eventstream", body)
 }
 
-/// Returns the content of an answer as it is sent back, and how many calls of the agent's it has.
+/// Returns the content of an answer as it is sent back, and the number of calls of the agent's tools.
 async fn sent_back((label, body): (&'static str, Vec<u8>)) -> (Value, usize) {
     let server = ScriptedEndpoint::bedrock(vec![ScriptedAnswer::saying("ok")]);
     let provider = to_model(MODEL, &server.base_url()).build().unwrap();
@@ -97,7 +97,7 @@ async fn served_blocks_go_back_as_they_came() {
     }
 }
 
-/// An answer that was cut within a search would have each later request refused.
+/// An answer that was cut off within a search would make the endpoint refuse each later request.
 ///
 /// Spec: P1
 #[tokio::test]
