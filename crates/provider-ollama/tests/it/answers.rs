@@ -14,7 +14,7 @@ fn answer(value: serde_json::Value) -> ScriptedAnswer {
 async fn a_stop_beside_calls_is_for_the_calls() {
     for (said, stop_reason) in [
         (StopReason::MaxTokens, StopReason::MaxTokens),
-        // Ollama says `stop` beside calls.
+        // Ollama sends `stop` with calls.
         (StopReason::End, StopReason::ToolUse),
         (StopReason::ToolUse, StopReason::ToolUse),
     ] {
@@ -27,7 +27,7 @@ async fn a_stop_beside_calls_is_for_the_calls() {
     }
 }
 
-/// The machine gives ids to calls that have none.
+/// The machine gives ids to calls without any.
 #[tokio::test]
 async fn parallel_calls_without_ids_keep_their_order() {
     let answer = answer(json!({ "tool_calls": [

@@ -1,4 +1,4 @@
-//! What is particular to Ollama chat.
+//! The parts of the conformance suite that are specific to Ollama chat.
 
 use std::sync::{Arc, LazyLock};
 
@@ -61,7 +61,7 @@ fn repeating(told: &str, error: &Value) -> Vec<Reply> {
 
 const NOWHERE: &str = "http://127.0.0.1:9";
 
-/// Is asked nothing, and reads what was recorded.
+/// A provider that is never called, and decodes recorded responses.
 static READER: LazyLock<OllamaProvider> = LazyLock::new(|| to(NOWHERE).build().unwrap());
 
 pub(super) fn to(base_url: &str) -> Ollama {
@@ -69,7 +69,7 @@ pub(super) fn to(base_url: &str) -> Ollama {
     Ollama::new("model-1").base_url(base_url).api_key(KEY)
 }
 
-/// Asks a server that gives this reply once.
+/// Calls a server that sends this reply once.
 pub(super) async fn ask(reply: Reply, streamed: bool) -> Result<ModelResponse, ProviderError> {
     ADAPTER.wire.ask(reply, streamed).await
 }

@@ -25,7 +25,7 @@ async fn end_needs_done_and_a_reason() {
     assert_eq!(&*ask(Reply::lines(reason_before), true).await.unwrap().text, "so far");
 }
 
-/// A conversation that has nothing to answer stays one.
+/// A conversation with nothing to answer has no answer.
 #[tokio::test]
 async fn loaded_model_is_not_asked_again() {
     for reason in ["load", "unload"] {
@@ -40,7 +40,7 @@ async fn loaded_model_is_not_asked_again() {
     }
 }
 
-/// What no row of the shared table has: an error is a text, so the text decides.
+/// Failures that no row of the shared table has: an error is only text, so the text decides.
 ///
 /// Spec: P4, P5, P6
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn error_text_tells_overflow_and_quota() {
     }
 }
 
-/// A model that writes about errors is not one.
+/// A model that writes about errors is not a failure.
 #[tokio::test]
 async fn word_error_in_an_answer_is_no_failure() {
     let call = json!({ "function": { "name": "f", "arguments": { "error": "e" } } });

@@ -1,4 +1,4 @@
-//! However an answer is cut into lines: nothing that was told of it is missing.
+//! Properties: nothing is lost, however an answer is cut into lines.
 
 use backstop_provider::ModelResponse;
 use layer0::usage::TokenUsage;

@@ -18,7 +18,7 @@ async fn sent(setup: fn(Ollama) -> Ollama, request: &ModelRequest, streamed: boo
     server.requests().remove(0)
 }
 
-/// A conversation with everything that can stand in one.
+/// A conversation with every kind of message.
 fn conversation() -> ModelRequest {
     let call =
         |id: &str, name: &str, arguments: serde_json::Value| ToolCall::new(id, name, arguments);
@@ -58,8 +58,8 @@ async fn what_is_not_set_is_not_sent() {
     insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
-/// A call that no message made, as after a conversation was cut, has no name to send. A line of the user stands
-/// before what begins otherwise.
+/// A result whose call is missing, as after a conversation was cut, has no name to send. A user
+/// message is inserted if a conversation begins without one.
 #[tokio::test]
 async fn a_result_names_the_tool_of_its_call() {
     let call = |name: &str| ToolCall::new("call-1", name, json!({}));
@@ -103,7 +103,7 @@ async fn a_real_request_is_denied_in_tests() {
 
 #[test]
 fn the_hosted_service_needs_a_key() {
-    // Where the user has one, there is nothing to see.
+    // If the user has set the variable, there is nothing to test.
     if std::env::var_os(KEY_VARIABLE).is_some() {
         return;
     }
@@ -112,7 +112,7 @@ fn the_hosted_service_needs_a_key() {
     assert!(error.to_string().contains("`OLLAMA_API_KEY`"));
 }
 
-/// Thinking goes back with the calls it led to, and with these alone.
+/// Thinking is sent back only with the calls it led to.
 #[tokio::test]
 async fn thinking_goes_back_with_its_calls() {
     let call = json!([{ "function": { "name": "now", "arguments": {} } }]);
