@@ -1,4 +1,4 @@
-//! The forms that a held secret is written in.
+//! The written forms of a secret of the process.
 
 use backstop_redact::Redactor;
 use base64::Engine as _;
@@ -107,7 +107,7 @@ fn base64_of_secrets_goes() {
                     ] {
                         let redacted = redactor.redact_held(&text);
                         assert!(redacted.contains("[redacted]"), "{secret} in {text}");
-                        // The rest holds no three characters of the secret.
+                        // The rest contains no three characters of the secret.
                         let left: usize = redacted.split("[redacted]").map(str::len).sum();
                         let around = (before.len() + behind.len()) * 4 / 3 + 14;
                         assert!(left <= around, "{redacted}");
@@ -196,7 +196,7 @@ fn held_secrets_go_wherever_they_stand() {
     assert!(!format!("{redactor:?}").contains("plain"));
 }
 
-/// A shown error has no colours, so that a key between them would be whole again.
+/// A shown error has no colours, so a key between them would be whole again.
 ///
 /// Spec: S9, E10
 #[test]
@@ -220,7 +220,7 @@ fn colours_within_secrets_hide_none() {
     assert_eq!(Redactor::new().with_secret("held-secret-key").redact(plain), plain);
 }
 
-/// Text has every character there is, those of private planes too.
+/// Text may contain every character, including those of private planes.
 ///
 /// Spec: S9
 #[test]
@@ -239,7 +239,7 @@ fn bytes_around_secrets_stay_as_they_are() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Sequences that are broken off, nested and cut, next to characters of every length.
+    /// Sequences that are ended early, nested and cut off, next to characters of every length.
     ///
     /// Spec: S9
     #[test]

@@ -93,7 +93,7 @@ fn members_with_secret_names_are_all_kept() {
     assert_eq!(value, expected);
 }
 
-/// A setting at the end of a string has no value behind it.
+/// A setting at the end of a string has no value after it.
 ///
 /// Spec: S3, S9
 #[test]

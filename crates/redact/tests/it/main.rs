@@ -9,7 +9,7 @@ mod settings;
 mod stream;
 mod tokens;
 
-/// Characters of many kinds, which make up tokens that no scanner of repositories takes for real.
+/// Returns characters of many kinds for tokens that no scanner of repositories takes for real.
 fn filler(alphabet: &str, length: usize) -> String {
     let letters: Vec<char> = alphabet.chars().collect();
     (0..length).map(|index| letters[(index * 7 + index / 5) % letters.len()]).collect()

@@ -1,4 +1,4 @@
-//! Settings with names that say that their value is secret.
+//! Settings with names of secrets.
 
 use backstop_redact::Redactor;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Texts that come in pieces.
+//! Texts that arrive in pieces.
 
 use backstop_redact::Redactor;
 use proptest::prelude::*;
@@ -53,7 +53,7 @@ fn the_end_releases_what_was_held_back() {
     assert!(!format!("{stream:?}").contains("secret/key"));
 }
 
-/// White space without end is no fold of a line, and is not kept; nor are colours, or both.
+/// Endless white space is not a folded line, and is not kept; nor are colours, or both.
 ///
 /// Spec: P7, S9
 #[test]

@@ -1,4 +1,4 @@
-//! Tokens that name their issuer. Samples are made of pieces: whole, they would look real.
+//! Tokens that name their issuer. Samples are assembled from pieces: as a whole, they would look real.
 
 use backstop_redact::Redactor;
 
