@@ -112,9 +112,9 @@ pub enum ConfigurationError {
     #[error("invalid configuration")]
     #[non_exhaustive]
     InvalidConfiguration {
-        /// What was wrong, and where.
+        /// The error, with its place.
         source: BoxError,
-        /// How to fix it.
+        /// Advice for people.
         hint: Option<String>,
     },
     /// A text is no cursor.

@@ -28,9 +28,9 @@
 //! re-exported crates ([`provider`], [`event_log`], …), so that a provider or a store of your own needs no further
 //! dependency.
 //!
-//! Start at [`Agent::builder`], with `use backstop::prelude::*` if you like; swap [`ScriptedProvider`] for [`Anthropic`], [`Bedrock`], [`Gemini`],
-//! [`Ollama`], [`OpenAi`] or [`OpenAiResponses`]; keep a record with [`Database`]; compose agents with [`LocalOrchestrator`],
-//! and workflows of them with [`Workflow`].
+//! Start at [`Agent::builder`], with `use backstop::prelude::*` if you like; swap [`ScriptedProvider`] for
+//! [`Anthropic`], [`Bedrock`], [`Gemini`], [`Ollama`], [`OpenAi`] or [`OpenAiResponses`]; keep a record with
+//! [`Database`]; compose agents with [`LocalOrchestrator`], and workflows of them with [`Workflow`].
 
 mod errors;
 pub mod prelude;

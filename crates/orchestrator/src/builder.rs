@@ -210,7 +210,7 @@ pub enum OperatorNameError {
     Schema {
         /// The operator.
         operator: String,
-        /// What is wrong with it.
+        /// The reason that it cannot be used.
         source: SchemaError,
     },
     /// An operator dispatches one that is not there.
@@ -219,7 +219,7 @@ pub enum OperatorNameError {
     Unknown {
         /// The operator.
         operator: String,
-        /// What it dispatches.
+        /// The operator that is not registered.
         source: UnknownOperator,
     },
 }

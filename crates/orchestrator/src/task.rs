@@ -1,4 +1,5 @@
-//! The task of a dispatch: waits for a permit, runs the operator and ends what it leaves behind.
+//! The task of a dispatch: waits for a permit, runs the operator, and cancels it once nothing waits for the dispatch
+//! any more.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -42,8 +42,8 @@ impl Run {
     }
 
     /// Replaces instructions, tools, limits and budget from here on. The usage until now counts; increases and grants
-    /// in addition to the agent's budget stay, and so do grants to child runs. The definition under which a running call
-    /// began determines whether the call may be repeated.
+    /// in addition to the agent's budget stay, and so do grants to child runs. The definition under which a running
+    /// call began determines whether the call may be repeated.
     pub(super) fn adopt(&mut self, phase: &Phase, definition: CheckedDefinition) {
         for (call, tool) in phase.batch().into_iter().flat_map(|batch| batch.running()) {
             if !self.spec(tool).is_some_and(|spec| spec.idempotent) {

@@ -81,7 +81,8 @@ pub struct Adapter {
 pub type Reading<'a> =
     Pin<Box<dyn Future<Output = Result<ModelResponse, ProviderError>> + Send + 'a>>;
 
-/// Makes a test of each check in [`adapter`](crate::contract::adapter), for an [`Adapter`](crate::contract::adapter::Adapter).
+/// Makes a test of each check in [`adapter`](crate::contract::adapter), for an
+/// [`Adapter`](crate::contract::adapter::Adapter).
 #[macro_export]
 macro_rules! adapter_suite {
     ($adapter:expr) => {

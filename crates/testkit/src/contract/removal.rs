@@ -37,7 +37,7 @@ pub struct RemovalStore<S> {
     pub errors: Arc<dyn ErrorStore>,
 }
 
-/// Lets another actor act before each step of each removal. A successful removal has removed everything that it names,
+/// Lets another actor act before each step of each removal. A successful removal has removed all that its answer names,
 /// the actor keeps what it depends on, and a refused removal has removed nothing.
 ///
 /// # Panics

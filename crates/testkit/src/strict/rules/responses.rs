@@ -122,7 +122,7 @@ pub(super) const RULES: &[Rule] = &[
         "https://github.com/docker/docker-agent/pull/2168",
         |asked| {
             each_function(asked, |_, tool| {
-                // A tool without `strict` is strict too, but the endpoint then makes its schema fit: only `true` is judged.
+                // A tool without `strict` is strict too, but the endpoint makes its schema fit: only `true` is judged.
                 let place = || find_place(tool.get("parameters"), &is_open);
                 let name = tool.get("name").text_or_empty();
                 if tool.get("strict").is_true() { Some(found![name, place()?]) } else { None }
