@@ -171,7 +171,7 @@ impl Endpoint {
         })
     }
 
-    /// Returns the provider state of an answer; empty if it belongs to another provider or model.
+    /// Returns the provider state of an answer; empty if it belongs to another provider, model or endpoint.
     #[must_use]
     pub fn parts_of<'s>(&self, state: Option<&'s ProviderState>) -> &'s [StatePart] {
         state.map_or(&[], |state| state.parts_for(self.provider, &self.model, &self.origin))

@@ -17,10 +17,10 @@ pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
 /// Reads the retry delay that the provider requests.
 ///
 /// It is the first of `retry-after-ms`; `x-amz-retry-after`, in milliseconds too; `retry-after` as
-/// seconds, then as a date; and the same headers of the provider behind LiteLLM. Zero, negative and
-/// invalid numbers, NaN and numbers from 2^64 on are ignored. A number that can only be a time
-/// since 1970 is read as a time. Times are relative to the response's own `date` header, and to
-/// `now` without one.
+/// seconds, then as a date; and the headers that LiteLLM passes on from the provider behind it.
+/// Zero, negative and invalid numbers, NaN and numbers from 2^64 on are ignored. A number that can
+/// only be a time since 1970 is read as a time. Times are relative to the response's own `date`
+/// header, and to `now` without one.
 #[must_use]
 pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let now = answered_at(headers, now);

@@ -1,4 +1,4 @@
-//! The parts of JSON Schema that a protocol takes.
+//! The parts of JSON Schema that a protocol supports.
 
 use std::collections::BTreeSet;
 

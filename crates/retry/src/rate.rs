@@ -87,7 +87,7 @@ struct Bucket {
 pub struct Taken(RateLimit);
 
 impl RateLimit {
-    /// Makes the limit of a new endpoint: none.
+    /// Makes a limit without configured or reported limits.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, cooldown: COOLDOWN, state: Arc::default() }
