@@ -246,7 +246,7 @@ mod tests {
             .sum();
         assert!((200_000..=MAX_DELTA_BYTES).contains(&bytes), "{bytes}");
         assert_eq!(feed.queue().delta_bytes, 0);
-        // An attempt of which something was left out has no hole in the middle.
+        // An attempt with a missing delta has no hole in the middle.
         feed.delta(100, 1, &piece);
         assert!(taken(&feed).is_empty());
         feed.delta(100, 2, &piece);

@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(slept(300, vec![300]).await, [ms(300)]);
         // A timer that was too early is followed by another.
         assert_eq!(slept(300, vec![250, 50]).await, [ms(300), ms(50)]);
-        // One that was late by a minute is the last.
+        // A timer that was late by a minute is the last.
         assert_eq!(slept(60_000, vec![70_000]).await, [MAX_SLEEP]);
         assert_eq!(slept(0, vec![]).await, []);
     }

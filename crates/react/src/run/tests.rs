@@ -1,5 +1,5 @@
-//! Runs on a journal that remembers what it answered, as a durable engine's does. Stopped after any entry,
-//! rebuilt from its entries and executed again from the start, a run comes to the same record.
+//! Runs on a journal that remembers its answers, as a durable engine's does. Stopped after any entry, rebuilt from its
+//! entries and executed again from the start, a run has the same record.
 
 mod durable;
 mod generated;
@@ -26,11 +26,11 @@ use crate::journal::{AnyJournal, End, ExecutionEnd};
 use crate::local_journal::LocalJournal;
 use crate::request::RunRequest;
 
-/// What is told by the clock of a process, and how often an error was stored: an error that a process stored
-/// just before it died is stored again.
+/// Fields that depend on the clock of a process, and the number of times an error was stored: an error that a process
+/// stored just before it died is stored again.
 const DIFFERS: [&str; 4] = ["duration_ms", "first_token_ms", "wall_ms", "occurrences"];
 
-/// Returns a record without what may differ; ids that are drawn are numbered.
+/// Returns a record without the fields that may differ; random ids are numbered.
 fn essence(events: &[Event]) -> Vec<Value> {
     let mut drawn = BTreeMap::new();
     let essence = |event: &Event| {
@@ -59,7 +59,7 @@ fn strip(value: &mut Value, drawn: &mut BTreeMap<String, usize>) {
     }
 }
 
-/// The id of a run below is drawn, and so is that of an error whose text names it.
+/// The id of a child run is random, and so is that of an error whose text names it.
 fn numbered(word: &str, drawn: &mut BTreeMap<String, usize>) -> String {
     if word.starts_with(RUN) || !["run_", "err_"].iter().any(|kind| word.starts_with(kind)) {
         return word.to_owned();
@@ -74,7 +74,7 @@ struct Undisturbed {
     history: History,
     ended: Ended,
     record: Vec<Value>,
-    /// How many entries its durable journal has.
+    /// Number of entries in its durable journal.
     entries: usize,
 }
 
@@ -96,14 +96,14 @@ impl Undisturbed {
         assert!(ended.is_none() || entry >= self.entries, "it lived beyond {entry}");
         let second = Process { dies_after: Some(usize::MAX), ..first };
         let ended = second.execute(&self.history).unwrap();
-        // What is sealed is sealed with the seed that the journal keeps.
+        // The salts follow from the seed that the journal keeps.
         let events = second.record();
         let seed = Seed::new(second.entries.first_id().unwrap().as_str());
         for event in &events {
             assert_eq!(event.salt, Some(seed.salt(event.seq)), "after {entry}");
         }
         let record = essence(&events);
-        // Results that came while the run was stopped may have been lost with their process.
+        // Results that arrived while the run was stopped may have been lost with their process.
         if is_cancelled(&record) && entry < self.entries {
             assert_eq!(until_the_tools(&record), until_the_tools(&self.record), "after {entry}");
             return second.entries.count();

@@ -1,4 +1,4 @@
-//! Runs that go on with another definition of their agent.
+//! Runs that adopt another definition of their agent.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn adopting(run: &RunId) -> ResumeRequest {
     ResumeRequest::new(run.clone()).by("deploy").allow_other_agent()
 }
 
-/// Returns what a run says of definitions that it went on with.
+/// Returns the definitions that a run adopted, from its record.
 fn adopted(events: &[Event]) -> Vec<String> {
     let of = |event: &Event| match &event.kind {
         EventKind::RunResumed(resumed) => Some(resumed.agent.as_ref()?.digest.to_string()),
@@ -204,7 +204,7 @@ async fn running_call_keeps_to_its_own_definition() {
     let lost = recovered(&tape).await;
     assert_eq!((lost.rerun.len(), lost.interrupted.len()), (0, 1), "{lost:?}");
 
-    // Where it was safe from the start, it is.
+    // A call that was safe to repeat from the start is repeated.
     let tape = Arc::new(Tape::default());
     let old = payer(&tape, vec![asks(), says("done")]).tool(again::pay).build().unwrap();
     old.run(RunRequest::new("go").run("run_1".into())).await.unwrap();
@@ -265,7 +265,7 @@ async fn name_and_price_are_looked_at() {
         agent.shared_log(Arc::clone(tape) as Arc<dyn EventLog>)
     };
     let run = RunId::from("run_1");
-    // Returns what stands in the log before the last answer.
+    // Returns the log as it is before the last answer.
     let begun = async |price: Option<Price>, allowance: Option<Allowance>| {
         let tape = Arc::new(Tape::default());
         let adds = calls([call("c1", "add", json!({"x": 1, "y": 2}))]).usage(million());

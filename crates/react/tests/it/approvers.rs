@@ -1,4 +1,4 @@
-//! What approvers answer, and what the runtime refuses (SPEC A1, A4).
+//! Decisions of approvers, and refusals by the runtime (SPEC A1, A4).
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ use crate::bench::{Bench, call, calls, says, tool_texts};
 
 const KEY: &str = "held-secret-key-4711";
 
-/// Gives these decisions in turn, and keeps what it is told of those that are refused.
+/// An approver that gives these decisions in turn, and keeps the reasons of refusals.
 #[derive(Clone, Default)]
 struct Answers {
     left: Arc<Mutex<Vec<Decision>>>,
@@ -124,7 +124,7 @@ async fn refused_answers_end_in_an_open_approval() {
     assert_eq!((outcome.stop, told.lock().unwrap().len()), (Stop::WaitingApproval, 10));
 }
 
-/// Skips sums above 1,000, and makes of a sum what it is told to.
+/// A gate that skips sums above 1,000, and replaces other sums as configured.
 struct Cap {
     seen: Arc<Mutex<Vec<i64>>>,
     makes: Option<Value>,

@@ -48,7 +48,7 @@ fn agent(bench: &Bench, answers: Vec<ScriptedAnswer>) -> Agent {
     bench.agent(answers).tool(ship()).build().unwrap()
 }
 
-/// What is decided of each approval in this process.
+/// The decision for each approval in this process.
 struct Says(Decision);
 
 #[async_trait]

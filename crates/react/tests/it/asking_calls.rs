@@ -46,7 +46,7 @@ fn monday() -> Decision {
     Decision::approve("ops").with_data(json!({"day": "monday"}))
 }
 
-/// Decides each approval like this; `None` says nothing.
+/// An approver with this decision for each approval; `None` leaves it open.
 struct Says(Option<Decision>);
 
 #[async_trait]
@@ -64,7 +64,7 @@ fn denied(events: &[Event]) -> Vec<(Actor, &str)> {
     denied.collect()
 }
 
-/// Waits for what is asked at a desk.
+/// Waits for a request at a desk.
 async fn asked(desk: &ApprovalDesk) -> ApprovalRequest {
     loop {
         if let Some(open) = desk.open().pop() {
@@ -74,7 +74,7 @@ async fn asked(desk: &ApprovalDesk) -> ApprovalRequest {
     }
 }
 
-/// Says which day, and leaves everything else that is asked.
+/// Decides the question about the day, and leaves all other approvals open.
 async fn says_monday(desk: &ApprovalDesk) {
     loop {
         let open = asked(desk).await.approval;
@@ -85,7 +85,7 @@ async fn says_monday(desk: &ApprovalDesk) {
     }
 }
 
-/// An agent on the time of day: where a person is waited for in a test, none of it passes.
+/// An agent on the time of day: no time passes while a test waits for a person.
 fn agent(log: &Arc<MemoryLog>, answers: Vec<ScriptedAnswer>) -> AgentBuilder {
     let shared = Arc::clone(log) as Arc<dyn EventLog>;
     Agent::builder(ScriptedProvider::new(answers)).shared_log(shared)

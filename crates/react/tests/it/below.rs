@@ -1,4 +1,4 @@
-//! Runs below one another whose process died, whose root is stopped, or that are named from outside.
+//! Child runs whose process died, whose root is stopped, or that are named from outside.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -62,7 +62,7 @@ fn answers(events: &[Event]) -> Vec<String> {
     events.iter().filter_map(code).collect()
 }
 
-/// Returns how many appends stand before the first one with an event of this type, that one included.
+/// Returns the number of appends up to the first one with an event of this type, including that one.
 fn until(batches: &[Batch], event: &str) -> usize {
     let has = |batch: &Batch| batch.records.iter().any(|record| record.event_type == event);
     batches.iter().position(has).unwrap() + 1
@@ -334,7 +334,7 @@ async fn run_below_is_named_for_its_root() {
     let payer = run_of(&*tape, "payer").await;
     assert_eq!(open_root(&*tape, &payer).await.unwrap(), Some("run_root".into()));
 
-    // Another agent than the root's cannot go on with the root.
+    // An agent other than the root's cannot resume the root.
     let stranger = agent(&bench, "payer", calling(&[])).shared_log(Arc::clone(&log));
     let error = stranger.build().unwrap().resume(payer.run.clone()).await.unwrap_err();
     let ResumeError::CallerOpen { run, root: named, .. } = error else { panic!("{error}") };
@@ -345,7 +345,7 @@ async fn run_below_is_named_for_its_root() {
     let outcome = on(&bench, async move { resumed.resume(run).await }).await.unwrap();
     assert_eq!((outcome.run_id, outcome.stop), ("run_root".into(), Stop::WaitingApproval));
 
-    // One that is over stays as it is; what goes on is its root.
+    // A finished child run stays as it is; its root is resumed.
     let looker = run_of(&*tape, "looker").await;
     assert!(!looker.is_open());
     let (reopened, run) = (agent.clone(), looker.run.clone());

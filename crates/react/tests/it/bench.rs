@@ -65,7 +65,7 @@ impl Bench {
     }
 }
 
-/// Does work while the bench's clock goes on.
+/// Awaits work while the bench's clock runs.
 pub(crate) async fn on<T: Send + 'static>(
     bench: &Bench,
     work: impl Future<Output = T> + Send + 'static,

@@ -1,4 +1,4 @@
-//! What runs below a run use of its budget.
+//! Usage of child runs within the budget of their caller.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn budget(change: impl FnOnce(&mut Budget)) -> Budget {
     budget
 }
 
-/// Returns what the runs of a bench used, by agent, and checks that every record replays.
+/// Returns the usage of a bench's runs, by agent, and checks that every record replays.
 async fn used(bench: &Bench) -> Vec<(String, Usage)> {
     let mut used = Vec::new();
     for run in bench.log.runs(RunFilter::default()).await.unwrap() {
@@ -371,7 +371,7 @@ async fn a_child_that_died_with_its_caller_counts() {
     let again = parent(vec![says("done")]).build().unwrap();
     let outcome = again.resume(run.clone()).await.unwrap();
     assert_eq!(outcome.text(), "done");
-    // Two of the caller, and what the child's record says.
+    // Two of the caller, and those in the child's record.
     assert!(outcome.usage.model_attempts >= 3, "{:?}", outcome.usage);
     assert_eq!(outcome.usage.tool_calls, 2, "the call and what the child ran");
     let events = bench.events(&run).await;

@@ -10,7 +10,7 @@ use backstop_react::{
 use layer0::error::BoxError;
 use layer0::failure::Chain;
 
-/// What panics when it is asked about itself.
+/// The part that panics when its properties are read.
 #[derive(Clone, Copy, PartialEq)]
 enum Broken {
     Name,

@@ -73,7 +73,7 @@ impl Provider for Counted {
     }
 }
 
-/// A log whose inbox takes its time, as that of another process does: so many turns of the executor.
+/// A log whose inbox answers after so many turns of the executor, as that of another process does.
 struct Slow(MemoryLog, usize);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! What a record says of where its run belongs, and of the agent that ran.
+//! Fields of a record about the place of its run, and about its agent.
 
 use backstop_react::RunRequest;
 use backstop_retry::RetryConfig;

@@ -1,4 +1,4 @@
-//! What a call does is part of the agent: command lines, grants, walls.
+//! Contracts as part of the agent: command lines, grants, walls.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ async fn approved_call_that_became_another_is_asked_again() {
         let resumed = agent.instructions("Be brief.").build().unwrap();
         let resumed = resumed.resume(adopting(&run.run_id)).await.unwrap();
         assert_eq!(resumed.stop, stop, "{command}");
-        // What it decided is decided again.
+        // Its earlier decisions are made again.
         replay(&*tape, &run.run_id).await.unwrap();
     }
 }

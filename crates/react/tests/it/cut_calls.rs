@@ -1,4 +1,4 @@
-//! Model calls that are cancelled: what they took, and what they did not use.
+//! Model calls that are cancelled: the permits and tokens that they took, and those that they did not use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,7 @@ async fn cancelled_wait_gives_its_retry_back() {
     }
 }
 
-/// Says what it bills, and then takes long, the first time.
+/// A provider whose first call reports its usage, and then takes long.
 struct Slow {
     clock: Arc<dyn Clock>,
     was_asked: AtomicBool,

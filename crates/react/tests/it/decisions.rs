@@ -60,7 +60,7 @@ async fn a_denial_that_was_accepted_is_never_overruled() {
     let id = asked(&desk, 1).await.remove(0);
     let no = Decision::deny("ops", "no");
     assert!(log.decide(&id, no, Timestamp::default()).await.unwrap());
-    // The desk has not heard of it yet, or the approval is withdrawn already: the tool runs in no case.
+    // The desk does not have it yet, or the approval is withdrawn already: the tool does not run in either case.
     let _ = desk.approve(&id, "ada");
     let outcome = running.await.unwrap().unwrap();
     assert_eq!(outcome.stop, Stop::Completed);

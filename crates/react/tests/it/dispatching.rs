@@ -1,4 +1,4 @@
-//! What a tool dispatches, and then does not wait for, or asks for otherwise after a resume.
+//! Dispatches that a tool does not wait for, or repeats differently after a resume.
 
 use std::sync::{Arc, Mutex};
 
@@ -37,7 +37,7 @@ impl Operator for Slow {
     }
 }
 
-/// Answers that it waits, and tells nobody for what.
+/// An operator that answers that it waits, without reporting the wait to its caller.
 struct Ticket;
 
 #[async_trait]
@@ -62,7 +62,7 @@ async fn hedge(context: &ToolContext) -> Result<String, ToolError> {
     Ok("from the cache".into())
 }
 
-/// Tells the tool that its dispatch is being recorded, and the log that it was given up then.
+/// Notifies the tool that its dispatch is being recorded, and the log that it was given up.
 #[derive(Clone, Default)]
 struct GivesUp(Arc<Notify>, Arc<Notify>);
 
@@ -81,7 +81,7 @@ async fn impatient(context: &ToolContext, gives_up: State<GivesUp>) -> Result<St
     Ok("gave up".into())
 }
 
-/// How dispatches ended that a task left behind made, and the clock by which it waits.
+/// The ends of dispatches by a task that was left behind, and the clock of its waits.
 #[derive(Clone)]
 struct LeftBehind {
     outcomes: Arc<Mutex<Vec<&'static str>>>,
@@ -222,7 +222,7 @@ async fn ask_each(
     Ok(Value::Object(answers.collect()))
 }
 
-/// Says what the model reads: the input while no tool has answered, then the answer.
+/// Returns the last text that the model reads: the input while no tool has answered, then the answer.
 fn last_words(request: &ModelRequest) -> (String, bool) {
     match &**request.messages.messages().last().unwrap() {
         Message::Tool { content, .. } => (content.to_string(), true),

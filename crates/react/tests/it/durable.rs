@@ -45,7 +45,7 @@ fn script() -> Vec<ScriptedAnswer> {
     ]
 }
 
-/// An agent that goes on with its script where a log ends.
+/// An agent that continues its script from the end of a log.
 pub(crate) fn agent(log: &Arc<MemoryLog>, from: usize) -> AgentBuilder {
     let retry = backstop_retry::RetryConfig::new()
         .base(std::time::Duration::from_millis(0))
@@ -61,7 +61,7 @@ pub(crate) fn agent(log: &Arc<MemoryLog>, from: usize) -> AgentBuilder {
         .shared_log(Arc::clone(log) as Arc<dyn EventLog>)
 }
 
-/// How many answers of the script a record has used up.
+/// Number of answers of the script in a record.
 pub(crate) fn outcomes(events: &[Event]) -> usize {
     let used = |event: &&Event| match &event.kind {
         EventKind::ModelResponded(_) => true,
@@ -256,7 +256,7 @@ async fn a_run_goes_on_after_every_append() {
             matches!(replay(&*copy, &run).await.unwrap(), Some(Finish::Stopped { .. })),
             "{at}"
         );
-        // Resuming what is over appends nothing and gives the recorded result.
+        // Resuming a finished run appends nothing and returns the recorded result.
         let again = agent.resume(run.clone()).await.unwrap();
         assert_eq!((again.text(), again.usage), (outcome.text(), outcome.usage), "{at}");
         assert_eq!(read_events(&*copy, &run).await.unwrap().1.len(), after.len(), "{at}");
@@ -324,7 +324,7 @@ async fn a_living_writer_is_not_taken_over() {
 async fn fork_goes_on_from_every_event() {
     let (log, run, _) = whole().await;
     let (_, parent) = read_events(&*log, &run).await.unwrap();
-    // The last event is its end, from which a copy goes on with an input alone.
+    // The last event is its end, from which a fork only continues with an input.
     for at in 1..parent.len() {
         let events = &parent[..at];
         let agent = agent(&log, outcomes(events)).build().unwrap();

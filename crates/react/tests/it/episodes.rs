@@ -1,4 +1,4 @@
-//! Runs that are over and go on, in the same record.
+//! Runs that are reopened, in the same record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ use serde_json::json;
 
 use crate::bench::*;
 
-/// How often each call acted.
+/// Number of times that each call acted.
 #[derive(Default)]
 struct Acted(AtomicUsize);
 
@@ -76,7 +76,7 @@ fn openings(events: &[Event]) -> Vec<&RunReopened> {
     openings.collect()
 }
 
-/// What stands for each episode: one end, the last of its events.
+/// Checks that each episode has one end, its last event.
 fn check_episodes(events: &[Event], count: usize) {
     let is_end =
         |event: &Event| matches!(event.kind, EventKind::RunFinished(_) | EventKind::RunFailed(_));
@@ -88,7 +88,7 @@ fn check_episodes(events: &[Event], count: usize) {
     }
 }
 
-/// What the model was told since the run was opened the last time, by people.
+/// Returns the messages of people to the model since the run was reopened last.
 fn told(events: &[Event], outcome: &RunOutcome) -> Vec<String> {
     assert!(!openings(events).is_empty());
     let said = outcome.transcript.messages().iter().filter_map(|message| match &**message {
@@ -98,7 +98,7 @@ fn told(events: &[Event], outcome: &RunOutcome) -> Vec<String> {
     said.skip(1).collect()
 }
 
-/// Each way to end, what the next episode needs, and what its model reads.
+/// A way to end, with the needs of the next episode, and its model's messages.
 struct End {
     name: &'static str,
     reason: &'static str,

@@ -1,4 +1,4 @@
-//! What becomes of error texts, and of secrets.
+//! The texts of errors, and secrets in them.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ async fn the_model_reads_the_detail_and_recovers() {
     assert_eq!(bench.errors.list(ErrorFilter::default()).await.unwrap().len(), 1);
 }
 
-/// Says what it wrote, then hangs, or returns what its schema does not allow.
+/// A tool that reports its output, then hangs, or returns an output that does not fit its schema.
 struct Writer {
     spec: backstop_tool::ToolSpec,
     clock: Arc<dyn Clock>,

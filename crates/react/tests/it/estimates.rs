@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::bench::*;
 
-/// An endpoint that reports what its script states, and nothing where that is silent.
+/// An endpoint that reports the usage of its script, and none if the script has none.
 struct Untold(ScriptedProvider);
 
 #[async_trait]

@@ -143,7 +143,7 @@ async fn changed_arguments_are_what_runs() {
     replay(&*bench.log, &waiting.run_id).await.unwrap();
 }
 
-/// Needs what its arguments say.
+/// A tool that needs the capability in its arguments.
 struct Reads(ToolSpec);
 
 #[async_trait]

@@ -37,7 +37,7 @@ async fn finished_fork_goes_on_with_an_input() {
         assert!(matches!(refused, ResumeError::Blank("input")), "{refused}");
     }
     assert_eq!(bench.log.runs(RunFilter::default()).await.unwrap().len(), 1);
-    // Where the answer is in the copy, its end is decided already.
+    // If the answer is in the fork, its end is decided already.
     for (at, text) in [(last, "4"), (last - 1, "5")] {
         let fork = ForkRequest::new(whole.run_id.clone(), at).input("and now?").by("ops");
         let copy = agent.fork(fork).await.unwrap();

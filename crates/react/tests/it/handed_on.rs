@@ -1,4 +1,4 @@
-//! Conversations and work that are handed on: what they refer to can be read where they arrive.
+//! Conversations and work that are passed to another run, which can read their stored values.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ async fn pay_at_length() -> Result<String, ToolError> {
     Ok(format!("receipt 4711\n{}", "all of it, line by line\n".repeat(1_000)))
 }
 
-/// Calls `first`; reads what its messages refer to if it is asked once more.
+/// Calls `first`; then, if called again, reads the stored values that its messages name.
 fn curious(first: (&'static str, &'static str)) -> ScriptedProvider {
     ScriptedProvider::from_fn(move |request: &ModelRequest| {
         let messages = request.messages.messages();
@@ -126,7 +126,7 @@ async fn transcript_of_an_outcome_reads_there() {
     let kept = recorded(&*stores.log, &next.run_id).await.unwrap().unwrap();
     check_read(&agent.run(RunRequest::new("more").history(&kept.transcript)).await.unwrap());
     assert_eq!(kept.transcript.sessions(), [next.session.clone(), begun.session.clone()]);
-    // Its record says so, and a resume reads there too.
+    // Its record names the session, and a resumed run reads there too.
     let bench = Bench { log: Arc::clone(&stores.log), ..Bench::new() };
     match &bench.events(&next.run_id).await[0].kind {
         EventKind::RunStarted(started) => assert_eq!(*started.sessions, [begun.session]),

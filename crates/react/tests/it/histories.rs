@@ -24,16 +24,16 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::bench::*;
 
-/// How often each history is gone through: what one request leaves in breaker and budget meets the next.
+/// Number of requests in each history: the state of breaker and budget after one request applies to the next.
 const REQUESTS: usize = 3;
 
-/// What providers answer, and what the one who asks has set.
+/// The answers of providers, and the settings of the caller.
 #[derive(Debug, Clone)]
 struct History {
     /// In the order in which they are asked.
     providers: Vec<Vec<ScriptedAnswer>>,
     attempts: u32,
-    /// How many attempts one request may have.
+    /// Maximum number of attempts of one request.
     limit: Option<u32>,
     seed: u64,
 }
@@ -41,7 +41,7 @@ struct History {
 /// Number and code of an attempt, and the wait in milliseconds before the next one.
 type Attempted = (u32, Option<String>, Option<u128>);
 
-/// What became of one request.
+/// The result of one request.
 #[derive(Debug, PartialEq)]
 struct Seen {
     attempts: Vec<Attempted>,
@@ -102,7 +102,7 @@ impl History {
         self.providers.iter().map(endpoint).collect()
     }
 
-    /// Goes through it in runs of an agent.
+    /// Returns the results in runs of an agent.
     async fn in_runs(&self) -> Vec<Seen> {
         let bench = Bench::new();
         let clock = Arc::new(bench.clock.clone());
@@ -150,7 +150,7 @@ impl History {
         seen
     }
 
-    /// Goes through it in the layers, which a service of one's own would have around it.
+    /// Returns the results in the layers, as a service would use them.
     async fn in_layers(&self) -> Vec<Seen> {
         let bench = Bench::new();
         let clock: Arc<dyn Clock> = Arc::new(bench.clock.clone());
@@ -236,7 +236,7 @@ proptest! {
         let (in_runs, mut in_layers) =
             runtime.block_on(async { (history.in_runs().await, history.in_layers().await) });
         for (run, layers) in in_runs.iter().zip(&mut in_layers) {
-            // What a run takes for the end of its budget is its last failure for the layers.
+            // The end of a run by its budget is the last failure of the layers.
             let is_full = Some(layers.attempts.len()) == history.limit.map(|limit| limit as usize);
             if is_full && run.end == End::Limit {
                 layers.end = End::Limit;

@@ -25,7 +25,7 @@ const EVERYWHERE: [HookPoint; 6] = [
     HookPoint::RunEnd,
 ];
 
-/// Writes down what it sees.
+/// A hook that writes down its moments.
 #[derive(Clone, Default)]
 struct Watcher(Arc<Mutex<Vec<String>>>);
 
@@ -146,7 +146,7 @@ async fn failures_are_counted_by_replaced_arguments() {
     assert_eq!(outcome.usage.tool_calls, 3, "the same call failed three times in a row");
 }
 
-/// Fails as told, and must not.
+/// A hook that fails at one point, without `fail_open`.
 struct Broken(HookPoint);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Images that tools show beside their output (SPEC Q8).
+//! Images of tool results (SPEC Q8).
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn answer(events: &[Event]) -> &ToolResponded {
     answer.unwrap()
 }
 
-/// Returns what the last request of a model holds of a tool: the text, and how many images.
+/// Returns a tool's text and its number of images in the last request of a model.
 fn told(requests: &backstop_provider::ScriptedRequests) -> (String, usize) {
     let all = requests.all();
     let messages = all.last().unwrap().messages.clone();

@@ -55,7 +55,7 @@ impl InterceptedLog {
     }
 }
 
-/// Says that the log cannot be reached.
+/// Returns the error of a log that cannot be reached.
 pub(crate) fn unreachable() -> LogError {
     LogError::Unreachable("connection reset".into())
 }

@@ -1,4 +1,4 @@
-//! What comes when its time is over: pieces of attempts, answers of tools.
+//! Late arrivals: pieces of attempts that are over, answers of tools that were given up.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

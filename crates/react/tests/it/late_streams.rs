@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::bench::*;
 use crate::intercepted::{Access, InterceptedLog};
 
-/// Asks for so many tool calls, one a turn.
+/// A model with this number of tool calls, one per turn.
 struct AddingTurns(usize);
 
 #[async_trait]
@@ -41,7 +41,7 @@ impl Provider for AddingTurns {
     }
 }
 
-/// A log that counts how often records are read, and is locked for the first of those reads.
+/// A log that counts the reads of records, and is locked for the first ones.
 struct ReadCount {
     bench: Bench,
     log: Arc<InterceptedLog>,
@@ -63,7 +63,7 @@ impl ReadCount {
         Self { bench, log, reads }
     }
 
-    /// Starts a run of so many turns, and returns its stream when the run has ended.
+    /// Starts a run with this number of turns, and returns its stream after the run has ended.
     fn stream(&self, turns: usize) -> impl Future<Output = (Arc<MemoryLog>, RunStream)> + use<> {
         let agent = Agent::builder(AddingTurns(turns))
             .clock(Arc::new(self.bench.clock.clone()))
@@ -131,7 +131,7 @@ async fn stream_gives_a_locked_log_up() {
     let (seqs, unread) = on(&counted.bench, async move { read(stream.await.1).await }).await;
     assert_eq!(seqs.len(), 256);
     assert_eq!(unread[0].0, 257);
-    // The ranges behind the first one are not waited for.
+    // The ranges after the first one are not waited for.
     let reads = counted.reads.load(Ordering::SeqCst) - unread.len();
     assert!((5..20).contains(&reads), "{reads} reads more than ranges");
 }

@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::bench::*;
 use crate::intercepted::InterceptedLog;
 
-/// A lease that lasts, and counts what is at work.
+/// A lease that lasts, and counts the running work.
 #[derive(Clone, Default)]
 struct Lasting(Arc<AtomicU32>);
 
@@ -57,7 +57,7 @@ impl Approver for DeniesLate {
     }
 }
 
-/// LooksAtSignals at signals, and leaves nothing.
+/// An observer that counts signals, and records nothing.
 struct LooksAtSignals(Arc<AtomicU32>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! What a run refuses to begin with, and what it says when it ends.
+//! Requests that a run refuses, and its texts at the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -95,7 +95,7 @@ fn numbers_that_bound_nothing_are_refused() {
     check("memory_timeout_ms", limits(|limits| limits.memory_timeout_ms = 0));
 }
 
-/// Takes its time over every answer, then lets the run go on or not.
+/// A gate that takes its time over every answer, then lets the run continue or not.
 struct Slow(Arc<dyn Clock>, Duration);
 
 #[async_trait]
@@ -173,7 +173,7 @@ async fn depth_survives_a_resume() {
     assert_eq!(started.depth, 8);
 }
 
-/// Panics in what it says of itself, when it is told to.
+/// A part that panics in its own description when configured to.
 struct Moody {
     spec: ToolSpec,
     panics_at: &'static str,
@@ -317,7 +317,7 @@ async fn a_failure_has_one_text() {
             panic!("{code}: it failed")
         };
         assert_eq!(failed.chain.join(": "), chain(&failure.error).join(": "), "{code}");
-        // So does what is read from the record in another process.
+        // The error from the record in another process has the same text.
         let Err(ResumeError::Run(again)) = recorded(&*bench.log, &failure.run_id).await else {
             panic!("{code}: it failed")
         };

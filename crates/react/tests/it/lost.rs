@@ -1,4 +1,4 @@
-//! A run below whose record is gone, or was changed, when the run above is taken up.
+//! A child run whose record is gone, or was changed, when its caller is resumed.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ async fn waiting(bench: &Bench) -> Vec<Batch> {
     tape.batches()
 }
 
-/// Takes the root up, and returns what the call of the clerk was answered with.
+/// Resumes the root, and returns the answer of the clerk's call.
 async fn clerks_answer(bench: &Bench, batches: &[Batch]) -> (String, String) {
     let tape = Tape::after(batches).await;
     let log = Arc::clone(&tape) as Arc<dyn EventLog>;

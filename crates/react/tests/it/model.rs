@@ -130,7 +130,7 @@ async fn provider_panic_is_a_failed_call() {
     assert!(format!("{failure:#}").ends_with("the provider panicked: no"), "{failure:#}");
 }
 
-/// Fails in a passing way, and has the run cancelled before it is told.
+/// A provider that cancels the run before it fails with a passing error.
 struct FailsAndCancels(CancellationToken);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Calls that are made once (SPEC T16), and what is done with their answers.
+//! Calls that are made once (SPEC T16), and the use of their answers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ fn state(bench: &Bench) -> Arc<dyn StateStore> {
     Arc::new(MemoryStateStore::new().clock(clock))
 }
 
-/// A model that asks so often for invoice 7.
+/// A model that asks for invoice 7 this number of times.
 fn asks(times: usize) -> Vec<ScriptedAnswer> {
     let asked =
         (1..=times).map(|n| calls([call(&format!("c{n}"), "pay", json!({ "invoice": 7 }))]));

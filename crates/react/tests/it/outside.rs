@@ -1,4 +1,4 @@
-//! What callers give by name: sessions, who decides and why.
+//! Names and reasons from callers: sessions, the authors of decisions and their reasons.
 
 use backstop_event_log::{EventLog, InboxRequest};
 use backstop_react::{Agent, ApprovalDesk, ResumeRequest, RunRequest};

@@ -1,4 +1,4 @@
-//! What an application puts together.
+//! Parts that an application combines.
 
 use std::time::Duration;
 

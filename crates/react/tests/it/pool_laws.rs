@@ -22,7 +22,7 @@ use crate::bench::*;
 
 const ALWAYS: usize = 60;
 
-/// An endpoint that fails so, so many times, and answers from then on.
+/// An endpoint that fails with this error this number of times, and answers from then on.
 fn failing(bench: &Bench, kind: ErrorKind, hint_ms: Option<u64>, times: usize) -> Upstream {
     let mut error = ScriptedError::new(kind);
     error.retry_after_ms = hint_ms;
@@ -36,7 +36,7 @@ fn breaking(bench: &Bench, upstream: Upstream, failures: u32, open_for: Duration
     upstream.breaker(Breaker::new(config, Arc::new(bench.clock.clone())))
 }
 
-/// Builds an agent on pools, of which each is the fallback of the one before it.
+/// Builds an agent on pools, each the fallback of the one before it.
 fn agent(bench: &Bench, pools: Vec<Vec<Upstream>>, retry: RetryConfig, seed: u64) -> Agent {
     let mut pools = pools.into_iter();
     let mut first = pools.next().unwrap().into_iter();
@@ -193,7 +193,7 @@ async fn waits_for_a_limit_count_for_the_deadline() {
     assert!(bench.elapsed() <= Duration::from_secs(100), "{:?}", bench.elapsed());
 }
 
-/// Answers always, and says of its limit what it says.
+/// An endpoint that always answers, and reports an odd rate limit.
 struct Odd {
     asked: Arc<AtomicUsize>,
     level: RateLevel,
@@ -330,9 +330,9 @@ async fn queued_runs_learn_of_an_open_circuit() {
 /// An endpoint of the law.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
-    /// Fails so, so many times, then answers.
+    /// Fails with this error this number of times, then answers.
     Passing { kind: ErrorKind, hint_ms: Option<u64>, times: usize },
-    /// Fails once, and its circuit is open so many seconds then.
+    /// Fails once, and opens its circuit for this number of seconds.
     Breaking(u64),
     /// Fails so for ever.
     Dead(ErrorKind, Option<u64>),
@@ -400,7 +400,7 @@ proptest! {
             }
             answered
         });
-        // Behind a refused key another endpoint is asked where the circuit of one before it is open.
+        // After a refused key, another endpoint is asked although the circuit of an earlier one is open.
         let may_answer = pools.iter().flatten().any(|it| it.would_answer());
         for result in answered {
             prop_assert!(result.is_ok() || !would_answer, "{:?}", result);

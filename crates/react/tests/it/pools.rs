@@ -1,4 +1,4 @@
-//! Several endpoints of one model: calls are spread, and one that refuses is left alone.
+//! Several endpoints of one model: calls are spread, and an endpoint that refuses is not used for a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,7 +118,7 @@ async fn a_cooldown_is_as_long_as_set() {
     let bench = Bench::new();
     let first = refusing(&bench, ErrorKind::AuthFailed, None).cooldown(Duration::from_secs(5));
     let second = refusing(&bench, ErrorKind::AuthFailed, None);
-    // No endpoint is left when the second refuses too, and to ask again would not help.
+    // No endpoint remains when the second refuses too, and another attempt would not help.
     let agent = built(&bench, AgentBuilder::on(first).endpoint(second));
     let failure = run(&bench, &agent, "input").await.unwrap_err();
     assert_eq!(failure.code(), "provider.auth_failed");
@@ -217,7 +217,7 @@ async fn a_limit_too_long_to_wait_for_fails() {
     let [attempt] = &attempts(&bench, &failure.run_id).await[..] else { panic!("one attempt") };
     assert_eq!(attempt.status, None);
     assert_eq!(bench.elapsed(), Duration::ZERO);
-    // With another behind, that one is asked.
+    // With a fallback, the fallback is asked.
     let pool = AgentBuilder::on(well(&bench).requests_per_minute(1)).fallback_on(well(&bench));
     let agent =
         built(&bench, pool.retry(RetryConfig::new().max_retry_after(Duration::from_secs(9))));

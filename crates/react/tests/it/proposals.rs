@@ -1,4 +1,4 @@
-//! What a tool adds to a call that a person decides.
+//! Proposals of a tool for a call that a person decides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,7 +59,7 @@ impl Tool for Careful {
     }
 }
 
-/// Agrees, and remembers to what.
+/// An approver that agrees, and keeps the arguments it saw.
 #[derive(Clone, Default)]
 struct Ada(Arc<std::sync::Mutex<Vec<Value>>>);
 
@@ -89,7 +89,7 @@ async fn a_person_agrees_to_what_the_tool_proposes() {
     let proposed = json!({"how": "x", "diff": "+1 [redacted]"});
     let plain = json!({"how": "say nothing"});
     assert_eq!(*ada.0.lock().unwrap(), [proposed.clone(), plain.clone()]);
-    // What was shown is what is recorded and what ran; the conversation has what the model said.
+    // The proposed arguments are recorded and run; the conversation has the model's own.
     let events = bench.events(&outcome.run_id).await;
     let requested = events.iter().filter_map(|event| match &event.kind {
         EventKind::ToolRequested(requested) => Some(requested.arguments.value()),

@@ -1,4 +1,4 @@
-//! The log and those who listen.
+//! The log and its subscribers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -147,7 +147,7 @@ pub(crate) struct FailingLog(
     pub(crate) Box<dyn Fn(&Batch) -> bool + Send + Sync>,
 );
 
-/// Does an append have the event of this seq?
+/// Returns a check whether an append has the event of this seq.
 fn has(seq: u64) -> Box<dyn Fn(&Batch) -> bool + Send + Sync> {
     Box::new(move |batch| batch.records.iter().any(|record| record.seq == seq))
 }

@@ -94,7 +94,7 @@ async fn copies_get_the_recorded_answers() {
     let original = on(&bench, async move { agent.resume(run).await }).await.unwrap();
     let recorded = RecordedTools::of(&bench.events(&original.run_id).await);
 
-    // None of the tools is here, but one that was not there.
+    // The agent has none of the recorded tools, and a new one.
     let copy = bench.agent(model(json!(7.50))).tool(tool("new")).require_approval("new");
     let copy = copy.recorded_tools(recorded).build().unwrap();
     let fork = ForkRequest::new(original.run_id.clone(), 1);

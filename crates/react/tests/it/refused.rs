@@ -1,4 +1,4 @@
-//! Attempts that a circuit breaker refused: what failed before stays in the chain.
+//! Attempts that a circuit breaker refused: earlier failures stay in the chain.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ async fn a_refused_attempt_keeps_the_last_failure() {
     let bench = Bench::new();
     let upstream = failing(&bench, ErrorKind::Transient);
     fail(&bench, AgentBuilder::on(upstream.clone()), 2).await;
-    // A run whose only attempt is refused learns of it too.
+    // A run whose only attempt is refused has the earlier failure too.
     let failure = fail(&bench, AgentBuilder::on(upstream), 1).await;
     let causes = ["gave up after 1 attempts", "circuit is open", "scripted transient error"];
     check(&failure, &last_event(&bench, &failure).await, "provider.circuit_open", &causes);

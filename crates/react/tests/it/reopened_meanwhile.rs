@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use crate::bench::{call, calls, fails, says};
 use crate::intercepted::{Access, InterceptedLog};
 
-/// How often was paid, and who is told of it.
+/// The number of payments, and the notification of each.
 #[derive(Clone, Default)]
 struct Ledger(Arc<AtomicU32>, Arc<Notify>);
 

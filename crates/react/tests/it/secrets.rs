@@ -1,4 +1,4 @@
-//! Secrets of the process in what listeners are shown and in what a run is given.
+//! Secrets of the process in the pieces for listeners and in the inputs of a run.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -68,7 +68,7 @@ impl Provider for Dripping {
     }
 }
 
-/// What a listener was shown: thinking, text, and all of it as it came.
+/// The pieces that a listener got: thinking, text, and all of them in order.
 struct Heard {
     thinking: String,
     text: String,

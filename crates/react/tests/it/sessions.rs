@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::bench::{call, calls, says};
 
-/// A log that notes what is asked of it, and is locked when records are read for this time: 1, 2, ….
+/// A log that notes its accesses, and is locked for this read of records: 1, 2, ….
 struct Noting(Arc<MemoryLog>, Mutex<Vec<&'static str>>, Option<usize>);
 
 impl Noting {
@@ -103,7 +103,7 @@ async fn rewritten(
     copy
 }
 
-/// Returns what people said and the model answered, of what the model was sent.
+/// Returns the texts of people and of the model in the messages of a request.
 fn texts(messages: &[Arc<Message>]) -> Vec<String> {
     let text = |message: &Arc<Message>| match &**message {
         Message::User { content, .. } | Message::Assistant { content, .. } => content.to_string(),

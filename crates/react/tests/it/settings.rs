@@ -1,4 +1,4 @@
-//! How a model should answer, from the builder to the provider.
+//! Model settings, from the builder to the provider.
 
 use std::sync::{Arc, Mutex};
 

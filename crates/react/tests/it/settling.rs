@@ -33,11 +33,11 @@ struct Bank(Arc<Mutex<Books>>);
 struct Books {
     /// The keys of the payments that were asked for.
     asked: Vec<String>,
-    /// How often it was asked what became of one.
+    /// Number of probes.
     probes: usize,
-    /// What it says then.
+    /// The answer to a probe.
     says: &'static str,
-    /// How a payment ends.
+    /// The end of a payment.
     ends: &'static str,
 }
 
@@ -142,7 +142,7 @@ async fn resumed(bench: &Bench, agent: AgentBuilder, run: &RunId) -> RunOutcome 
     on(bench, async move { agent.resume(run).await.unwrap() }).await
 }
 
-/// Returns a bench whose run died while it paid, with what the bank knows of it.
+/// Returns a bench whose run died during a payment, with the run's id and the agent to resume it.
 async fn died(
     bank: &Bank,
     with: impl Fn(AgentBuilder) -> AgentBuilder,

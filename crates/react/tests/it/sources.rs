@@ -29,7 +29,7 @@ impl Tool for Listed {
     }
 }
 
-/// A server that lists what it is told to.
+/// A server with a listing that the test sets.
 struct Server {
     tools: Vec<Arc<dyn Tool>>,
     left_out: Vec<LeftOut>,

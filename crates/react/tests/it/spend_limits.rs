@@ -1,4 +1,4 @@
-//! What runs may spend together.
+//! Spend limits for several runs together.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::bench::*;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
-/// What each answer costs.
+/// Cost of each answer.
 const ANSWER_USD: f64 = 0.001;
 const ANSWER_NANOUSD: u64 = 1_000_000;
 
@@ -34,13 +34,13 @@ fn limit(scope: &str, per: LimitPeriod, max_cost_usd: f64) -> SpendLimit {
     SpendLimit::new(scope.parse().unwrap(), per, max_cost_usd)
 }
 
-/// A state store that keeps what was written, is some time away, and fails when it is told to.
+/// A state store that keeps its writes, has a latency, and fails on demand.
 #[derive(Default)]
 struct Watched {
     store: MemoryStateStore,
     written: Mutex<Vec<Value>>,
     fails: Mutex<bool>,
-    /// The number of writes that succeed, then of those that fail.
+    /// Number of writes that succeed, then of those that fail.
     breaks: Mutex<Option<(u32, u32)>>,
     far: Mutex<Option<VirtualClock>>,
 }
@@ -135,7 +135,7 @@ impl Shared {
         outcome
     }
 
-    /// Runs an agent that answers once; says whether it did.
+    /// Runs an agent that answers once; returns whether it did.
     async fn answers(&self, agent: AgentBuilder, request: RunRequest) -> bool {
         let outcome = self.run(agent.build().unwrap(), request).await.unwrap();
         match outcome.stop {
@@ -175,7 +175,7 @@ async fn next_run_of_the_day_is_refused() {
     assert_eq!(exhausted(&events), [expected]);
     assert!(!types(&events).contains(&"model.attempted"));
     assert_eq!(types(&events).last(), Some(&"run.finished"));
-    // It goes on once there is room again.
+    // The run continues once there is room again.
     shared.bench.clock.set_time_of_day(DAY_MS);
     let next = agent(vec![answer()]).build().unwrap();
     let request = ReopenRequest::new(outcome.run_id.clone());

@@ -32,29 +32,29 @@ const WALL: Duration = Duration::from_secs(3);
 const WAYS: [Way; 4] = [Way::Cancel, Way::Time, Way::Sibling, Way::Signal];
 const PARTS: [Part; 5] = [Part::Call, Part::Child, Part::Hook, Part::Probe, Part::Store];
 
-/// How a run is stopped.
+/// The way of stopping a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     /// The caller cancels it.
     Cancel,
     /// A gate ends it at another call.
     Sibling,
-    /// A signal with the name `cancel` comes.
+    /// A signal named `cancel`.
     Signal,
     /// Its time is up.
     Time,
 }
 
-/// What a tool's step does when the run is stopped.
+/// The part of a tool's step that is running when the run is stopped.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Part {
     /// The tool has just returned.
     Call,
-    /// A run below has returned, and an observer is called.
+    /// A child run has returned, and an observer is called.
     Child,
     /// An observer is called.
     Hook,
-    /// The tool is asked what became of a failed call.
+    /// The tool is probed about a failed call.
     Probe,
     /// A large result is stored.
     Store,
@@ -91,14 +91,14 @@ impl Stopper {
         }
     }
 
-    /// Stops the run, and goes on for longer than it may take.
+    /// Stops the run, and continues for longer than it may take.
     async fn stop_and_hang(&self) {
         self.stop().await;
         self.clock.sleep(2 * WALL).await;
     }
 }
 
-/// Hangs behind `pay`.
+/// An observer that hangs after `pay`.
 struct Hangs(Stopper);
 
 #[async_trait]
@@ -117,7 +117,7 @@ impl Observer for Hangs {
     }
 }
 
-/// Ends the run behind `add`, once it is told to.
+/// A gate that ends the run after `add`, on demand.
 struct Aborts(Stopper);
 
 #[async_trait]
@@ -144,7 +144,7 @@ struct Busy(MemoryResultStore, Stopper);
 impl ResultStore for Busy {
     async fn put(&self, result: NewResult) -> Result<ResultId, StoreError> {
         self.1.stop().await;
-        // Where the time stops the run, it is still at work when the time is up.
+        // With a time limit, it is still running when the time is up.
         let wait = if self.1.way == Way::Time { 4 } else { 1 };
         let wait = Duration::from_secs(wait);
         self.1.clock.sleep(wait).await;
@@ -197,7 +197,7 @@ async fn pay(part: String, stopper: State<Stopper>) -> Result<String, ToolError>
     Ok("receipt 4711".into())
 }
 
-/// Stops a run in one way while one part is at work. Returns how it ended and its events.
+/// Stops a run in one way while one part is running. Returns its end.
 async fn stopped(part: Part, way: Way, bench: &Bench) -> Result<Stop, String> {
     let stopper = Stopper::new(way, bench);
     let name = format!("{part:?}");
@@ -251,7 +251,7 @@ async fn check(part: Part, way: Way) {
         assert!(types(&events).contains(&"result.stored"), "{place}");
     }
     match (way, part) {
-        // A tool that returns at once is not stopped by the time.
+        // A tool that returns at once is not stopped by the time limit.
         (Way::Time, Part::Call) => assert_eq!(ended, Ok(Stop::Completed), "{place}"),
         (Way::Time, _) => assert!(matches!(ended, Ok(Stop::BudgetExhausted { .. })), "{place}"),
         (Way::Sibling, _) => assert!(ended.unwrap_err().contains("enough"), "{place}"),
@@ -308,8 +308,8 @@ async fn pay_probed(to: String, bank: State<Bank>) -> Result<String, ToolError> 
     Ok(format!("paid {to}"))
 }
 
-/// Stops a payment at work and opens its run again. Returns what the model is told, and the types of the events
-/// since the first end.
+/// Stops a running payment and reopens its run. Returns the messages to the model, and the types of the events since
+/// the first end.
 async fn reopened(bank: &Bank) -> (Vec<String>, Vec<&'static str>) {
     let log = Arc::new(MemoryLog::new());
     let stop = CancellationToken::new();

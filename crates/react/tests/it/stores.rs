@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::bench::*;
 
-/// How a store misbehaves in every call.
+/// The fault of a store in every call.
 #[derive(Debug, Clone, Copy)]
 enum Bad {
     Hangs,
@@ -52,7 +52,7 @@ impl Bad {
     }
 }
 
-/// What `async_trait` makes of a call, so that one can panic before there is a future.
+/// The type that `async_trait` gives a call, so that the call can panic before it returns a future.
 type Answer<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 impl ErrorStore for Bad {

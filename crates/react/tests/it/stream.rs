@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::bench::*;
 
-/// Asks for so many tool calls, one a turn, then repeats the input in pieces.
+/// A model with this number of tool calls, one per turn, that then repeats the input in pieces.
 struct Turns(usize);
 
 impl Turns {
@@ -95,7 +95,7 @@ async fn every_reader_gets_its_own_run_whole() {
     async fn check(agent: AgentBuilder) {
         let agent = agent.build().unwrap();
         let streams: Vec<_> = (0..50).map(|n| (n, agent.stream(format!("input {n}")))).collect();
-        // Half of them are read when those before have long ended.
+        // Half of the streams are read long after the earlier ones have ended.
         let (prompt, late): (Vec<_>, Vec<_>) = streams.into_iter().partition(|(n, _)| n % 2 == 1);
         for (n, mut stream) in prompt.into_iter().chain(late) {
             let run = stream.run_id().clone();

@@ -1,4 +1,4 @@
-//! What a caller takes up that died, or goes on without it.
+//! Child runs that a caller resumes after a death, and those that continue without their caller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -41,7 +41,7 @@ async fn returned(tape: &Tape, run: &str) -> OperatorReturned {
     returned.next().unwrap()
 }
 
-/// Returns how many appends stand before the first one with an event of this type.
+/// Returns the number of appends before the first one with an event of this type.
 fn before(batches: &[Batch], event: &str) -> usize {
     let has = |batch: &Batch| batch.records.iter().any(|record| record.event_type == event);
     batches.iter().position(has).unwrap()

@@ -19,7 +19,7 @@ pub(crate) struct Tape {
 }
 
 impl Tape {
-    /// Goes on with these appends, as a process finds them that begins after another one died.
+    /// Returns a log with these appends, as a process finds it after another one died.
     pub(crate) async fn after(batches: &[Batch]) -> Arc<Self> {
         Arc::new(Self { log: cut(batches).await, batches: Mutex::new(batches.to_vec()) })
     }

@@ -1,4 +1,4 @@
-//! What time does to a run, and what the time of day does not.
+//! Effects of time on a run, and changes of the time of day without an effect.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ use serde_json::json;
 
 use crate::bench::*;
 
-/// Takes as long as it is told, on a clock of its own thread or of its task.
+/// A tool that takes the given time, on the clock of its thread or of its task.
 struct Slow {
     spec: ToolSpec,
     clock: VirtualClock,
@@ -247,7 +247,7 @@ impl Clock for Blocked {
     }
 }
 
-/// Blocks its thread for so long.
+/// A tool that blocks its thread for the given time.
 struct Blocks(ToolSpec, Blocked, u64);
 
 #[async_trait]
@@ -343,7 +343,7 @@ async fn a_run_behind_one_of_tomorrow_is_bounded() {
     assert_eq!(bench.events(&first.run_id).await.len(), 5, "it ended as it should");
 }
 
-/// Remembers nothing: each operation does as it is told.
+/// A memory whose operations misbehave as configured.
 struct Odd {
     clock: VirtualClock,
     panics: bool,

@@ -1,4 +1,4 @@
-//! What runs are told while they wait, and when they end.
+//! Messages to runs that wait or that are ending.
 
 use std::sync::{Arc, Mutex};
 
@@ -77,7 +77,7 @@ async fn waiting_run_that_is_told_something_waits() {
     replay(&*bench.log, &"run_1".into()).await.unwrap();
 }
 
-/// Tells its run something while that ends.
+/// A hook that sends its run a message while the run is ending.
 struct LastWord(Arc<Mutex<Option<Agent>>>);
 
 #[async_trait]

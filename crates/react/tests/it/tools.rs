@@ -118,7 +118,7 @@ async fn an_oversized_batch_runs_nothing() {
     assert_eq!(RAN.load(Ordering::SeqCst), 0);
 }
 
-/// Panics when it is asked what it needs.
+/// A tool that panics when it returns its needs.
 struct Needy(backstop_tool::ToolSpec);
 
 #[async_trait::async_trait]

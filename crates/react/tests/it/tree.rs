@@ -1,4 +1,4 @@
-//! A tree of agents three levels deep, its process dying after every append, and taken up again.
+//! A tree of agents three levels deep, whose process dies after every append, and which is resumed.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +22,7 @@ use serde_json::json;
 use crate::bench::*;
 use crate::tape::{Tape, cut};
 
-/// What the tools did; it outlives the process.
+/// The effects of the tools; they outlive the process.
 #[derive(Default)]
 pub(crate) struct World {
     paid: Mutex<Vec<String>>,
@@ -55,7 +55,7 @@ async fn busy(context: &ToolContext) -> Result<String, ToolError> {
 }
 
 impl World {
-    /// Makes the world as these appends left it.
+    /// Returns the world in its state after these appends.
     pub(crate) fn after(batches: &[Batch]) -> Arc<Self> {
         let world = Self::default();
         for batch in batches {
@@ -71,7 +71,7 @@ impl World {
     }
 }
 
-/// Calls these tools in one answer, then says what they answered.
+/// A model that calls these tools in one answer, then repeats their answers.
 pub(crate) fn calling(calls: &'static [(&'static str, &'static str)]) -> ScriptedProvider {
     ScriptedProvider::from_fn(move |request: &ModelRequest| {
         let messages = request.messages.messages();
@@ -116,7 +116,7 @@ impl Observer for Farewell {
     }
 }
 
-/// Makes a root that calls two agents beside each other, one of which calls a third that has to be approved.
+/// Returns a root that calls two agents concurrently, one of which calls a third that needs an approval.
 pub(crate) fn root(bench: &Bench, log: &Arc<dyn EventLog>, world: &Arc<World>) -> Agent {
     let agent = |name: &'static str, calls| {
         let clock: Arc<dyn Clock> = Arc::new(bench.clock.clone());
@@ -143,7 +143,7 @@ pub(crate) fn root(bench: &Bench, log: &Arc<dyn EventLog>, world: &Arc<World>) -
         .unwrap()
 }
 
-/// Resumes until the run is over; approves what it asks.
+/// Resumes until the run is over; approves every request.
 pub(crate) async fn to_the_end(bench: &Bench, agent: &Agent, log: &dyn EventLog) -> RunOutcome {
     loop {
         let agent = agent.clone();
@@ -170,7 +170,7 @@ pub(crate) async fn to_the_end(bench: &Bench, agent: &Agent, log: &dyn EventLog)
     }
 }
 
-/// Adds up what the events of all records say was used.
+/// Returns the sum of the usage in the events of all records.
 pub(crate) async fn added_up(log: &dyn EventLog, runs: &[RunSummary]) -> Usage {
     let mut used = Usage::default();
     used.add_cost(0);

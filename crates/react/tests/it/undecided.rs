@@ -1,4 +1,4 @@
-//! Approvers of runs below another one that give no decision, and decisions that cannot be written at once.
+//! Approvers of child runs that give no decision, and decisions that cannot be written at once.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};

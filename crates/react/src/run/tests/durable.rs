@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::journal::{AskId, AttemptEnd, Batch, End, Fact, Journal, Step, StepId, Told};
 use crate::local_journal::LocalJournal;
 
-/// What a journal answered, in order, as JSON. It outlives the process.
+/// The answers of a journal, in order, as JSON. They outlive the process.
 #[derive(Clone, Default)]
 pub(super) struct Entries(Arc<Mutex<Vec<String>>>);
 
@@ -90,9 +90,9 @@ impl Entries {
 pub(super) struct Durable {
     live: LocalJournal,
     entries: Entries,
-    /// Did another process begin the run?
+    /// Whether another process began the run.
     is_again: bool,
-    /// How many entries were answered.
+    /// Number of answered entries.
     answered: usize,
     dies_after: usize,
     died: Option<oneshot::Sender<()>>,
@@ -149,10 +149,10 @@ impl Durable {
         self.answered += 1;
     }
 
-    /// Starts what was started and has not ended, as far as the entries know.
+    /// Starts the steps that the entries have as started and not ended.
     fn go_live(&mut self) {
         for (id, mut step) in std::mem::take(&mut self.open) {
-            // It may have been begun before, and its run below too.
+            // It may have been started before, and its child run too.
             if let Step::Execution(execution) = &mut step
                 && let Some(Ok(child)) = &mut execution.child
             {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{History, Undisturbed};
 
-/// A run below is a process of its own: whether it ends before its caller is cancelled is chance.
+/// A child run is its own process: it ends before or after its caller is cancelled by chance.
 const TOOLS: [[&str; 7]; 2] = [
     ["look", "look", "look", "wait", "pay", "absent", "stop"],
     ["look", "look", "below", "wait", "pay", "absent", "below"],

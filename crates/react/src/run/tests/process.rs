@@ -38,12 +38,12 @@ use crate::run::start::Start;
 
 pub(super) const RUN: &str = "run_durable";
 
-/// What a run meets.
+/// The model's answers and the limits of a run.
 #[derive(Debug, Clone)]
 pub(super) struct History {
-    /// What its model says.
+    /// The answers of its model.
     pub(super) answers: Value,
-    /// How much it may use.
+    /// Its budget of model calls and tool calls.
     pub(super) model_calls: Option<u32>,
     pub(super) tool_calls: Option<u32>,
 }
@@ -55,7 +55,7 @@ impl History {
     }
 }
 
-/// What a tool of a history does.
+/// The behaviour of a tool in a history.
 enum Does {
     Answers,
     /// Asks to be called again later, if it has not done so yet.
@@ -122,7 +122,7 @@ impl Gate for Careful {
     }
 }
 
-/// Knows a little, and takes in what was done.
+/// A memory with one entry, which only accepts the output `done`.
 struct Knows;
 
 #[async_trait]
@@ -138,15 +138,15 @@ impl Memory for Knows {
     }
 }
 
-/// How a run ended, or the code it failed with.
+/// The end of a run, or the code of its failure.
 pub(super) type Ended = Result<Stop, &'static str>;
 
-/// One process: what it keeps goes on in the next one.
+/// One process: the next one continues from its state.
 pub(super) struct Process {
     pub(super) log: Arc<MemoryLog>,
     pub(super) errors: Arc<MemoryErrorStore>,
     pub(super) entries: Entries,
-    /// How many entries of the durable journal there will be when it dies; `None` on the local journal.
+    /// Number of entries of the durable journal at its death; `None` on the local journal.
     pub(super) dies_after: Option<usize>,
 }
 
@@ -156,7 +156,7 @@ impl Process {
         Self { log, errors, entries, dies_after }
     }
 
-    /// Executes the run from its start; `None` when it dies. Nothing that is at work then hears of it.
+    /// Executes the run from its start; `None` when it dies. Nothing notifies its running steps.
     pub(super) fn execute(&self, history: &History) -> Option<Ended> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
@@ -257,7 +257,7 @@ pub(super) fn agent(
         spec: ToolSpec::new("pay", "pays", json!({ "type": "object" })).idempotent().approval(),
         does: Does::Answers,
     };
-    // A tool that waited in an earlier process waits no more than is left.
+    // A tool that waited in an earlier process waits only for the rest.
     let waits = 1_u32.saturating_sub(entries.waits());
     let below = Agent::builder(ScriptedProvider::from_fn(|_| ScriptedAnswer::saying("seen below")));
     let below = below.name("below").clock(Arc::clone(clock)).shared_log(Arc::clone(&log));
@@ -265,7 +265,7 @@ pub(super) fn agent(
     Agent::builder(ScriptedProvider::new(answers).starting_at(entries.attempts()))
         .name("durable")
         .clock(Arc::clone(clock))
-        // No wait is drawn: a process that begins anew would draw others.
+        // No wait is random: a process that begins again would draw other waits.
         .retry(RetryConfig::new().base(Duration::ZERO))
         .budget(budget)
         .gate(Careful)
