@@ -1,4 +1,4 @@
-//! What an agent holds that was never run.
+//! The memory of an agent that never ran.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ async fn add(x: i64, y: i64) -> Result<i64, backstop::ToolError> {
 fn an_idle_agent_stays_small() {
     let provider: Arc<dyn Provider> = Arc::new(ScriptedProvider::saying(["hello"]));
     let build = || AgentBuilder::shared(Arc::clone(&provider)).tool(add).build().unwrap();
-    // What is made once is made now.
+    // Builds one agent first, so that one-time allocations do not count.
     drop(build());
     let mut agents: Vec<Agent> = Vec::with_capacity(100);
     let held = allocation_counter::measure(|| agents.extend((0..100).map(|_| build())));

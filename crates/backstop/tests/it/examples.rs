@@ -4,8 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Runs an example; returns what it wrote to standard output. Cargo builds examples before it runs
-/// tests.
+/// Runs an example; returns its standard output. Cargo builds examples before it runs tests.
 #[track_caller]
 fn printed(example: &str, arguments: &[&str], input: &str) -> String {
     let mut path: PathBuf = std::env::current_exe().unwrap();
@@ -100,7 +99,7 @@ fn readme_names_every_feature() {
         first_cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
     let features = table(&manifest, "\n[features]\n", "\n\n");
     let known = features.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name);
-    // What the default is stands beside its parts, and `http` is a part of each provider.
+    // The table marks the default feature instead of listing `default`, and `http` is a part of each provider.
     let mut known: Vec<&str> = known.filter(|name| !matches!(*name, "default" | "http")).collect();
     let mut named = named;
     known.sort_unstable();

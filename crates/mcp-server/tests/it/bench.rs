@@ -27,7 +27,7 @@ async fn pay(context: &ToolContext) -> Result<String, ToolError> {
     Ok("paid".into())
 }
 
-/// What the tests look at.
+/// State that the tests inspect.
 pub(crate) struct Bench {
     pub(crate) log: Arc<MemoryLog>,
     pub(crate) paid: Arc<AtomicU32>,
@@ -39,12 +39,12 @@ impl Bench {
         Self { log: Arc::default(), paid: Arc::default(), asked: Arc::default() }
     }
 
-    /// Serves one agent, `clerk`, that does what its input says.
+    /// Serves one agent, `clerk`, whose input determines its work.
     pub(crate) fn server(&self) -> Server {
         self.offering(Offer::new("clerk", "Does what it is told."))
     }
 
-    /// Serves the agent as an offer says.
+    /// Serves the agent with this offer.
     pub(crate) fn offering(&self, offer: Offer) -> Server {
         let orchestrator = LocalOrchestrator::builder()
             .operator(self.clerk())
@@ -99,7 +99,7 @@ impl Bench {
     }
 }
 
-/// Returns whether a person told the agent to finish, when its run was reopened.
+/// Returns whether a person asked the agent to finish when its run was reopened.
 fn is_told_to_finish(messages: &[Arc<Message>]) -> bool {
     let mut said = messages.iter().filter_map(|message| match &**message {
         Message::User { content, .. } => Some(content.to_string()),
@@ -126,7 +126,7 @@ pub(crate) async fn call(
     shown(client.call_tool(params(arguments)).await.unwrap())
 }
 
-/// Is it an error, what does the model read, and what does it say in structure?
+/// Returns whether a result is an error, its text for the model, and its structured content.
 pub(crate) fn shown(result: CallToolResult) -> (bool, String, Value) {
     let text = result.content[0].as_text().unwrap().text.clone();
     (result.is_error.unwrap_or(false), text, result.structured_content.unwrap())

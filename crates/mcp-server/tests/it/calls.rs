@@ -1,4 +1,4 @@
-//! What calls are answered with.
+//! Answers to calls.
 
 use std::sync::atomic::Ordering;
 

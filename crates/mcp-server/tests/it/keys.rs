@@ -1,4 +1,4 @@
-//! What keys of calls stand for.
+//! Keys of calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, connect, params, shown};
 
-/// Calls with a key; returns what was said.
+/// Makes a call with a key; returns the answer.
 async fn keyed(bench: &Bench, keys: &Arc<impl StartKeys + 'static>) -> (bool, String, Value) {
     let server = bench.server().start_keys(Arc::clone(keys) as _);
     call_with(server, json!("order-7"), json!("sweep")).await
@@ -73,7 +73,7 @@ async fn keys_are_bounded() {
     assert!(!is_error, "{text}");
 }
 
-/// A store in which each key stands for this.
+/// A store in which every key is bound in this way.
 struct Fixed(Bound);
 
 #[async_trait]

@@ -58,7 +58,7 @@ impl Shared {
         (Self { bench, client }, first, second)
     }
 
-    /// Is the run open, after whole calls that came behind what was sent before?
+    /// Returns whether the run is open, after further complete calls have shown that earlier messages were processed.
     async fn is_open(&self) -> bool {
         for _ in 0..3 {
             call(&self.client, json!({"input": "sweep"})).await;

@@ -1,4 +1,4 @@
-//! Agents as operators: gone on with by the retry layer, signalled, dropped, out of time.
+//! Agents as operators: retried by continuing, signalled, dropped, out of time.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -52,7 +52,7 @@ pub(crate) fn calling(name: &str) -> ScriptedAnswer {
     ScriptedAnswer::default().tool_calls([ScriptedToolCall::new("c1", name, json!({}))])
 }
 
-/// Pays, then its model is away for so many attempts, then it says so.
+/// Returns an agent that pays, then fails as often as asked because its model is unavailable, then answers.
 pub(crate) fn payer(
     clock: &VirtualClock,
     log: &Arc<MemoryLog>,

@@ -1,4 +1,4 @@
-//! What a task asks for of a run: a part of the budget, what was said before.
+//! Requests of a task to its run: a part of the budget, the history of the session.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::agents::agent;
 use crate::{builder, on, operator, start};
 
-/// Calls a tool, then says what it answered.
+/// Returns a model that calls a tool, then answers with the tool's output.
 fn calling(name: &'static str, arguments: Value) -> impl Fn(&ModelRequest) -> ScriptedAnswer {
     move |request| match request.messages.messages().last().map(|message| &**message) {
         Some(Message::Tool { content, .. }) => ScriptedAnswer::saying(format!("[{content}]")),
@@ -31,7 +31,7 @@ fn calling(name: &'static str, arguments: Value) -> impl Fn(&ModelRequest) -> Sc
     }
 }
 
-/// What the tool asks of the operator.
+/// The task that the tool gives to the operator.
 struct Wanted(Task);
 
 /// Asks the other operator.

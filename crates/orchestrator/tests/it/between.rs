@@ -35,7 +35,7 @@ fn tree(
     let worker = agent(clock, log, move |request: &ModelRequest| {
         match needs_approval && has_answers(request) {
             true => ScriptedAnswer::saying("it is paid"),
-            // Without an approval it never comes to an end by itself.
+            // Without an approval it never ends by itself.
             false => calling("pay"),
         }
     });

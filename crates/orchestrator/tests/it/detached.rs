@@ -146,7 +146,7 @@ async fn cancellation_reaches_children_that_wait() {
 /// Spec: O5.
 #[tokio::test]
 async fn operator_resumes_that_was_about_to_leave() {
-    /// Waits, and has its answer when it is told to leave.
+    /// Waits, and has its answer when it is asked to suspend.
     struct Decided;
     #[async_trait]
     impl Operator for Decided {

@@ -104,7 +104,7 @@ async fn refused_request_is_not_made_again() {
     assert_eq!(*giver.asked.lock().unwrap(), [0, 1]);
 }
 
-/// An operator that waits, says so in its answer when it is to leave, and takes a while for that.
+/// An operator that waits, suspends with an answer when asked to, and takes a while for that.
 struct Waiter {
     name: &'static str,
     waiting: Waiting,
@@ -151,7 +151,7 @@ async fn parked_step_continues_beside_an_approval() {
     let mut parked = Waiting::new(WaitFor::Parked, Vec::new());
     parked.until = Some(due);
     let asking = Waiting::new(WaitFor::Approval, vec!["apr_1".into()]);
-    // It has its answer when it is to leave, so that the code goes on.
+    // It has its answer when it is asked to suspend, so that the code continues.
     let late = own("late", |_, context: Context| async move {
         context.caller.clone().unwrap().wait(Waiting::new(WaitFor::Parked, Vec::new())).await;
         Ok(Answer::completed("late".into()))

@@ -46,7 +46,7 @@ use serde_json::{Value, json};
 
 type Behaviour = dyn Fn(u32) -> Result<Value, OperatorError> + Send + Sync;
 
-/// An operator that does what a closure says at its n-th run.
+/// An operator that runs a closure with the number of the run.
 struct Scripted {
     name: &'static str,
     runs: Arc<AtomicU32>,
@@ -224,7 +224,7 @@ async fn dispatch_does_not_multiply_model_attempts() {
     let shared: Arc<dyn Clock> = Arc::new(clock.clone());
     let model = ScriptedProvider::new(answers);
     let asked = model.requests();
-    // Without a log it cannot go on where it failed.
+    // Without a log it cannot continue after a failure.
     let agent = Agent::builder(model).name("agent").clock(shared).build().unwrap();
     let orchestrator = builder(&clock)
         .operator(agent)

@@ -1,4 +1,4 @@
-//! Code of operators: its work beside the runs that it dispatched, and steps that it does not ask for.
+//! Code of operators: its own work during the runs that it dispatched, and steps that it does not request.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Runs that an endpoint turns away for long: put aside, and gone on with when it is time.
+//! Runs that an endpoint refuses for a long time: parked, and resumed when they are due.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -18,7 +18,7 @@ use crate::on;
 type Work = std::pin::Pin<Box<dyn Future<Output = Result<Answer, OperatorError>> + Send>>;
 type Code = dyn Fn(Task, Context) -> Work + Send + Sync;
 
-/// Does what a closure says, and keeps no record.
+/// An operator without a record that runs a closure.
 pub(crate) struct Own(&'static str, Box<Code>);
 
 pub(crate) fn own<W>(
@@ -63,8 +63,8 @@ impl Failure for Away {
     }
 }
 
-/// What a process leaves that dies: the records as they are, those of `operator` up to `upto`, and none of what it
-/// dispatched later.
+/// Returns the log that a process leaves when it dies: the records as they are, those of `operator` up to `upto`, and
+/// none of its later child runs.
 pub(crate) async fn died(
     log: &MemoryLog,
     operator: &str,

@@ -1,4 +1,4 @@
-//! What cannot be dispatched or reached: each with its code, and before anything starts.
+//! Refused dispatches and messages: each with its code, before anything starts.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;

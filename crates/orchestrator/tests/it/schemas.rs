@@ -21,7 +21,7 @@ fn invoice() -> Value {
             "properties": { "invoice": { "type": "string" } } })
 }
 
-/// Pays invoices, and says `{"paid": true}`, after so many answers that say nothing of the kind.
+/// Returns an agent that pays invoices, and answers `{"paid": true}` after `odd` other answers.
 fn payer(clock: &VirtualClock, log: &Arc<MemoryLog>, odd: u32, asked: &Asked) -> Agent {
     let (left, asked) = (AtomicU32::new(odd), Arc::clone(asked));
     let answer = move |request: &ModelRequest| {

@@ -26,7 +26,7 @@ async fn meet(context: &ToolContext) -> Result<String, ToolError> {
     Ok("met".into())
 }
 
-/// Says what it was asked in its session, once it has met as many others.
+/// Returns an agent that answers with the inputs of its session, once it has met as many others.
 fn meeting(log: &Arc<MemoryLog>, count: usize) -> Agent {
     let answer = |request: &ModelRequest| {
         let messages = request.messages.messages();

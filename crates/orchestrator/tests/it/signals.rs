@@ -1,4 +1,4 @@
-//! What is sent to a run, and what becomes of it.
+//! Messages to a run, and their effects.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};

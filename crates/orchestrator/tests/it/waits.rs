@@ -1,4 +1,4 @@
-//! What waits: for a permit, for a person, between two attempts.
+//! Waits: for a permit, for a person, between two attempts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

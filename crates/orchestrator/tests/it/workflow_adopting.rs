@@ -1,4 +1,4 @@
-//! Workflows that go on as they are defined now.
+//! Workflows that adopt their current definition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

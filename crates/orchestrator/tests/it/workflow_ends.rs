@@ -27,7 +27,7 @@ use crate::{builder, on, start};
 type Code = dyn Fn(Task, Context) -> Work + Send + Sync;
 type Work = std::pin::Pin<Box<dyn Future<Output = Result<Answer, OperatorError>> + Send>>;
 
-/// Does what a closure says.
+/// An operator that runs a closure.
 struct Own(Box<Code>);
 
 fn own<W>(code: impl Fn(Task, Context) -> W + Send + Sync + 'static) -> Own
@@ -123,7 +123,7 @@ async fn records_hold_no_secret_in_any_place() {
     }
 }
 
-/// Answers with an object that has what it was asked as a key, and as a value.
+/// Answers with an object that has its input as a key, and as a value.
 struct Keys;
 
 #[async_trait]
@@ -226,7 +226,7 @@ async fn nested_workflows_close_in_time() {
     on(&clock.clone(), async move {
         let dispatched = orchestrator.dispatch("outer", Task::text("x"), Context::root());
         drop(futures_util::future::select(dispatched, clock.sleep(Duration::from_secs(1))).await);
-        // Those that are told to end have 5 s.
+        // Cancelled operators have 5 s.
         clock.sleep(Duration::from_millis(4_999)).await;
         for operator in ["inner", "outer"] {
             let events = events_of(&log, operator).await;

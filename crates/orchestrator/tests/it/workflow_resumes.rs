@@ -94,7 +94,7 @@ async fn redacted_answer_is_told_as_recorded() {
             .unwrap()
     };
     drop(dispatch(&clock, &process(&log), "line", "x").await);
-    // The process dies while the second step, which keeps a record, is at work.
+    // The process dies while the second step, which keeps a record, is running.
     let log = died(
         &log,
         "line",

@@ -1,4 +1,4 @@
-//! What is done again when a workflow is tried again.
+//! Steps that are repeated when a workflow is retried.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};

@@ -90,7 +90,7 @@ pub(crate) fn workflow(
     Workflow::new(operator, Arc::clone(log) as Arc<dyn EventLog>).clock(Arc::new(clock.clone()))
 }
 
-/// An agent that answers with its name behind what it was asked.
+/// Returns an agent that answers with its input and its name.
 pub(crate) fn echo(name: &'static str, clock: &VirtualClock, log: &Arc<MemoryLog>) -> Agent {
     let answer = move |request: &ModelRequest| {
         let asked = request.messages.messages().iter().rev().find_map(|message| match &**message {
@@ -225,7 +225,7 @@ async fn parallel_stops_the_others_or_collects() {
             events.iter().filter(is_it).count()
         };
         assert_eq!(returned(Outcome::Failed), 1);
-        // What was not waited for any more has closed its record, and the workflow says so.
+        // A step that nothing waits for any more has closed its record, and the workflow records that.
         let other = returned(Outcome::Completed) + returned(Outcome::Cancelled);
         assert_eq!(other, 1, "{:?}", types(&events));
         assert!(!log.runs(RunFilter::new().agent("good")).await.unwrap()[0].is_open());
@@ -379,7 +379,7 @@ async fn waiting_workflow_is_taken_up_elsewhere() {
     assert_eq!(steps(&events), [("outer/1", "draft"), ("outer/2", "inner")]);
 }
 
-/// Goes its own way: asks for the steps that it is told to.
+/// An operator that requests exactly these steps.
 struct Own(Vec<(&'static str, &'static str)>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Runs that go on with another definition of their agent (SPEC D2, T14).
+//! Runs that adopt another definition of their agent (SPEC D2, T14).
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::world::World;
 
-/// What people give where data is asked for.
+/// Returns the data that people give when it is requested.
 pub(crate) fn data() -> JsonText {
     json!({ "day": "monday" }).into()
 }

@@ -56,11 +56,11 @@ impl World {
         let given: u32 = open.filter_map(|open| open.allowance.tool_calls).sum();
         let used = given + below + self.machine.usage().tool_calls;
         assert!(used <= self.max_tool_calls(), "nothing is given twice");
-        // What it used would be lost.
+        // Its usage would be lost.
         self.refused(Input::fact(at, response(call_id, true)));
     }
 
-    /// What was dispatched can do nothing but wait, and is given more.
+    /// Lets a child run wait, and gives it more budget.
     fn wait_below(&mut self, run: &RunId, pick: usize) {
         let at = self.at();
         let waiting = OperatorWaiting::new("child", run.clone(), WaitFor::Budget, Vec::new());

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::script::{Script, agent, data, dispatched, ids, waiting};
 
-/// A run with these calls at work, of whose budget ten model calls and twenty executions are left.
+/// Returns a run with these calls running, and with a rest of ten model calls and twenty executions in its budget.
 fn at_work(tools: &[&str]) -> Script {
     let mut definition = agent();
     let executions = u32::try_from(tools.len()).unwrap();

@@ -14,12 +14,12 @@ use crate::world::{World, definition, response};
 struct Step<'a> {
     text: &'a str,
     calls: &'a [(&'a str, i64)],
-    /// What the tools answer.
+    /// Output of the tools.
     result: &'a str,
 }
 
 impl World {
-    /// Lets the model take a turn, and runs its tools; says whether the run goes on.
+    /// Lets the model take a turn, and runs its tools; returns whether the run continues.
     fn turn(&mut self, step: &Step<'_>) -> bool {
         self.attempt(None);
         let Some(call) = self.model.take() else { return false };
@@ -250,7 +250,7 @@ fn call_that_keeps_failing_alike_is_refused() {
         let (at, id) = (world.at(), call.id);
         let attempted = ModelAttempted::new(call.call, 1, "script");
         world.accept(Input::answer(at, id, attempted));
-        // Another call beside it keeps the batches apart.
+        // A further call keeps the batches different.
         let calls = [
             ToolCall::new(format!("c{}", call.call), "look", arguments.clone()),
             ToolCall::new(format!("x{}", call.call), "peek", json!({ "n": call.call })),
@@ -277,7 +277,7 @@ fn call_that_keeps_failing_alike_is_refused() {
     assert_eq!(world.machine.repeated_failure("look", &json!({"argument": 2}).into()), None);
 }
 
-/// Returns how long this thread was at work, in nanoseconds, where the system tells.
+/// Returns the running time of this thread, in nanoseconds, if the system reports it.
 fn cpu_time() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_whitespace().next()?.parse().ok()

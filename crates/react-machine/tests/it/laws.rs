@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use crate::world::{World, choice, definition, hooks, patient};
 
-/// Feeds a log to a fresh machine; returns it with what it decided beyond the log.
+/// Feeds a log to a new machine; returns it with its decisions beyond the log.
 fn replay(definition: Arc<AgentDefinition>, log: &[Entry]) -> (Machine, Vec<Entry>) {
     let mut replay = Replay::new(
         CheckedDefinition::new(Arc::unwrap_or_clone(definition)).unwrap(),
@@ -128,7 +128,7 @@ proptest! {
             }
         }
 
-        // What the session goes on with is what the run said, but for words of the machine's own.
+        // The messages for the session equal those of the run, except for the machine's own words.
         if world.finish.is_some() {
             let read = messages_of(world.log.iter().map(|entry| &entry.kind));
             let said = world.machine.transcript().messages().iter();
@@ -154,7 +154,7 @@ proptest! {
                 prop_assert_eq!(replayed.transcript(), machine.transcript());
                 prop_assert_eq!(replayed.usage(), machine.usage());
                 prop_assert_eq!(replayed.poll(), machine.clone().poll());
-                // What a next episode would begin with is the same too.
+                // The start of a next episode would be the same too.
                 let mut machine = machine.clone();
                 if let Ok(reopened) = machine.reopening("ops", None, None) {
                     let at = machine.now();

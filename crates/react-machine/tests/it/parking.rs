@@ -6,7 +6,7 @@ use layer0::event::*;
 
 use crate::script::{Script, agent, data, dispatched, waiting};
 
-/// When the runs of these tests are due, in milliseconds.
+/// Time at which the runs of these tests are due, in milliseconds.
 const DUE: i64 = 61_000;
 
 fn parked(until: i64) -> RunParked {

@@ -1,4 +1,4 @@
-//! What is done again after a process died, and what is not (SPEC D5, D7).
+//! Steps that are repeated after a process died, and steps that are not (SPEC D5, D7).
 
 use backstop_react_machine::*;
 use layer0::event::*;

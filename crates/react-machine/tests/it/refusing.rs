@@ -129,7 +129,7 @@ fn stored_error_is_named_by_its_answer() {
     failed.error.as_mut().unwrap().error_id = Some("err_1".into());
     script.take(failed);
     assert_eq!(script.refusal(stored("c0", "err_1")), "call `c0` was already answered");
-    // What runs again may fail otherwise.
+    // A call that runs again may fail in another way.
     script.take(stored("c1", "err_3"));
     script.recover();
     script.end("c1", "safe");

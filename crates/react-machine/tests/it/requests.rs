@@ -1,4 +1,4 @@
-//! What the model is sent, and the digests by which a replay tells a changed request (SPEC D2, D6).
+//! Requests to the model, and the digests by which a replay detects a changed request (SPEC D2, D6).
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn check(script: &Script, expected: &[(&str, u64)]) {
     assert_eq!(requests, expected);
 }
 
-/// An agent that answers in JSON, with a check of that.
+/// Returns an agent that answers in JSON, with a check of its answers.
 fn typed() -> Script {
     let mut definition = remembering();
     definition.output_schema = Some(JsonText::parse(r#"{"type":"object"}"#).unwrap());
@@ -140,7 +140,7 @@ fn session_is_covered_by_its_own_digest() {
     assert_eq!(texts(&before), ["Be brief.", "before", "yes", "question"].map(Value::from));
     check(&before, &[("758e9b94082bdb01", 4)]);
 
-    // What follows is covered once, wherever the messages are.
+    // Later messages are covered once, wherever they are.
     let next = |mut script: Script| {
         script.call(&["plain"]);
         script.begin("c0", "plain");

@@ -1,4 +1,4 @@
-//! A machine that is told facts one by one, and everything that came out of it.
+//! A machine that gets facts one by one, with all its outputs.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ impl Script {
         script
     }
 
-    /// A run whose calls are at work.
+    /// Returns a run whose calls are running.
     pub(crate) fn at_work(definition: AgentDefinition, tools: &[&str]) -> Self {
         let mut script = Self::asking(definition, tools);
         for (index, tool) in tools.iter().enumerate() {
@@ -81,7 +81,7 @@ impl Script {
         Timestamp::from_millis(self.now)
     }
 
-    /// Takes a fact of now.
+    /// Takes a fact with the current time.
     pub(crate) fn take(&mut self, fact: impl Into<EventKind>) {
         self.machine.handle(Input::fact(self.at(), fact)).unwrap();
         self.drain();

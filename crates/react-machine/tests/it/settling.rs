@@ -18,7 +18,7 @@ fn resolved(call: &CallId, happened: bool) -> ToolResolved {
 }
 
 impl World {
-    /// A person says what became of a call: one at work is answered so, of another the answer stays.
+    /// A person settles a call: a running one gets its answer, the answer of another one does not change.
     pub(crate) fn settle(&mut self, pick: usize, happened: bool) {
         let at = self.at();
         self.refused(Input::fact(at, resolved(&"unknown".into(), true)));
@@ -38,7 +38,7 @@ impl World {
     }
 }
 
-/// A world whose first call is at work, beside another.
+/// Returns a world whose first call is running, next to another one.
 fn at_work() -> World {
     let mut world = World::new();
     world.answer(9, 2, false, 3);

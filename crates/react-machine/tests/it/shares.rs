@@ -10,7 +10,7 @@ use layer0::usage::Allowance;
 
 use crate::world::{World, definition};
 
-/// A run with three calls at work, whose tool does nothing but dispatch, or not.
+/// Returns a run with three running calls of a tool that only dispatches, or does not.
 fn at_work(dispatches: bool) -> (World, Vec<CallId>) {
     let mut definition = definition();
     let changed = Arc::make_mut(&mut definition);

@@ -1,4 +1,4 @@
-//! What becomes of one answer of the model.
+//! The effects of one answer of the model.
 
 use std::sync::Arc;
 

@@ -35,29 +35,29 @@ pub(crate) enum Choice {
     Note,
     /// Stop the run.
     Cancel,
-    /// The hooks of the pause: let it go on, one fails, one stops the run.
+    /// Answer the hooks of the pause: they let the run continue, one fails, or one stops the run.
     Hooks(u8),
     /// Decide an open approval.
     Decide { pick: usize, verdict: Decided },
     /// A hook fails or stops the run around a tool call.
     ToolHook { pick: usize, after: bool, stop: bool },
-    /// A person says what became of a call.
+    /// Let a person settle a call.
     Settle { pick: usize, happened: bool },
     /// Time passes.
     Tick(u16),
     /// The process dies, and another one takes the run over.
     Die,
-    /// A run that is over goes on: with more of its budget, with a word.
+    /// Reopen an ended run, with or without more budget and a message.
     Reopen { with_budget: bool, says: bool },
     /// Send something that does not fit.
     Wild { kind: u8, number: u32 },
 }
 
-/// What becomes of an open approval.
+/// The end of an open approval.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Decided {
     Agreed,
-    /// To another call than the one that was shown.
+    /// Approved with other arguments than the shown ones.
     Changed,
     Denied,
     Expired,
@@ -96,10 +96,10 @@ fn verdict() -> impl Strategy<Value = Decided> {
     prop_oneof![3 => Just(Agreed), 1 => Just(Changed), 3 => Just(Denied), 1 => Just(Expired)]
 }
 
-/// How many executions a run may begin, with all below it.
+/// Maximum number of executions of a run, including its child runs.
 const MAX_TOOL_CALLS: u32 = 9;
 
-/// How many more a run may begin that is reopened with a larger budget.
+/// Number of further executions of a run that is reopened with a larger budget.
 const MORE_TOOL_CALLS: u32 = 4;
 
 /// An agent whose guards leave a history alone for longer.
@@ -150,21 +150,21 @@ pub(crate) struct World {
     pub(crate) attempts: u32,
     /// Batches that wait to be admitted.
     pub(crate) batches: Vec<ToolBatch>,
-    /// Is the memory asked: to read (true), to write (false)?
+    /// Pending request to the memory: a read (true) or a write (false).
     pub(crate) memory: Option<bool>,
     pub(crate) open: Vec<ToolRun>,
     /// Every execution that was asked for.
     pub(crate) executions: Vec<ToolRun>,
     /// Model attempts that were lost.
     pub(crate) lost: u32,
-    /// What the runs below have used.
+    /// Usage of the child runs.
     pub(crate) below: Usage,
     /// Approvals that people are asked for.
     pub(crate) asked: Vec<Approval>,
     pub(crate) finish: Option<Finish>,
-    /// How often the run was opened.
+    /// Number of episodes of the run.
     pub(crate) episodes: u32,
-    /// How often it was given more of its budget.
+    /// Number of increases of its budget.
     pub(crate) increased: u32,
     pub(crate) now: i64,
 }
@@ -270,7 +270,7 @@ impl World {
         self.check_asks_none();
     }
 
-    /// How many executions the run may begin, with what it was given since.
+    /// Returns the number of executions that the run may begin, including all increases.
     pub(crate) fn max_tool_calls(&self) -> u32 {
         MAX_TOOL_CALLS + MORE_TOOL_CALLS * self.increased
     }
@@ -398,7 +398,7 @@ impl World {
         self.accept(Input::fact(at, signal));
     }
 
-    /// The hooks of a pause: mostly they let the run go on.
+    /// Answers the hooks of a pause: mostly they let the run continue.
     fn hooks(&mut self, bits: u8) {
         let Some(point) = self.machine.paused_at() else { return };
         let at = self.last();
@@ -427,7 +427,7 @@ impl World {
         let point = if after { HookPoint::AfterTool } else { HookPoint::BeforeTool };
         self.accept(Input::fact(at, hook_failed(point, Some(id.clone()), !stop)));
         if after && stop {
-            // The answer of the call stands before the end.
+            // The answer of the call comes before the end.
             self.open.remove(index);
             self.return_dispatches_of(&id);
             let at = self.at();

@@ -107,7 +107,7 @@ mod tests {
         size(schema).map(drop)
     }
 
-    /// A schema of which each definition refers twice to the next.
+    /// Returns a schema whose definitions each refer twice to the next one.
     fn doubling(many: usize) -> Value {
         let mut definitions = Map::new();
         for number in 0..many {
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(refused, "it leads through more than 200 schemas");
     }
 
-    /// What takes long to compile is few bytes of a schema.
+    /// A few bytes of a schema can take long to compile.
     #[test]
     fn schema_that_takes_long_to_compile_is_refused() {
         let rest = |many: usize| {

@@ -1,4 +1,4 @@
-//! How a worker leaves.
+//! Stops of a worker.
 
 use std::time::Duration;
 

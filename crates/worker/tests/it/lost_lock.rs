@@ -80,7 +80,7 @@ impl Pair {
     }
 }
 
-/// A tool that pays, and says who did.
+/// A tool that pays, and records the payer.
 struct Payment {
     spec: ToolSpec,
     office: &'static str,
@@ -88,7 +88,7 @@ struct Payment {
     bank: Bank,
 }
 
-/// What was begun and ended, in order.
+/// Begun and ended payments, in order.
 #[derive(Clone, Default)]
 struct Bank(Arc<Mutex<Vec<(&'static str, &'static str)>>>);
 
@@ -130,7 +130,7 @@ impl Tool for Payment {
     }
 }
 
-/// An agent that pays once, and again where it is told that nothing happened.
+/// Returns an agent that pays once, and again if the tool reports that nothing happened.
 fn payer(
     database: &Database,
     office: &'static str,

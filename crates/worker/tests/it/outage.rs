@@ -1,4 +1,4 @@
-//! What a worker tells of itself while its database is away.
+//! Reports of a worker while its database is away.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn at_work(
     (database, worker, reports)
 }
 
-/// Stops a worker, which tells nothing more of itself.
+/// Stops a worker, which reports nothing more about itself.
 async fn leaves(worker: AtWork, mut reports: Receiver<WorkerReport>) {
     worker.stop().await;
     while let Ok(report) = reports.try_recv() {

@@ -1,4 +1,4 @@
-//! What becomes of a run whose task at the worker panics.
+//! Runs whose task at the worker panics.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! Where checks of workers are made: at a server, and at a proxy before it.
+//! Places for checks of workers: a server, and a proxy before it.
 
 use std::sync::OnceLock;
 
@@ -40,12 +40,12 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns the server itself. `None`, said loudly, where there is none.
+    /// Returns the server itself. `None`, with a notice, if there is none.
     pub(crate) fn direct() -> Option<Self> {
         Some(Self { server: PostgresServer::shared()?, pooler: None })
     }
 
-    /// Returns the proxy before it. `None`, said loudly, where there is none.
+    /// Returns the proxy before it. `None`, with a notice, if there is none.
     pub(crate) fn pooled() -> Option<Self> {
         static POOLER: OnceLock<Option<Pooler>> = OnceLock::new();
         let server = PostgresServer::shared()?;

@@ -1,4 +1,4 @@
-//! What the queue keeps.
+//! Checks of the queue.
 
 use std::time::Duration;
 
@@ -129,7 +129,7 @@ async fn what_cannot_be_run_is_refused(place: Place) {
         assert!(matches!(error, QueueError::Invalid(_)), "{error}");
         assert!(error.to_string().contains(part), "{error}");
     }
-    // What shows only at the start stays in the queue, with why; it holds up nothing behind it.
+    // A run that cannot start stays in the queue with the reason; it does not delay the runs after it.
     let bad = put(&database, &asking("agent").session("s").label("", "x")).await;
     let good = put(&database, &asking("agent").session("s")).await;
     let other = open(&url).await;
@@ -159,7 +159,7 @@ async fn other_queues_and_agents_are_left(place: Place) {
     assert!(summary(&database, &other_agent).await.is_none());
 }
 
-/// How many rows the queue has, whatever they are.
+/// Returns the number of rows in the queue, of any kind.
 async fn rows(url: &str) -> i64 {
     let mut connection = connect(url).await;
     let mut transaction = begin(&mut connection).await;

@@ -1,4 +1,4 @@
-//! What a worker finds to go on with.
+//! Runs that a worker finds to resume.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -53,7 +53,7 @@ pub(crate) fn caller(database: &Database, tool: impl Tool + 'static) -> AgentBui
     Agent::builder(model).name("agent").tool(tool).log(database.log())
 }
 
-/// A tool that says that it began, and ends when it is let.
+/// A tool that reports its start, and ends when it may.
 pub(crate) struct Gate {
     spec: ToolSpec,
     pub(crate) begun: Arc<Semaphore>,
@@ -99,7 +99,7 @@ impl Tool for Gate {
     }
 }
 
-/// A worker at work.
+/// A running worker.
 pub(crate) struct AtWork {
     stop: CancellationToken,
     task: JoinHandle<WorkerEnd>,
@@ -110,7 +110,7 @@ impl AtWork {
         Self::subscribe(builder).0
     }
 
-    /// Starts one, and hears what it tells from the start on.
+    /// Starts a worker, and subscribes to its reports from the start.
     pub(crate) fn subscribe(builder: WorkerBuilder) -> (Self, Receiver<WorkerReport>) {
         let worker: Worker = builder.build().unwrap();
         let reports = worker.subscribe();

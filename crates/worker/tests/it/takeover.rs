@@ -1,4 +1,4 @@
-//! What becomes of runs whose worker is killed.
+//! Runs whose worker is killed.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -16,7 +16,7 @@ use crate::support::{
     AtWork, Gate, answering, asking, calling, is_in, open, open_with_lease, put, summary,
 };
 
-/// What tells the test that stands for another process which database it is for, and how long its lease lasts.
+/// Variables of the test that acts as another process: its database, and the time of its lease.
 const URL: &str = "BACKSTOP_TEST_WORKER_URL";
 const LEASE: &str = "BACKSTOP_TEST_WORKER_LEASE_MS";
 const HOUR: Duration = Duration::from_secs(3600);

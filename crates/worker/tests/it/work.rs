@@ -1,4 +1,4 @@
-//! How workers share runs.
+//! Distribution of runs among workers.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ async fn limits_of_queue_and_process_hold(place: Place) {
     }
 }
 
-/// An agent that calls its tool once a person has approved of that.
+/// Returns an agent that calls its tool once a person has approved it.
 fn waiting_for_approval(database: &Database, gate: &Gate) -> Agent {
     caller(database, gate.again()).require_approval("gate").build().unwrap()
 }

@@ -94,7 +94,7 @@ impl Due {
 }
 
 impl Judge {
-    /// Returns whether the usage at an end is what the history came to.
+    /// Returns whether the usage at an end equals that of the history.
     fn agrees_with(&self, usage: &layer0::usage::Usage) -> bool {
         let used = self.used();
         (u64::from(usage.model_attempts), u64::from(usage.tool_calls))

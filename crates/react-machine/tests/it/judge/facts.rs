@@ -1,4 +1,4 @@
-//! Facts from outside, each with what it changes.
+//! Facts from outside, each with its effects.
 
 use layer0::event::{EventKind, ToolResolved, Verdict};
 use layer0::id::CallId;

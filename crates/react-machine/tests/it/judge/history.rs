@@ -12,11 +12,11 @@ pub(crate) enum Happening {
     Event { at: i64, kind: EventKind },
     /// An effect that the machine asks for.
     Effect(Performed),
-    /// A process told the machine the time.
+    /// A process passed the time to the machine.
     Told { at: i64 },
-    /// A process told the machine that nothing but runs below is in flight, and they wait.
+    /// A process reported to the machine that only child runs are in flight, and that they wait.
     WaitsBelow,
-    /// The machine has nothing more to do by itself, and says where the run is.
+    /// The machine has nothing more to do by itself, and reports the state of the run.
     Rest(Status),
     /// The process died: its effects are gone.
     Died,
@@ -24,7 +24,7 @@ pub(crate) enum Happening {
     Reopenable { more: Option<Box<BudgetIncrease>>, allowed: bool },
 }
 
-/// The state of a run, as its machine says it.
+/// The state of a run, as reported by its machine.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Status {
     pub(crate) is_waiting: bool,

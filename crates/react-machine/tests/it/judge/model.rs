@@ -93,7 +93,7 @@ pub(crate) struct Judge {
     pub(super) calls_ask_budget: bool,
     /// Whether a call was kept from running by the budget.
     pub(super) has_cancelled: bool,
-    /// Whether the run goes on once the answers that are due came.
+    /// Whether the run continues once the answers that are due arrived.
     pub(super) goes_on_next: bool,
     /// The call after whose answer the run fails, with the reason.
     pub(super) stops_after: Option<(CallId, String)>,
@@ -103,7 +103,7 @@ pub(crate) struct Judge {
     pub(super) repetitions: Repetitions,
     /// Answered calls of unknown outcome, with their tools.
     pub(super) unsettled: BTreeMap<CallId, String>,
-    /// Running calls of which a probe said what became of them.
+    /// Running calls that a probe settled.
     pub(super) probed: BTreeSet<CallId>,
     pub(super) call_ids: BTreeSet<CallId>,
     pub(super) approvals: BTreeSet<String>,
@@ -229,7 +229,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Goes on with the calls once every answer that is due came.
+    /// Continues with the calls once every answer that is due arrived.
     pub(super) fn continue_once_answered(&mut self) {
         if self.due.is_empty() {
             self.go_on();
@@ -238,7 +238,7 @@ impl Judge {
         }
     }
 
-    /// Returns the calls that a new process takes up again because they only dispatch.
+    /// Returns the calls that a new process resumes because they only dispatch.
     pub(crate) fn calls_that_resume(&self) -> Vec<CallId> {
         let running = self.calls.iter().filter(|call| call.is_running());
         running.filter(|call| self.resumes(&call.id, &call.tool)).map(|it| it.id.clone()).collect()

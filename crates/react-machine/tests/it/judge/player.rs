@@ -212,9 +212,9 @@ impl Player {
         self.recover();
     }
 
-    /// Goes on with a run whose process died while it did not wait.
+    /// Recovers a run whose process died while it did not wait.
     pub(crate) fn recover(&mut self) {
-        // Runs below that no call goes on with ended with the process.
+        // Child runs that no call continues ended with the process.
         let open = self.machine.open_dispatches().to_vec();
         let going_on = |open: &&Dispatch| self.machine.is_gone_on_with(&open.call_id);
         let (_, dead): (Vec<_>, Vec<_>) = open.iter().partition(going_on);

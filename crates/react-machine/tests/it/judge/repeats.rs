@@ -50,7 +50,7 @@ fn batch_signature(calls: &[JudgedCall]) -> String {
 }
 
 impl Repetitions {
-    /// Counts a text. Returns how often the run said it.
+    /// Counts a text. Returns how often it occurred in the run.
     pub(super) fn count_text(&mut self, text: &str) -> u64 {
         if text.is_empty() {
             return 0;
@@ -60,7 +60,7 @@ impl Repetitions {
         *count
     }
 
-    /// Returns whether a text stagnates that was said so often.
+    /// Returns whether a text with this count stagnates.
     pub(super) fn stagnation(rules: &Rules, text: &str, count: u64) -> Option<GuardTrip> {
         let limit = rules.max_stagnation_steps.filter(|limit| count > *limit)?;
         let (reason, evidence) = ("guard.stagnation", Some(fnv(text)));

@@ -18,7 +18,7 @@ impl Row {
         self.0.apply(&Event::new("run_1", seq, at, actor, kind));
     }
 
-    /// Fails if the row says something else than the machine comes to from the same events.
+    /// Fails if the row differs from the result of the machine for the same events.
     pub(super) fn check(&self, machine: &Machine) {
         let last = self.0.last_seq;
         assert_eq!(self.0.is_open(), !machine.is_over(), "open after event {last}");

@@ -112,7 +112,7 @@ impl Room {
 pub(crate) struct Budgets {
     /// The agent's own, with what reopenings added.
     pub(crate) own: Room,
-    /// The share of the caller's, with what it gave since.
+    /// Share of the caller's budget, with later grants.
     pub(crate) share: Option<Room>,
     /// The number of answers of the caller.
     pub(crate) grants: u32,
