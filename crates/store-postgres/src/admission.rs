@@ -1,4 +1,4 @@
-//! Whether a run may begin or be reopened, where runs are removed at the same time.
+//! Checks before a run starts or is reopened, against concurrent removals.
 
 use backstop_event_log::{Batch, LogError};
 use layer0::event::RunForked;
@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::rows::{signed, unsigned};
 use crate::text::{read, stored};
 
-/// Returns the sessions whose locks appends need: those in which runs begin or are reopened, and those from which they
+/// Returns the sessions whose locks appends need: those in which runs start or are reopened, and those from which they
 /// are copied.
 pub(crate) async fn sessions_to_lock(
     connection: &mut PgConnection,
@@ -20,7 +20,7 @@ pub(crate) async fn sessions_to_lock(
         opening.iter().map(|batch| batch.summary.session.clone()).collect();
     let mut parents = Vec::new();
     for batch in all {
-        // One that cannot be read is refused when it is its turn.
+        // An unreadable event is refused when it is the append's turn.
         let forked = batch.forked_from().ok().flatten();
         parents.extend(forked.map(|forked| stored(forked.parent.as_str()).into_owned()));
     }
@@ -36,8 +36,8 @@ pub(crate) async fn sessions_to_lock(
     Ok(sessions)
 }
 
-/// Checks that nothing that a run needs to begin or to be reopened was removed or is being removed. The locks of its
-/// session, and of the one that it is copied from, are held.
+/// Checks that nothing that a run needs to start or be reopened was removed or is being removed. The locks of its
+/// session, and of the session that it is copied from, must be held.
 pub(crate) async fn admit(
     connection: &mut PgConnection,
     batch: &Batch,
@@ -78,8 +78,8 @@ pub(crate) async fn admit(
     }
 }
 
-/// Checks that what is copied is still there, and nothing of it was erased since it was read. Until the transaction ends,
-/// the run is not removed, and no event of it erased.
+/// Checks that the copied events still exist, and that none was erased since it was read. Until the transaction ends,
+/// the run is not removed, and none of its events is erased.
 async fn admit_fork(
     connection: &mut PgConnection,
     forked: &RunForked,

@@ -1,4 +1,4 @@
-//! How the log is written: appends to several runs share one statement.
+//! Writes of the log; appends to several runs share a statement.
 
 use std::sync::Arc;
 
@@ -17,34 +17,34 @@ use crate::rows::{signed, unsigned};
 use crate::text::stored;
 use crate::{admission, approvals, inbox, lost_tails, queued, seals, sessions, subscriptions};
 
-/// How many events one transaction writes at most: their places have room for so many.
+/// Maximum number of events in a transaction, limited by the bits of their places.
 pub(crate) const MAX_EVENTS: usize = 1 << 20;
 
-/// What is to be appended, with all that can be done before it is its turn.
+/// An append with everything that can be prepared before the writer's turn.
 pub(crate) struct Append {
     pub(crate) batch: Batch,
     pub(crate) notes: Notes,
-    /// The run at a glance, as JSON.
+    /// The summary of the run, as JSON.
     summary: String,
-    /// The incarnation of a run that begins with it.
+    /// The incarnation of a new run.
     incarnation: Option<Incarnation>,
-    /// The key that its row is sealed with.
+    /// The key that seals its row.
     key: Option<LogKey>,
-    /// The HMACs of the erased events that it brings, by seq.
+    /// HMACs of the erased events in it, by seq.
     erasures: Vec<(u64, Hash)>,
 }
 
-/// What became of an append that the transaction did not write.
+/// The reason why the transaction did not write an append.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// The run does not end just before it, or has a newer claim.
+    /// The run does not end just before the append, or has a newer claim.
     NotAtItsEnd,
-    /// Something else is in its way.
+    /// Another error.
     By(LogError),
 }
 
 impl Append {
-    /// Prepares a batch; the row of a run that names this key is sealed with it.
+    /// Prepares a batch. If the run names this key, its row is sealed with it.
     pub(crate) fn new(
         batch: Batch,
         incarnation: Option<Incarnation>,
@@ -60,7 +60,7 @@ impl Append {
         let is_named = |key: &&LogKey| batch.summary.key_id.as_deref() == Some(key.id());
         let key = key.filter(is_named).cloned();
         if let (true, Some(id), None) = (batch.is_import, &batch.summary.key_id, &key) {
-            // Its first event may say that its row is sealed.
+            // The first event may require a sealed row.
             return Err(LogError::key_missing(id));
         }
         let erasures = key.as_ref().map_or_else(Vec::new, |key| batch.erasure_seals(key));
@@ -71,7 +71,7 @@ impl Append {
         &self.batch.run
     }
 
-    /// The last event of the run before this; 0 of a run that begins.
+    /// Returns the number of the run's last event before this append; 0 for a new run.
     pub(crate) fn before(&self) -> u64 {
         self.batch.first_seq().saturating_sub(1)
     }
@@ -81,32 +81,32 @@ impl Append {
         self.batch.records.is_empty()
     }
 
-    /// The last event of the run after this, and its hash.
+    /// Returns the number and the hash of the run's last event after this append.
     pub(crate) const fn head(&self) -> (u64, Hash) {
         (self.batch.summary.last_seq, self.batch.summary.head)
     }
 
-    /// Does it begin its run?
+    /// Returns whether it starts its run.
     pub(crate) fn begins(&self) -> bool {
         self.before() == 0 && !self.batch.records.is_empty()
     }
 
-    /// Is the run free after it, because it is over?
+    /// Returns whether it ends the run, which releases its claim.
     pub(crate) const fn frees(&self) -> bool {
         !self.batch.summary.is_open()
     }
 
-    /// Returns whether it begins a run or opens one again that is no segment of a subscription.
+    /// Returns whether it starts or reopens a run that is not a segment of a subscription.
     pub(crate) fn opens(&self) -> bool {
         !is_segment(&self.batch.run) && (self.begins() || self.batch.reopens())
     }
 
-    /// Is it a run that no other run dispatched, and no segment of a subscription?
+    /// Returns whether the run is a root run and not a segment of a subscription.
     fn is_root(&self) -> bool {
         self.batch.summary.parent.is_none() && !is_segment(&self.batch.run)
     }
 
-    /// Does it need other statements than that for its events?
+    /// Returns whether it needs other statements than the one for its events.
     pub(crate) fn needs_more(&self) -> bool {
         self.begins()
             || self.key.is_some()
@@ -124,7 +124,7 @@ impl Append {
     }
 }
 
-/// Returns the summary without what columns of their own have: it is written at every append.
+/// Returns the summary without the parts that have their own columns, since it is written at every append.
 fn without_columns(summary: &RunSummary) -> RunSummary {
     let mut rest = summary.clone();
     (rest.terms, rest.labels) = (Terms::default(), Arc::default());
@@ -133,8 +133,8 @@ fn without_columns(summary: &RunSummary) -> RunSummary {
     rest
 }
 
-/// Writes appends to different runs inside a transaction, and says which of them were refused. What is refused
-/// leaves nothing behind.
+/// Writes appends to different runs in a transaction, and returns which of them were refused. A refused append has no
+/// effect.
 pub(crate) async fn write(
     connection: &mut PgConnection,
     appends: &[&Append],
@@ -178,8 +178,8 @@ pub(crate) async fn write(
     Ok(refused)
 }
 
-/// Locks the rows of runs that are written to, where the rows at the head of runs that begin are looked at too: all at
-/// once and in the order of their numbers, as [`write_rows`] does.
+/// Locks the rows of the runs to write, together with the root rows of new child runs: all at once and in the order of
+/// their numbers, as [`write_rows`] does. Without new child runs, nothing is locked here.
 async fn lock_trees(connection: &mut PgConnection, appends: &[&Append]) -> Result<(), LogError> {
     let name = |run: &RunId| stored(run.as_str()).into_owned();
     let beginning = appends.iter().filter(|append| append.begins());
@@ -197,7 +197,7 @@ async fn lock_trees(connection: &mut PgConnection, appends: &[&Append]) -> Resul
     Ok(())
 }
 
-/// Makes the row of a run that begins, or sees whether a run may be opened again.
+/// Inserts the row of a new run, or checks that a run may be reopened.
 async fn open(
     connection: &mut PgConnection,
     append: &Append,
@@ -220,8 +220,8 @@ async fn open(
     }
 }
 
-/// Makes the row of a run, before its first event. One that was dispatched is made only while this process owns
-/// the tree, whose row is locked: a writer that was overtaken begins nothing.
+/// Inserts the row of a run before its first event. The row of a child run is inserted only while this process owns the
+/// tree, whose row is locked, so that a writer whose claim is outdated starts nothing.
 async fn begin(
     connection: &mut PgConnection,
     append: &Append,
@@ -282,7 +282,7 @@ async fn begin(
     Ok(made.is_none().then_some(Refused::NotAtItsEnd))
 }
 
-/// Takes the row of a run back whose first events were refused.
+/// Removes the row of a run whose first events were refused.
 async fn take_back(
     connection: &mut PgConnection,
     append: &Append,
@@ -297,13 +297,12 @@ async fn take_back(
     Ok(())
 }
 
-/// Begins a transaction that appends. The lock comes before it has an id: see `feed.rs`. A single statement takes it
-/// by itself.
+/// Begins a transaction that appends. The lock must come before the transaction has an id: see `feed.rs`. A single
+/// statement takes the lock by itself.
 pub(crate) const BEGIN: &str = "BEGIN; LOCK TABLE backstop.events IN ROW EXCLUSIVE MODE";
 
-/// Moves the heads of runs that end where their appends begin, under their epochs, and puts the events of those
-/// behind them. The rows are locked in the order of their numbers, so that two processes never wait for each
-/// other.
+/// Updates the heads of runs that end where their appends begin, under their epochs, and inserts the events of these
+/// appends. The rows are locked in the order of their numbers, so that two processes never deadlock.
 const APPEND: &str = "WITH heads AS MATERIALIZED (\
     SELECT runs.id, new.* FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[], \
     $6::text[], $7::text[], $8::text[], $9::text[], $10::bigint[], $11::bigint[], $12::boolean[], $13::text[]) \
@@ -326,7 +325,7 @@ const APPEND: &str = "WITH heads AS MATERIALIZED (\
     JOIN moved ON moved.run = new.run) \
     SELECT run FROM moved";
 
-/// Writes the events of appends to different runs, in one statement, and says which runs took them.
+/// Writes the events of appends to different runs, in one statement, and returns which runs accepted them.
 pub(crate) async fn write_rows(
     connection: &mut PgConnection,
     appends: &[&Append],
@@ -388,7 +387,7 @@ fn bound(appends: &[&Append]) -> Result<PgArguments, sqlx::error::BoxDynError> {
     Ok(arguments)
 }
 
-/// Writes what goes with the events of an append.
+/// Writes the other parts of an append.
 async fn write_rest(
     connection: &mut PgConnection,
     append: &Append,
@@ -416,13 +415,13 @@ async fn write_rest(
     .map(|()| None)
 }
 
-/// What the log has of a run: its last event, and the hash of it.
+/// The log's head of a run: its last event and the hash of that event.
 pub(crate) struct Head {
     pub(crate) last_seq: u64,
     pub(crate) hash: Vec<u8>,
 }
 
-/// Reads the heads of runs, and waits for transactions that write to them.
+/// Reads the heads of runs, after transactions that write to them have ended.
 pub(crate) async fn heads(
     connection: &mut PgConnection,
     runs: impl Iterator<Item = &RunId>,

@@ -1,4 +1,4 @@
-//! Approvals: kept by the appends of their runs, decided through the inbox.
+//! Approvals: stored by the appends of their runs, decided through the inbox.
 
 use backstop_event_log::{ApprovalChange, Batch, InboxRequest, LogError, OpenApproval};
 use layer0::Timestamp;
@@ -13,11 +13,11 @@ use crate::rows::{signed, unsigned};
 use crate::sent::Sent;
 use crate::text::{self, stored};
 
-/// The kind of a row that says that there was no decision in time.
+/// Kind of a row that expires an approval.
 const EXPIRY: &str = "expiry";
 
-/// Takes in what a batch does to open approvals, inside its transaction. What is asked stands in the event
-/// alone, where a change shows.
+/// Applies a batch's changes of open approvals, in its transaction. The request itself is stored only in the event,
+/// where a change is detected.
 pub(crate) async fn keep(connection: &mut PgConnection, batch: &Batch) -> Result<(), LogError> {
     let run = stored(batch.run.as_str());
     for change in batch.approval_changes() {
@@ -37,7 +37,7 @@ pub(crate) async fn keep(connection: &mut PgConnection, batch: &Batch) -> Result
                 .map_err(Fault::from)?;
             }
             ApprovalChange::Closed(call_id) => {
-                // A decision that came too late is not for the next approval of the call.
+                // A late decision must not apply to the next approval of the call.
                 sqlx::query(
                     "WITH closed AS (DELETE FROM backstop.approvals WHERE run = $1 AND call_id = $2 \
                      RETURNING id) DELETE FROM backstop.inbox USING closed WHERE approval = closed.id",
@@ -59,14 +59,14 @@ pub(crate) async fn keep(connection: &mut PgConnection, batch: &Batch) -> Result
                 .await
                 .map_err(Fault::from)?;
             }
-            // The run is over, which its append says itself.
+            // The append itself records the end of the run.
             ApprovalChange::AllClosed => {}
         }
     }
     Ok(())
 }
 
-/// Closes what a run that is over has asked.
+/// Closes the approvals of a run that has ended.
 pub(crate) async fn close(connection: &mut PgConnection, run: &RunId) -> Result<(), LogError> {
     sqlx::query("DELETE FROM backstop.approvals WHERE run = $1")
         .bind(&*stored(run.as_str()))
@@ -76,7 +76,7 @@ pub(crate) async fn close(connection: &mut PgConnection, run: &RunId) -> Result<
     Ok(())
 }
 
-/// Returns the run that asks for an open approval.
+/// Returns the run that requested an open approval.
 pub(crate) async fn run_of(
     connection: &mut PgConnection,
     id: &ApprovalId,
@@ -90,7 +90,7 @@ pub(crate) async fn run_of(
     Ok(run.map(text::read).map(Into::into))
 }
 
-/// Refuses to decide an approval that has expired.
+/// Refuses to decide an expired approval.
 pub(crate) async fn refuse_expired(
     connection: &mut PgConnection,
     id: &ApprovalId,
@@ -107,7 +107,7 @@ pub(crate) async fn refuse_expired(
     }
 }
 
-/// May this decide the approval now? Asked inside the transaction that inserts it, and that locks the run.
+/// Checks whether a request may decide the approval now, in the transaction that inserts the request and locks the run.
 pub(crate) async fn admit(
     connection: &mut PgConnection,
     id: &ApprovalId,
@@ -143,7 +143,7 @@ pub(crate) async fn admit(
     match open_of(&row) {
         None => Ok(false),
         Some(_) if is_decision && is_to_stop => Ok(false),
-        // The clock of the sender may be behind. That of the server allows a minute more.
+        // The sender's clock may be behind. The server's clock allows one more minute.
         Some(_) if is_decision && is_late => Err(LogError::ApprovalExpired(id.clone())),
         Some(open) if is_decision => open.check(&sent.by, sent.at).map(|()| true),
         Some(open) => Ok(open.is_over(sent.at)),
@@ -165,7 +165,7 @@ pub(crate) async fn open(readers: &Pool) -> Result<Vec<OpenApproval>, LogError> 
     Ok(rows.iter().filter_map(open_of).collect())
 }
 
-/// Reads an approval from the event that asked for it; one that was changed is none.
+/// Decodes an approval from the event that requested it; `None` if the event was changed.
 fn open_of(row: &PgRow) -> Option<OpenApproval> {
     let text = |column: &str| row.try_get::<String, _>(column).ok();
     let id = text::column(row, "id").ok()?;

@@ -1,4 +1,4 @@
-//! What a database does for itself beside its writer.
+//! Background work of a database, apart from its writer.
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
@@ -13,18 +13,17 @@ use crate::server_time;
 use crate::store_row::agree_retention;
 use crate::{expired, start_keys, state_removal};
 
-/// The lock that one process holds while it prunes in the background: "BSTU".
+/// Lock of the process that prunes in the background: "BSTU".
 const LOCK: i64 = 0x4253_5455;
 
-/// Hears that runs were written to.
+/// Prunes after an append, if it is time and runs are pruned.
 pub(crate) fn after_append(database: &Database, at: Timestamp) {
     if database.upkeep().ends_runs() {
         after(database, at);
     }
 }
 
-/// Hears that something was stored, and prunes if it is time. Whatever time was written, what is old is decided by the
-/// clock of the server.
+/// Prunes after a write, if it is time. The server's clock decides what is old, whatever time was written.
 pub(crate) fn after(database: &Database, at: Timestamp) {
     let at = at.min(SystemClock.now());
     let Some(retention) = database.upkeep().due(at) else { return };
@@ -39,8 +38,8 @@ pub(crate) fn after(database: &Database, at: Timestamp) {
     });
 }
 
-/// Prunes, unless another process does so now. What is pruned is committed on other connections, so that the
-/// transaction of the lock changes nothing; the connection is its own, because a pool may have one only.
+/// Prunes, unless another process is pruning. Removals are committed on other connections, so that the lock's
+/// transaction changes nothing; it has its own connection, because a pool may have only one.
 async fn work(
     database: &Database,
     retention: StoreRetention,
@@ -55,12 +54,12 @@ async fn work(
         prune_all(database, retention, now).await?;
     }
     drop(transaction);
-    // The server frees the lock also where the connection is only dropped.
+    // The server also releases the lock if the connection is only dropped.
     connection.close().await.map_err(Fault::from)?;
     Ok(())
 }
 
-/// Takes the lock, if it is free, until the end of the transaction.
+/// Takes the lock if it is free, until the end of the transaction.
 async fn lock(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
     let lock = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(LOCK);
     lock.fetch_one(connection).await
@@ -112,7 +111,7 @@ mod tests {
         let reason = Code::new(code::TOOL_EXECUTION_FAILED);
         let error = NewError::new(origin, reason, None, "boom", &Redactor::new());
         database.errors().store(error).await.unwrap();
-        // What the store itself began may hold the lock yet.
+        // The store's own pruning may still hold the lock.
         database.upkeep().stop().await;
         let nothing = StoreRetention::from(Retention::NONE.max_rows(0));
         let left = async || database.errors().list(ErrorFilter::new()).await.unwrap().len();
@@ -126,7 +125,7 @@ mod tests {
         assert_eq!(left().await, 1, "another process prunes");
         drop(transaction);
         other.close().await.unwrap();
-        // The server frees the lock a moment after the connection is closed.
+        // The server releases the lock a moment after the connection is closed.
         for _ in 0..1_000 {
             if left().await == 0 {
                 return;

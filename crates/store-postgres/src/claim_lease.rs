@@ -1,4 +1,4 @@
-//! The lease of a claim: that of the owner under which it was made.
+//! The lease of a claim: that of the owner at the time of the claim.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,31 +11,31 @@ use layer0::id::RunId;
 use crate::current_owner::CurrentOwner;
 use crate::lease::Lease;
 
-/// How often it is looked whether a lease was renewed.
+/// Interval between checks for a lease or its renewal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The lease of a claim. A run that begins is claimed before there need be an owner: its first append makes one,
-/// before anything is started.
+/// The lease of a claim. A new run may be claimed before there is an owner: its first append creates one, before any
+/// action starts.
 #[derive(Debug)]
 pub(crate) struct ClaimLease {
     owner: Arc<CurrentOwner>,
-    /// The run that is claimed; `None` where nothing is.
+    /// The claimed run; `None` without a claim.
     run: Option<RunId>,
     lease: OnceLock<Arc<Lease>>,
 }
 
 impl ClaimLease {
-    /// Makes the lease of a process that claims nothing.
+    /// Creates the lease of a process without a claim.
     pub(crate) const fn without_run(owner: Arc<CurrentOwner>) -> Self {
         Self { owner, run: None, lease: OnceLock::new() }
     }
 
-    /// Makes the lease of a claim of a run that begins: that of the owner which its first append finds.
+    /// Creates the lease of a new run's claim: that of the owner at its first append.
     pub(crate) const fn for_new(owner: Arc<CurrentOwner>, run: RunId) -> Self {
         Self { owner, run: Some(run), lease: OnceLock::new() }
     }
 
-    /// Makes the lease of a claim that was given to an owner with this lease.
+    /// Creates the lease of a claim granted to an owner with this lease.
     pub(crate) fn for_given(owner: Arc<CurrentOwner>, run: RunId, lease: Arc<Lease>) -> Self {
         Self { owner, run: Some(run), lease: OnceLock::from(lease) }
     }
@@ -45,7 +45,7 @@ impl ClaimLease {
         self.run.as_ref().is_some_and(|run| self.owner.claims().is_lost(run))
     }
 
-    /// Waits for the lease, and then for what is done with it.
+    /// Waits for the lease, and then for the given future.
     async fn with_lease<T>(&self, wait: impl AsyncFnOnce(&Lease) -> T) -> T {
         loop {
             match self.lease() {

@@ -1,4 +1,4 @@
-//! Claims of runs: rows that name a process as their owner.
+//! Claims of runs: rows name their owner.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::rows::{signed, unsigned};
 use crate::text::stored;
 use crate::transact::Work;
 
-/// What became of a claim.
+/// The result of a claim.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Claiming {
-    /// It was given, under this epoch, although this event of its record is lost, where one is.
+    /// Granted under this epoch, with the newest lost event of its record, if any.
     Given(u64, Option<LostTail>),
-    /// Another owner has the run, or one of its tree.
+    /// Another owner has the run, or a run of its tree.
     Held(Arc<str>),
     /// Its record has lost its tail, up to this event.
     LostTail(LostTail),
@@ -27,10 +27,10 @@ pub(crate) enum Claiming {
     NoRun,
 }
 
-/// How often a run is looked at that is freed at the same moment.
+/// Maximum number of tries for a run that is released at the same moment.
 const MOST_LOOKS: usize = 16;
 
-/// The runs of a tree, whose root is `$1`, that others have than `$2` and the dead ones `$3`.
+/// Runs in the tree with root `$1` whose owner is neither `$2` nor one of the dead owners `$3`.
 macro_rules! others {
     () => {
         "FROM backstop.runs AS other WHERE (other.run = $1 OR other.root = $1) \
@@ -38,15 +38,15 @@ macro_rules! others {
     };
 }
 
-/// Takes a run for an owner where no run of its tree has another owner that lives: one that is not among the dead.
-/// A writer of another process that wrote to the runs below it before is refused from then on.
+/// Claims a run for an owner, unless a run of its tree has another owner that is not among the dead. A writer of
+/// another process that wrote to its descendants before is refused from then on.
 pub(crate) struct Take<'a> {
     pub(crate) run: &'a RunId,
     pub(crate) owner: &'a str,
     pub(crate) dead: &'a [Arc<str>],
-    /// The newest events that this process has seen acknowledged.
+    /// The newest events that this process knows to be acknowledged.
     pub(crate) ends: &'a KnownEnds,
-    /// Whether it is taken although its record has lost its tail.
+    /// Whether it is claimed even if its record has lost its tail.
     pub(crate) accepts_loss: bool,
 }
 
@@ -66,7 +66,7 @@ async fn take(
 ) -> Result<Claiming, LogError> {
     let id = *run;
     let run = stored(run.as_str());
-    // The root is locked in a statement of its own: what others wrote until then, the next one sees.
+    // The root is locked in its own statement: the next statement sees what others wrote before.
     let root: Option<String> =
         sqlx::query_scalar("SELECT coalesce(root, run) FROM backstop.runs WHERE run = $1")
             .bind(&*run)
@@ -102,12 +102,12 @@ async fn take(
         if let Some(owner) = held {
             return Ok(Claiming::Held(owner.into()));
         }
-        // It was freed between the two looks.
+        // It was released between the two statements.
     }
     Ok(Claiming::NoRun)
 }
 
-/// Takes the run where no run of its tree has another owner that lives, and returns the epoch.
+/// Claims the run if no run of its tree has another live owner, and returns the epoch.
 async fn try_take(
     connection: &mut PgConnection,
     root: &str,
@@ -136,7 +136,7 @@ async fn try_take(
     Ok(None)
 }
 
-/// Frees runs, each unless it was claimed again; without an epoch, whichever it is under which this owner has it.
+/// Releases runs, except those that were claimed again. Without an epoch, any claim of this owner is released.
 pub(crate) async fn free(
     connection: &mut PgConnection,
     runs: &[(RunId, Option<u64>)],

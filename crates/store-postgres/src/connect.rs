@@ -1,4 +1,4 @@
-//! How connections are made.
+//! Connections to the server.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,15 +7,15 @@ use std::time::Duration;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Postgres, Row, Transaction};
 
-/// What connections say of themselves in `pg_stat_activity`.
+/// Application name of connections in `pg_stat_activity`.
 const APPLICATION: &str = "backstop";
 
-/// How the server is reached. It holds the password, and never shows it.
+/// The way to connect to the server. It contains the password, and never shows it.
 #[derive(Clone)]
 pub(crate) struct Connect {
     options: PgConnectOptions,
     files: Vec<KeyFile>,
-    /// Whether a proxy shares connections of the server between its clients, one transaction at a time.
+    /// Whether a proxy shares the server's connections between its clients, one transaction at a time.
     is_shared: bool,
     limits: TimeLimits,
 }
@@ -23,8 +23,8 @@ pub(crate) struct Connect {
 /// The default lease of a process.
 pub(crate) const LEASE: Duration = Duration::from_secs(15);
 
-/// How long a statement, a lock and a silent client may keep others waiting, in milliseconds. A process that was stopped
-/// inside a transaction holds its locks for no longer.
+/// Time limits of statements, locks and idle transactions, in milliseconds. A process that was stopped in a transaction
+/// does not hold its locks for longer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimeLimits {
     waiting: u128,
@@ -32,7 +32,7 @@ pub(crate) struct TimeLimits {
 }
 
 impl TimeLimits {
-    /// Returns limits that are below a lease.
+    /// Returns limits that are shorter than a lease.
     fn below(lease: Duration) -> Self {
         let at_most = |share: Duration, most: Duration| share.clamp(LEAST, most).as_millis();
         Self {
@@ -41,8 +41,8 @@ impl TimeLimits {
         }
     }
 
-    /// Returns the statements that set up a connection, or one transaction. Statements of the store are short: the
-    /// server would compile one for longer than it runs.
+    /// Returns the statements that set up a connection or one transaction. Just-in-time compilation is off: it would
+    /// take longer than the store's short statements.
     fn statements(self, set: &str) -> String {
         let Self { waiting, statement } = self;
         format!(
@@ -52,7 +52,7 @@ impl TimeLimits {
     }
 }
 
-/// The bounds of what follows from a lease.
+/// Bounds of the limits that are derived from a lease.
 const LEAST: Duration = Duration::from_secs(1);
 const MOST_WAITING: Duration = Duration::from_secs(5);
 const MOST_STATEMENT: Duration = Duration::from_secs(10);
@@ -60,14 +60,14 @@ const MOST_STATEMENT: Duration = Duration::from_secs(10);
 /// A file with certificates or a key.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyFile {
-    /// The parameter that names it.
+    /// The parameter with its path.
     pub(crate) name: &'static str,
     pub(crate) path: PathBuf,
 }
 
 impl Connect {
     pub(crate) fn new(options: PgConnectOptions, files: Vec<KeyFile>) -> Self {
-        // Proxies refuse settings that they do not know; no number with a fraction is read.
+        // Proxies refuse unknown settings; the precision of floats is not set, because none is read.
         let options = options.application_name(APPLICATION).extra_float_digits(None);
         Self {
             options: options.disable_statement_logging(),
@@ -81,7 +81,7 @@ impl Connect {
         &self.options
     }
 
-    /// Returns the files that a connection with TLS reads.
+    /// Returns the files that a TLS connection reads.
     pub(crate) fn files(&self) -> &[KeyFile] {
         &self.files
     }
@@ -90,7 +90,7 @@ impl Connect {
         self.is_shared
     }
 
-    /// Limits what statements and silent clients hold up, by how long a lease lasts.
+    /// Sets the time limits of statements and idle transactions for a lease.
     pub(crate) fn limit_by(&mut self, lease: Duration) {
         self.limits = TimeLimits::below(lease);
     }
@@ -99,21 +99,21 @@ impl Connect {
         self.limits
     }
 
-    /// Looks whether a proxy shares connections, and sees to it that those that are made then fit.
+    /// Detects whether a proxy shares connections, and adapts later connections.
     ///
     /// # Errors
     ///
-    /// Why there is no connection.
+    /// The error of the connection.
     pub(crate) async fn look(&mut self) -> Result<(), sqlx::Error> {
         self.is_shared = !is_direct(self).await?;
         if self.is_shared {
-            // Statements that are prepared are found again in the same transaction alone.
+            // A prepared statement is available only in the same transaction.
             self.options = self.options.clone().statement_cache_capacity(0);
         }
         Ok(())
     }
 
-    /// Begins a transaction with this statement on a connection that was made here.
+    /// Begins a transaction with this statement on a connection from [`Connect::connect`].
     pub(crate) async fn begin<'a>(
         &self,
         connection: &'a mut PgConnection,
@@ -144,8 +144,8 @@ pub(crate) async fn set_up(
     Ok(())
 }
 
-/// Takes away the statements that other clients of the proxy prepared on the connection of the server that this
-/// transaction has: they go by the same names. What is set is set for the transaction.
+/// Removes the statements that other clients of the proxy prepared on this transaction's server connection, because
+/// they have the same names. Settings apply only to the transaction.
 pub(crate) async fn forget_statements(
     connection: &mut PgConnection,
     limits: TimeLimits,
@@ -155,14 +155,16 @@ pub(crate) async fn forget_statements(
     Ok(())
 }
 
-/// How often it is looked whether a proxy shares connections: between two looks, others may use those that it has.
+/// Number of checks whether a proxy shares connections: between two checks, other clients may use its connections.
 const LOOKS: usize = 4;
 
-/// Does each connection lead to one process of the server? A proxy that shares connections gives the next that asks
-/// the one that was just used, or the one that was not for the longest time.
+/// Returns whether each connection has its own process of the server.
 ///
-/// No transaction is held meanwhile: where as many processes look at once as the proxy has connections, each would
-/// wait for another one of them.
+/// A proxy that shares connections assigns the next client the connection that was used last, or the one that was idle
+/// for longest.
+///
+/// The checks hold no transaction: if as many processes check at once as the proxy has connections, each would wait for
+/// another's connection.
 async fn is_direct(connect: &Connect) -> Result<bool, sqlx::Error> {
     let mut connection = connect.options.connect().await?;
     let mut other = connect.options.connect().await?;
@@ -170,7 +172,7 @@ async fn is_direct(connect: &Connect) -> Result<bool, sqlx::Error> {
     let others = process(&mut other).await?;
     let mut is_direct = first != others;
     for _ in 0..LOOKS {
-        // Asked twice in a row, one is not shown the same process again by a proxy that goes through those that it has.
+        // Asked twice in a row, because a proxy that rotates its connections does not return the same process again.
         is_direct = is_direct
             && first == process(&mut connection).await?
             && first == process(&mut connection).await?
@@ -181,7 +183,7 @@ async fn is_direct(connect: &Connect) -> Result<bool, sqlx::Error> {
     Ok(is_direct)
 }
 
-/// Asks for the process of the server. It is asked without a statement that is prepared.
+/// Returns the process id of the server, without a prepared statement.
 async fn process(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
     sqlx::raw_sql("SELECT pg_backend_pid()").fetch_one(connection).await?.try_get(0)
 }
@@ -211,7 +213,7 @@ mod tests {
             let mut transaction = connect.begin(&mut silent, "BEGIN").await.unwrap();
             let lock = "SELECT pg_advisory_xact_lock(7)";
             sqlx::raw_sql(lock).execute(&mut *transaction).await.unwrap();
-            // It is waited for as long as the other one may be silent; at the second try it is gone.
+            // The wait lasts as long as the other transaction may be idle; at the second try it is gone.
             let mut is_held = true;
             for _ in 0..2 {
                 let mut waiting = connect.begin(&mut other, "BEGIN").await.unwrap();

@@ -1,4 +1,4 @@
-//! The owner that an open database is at a time.
+//! The current owner of an open database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,23 +14,23 @@ use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::work_count::WorkCount;
 
-/// The owner that this open database is now: made for the first claim, and made anew when its lease has ended.
+/// The current owner of this open database: created for the first claim, and again after its lease has ended.
 #[derive(Debug)]
 pub(crate) struct CurrentOwner {
     connect: Connect,
     lasts: Duration,
     claims: Claims,
     current: Mutex<Option<Owner>>,
-    /// The lease of the owner, where nothing can be waited for.
+    /// The lease of the owner, for callers that cannot wait.
     lease: std::sync::Mutex<Option<Arc<Lease>>>,
-    /// Is nothing more to be started, because the process is about to leave?
+    /// Whether no action may start any more, because the process is about to leave.
     is_resting: AtomicBool,
     pub(crate) at_work: WorkCount,
-    /// Is there no owner any more?
+    /// Whether there will be no owner any more.
     has_left: AtomicBool,
 }
 
-/// Who an owner is, and its lease.
+/// An owner's id and its lease.
 pub(crate) type Held = (Arc<str>, Arc<Lease>);
 
 impl CurrentOwner {
@@ -47,12 +47,12 @@ impl CurrentOwner {
         }
     }
 
-    /// Returns the claims that this open database holds.
+    /// Returns the claims of this open database.
     pub(crate) const fn claims(&self) -> &Claims {
         &self.claims
     }
 
-    /// Starts nothing more from now on.
+    /// Lets no action start from now on.
     pub(crate) fn rest(&self) {
         self.is_resting.store(true, Ordering::SeqCst);
     }
@@ -61,7 +61,7 @@ impl CurrentOwner {
         self.is_resting.load(Ordering::SeqCst)
     }
 
-    /// Returns the owner; makes one if there is none.
+    /// Returns the owner; creates one if there is none.
     pub(crate) async fn get(&self) -> Result<Held, Fault> {
         let mut current = self.current.lock().await;
         self.get_or_start(&mut current).await
@@ -78,7 +78,7 @@ impl CurrentOwner {
         Ok(held(current.insert(owner)))
     }
 
-    /// Returns the owner as [`CurrentOwner::get`] does, and notes that a run is asked for it, before it can end.
+    /// Returns the owner as [`CurrentOwner::get`] does, and marks a run as requested for it, before the owner can end.
     pub(crate) async fn get_asking(&self, run: &RunId) -> Result<Held, Fault> {
         let mut current = self.current.lock().await;
         let held = self.get_or_start(&mut current).await?;
@@ -86,15 +86,14 @@ impl CurrentOwner {
         Ok(held)
     }
 
-    /// Returns the owner, if there is one whose lease has not ended. What was claimed by one whose lease has is
-    /// lost.
+    /// Returns the owner if its lease has not ended. The claims of an owner whose lease has ended are lost.
     pub(crate) async fn known(&self) -> Option<Held> {
         let mut current = self.current.lock().await;
         self.retire(&mut current).await;
         current.as_ref().map(held)
     }
 
-    /// Returns the lease of the owner that was made last.
+    /// Returns the lease of the newest owner.
     pub(crate) fn lease(&self) -> Option<Arc<Lease>> {
         self.known_lease().clone()
     }
@@ -110,7 +109,7 @@ impl CurrentOwner {
         }
     }
 
-    /// Ends the owner for good: there is no other one after it.
+    /// Ends the owner for good: no other owner follows.
     pub(crate) async fn leave(&self) {
         self.has_left.store(true, Ordering::SeqCst);
         if let Some(mut owner) = self.current.lock().await.take() {

@@ -20,16 +20,16 @@ use crate::schema;
 use crate::store_row::agree_retention;
 use crate::writer::{Setup, Writer};
 
-/// The time limit of removing the owner's rows from the server.
+/// Time limit for removing the owner's rows from the server.
 const LEFT_AFTER: Duration = Duration::from_secs(5);
-/// How long the server has for the end of what it was sent, beside the patience of appends.
+/// Time that closing waits for the server, in addition to the patience of appends.
 const CLOSED_AFTER: Duration = Duration::from_secs(5);
 
 /// An open database. Clones share it.
 #[derive(Clone)]
 pub struct Database {
     inner: Arc<Inner>,
-    /// What new runs are sealed with.
+    /// The key that seals new runs.
     key: Option<LogKey>,
 }
 
@@ -37,21 +37,21 @@ struct Inner {
     place: Place,
     options: Options,
     pool: Pool,
-    /// `None` when it was opened for reading.
+    /// `None` if the database was opened for reading.
     writer: Option<Writer>,
     claims: Claims,
     known_ends: KnownEnds,
     owner: Arc<CurrentOwner>,
     liveness: Liveness,
-    /// The number of looks at queues.
+    /// Number of times that queues were searched.
     turns: AtomicUsize,
     lookout: Lookout,
     upkeep: Upkeep,
 }
 
 impl Database {
-    /// Opens a database for reading and writing, as [`Options::new`] reads its URL; makes the schema, or brings it
-    /// to this version, if need be.
+    /// Opens a database for reading and writing, with a URL as in [`Options::new`]; creates the schema, or migrates it
+    /// to this version, if necessary.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl Database {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the schema is of this version or as it was.
+    /// If the future is dropped, the schema is either migrated or unchanged.
     pub async fn connect(url: &str) -> Result<Self, OpenError> {
         Self::connect_with(Options::new(url)?).await
     }
@@ -68,7 +68,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// Any variant of [`OpenError`] but [`OpenError::InvalidUrl`].
+    /// Any variant of [`OpenError`] except [`OpenError::InvalidUrl`].
     ///
     /// # Cancel safety
     ///
@@ -84,11 +84,11 @@ impl Database {
         Ok(database)
     }
 
-    /// Opens a database for reading. Makes and changes nothing.
+    /// Opens a database for reading. Creates and changes nothing.
     ///
     /// # Errors
     ///
-    /// Any variant of [`OpenError`] but [`OpenError::InvalidUrl`].
+    /// Any variant of [`OpenError`] except [`OpenError::InvalidUrl`].
     pub async fn connect_read_only(options: Options) -> Result<Self, OpenError> {
         Self::open(options, false).await
     }
@@ -97,7 +97,7 @@ impl Database {
         options.connect.limit_by(options.lease);
         let place = options.place();
         let refused = |error| place.refused(error);
-        // A connection of its own says why there is none; the pool only says that it waited.
+        // A separate connection reports why it fails; the pool reports only a timeout.
         options.connect.look().await.map_err(refused)?;
         let mut connection = options.connect.connect().await.map_err(refused)?;
         let checked = checked(&options.connect, &mut connection, &place, for_writing).await;
@@ -137,15 +137,15 @@ impl Database {
         Ok(Self { inner: Arc::new(inner), key: None })
     }
 
-    /// Seals the runs that begin through this handle and its clones with a key; runs that were sealed with
-    /// it can be read. The key is not stored.
+    /// Sets the key that seals runs that start through this handle and its clones; runs that were sealed with it can be
+    /// read. The key is not stored.
     #[must_use]
     pub fn with_log_key(mut self, key: LogKey) -> Self {
         self.key = Some(key);
         self
     }
 
-    /// Returns the key that a run names, where it names one.
+    /// Returns the key that a run names, if it names one.
     pub(crate) fn key_named(&self, id: Option<&str>) -> Result<Option<&LogKey>, LogError> {
         let Some(id) = id else { return Ok(None) };
         let key = self.log_key().filter(|key| key.id() == id);
@@ -156,29 +156,30 @@ impl Database {
         self.key.as_ref()
     }
 
-    /// Returns how many connections this process uses at most, as [`Options::most_connections`] says.
+    /// Returns the maximum number of connections of this process, as [`Options::most_connections`] computes it.
     #[must_use]
     pub fn most_connections(&self) -> u32 {
         self.options().most_connections()
     }
 
-    /// Returns how many commits of appends were made since the database was opened; 0 when it was opened for
-    /// reading. Appends that wait together share one.
+    /// Returns the number of commits of appends since the database was opened; 0 if it was opened for reading.
+    /// Concurrent appends share a commit.
     #[must_use]
     pub fn commits(&self) -> u64 {
         self.inner.writer.as_ref().map_or(0, Writer::commits)
     }
 
-    /// Lets the runs of this process go, for others to go on with. Nothing more is started for them; what acts on the
-    /// world, tools above all, is waited for until its end is recorded, for so long at most. Then the lease ends, and
-    /// with it what is still under way: models that are being asked are asked again, and a tool that was not waited
-    /// for counts as interrupted. Returns whether all had come to rest.
+    /// Hands the runs of this process over to other processes. Returns whether all actions ended in time.
     ///
-    /// It cannot be taken back: only [`Database::close`] is left to do.
+    /// No action starts any more; actions with an effect, above all tools, are awaited until their end is recorded, for
+    /// at most `at_most`. Then the lease ends, and with it the remaining work: open model calls are repeated elsewhere,
+    /// and a tool that did not end in time counts as interrupted.
+    ///
+    /// This cannot be undone: only [`Database::close`] may follow.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, nothing is started all the same, and the lease lasts on.
+    /// If the future is dropped, no action starts all the same, and the lease continues.
     pub async fn leave(&self, at_most: Duration) -> bool {
         self.inner.owner.rest();
         let is_at_rest = tokio::select! {
@@ -187,18 +188,20 @@ impl Database {
         };
         tokio::select! {
             () = self.inner.owner.leave() => {}
-            // A server that does not answer is not waited for: the lease ends by itself.
+            // If the server does not answer, the lease ends by itself.
             () = SystemClock.sleep(LEFT_AFTER) => {}
         }
         is_at_rest
     }
 
-    /// Writes what is queued, frees what is claimed, and closes. Later calls to its stores fail as closed. A server that
-    /// does not answer is waited for as long as appends are tried again ([`Options::patience`]), and a few seconds.
+    /// Writes the queued jobs, releases all claims and closes the database. Later calls to its stores fail as closed.
+    ///
+    /// If the server does not answer, this waits as long as appends are retried ([`Options::patience`]), and a few
+    /// seconds more.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the closing to go on by itself.
+    /// If the future is dropped, closing continues in the background.
     pub async fn close(&self) {
         let closed = async {
             self.inner.upkeep.stop().await;
@@ -240,7 +243,7 @@ impl Database {
         &self.inner.liveness
     }
 
-    /// Counts a look at queues, and returns how many there were before.
+    /// Counts a search of queues, and returns the number of earlier ones.
     pub(crate) fn next_turn(&self) -> usize {
         self.inner.turns.fetch_add(1, Ordering::Relaxed)
     }
@@ -257,7 +260,7 @@ impl Database {
         self.inner.writer.as_ref()
     }
 
-    /// Returns the pool for a store other than the log to write through.
+    /// Returns the pool for writes of stores other than the log.
     pub(crate) fn for_writing(&self) -> Result<&Pool, StoreError> {
         match self.writer() {
             Some(_) => Ok(self.pool()),
@@ -266,7 +269,7 @@ impl Database {
     }
 }
 
-/// Checks the schema, and makes it or brings it to this version for writing, in one transaction.
+/// Checks the schema; for writing, creates it or migrates it to this version, in one transaction.
 async fn checked(
     connect: &Connect,
     connection: &mut PgConnection,

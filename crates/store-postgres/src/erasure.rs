@@ -1,4 +1,4 @@
-//! Erasing what events say.
+//! Erasure of events.
 
 use async_trait::async_trait;
 use backstop_event_log::{LogError, LogKey, Payload};
@@ -16,13 +16,14 @@ use crate::seals;
 use crate::text::{column, stored};
 use crate::transact::{Work, transact};
 
-/// The number of failure messages that one transaction erases.
+/// Number of failure messages that one transaction erases.
 const BATCH: usize = 64;
 
-/// Erases the payload and the salt of an event, with the texts of its call and the failure messages of behaviours
-/// about its run.
-/// Returns the runs that hold a copy of it. The run is claimed. What the server keeps of the old row goes with the next
-/// vacuum, and with its old write-ahead log and backups.
+/// Erases the payload and the salt of an event, with the texts of its call and behaviours' failure messages about its
+/// run. Returns the runs that contain a copy.
+///
+/// The run must be claimed. The server removes the old row with the next vacuum, and with its old write-ahead log and
+/// backups.
 pub(crate) async fn erase(
     database: &Database,
     run: &RunId,
@@ -61,7 +62,7 @@ fn call_in(text: &str) -> Option<String> {
     payload.get("call_id")?.as_str().map(ToOwned::to_owned)
 }
 
-/// Returns the runs that hold a copy of an event: those of sessions that were copied from the session of its run.
+/// Returns the runs with a copy of an event, in sessions that were copied from its run's session.
 async fn copies_with(
     database: &Database,
     session: &str,
@@ -84,23 +85,24 @@ async fn copies_with(
     copies.iter().map(run_of).collect()
 }
 
-/// An event whose text goes.
+/// An event to erase.
 #[derive(Debug)]
 pub(crate) struct ErasableEvent {
     run_id: i64,
     seq: u64,
     hash: Hash,
     digest: Hash,
-    /// The HMAC of the erasure, where the run is sealed with a key.
+    /// HMAC of the erasure if the run is sealed with a key.
     seal: Option<Hash>,
 }
 
 impl ErasableEvent {
-    /// Reads an event with the name and the summary of its run; `None` for one without a salt, which cannot be erased.
+    /// Decodes an event with the id and the summary of its run; `None` for an event without a salt, which cannot be
+    /// erased.
     ///
     /// # Errors
     ///
-    /// [`LogError::KeyMissing`] where the run is sealed with a key that the database does not have.
+    /// [`LogError::KeyMissing`] if the run is sealed with a key that the database does not have.
     fn read(database: &Database, row: &PgRow) -> Result<Option<Self>, LogError> {
         let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
         let Some(digest) = payload_of(row, seq)?.digest() else { return Ok(None) };
@@ -114,7 +116,7 @@ impl ErasableEvent {
         Ok(Some(Self { run_id, seq, hash, digest, seal }))
     }
 
-    /// Erases the event, and returns whether it was as it was read.
+    /// Erases the event, and returns whether it was unchanged since it was read.
     async fn erase(&self, connection: &mut PgConnection) -> Result<bool, LogError> {
         let erased = sqlx::query(
             "WITH erased AS (UPDATE backstop.events SET data = '', salt = NULL, erased = $4 \
@@ -146,13 +148,14 @@ pub(crate) async fn count(pool: &Pool) -> Result<u64, LogError> {
     Ok(unsigned(erasures))
 }
 
-/// Counts an erasure or a removal, as the last statement of its transaction: all processes update the same row.
+/// Counts an erasure or a removal. Must be the last statement of its transaction, because all processes update the same
+/// row.
 pub(crate) async fn count_one(connection: &mut PgConnection) -> Result<(), Fault> {
     sqlx::query("UPDATE backstop.meta SET erasures = erasures + 1").execute(connection).await?;
     Ok(())
 }
 
-/// Reads the events that hold failure messages of behaviours about a run.
+/// Reads the events with behaviours' failure messages about a run.
 pub(crate) async fn failures_about(
     database: &Database,
     run: &str,
@@ -171,7 +174,7 @@ pub(crate) async fn failures_about(
     rows.iter().filter_map(read).collect()
 }
 
-/// Reads those about runs that are gone: a process died between, or the delivery ended later than its run was removed.
+/// Reads those about removed runs: a process died in between, or the delivery ended after its run was removed.
 pub(crate) async fn failures_left(database: &Database) -> Result<Vec<ErasableEvent>, LogError> {
     let runs = sqlx::query(
         "SELECT DISTINCT failures.run FROM backstop.delivery_failures AS failures \
@@ -190,7 +193,7 @@ pub(crate) async fn failures_left(database: &Database) -> Result<Vec<ErasableEve
     Ok(left)
 }
 
-/// Erases events, some at a time.
+/// Erases events in batches.
 pub(crate) async fn erase_all(
     database: &Database,
     events: &[ErasableEvent],
@@ -216,9 +219,10 @@ impl Work for EraseSome<'_> {
     }
 }
 
-/// Takes the text of an event away, and leaves its digest; with the first event of a run go its labels, and
-/// with an event of a call the texts of the call. The row of the run is locked first: a copy that is under way is done
-/// before, and named, or sees what was erased.
+/// Erases the text of an event, and leaves its digest. With the first event of a run its labels are erased, and with an
+/// event of a call the texts of the call.
+///
+/// The row of the run is locked first: a concurrent copy either ends before and is reported, or sees the erasure.
 struct Erasure<'a> {
     event: &'a ErasableEvent,
     run: &'a RunId,
@@ -267,7 +271,7 @@ impl Erasure<'_> {
         seals::seal_rows(connection, sealed.as_slice()).await
     }
 
-    /// Removes what a call that is made once left in the scope of its run.
+    /// Removes the state that an idempotent call left in the scope of its run.
     async fn erase_call(&self, connection: &mut PgConnection, call: &str) -> Result<(), LogError> {
         let scope = format!("run:{}", self.run);
         let scope = stored(&scope);

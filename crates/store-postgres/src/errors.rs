@@ -17,13 +17,13 @@ use crate::text::{read, stored};
 use crate::transact::{Work, transact};
 use crate::{limits, listing};
 
-/// How often an id that is taken is drawn again; with 2^24 ids a second, once is rare.
+/// Maximum number of draws for a free id; with 2^24 ids a second, even a second draw is rare.
 const ID_TRIES: usize = 16;
-/// A row of that id, or of that text, is there.
+/// Code of a conflict with an existing id or an equal error.
 const UNIQUE_VIOLATION: &str = "23505";
 
-/// The error store in a [`Database`]. Each error is a transaction of one statement; those that are stored at the same
-/// time share a sync to disk, which the server sees to.
+/// The error store in a [`Database`]. Each error is a transaction of one statement; the server lets concurrent
+/// transactions share a sync to disk.
 #[derive(Debug, Clone)]
 pub struct PostgresErrorStore(Database);
 
@@ -91,7 +91,7 @@ impl ErrorStore for PostgresErrorStore {
     }
 }
 
-/// Checks what indexes have of an error.
+/// Checks the indexed texts of an error.
 fn check(session: &SessionId, run: &RunId, tool: &str, code: Option<&str>) -> Result<(), Fault> {
     limits::name("session", session.as_str())?;
     limits::name("run id", run.as_str())?;
@@ -99,7 +99,7 @@ fn check(session: &SessionId, run: &RunId, tool: &str, code: Option<&str>) -> Re
     limits::name("error's code", code.unwrap_or_default())
 }
 
-/// An error to store: a new row, or one more of an equal one in its session.
+/// An error to store: a new row, or another occurrence of an equal error in its session.
 struct Insert {
     error: NewError,
     fingerprint: String,
@@ -162,8 +162,8 @@ impl Insert {
     }
 }
 
-/// Writes an error of another store. One of the same text may be in the session already, and is counted on; this one
-/// keeps its id all the same, because a record refers to it.
+/// Writes an error of another store. The session may already have the same error, which keeps counting; this one keeps
+/// its own id all the same, because a record refers to it.
 async fn keep(database: &Database, error: &ErrorRecord) -> Result<(), StoreError> {
     let mut lent = database.for_writing()?.lend().await?;
     sqlx::query(
@@ -196,7 +196,7 @@ async fn keep(database: &Database, error: &ErrorRecord) -> Result<(), StoreError
     Ok(lent.end().await?)
 }
 
-/// Returns how many bytes a text has.
+/// Returns the length of a text in bytes.
 pub(crate) fn size(text: &str) -> i64 {
     i64::try_from(text.len()).unwrap_or(i64::MAX)
 }

@@ -10,7 +10,7 @@ use crate::fault::Fault;
 use crate::pool::Pool;
 use crate::text::stored;
 
-/// Notes that a stored id was removed.
+/// Records that a stored id was removed.
 pub(crate) async fn expire(
     database: &Database,
     session: &SessionId,
@@ -30,7 +30,7 @@ pub(crate) async fn expire(
     Ok(lent.end().await?)
 }
 
-/// Removes the ids of a session, some at a time.
+/// Removes the expired ids of a session, in batches.
 pub(crate) async fn forget_session(pool: &Pool, session: &SessionId) -> Result<(), StoreError> {
     loop {
         let mut lent = pool.lend().await?;
@@ -49,7 +49,7 @@ pub(crate) async fn forget_session(pool: &Pool, session: &SessionId) -> Result<(
     }
 }
 
-/// The ids and incarnations that were removed long ago, some of them.
+/// Deletes a batch of the ids and incarnations that were removed long ago.
 const FORGOTTEN: [&str; 2] = [
     "DELETE FROM backstop.expired WHERE id IN (SELECT id FROM backstop.expired \
      WHERE at < to_timestamp($1::double precision / 1000) LIMIT 256 FOR UPDATE SKIP LOCKED)",
@@ -58,7 +58,7 @@ const FORGOTTEN: [&str; 2] = [
      WHERE at < to_timestamp($1::double precision / 1000) LIMIT 256 FOR UPDATE SKIP LOCKED)",
 ];
 
-/// Removes the ids and incarnations that were removed long ago, some at a time.
+/// Removes the ids and incarnations that were removed long ago, in batches.
 pub(crate) async fn forget(pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
     let until = expired_until(now).as_millis();
     for statement in FORGOTTEN {

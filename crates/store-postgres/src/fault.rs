@@ -1,4 +1,4 @@
-//! From what PostgreSQL says to what the stores say.
+//! Mapping of PostgreSQL's errors to those of the stores.
 
 use std::borrow::Cow;
 use std::io;
@@ -8,28 +8,28 @@ use backstop_event_log::LogError;
 use layer0::error::BoxError;
 use thiserror::Error;
 
-/// The classes that the stores tell apart.
+/// The classes of errors that the stores distinguish.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Closed,
     Failed(BoxError),
     Full(BoxError),
-    /// Another transaction is in the way; trying again helps.
+    /// A conflict with another transaction; a retry helps.
     Locked(BoxError),
-    /// More than the server takes.
+    /// The data exceeds a limit of the server.
     TooLarge(BoxError),
-    /// The server cannot be reached, is starting or is going down.
+    /// The server cannot be reached, is starting or is shutting down.
     Unreachable(BoxError),
 }
 
-/// What callers are told whose work was not answered.
+/// Message for callers whose work was not answered.
 pub(crate) const LOST: &str =
     "the task that writes to the database is gone, and what it was given with it";
 
 /// SQLSTATE codes, <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
 mod state {
     pub(super) const DISK_FULL: &str = "53100";
-    /// A row of an index, a column or a statement that is too long.
+    /// A row of an index, a column or a statement is too long.
     pub(super) const PROGRAM_LIMIT_EXCEEDED: &str = "54000";
     pub(super) const SERIALIZATION_FAILURE: &str = "40001";
     pub(super) const DEADLOCK_DETECTED: &str = "40P01";
@@ -38,25 +38,25 @@ mod state {
     /// `admin_shutdown`, `crash_shutdown`, `cannot_connect_now`, `database_dropped`.
     pub(super) const OPERATOR_INTERVENTION: &str = "57P";
     pub(super) const CONNECTION_EXCEPTION: &str = "08";
-    /// The client of an open transaction was silent for too long, and its connection was ended.
+    /// The client of an open transaction was idle for too long, and the server closed its connection.
     pub(super) const IDLE_IN_TRANSACTION: &str = "25P03";
     pub(super) const TOO_MANY_CONNECTIONS: &str = "53300";
-    /// A server that became a replica, or was told to write nothing.
+    /// A server that became a replica, or is set to read-only.
     pub(super) const READ_ONLY: &str = "25006";
 }
 
-/// Returns the SQLSTATE of an error, if the server gave one.
+/// Returns the SQLSTATE of an error, if the server sent one.
 pub(crate) fn state_of(error: &sqlx::Error) -> Option<Cow<'_, str>> {
     error.as_database_error()?.code()
 }
 
-/// The server was asked to commit, and its answer was lost: the transaction may have been committed.
+/// The answer to a commit was lost: the transaction may have been committed.
 #[derive(Debug, Error)]
 #[error("the server has not answered whether it committed")]
 pub(crate) struct UnansweredCommit(#[source] BoxError);
 
 impl Fault {
-    /// Makes the fault of a commit. Without an answer of the server, or where it went down, it may have been made.
+    /// Returns the fault of a failed commit. If the server did not answer or shut down, the commit may have happened.
     pub(crate) fn at_commit(error: sqlx::Error) -> Self {
         match Self::from(error) {
             Self::Unreachable(source) => Self::Unreachable(UnansweredCommit(source).into()),
@@ -107,8 +107,7 @@ impl From<sqlx::Error> for Fault {
     }
 }
 
-/// Returns what PostgreSQL said, without saying first that it said something, and without the line of its source
-/// that sqlx adds.
+/// Returns the error of PostgreSQL without the prefix and the source line that sqlx adds.
 pub(crate) fn said(error: sqlx::Error) -> BoxError {
     match error {
         sqlx::Error::Database(error) => error.message().into(),

@@ -1,9 +1,9 @@
-//! The events of all runs behind a cursor.
+//! Reads of all runs' events after a cursor.
 //!
-//! The place of an event begins with the id of the transaction that wrote it. A reader looks only at transactions
-//! before the oldest open one that appends: none of those can write any more, so that what stands up to there never
-//! grows, and a reader that goes on behind it leaves nothing out. An append that is under way delays what came after
-//! it; other transactions of the server do not.
+//! The place of an event begins with the id of the transaction that wrote it. A reader reads only places before those
+//! of the oldest open transaction that appends: no transaction can write there any more, so that a reader that
+//! continues after such a place skips nothing. A running append delays later events; other transactions of the server
+//! do not.
 
 use backstop_event_log::{Cursor, EventFilter, FeedPage, FeedRecord, LogError};
 use layer0::event::Hash;
@@ -15,20 +15,20 @@ use crate::pool::Pool;
 use crate::rows::{record_of, run_of, signed, unsigned};
 use crate::text::stored;
 
-// Numbers of PostgreSQL.
+// Constants in PostgreSQL's integer type.
 const LOOKED_AT: i64 = FeedPage::MAX_LOOKED_AT as i64;
 const MAX_RECORDS: i64 = FeedPage::MAX_RECORDS as i64;
 const MAX_BYTES: i64 = FeedPage::MAX_BYTES as i64;
 
 /// Returns the first place at which a transaction may still write.
 ///
-/// Every transaction that appends locks the table of events before it has an id, and keeps the lock until it is
-/// over and seen. So a transaction that is open and not among the holders of that lock gets its id later, and one
-/// that is not seen by the next statement is among them: the least id of theirs, or else the next that is given, is
-/// where the events that are complete end. The lock shows 32 bits of an id, which the next one completes.
+/// Every transaction that appends locks the table of events before it has an id, and keeps the lock until its events
+/// are visible. So an open transaction without that lock gets its id later, and a transaction whose events the next
+/// statement does not see has the lock. The complete events therefore end at the least id of the lock's holders, or
+/// else at the next id. The lock shows only 32 bits of an id; the next id completes them.
 ///
-/// A standby shows no locks of its primary. There the events end at the oldest transaction that is open, whether it
-/// appends or not.
+/// A standby does not show the locks of its primary. There the events end at the oldest open transaction, whether or
+/// not it appends.
 const OPEN: &str = "WITH ids AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next, \
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest), \
     locks AS MATERIALIZED (SELECT locktype, database, relation, mode, virtualtransaction, \
@@ -42,14 +42,14 @@ const OPEN: &str = "WITH ids AS (SELECT pg_snapshot_xmax(pg_current_snapshot()):
     AND appends.database = (SELECT oid FROM pg_database WHERE datname = current_database()))) END \
     + meta.tx_offset) << 20)::bigint FROM ids, backstop.meta AS meta";
 
-/// Returns the newest event before the place `$1`, the last place of an event that was removed and the mark of the store:
-/// all as of one moment, so that an event that is removed meanwhile is one of the two.
+/// Returns the newest event before the place `$1`, the last place of a removed event and the mark of the store, all in
+/// one snapshot, so that an event that is removed meanwhile is one of the two.
 const LAST: &str = "SELECT newest.place, newest.hash, meta.removed_until, meta.mark FROM backstop.meta AS meta \
     LEFT JOIN LATERAL (SELECT place, hash FROM backstop.events WHERE place < $1 ORDER BY place DESC LIMIT 1) \
     AS newest ON true";
 
-/// Says which events `$1 < place <= $2` are of the session `$3` and the types `$4`, where these are given; `$5` is
-/// the greatest number of them, and `$6` of bytes.
+/// Selects the events with `$1 < place <= $2`, of the session `$3` and the types `$4` if these are given, at most `$5`
+/// events and `$6` bytes.
 macro_rules! page {
     ($of_run:literal, $order:literal) => {
         concat!(
@@ -73,11 +73,11 @@ macro_rules! page {
 
 /// The events of all runs, or of a session.
 const OF_ALL: &str = page!("", "events.place");
-/// The events of the run `$7`, found by their numbers, so that those of other runs are not looked at.
+/// The events of the run `$7`, found by their numbers, so that events of other runs are not read.
 const OF_RUN: &str =
     page!(" AND events.run_id = (SELECT id FROM backstop.runs WHERE run = $7)", "events.seq");
 
-/// Reads a page of the events behind a cursor.
+/// Reads a page of the events after a cursor.
 pub(crate) async fn read(
     pool: &Pool,
     filter: &EventFilter,
@@ -120,9 +120,9 @@ pub(crate) async fn read(
 
 /// The end of the log.
 struct Last {
-    /// The place behind the newest event that no open transaction comes before.
+    /// The position after the newest event before all open transactions.
     end: Cursor,
-    /// The last place of an event that was removed.
+    /// The last place of a removed event.
     removed: i64,
     /// The mark of the store.
     mark: Option<u32>,
@@ -139,12 +139,12 @@ async fn last(pool: &Pool, open: i64) -> Result<Last, LogError> {
     Ok(Last { end, removed, mark })
 }
 
-/// Can a cursor stand behind this event? Where the event has gone, it can.
+/// Returns whether a cursor can be after this event; `true` if the event was removed.
 async fn fits(pool: &Pool, cursor: &Cursor, place: u64) -> Result<bool, LogError> {
     Ok(hash_at(pool, signed(place)).await?.is_none_or(|hash| cursor.fits(&hash)))
 }
 
-/// Returns where to begin to look: a session that is read from the start has nothing before its first run.
+/// Returns the place after which to read: a session that is read from the start has no event before its first run.
 async fn first_of(
     pool: &Pool,
     filter: &EventFilter,
@@ -160,11 +160,11 @@ async fn first_of(
     .fetch_one(&mut *pool.lend().await?)
     .await
     .map_err(Fault::from)?;
-    // What began meanwhile is behind the last.
+    // Runs that started in the meantime are after `last`.
     Ok(first.map_or(last, |first| first - 1).min(last))
 }
 
-/// Returns the last event to look at: one page looks at so many.
+/// Returns the last event to read, which limits the number of events read for a page.
 async fn until(pool: &Pool, after: i64, last: i64) -> Result<i64, LogError> {
     let until: Option<i64> = sqlx::query_scalar(
         "SELECT max(place) FROM (SELECT place FROM backstop.events \
@@ -209,7 +209,7 @@ async fn rows(
     Ok(query.fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?)
 }
 
-/// Reads an event; one that was changed so that it is none is left out, and holds up no other.
+/// Decodes an event; a row that was changed into something else is skipped, so that it does not block later events.
 fn read_row(row: &PgRow, mark: Option<u32>) -> Result<Option<FeedRecord>, LogError> {
     let run = run_of(row)?;
     match record_of(row) {

@@ -1,4 +1,4 @@
-//! What comes to runs from outside: rows that any process inserts.
+//! Inboxes of runs: rows that any process can insert.
 
 use async_trait::async_trait;
 use backstop_event_log::{InboxMessage, InboxRequest, LogError};
@@ -16,8 +16,8 @@ use crate::sent::Sent;
 use crate::text::{self, stored};
 use crate::transact::Work;
 
-/// Inserts the request, if its condition holds; returns the run it is for. The row of the run is locked first: an
-/// append that ends the run, and another request, come before or after it as a whole.
+/// Inserts the request, if its condition holds; returns the run that it addresses. The row of the run is locked first,
+/// so that an append that ends the run, or another request, comes completely before or after it.
 #[async_trait]
 impl Work for Sent {
     type Done = Option<RunId>;
@@ -79,7 +79,7 @@ async fn insert(connection: &mut PgConnection, sent: &Sent) -> Result<Option<Run
     Ok((inserted.rows_affected() > 0).then_some(run))
 }
 
-/// Does a settlement of this call wait, or is one recorded?
+/// Returns whether a settlement of this call is pending or recorded.
 async fn is_settled(
     connection: &mut PgConnection,
     run: &RunId,
@@ -96,7 +96,7 @@ async fn is_settled(
     Ok(settled.await.map_err(Fault::from)?)
 }
 
-/// Takes rows that an append records, inside its transaction.
+/// Removes rows that an append records, in its transaction.
 pub(crate) async fn take(
     connection: &mut PgConnection,
     run: &RunId,
@@ -115,8 +115,8 @@ pub(crate) async fn take(
     Ok(())
 }
 
-/// Takes what a run has no use for any more, because it is over. What it was told, and what a person said of a call,
-/// waits for the next writer.
+/// Removes the requests that a run no longer needs after its end. Input, signals and settlements wait for the next
+/// writer.
 pub(crate) async fn close(connection: &mut PgConnection, run: &RunId) -> Result<(), LogError> {
     sqlx::query("DELETE FROM backstop.inbox WHERE run = $1 AND kind NOT IN ('input', 'settlement', 'signal')")
         .bind(&*stored(run.as_str()))
@@ -126,8 +126,8 @@ pub(crate) async fn close(connection: &mut PgConnection, run: &RunId) -> Result<
     Ok(())
 }
 
-/// Reads the rows of a run, oldest first. One that cannot be read is skipped, and stays where it is: its run
-/// goes on without it.
+/// Reads the rows of a run, oldest first. A row that cannot be decoded is skipped and stays in the inbox: its run
+/// continues without it.
 pub(crate) async fn rows(
     readers: &Pool,
     run: &RunId,
@@ -150,7 +150,7 @@ pub(crate) async fn rows(
     Ok(rows.iter().filter_map(read).collect())
 }
 
-/// Reads a row; one that was changed is none.
+/// Decodes a row; `None` if it was changed.
 fn message_of(run: &RunId, row: &PgRow) -> Option<InboxMessage> {
     let text = |column: &str| text::column(row, column).ok();
     let approval = text::optional(row, "approval").ok()?;

@@ -13,8 +13,8 @@ use crate::liveness::has_lock;
 use crate::runs::SEGMENTS;
 use crate::text::column;
 
-/// Running runs whose owner, or that of their tree, is gone, let its lock go, or did not renew its lease. One that was
-/// handed back to its queue waits for a worker. A standby shows no locks of its primary.
+/// Running runs whose owner or tree's owner is gone, released its lock or did not renew its lease. A run that was
+/// returned to its queue waits for a worker. A standby does not show the locks of its primary.
 const INTERRUPTED: &str = concat!(
     "SELECT runs.run, coalesce(last.at, runs.started_at) AS since FROM backstop.runs AS runs \
      LEFT JOIN backstop.runs AS roots ON roots.run = runs.root \
@@ -29,9 +29,10 @@ const INTERRUPTED: &str = concat!(
 );
 
 impl Database {
-    /// Returns the runs whose process died while they were running, each with the time of its last event. Nothing
-    /// is recorded about them; a worker or a resume takes over such a run. A process that was just cut off from the
-    /// server may be taken for dead here; it is not taken over before that is certain.
+    /// Returns the runs whose process died while they were running, each with the time of its last event.
+    ///
+    /// Nothing is recorded about them; a worker or a resume takes over such a run. A process that was just cut off from
+    /// the server may count as dead here; its runs are not taken over before that is certain.
     ///
     /// # Errors
     ///

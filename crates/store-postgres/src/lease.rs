@@ -1,4 +1,4 @@
-//! For how long this process may write to the runs that it has claimed.
+//! The time for which this process may write to the runs that it has claimed.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
@@ -6,33 +6,33 @@ use std::time::Duration;
 use backstop_clock::{Clock, SystemClock};
 use tokio::sync::watch;
 
-/// The shortest wait before a lease that is about to end is checked again.
+/// Shortest wait before a lease that is about to end is checked again.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The time after the last confirmation of the lock in which a step may start.
+/// Time after the last confirmation of the lock during which an action may start.
 const LOCK_TRUSTED: Duration = Duration::from_secs(1);
-/// How long after the lock was last confirmed what acts is stopped, once its connection is lost: another process
+/// Time after the last confirmation of the lock at which actions are stopped if its connection is lost: another process
 /// takes the runs over after [`TAKEN_AFTER`](crate::liveness::TAKEN_AFTER) at the earliest.
 const STOPPED_AFTER: Duration = Duration::from_millis(1_200);
 
-/// The lease of an owner, as its process counts it: on a clock that goes on while the machine sleeps, and from
-/// before each renewal was sent, so that it never lasts longer here than it does in the database.
+/// The lease of an owner as its process counts it: on a clock that continues while the machine sleeps, and from before
+/// each renewal was sent, so that it never lasts longer here than in the database.
 #[derive(Debug)]
 pub(crate) struct Lease {
     lasts: Duration,
     has_lock: bool,
-    /// When it ends, in milliseconds of that clock; 0 before it began.
+    /// End of the lease, in milliseconds of that clock; 0 before the first renewal.
     until: AtomicI64,
-    /// When the last question was sent whose answer showed that the lock was held.
+    /// Time at which the last check was sent whose answer showed that the lock was held.
     confirmed: AtomicI64,
-    /// Whether the connection that holds the lock is lost, and the lock not held again.
+    /// Whether the lock's connection is lost and the lock not yet held again.
     is_cut_off: AtomicBool,
     has_ended: AtomicBool,
-    /// Rings when the lease ends, its connection is lost, or claims under it are.
+    /// Notifies when the lease ends, its connection is lost, or claims under it are lost.
     changed: watch::Sender<()>,
 }
 
 impl Lease {
-    /// Makes a lease that lasts so long after each renewal; with a lock, unless leases alone count.
+    /// Creates a lease of this length after each renewal; with a lock, unless only leases count.
     pub(crate) fn new(lasts: Duration, has_lock: bool) -> Self {
         Self {
             lasts,
@@ -49,20 +49,20 @@ impl Lease {
         self.lasts
     }
 
-    /// How long is waited between two renewals.
+    /// Returns the interval between two renewals.
     pub(crate) fn renewal(&self) -> Duration {
         self.lasts / 3
     }
 
-    /// Notes that a renewal was answered that was sent at this time, and that it showed which claims still hold.
+    /// Records the answer to a renewal that was sent at this time and showed which claims still hold.
     pub(crate) fn renewed(&self, sent_at: i64) {
         self.until.store(sent_at.saturating_add(millis(self.lasts)), Ordering::SeqCst);
         self.confirmed.store(sent_at, Ordering::SeqCst);
         self.is_cut_off.store(false, Ordering::SeqCst);
     }
 
-    /// Notes that a check of the lock was answered that was sent at this time. An answer that came too late
-    /// confirms nothing: the claims have to be looked at first, which is `false`.
+    /// Records the answer to a check of the lock that was sent at this time. Returns `false` for an answer that came
+    /// too late: it confirms nothing, and the claims must be checked first.
     pub(crate) fn confirm_lock(&self, sent_at: i64) -> bool {
         let is_in_time = self.is_lock_trusted();
         if is_in_time {
@@ -71,7 +71,7 @@ impl Lease {
         is_in_time
     }
 
-    /// Notes that the connection was lost.
+    /// Records that the connection was lost.
     pub(crate) fn cut_off(&self) {
         self.is_cut_off.store(true, Ordering::SeqCst);
         self.ring();
@@ -81,18 +81,19 @@ impl Lease {
         self.is_cut_off.load(Ordering::SeqCst)
     }
 
-    /// Wakes what waits for the end of the lease or of a claim.
+    /// Wakes the tasks that wait for the end of the lease or of a claim.
     pub(crate) fn ring(&self) {
         self.changed.send_replace(());
     }
 
-    /// Ends it for good.
+    /// Ends the lease for good.
     pub(crate) fn end(&self) {
         self.has_ended.store(true, Ordering::SeqCst);
         self.ring();
     }
 
-    /// Returns whether it has ended. Once it has, it stays so: the process was stopped for too long, or cut off.
+    /// Returns whether the lease has ended, because the process was stopped for too long or cut off. It cannot start
+    /// again.
     pub(crate) fn has_ended(&self) -> bool {
         if self.has_ended.load(Ordering::SeqCst) {
             return true;
@@ -104,7 +105,7 @@ impl Lease {
         is_over
     }
 
-    /// Returns whether something may start that acts on the world: not in the last third, and not while another
+    /// Returns whether an action with an effect may start: not in the last third of the lease, and not while another
     /// process may take the lock.
     pub(crate) fn may_start(&self) -> bool {
         !self.has_ended()
@@ -113,7 +114,7 @@ impl Lease {
             && boot_millis() < self.until.load(Ordering::SeqCst) - millis(self.renewal())
     }
 
-    /// Returns whether the lock was confirmed a short time ago, or there is none.
+    /// Returns whether the lock was confirmed recently, or there is none.
     fn is_lock_trusted(&self) -> bool {
         !self.has_lock || boot_millis() < self.confirmed_until(LOCK_TRUSTED)
     }
@@ -122,7 +123,7 @@ impl Lease {
         self.confirmed.load(Ordering::SeqCst).saturating_add(millis(after))
     }
 
-    /// Waits until it has ended, or `is_lost` is true when it [rings](Lease::ring).
+    /// Waits until the lease has ended, or `is_lost` returns `true` after a [notification](Lease::ring).
     pub(crate) async fn ended_or(&self, is_lost: impl Fn() -> bool) {
         let mut changed = self.changed.subscribe();
         while !self.has_ended() && !is_lost() {
@@ -133,7 +134,7 @@ impl Lease {
         }
     }
 
-    /// Waits until what acts has to stop, because another process may soon take the runs over.
+    /// Waits until actions must stop, because another process may soon take over the runs.
     pub(crate) async fn must_stop(&self) {
         let mut changed = self.changed.subscribe();
         loop {
@@ -152,7 +153,7 @@ impl Lease {
         }
     }
 
-    /// How long it lasts from now on.
+    /// Returns the remaining time of the lease.
     pub(crate) fn left(&self) -> Duration {
         let left = self.until.load(Ordering::SeqCst).saturating_sub(boot_millis());
         Duration::from_millis(u64::try_from(left).unwrap_or(0))
@@ -163,7 +164,7 @@ fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Reads the clock of the machine since it was started, in milliseconds; it counts while the machine sleeps.
+/// Returns the time since the machine's boot, in milliseconds, including the time that it sleeps.
 pub(crate) fn boot_millis() -> i64 {
     #[cfg(target_os = "linux")]
     let clock = rustix::time::ClockId::Boottime;

@@ -1,4 +1,4 @@
-//! Hearing of what becomes of the lease of this process.
+//! Notifications about the lease of this process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,27 +11,27 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::lease::Lease;
 
-/// How often the lease is looked at.
+/// Interval between checks of the lease.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long a connection that was lost may take to be made again before the server counts as away.
+/// Time in which a lost connection may be restored before the server counts as unreachable.
 const RECONNECT: Duration = Duration::from_millis(500);
-/// How long the server may take to let a connection in.
+/// Time limit of a new connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// What became of the lease under which this process has its runs.
+/// A change of the lease of this process.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LeaseChange {
-    /// The lease cannot be renewed, because the server cannot be reached. Nothing is started until it can be.
+    /// The lease cannot be renewed, because the server cannot be reached. No action starts until it can be renewed.
     CutOff(LogError),
-    /// The lease has ended, as after [`Database::leave`]: other processes may go on with the runs of this one. What is
-    /// claimed later is claimed under another lease.
+    /// The lease has ended, as after [`Database::leave`]: other processes may take over the runs of this process. Later
+    /// claims are under another lease.
     Ended,
-    /// The lease is renewed again, or there is another one.
+    /// The lease is renewed again, or there is a new one.
     Held,
 }
 
-/// Hears of changes of the lease of this process.
+/// Watch of the lease of this process.
 ///
 /// ```no_run
 /// use backstop_store_postgres::{Database, LeaseChange};
@@ -52,7 +52,7 @@ pub struct LeaseWatch {
     state: State,
 }
 
-/// What was said of the lease last.
+/// The last reported state of the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     CutOff,
@@ -61,7 +61,7 @@ enum State {
 }
 
 impl Database {
-    /// Returns what hears of the lease of this process from now on. There is one from the first claim on.
+    /// Returns a watch of the lease of this process. There is a lease from the first claim on.
     #[must_use]
     pub fn lease_watch(&self) -> LeaseWatch {
         LeaseWatch { database: self.clone(), lease: self.owner().lease(), state: State::Held }
@@ -69,8 +69,8 @@ impl Database {
 }
 
 impl LeaseWatch {
-    /// Waits for the next change. Each is told once, within a second where the server refuses connections. A
-    /// connection that was lost and is made again at once is none.
+    /// Waits for the next change. Each change is returned once, within a second if the server refuses connections. A
+    /// lost connection that is restored at once is not a change.
     ///
     /// # Cancel safety
     ///
@@ -85,7 +85,7 @@ impl LeaseWatch {
     }
 
     async fn look(&mut self) -> Option<LeaseChange> {
-        // The one that was seen: another one may have been made since it ended.
+        // The lease that was seen last: a new one may exist since it ended.
         let has_ended = self.lease.as_ref().is_some_and(|lease| lease.has_ended());
         if has_ended && self.state != State::Ended {
             self.state = State::Ended;
@@ -111,7 +111,7 @@ impl LeaseWatch {
         }
     }
 
-    /// Makes a connection of its own, which says why there is none.
+    /// Opens a separate connection, whose error is the reason why there is none.
     async fn connect(&self) -> Result<(), LogError> {
         let connecting = async { self.database.options().connect.connect().await?.close().await };
         let connected = tokio::select! {

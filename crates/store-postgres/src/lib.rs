@@ -1,13 +1,12 @@
 //! Event log, error store, result store and state store in one PostgreSQL database, shared by any number of
 //! processes.
 //!
-//! Everything stands in the schema `backstop`, so that the database can be an application's too. A [`Database`]
-//! has one writer task for appends: it gathers what arrives while a commit is under way and commits it together.
-//! Everything else goes through a pool of connections. A process that writes to runs holds a lease and, where
-//! the server is reached directly, an advisory lock; one that lost both writes nothing more, because every append
-//! is a condition on the epoch of its run.
+//! All tables are in the schema `backstop`, so that an application can use the same database. A [`Database`] has writer
+//! tasks for appends: those that arrive during a commit share the next one. All other statements use a pool of
+//! connections. A process that writes to runs has a lease and, if it reaches the server directly, an advisory lock; a
+//! process that lost both can write nothing any more, because every append depends on the epoch of its run.
 //!
-//! It never touches a table outside its schema, and no transaction of it waits for a model or a tool.
+//! It never changes a table outside its schema, and none of its transactions waits for a model or a tool.
 //!
 //! ```no_run
 //! use backstop_event_log::{EventLog, RunFilter};

@@ -1,4 +1,4 @@
-//! Finding, listing and counting what is stored, each by an index.
+//! Reads, lists and counts of errors and results, each with an index.
 
 use backstop_error_store::{
     CountBy, ErrorCount, ErrorFilter, ErrorRecord, ErrorStats, Lookup, Origin, ResultEntry,
@@ -36,7 +36,7 @@ pub(crate) async fn error(
     }
 }
 
-/// Says whether an id that is not there was taken away.
+/// Returns whether an id without a row was removed.
 pub(crate) async fn gone<T>(
     pool: &Pool,
     session: Option<&SessionId>,
@@ -65,7 +65,7 @@ pub(crate) async fn errors(
     rows.iter().map(record_of).collect()
 }
 
-/// Asks for the newest that fit.
+/// Builds the query for the newest matching errors.
 fn choose(query: &mut QueryBuilder<Postgres>, filter: &ErrorFilter) {
     let ErrorFilter { session, runs, tool, reason, from, to, id_prefix, limit, .. } = filter;
     if let Some(runs) = runs {
@@ -137,7 +137,7 @@ fn entry_of(row: &PgRow) -> Result<ResultEntry, StoreError> {
     Ok(ResultEntry::new(id, origin_of(row)?, number_of(row, "bytes")?))
 }
 
-/// Counts the errors that a filter lets through by what they have in common.
+/// Counts the errors that match a filter in groups.
 pub(crate) async fn count(
     pool: &Pool,
     filter: &ErrorFilter,
@@ -212,7 +212,7 @@ fn record_of(row: &PgRow) -> Result<ErrorRecord, StoreError> {
     Ok(record.seen(number_of(row, "occurrences")?, last_at, number_of(row, "chars_kept")?))
 }
 
-/// Only codes of the catalogue are stored; a row with another one was changed by hand.
+/// Only codes of the catalogue are stored; a row with another code was edited by hand.
 fn known_code(text: &str) -> Code {
     Code::new(code::find(text).map_or(code::TOOL_OTHER, |entry| entry.code))
 }

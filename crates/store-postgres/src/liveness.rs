@@ -1,9 +1,11 @@
 //! Detection of dead processes that own runs.
 //!
-//! A process is dead once its lock was free for a while, or its lease was not renewed for a while, both measured here
-//! on a clock that is never set: the clock of the server may be set by any amount. A dead process is removed from the
-//! table of processes before any of its runs is taken. The removal and a renewal exclude each other, so that a process
-//! that lives after all finds that it has lost its runs, or the one that removes it finds that it lives.
+//! A process is dead once its lock was free for a while, or its lease was not renewed for a while. Both are measured
+//! here on a monotonic clock, because the server's clock may be set by any amount.
+//!
+//! A dead process is removed from the table of processes before any of its runs is claimed. The removal and a renewal
+//! exclude each other: either a process that is alive after all finds that it has lost its runs, or the process that
+//! wants to remove it finds that it is alive.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,12 +19,12 @@ use crate::fault::Fault;
 use crate::pool::Pool;
 use crate::rows::unsigned;
 
-/// The time a lock has to be free before its owner counts as dead.
+/// Time for which a lock must be free before its owner counts as dead.
 pub(crate) const TAKEN_AFTER: Duration = Duration::from_millis(1_500);
-/// The most delay of a renewal.
+/// Maximum delay of a renewal.
 const RENEWAL_SLACK: Duration = Duration::from_secs(1);
 
-/// Returns whether a process holds its lock, where it has one.
+/// Condition that a process holds its lock, or has none.
 macro_rules! has_lock {
     () => {
         "(lock IS NULL OR EXISTS (SELECT 1 FROM pg_locks \
@@ -34,23 +36,23 @@ macro_rules! has_lock {
 }
 pub(crate) use has_lock;
 
-/// The end of a lease, as a number that is another one after each renewal.
+/// The end of a lease, as a number that changes with each renewal.
 macro_rules! renewal {
     () => {
         "(extract(epoch FROM lease_until) * 1000000)::bigint"
     };
 }
 
-/// Processes as they were seen before. Clones share what was seen.
+/// Earlier observations of processes. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Liveness(Arc<Mutex<HashMap<Arc<str>, Seen>>>);
 
-/// A process as it was seen since its last renewal.
+/// The observation of a process since its last renewal.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     renewal: i64,
     since: Duration,
-    /// The first time its lock was seen free.
+    /// Time at which its lock was first seen free.
     free_since: Option<Duration>,
 }
 
@@ -58,10 +60,10 @@ struct Seen {
 #[derive(Debug, Clone, Copy)]
 struct ProcessRow {
     renewal: i64,
-    /// The rest of the lease, by the server's clock.
+    /// Remaining time of the lease, by the server's clock.
     left_ms: i64,
     lease: Duration,
-    /// Whether the lock is held; `None` of a process without one.
+    /// Whether the lock is held; `None` for a process without a lock.
     is_locked: Option<bool>,
 }
 
@@ -70,18 +72,18 @@ struct ProcessRow {
 enum Verdict {
     Alive,
     Dead,
-    /// Dead at this time, unless it shows that it lives.
+    /// Dead at this time, unless it shows signs of life before.
     Doubtful(Duration),
     /// Removed already.
     Gone,
 }
 
 impl Liveness {
-    /// Returns whether a process is dead, once that is certain. A dead one is removed.
+    /// Returns whether a process is dead, once that is certain. A dead process is removed.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the process is removed or not.
+    /// If the future is dropped, the process may or may not be removed.
     pub(crate) async fn is_dead(&self, pool: &Pool, id: &Arc<str>) -> Result<bool, Fault> {
         loop {
             let verdicts = self.look(pool, std::slice::from_ref(id)).await?;
@@ -100,8 +102,8 @@ impl Liveness {
         }
     }
 
-    /// Returns the dead ones of these processes, which it removes. It waits at most for so long for one that is
-    /// doubtful; the others are known at a later call.
+    /// Removes and returns the dead processes among `ids`. Waits at most `at_most` for a doubtful process; a later call
+    /// decides about the others.
     ///
     /// # Cancel safety
     ///
@@ -137,7 +139,7 @@ impl Liveness {
         Ok(dead)
     }
 
-    /// Looks at processes.
+    /// Observes processes.
     async fn look(&self, pool: &Pool, ids: &[Arc<str>]) -> Result<Vec<(Arc<str>, Verdict)>, Fault> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -170,8 +172,8 @@ impl Liveness {
         Ok(verdicts.collect())
     }
 
-    /// Removes a process that is dead. Returns whether it is gone: one that was renewed meanwhile, or holds its lock
-    /// again, lives.
+    /// Removes a dead process. Returns whether it is gone: a process that renewed its lease meanwhile, or holds its
+    /// lock again, is alive.
     async fn remove(&self, pool: &Pool, id: &Arc<str>) -> Result<bool, Fault> {
         let seen = self.seen().get(id).copied();
         let mut transaction = pool.begin().await?;
@@ -217,7 +219,7 @@ impl ProcessRow {
     }
 }
 
-/// Judges a process by its row, and by what was seen of it before.
+/// Decides about a process from its row and the earlier observation.
 fn judge(
     seen: &mut HashMap<Arc<str>, Seen>,
     id: &Arc<str>,
@@ -235,10 +237,10 @@ fn judge(
     seen.free_since = None;
     let left = Duration::from_millis(u64::try_from(row.left_ms).unwrap_or(0));
     let is_over = left.is_zero();
-    // A lease is never longer than it lasts: more is left only where the clock of the server was set back.
+    // A lease with more than its full length left means that the server's clock was set back.
     let is_plausible = !is_over && left <= row.lease;
     let patience = match row.is_locked {
-        // Whoever holds a lock and is not stopped renews in time.
+        // A process that holds a lock and is not stopped renews in time.
         Some(_) if is_over => row.lease / 3 + RENEWAL_SLACK,
         _ => row.lease,
     };
@@ -263,7 +265,7 @@ mod tests {
         ProcessRow { renewal, left_ms, lease: LEASE, is_locked }
     }
 
-    /// Judges rows that were read at these times, in seconds, and returns the last verdict.
+    /// Observes rows at these times, in seconds, and returns the last verdict.
     fn last(looks: &[(u64, ProcessRow)]) -> Verdict {
         let (mut seen, id) = (HashMap::new(), Arc::from("p"));
         let judged =

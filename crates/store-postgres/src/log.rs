@@ -48,7 +48,7 @@ impl PostgresLog {
         Ok(row.map_err(Fault::from)?)
     }
 
-    /// Returns what the record of a run says, whose row cannot be read.
+    /// Returns the summary from the record of a run whose row cannot be read.
     async fn recorded_summary(&self, row: &PgRow) -> Result<RunSummary, LogError> {
         let left = left_of(row);
         let run = left.run.clone();
@@ -74,8 +74,8 @@ impl PostgresLog {
         agreeing(row, summary)
     }
 
-    /// Returns the last run of a session; one that cannot be read keeps the session from nothing. What is left of
-    /// an open one can be closed.
+    /// Returns the last run of a session. An unreadable run does not block the session; the rest of an open one can be
+    /// closed.
     async fn last_summary(&self, row: &PgRow) -> Result<RunSummary, LogError> {
         let error = match summary_of(row) {
             Err(error @ LogError::UnreadableRun { .. }) => error,
@@ -96,7 +96,7 @@ impl PostgresLog {
         }
     }
 
-    /// Asks for a claim, also where these owners, which are dead, have the run or one of its tree.
+    /// Requests a claim, even if dead owners have the run or a run of its tree.
     async fn ask(
         &self,
         run: &RunId,
@@ -110,7 +110,7 @@ impl PostgresLog {
         Ok((claiming, ClaimLease::for_given(Arc::clone(self.0.owner()), run.clone(), lease)))
     }
 
-    /// Claims a run, also one that has lost its tail where `accepts_loss`; returns its lost event.
+    /// Claims a run, also one that has lost its tail if `accepts_loss`; returns the newest lost event.
     async fn claim_run(
         &self,
         run: &RunId,
@@ -145,7 +145,7 @@ impl PostgresLog {
         }
     }
 
-    /// Returns what an append that was refused is refused for: its run may have lost its tail.
+    /// Returns the error of a refused append: the run may have lost its tail.
     async fn refusal(&self, run: &RunId, error: LogError) -> LogError {
         let is_refused = matches!(error, LogError::Conflict { .. } | LogError::Lost(_));
         let ends = self.0.known_ends();
@@ -159,7 +159,7 @@ impl PostgresLog {
         }
     }
 
-    /// Refuses a run that is to begin and that this process knows: its record was lost.
+    /// Refuses to start a run that this process already knows: its record was lost.
     async fn check_begun(&self, batch: &Batch) -> Result<(), LogError> {
         let ends = self.0.known_ends();
         if !batch.begins() || ends.find(&batch.run).is_none() {
@@ -173,7 +173,7 @@ impl PostgresLog {
     }
 }
 
-/// Draws the incarnation of a run that begins.
+/// Draws the incarnation of a new run.
 fn new_incarnation() -> Result<Incarnation, LogError> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(Fault::failed)?;
@@ -308,7 +308,7 @@ impl EventLog for PostgresLog {
             return Err(self.refusal(&run, error).await);
         }
         if begins {
-            // An earlier run of that id was removed.
+            // An earlier run with this id was removed.
             self.0.known_ends().forget(&run);
         }
         self.0.known_ends().note(&run, end.in_incarnation(incarnation));
@@ -334,7 +334,7 @@ impl EventLog for PostgresLog {
     async fn kept_summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
         let Some(row) = self.row(run).await? else { return Ok(None) };
         let summary = sound_summary_of(&row)?;
-        // What runs are listed by, and nothing else.
+        // Only the columns that runs are listed by.
         let started_at: i64 = row.try_get("started_at").map_err(Fault::from)?;
         match summary.started_at.as_millis() == started_at {
             true => Ok(Some(summary)),
@@ -372,7 +372,7 @@ impl EventLog for PostgresLog {
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
         let rows = runs::list(self.0.pool(), &filter).await?;
-        // One row that was changed does not hide the others, and is not hidden itself.
+        // A changed row does not hide the others, and is listed itself.
         Ok(rows.iter().map(|row| summary_of(row).unwrap_or_else(|_| unreadable(row))).collect())
     }
 }

@@ -1,8 +1,8 @@
-//! Hearing of what other processes write.
+//! Detection of writes of other processes.
 //!
-//! Each process tells the others that it wrote, at most once in a while and never inside of an append: what is told
-//! says only that there may be something new, and everything is read by its place again. A message that is lost
-//! delays: the database is looked at anyway, less often.
+//! Each process notifies the others of its writes, at a limited rate and never in an append. A notification only means
+//! that there may be news; readers read everything by its place. A lost notification causes only a delay, because the
+//! database is polled too, less often.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,27 +21,27 @@ use crate::pool::Pool;
 
 /// The channel of `LISTEN` and `NOTIFY`.
 const CHANNEL: &str = "backstop";
-/// The same for the queue.
+/// The channel of the queue.
 pub(crate) const QUEUE_CHANNEL: &str = "backstop_queue";
-/// How often this process tells others at most.
+/// Minimum interval between notifications of this process.
 const TELL_EVERY: Duration = Duration::from_millis(50);
-/// How often the database is looked at, told or not.
+/// Interval between polls without a notification.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long is waited before a listener that was lost is started again.
+/// Delay before a lost listener is started again.
 const RECONNECT: Duration = Duration::from_millis(500);
 
-/// Who waits for something new in the database. Clones share the watches.
+/// Watches of the database. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watches {
     pub(crate) inboxes: InboxWatches,
     pub(crate) events: EventWatches,
 }
 
-/// The mark of the task that listens. It is removed with the task, even if the runtime of the task ends.
+/// Flag of the listening task. It is cleared with the task, even if the task's runtime ends.
 struct ListenMark(Arc<AtomicBool>);
 
 impl ListenMark {
-    /// Sets the mark; `None` if another task has set it.
+    /// Sets the flag; `None` if another task has set it.
     fn set(is_looking: &Arc<AtomicBool>) -> Option<Self> {
         let is_set = is_looking.swap(true, Ordering::AcqRel);
         (!is_set).then(|| Self(Arc::clone(is_looking)))
@@ -60,21 +60,21 @@ impl Watches {
     }
 }
 
-/// Looks for what other processes write, while something is watched, and tells them what this one writes.
+/// Detects writes of other processes while there is a watch, and notifies them of writes of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Lookout {
     pub(crate) watches: Watches,
     pub(crate) wrote: Arc<Notify>,
-    /// Was a run put into the queue, which others are not told of?
+    /// Whether a run was enqueued and other processes were not notified yet.
     has_queued: Arc<AtomicBool>,
     is_looking: Arc<AtomicBool>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
-    /// The rows of inboxes that could not be read.
+    /// Rows of inboxes that could not be read.
     unreadable: Mutex<BTreeSet<i64>>,
 }
 
 impl Lookout {
-    /// Says that a row of an inbox cannot be read, the first time it is not.
+    /// Logs that a row of an inbox cannot be read, the first time only.
     pub(crate) fn warn_once(&self, run: &RunId, row: i64) {
         let mut known = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
         if known.insert(row) {
@@ -82,7 +82,7 @@ impl Lookout {
         }
     }
 
-    /// Tells other processes from now on what this one writes.
+    /// Notifies other processes of this process's writes from now on.
     pub(crate) fn tell(&self, pool: &Pool) {
         let (pool, wrote) = (pool.clone(), Arc::clone(&self.wrote));
         let has_queued = Arc::clone(&self.has_queued);
@@ -105,13 +105,13 @@ impl Lookout {
         }));
     }
 
-    /// Says that a run was put into the queue.
+    /// Requests a notification that a run was enqueued.
     pub(crate) fn ring_queue(&self) {
         self.has_queued.store(true, Ordering::Release);
         self.wrote.notify_one();
     }
 
-    /// Looks from now on, until nothing is watched any more.
+    /// Listens and polls until there is no watch any more.
     pub(crate) fn look(&self, pool: &Pool) {
         let Some(mark) = ListenMark::set(&self.is_looking) else { return };
         let (watches, pool) = (self.watches.clone(), pool.clone());
@@ -119,11 +119,11 @@ impl Lookout {
         let mut mark = Some(mark);
         self.own(tokio::spawn(async move {
             let mut listener = None;
-            // A database that is closed is waited for no more.
+            // A closed database ends the wait.
             while pool.until_closed(hear(&pool, &mut listener)).await.is_some() {
                 if watches.are_empty() {
                     drop(mark.take());
-                    // What was watched meanwhile found the task still looking.
+                    // A watch added in the meantime found this task still running.
                     if !watches.are_empty() {
                         mark = ListenMark::set(&is_looking);
                     }
@@ -139,12 +139,12 @@ impl Lookout {
         }));
     }
 
-    /// Stops what is at work in the background.
+    /// Stops the background tasks.
     pub(crate) async fn stop(&self) {
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         for task in tasks {
             task.abort();
-            // It ends at its next await; that it was aborted is no failure.
+            // The task ends at its next await; an abort is not a failure.
             let _ = task.await;
         }
     }
@@ -163,7 +163,7 @@ impl Drop for Lookout {
     }
 }
 
-/// Waits until others tell of something, or until it is time to look anyway.
+/// Waits until another process sends a notification, or until the next poll is due.
 async fn hear(pool: &Pool, listener: &mut Option<PgListener>) {
     let told = async {
         if listener.is_none() {
@@ -171,7 +171,7 @@ async fn hear(pool: &Pool, listener: &mut Option<PgListener>) {
         }
         match listener {
             Some(heard) => {
-                // One whose connection was lost answers `None`, and what was told meanwhile is lost with it.
+                // A listener whose connection was lost returns `None`, and may have missed notifications.
                 if !matches!(heard.try_recv().await, Ok(Some(_))) {
                     *listener = None;
                 }
@@ -191,7 +191,7 @@ async fn notify(pool: &Pool, channel: &str) -> Result<(), Fault> {
     lent.end().await
 }
 
-/// Rings for the runs that have requests.
+/// Wakes the runs that have requests.
 async fn ring_inboxes(pool: &Pool, watches: &Watches) -> Result<(), Fault> {
     if watches.inboxes.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Runs whose records have lost their tails: the server came back older than a process knows it.
+//! Runs whose records have lost their tails, because the server was restored from an earlier state.
 
 use async_trait::async_trait;
 use backstop_event_log::{Incarnation, KnownEnd, KnownEnds, LogError, LostRun};
@@ -14,10 +14,11 @@ use crate::rows::{hash_of, run_of, signed, summary_of, unsigned};
 use crate::text::stored;
 use crate::transact::Work;
 
-/// Returns the newest event that a run is known to have lost, and marks the run; `None` if it has what was
-/// acknowledged, as far as this process and the database know. A missing record counts as lost where the run begins or is
-/// queued: one that is continued may have been removed. A known end of a removed incarnation is forgotten. The row of the
-/// run is locked.
+/// Returns the newest event that a run is known to have lost, and marks the run; `None` if no acknowledged event is
+/// missing, as far as this process and the database know.
+///
+/// A missing record counts as lost only if the run is started or enqueued: a run to be continued may have been removed.
+/// A known end of a removed incarnation is forgotten. The row of the run is locked.
 pub(crate) async fn check(
     connection: &mut PgConnection,
     run: &RunId,
@@ -58,7 +59,7 @@ pub(crate) async fn check(
     Ok(Some(newest))
 }
 
-/// Returns whether the run that had this end was removed.
+/// Returns whether the run with this end was removed.
 async fn is_removed(connection: &mut PgConnection, known: &KnownEnd) -> Result<bool, LogError> {
     let Some(Incarnation(incarnation)) = known.incarnation() else { return Ok(false) };
     let removed = sqlx::query_scalar(
@@ -68,8 +69,8 @@ async fn is_removed(connection: &mut PgConnection, known: &KnownEnd) -> Result<b
     Ok(removed.map_err(Fault::from)?)
 }
 
-/// Remembers the end of a run as its row has it. Where the run was removed since it was seen last, and began again, what
-/// was known of the earlier one is forgotten.
+/// Remembers the end of a run according to its row. If the run was removed and started again since, the end of the
+/// earlier run is forgotten.
 pub(crate) async fn note(
     pool: &Pool,
     ends: &KnownEnds,
@@ -85,7 +86,8 @@ pub(crate) async fn note(
     Ok(())
 }
 
-/// Returns whether a record has an event. A missing row within the record is no lost tail: its reader finds the damage.
+/// Returns whether a record has an event. A missing row within the record is not a lost tail: its reader detects the
+/// damage.
 async fn has(
     connection: &mut PgConnection,
     row: Option<&PgRow>,
@@ -130,7 +132,7 @@ fn read_tail(row: &PgRow) -> Result<LostTail, LogError> {
     Ok(LostTail::new(seq, hash_of(row, "hash", seq)?))
 }
 
-/// Marks a run. Whoever writes to it is refused from then on.
+/// Marks a run, which refuses every write from then on.
 async fn put_mark(
     connection: &mut PgConnection,
     run: &RunId,
@@ -156,7 +158,7 @@ async fn put_mark(
     Ok(())
 }
 
-/// Takes the mark of a run off, where it has one.
+/// Removes the mark of a run, if any.
 pub(crate) async fn unmark(connection: &mut PgConnection, run: &RunId) -> Result<(), LogError> {
     sqlx::query("DELETE FROM backstop.lost_tails WHERE run = $1")
         .bind(&*stored(run.as_str()))
@@ -166,7 +168,7 @@ pub(crate) async fn unmark(connection: &mut PgConnection, run: &RunId) -> Result
     Ok(())
 }
 
-/// Lists the runs that are marked.
+/// Lists the marked runs.
 pub(crate) async fn all(pool: &Pool) -> Result<Vec<LostRun>, LogError> {
     let rows = sqlx::query("SELECT * FROM backstop.lost_tails ORDER BY run")
         .fetch_all(&mut *pool.lend().await?)
@@ -179,11 +181,11 @@ pub(crate) async fn all(pool: &Pool) -> Result<Vec<LostRun>, LogError> {
     rows.iter().map(read).collect()
 }
 
-/// Compares the record of a run with the end that this process knows, after an append was refused.
+/// Compares the record of a run with the end that this process knows, after a refused append.
 pub(crate) struct TailComparison<'a> {
     pub(crate) run: &'a RunId,
     pub(crate) ends: &'a KnownEnds,
-    /// Whether the run is about to begin.
+    /// Whether the run is about to start.
     pub(crate) begins: bool,
 }
 
@@ -197,7 +199,7 @@ impl Work for TailComparison<'_> {
     }
 }
 
-/// Looks whether a run that this process knows, and that is to begin, has lost its whole record. One that was
+/// Checks whether a run that this process knows, and that is about to start, has lost its whole record. A run that was
 /// removed or forgotten has not.
 pub(crate) struct BegunComparison<'a>(pub(crate) TailComparison<'a>);
 

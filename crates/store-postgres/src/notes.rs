@@ -1,4 +1,4 @@
-//! What events say that is looked up by something else than their run.
+//! Data in events that is looked up by other keys than the run.
 
 use backstop_event_log::{Batch, LogError};
 use layer0::event::EventKind;
@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::rows::signed;
 use crate::text::stored;
 
-/// The types of events that say such a thing.
+/// The types of events with such data.
 const TYPES: [&str; 8] = [
     "behavior.failed",
     "run.started",
@@ -21,31 +21,31 @@ const TYPES: [&str; 8] = [
     "tool.resolved",
 ];
 
-/// What the events of a batch say.
+/// The data from the events of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// The run at the head of the run's callers, if that is another one.
+    /// The run at the head of the run's callers, if that is another run.
     pub(crate) root: Option<RunId>,
     /// The run that its first event follows.
     pub(crate) earlier: Option<RunId>,
-    /// What makes its agent that agent, where it begins or goes on with another definition.
+    /// Digest of its agent's definition, when it starts or continues under another definition.
     pub(crate) digest: Option<String>,
-    /// The sessions that the run's session has copies of.
+    /// The sessions from which the run's session has copies.
     ancestors: Vec<SessionId>,
     /// The runs that it was copied from.
     parents: Vec<RunId>,
-    /// Errors and results.
+    /// Ids of stored errors and results.
     refers: Vec<String>,
-    /// Attempts at models that failed: seq, time, provider, code.
+    /// Failed model attempts: seq, time, provider, code.
     attempts: Vec<(i64, i64, String, String)>,
     /// Calls that a person settled.
     settled: Vec<String>,
-    /// Failures of behaviours: the run whose event was delivered, and seq.
+    /// Failures of behaviours: the run of the delivered event, and seq.
     failures: Vec<(String, i64)>,
 }
 
 impl Notes {
-    /// Reads the events that say such a thing; one that cannot be read says nothing.
+    /// Reads the data from the events of a batch; an event that cannot be decoded is skipped.
     pub(crate) fn of(batch: &Batch) -> Self {
         let mut notes = Self::default();
         for record in &batch.records {
@@ -100,7 +100,7 @@ impl Notes {
         notes
     }
 
-    /// Is there nothing to write beside the events and the row of the run?
+    /// Returns whether there is nothing to write apart from the events and the row of the run.
     pub(crate) const fn is_empty(&self) -> bool {
         self.ancestors.is_empty()
             && self.parents.is_empty()
@@ -111,7 +111,7 @@ impl Notes {
             && self.digest.is_none()
     }
 
-    /// Writes them, inside the transaction of their append.
+    /// Writes the data, in the transaction of the append.
     pub(crate) async fn write(
         &self,
         connection: &mut PgConnection,

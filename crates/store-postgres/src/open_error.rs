@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::connect::KeyFile;
 use crate::fault::{Fault, said, state_of};
 
-/// Says why a database could not be opened.
+/// Error of a database that could not be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -21,7 +21,7 @@ pub enum OpenError {
     Denied {
         /// The user.
         user: String,
-        /// What the server said.
+        /// The error of the server.
         source: BoxError,
     },
     /// The schema `backstop` of the database is another program's; it was left alone.
@@ -42,7 +42,7 @@ pub enum OpenError {
     Locked {
         /// The database.
         database: String,
-        /// What the server said.
+        /// The error of the server.
         source: BoxError,
     },
     /// The database has no schema of ours, and was to be read, or the user may not make one.
@@ -65,7 +65,7 @@ pub enum OpenError {
         user: String,
         /// The database.
         database: String,
-        /// What the server said.
+        /// The error of the server.
         source: BoxError,
     },
     /// The schema is of an older version, and this user may not bring it to this one.
@@ -103,7 +103,7 @@ pub enum OpenError {
     Untrusted {
         /// Host and port, or the folder of its socket.
         server: String,
-        /// Why not.
+        /// The cause.
         source: BoxError,
     },
     /// The server cannot be reached.
@@ -114,7 +114,7 @@ pub enum OpenError {
     Unreachable {
         /// Host and port, or the folder of its socket.
         server: String,
-        /// Why not.
+        /// The cause.
         source: BoxError,
     },
     /// The database cannot be used.
@@ -125,23 +125,23 @@ pub enum OpenError {
     Unusable {
         /// The database.
         database: String,
-        /// What the server said, or why.
+        /// The error of the server, or another cause.
         source: BoxError,
     },
 }
 
-/// What is known of the place before it is connected to.
+/// Known facts about a database before a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) server: String,
     pub(crate) database: String,
     pub(crate) user: String,
-    /// The files that a connection with TLS reads.
+    /// The files that a TLS connection reads.
     pub(crate) files: Vec<KeyFile>,
 }
 
 impl Place {
-    /// Makes the error of a database that could not be opened.
+    /// Returns the error of a database that could not be opened.
     pub(crate) fn refused(&self, error: sqlx::Error) -> OpenError {
         let Self { server, database, user, files } = self.clone();
         if let Some(source) = distrust(&error, &files) {
@@ -166,11 +166,11 @@ impl Place {
     }
 }
 
-/// Says why a connection by TLS cannot be trusted, if that is what is wrong.
+/// Returns the reason why a TLS connection cannot be trusted, if that is the cause.
 fn distrust(error: &sqlx::Error, files: &[KeyFile]) -> Option<BoxError> {
     match error {
         sqlx::Error::Tls(why) => Some(why.to_string().into()),
-        // A handshake that failed is bad data.
+        // A failed handshake is invalid data.
         sqlx::Error::Io(why) if why.kind() == ErrorKind::InvalidData => {
             Some(why.to_string().into())
         }
@@ -233,7 +233,7 @@ impl Failure for OpenError {
     }
 }
 
-/// Returns how to mend a connection by TLS that failed for this reason, as rustls and sqlx word it.
+/// Returns a hint for fixing a TLS connection that failed for this reason, as rustls and sqlx word it.
 fn mend_trust(why: &str) -> &'static str {
     if why.contains("not valid for name") {
         "connect by a name that the certificate of the server is for; `sslmode=verify-ca` does not look at the name"

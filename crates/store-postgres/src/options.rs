@@ -7,12 +7,12 @@ use crate::connect::{self, Connect};
 use crate::open_error::{OpenError, Place};
 use crate::url;
 
-/// How a [`Database`](crate::Database) is opened.
+/// Options for opening a [`Database`](crate::Database).
 ///
-/// The URL is `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with `?sslmode=verify-full&sslrootcert=FILE` and
-/// the other parameters of libpq that have a place there; one that is not known is refused. What it leaves out is
-/// taken from `PGHOST`, `PGPORT`, `PGUSER`, `PGPASSWORD`, `PGDATABASE`, `PGSSLMODE`, `PGSSLROOTCERT` and the file that
-/// `PGPASSFILE` names, or `~/.pgpass`. Its password is never printed.
+/// The URL is `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with `?sslmode=verify-full&sslrootcert=FILE` and other
+/// parameters of libpq; an unknown parameter is refused. Missing parts are taken from `PGHOST`, `PGPORT`, `PGUSER`,
+/// `PGPASSWORD`, `PGDATABASE`, `PGSSLMODE`, `PGSSLROOTCERT` and the file that `PGPASSFILE` names, or `~/.pgpass`. The
+/// password is never printed.
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,19 +35,19 @@ pub struct Options {
 }
 
 impl Options {
-    /// How long the lease of a process lasts unless told otherwise; it is renewed each third.
+    /// Default length of a process's lease; it is renewed after each third.
     pub const LEASE: Duration = connect::LEASE;
-    /// How long an append is tried again while the server is away, unless told otherwise.
+    /// Default time for which an append is retried while the server is unreachable.
     pub const PATIENCE: Duration = Duration::from_secs(5);
-    /// How many connections read and write beside those for appends, the lease, notifications and pruning in the
-    /// background, unless told otherwise.
+    /// Default number of connections for reads and writes, in addition to those for appends, the lease, notifications
+    /// and background pruning.
     pub const CONNECTIONS: u32 = 8;
 
-    /// How many connections a process has beside those that read and write: two for appends, one for its lease
-    /// and, while it prunes, one for that.
+    /// Number of connections of a process in addition to those for reads and writes: two for appends, one for its lease
+    /// and one for pruning while it prunes.
     const OWN_CONNECTIONS: u32 = 4;
 
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
     ///
@@ -62,30 +62,30 @@ impl Options {
         })
     }
 
-    /// Keeps what is in the database as `retention` says.
+    /// Sets the retention of stored data.
     #[must_use]
     pub fn retention(mut self, retention: impl Into<StoreRetention>) -> Self {
         self.retention = retention.into();
         self
     }
 
-    /// Tries appends again for so long while the server is away.
+    /// Sets the time for which appends are retried while the server is unreachable.
     #[must_use]
     pub const fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Uses at most so many connections beside those for appends, the lease, notifications and pruning in the
-    /// background; at least one.
+    /// Sets the maximum number of connections for reads and writes, in addition to those for appends, the lease,
+    /// notifications and background pruning; at least one.
     #[must_use]
     pub const fn connections(mut self, connections: u32) -> Self {
         self.connections = if connections == 0 { 1 } else { connections };
         self
     }
 
-    /// Returns how many connections of the server one process uses at most, while the server is there. A pooler
-    /// in session mode holds each for as long as the process has it.
+    /// Returns the maximum number of server connections of one process, while the server is reachable. A pooler in
+    /// session mode reserves each one for as long as the process has it.
     ///
     /// ```
     /// use backstop_store_postgres::Options;
@@ -101,8 +101,8 @@ impl Options {
         self.connections.saturating_add(Self::OWN_CONNECTIONS)
     }
 
-    /// Lets the lease of this process last so long, at least a second: others wait for its end before they take
-    /// over the runs of a process that was stopped. It is renewed each third.
+    /// Sets the length of this process's lease, at least a second: others wait for its end before they take over the
+    /// runs of a process that was stopped. It is renewed after each third.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease.max(Duration::from_secs(1));

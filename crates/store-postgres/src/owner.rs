@@ -1,8 +1,8 @@
-//! Who owns runs: a process that has the database open, for as long as it lives.
+//! Owners of runs: processes that have the database open, as long as they live.
 //!
-//! An owner is a row with a lease, which a thread of its own renews, and an advisory lock that the server frees
-//! when the connection of that thread ends: a process that dies is known to be dead at once. Behind a proxy that
-//! shares connections there is no such lock, and the lease alone counts.
+//! An owner is a row with a lease, which a dedicated thread renews, and an advisory lock that the server releases when
+//! the thread's connection ends, so that the death of a process is known at once. Behind a proxy that shares
+//! connections there is no such lock, and only the lease counts.
 
 mod keeper;
 
@@ -17,18 +17,18 @@ use crate::connect::Connect;
 use crate::fault::Fault;
 use crate::lease::Lease;
 
-/// The owner that this open database is.
+/// The owner of this open database.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) id: Arc<str>,
     pub(crate) lease: Arc<Lease>,
-    /// Dropped, it stops the thread.
+    /// Stops the thread when dropped.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Owner {
-    /// Makes an owner, with a lease that a thread renews.
+    /// Creates an owner, with a lease that a thread renews.
     pub(crate) async fn start(
         connect: Connect,
         lasts: Duration,
@@ -59,7 +59,7 @@ impl Owner {
         }
     }
 
-    /// Ends this owner; nothing may be claimed by it any more.
+    /// Ends this owner, so that it can claim no run any more.
     pub(crate) async fn leave(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

@@ -1,5 +1,5 @@
-//! The password file of libpq: lines `HOST:PORT:DATABASE:USER:PASSWORD`, the first that matches counts.
-//! <https://www.postgresql.org/docs/current/libpq-pgpass.html>
+//! The password file of libpq, with lines `HOST:PORT:DATABASE:USER:PASSWORD`; the first match counts. See
+//! <https://www.postgresql.org/docs/current/libpq-pgpass.html>.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use sqlx::postgres::PgConnectOptions;
 
-/// Looks a password up in the file that `PGPASSFILE` names, or in `~/.pgpass`. A file that others may read is left
-/// out, as libpq does; no line of it is ever said.
+/// Returns the password from the file that `PGPASSFILE` names, or from `~/.pgpass`. A file that others may read is
+/// ignored, as in libpq; none of its lines is ever shown.
 pub(crate) fn password(
     options: &PgConnectOptions,
     variable: &dyn Fn(&str) -> Option<OsString>,
@@ -48,7 +48,7 @@ fn private_text(path: &Path) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Returns the fields of a line: `\` takes the meaning from `:` and from itself.
+/// Returns the fields of a line: `\` escapes `:` and itself.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = Vec::new();
     let mut field = String::new();

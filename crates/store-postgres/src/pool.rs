@@ -1,4 +1,4 @@
-//! Connections to read through, and to write small things through.
+//! Connections for reads and small writes.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 use crate::connect::{Connect, TimeLimits, forget_statements, set_up};
 use crate::fault::Fault;
 
-/// How often the patience of a pool may pass while all of its connections are lent.
+/// Maximum number of timeouts of the pool while all of its connections are in use.
 const MOST_WAITS: usize = 60;
 
 /// A pool of connections. Clones share it.
@@ -21,13 +21,14 @@ pub(crate) struct Pool {
     pool: PgPool,
     is_shared: bool,
     limits: TimeLimits,
-    /// The number of connections that were lent until now.
+    /// Number of connections handed out so far.
     lent: Arc<AtomicU64>,
 }
 
-/// A connection of a pool for one statement, which is its own transaction. Behind a proxy that shares connections
-/// it is in a transaction that [`Lent::end`] commits, because a statement that is prepared there is found again in
-/// the same transaction alone.
+/// A connection of a pool for one statement, which is its own transaction.
+///
+/// Behind a proxy that shares connections it is in a transaction that [`Lent::end`] commits, because a prepared
+/// statement is available only in the same transaction.
 pub(crate) enum Lent {
     Direct(PoolConnection<Postgres>),
     Shared(Transaction<'static, Postgres>),
@@ -48,7 +49,7 @@ impl Pool {
         Self { pool, is_shared, limits, lent: Arc::default() }
     }
 
-    /// Lends a connection for one statement. One that writes has to be [ended](Lent::end).
+    /// Returns a connection for one statement. After a write it must be [ended](Lent::end).
     pub(crate) async fn lend(&self) -> Result<Lent, Fault> {
         Ok(match self.is_shared {
             false => Lent::Direct(self.acquire().await?),
@@ -56,8 +57,8 @@ impl Pool {
         })
     }
 
-    /// Takes a connection. While all are lent, or others are lent one meanwhile, the wait for one says nothing about the
-    /// server, and is no failure.
+    /// Acquires a connection. While all are in use, or other callers get one meanwhile, a timeout is not a failure,
+    /// because it shows nothing about the server.
     async fn acquire(&self) -> Result<PoolConnection<Postgres>, Fault> {
         let mut waits = 0;
         loop {
@@ -75,7 +76,7 @@ impl Pool {
         }
     }
 
-    /// Returns whether all connections are lent, or one was lent since the number of them was this one.
+    /// Returns whether all connections are in use, or one was handed out since the count was `before`.
     fn is_busy(&self, before: u64) -> bool {
         self.is_lent() || self.lent.load(Ordering::Relaxed) != before
     }
@@ -93,7 +94,7 @@ impl Pool {
         Ok(transaction)
     }
 
-    /// Makes what hears of notifications on a channel; there is none behind a proxy that shares connections.
+    /// Returns a listener on a channel; `None` behind a proxy that shares connections.
     pub(crate) async fn listener(&self, channel: &str) -> Option<PgListener> {
         if self.is_shared {
             return None;
@@ -104,7 +105,7 @@ impl Pool {
         Some(listener)
     }
 
-    /// Waits for work until the pool is closed.
+    /// Awaits `work`; `None` if the pool is closed before.
     pub(crate) async fn until_closed<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         self.pool.close_event().do_until(work).await.ok()
     }
@@ -115,7 +116,7 @@ impl Pool {
 }
 
 impl Lent {
-    /// Commits what was written.
+    /// Commits the write.
     pub(crate) async fn end(self) -> Result<(), Fault> {
         match self {
             Self::Direct(_) => Ok(()),
@@ -161,7 +162,7 @@ mod tests {
         assert!(pool.acquire().await.is_err(), "nobody is lent one");
         let lent = Arc::clone(&pool.lent);
         let others = async {
-            // Longer than several waits of the pool; each sees one that was lent.
+            // Longer than several waits of the pool, during each of which a connection is handed out.
             for _ in 0..20 {
                 lent.fetch_add(1, Ordering::Relaxed);
                 SystemClock.sleep(patience / 4).await;

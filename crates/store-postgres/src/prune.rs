@@ -1,7 +1,7 @@
-//! Taking away errors and results whose time is over.
+//! Pruning of expired errors and results.
 //!
-//! What goes is chosen from columns that stand before the texts, and taken away in small batches, each checked again
-//! by the statement that takes it.
+//! Rows are chosen from columns before the texts, and removed in small batches; the statement that removes a row checks
+//! it again.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use crate::server_time;
 use crate::text::{column, stored};
 use crate::transact::{Work, transact};
 
-/// How many rows, and how many bytes of text, one transaction takes away.
+/// Maximum number of rows, and of bytes of text, that one transaction removes.
 const BATCH_ROWS: usize = 64;
 const BATCH_BYTES: i64 = 1024 * 1024;
 
@@ -29,15 +29,16 @@ const BATCH_BYTES: i64 = 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct Kind {
     totals: &'static str,
-    /// The rows behind `$1` and `$2`, the longest unseen first.
+    /// Reads the rows after `$1` and `$2`, the longest unseen first.
     oldest: &'static str,
-    /// Takes the rows `$1` away that were not seen since `$2`, and of whose session no run is open.
+    /// Removes the rows `$1` that were not seen since `$2` and that no open run needs.
     take: &'static str,
     of_session: Taking,
     of_run: Taking,
 }
 
-/// Neither the session of a row nor one that was copied from it has an open run, and no open run refers to the row.
+/// Restricts a removal to rows without an open run: in the row's session, in a session copied from it, or with a
+/// reference to the row.
 macro_rules! take {
     ($table:literal, $seen:literal) => {
         concat!(
@@ -60,7 +61,7 @@ macro_rules! take {
     };
 }
 
-/// The rows behind number `$1`, at most `$2` of them: how many, their bytes, and the last number.
+/// Counts the rows after number `$1`, at most `$2` of them: their number, their bytes, and the last number.
 macro_rules! totals {
     ($table:literal) => {
         concat!(
@@ -72,14 +73,14 @@ macro_rules! totals {
     };
 }
 
-/// The most rows that one statement counts.
+/// Maximum number of rows that one statement counts.
 const COUNTED: i64 = 8192;
 
-/// The most rows that one statement takes away: it ends within its limit of time.
+/// Maximum number of rows that one statement removes, so that it ends within its time limit.
 const PAGE: i64 = 256;
 
-/// Finds some rows of a table that a condition names, and locks them. A transaction that stores one of them for another
-/// run is waited for, and seen by the next statement.
+/// Finds and locks rows of a table that match a condition. A transaction that stores one of them for another run is
+/// awaited, and visible to the next statement.
 macro_rules! lock {
     ($table:literal, $which:expr) => {
         concat!(
@@ -92,7 +93,7 @@ macro_rules! lock {
     };
 }
 
-/// Takes the rows `$2` of a table away that a condition still names; `$3` says whether their ids are noted.
+/// Removes the rows `$2` of a table that still match a condition; `$3` is whether their ids are recorded.
 macro_rules! take_all {
     ($table:literal, $which:expr) => {
         concat!(
@@ -106,7 +107,8 @@ macro_rules! take_all {
     };
 }
 
-/// The run `$1` that was removed alone refers to a row. One that came back under the same id keeps what it refers to.
+/// Condition that only the removed run `$1` refers to a row. A run that exists again under the same id keeps the rows
+/// it refers to.
 macro_rules! alone {
     () => {
         "id IN (SELECT id FROM backstop.refers WHERE run = $1) AND NOT EXISTS \
@@ -154,14 +156,14 @@ impl Kind {
     pub(crate) const ALL: [&Self; 2] = [&Self::ERRORS, &Self::RESULTS];
 }
 
-/// The statements that find rows to be taken away whatever their age, and take them.
+/// Statements that find rows to remove whatever their age, and remove them.
 #[derive(Debug)]
 struct Taking {
     lock: &'static str,
     take: &'static str,
 }
 
-/// A row that may go.
+/// A row that may be removed.
 struct Candidate {
     number: i64,
     id: String,
@@ -170,7 +172,7 @@ struct Candidate {
     bytes: i64,
 }
 
-/// Takes away what is not kept at this moment.
+/// Removes rows that exceed the retention now.
 pub(crate) async fn prune(
     database: &Database,
     kind: &'static Kind,
@@ -187,7 +189,7 @@ pub(crate) async fn prune(
         let candidates = candidates(pool, kind, behind).await?;
         let Some(last) = candidates.last() else { break };
         behind = (last.seen, last.number);
-        // Kept for one page: runs begin and end during a pass.
+        // Kept only for one page: runs start and end during a pass.
         let mut lives: HashMap<SessionId, Life> = HashMap::new();
         for candidate in candidates {
             let is_too_much = retention.is_exceeded(unsigned(rows), unsigned(bytes));
@@ -205,7 +207,7 @@ pub(crate) async fn prune(
             };
             if of.is_open
                 || database.upkeep().holds().is_held(&candidate.session)
-                // The time counts from when its session ended.
+                // The age counts from the end of its session.
                 || !is_too_much && of.ended_at.zip(oldest).is_some_and(|(end, oldest)| end >= oldest)
                 || refers(pool, &candidate.id).await?
             {
@@ -223,7 +225,7 @@ pub(crate) async fn prune(
     take(pool, kind, taken, pruned).await
 }
 
-/// Looks at the runs of a session and of those that were copied from it.
+/// Returns the activity of a session and of its copies.
 async fn life(pool: &Pool, session: &SessionId) -> Result<Life, StoreError> {
     let row = sqlx::query(
         "WITH RECURSIVE family (session) AS (SELECT $1::text COLLATE \"C\" UNION SELECT lineage.session \
@@ -241,7 +243,8 @@ async fn life(pool: &Pool, session: &SessionId) -> Result<Life, StoreError> {
     Ok(Life { is_open, ended_at: ended.map(Timestamp::from_millis) })
 }
 
-/// Returns the number of rows, and of their bytes. Each statement reads some: it ends within its limit of time.
+/// Returns the number of rows and of their bytes. Each statement reads some rows, so that it ends within its time
+/// limit.
 async fn totals(pool: &Pool, kind: &Kind) -> Result<(i64, i64), StoreError> {
     let (mut rows, mut bytes, mut last) = (0, 0, i64::MIN);
     loop {
@@ -276,7 +279,7 @@ async fn candidates(
     Ok(rows.map_err(Fault::from)?)
 }
 
-/// Does an open run refer to it?
+/// Returns whether an open run refers to the row.
 async fn refers(pool: &Pool, id: &str) -> Result<bool, StoreError> {
     let open = sqlx::query_scalar(
         "SELECT EXISTS (SELECT 1 FROM backstop.refers AS refers JOIN backstop.runs AS runs \
@@ -307,15 +310,15 @@ async fn take(
     Ok(Pruned::new(before.rows + unsigned(many), before.bytes + unsigned(bytes)))
 }
 
-/// Whose texts go, whatever their age.
+/// The owner of the texts to remove, whatever their age.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Whose<'a> {
-    /// Those that no other run refers to.
+    /// The texts that no other run refers to.
     Run(&'a str),
     Session(&'a str),
 }
 
-/// Takes away all texts of a run or a session. With `is_noted`, their ids answer "expired".
+/// Removes all texts of a run or session. With `is_noted`, their ids answer "expired".
 pub(crate) async fn take_all(
     database: &Database,
     kind: &'static Kind,
@@ -332,7 +335,7 @@ pub(crate) async fn take_all(
     }
 }
 
-/// Takes some rows away, and returns how many; `None` where none are left.
+/// Removes some rows, and returns their number; `None` if none are left.
 struct TakeSome<'a> {
     kind: &'static Kind,
     whose: Whose<'a>,

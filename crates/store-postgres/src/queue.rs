@@ -1,4 +1,4 @@
-//! Runs that wait for a worker, and those that a worker can go on with.
+//! Runs that wait for a worker, and runs that a worker can resume.
 
 mod enqueue;
 mod entry;
@@ -37,10 +37,10 @@ pub use self::take::{QueueLimit, Taken};
 pub use self::unserved::UnservedQueue;
 pub use self::worker_row::WorkerRow;
 
-/// How long rows are kept that are not needed, in milliseconds.
+/// Time for which unneeded rows are kept, in milliseconds.
 const KEPT: i64 = 24 * 60 * 60 * 1_000;
 
-/// The queue of runs in a database. Clones are the same queue.
+/// The queue of runs in a database. Clones share it.
 ///
 /// ```no_run
 /// use backstop_store_postgres::{Database, Enqueue};
@@ -69,10 +69,10 @@ impl Database {
 }
 
 impl Queue {
-    /// The queue of runs and workers that name none.
+    /// Name of the default queue of runs and workers.
     pub const DEFAULT: &str = values::DEFAULT;
 
-    /// Puts a run in, unless its key stands for one already.
+    /// Enqueues a run, unless its key is already bound to one.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Queue {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the run is put in or not; with a key it can be asked for again.
+    /// If the future is dropped, the run may or may not be enqueued; with a key the call can be repeated.
     pub async fn enqueue(&self, request: &Enqueue) -> Result<Enqueued, QueueError> {
         let entry = request.entry(SystemClock.now())?;
         let put_in = enqueue::PutIn(&entry);
@@ -91,15 +91,17 @@ impl Queue {
         Ok(enqueued)
     }
 
-    /// Puts a run in as [`Queue::enqueue`] does, in a transaction of the caller's on the same database: it is there
-    /// when that commits, and not where it is rolled back. Call it late in the transaction, which holds up others
-    /// with the same key until it ends. Workers find it when they look next, within half a second. Behind a proxy that
-    /// shares connections the transaction begins with `DEALLOCATE ALL`, on a connection that caches no statements.
+    /// Enqueues a run as [`Queue::enqueue`] does, in the caller's transaction on the same database: the run is in the
+    /// queue once that commits, and not if it is rolled back.
+    ///
+    /// Call this late in the transaction, which blocks others with the same key until it ends. Workers find the run
+    /// when they next poll, within half a second. Behind a proxy that shares connections the transaction must begin
+    /// with `DEALLOCATE ALL`, on a connection that caches no statements.
     ///
     /// # Errors
     ///
-    /// As [`Queue::enqueue`]. The transaction can be gone on with after [`QueueError::Invalid`] and
-    /// [`QueueError::KeyReused`] alone.
+    /// As [`Queue::enqueue`]. The transaction can continue only after [`QueueError::Invalid`] and
+    /// [`QueueError::KeyReused`].
     ///
     /// # Cancel safety
     ///
@@ -111,7 +113,7 @@ impl Queue {
         enqueue::put(connection, &request.entry(SystemClock.now())?).await
     }
 
-    /// Returns what is in the queue, in order.
+    /// Returns the entries of the queue, in order.
     ///
     /// # Errors
     ///
@@ -124,7 +126,7 @@ impl Queue {
         listing::list(self.0.pool(), filter).await
     }
 
-    /// Returns runs of the queue whose ids begin with `prefix`, at most so many, in the order of their ids.
+    /// Returns runs of the queue whose ids begin with `prefix`, at most `most`, in the order of their ids.
     ///
     /// # Errors
     ///
@@ -137,8 +139,8 @@ impl Queue {
         lookup::find(self.0.pool(), prefix, most).await
     }
 
-    /// Takes a run out that no worker has started, and frees its key; says whether there was one. One that has started
-    /// is cancelled as any run is.
+    /// Removes a run that no worker has started, and frees its key; returns whether there was one. A started run is
+    /// cancelled as any run is.
     ///
     /// # Errors
     ///
@@ -146,7 +148,7 @@ impl Queue {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the run is taken out or not.
+    /// If the future is dropped, the run may or may not be removed.
     pub async fn cancel(&self, run: &RunId) -> Result<bool, LogError> {
         let mut lent = self.pool()?.lend().await?;
         let taken = sqlx::query(
@@ -164,9 +166,10 @@ impl Queue {
         Ok(taken.rows_affected() > 0)
     }
 
-    /// Takes runs out to start them, at most so many, in the order in which they are due. Of a session there is one at
-    /// a time, in the order in which they were put in, and none while a run of it is open. None of `paused` is taken. A
-    /// row that cannot be read is refused.
+    /// Takes runs from the queue to start them, at most `most`, in the order in which they are due.
+    ///
+    /// Runs of a session are started one at a time, in the order in which they were enqueued, and only while no run of
+    /// the session is open. No run in `paused` is taken. A row that cannot be decoded is refused.
     ///
     /// # Errors
     ///
@@ -189,8 +192,8 @@ impl Queue {
         transact(self.pool()?, self.0.options().patience, &take).await
     }
 
-    /// Takes a run of the queue that has a record, to go on with it; says whether the limit of its queue lets it, and no
-    /// other process was faster. One that was never in the queue is for any that claims it.
+    /// Takes a run of the queue that has a record, to resume it. Returns whether the limit of its queue allows it and
+    /// no other process was faster. A run that was never in the queue can be resumed by any process that claims it.
     ///
     /// # Errors
     ///
@@ -205,7 +208,7 @@ impl Queue {
         transact(self.pool()?, self.0.options().patience, &again).await
     }
 
-    /// Gives a run back that this process is not at work on any more: one that is over leaves the queue.
+    /// Returns a run to the queue that this process no longer runs; an ended run is removed from the queue.
     ///
     /// # Errors
     ///
@@ -220,7 +223,7 @@ impl Queue {
         transact(self.pool()?, self.0.options().patience, &give_back).await
     }
 
-    /// Notes why a run cannot be started; it stays in the queue for a person to see, and is not taken again.
+    /// Records why a run cannot be started. The run stays in the queue, visible to people, and is not taken again.
     ///
     /// # Errors
     ///
@@ -247,9 +250,11 @@ impl Queue {
         Ok(())
     }
 
-    /// Frees what processes had that have died, and returns the runs that can be gone on with by agents of these
-    /// names and digests: open without an owner, parked and due, or waiting with something in their inbox. Of runs of the
-    /// queue, those of the worker's own queues.
+    /// Releases the runs of processes that died, and returns the runs that can be resumed by agents with these names
+    /// and digests.
+    ///
+    /// These are runs that are open without an owner, parked and due, or waiting with a row in their inbox. Of queued
+    /// runs, only those in the worker's own queues are returned.
     ///
     /// # Errors
     ///
@@ -257,13 +262,13 @@ impl Queue {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes nothing that another look does not mend.
+    /// If the future is dropped, another call completes the work.
     pub async fn ready(&self, worker: &WorkerRow, look: Look<'_>) -> Result<Vec<Ready>, LogError> {
         ready::ready(&self.0, worker, look, SystemClock.now()).await
     }
 
-    /// Returns the open runs whose agent no live worker has, oldest first: those of the queue, and all of a database in
-    /// which a worker was ever announced. Where none was, a run that its process left is open, and not stranded.
+    /// Returns the open runs whose agent no live worker has, oldest first: queued runs, and all runs of a database in
+    /// which a worker was ever announced. Without any worker, a run without a process is open and not stranded.
     ///
     /// # Errors
     ///
@@ -276,7 +281,7 @@ impl Queue {
         stranded::stranded(self.0.pool()).await
     }
 
-    /// Returns the queues in which runs wait that no live worker takes: no worker takes runs from the queue, or none of
+    /// Returns the queues with waiting runs that no live worker takes: no worker takes runs from the queue, or none of
     /// those that do has the agent.
     ///
     /// # Errors
@@ -290,8 +295,8 @@ impl Queue {
         unserved::unserved(self.0.pool(), None).await
     }
 
-    /// Says whether a run of an agent in a queue is one that no live worker takes, as [`Queue::unserved`] does of those
-    /// that wait. No run is counted.
+    /// Returns whether a run of an agent in a queue would be taken by no live worker, as [`Queue::unserved`] returns
+    /// for waiting runs. No runs are counted.
     ///
     /// # Errors
     ///
@@ -321,8 +326,8 @@ impl Queue {
         Ok(unserved::unserved(self.0.pool(), Some((queue, agent))).await?.pop())
     }
 
-    /// Says what this process goes on with, so that others know which runs are stranded; for as long as its lease
-    /// lasts.
+    /// Announces which agents and queues this process serves, so that other processes know which runs are stranded. The
+    /// announcement lasts as long as the lease of this process.
     ///
     /// # Errors
     ///
@@ -330,13 +335,13 @@ impl Queue {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, it was said or not.
+    /// If the future is dropped, the announcement may or may not be written.
     pub async fn announce(&self, worker: &WorkerRow) -> Result<(), LogError> {
         let (owner, _) = self.0.owner().get().await?;
         worker_row::announce(self.pool()?, &owner, worker, SystemClock.now()).await
     }
 
-    /// Removes runs that were over a day ago, and workers that are gone.
+    /// Removes runs that ended more than a day ago, and workers that are gone.
     ///
     /// # Errors
     ///
@@ -344,7 +349,7 @@ impl Queue {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, some may be left for the next time.
+    /// If the future is dropped, some rows may be left for the next call.
     pub async fn clean(&self) -> Result<(), LogError> {
         let until = SystemClock.now().as_millis().saturating_sub(KEPT);
         for statement in [
@@ -361,7 +366,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Returns what hears of runs that are put in.
+    /// Returns a watch for enqueued runs.
     #[must_use]
     pub fn watch(&self) -> QueueWatch {
         QueueWatch { queue: self.clone(), listener: None }
@@ -375,7 +380,7 @@ impl Queue {
     }
 }
 
-/// Hears of runs that are put into a queue. What is lost with a connection is found by looking.
+/// Watch for enqueued runs. A notification that is lost with a connection is made up for by polling.
 #[derive(Debug)]
 pub struct QueueWatch {
     queue: Queue,
@@ -383,11 +388,11 @@ pub struct QueueWatch {
 }
 
 impl QueueWatch {
-    /// Waits until something was put in, or so long at most.
+    /// Waits until a run was enqueued, or for at most `at_most`.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future loses nothing that a look does not find.
+    /// Dropping the future loses nothing that the next poll does not find.
     pub async fn changed(&mut self, at_most: Duration) {
         let told = async {
             if self.listener.is_none() {

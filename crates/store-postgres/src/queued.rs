@@ -1,4 +1,4 @@
-//! What becomes of the row of a run in the queue while its record is written.
+//! The row of a run in the queue while its record is written.
 
 use sqlx::PgConnection;
 
@@ -8,7 +8,7 @@ use layer0::id::RunId;
 use crate::fault::Fault;
 use crate::text::stored;
 
-/// Takes away what a run was asked, which stands in its record from now on and can be erased there.
+/// Removes the task of a started run, which is in its record from then on and can be erased there.
 pub(crate) async fn begin(connection: &mut PgConnection, run: &RunId) -> Result<(), LogError> {
     sqlx::query("UPDATE backstop.queue SET task = '', refused = NULL WHERE run = $1")
         .bind(&*stored(run.as_str()))
@@ -18,7 +18,8 @@ pub(crate) async fn begin(connection: &mut PgConnection, run: &RunId) -> Result<
     Ok(())
 }
 
-/// Takes a run out that is over. Once its record is removed, nothing tells it from one that has not begun.
+/// Removes the row of an ended run. After its record is removed, the row would look like that of a run that has not
+/// started.
 pub(crate) async fn end(connection: &mut PgConnection, run: &RunId) -> Result<(), LogError> {
     sqlx::query("DELETE FROM backstop.queue WHERE run = $1")
         .bind(&*stored(run.as_str()))

@@ -1,4 +1,4 @@
-//! Taking runs away: by age, by name, or with their session.
+//! Removal of runs: by age, by id, or with their session.
 
 use std::time::Duration;
 
@@ -26,9 +26,11 @@ use crate::transact::{Work, transact};
 use crate::{expired, run_rows, sessions, state_removal, subscriptions};
 
 impl Database {
-    /// Takes away runs that ended longer ago than `age`, with what they stored; of all states that
-    /// are over, or of these. An open run stays, and one that a kept run goes on with, dispatched or
-    /// was dispatched by. A `now` that is ahead of the clock of the server is not believed.
+    /// Removes runs that ended longer ago than `age`, with their texts; only in these states, or in any if there are
+    /// none.
+    ///
+    /// An open run is kept, and so is a run that is connected with a kept run: as its caller, its child run or the run
+    /// that it continues. If `now` is ahead of the server's clock, the server's time is used.
     ///
     /// # Errors
     ///
@@ -36,8 +38,8 @@ impl Database {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves each run whole or gone; the rest of one that is gone is taken away
-    /// by the next pruning.
+    /// If the future is dropped, each run is either complete or gone; the rest of a removed run is removed by the next
+    /// pruning.
     pub async fn prune_runs(
         &self,
         age: Duration,
@@ -48,11 +50,11 @@ impl Database {
         backstop_retention::prune_runs(self, age, states, now).await
     }
 
-    /// Takes a run away, with the runs that it dispatched and what they stored.
+    /// Removes a run with its child runs and their texts.
     ///
     /// # Errors
     ///
-    /// Any variant of [`RemoveError`] but [`RemoveError::NoSession`].
+    /// Any variant of [`RemoveError`] except [`RemoveError::NoSession`].
     ///
     /// # Cancel safety
     ///
@@ -61,10 +63,11 @@ impl Database {
         backstop_retention::delete_run(self, run).await
     }
 
-    /// Takes away everything of a session: its runs, their errors and results, its state. Runs that were copied
-    /// from it hold what was copied; they go too with `with_forks`, else they are named. What is left
-    /// is a [`Tombstone`] of each run. What the server keeps of old rows goes with the next vacuum, and with its
-    /// old write-ahead log and backups.
+    /// Removes everything of a session: its runs with their errors and results, and its state.
+    ///
+    /// Runs copied from the session contain copied data: with `with_forks` they are removed too, otherwise they are
+    /// listed in the result. A [`Tombstone`] of each run remains. The server removes old rows with the next vacuum, and
+    /// with its old write-ahead log and backups.
     ///
     /// # Errors
     ///
@@ -72,7 +75,7 @@ impl Database {
     ///
     /// # Cancel safety
     ///
-    /// As [`Database::prune_runs`]; ask again to forget the rest.
+    /// As [`Database::prune_runs`]; another call forgets the rest.
     pub async fn forget_session(
         &self,
         session: &SessionId,
@@ -83,7 +86,7 @@ impl Database {
         backstop_retention::forget_session(self, session, by, with_forks, now).await
     }
 
-    /// Returns what is left of a run that was forgotten.
+    /// Returns the tombstone of a forgotten run.
     ///
     /// # Errors
     ///
@@ -132,7 +135,7 @@ impl RunShelf for Database {
         }
         match failures_left(self).await {
             Ok(failures) => Ok(erase_all(self, &failures).await?),
-            // Nothing else waits for the key.
+            // Nothing else depends on the key.
             Err(error @ LogError::KeyMissing { .. }) => {
                 let error = Chain(&error);
                 tracing::warn!(%error, "failure messages of behaviours about removed runs are left");
@@ -174,7 +177,7 @@ impl RunShelf for Database {
         removed: &mut Removed,
     ) -> Result<bool, StoreError> {
         let (pool, patience) = (self.for_writing()?, self.options().patience);
-        // Before anything goes: the key that they are sealed with may be missing.
+        // Read before anything is removed, because the key that seals them may be missing.
         let mut failures = Vec::new();
         for row in tree {
             failures.extend(failures_about(self, row.run.as_str()).await?);
@@ -272,7 +275,7 @@ impl RunShelf for Database {
     }
 }
 
-/// Removes the rows of runs if they are as they were; their texts and events come after them.
+/// Removes the rows of runs if they are unchanged; their texts and events follow.
 struct RemoveTree<'a> {
     tree: &'a [&'a RunRow],
     removal: &'a Removal,
@@ -300,7 +303,7 @@ impl RemoveTree<'_> {
         self.tree.iter().map(|row| stored(row.run.as_str()).into_owned()).collect()
     }
 
-    /// Locks the rows, and returns whether all of them are as they were.
+    /// Locks the rows, and returns whether all of them are unchanged.
     async fn is_unchanged(&self, connection: &mut PgConnection) -> Result<bool, StoreError> {
         let (ids, seqs): (Vec<i64>, Vec<i64>) =
             self.tree.iter().map(|row| (row.id, row.last_seq)).unzip();
@@ -320,7 +323,7 @@ impl RemoveTree<'_> {
         Ok(found.len() == self.tree.len())
     }
 
-    /// Returns whether a run that stays follows one of these. What is forgotten goes all the same.
+    /// Returns whether a run that is kept follows one of these; `false` for a run that is forgotten.
     async fn is_followed(&self, connection: &mut PgConnection) -> Result<bool, StoreError> {
         if self.removal.forgotten.is_some() {
             return Ok(false);
@@ -409,8 +412,8 @@ impl Work for Mark<'_> {
     }
 }
 
-/// Takes the runs of a session out of the queue, with what they are asked. What is left of each is a tombstone: one that
-/// a worker takes at this moment does not begin.
+/// Removes the runs of a session from the queue, with their tasks. A tombstone of each remains, so that a run that a
+/// worker takes at this moment does not start.
 struct TakeQueuedOf<'a> {
     session: &'a SessionId,
     by: &'a str,

@@ -18,7 +18,7 @@ use crate::prune::{self, Kind};
 use crate::text::{column, stored};
 use crate::transact::{Work, transact};
 
-/// How often an id that is taken is drawn again.
+/// Maximum number of draws for a free id.
 const ID_TRIES: usize = 16;
 
 /// The store of large results in a [`Database`].

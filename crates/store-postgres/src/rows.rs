@@ -1,4 +1,4 @@
-//! Rows of events and runs, read as records and summaries, and numbers in rows.
+//! Decoding of the rows of events and runs, and of numbers.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use sqlx::postgres::PgRow;
 use crate::fault::Fault;
 use crate::text;
 
-/// Reads an event from its row.
+/// Decodes an event from its row.
 pub(crate) fn record_of(row: &PgRow) -> Result<Record, LogError> {
     let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
     let changed = |_| LogError::tampered(seq, "a column has another type");
@@ -35,7 +35,7 @@ pub(crate) fn record_of(row: &PgRow) -> Result<Record, LogError> {
     Ok(record)
 }
 
-/// Reads what an event's row holds of its payload.
+/// Decodes the payload of an event's row.
 pub(crate) fn payload_of(row: &PgRow, seq: u64) -> Result<Payload, LogError> {
     let changed = |_| LogError::tampered(seq, "a column has another type");
     let bytes = |column| row.try_get::<Option<&[u8]>, _>(column).map_err(changed);
@@ -57,18 +57,18 @@ fn known_type(text: String) -> Cow<'static, str> {
     }
 }
 
-/// Reads a hash from a column.
+/// Decodes a hash from a column.
 pub(crate) fn hash_of(row: &PgRow, column: &str, seq: u64) -> Result<Hash, LogError> {
     let bytes: &[u8] = row.try_get(column).map_err(Fault::from)?;
     bytes.try_into().map(Hash).map_err(|_| LogError::tampered(seq, "its hash has another length"))
 }
 
-/// Reads the run that a row is of.
+/// Returns the run of a row.
 pub(crate) fn run_of(row: &PgRow) -> Result<RunId, LogError> {
     Ok(text::column(row, "run").map_err(Fault::from)?.into())
 }
 
-/// Reads a run at a glance from its row.
+/// Decodes the summary of a run from its row.
 pub(crate) fn summary_of(row: &PgRow) -> Result<RunSummary, LogError> {
     let run = run_of(row)?;
     let unreadable = |error: sqlx::Error| LogError::unreadable_run(run.clone(), error);
@@ -86,12 +86,12 @@ pub(crate) fn summary_of(row: &PgRow) -> Result<RunSummary, LogError> {
     Ok(summary)
 }
 
-/// Reads a row whose columns, by which runs are found, say what its summary says.
+/// Decodes a row, and checks that its columns agree with its summary.
 pub(crate) fn sound_summary_of(row: &PgRow) -> Result<RunSummary, LogError> {
     agreeing(row, summary_of(row)?)
 }
 
-/// Holds a summary against the columns of its row.
+/// Checks that a summary agrees with the columns of its row.
 pub(crate) fn agreeing(row: &PgRow, summary: RunSummary) -> Result<RunSummary, LogError> {
     let session = text::column(row, "session").map_err(Fault::from)?;
     let is_sound = summary.run == run_of(row)?
@@ -103,7 +103,7 @@ pub(crate) fn agreeing(row: &PgRow, summary: RunSummary) -> Result<RunSummary, L
     }
 }
 
-/// Makes the error of a row whose columns say something else than its summary.
+/// Returns the error of a row whose columns disagree with its summary.
 pub(crate) const fn disagrees(summary: &RunSummary) -> LogError {
     LogError::tampered(summary.last_seq, "its row does not say what its summary says")
 }
@@ -133,7 +133,7 @@ pub(crate) fn state_of(row: &PgRow) -> Result<RunState, LogError> {
     .ok_or_else(|| LogError::Failed(format!("unknown state `{state}`").into()))
 }
 
-/// Returns what is left of a run whose row cannot be read.
+/// Returns the readable rest of a run whose row cannot be read.
 pub(crate) fn unreadable(row: &PgRow) -> RunSummary {
     let mut summary = RunSummary::new(run_of(row).unwrap_or_else(|_| "".into()));
     summary.state = RunState::Unreadable;
@@ -143,7 +143,7 @@ pub(crate) fn unreadable(row: &PgRow) -> RunSummary {
     summary
 }
 
-/// Returns as much of a run whose row cannot be read as a writer needs to follow or to end it.
+/// Returns the parts of an unreadable row that a writer needs to follow or end the run.
 pub(crate) fn left_of(row: &PgRow) -> RunSummary {
     let mut summary = unreadable(row);
     summary.last_seq = row.try_get("last_seq").map_or(0, unsigned);
@@ -151,12 +151,12 @@ pub(crate) fn left_of(row: &PgRow) -> RunSummary {
     summary
 }
 
-/// Writes a number as PostgreSQL keeps it; its greatest stands for what is beyond.
+/// Converts a number to PostgreSQL's integer type; its maximum represents greater numbers.
 pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Reads a number that is never negative.
+/// Converts a number that is never negative.
 pub(crate) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! The rows of runs by which is decided what can be removed.
+//! Rows of runs for decisions about removal.
 
 use backstop_error_store::StoreError;
 use backstop_event_log::RunState;
@@ -12,8 +12,8 @@ use crate::fault::Fault;
 use crate::pool::Pool;
 use crate::text::{column, optional, stored};
 
-/// Reads the columns of a row from a table or query that has those of `runs`, the last started first. The caller is
-/// a value: for `EXISTS` the server may read all runs into a table of its own.
+/// Selects the columns of a run's row from a table or query with the columns of `runs`, the last started first. The
+/// caller is a scalar subquery: for `EXISTS` the server may materialise all runs.
 macro_rules! rows_from {
     ($from:literal) => {
         concat!(
@@ -26,7 +26,7 @@ macro_rules! rows_from {
     };
 }
 
-/// Reads the columns of `runs` that [`rows_from`] reads, of some of them.
+/// Selects the columns of `runs` that [`rows_from`] reads, with a condition.
 macro_rules! runs {
     ($which:literal) => {
         concat!(
@@ -37,7 +37,7 @@ macro_rules! runs {
     };
 }
 
-/// The runs `$1`, and those that are connected with them. Each of them is looked up by an index, and once.
+/// The runs `$1` and the runs connected with them. Each one is looked up by an index, and once.
 const CONNECTED: &str = concat!(
     "WITH RECURSIVE connected AS (",
     runs!("run = ANY($1)"),
@@ -86,7 +86,7 @@ pub(crate) async fn old(
     Ok(rows.map_err(Fault::from)?)
 }
 
-/// Reads the rows of runs, and of those that are connected with them.
+/// Reads the rows of runs and of the runs connected with them.
 pub(crate) async fn connected(pool: &Pool, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
     rows(pool, CONNECTED, runs.iter().map(RunId::as_str)).await
 }
@@ -110,7 +110,7 @@ async fn rows(
     rows.map_err(Fault::from)?.iter().map(row_of).collect()
 }
 
-/// Reads the rows of segments of subscriptions, each with when its last event was.
+/// Reads the rows of segments of subscriptions, each with the time of its last event.
 pub(crate) async fn segments(pool: &Pool) -> Result<Vec<RunRow>, StoreError> {
     let rows = sqlx::query(
         "SELECT id, run, session, state, last_seq, NULL::text AS parent, NULL::text AS earlier, \

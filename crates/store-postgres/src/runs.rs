@@ -1,4 +1,4 @@
-//! Listing runs, by an index where there is one.
+//! Lists of runs, by an index if there is one.
 
 use backstop_event_log::{AttemptFilter, FailedAttempts, LogError, RunFilter};
 use layer0::id::RunId;
@@ -13,15 +13,15 @@ use crate::text::{read, stored};
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// What begins the ids of segments of subscriptions.
+/// Pattern of the ids of subscriptions' segments.
 pub(crate) const SEGMENTS: &str = "sub\\_%";
 
-/// Returns the rows of the runs that a filter lets through, newest first.
+/// Returns the rows of the runs that match a filter, newest first.
 pub(crate) async fn list(pool: &Pool, filter: &RunFilter) -> Result<Vec<PgRow>, LogError> {
     Ok(query(filter).build().fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?)
 }
 
-/// Counts attempts at models that failed.
+/// Counts failed model attempts.
 pub(crate) async fn failed_attempts(
     pool: &Pool,
     filter: &AttemptFilter,
@@ -59,7 +59,7 @@ pub(crate) async fn failed_attempts(
     rows.iter().filter_map(|row| counted(row).transpose()).collect()
 }
 
-/// Asks for the newest that fit.
+/// Builds the query for the newest matching runs.
 fn query(filter: &RunFilter) -> QueryBuilder<Postgres> {
     let mut query = QueryBuilder::new("SELECT runs.* FROM backstop.runs AS runs WHERE true");
     for (key, value) in &filter.labels {
@@ -102,7 +102,7 @@ fn query(filter: &RunFilter) -> QueryBuilder<Postgres> {
     query
 }
 
-/// Asks for what has a code, or one of a family.
+/// Adds the condition for a code or a family of codes.
 pub(crate) fn of_code(query: &mut QueryBuilder<Postgres>, column: &str, wanted: &str) {
     match wanted.strip_suffix('*') {
         Some(family) => between(query, column, family),
@@ -112,12 +112,12 @@ pub(crate) fn of_code(query: &mut QueryBuilder<Postgres>, column: &str, wanted: 
     }
 }
 
-/// Lists runs as one parameter.
+/// Returns the stored ids of runs, for one parameter.
 pub(crate) fn names(runs: &[RunId]) -> Vec<String> {
     runs.iter().map(|run| stored(run.as_str()).into_owned()).collect()
 }
 
-/// Asks for what begins so; no character sorts behind the last one of Unicode.
+/// Adds the condition for a prefix; no character sorts after the last code point of Unicode.
 pub(crate) fn between(query: &mut QueryBuilder<Postgres>, column: &str, prefix: &str) {
     query.push(format_args!(" AND {column} >= ")).push_bind(prefix.to_owned());
     query.push(format_args!(" AND {column} < ")).push_bind(format!("{prefix}\u{10ffff}"));

@@ -1,10 +1,10 @@
-//! Brings a database to the schema of this version.
+//! Migration of a database to the schema of this version.
 
 use sqlx::{Connection, PgConnection};
 
 use crate::open_error::{OpenError, Place};
 
-/// The migrations, oldest first; the table `migrations` counts those that were run.
+/// The migrations, oldest first; the table `migrations` counts those applied.
 const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/1_store.sql"),
     include_str!("../migrations/2_queue.sql"),
@@ -20,35 +20,35 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/12_store_retention.sql"),
 ];
 
-/// Lifts the limits of time that each connection has, for one transaction.
+/// Removes the time limits of a connection, for one transaction.
 const UNLIMITED: &str = "SET LOCAL idle_in_transaction_session_timeout = 0; \
     SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0";
 
-/// The lock that one process holds while it migrates: "BSTP".
+/// Lock of the process that migrates: "BSTP".
 const LOCK: i64 = 0x4253_5450;
 
 fn known() -> i64 {
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
-/// Runs the migrations that are missing. A user without the right to do so can open what is of this version.
+/// Applies the missing migrations. A user without the right to do so can open a database of this version.
 pub(crate) async fn migrate(connection: &mut PgConnection, place: &Place) -> Result<(), OpenError> {
     let refused = |error: sqlx::Error| place.refused(error);
-    // One that is of this version needs neither the lock nor the right.
+    // A database of this version needs neither the lock nor the right.
     let found = check(connection, place).await?;
     if found == known() {
         check_rights(connection, place).await?;
         return count_on(connection).await.map_err(refused);
     }
     let mut transaction = connection.begin().await.map_err(refused)?;
-    // Migrations take as long as the tables are large, and others wait for them.
+    // Migrations of large tables take long, and other processes wait for them.
     sqlx::raw_sql(UNLIMITED).execute(&mut *transaction).await.map_err(refused)?;
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(LOCK)
         .execute(&mut *transaction)
         .await
         .map_err(refused)?;
-    // Once more, because another process may have migrated meanwhile.
+    // Checked again, because another process may have migrated meanwhile.
     let found = check(&mut transaction, place).await?;
     let run = async {
         if found == 0 {
@@ -78,7 +78,7 @@ pub(crate) async fn migrate(connection: &mut PgConnection, place: &Place) -> Res
     })
 }
 
-/// Checks that a database that is only read has the schema of this version.
+/// Checks that a database opened for reading has the schema of this version.
 pub(crate) async fn of_this_version(
     connection: &mut PgConnection,
     place: &Place,
@@ -93,7 +93,7 @@ pub(crate) async fn of_this_version(
     }
 }
 
-/// Checks that the schema is ours and not from the future; returns its version, 0 where there is none.
+/// Checks that the schema belongs to Backstop and is not from a newer version; returns its version, 0 if there is none.
 pub(crate) async fn check(connection: &mut PgConnection, place: &Place) -> Result<i64, OpenError> {
     let refused = |error: sqlx::Error| place.refused(error);
     let encoding: String = sqlx::query_scalar("SELECT current_setting('server_encoding')")
@@ -122,7 +122,7 @@ pub(crate) async fn check(connection: &mut PgConnection, place: &Place) -> Resul
             .fetch_one(connection)
             .await
             .map_err(|error| match crate::fault::state_of(&error).as_deref() {
-                // Another program's table of that name.
+                // Another program's table with this name.
                 Some("42703") => OpenError::Foreign(place.database.clone()),
                 _ => place.refused(error),
             })?;
@@ -133,8 +133,8 @@ pub(crate) async fn check(connection: &mut PgConnection, place: &Place) -> Resul
     Ok(found)
 }
 
-/// Checks that this user may write to each table: to those that a newer version has made, rights have to be granted
-/// anew, and a run would end at the first of them.
+/// Checks that this user may write to each table: tables of a newer version need new grants, and a run would otherwise
+/// fail at the first of them.
 async fn check_rights(connection: &mut PgConnection, place: &Place) -> Result<(), OpenError> {
     let lacking: Option<String> = sqlx::query_scalar(
         "SELECT string_agg(relname, ', ' ORDER BY relname) FROM pg_class \
@@ -158,10 +158,10 @@ async fn check_rights(connection: &mut PgConnection, place: &Place) -> Result<()
     }
 }
 
-/// Lets the places of events go on where they were: in a database that was restored on another server, the ids
-/// of transactions begin anew. An event that was removed counts too: a cursor may be behind it.
+/// Continues the places of events: in a database that was restored on another server, the ids of transactions start
+/// again. The place of a removed event counts too, because a cursor may be after it.
 async fn count_on(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    // The row is locked before it is read: two that open the database at once count on once.
+    // The row is locked before it is read, so that two concurrent openings do this only once.
     sqlx::query(
         "WITH known AS MATERIALIZED (SELECT tx_offset, removed_until FROM backstop.meta \
          WHERE (greatest((SELECT max(place) FROM backstop.events), removed_until) >> 20) + 1 \

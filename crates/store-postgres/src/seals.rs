@@ -48,7 +48,7 @@ pub(crate) async fn seal_rows(
     Ok(())
 }
 
-/// Keeps the HMACs of erased events of a run that are copied from another store.
+/// Stores the HMACs of erased events of a run that is copied from another store.
 pub(crate) async fn keep_erasures(
     connection: &mut PgConnection,
     run: &RunId,

@@ -1,9 +1,9 @@
-//! What is sent to a run.
+//! Requests to runs.
 
 use backstop_event_log::InboxRequest;
 use layer0::Timestamp;
 
-/// A request, with who sends it and when.
+/// A request with its sender and time.
 pub(crate) struct Sent {
     pub(crate) request: InboxRequest,
     pub(crate) by: String,

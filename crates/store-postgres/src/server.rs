@@ -5,35 +5,35 @@ use crate::fault::Fault;
 use crate::open_error::OpenError;
 use crate::options::Options;
 
-/// What is known of the server of a database: how it keeps what is acknowledged, and how it is reached.
+/// Properties of a database's server: the durability of commits, and the kind of connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Server {
-    /// Its version, such as `15.18`.
+    /// Version, such as `15.18`.
     pub version: String,
-    /// Its setting `synchronous_commit`: `off` loses what was acknowledged last when it crashes.
+    /// Its setting `synchronous_commit`: with `off`, a crash loses the last acknowledged commits.
     pub synchronous_commit: String,
-    /// How many standby servers it sends to, as far as this user may see them.
+    /// Number of its standby servers, as far as this user may see them.
     pub standbys: u64,
-    /// Does each connection have a process of the server to itself? Behind a proxy that shares connections, a
-    /// process that died is known by its lease alone.
+    /// Whether each connection has its own process of the server. Behind a proxy that shares connections, the death of
+    /// a process is detected only by its lease.
     pub is_direct: bool,
 }
 
 impl Database {
-    /// Looks whether each connection has a process of the server to itself, as [`Server::is_direct`] says it. There
-    /// need be no schema, and none is made.
+    /// Returns whether each connection has its own process of the server, as [`Server::is_direct`]. A schema is neither
+    /// needed nor created.
     ///
     /// # Errors
     ///
-    /// Any variant of [`OpenError`] that says why there is no connection.
+    /// Any variant of [`OpenError`] that is an error of the connection.
     pub async fn is_direct(mut options: Options) -> Result<bool, OpenError> {
         let place = options.place();
         options.connect.look().await.map_err(|error| place.refused(error))?;
         Ok(!options.connect.is_shared())
     }
 
-    /// Asks the server how it keeps what is acknowledged, and looks how it is reached.
+    /// Reads the properties of the server.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
-//! The time of day of the server, by which old rows are removed.
+//! The server's time, which decides what rows are old.
 
 use layer0::Timestamp;
 use sqlx::PgConnection;
 
-/// Returns a time, or that of the server where this one is ahead of it.
+/// Returns the given time, or the server's time if that is earlier.
 pub(crate) async fn bounded(
     connection: &mut PgConnection,
     time: Timestamp,

@@ -1,4 +1,4 @@
-//! Keys by which a start that is asked for again is known.
+//! Keys that identify a repeated start.
 
 use async_trait::async_trait;
 use backstop_event_log::{Bound, LogError, StartKey};
@@ -11,7 +11,7 @@ use crate::pool::Pool;
 use crate::text::{column, stored};
 use crate::transact::Work;
 
-/// Binds a key, or says what it stands for.
+/// Binds a key, or finds its earlier binding.
 pub(crate) struct Bind<'a> {
     pub(crate) key: &'a StartKey,
     pub(crate) run: &'a RunId,
@@ -28,8 +28,7 @@ impl Work for Bind<'_> {
     }
 }
 
-/// Binds a key in a transaction, or says what it stands for. A transaction that has bound the same key is waited
-/// for.
+/// Binds a key in a transaction, or returns its earlier binding. Waits for a transaction that has bound the same key.
 pub(crate) async fn bind(
     connection: &mut PgConnection,
     key: &StartKey,
@@ -53,14 +52,14 @@ pub(crate) async fn bind(
         if bound.rows_affected() > 0 {
             return Ok(Bound::New);
         }
-        // One that was old enough may have gone meanwhile.
+        // An expired key may have been removed meanwhile.
         if let Some(found) = find(connection, key).await? {
             return Ok(found);
         }
     }
 }
 
-/// Says what a key stands for. Until the transaction ends, the key does not expire, and its run is not removed.
+/// Returns the binding of a key. Until the transaction ends, the key does not expire, and its run is not removed.
 async fn find(connection: &mut PgConnection, key: &StartKey) -> Result<Option<Bound>, Fault> {
     let row = sqlx::query(
         "SELECT input, run, removed, EXISTS (SELECT 1 FROM backstop.queue WHERE queue.run = keys.run AND refused IS NULL) \
@@ -85,7 +84,7 @@ async fn find(connection: &mut PgConnection, key: &StartKey) -> Result<Option<Bo
     }))
 }
 
-/// Removes the keys that were kept for long enough and whose run is not here, some at a time.
+/// Removes the expired keys whose run is not here, in batches.
 pub(crate) async fn expire(pool: &Pool, now: Timestamp) -> Result<(), Fault> {
     loop {
         let mut lent = pool.lend().await?;

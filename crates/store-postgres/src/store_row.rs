@@ -6,7 +6,7 @@ use backstop_retention::StoreRetention;
 use crate::fault::Fault;
 use crate::pool::Pool;
 
-/// Remembers the retention that this process has set, or returns the one that the database remembers.
+/// Stores the retention that this process has set, or returns the stored one.
 pub(crate) async fn agree_retention(
     pool: &Pool,
     own: StoreRetention,

@@ -1,4 +1,4 @@
-//! Where subscriptions stand.
+//! State of subscriptions.
 
 use backstop_event_log::{LogError, Moves, Subscription, segment_id};
 use layer0::id::RunId;
@@ -10,11 +10,11 @@ use crate::pool::Pool;
 use crate::rows::{run_of, signed, unsigned};
 use crate::text::{self, stored};
 
-/// Moves a subscription, inside the transaction of an append to its segment.
+/// Moves a subscription, in the transaction of an append to its segment.
 ///
 /// # Errors
 ///
-/// [`LogError::Conflict`] when another host has begun a later segment; the transaction must not be committed.
+/// [`LogError::Conflict`] if another host has started a later segment; the transaction must not be committed.
 pub(crate) async fn take(connection: &mut PgConnection, moves: &Moves) -> Result<(), LogError> {
     let Moves { name, pattern, segment, cursor, positions, .. } = moves;
     let moved = sqlx::query(
@@ -83,7 +83,7 @@ pub(crate) async fn find(readers: &Pool, name: &str) -> Result<Option<Subscripti
     Ok(Some(subscription))
 }
 
-/// Lists all of them, without the positions of their runs.
+/// Lists all subscriptions, without the positions of their runs.
 pub(crate) async fn all(readers: &Pool) -> Result<Vec<Subscription>, LogError> {
     let rows = sqlx::query("SELECT * FROM backstop.subscriptions ORDER BY name");
     rows.fetch_all(&mut *readers.lend().await?)

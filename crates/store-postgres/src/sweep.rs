@@ -1,4 +1,4 @@
-//! The events and references of removed runs, which go after their rows.
+//! Events and references of removed runs, which are removed after the runs' rows.
 
 use async_trait::async_trait;
 use backstop_error_store::StoreError;
@@ -8,15 +8,15 @@ use crate::fault::Fault;
 use crate::rows::signed;
 use crate::transact::Work;
 
-/// The most rows of a run that one transaction removes.
+/// Maximum number of rows of a run that one transaction removes.
 const BATCH: i64 = 512;
 
-/// Removes some of what is left of a removed run besides its texts, and returns how many rows; 0 when nothing is left.
+/// Removes some remains of a removed run other than its texts, and returns the number of rows; 0 if nothing is left.
 pub(crate) struct SweepEvents(pub(crate) i64);
 
 impl SweepEvents {
-    /// Removes the references of the run once its events are gone, some at a time, and then the rest. A run that came back
-    /// under its id keeps its own.
+    /// Removes the references of the run in batches once its events are gone, and then the rest. A run that exists
+    /// again under the same id keeps its own.
     async fn sweep_rest(&self, connection: &mut PgConnection) -> Result<i64, StoreError> {
         let references = sqlx::query(
             "DELETE FROM backstop.refers WHERE (run, id) IN (SELECT refers.run, refers.id \
@@ -55,7 +55,7 @@ impl Work for SweepEvents {
     type Error = StoreError;
 
     async fn perform(&self, connection: &mut PgConnection) -> Result<i64, StoreError> {
-        // A cursor may stand behind what was the newest event.
+        // A cursor may be after the event that was the newest.
         let many: i64 = sqlx::query_scalar(
             "WITH gone AS (DELETE FROM backstop.events WHERE run_id = $1 AND seq IN \
              (SELECT seq FROM backstop.events WHERE run_id = $1 ORDER BY seq DESC LIMIT $2) \

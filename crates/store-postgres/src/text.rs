@@ -1,7 +1,7 @@
-//! Text that PostgreSQL refuses: a column of type `text` holds every character but NUL.
+//! Text for columns of the type `text`, which accept every character except NUL.
 //!
-//! NUL is written as U+E000 and `0`, and U+E000 itself as U+E000 and `1`, so that what goes in comes out. JSON
-//! has no NUL of its own, and is written as it is.
+//! NUL is written as U+E000 and `0`, and U+E000 itself as U+E000 and `1`, so that reading returns the original text.
+//! JSON contains no raw NUL, and is written as it is.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use sqlx::postgres::PgRow;
 
 const ESCAPE: char = '\u{e000}';
 
-/// Makes a text that a column takes.
+/// Encodes a text for a column.
 pub(crate) fn stored(text: &str) -> Cow<'_, str> {
     if !text.contains(['\0', ESCAPE]) {
         return Cow::Borrowed(text);
@@ -26,7 +26,7 @@ pub(crate) fn stored(text: &str) -> Cow<'_, str> {
     Cow::Owned(stored)
 }
 
-/// Makes the text that was stored.
+/// Decodes a stored text.
 pub(crate) fn read(stored: String) -> String {
     if !stored.contains(ESCAPE) {
         return stored;
@@ -35,7 +35,7 @@ pub(crate) fn read(stored: String) -> String {
     let mut characters = stored.chars();
     while let Some(character) = characters.next() {
         text.push(match character {
-            // What another program wrote there stays as it is.
+            // Text of another program stays as it is.
             ESCAPE => match characters.next() {
                 Some('0') => '\0',
                 Some('1') | None => ESCAPE,
@@ -47,12 +47,12 @@ pub(crate) fn read(stored: String) -> String {
     text
 }
 
-/// Reads a column that holds such a text.
+/// Reads a column with such a text.
 pub(crate) fn column(row: &PgRow, column: &str) -> Result<String, sqlx::Error> {
     row.try_get(column).map(read)
 }
 
-/// Reads a column that holds such a text, or nothing.
+/// Reads a nullable column with such a text.
 pub(crate) fn optional(row: &PgRow, column: &str) -> Result<Option<String>, sqlx::Error> {
     row.try_get::<Option<String>, _>(column).map(|text| text.map(read))
 }

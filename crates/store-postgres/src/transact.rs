@@ -1,4 +1,4 @@
-//! Work in a transaction of its own, done again where nothing was acknowledged.
+//! Work in its own transaction, retried if nothing can have been committed.
 
 use std::time::Duration;
 
@@ -11,28 +11,28 @@ use sqlx::PgConnection;
 use crate::fault::Fault;
 use crate::pool::Pool;
 
-/// How long is waited before the same work is done again.
+/// Delay before the same work is retried.
 const WAIT: Duration = Duration::from_millis(50);
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// Work in a transaction. It may be done again when the transaction failed.
+/// Work in a transaction. It may be repeated if the transaction failed.
 #[async_trait]
 pub(crate) trait Work: Sync {
-    /// What it makes.
+    /// The result of the work.
     type Done;
-    /// Why it fails.
+    /// The error of the work.
     type Error: From<Fault> + Transient;
 
     /// Does the work.
     async fn perform(&self, connection: &mut PgConnection) -> Result<Self::Done, Self::Error>;
 }
 
-/// Does work in a transaction. When another transaction or the server was in the way, and nothing can have been
-/// committed, it is done again until `patience` has passed; an answer to the commit that was lost is an error.
+/// Does work in a transaction. After a conflict with another transaction or an error of the server, if nothing can have
+/// been committed, the work is retried until `patience` has passed; a lost answer to the commit is an error.
 ///
 /// # Cancel safety
 ///
-/// If the future is dropped, the work is done whole or not at all.
+/// If the future is dropped, the work is done completely or not at all.
 pub(crate) async fn transact<W: Work>(
     pool: &Pool,
     patience: Duration,
@@ -59,7 +59,7 @@ pub(crate) async fn transact<W: Work>(
     }
 }
 
-/// Says whether the same work can be done again.
+/// Errors that may allow a retry of the same work.
 pub(crate) trait Transient {
     fn is_transient(&self) -> bool;
 }

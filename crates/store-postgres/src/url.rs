@@ -1,4 +1,4 @@
-//! The URL of a database.
+//! URLs of databases.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::connect::{Connect, KeyFile};
 use crate::open_error::OpenError;
 use crate::passfile;
 
-/// How URLs begin.
+/// Schemes of URLs.
 const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
 /// The parameters that are used.
@@ -30,7 +30,8 @@ const KNOWN: [&str; 13] = [
     "statement-cache-capacity",
     "user",
 ];
-/// Parameters of libpq that change how long something takes, or what TLS with a checked certificate has no need of.
+/// Parameters of libpq that are ignored: they change only how long an operation takes, or TLS with a checked
+/// certificate does not need them.
 const LEFT_OUT: [&str; 13] = [
     "channel_binding",
     "client_encoding",
@@ -46,15 +47,15 @@ const LEFT_OUT: [&str; 13] = [
     "target_session_attrs",
     "tcp_user_timeout",
 ];
-/// The parameters that name files, and the variables that do where these are left out.
+/// The parameters that name files, with the environment variables that replace missing ones.
 const FILES: [(&str, &str); 3] =
     [("sslrootcert", "PGSSLROOTCERT"), ("sslcert", "PGSSLCERT"), ("sslkey", "PGSSLKEY")];
 
-/// Reads a URL, and what it leaves out from the environment and the password file.
+/// Parses a URL, with missing parts from the environment and the password file.
 ///
 /// # Errors
 ///
-/// [`OpenError::InvalidUrl`], which repeats neither the URL nor a value of it.
+/// [`OpenError::InvalidUrl`], which contains neither the URL nor one of its values.
 pub(crate) fn read(url: &str) -> Result<Connect, OpenError> {
     read_with(url, &|name| std::env::var_os(name))
 }
@@ -78,7 +79,7 @@ fn read_with(url: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<C
     }
     let has_password =
         value("password").is_some() || has_password(rest) || text("PGPASSWORD").is_some();
-    // Without a password, sqlx would read the password file itself, and log the lines of it that it cannot read.
+    // Without a password, sqlx would read the password file itself, and log the lines that it cannot parse.
     let read = match has_password {
         true => PgConnectOptions::from_str(url),
         false => PgConnectOptions::from_str(&with_empty_password(url)),
@@ -98,7 +99,7 @@ fn read_with(url: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<C
             Some(KeyFile { name, path: PathBuf::from(path) }).filter(|_| is_file)
         })
         .collect();
-    // As libpq does: who names an authority wants the certificate checked.
+    // As in libpq: a named certificate authority requires a check of the certificate.
     let names_root = value("sslrootcert").is_some() || text("PGSSLROOTCERT").is_some();
     if names_root && matches!(options.get_ssl_mode(), PgSslMode::Require) {
         options = options.ssl_mode(PgSslMode::VerifyCa);
@@ -106,7 +107,7 @@ fn read_with(url: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<C
     Ok(Connect::new(options, files))
 }
 
-/// Refuses a parameter that is not known: one that is misspelt, such as `sslmod`, would be none.
+/// Refuses an unknown parameter: a misspelt one, such as `sslmod`, would have no effect.
 fn check(name: &str) -> Result<(), BoxError> {
     let is_option = name.starts_with("options[") && name.ends_with(']');
     if KNOWN.contains(&name) || is_option {
@@ -131,7 +132,7 @@ fn parameters(rest: &str) -> Vec<(&str, String)> {
         .collect()
 }
 
-/// Reads what is written as `%` and two digits.
+/// Decodes percent-encoding.
 fn decoded(value: &str) -> String {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
@@ -155,7 +156,7 @@ fn decoded(value: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Does a URL without its scheme have a password before its host?
+/// Returns whether a URL without its scheme has a password before its host.
 fn has_password(rest: &str) -> bool {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
@@ -227,7 +228,7 @@ mod tests {
         let password = |url: &str| {
             let connect = read_with(url, &variable).unwrap();
             assert!(!format!("{connect:?}").contains("nary"), "{connect:?}");
-            // sqlx tells it nowhere but here.
+            // sqlx shows it only here.
             format!("{:?}", connect.options())
         };
         let is = |password: &str| format!("password: Some({password:?})");

@@ -1,6 +1,6 @@
 use tokio::sync::watch;
 
-/// Counts what is at work in this process that acts on the world. Clones count together.
+/// Number of actions with an effect in progress in this process. Clones share the count.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkCount(watch::Sender<usize>);
 
@@ -11,15 +11,15 @@ impl Default for WorkCount {
 }
 
 impl WorkCount {
-    /// Counts something, until what is returned is dropped.
+    /// Counts an action until the returned guard is dropped.
     pub(crate) fn enter(&self) -> Counted {
         self.0.send_modify(|count| *count += 1);
         Counted(self.clone())
     }
 
-    /// Waits until nothing is at work.
+    /// Waits until no action is in progress.
     pub(crate) async fn none(&self) {
-        // The sender is in `self`: it waits for the count alone.
+        // The sender is in `self`, so that only the count can end the wait.
         let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
     }
 }

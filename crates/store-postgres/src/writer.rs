@@ -1,4 +1,4 @@
-//! The tasks that append. Each run has one of them, so that what is appended to it stays in order.
+//! The tasks that append. Each run belongs to one of them, so that its appends stay in order.
 
 mod job;
 mod lane;
@@ -19,20 +19,20 @@ pub(crate) use self::job::Setup;
 use self::job::{Job, Queued};
 use self::lane::Lane;
 
-/// How many tasks append, each on a connection of its own: while the server writes for one, the other gathers what
-/// it writes next.
+/// Number of tasks that append, each with its own connection: while the server writes for one, the other collects its
+/// next appends.
 const LANES: usize = 2;
-/// How many appends wait before callers have to.
+/// Maximum number of queued appends before callers wait.
 const QUEUE: usize = 1024;
 
 type Jobs = mpsc::UnboundedSender<Queued>;
 
-/// The handle of the tasks that write; they end when the handle is closed or dropped.
+/// The handle of the writer tasks; they end when the handle is closed or dropped.
 #[derive(Debug)]
 pub(crate) struct Writer {
     /// `None` once it is closed.
     lanes: Mutex<Option<[Jobs; LANES]>>,
-    /// The permits of the queues. What is freed by a drop takes none.
+    /// Permits of the queues. Releases on drop need none.
     permits: Arc<Semaphore>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     commits: Arc<AtomicU64>,
@@ -57,8 +57,8 @@ impl Writer {
         }
     }
 
-    /// Returns what frees a run behind the appends that are queued already, so that it is free only when they
-    /// are written. It does not keep the tasks alive.
+    /// Returns a function that queues the release of a run after the appends that are already queued, so that it is
+    /// free only when they are written. The function does not keep the tasks alive.
     pub(crate) fn release(&self, run: RunId) -> Option<impl FnOnce(Option<u64>) + use<>> {
         let jobs = self.of(&run)?.downgrade();
         Some(move |epoch| {
@@ -68,7 +68,7 @@ impl Writer {
         })
     }
 
-    /// Returns where what a run needs is queued.
+    /// Returns the queue of a run's jobs.
     fn of(&self, run: &RunId) -> Option<Jobs> {
         let mut hasher = DefaultHasher::new();
         run.hash(&mut hasher);
@@ -81,7 +81,7 @@ impl Writer {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Appends a batch, and waits until it is written; a run that begins with it has this incarnation.
+    /// Appends a batch, and waits until it is written; a new run has this incarnation.
     pub(crate) async fn append(
         &self,
         batch: Batch,
@@ -99,7 +99,7 @@ impl Writer {
         answered.await.unwrap_or_else(|_| Err(lost()))
     }
 
-    /// Takes no more jobs, and waits until those queued are written.
+    /// Closes the queues, and waits until the queued jobs are written.
     pub(crate) async fn close(&self) {
         drop(self.lanes.lock().unwrap_or_else(PoisonError::into_inner).take());
         let tasks: Vec<_> =

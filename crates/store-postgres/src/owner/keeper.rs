@@ -1,4 +1,4 @@
-//! The thread that keeps the lock and renews the lease.
+//! The thread that holds the lock and renews the lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,21 +17,21 @@ use crate::liveness::has_lock;
 use crate::rows::signed;
 use crate::text::stored;
 
-/// The interval between checks of the lock's connection.
+/// Interval between checks of the lock's connection.
 const CHECK_EVERY: Duration = Duration::from_millis(150);
-/// The time limit of an answer on the lock's connection; then the lock counts as lost.
+/// Time limit of an answer on the lock's connection; after it the lock counts as lost.
 const ANSWERED_AFTER: Duration = Duration::from_secs(1);
-/// The delay before a lost connection is tried again.
+/// Delay before a lost connection is retried.
 const RECONNECT: Duration = Duration::from_millis(200);
-/// The time limit of a new connection.
+/// Time limit of a new connection.
 const CONNECTED_AFTER: Duration = Duration::from_secs(2);
-/// The time limit of removing this process's row at the end.
+/// Time limit for removing this process's row at the end.
 const LEFT_AFTER: Duration = Duration::from_secs(2);
-/// How long the row of a process that owns nothing is kept: longer than any clock is set by.
+/// Time for which the row of a process without runs is kept: longer than any change of a clock.
 const KEPT: &str = "7 days";
 
-/// Begins a transaction whose loss in a crash of the server costs nothing: the connection is lost with it, and the
-/// lease is renewed on the next one. A standby that stalls must not hold it up.
+/// Begins a transaction that may be lost if the server crashes: its connection is lost too, and the lease is renewed on
+/// the next one. A standby that stalls must not delay it.
 const BEGIN_RENEWAL: &str = "BEGIN; SET LOCAL synchronous_commit = off";
 
 /// The work of the thread, which runs no code of an application.
@@ -94,7 +94,7 @@ impl Keeper {
                 let _ = self.remove(&mut connection).await;
                 let _ = connection.close().await;
             };
-            // Where the server does not answer, its row is found to be dead by others.
+            // If the server does not answer, other processes find that the row is dead.
             tokio::select! {
                 () = leaving => {}
                 () = SystemClock.sleep(LEFT_AFTER) => {}
@@ -102,9 +102,10 @@ impl Keeper {
         }
     }
 
-    /// Waits until the lease is to be renewed, or the connection that holds the lock is lost: a process that sees the
-    /// lock free looks again in a moment, and it has to be held again by then. A check that is answered too late
-    /// ends the wait, for the renewal to show which claims still hold.
+    /// Waits until the lease must be renewed, or the lock's connection is lost.
+    ///
+    /// A process that sees the lock free checks it again soon, and it must be held again by then. A check that is
+    /// answered too late ends the wait, so that the renewal shows which claims still hold.
     async fn wait(&self, connection: &mut Option<PgConnection>, wait: Duration) {
         let until = SystemClock.monotonic() + wait;
         loop {
@@ -155,7 +156,7 @@ impl Keeper {
         .bind(self.lasts())
         .execute(&mut *transaction)
         .await?;
-        // Rows of processes that are gone for long.
+        // Rows of processes that ended long ago.
         sqlx::query(concat!(
             "DELETE FROM backstop.processes WHERE lease_until < clock_timestamp() - $1::interval \
              AND (lock IS NULL OR NOT ",
@@ -170,12 +171,12 @@ impl Keeper {
         Ok(connection)
     }
 
-    /// The lease, in milliseconds.
+    /// Returns the length of the lease, in milliseconds.
     fn lasts(&self) -> i64 {
         i64::try_from(self.lease.lasts().as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// The time limit of an answer on the lock's connection.
+    /// Returns the time limit of an answer on the lock's connection.
     fn patience(&self) -> Duration {
         match self.connect.is_shared() {
             true => self.lease.left(),
@@ -190,7 +191,7 @@ impl Keeper {
             .await
     }
 
-    /// Renews the lease, loses the claims that others have, and gives the connection back if it is to be used on.
+    /// Renews the lease, drops the claims that others have, and returns the connection if it is still usable.
     async fn renew(
         &self,
         mut connection: PgConnection,
@@ -198,7 +199,7 @@ impl Keeper {
         let sent_at = boot_millis();
         let held = self.claims.still_held();
         let renewed = self.send_renewal(&mut connection, &held);
-        // A renewal that hangs is one that failed.
+        // A renewal that hangs counts as failed.
         let renewed = tokio::select! {
             biased;
             renewed = renewed => renewed?,
@@ -209,7 +210,7 @@ impl Keeper {
         match renewed {
             None => self.lease.end(),
             Some(lost) => {
-                // Before anything may start.
+                // Before any action may start.
                 self.lose(&lost, &held);
                 self.lease.renewed(sent_at);
             }
@@ -217,8 +218,8 @@ impl Keeper {
         Ok(Some(connection))
     }
 
-    /// Renews the row of the lease, and returns which of these runs are claimed under another epoch. `None` where
-    /// there is no such row any more: another process has taken this one for dead.
+    /// Renews the row of the lease, and returns which of these runs are claimed under another epoch. `None` if the row
+    /// is gone: another process has considered this one dead.
     async fn send_renewal(
         &self,
         connection: &mut PgConnection,
@@ -247,7 +248,7 @@ impl Keeper {
         Ok((renewed.rows_affected() > 0).then_some(lost))
     }
 
-    /// Loses the claims of runs that others have.
+    /// Marks the claims of runs that others have as lost.
     fn lose(&self, lost: &[String], held: &[(RunId, u64)]) {
         if lost.is_empty() {
             return;
@@ -268,12 +269,12 @@ impl Keeper {
         transaction.commit().await
     }
 
-    /// Connects again, takes the lock again, and renews the lease; gives no connection where the server still
-    /// keeps the lock for the old one.
+    /// Reconnects, takes the lock again and renews the lease. Returns no connection if the server still holds the lock
+    /// for the old one.
     async fn rejoin(&self) -> Result<Option<PgConnection>, sqlx::Error> {
         let joining = async {
             let mut connection = self.connect.connect().await?;
-            // Without a lock, the row of the lease alone counts.
+            // Without a lock, only the row of the lease counts.
             let is_ours = self.connect.is_shared() || self.try_lock(&mut connection).await?;
             Ok::<_, sqlx::Error>((connection, is_ours))
         };

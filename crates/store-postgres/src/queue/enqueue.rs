@@ -1,4 +1,4 @@
-//! Putting runs in.
+//! Requests that enqueue runs.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,13 +21,13 @@ use crate::start_keys;
 use crate::text::{column, stored};
 use crate::transact::Work;
 
-/// The most bytes of a task, as JSON.
+/// Maximum size of a task, in bytes of JSON.
 const MAX_TASK_BYTES: usize = 64 * 1024 * 1024;
 
-/// The first moment of the year 9999, in milliseconds: later ones cannot all be shown.
+/// Start of the year 9999, in milliseconds: not all later times can be shown.
 const LATEST: i64 = 253_370_764_800_000;
 
-/// What is to be put into a queue.
+/// A request to enqueue a run.
 ///
 /// ```
 /// use backstop_store_postgres::Enqueue;
@@ -42,24 +42,24 @@ const LATEST: i64 = 253_370_764_800_000;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Enqueue {
-    /// The agent, or another operator, by its name at the workers.
+    /// Name of the agent or other operator at the workers.
     pub agent: String,
-    /// What it is asked.
+    /// The task.
     pub task: Task,
-    /// The queue.
+    /// Name of the queue.
     pub queue: String,
-    /// The conversation; one of its own where `None`.
+    /// The session; a new one if `None`.
     pub session: Option<SessionId>,
-    /// By what a request that is made again is known.
+    /// Key that identifies a repeated request.
     pub key: Option<String>,
-    /// Before when it is not started.
+    /// Time before which the run is not started.
     pub not_before: Option<Timestamp>,
-    /// What the run is filed under.
+    /// Labels of the run.
     pub labels: BTreeMap<String, String>,
 }
 
 impl Enqueue {
-    /// Asks for a run in [`Queue::DEFAULT`](crate::Queue::DEFAULT), in a session of its own, as soon as a worker is free.
+    /// Requests a run in [`Queue::DEFAULT`](crate::Queue::DEFAULT), in its own session, as soon as a worker is free.
     pub fn new(agent: impl Into<String>, task: Task) -> Self {
         Self {
             agent: agent.into(),
@@ -72,42 +72,43 @@ impl Enqueue {
         }
     }
 
-    /// Puts it into another queue.
+    /// Sets the queue.
     #[must_use]
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queue = queue.into();
         self
     }
 
-    /// Makes it a run of a session: those start in the order in which they were put in, one after the other.
+    /// Sets the session. Runs of a session start in the order in which they were enqueued, one after the other.
     #[must_use]
     pub fn session(mut self, session: impl Into<SessionId>) -> Self {
         self.session = Some(session.into());
         self
     }
 
-    /// Makes it known by a key of the agent's: asked for again with the same key and input, it is the same run.
+    /// Sets the key, which is unique for the agent: a repeated request with the same key and input returns the same
+    /// run.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// Starts it not before this time.
+    /// Sets the time before which the run is not started.
     #[must_use]
     pub const fn not_before(mut self, time: Timestamp) -> Self {
         self.not_before = Some(time);
         self
     }
 
-    /// Files the run under a label.
+    /// Adds a label.
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(key.into(), value.into());
         self
     }
 
-    /// Checks it, and names the run.
+    /// Checks the request, and creates the id of its run.
     pub(super) fn entry(&self, now: Timestamp) -> Result<NewEntry, QueueError> {
         let invalid =
             |what: &str, why: &dyn std::fmt::Display| QueueError::Invalid(format!("{what}: {why}"));
@@ -150,14 +151,14 @@ impl Enqueue {
     }
 }
 
-/// Returns whether a character is not seen, or changes the direction of others: with it, two names look alike.
+/// Returns whether a character is invisible, or changes the direction of others, so that two names could look alike.
 fn is_invisible(character: char) -> bool {
     matches!(character,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// What is put in.
+/// A checked request.
 pub(super) struct NewEntry {
     run: RunId,
     agent: String,
@@ -169,23 +170,23 @@ pub(super) struct NewEntry {
     at: Timestamp,
 }
 
-/// A run that was put in, now or before.
+/// A run that was enqueued, now or earlier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Enqueued {
     /// The run.
     pub run: RunId,
-    /// The queue that the run is in, which its first request named; the one that was asked for where the run is in
-    /// none, because it is over, or was started by another way.
+    /// The queue of the run, which its first request named. If the run is not in a queue, because it has ended or was
+    /// started in another way, the requested queue.
     pub queue: String,
-    /// The key it is known by.
+    /// The key of the request.
     pub key: Option<String>,
-    /// Was it put in now? Otherwise its key stood for it before.
+    /// Whether the run was enqueued now; otherwise its key was already bound to it.
     #[serde(skip)]
     pub is_new: bool,
 }
 
-/// Puts a run in, in a transaction.
+/// Enqueues a run, in a transaction.
 pub(super) struct PutIn<'a>(pub(super) &'a NewEntry);
 
 #[async_trait]
@@ -211,7 +212,7 @@ pub(super) async fn put(
             Bound::Queued(run) | Bound::Removed(run) => {
                 return enqueued(connection, entry, run, false).await;
             }
-            // A store that answers something else than it is known to answer starts nothing.
+            // An unknown answer of the store starts nothing.
             _ => {
                 let (agent, key) = (key.operator.clone(), key.key.clone());
                 return Err(QueueError::KeyReused { agent, key });
@@ -222,7 +223,7 @@ pub(super) async fn put(
     enqueued(connection, entry, run, is_new).await
 }
 
-/// Says what was put in, or is there.
+/// Returns the run that was enqueued now or earlier.
 async fn enqueued(
     connection: &mut PgConnection,
     entry: &NewEntry,
@@ -242,7 +243,7 @@ async fn enqueued(
     Ok(Enqueued { run, queue, key: entry.key.as_ref().map(|key| key.key.clone()), is_new })
 }
 
-/// Inserts the row of a run that has neither a record nor a row yet, and says whether it did.
+/// Inserts the row of a run that has neither a record nor a row yet, and returns whether it did.
 async fn insert(
     connection: &mut PgConnection,
     entry: &NewEntry,

@@ -12,14 +12,14 @@ use sqlx::postgres::PgRow;
 use crate::fault::Fault;
 use crate::text::{self, column, optional};
 
-/// What a run of the queue is doing.
+/// The state of a run in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum QueueState {
     /// It waits for a worker, or for its time.
     Queued,
-    /// A worker is about to start it, or at work on it.
+    /// A worker is about to start it, or runs it.
     Running,
     /// It waits for a person.
     WaitingApproval,
@@ -29,44 +29,44 @@ pub enum QueueState {
     Refused,
 }
 
-/// Why a run cannot be started.
+/// The reason why a run cannot be started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// The code.
+    /// Code of the failure.
     pub code: String,
-    /// What went wrong, in words.
+    /// Message of the failure.
     pub message: String,
 }
 
 impl Refusal {
-    /// States why.
+    /// Creates a refusal.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into() }
     }
 }
 
-/// A run of the queue, until it is over.
+/// A run of the queue that has not ended.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct QueueEntry {
     /// The run.
     pub run: RunId,
-    /// The queue.
+    /// Name of the queue.
     pub queue: String,
-    /// The agent that is to run.
+    /// Name of the agent.
     pub agent: String,
     /// Its session.
     pub session: SessionId,
-    /// What it is doing.
+    /// State of the run.
     pub state: QueueState,
-    /// When it was put in.
+    /// Time at which it was enqueued.
     pub queued_at: Timestamp,
-    /// Before when it is not started.
+    /// Time before which it is not started.
     pub not_before: Timestamp,
-    /// The process that is at work on it.
+    /// The process that runs it.
     pub process: Option<String>,
-    /// Why it cannot be started.
+    /// The reason why it cannot be started.
     pub refused: Option<Refusal>,
 }
 
@@ -74,7 +74,7 @@ impl QueueEntry {
     pub(super) fn of(row: &PgRow) -> Result<Self, LogError> {
         let number = |column| row.try_get::<i64, _>(column).map_err(Fault::from);
         let owner = optional(row, "owner").map_err(Fault::from)?;
-        // A reason that cannot be read is one all the same.
+        // An unreadable reason is shown as a refusal too.
         let unreadable = |error: LogError| Refusal::new(code::LOG_UNREADABLE, error.to_string());
         let refused = optional(row, "refused").map_err(Fault::from)?;
         let refused = refused.map(|text| read::<Refusal>(&text).unwrap_or_else(unreadable));
@@ -100,7 +100,7 @@ impl QueueEntry {
     }
 }
 
-/// A task and its labels, as they stand in the queue.
+/// A task and its labels, in the form of the queue's column.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct StoredTask<'a> {
     pub(super) task: Cow<'a, Task>,
@@ -108,7 +108,7 @@ pub(super) struct StoredTask<'a> {
     pub(super) labels: Cow<'a, BTreeMap<String, String>>,
 }
 
-/// Reads JSON that this crate has written.
+/// Decodes JSON that this crate has written.
 pub(super) fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, LogError> {
     serde_json::from_str(&text::read(text.to_owned()))
         .map_err(|error| LogError::Failed(error.into()))

@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::fault::Fault;
 use crate::transact::Transient;
 
-/// Why a run was not put into a queue.
+/// Error of a run that was not enqueued.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum QueueError {

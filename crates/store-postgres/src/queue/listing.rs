@@ -6,31 +6,31 @@ use crate::fault::Fault;
 use crate::pool::Pool;
 use crate::text::stored;
 
-/// Which runs of the queue are listed.
+/// Filter of runs in the queue.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct QueueFilter {
-    /// Those of one queue; of all where `None`.
+    /// Only runs of this queue; of all queues if `None`.
     pub queue: Option<String>,
-    /// At most so many, the first ones; all where `None`.
+    /// Maximum number of runs; no limit if `None`.
     pub limit: Option<usize>,
 }
 
 impl QueueFilter {
-    /// Lists all.
+    /// Matches all runs.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lists one queue alone.
+    /// Only runs of this queue.
     #[must_use]
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queue = Some(queue.into());
         self
     }
 
-    /// Lists at most so many.
+    /// Sets the maximum number of runs.
     #[must_use]
     pub const fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
@@ -38,7 +38,7 @@ impl QueueFilter {
     }
 }
 
-/// Lists runs of the queue that are not over.
+/// Lists runs of the queue that have not ended.
 pub(super) async fn list(pool: &Pool, filter: &QueueFilter) -> Result<Vec<QueueEntry>, LogError> {
     let rows = sqlx::query(
         "SELECT queue.run, queue.queue, queue.agent, queue.session, not_before, queued_at, queue.owner, refused, \

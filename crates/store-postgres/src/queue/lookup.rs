@@ -8,7 +8,7 @@ use crate::pool::Pool;
 use crate::runs::between;
 use crate::text::{column, stored};
 
-/// Finds runs of the queue that are not over by the beginning of their ids.
+/// Returns the runs of the queue that have not ended and whose ids have a prefix.
 pub(super) async fn find(pool: &Pool, prefix: &str, most: usize) -> Result<Vec<RunId>, LogError> {
     let mut query = QueryBuilder::new(
         "SELECT run FROM backstop.queue WHERE NOT EXISTS \

@@ -1,4 +1,4 @@
-//! Runs that have a record and that a worker can go on with.
+//! Runs with a record that a worker can resume.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::pool::Pool;
 use crate::rows::{state_of, summary_of};
 use crate::text::column;
 
-/// How long a look waits for a process that may be dead: the next look is not sooner.
+/// Maximum wait of a search for a process that may be dead: the next search is not sooner.
 const LOOK_WAIT: Duration = Duration::from_millis(500);
 
-/// A run that can be gone on with.
+/// A run that can be resumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ready {
@@ -31,9 +31,9 @@ pub struct Ready {
     pub agent: String,
 }
 
-/// Open runs that no run dispatched and that no living process has, which a worker has the agent of: those at work,
-/// those parked, and those that wait with something in the inbox of their tree or an approval that has expired, which is
-/// where those are looked for: many may wait.
+/// Open root runs without a live process whose agent a worker has: running and parked runs, and waiting runs with a row
+/// in the inbox of their tree or an expired approval. Waiting runs are found through these rows, since many runs may
+/// wait.
 const READY: &str = "SELECT runs.* FROM backstop.runs \
     JOIN unnest($1::text[], $2::text[]) AS agents (name, digest) \
     ON runs.agent = agents.name AND (agents.digest = '' OR runs.digest = agents.digest) \
@@ -51,33 +51,33 @@ const READY: &str = "SELECT runs.* FROM backstop.runs \
     AND runs.id > $5 AND runs.run <> ALL($6) AND (queue.queue IS NULL OR queue.queue = ANY($7)) \
     ORDER BY runs.id LIMIT 256";
 
-/// What a worker looks for among the runs that have a record.
+/// Search of a worker among the runs that have a record.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Look<'a> {
-    /// How many it takes at most.
+    /// Maximum number of runs.
     pub most: usize,
-    /// Runs that it leaves alone for a while.
+    /// Runs to skip for a while.
     pub paused: &'a [&'a str],
-    /// Are runs looked at that are parked? All of them are, however many are not due.
+    /// Whether parked runs are examined: all of them are read, however many are not due.
     pub parked: bool,
 }
 
 impl<'a> Look<'a> {
-    /// Looks for so many runs, parked ones among them.
+    /// Creates a search for this number of runs, including parked ones.
     #[must_use]
     pub const fn new(most: usize) -> Self {
         Self { most, paused: &[], parked: true }
     }
 
-    /// Leaves runs alone.
+    /// Sets the runs to skip.
     #[must_use]
     pub const fn paused(mut self, runs: &'a [&'a str]) -> Self {
         self.paused = runs;
         self
     }
 
-    /// Looks at runs that are parked, or not.
+    /// Sets whether parked runs are examined.
     #[must_use]
     pub const fn parked(mut self, are_looked_at: bool) -> Self {
         self.parked = are_looked_at;
@@ -122,14 +122,14 @@ pub(super) async fn ready(
     }
 }
 
-/// Is a run not parked, or due? One that cannot be read at a glance is tried.
+/// Returns whether a run is not parked, or is due. A run with an unreadable summary is tried.
 fn is_due(row: &PgRow, now: Timestamp) -> bool {
     let parked = || summary_of(row).ok().and_then(|summary| summary.parked);
     !matches!(state_of(row), Ok(RunState::Parked))
         || parked().is_none_or(|(_, until)| millis(until) <= millis(now))
 }
 
-/// Returns the owners of runs and of places in the queue whose processes have died.
+/// Returns the owners of runs and queue entries whose processes have died.
 async fn dead(database: &Database) -> Result<Vec<String>, LogError> {
     let (own, _) = database.owner().get().await?;
     let pool = database.pool();
@@ -147,7 +147,7 @@ async fn dead(database: &Database) -> Result<Vec<String>, LogError> {
     Ok(dead.iter().map(|owner| owner.to_string()).collect())
 }
 
-/// Asks for the names of owners.
+/// Reads the ids of owners.
 async fn ask(
     pool: &Pool,
     query: sqlx::query::QueryScalar<'_, sqlx::Postgres, String, sqlx::postgres::PgArguments>,
@@ -156,7 +156,7 @@ async fn ask(
     Ok(names.into_iter().collect())
 }
 
-/// Puts back what processes took that have died: those that have a record are gone on with from that.
+/// Returns entries of dead processes to the queue; those with a record are resumed from it.
 async fn free_queue(pool: &Pool, dead: &[String]) -> Result<(), LogError> {
     if dead.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Open runs that no live worker goes on with.
+//! Open runs that no live worker can resume.
 
 use backstop_event_log::LogError;
 use layer0::Timestamp;
@@ -20,17 +20,17 @@ pub struct StrandedRun {
     pub run: RunId,
     /// Its agent.
     pub agent: String,
-    /// What makes it that agent.
+    /// Digest of the agent's definition.
     pub digest: Option<String>,
-    /// When it began.
+    /// Time of its start.
     pub started_at: Timestamp,
-    /// When its last event was recorded.
+    /// Time of its last event.
     pub since: Timestamp,
 }
 
-/// Open runs that no run dispatched and no living process has, whose agent no live worker has, where workers are used:
-/// a run of the queue, or any run of a database in which a worker was announced. Rows of workers that are gone are
-/// removed by a live one, which has a row itself: there is one from the first worker on.
+/// Open root runs without a live process, whose agent no live worker has, in databases with workers: a run of the
+/// queue, or any run of a database in which a worker was announced. Rows of gone workers are removed by a live worker,
+/// which has a row itself, so that there is always a row once a worker was announced.
 const STRANDED: &str = "SELECT runs.run, runs.agent, runs.digest, runs.started_at, \
     coalesce(last.at, runs.started_at) AS since FROM backstop.runs \
     LEFT JOIN backstop.events AS last ON last.run_id = runs.id AND last.seq = runs.last_seq \

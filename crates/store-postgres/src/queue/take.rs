@@ -1,4 +1,4 @@
-//! Taking runs out of the queue, and giving them back.
+//! Taking runs from the queue, and returning them.
 
 use std::collections::BTreeMap;
 
@@ -17,23 +17,23 @@ use crate::fault::Fault;
 use crate::text::{column, stored};
 use crate::transact::Work;
 
-/// A queue that runs are taken from, and how many of them are at work at once, in all processes together.
+/// A queue to take runs from, with the maximum number of its running runs in all processes together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueLimit {
-    /// The queue.
+    /// Name of the queue.
     pub queue: String,
-    /// How many are at work at once; any number where `None`.
+    /// Maximum number of running runs; no limit if `None`.
     pub limit: Option<usize>,
 }
 
 impl QueueLimit {
-    /// Names a queue without a limit.
+    /// Creates a queue without a limit.
     pub fn new(queue: impl Into<String>) -> Self {
         Self { queue: queue.into(), limit: None }
     }
 
-    /// Limits how many of its runs are at work at once, in all processes together.
+    /// Sets the maximum number of running runs, in all processes together.
     #[must_use]
     pub const fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
@@ -41,19 +41,19 @@ impl QueueLimit {
     }
 }
 
-/// A run that was taken out, to be started.
+/// A run that was taken to be started.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Taken {
-    /// The run to record it under.
+    /// Id of the run.
     pub run: RunId,
-    /// The agent.
+    /// Name of the agent.
     pub agent: String,
     /// Its session.
     pub session: SessionId,
-    /// What it is asked.
+    /// The task.
     pub task: Task,
-    /// What it is filed under.
+    /// Labels of the run.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -71,25 +71,25 @@ impl Taken {
     }
 }
 
-/// Takes runs out, to start them.
+/// Takes runs to start them.
 pub(super) struct TakeQueued<'a> {
     pub(super) owner: &'a str,
     pub(super) queues: &'a [QueueLimit],
     pub(super) agents: &'a [&'a str],
     pub(super) most: usize,
-    /// Runs that are left alone for a while.
+    /// Runs to skip for a while.
     pub(super) paused: &'a [&'a str],
     pub(super) now: Timestamp,
-    /// The number of earlier looks.
+    /// Number of earlier searches.
     pub(super) turn: usize,
 }
 
-/// The first of its session in the queue, while no run of that session is open. Another worker that looks at the same
-/// moment sees the one that is being taken in front of those behind it.
+/// Takes the first run of its session in the queue, while no run of that session is open. Another worker that searches
+/// at the same moment sees the run that is being taken before the later ones.
 ///
-/// Conditions on other rows are values and no joins, so that they are looked up for the first few runs in order,
-/// however many there are, and however little the server knows of its tables. Those behind a run at work are passed over
-/// together.
+/// Conditions on other rows are scalar subqueries and not joins, so that they are evaluated for the first few runs in
+/// order, however many runs there are, and however outdated the server's statistics are. Runs behind a running one are
+/// skipped together.
 const TAKE: &str = "UPDATE backstop.queue AS taken SET owner = $1 FROM (\
     SELECT number FROM backstop.queue WHERE queue = $2 AND owner IS NULL AND refused IS NULL \
     AND not_before <= $3 AND agent = ANY($4) AND run <> ALL($6) \
@@ -113,7 +113,7 @@ impl Work for TakeQueued<'_> {
     async fn perform(&self, connection: &mut PgConnection) -> Result<Vec<Taken>, LogError> {
         let mut open = self.open_queues(connection).await?;
         let (mut taken, mut left) = (Vec::new(), self.most);
-        // Each gets its share, and what some do not use is shared among the others.
+        // Each queue gets its share, and unused shares are divided among the others.
         while left > 0 && !open.is_empty() {
             let share = left.div_ceil(open.len());
             let mut still_open = Vec::new();
@@ -135,20 +135,20 @@ impl Work for TakeQueued<'_> {
     }
 }
 
-/// A queue that more runs may be taken from.
+/// A queue with capacity for more runs.
 struct OpenQueue<'a> {
     name: &'a str,
     room: usize,
 }
 
 impl TakeQueued<'_> {
-    /// Returns the queues below their limits, in the order in which they are served: that of the caller, beginning
-    /// with another one at each look, so that a single place goes to each of them in turn.
+    /// Returns the queues below their limits, in the caller's order rotated by one at each search, so that a single
+    /// free place goes to each queue in turn.
     async fn open_queues(
         &self,
         connection: &mut PgConnection,
     ) -> Result<Vec<OpenQueue<'_>>, LogError> {
-        // Their locks are taken in one order, so that two workers never wait for each other.
+        // The locks are taken in the order of names, so that two workers never deadlock.
         let mut by_name: Vec<(usize, &QueueLimit)> = self.queues.iter().enumerate().collect();
         by_name.sort_by(|(_, one), (_, other)| one.queue.cmp(&other.queue));
         let mut open = Vec::new();
@@ -168,7 +168,7 @@ impl TakeQueued<'_> {
         Ok(open.into_iter().map(|(_, queue)| queue).collect())
     }
 
-    /// Takes runs out of one queue. Returns how many rows it found, and those of them that can be read.
+    /// Takes runs from one queue. Returns the number of rows found, and the runs whose rows can be decoded.
     async fn take_from(
         &self,
         connection: &mut PgConnection,
@@ -198,7 +198,7 @@ impl TakeQueued<'_> {
     }
 }
 
-/// Leaves a row in the queue that cannot be read, for a person to see; it holds up no other.
+/// Leaves an unreadable row in the queue, visible to people, so that it does not block others.
 async fn refuse_unreadable(
     connection: &mut PgConnection,
     row: &PgRow,
@@ -217,7 +217,7 @@ async fn refuse_unreadable(
     Ok(())
 }
 
-/// Counts the runs of a queue that are at work; nothing is added to them until the transaction ends.
+/// Counts the running runs of a queue; none is added until the transaction ends.
 async fn at_work(connection: &mut PgConnection, queue: &str) -> Result<usize, LogError> {
     sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('backstop queue ' || $1, 0))")
         .bind(&*stored(queue))
@@ -235,7 +235,7 @@ async fn at_work(connection: &mut PgConnection, queue: &str) -> Result<usize, Lo
     Ok(usize::try_from(at_work).unwrap_or(usize::MAX))
 }
 
-/// Takes a run to go on with it.
+/// Takes a run to resume it.
 pub(super) struct TakeAgain<'a> {
     pub(super) owner: &'a str,
     pub(super) run: &'a RunId,
@@ -257,7 +257,7 @@ impl Work for TakeAgain<'_> {
         let Some(row) = row else { return Ok(true) };
         let queue = column(&row, "queue").map_err(Fault::from)?;
         let owner: Option<String> = row.try_get("owner").map_err(Fault::from)?;
-        // The limit of another queue is not known here: its own workers go on with its runs.
+        // The limit of another queue is unknown here: its own workers resume its runs.
         let Some(own) = self.queues.iter().find(|it| it.queue == queue) else { return Ok(false) };
         if let Some(limit) = own.limit
             && owner.is_none()
@@ -277,7 +277,7 @@ impl Work for TakeAgain<'_> {
     }
 }
 
-/// Gives a run back.
+/// Returns a run to the queue.
 pub(super) struct GiveBack<'a> {
     pub(super) owner: &'a str,
     pub(super) run: &'a RunId,

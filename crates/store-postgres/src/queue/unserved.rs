@@ -10,22 +10,22 @@ use crate::pool::Pool;
 use crate::rows::unsigned;
 use crate::text::{column, optional, stored};
 
-/// Runs of a queue that wait for a worker, and that no live worker takes.
+/// Waiting runs of a queue that no live worker takes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UnservedQueue {
-    /// The queue.
+    /// Name of the queue.
     pub queue: String,
-    /// Their agent, where workers take runs from the queue and none of them has it; `None` where no worker takes any.
+    /// Their agent if workers take runs from the queue and none of them has the agent; `None` if no worker takes any.
     pub agent: Option<String>,
-    /// How many runs wait, those that are not due yet among them.
+    /// Number of waiting runs, including those that are not due yet.
     pub runs: u64,
-    /// How many workers live, of whichever queues and agents.
+    /// Number of live workers of any queue and agent.
     pub workers: u64,
 }
 
-/// Runs that were neither begun nor refused, whose queue and agent no live worker has both of; or, where `$1` names a
-/// queue and `$2` an agent, one run that would wait there. They are counted first, so that workers are compared with
+/// Runs that are neither started nor refused, whose queue and agent no single live worker has; or, if `$1` names a
+/// queue and `$2` an agent, one run that would wait there. Runs are counted first, so that workers are compared with
 /// queues and not with runs.
 const UNSERVED: &str = "WITH live AS MATERIALIZED (SELECT workers.queues, workers.agents FROM backstop.workers \
         JOIN backstop.processes ON processes.id = workers.process \
@@ -41,7 +41,7 @@ const UNSERVED: &str = "WITH live AS MATERIALIZED (SELECT workers.queues, worker
     SELECT queue, agent, sum(runs)::bigint AS runs, (SELECT count(*) FROM live) AS workers \
     FROM unserved GROUP BY queue, agent ORDER BY queue, agent";
 
-/// Returns what waits for no live worker; or what would, of one queue and agent.
+/// Returns the runs that wait for no live worker; or whether a run of one queue and agent would.
 pub(super) async fn unserved(
     pool: &Pool,
     of: Option<(&str, &str)>,

@@ -1,16 +1,16 @@
-//! What the statements of the queue share.
+//! Values shared by the statements of the queue.
 
 use layer0::Timestamp;
 
-/// The queue of runs and workers that name none.
+/// Name of the default queue of runs and workers.
 pub(super) const DEFAULT: &str = "default";
 
-/// Returns a number of rows.
+/// Converts a number of rows to the server's type.
 pub(super) fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Returns a time as it stands in a column.
+/// Converts a time to the server's type.
 pub(super) const fn millis(at: Timestamp) -> i64 {
     at.as_millis()
 }

@@ -6,26 +6,26 @@ use crate::fault::Fault;
 use crate::pool::Pool;
 use crate::text::stored;
 
-/// What a worker goes on with: agents by name and digest, and the queues that it takes runs from.
+/// The capabilities of a worker: agents by name and digest, and the queues that it takes runs from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerRow {
     /// Names and digests of its agents.
     pub agents: Vec<(String, String)>,
-    /// The queues.
+    /// Names of its queues.
     pub queues: Vec<String>,
-    /// Does it go on with runs whose agent was defined otherwise?
+    /// Whether it resumes runs whose agent had another definition.
     pub adopts: bool,
 }
 
 impl WorkerRow {
-    /// Names the agents and the queues.
+    /// Creates a row from agents and queues.
     #[must_use]
     pub const fn new(agents: Vec<(String, String)>, queues: Vec<String>) -> Self {
         Self { agents, queues, adopts: false }
     }
 
-    /// Goes on with runs whose agent was defined otherwise, too.
+    /// Sets whether it resumes runs whose agent had another definition.
     #[must_use]
     pub const fn adopts(mut self, adopts: bool) -> Self {
         self.adopts = adopts;
@@ -40,7 +40,7 @@ impl WorkerRow {
         self.queues.iter().map(|queue| stored(queue).into_owned()).collect()
     }
 
-    /// Returns the digests; of one that adopts, none, which stands for any.
+    /// Returns the digests; empty ones, which match any, if the worker adopts.
     pub(super) fn digests(&self) -> Vec<String> {
         match self.adopts {
             true => self.agents.iter().map(|_| String::new()).collect(),

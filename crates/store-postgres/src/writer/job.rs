@@ -1,4 +1,4 @@
-//! What is written, and with what.
+//! Jobs of the writer, and its parts of the database.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::connect::Connect;
 use crate::current_owner::CurrentOwner;
 use crate::lookout::Watches;
 
-/// Something to write, and where the answer goes.
+/// A job of the writer, with the channel for its answer.
 pub(super) enum Job {
     Append(Box<Append>, oneshot::Sender<Result<(), LogError>>),
-    /// Frees a run that was claimed under this epoch; without one, a run whose claim is not waited for.
+    /// Releases a run that was claimed under this epoch; without an epoch, a run whose claim nobody waits for any more.
     Release(RunId, Option<u64>),
 }
 
@@ -24,13 +24,13 @@ pub(super) struct Queued {
     pub(super) _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What the writer needs of its database.
+/// The parts of the database that the writer uses.
 pub(crate) struct Setup {
     pub(crate) connect: Connect,
     pub(crate) patience: Duration,
     pub(crate) claims: Claims,
     pub(crate) owner: Arc<CurrentOwner>,
     pub(crate) watches: Watches,
-    /// Is told that there is something new for other processes.
+    /// Notified when there is news for other processes.
     pub(crate) notify: Arc<Notify>,
 }

@@ -1,4 +1,4 @@
-//! One of the tasks that append, and how it shares commits.
+//! One of the tasks that append; its appends share commits.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::fault::Fault;
 use crate::limits;
 use crate::transact::Transient;
 
-/// How many appends share one commit at most; bounds the time to the first answer.
+/// Maximum number of appends in a commit, which bounds the time to the first answer.
 const MAX_APPENDS: usize = 256;
-/// How many events share one commit, unless one append has more.
+/// Maximum number of events in a commit, unless one append has more.
 const MAX_EVENTS: usize = 4_096;
-/// How many bytes of events share one commit, unless one append has more.
+/// Maximum bytes of events in a commit, unless one append has more.
 const MAX_BYTES: usize = 32 << 20;
-/// How long is waited before the same appends are tried again.
+/// Initial delay before the same appends are retried.
 const WAIT: Duration = Duration::from_millis(20);
 const MAX_WAIT: Duration = Duration::from_millis(500);
 
@@ -34,11 +34,11 @@ pub(super) struct Lane {
     setup: Arc<Setup>,
     connection: Option<PgConnection>,
     commits: Arc<AtomicU64>,
-    /// The last event of each run that is written to, as it was acknowledged.
+    /// The last acknowledged event of each run that is written to.
     acknowledged: HashMap<RunId, u64>,
 }
 
-/// An append that is not answered yet.
+/// An append without an answer.
 struct Waiting {
     append: Box<Append>,
     answer: oneshot::Sender<Result<(), LogError>>,
@@ -52,7 +52,7 @@ impl Lane {
     pub(super) async fn run(mut self, mut jobs: mpsc::UnboundedReceiver<Queued>) {
         let mut queued = Vec::new();
         while !queued.is_empty() || jobs.recv_many(&mut queued, MAX_APPENDS).await > 0 {
-            // Those just answered come back at once; with a turn for them they share this commit.
+            // Callers just answered usually send the next job at once; after a yield their jobs share this commit.
             tokio::task::yield_now().await;
             while queued.len() < MAX_APPENDS
                 && let Ok(job) = jobs.try_recv()
@@ -61,7 +61,7 @@ impl Lane {
             }
             let rest = queued.split_off(together(&queued));
             let (mut appends, mut releases) = (Vec::new(), Vec::new());
-            // Their permits are given back when they are answered.
+            // The permits are returned once the jobs are answered.
             let mut permits = Vec::new();
             for Queued { job, _permit } in std::mem::replace(&mut queued, rest) {
                 permits.push(_permit);
@@ -83,7 +83,7 @@ impl Lane {
         }
     }
 
-    /// Leaves the database, if this is the last of the tasks: what they hold is freed.
+    /// If this is the last task, releases all claims and ends the owner.
     async fn leave(self) -> Option<PgConnection> {
         let Self { setup, connection, commits, acknowledged } = self;
         let Some(setup) = Arc::into_inner(setup).map(Arc::new) else { return connection };
@@ -95,8 +95,8 @@ impl Lane {
         last.connection
     }
 
-    /// Writes appends in one transaction. What another transaction or the server was in the way of is tried again
-    /// as a whole; where one append is the reason, each is written alone.
+    /// Writes appends in one transaction. After a conflict with another transaction or an error of the server, all are
+    /// retried together; if a single append is the cause, each is written alone.
     async fn write(&mut self, appends: Vec<Waiting>) {
         if appends.is_empty() {
             return;
@@ -107,7 +107,7 @@ impl Lane {
         let mut was_lost = false;
         while !waiting.is_empty() {
             let written = match was_lost {
-                // An answer may have been lost: what the log has of each run says whether it was written.
+                // An answer may have been lost: the head of each run in the log shows whether the append was written.
                 true => match self.settle(&mut waiting).await {
                     Ok(()) if waiting.is_empty() => break,
                     Ok(()) => self.transact(&waiting).await,
@@ -140,7 +140,7 @@ impl Lane {
 
     /// Refuses the appends whose claims are lost.
     async fn without_lost(&self, appends: Vec<Waiting>) -> Vec<Waiting> {
-        // Looks whether the lease has ended.
+        // Checks whether the lease has ended.
         let _ = self.setup.owner.known().await;
         let is_lost = |waiting: &Waiting| self.setup.claims.is_lost(waiting.append.run());
         let (lost, left): (Vec<_>, Vec<_>) = appends.into_iter().partition(is_lost);
@@ -185,8 +185,7 @@ impl Lane {
         Ok(refused)
     }
 
-    /// Answers the appends that were written although their answer was lost, and those that cannot be written any
-    /// more.
+    /// Answers the appends that were written although their answer was lost, and those that can no longer be written.
     async fn settle(&mut self, waiting: &mut Vec<Waiting>) -> Result<(), LogError> {
         let heads = self.heads_of(waiting).await?;
         let mut left = Vec::new();
@@ -202,7 +201,7 @@ impl Lane {
                     self.acknowledge(&append);
                     let _ = answer.send(Ok(()));
                 }
-                // As it was before.
+                // Unchanged.
                 None if append.begins() => left.push(Waiting { append, answer }),
                 Some(head) if head.last_seq == append.before() && !append.begins() => {
                     left.push(Waiting { append, answer });
@@ -233,7 +232,7 @@ impl Lane {
                     let _ = answer.send(Ok(()));
                 }
                 Some(Refused::By(error)) => drop(answer.send(Err(error))),
-                // What was in flight when the connection was lost may have been written just before.
+                // A statement in flight when the connection was lost may have been written just before.
                 Some(Refused::NotAtItsEnd) => late.push(Waiting { append, answer }),
             }
         }
@@ -271,7 +270,7 @@ impl Lane {
         Ok(heads)
     }
 
-    /// Writes each append in a transaction of its own: one of them is refused, and takes no other with it.
+    /// Writes each append in its own transaction, so that a refused one affects no other.
     async fn write_alone(&mut self, mut waiting: Vec<Waiting>, error: LogError) {
         if let [_] = &waiting[..] {
             let one = waiting.remove(0);
@@ -283,7 +282,7 @@ impl Lane {
         }
     }
 
-    /// Frees runs. One that could not be freed is free when this process ends.
+    /// Releases runs. A run that could not be released is free when this process ends.
     async fn free(&mut self, runs: &[(RunId, Option<u64>)]) {
         if runs.is_empty() {
             return;
@@ -319,8 +318,8 @@ impl Lane {
         }
     }
 
-    /// Says why an append was refused: its run does not end where it begins, or has a newer claim, or ends even
-    /// before what was acknowledged.
+    /// Returns the error of a refused append: its run does not end where it begins, has a newer claim, or even ends
+    /// before an acknowledged event.
     fn refusal(&self, append: &Append, head: Option<&append::Head>) -> LogError {
         let known = self.acknowledged.get(append.run()).copied().unwrap_or(0);
         match head.map_or(0, |head| head.last_seq) < known {
@@ -335,7 +334,7 @@ impl Lane {
     }
 }
 
-/// Writes appends that need one statement, which is its own transaction, but behind a proxy.
+/// Writes appends that need only one statement, which is its own transaction except behind a proxy.
 async fn write_rows(
     connect: &Connect,
     connection: &mut PgConnection,
@@ -363,7 +362,7 @@ async fn free(
     Ok(transaction.commit().await.map_err(Fault::from)?)
 }
 
-/// Returns how many of the queued jobs are written together: each run once, and not too many events.
+/// Returns the number of queued jobs to write together: each run once, and within the limit of events.
 fn together(queued: &[Queued]) -> usize {
     let mut runs: HashSet<&RunId> = HashSet::new();
     let (mut events, mut bytes) = (0, 0_usize);
@@ -380,7 +379,7 @@ fn together(queued: &[Queued]) -> usize {
     queued.len()
 }
 
-/// Answers appends that all failed for the same reason.
+/// Answers appends that all failed with the same error.
 fn answer_all(waiting: Vec<Waiting>, error: &LogError) {
     let said = layer0::failure::Chain(error).to_string();
     for Waiting { answer, .. } in waiting {
