@@ -9,7 +9,7 @@ use crate::ErrorRecord;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CountBy {
-    /// Our code of the failure.
+    /// The error's code in Backstop's catalogue.
     Code,
     /// The day on which they were first seen, in UTC.
     Day,
@@ -32,13 +32,13 @@ pub struct ErrorCount {
 }
 
 impl ErrorCount {
-    /// Makes a count.
+    /// Creates a count.
     #[must_use]
     pub const fn new(key: String, errors: u64, occurrences: u64, chars_kept: u64) -> Self {
         Self { key, errors, occurrences, chars_kept }
     }
 
-    /// Counts errors, in the order of [`ErrorStore::count`](crate::ErrorStore::count).
+    /// Counts errors in groups, in the order of [`ErrorStore::count`](crate::ErrorStore::count).
     #[must_use]
     pub fn of(errors: &[ErrorRecord], by: CountBy, limit: Option<u32>) -> Vec<Self> {
         let mut groups: BTreeMap<String, Self> = BTreeMap::new();

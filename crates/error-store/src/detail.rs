@@ -34,7 +34,7 @@ static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
 pub struct ErrorDetail(Arc<dyn ErrorStore>);
 
 impl ErrorDetail {
-    /// Makes the tool over a store.
+    /// Creates the tool over a store.
     #[must_use]
     pub fn new(store: Arc<dyn ErrorStore>) -> Self {
         Self(store)

@@ -3,24 +3,24 @@ use layer0::id::{ResultId, RunId, SessionId};
 
 use crate::{ErrorRecord, Origin};
 
-/// A filter for listing errors. All conditions have to hold.
+/// A filter for listing errors. All conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ErrorFilter {
-    /// Only those of this session.
+    /// Only errors of this session.
     pub session: Option<SessionId>,
-    /// Only those that one of these runs met, first seen by an earlier run of the session or not; all where it
-    /// is `None`.
+    /// Only errors that one of these runs met, even if an earlier run of the session met them first; all errors if
+    /// `None`.
     pub runs: Option<Vec<RunId>>,
-    /// Only those of this tool.
+    /// Only errors of this tool.
     pub tool: Option<String>,
-    /// Only those with this code of ours, or with one of a family: `tool.*`.
+    /// Only errors with this code of the catalogue, or with a code of a family: `tool.*`.
     pub reason: Option<String>,
-    /// Only those first seen at this moment or later.
+    /// Only errors first seen at this time or later.
     pub from: Option<Timestamp>,
-    /// Only those first seen before this moment.
+    /// Only errors first seen before this time.
     pub to: Option<Timestamp>,
-    /// Only those whose id begins so.
+    /// Only errors whose id has this prefix.
     pub id_prefix: Option<String>,
     /// At most this many.
     pub limit: Option<u32>,
@@ -33,56 +33,56 @@ impl ErrorFilter {
         Self::default()
     }
 
-    /// Only those of this session.
+    /// Only errors of this session.
     #[must_use]
     pub fn session(mut self, session: impl Into<SessionId>) -> Self {
         self.session = Some(session.into());
         self
     }
 
-    /// Only those that this run met.
+    /// Only errors that this run met.
     #[must_use]
     pub fn run(mut self, run: impl Into<RunId>) -> Self {
         self.runs = Some(vec![run.into()]);
         self
     }
 
-    /// Only those that one of these runs met.
+    /// Only errors that one of these runs met.
     #[must_use]
     pub fn runs(mut self, runs: impl IntoIterator<Item = impl Into<RunId>>) -> Self {
         self.runs = Some(runs.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Only those of this tool.
+    /// Only errors of this tool.
     #[must_use]
     pub fn tool(mut self, tool: impl Into<String>) -> Self {
         self.tool = Some(tool.into());
         self
     }
 
-    /// Only those with this code of ours, or with one of a family: `tool.*`.
+    /// Only errors with this code of the catalogue, or with a code of a family: `tool.*`.
     #[must_use]
     pub fn reason(mut self, code: impl Into<String>) -> Self {
         self.reason = Some(code.into());
         self
     }
 
-    /// Only those first seen from this moment on.
+    /// Only errors first seen at this time or later.
     #[must_use]
     pub const fn from(mut self, from: Timestamp) -> Self {
         self.from = Some(from);
         self
     }
 
-    /// Only those first seen before this moment.
+    /// Only errors first seen before this time.
     #[must_use]
     pub const fn to(mut self, to: Timestamp) -> Self {
         self.to = Some(to);
         self
     }
 
-    /// Only those whose id begins so.
+    /// Only errors whose id has this prefix.
     #[must_use]
     pub fn id_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.id_prefix = Some(prefix.into());
@@ -96,7 +96,7 @@ impl ErrorFilter {
         self
     }
 
-    /// Returns whether an error passes the conditions on the error itself. The conditions on runs and the limit are not
+    /// Returns whether an error meets the conditions on the error itself. The conditions on runs and the limit are not
     /// checked here.
     #[must_use]
     pub fn matches(&self, error: &ErrorRecord) -> bool {
@@ -112,21 +112,21 @@ impl ErrorFilter {
     }
 }
 
-/// A filter for listing results. All conditions have to hold.
+/// A filter for listing results. All conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResultFilter {
-    /// Only those of this session.
+    /// Only results of this session.
     pub session: Option<SessionId>,
-    /// Only those of this run.
+    /// Only results of this run.
     pub run: Option<RunId>,
-    /// Only those of this tool.
+    /// Only results of this tool.
     pub tool: Option<String>,
-    /// Only those stored at this moment or later.
+    /// Only results stored at this time or later.
     pub from: Option<Timestamp>,
-    /// Only those stored before this moment.
+    /// Only results stored before this time.
     pub to: Option<Timestamp>,
-    /// Only those whose id begins so.
+    /// Only results whose id has this prefix.
     pub id_prefix: Option<String>,
     /// At most this many.
     pub limit: Option<u32>,
@@ -139,42 +139,42 @@ impl ResultFilter {
         Self::default()
     }
 
-    /// Only those of this session.
+    /// Only results of this session.
     #[must_use]
     pub fn session(mut self, session: impl Into<SessionId>) -> Self {
         self.session = Some(session.into());
         self
     }
 
-    /// Only those of this run.
+    /// Only results of this run.
     #[must_use]
     pub fn run(mut self, run: impl Into<RunId>) -> Self {
         self.run = Some(run.into());
         self
     }
 
-    /// Only those of this tool.
+    /// Only results of this tool.
     #[must_use]
     pub fn tool(mut self, tool: impl Into<String>) -> Self {
         self.tool = Some(tool.into());
         self
     }
 
-    /// Only those stored at this moment or later.
+    /// Only results stored at this time or later.
     #[must_use]
     pub const fn from(mut self, from: Timestamp) -> Self {
         self.from = Some(from);
         self
     }
 
-    /// Only those stored before this moment.
+    /// Only results stored before this time.
     #[must_use]
     pub const fn to(mut self, to: Timestamp) -> Self {
         self.to = Some(to);
         self
     }
 
-    /// Only those whose id begins so.
+    /// Only results whose id has this prefix.
     #[must_use]
     pub fn id_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.id_prefix = Some(prefix.into());
@@ -188,7 +188,7 @@ impl ResultFilter {
         self
     }
 
-    /// Returns whether a result passes the conditions on the result itself.
+    /// Returns whether a result meets the conditions on the result itself.
     #[must_use]
     pub fn matches(&self, id: &ResultId, origin: &Origin) -> bool {
         self.session.as_ref().is_none_or(|session| *session == origin.session)

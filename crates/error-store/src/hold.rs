@@ -4,18 +4,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use layer0::id::SessionId;
 
-/// Keeps what a session stored from being pruned, until it is dropped.
+/// Guard that keeps a session's texts from being pruned.
 #[must_use = "what is not held may be pruned"]
 #[derive(Default)]
 pub struct Hold(#[expect(dead_code, reason = "held for its drop")] Option<Box<dyn Send + Sync>>);
 
 impl Hold {
-    /// Makes a hold that ends when `held` is dropped.
+    /// Creates a hold that ends when `held` is dropped.
     pub fn holding(held: impl Send + Sync + 'static) -> Self {
         Self(Some(Box::new(held)))
     }
 
-    /// Makes a hold of a store that needs none.
+    /// Creates a hold of a store that needs none.
     pub const fn none() -> Self {
         Self(None)
     }

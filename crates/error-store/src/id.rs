@@ -3,12 +3,12 @@ use layer0::id::ErrorId;
 
 use crate::StoreError;
 
-/// Makes an id for an error of this moment: `err_YYYYMMDD_HHMMSS_` and 6 hex digits from the
-/// operating system, 26 characters. Two may be the same; a store tries again with another.
+/// Returns an id for an error of this time: `err_YYYYMMDD_HHMMSS_` and 6 hex digits from the operating system, 26
+/// characters. Two ids may be equal; a store then draws another one.
 ///
 /// # Errors
 ///
-/// [`StoreError::Failed`], when the operating system has no randomness.
+/// [`StoreError::Failed`] if the operating system provides no randomness.
 pub fn error_id(at: Timestamp) -> Result<ErrorId, StoreError> {
     Ok(ErrorId::new(format!("err_{}_{}", at.compact(), random_hex()?)))
 }

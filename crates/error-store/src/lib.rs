@@ -1,15 +1,15 @@
 //! Whole errors for people and later turns, one line for the model.
 //!
-//! A tool's failure can be a stack trace of thousands of lines. The [`ErrorStore`] keeps it whole;
-//! the model reads a [`Summary`] of at most 100 characters and an id, and asks
-//! [`ErrorDetail`] (the tool `get_error_detail`) when that is not enough. A store that fails never
-//! fails the run: the model then reads the first 500 characters.
+//! A tool's failure can be a stack trace of thousands of lines. The [`ErrorStore`] stores it completely; the model
+//! reads a [`Summary`] of at most 100 characters and an id, and reads more with [`ErrorDetail`] (the tool
+//! `get_error_detail`) if necessary. A store that fails never fails the run: the model then reads the first 500
+//! characters.
 //!
-//! A large result is kept the same way ([`ResultStore`], `get_tool_result`): the model reads its
-//! beginning and asks for more when it needs more.
+//! A large result is stored in the same way ([`ResultStore`], `get_tool_result`): the model reads its beginning, and
+//! more if necessary.
 //!
-//! Text is redacted when an error or result is made ([`NewError::new`], [`NewResult::new`]), so that every store holds
-//! only redacted text, also when it is used alone.
+//! Text is redacted when an error or result is created ([`NewError::new`], [`NewResult::new`]), so that every store has
+//! only redacted text, also if it is used alone.
 
 mod count;
 mod detail;

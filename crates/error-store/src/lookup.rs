@@ -1,4 +1,4 @@
-//! Finding what a call may read.
+//! Lookup of texts that a call may read.
 
 use layer0::id::SessionId;
 
@@ -9,16 +9,16 @@ use crate::StoreError;
 #[non_exhaustive]
 #[must_use]
 pub enum Lookup<T> {
-    /// It was there, and was taken away when its time was over.
+    /// It existed, and was removed when its retention ended.
     Expired,
-    /// It is there.
+    /// It exists.
     Found(T),
-    /// It never was there, or is another session's.
+    /// It never existed, or belongs to another session.
     Missing,
 }
 
 impl<T> Lookup<T> {
-    /// Returns what was found.
+    /// Returns the item that was found.
     #[must_use]
     pub fn found(self) -> Option<T> {
         match self {
@@ -33,7 +33,7 @@ impl<T> Lookup<T> {
         matches!(self, Self::Expired)
     }
 
-    /// Applies a function to what was found.
+    /// Applies a function to the item that was found.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Lookup<U> {
         match self {
             Self::Expired => Lookup::Expired,
@@ -43,8 +43,8 @@ impl<T> Lookup<T> {
     }
 }
 
-/// Looks in the call's own session first, then in those of the runs it was copied from. A store that
-/// is locked is asked once more.
+/// Searches the call's own session first, then those of the runs it was copied from. A locked store is queried once
+/// more.
 pub(crate) async fn look_up<'s, T, F>(
     sessions: &'s [SessionId],
     get: impl Fn(&'s SessionId) -> F,

@@ -18,7 +18,7 @@ pub(crate) const DEFAULT_CAPACITY: u64 = 16 * 1024 * 1024;
 /// errors longest unseen whose sessions have no open run.
 #[derive(Debug)]
 pub struct MemoryErrorStore {
-    /// Made for the first run: many agents are never run.
+    /// Created for the first run: many agents are never run.
     kept: OnceLock<Box<KeptErrors>>,
     capacity: u64,
 }
@@ -29,7 +29,7 @@ struct KeptErrors {
     holds: Holds,
 }
 
-/// Errors, and where each is found: a store is asked in every failing call.
+/// Errors with indexes: a store is queried in every failing call.
 #[derive(Debug, Default)]
 struct Rows {
     shelf: Shelf<Row>,
@@ -89,13 +89,13 @@ impl Rows {
 }
 
 impl MemoryErrorStore {
-    /// Makes an empty store.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::with_capacity(DEFAULT_CAPACITY)
     }
 
-    /// Makes an empty store that holds at most so many bytes.
+    /// Creates an empty store with this capacity.
     #[must_use]
     pub fn with_capacity(bytes: u64) -> Self {
         Self { kept: OnceLock::new(), capacity: bytes }
@@ -196,7 +196,7 @@ impl ErrorStore for MemoryErrorStore {
             .map(|row| &row.record)
             .filter(|record| filter.matches(record))
             .collect();
-        // Stable: of one moment, the last stored stays first.
+        // The sort is stable: of equal times, the last stored stays first.
         records.sort_by_key(|record| std::cmp::Reverse(record.at()));
         records.truncate(limit(filter.limit));
         Ok(records.into_iter().cloned().collect())

@@ -13,7 +13,7 @@ use crate::{Hold, Holds, Lookup, Pruned, ResultFilter, Retention, StoreError};
 /// oldest results whose sessions have no open run.
 #[derive(Debug)]
 pub struct MemoryResultStore {
-    /// Made for the first run: many agents are never run.
+    /// Created for the first run: many agents are never run.
     kept: OnceLock<Box<KeptResults>>,
     capacity: u64,
 }
@@ -25,13 +25,13 @@ struct KeptResults {
 }
 
 impl MemoryResultStore {
-    /// Makes an empty store.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::with_capacity(DEFAULT_CAPACITY)
     }
 
-    /// Makes an empty store that holds at most so many bytes.
+    /// Creates an empty store with this capacity.
     #[must_use]
     pub fn with_capacity(bytes: u64) -> Self {
         Self { kept: OnceLock::new(), capacity: bytes }
@@ -124,7 +124,7 @@ impl ResultStore for MemoryResultStore {
         let mut entries: Vec<ResultEntry> = listed
             .map(|row| ResultEntry::new(row.id.clone(), row.origin.clone(), row.bytes()))
             .collect();
-        // Stable: of one moment, the last stored stays first.
+        // The sort is stable: of equal times, the last stored stays first.
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.origin.at));
         let limit = filter.limit.and_then(|limit| usize::try_from(limit).ok());
         entries.truncate(limit.unwrap_or(usize::MAX));

@@ -7,13 +7,13 @@ use sha2::{Digest, Sha256};
 
 use crate::{Origin, Summary, raw_json};
 
-/// The most characters that are kept of an author's code.
+/// Maximum characters of an author's code.
 const MAX_CODE_CHARS: usize = 100;
 
 /// An error to store: redacted, valid JSON, with its one-line summary.
 ///
-/// There is no other way to make one than [`NewError::new`], so that every store holds only such
-/// errors, also when the store is used alone.
+/// [`NewError::new`] is the only constructor, so that every store has only such errors, also if the store is used
+/// alone.
 ///
 /// ```
 /// use backstop_error_store::{NewError, Origin};
@@ -38,9 +38,9 @@ pub struct NewError {
 }
 
 impl NewError {
-    /// Takes in the whole text of an error, which may be JSON, and the tool author's own code.
+    /// Creates an error from its whole text, which may be JSON, and the tool author's own code.
     ///
-    /// Secrets are taken out of both. Text that is no JSON is wrapped as `{"message": text}`.
+    /// Secrets are removed from both. Text that is not JSON is wrapped as `{"message": text}`.
     #[must_use]
     pub fn new(
         origin: Origin,
@@ -64,13 +64,13 @@ impl NewError {
         }
     }
 
-    /// Returns the call it comes from.
+    /// Returns the tool call that failed.
     #[must_use]
     pub const fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// Returns our code.
+    /// Returns the code of the catalogue.
     #[must_use]
     pub const fn reason(&self) -> &Code {
         &self.reason
@@ -94,14 +94,14 @@ impl NewError {
         &self.summary
     }
 
-    /// Returns how many characters the summary spares the model each time.
+    /// Returns the number of characters that the summary saves the model each time.
     #[must_use]
     pub const fn chars_kept(&self) -> u64 {
         self.chars_kept
     }
 
-    /// Returns the same text for the same error: tool, codes and the whole raw text, as the first
-    /// 16 hex digits of their SHA-256.
+    /// Returns a fingerprint, which is equal for equal errors: the first 16 hex digits of the SHA-256 of the tool, the
+    /// codes and the whole raw text.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         let code = self.code.as_deref().unwrap_or_default();
@@ -113,7 +113,7 @@ impl NewError {
     }
 }
 
-/// An author's code is other people's text like the rest of the error.
+/// An author's code is untrusted text like the rest of the error.
 fn author_code(code: &str, redactor: &Redactor) -> Arc<str> {
     let redacted = redactor.redact(code);
     match redacted.char_indices().nth(MAX_CODE_CHARS) {

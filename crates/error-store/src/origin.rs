@@ -7,7 +7,7 @@ use layer0::id::{CallId, RunId, SessionId};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Origin {
-    /// The time it happened.
+    /// Time of the failure or result.
     pub at: Timestamp,
     /// The session; only it can read the text again through a tool.
     pub session: SessionId,
@@ -20,7 +20,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Names a call of a run.
+    /// Creates the origin of a text from a call of a run.
     pub fn new(
         at: Timestamp,
         session: impl Into<SessionId>,

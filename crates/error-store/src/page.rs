@@ -1,22 +1,22 @@
-//! One page of a long text, as the detail tools give it out.
+//! Pages of long texts in the detail tools.
 
 use backstop_tool::{Arguments, ToolError};
 use serde_json::{Value, json};
 
-/// The code of arguments that do not fit.
+/// Code of invalid arguments.
 pub(crate) const INVALID_INPUT: &str = "INVALID_INPUT";
 
-/// The bytes in one answer unless the model asks for another size.
+/// Default size of a page, in bytes.
 pub const DEFAULT_PAGE_BYTES: usize = 8 * 1024;
 
-/// The largest page the model can ask for.
+/// Maximum size of a page, in bytes.
 const MAX_PAGE_BYTES: usize = 64 * 1024;
 
 /// Puts the page that `offset` and `limit` select into `answer[field]`, with the offset of the next page.
 ///
 /// # Errors
 ///
-/// [`ToolError::InvalidInput`] when one of them is no whole number.
+/// [`ToolError::InvalidInput`] if one of them is not a whole number.
 pub(crate) fn add_page(
     answer: &mut Value,
     field: &str,
@@ -30,7 +30,7 @@ pub(crate) fn add_page(
     };
     let start = text.floor_char_boundary(number("offset", 0)?);
     let limit = number("limit", DEFAULT_PAGE_BYTES)?.min(MAX_PAGE_BYTES);
-    // At least one character, or a reader that asks for single bytes never gets on.
+    // At least one character, since a reader of single bytes would otherwise make no progress.
     let end = match text.floor_char_boundary(start.saturating_add(limit)) {
         end if end > start => end,
         _ => text.ceil_char_boundary(start.saturating_add(1)),

@@ -4,11 +4,11 @@ use layer0::id::ErrorId;
 
 use crate::{Stored, Summary};
 
-/// The most characters that the model reads of an error that could not be stored.
+/// Maximum characters that the model reads of an error that could not be stored.
 pub const FALLBACK_CHARS: usize = 500;
 
-/// Returns the text for a stored error: what happened, its id and, where something was cut, how to
-/// read the rest.
+/// Returns the text for a stored error: a headline, its summary, its id and, if something was cut, how to read the
+/// rest.
 #[must_use]
 pub fn stored_text(headline: &str, summary: &Summary, stored: &Stored) -> String {
     let id: &ErrorId = &stored.id;
@@ -25,8 +25,7 @@ pub fn stored_text(headline: &str, summary: &Summary, stored: &Stored) -> String
     text
 }
 
-/// Returns the text for an error that could not be stored: its first 500 characters, and that they
-/// are not all where there are more.
+/// Returns the text for an error that could not be stored: its first 500 characters, with a note if there are more.
 #[must_use]
 pub fn fallback_text(error: &str, code: Option<&str>) -> String {
     let (head, note) = match error.char_indices().nth(FALLBACK_CHARS) {

@@ -3,8 +3,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// Returns `text` as JSON: itself where it already is an object, an array or a string of JSON, else
-/// wrapped as `{"message": text}`.
+/// Returns `text` as JSON: unchanged if it is a JSON object, array or string, else wrapped as `{"message": text}`.
 #[must_use]
 pub fn raw_json(text: &str) -> String {
     let is_json = text.trim_start().starts_with(['{', '[', '"'])
@@ -12,7 +11,7 @@ pub fn raw_json(text: &str) -> String {
     if is_json { text.to_owned() } else { json!({ "message": text }).to_string() }
 }
 
-/// Returns the text a person or a model wants to read: the message of a wrapped text, else the JSON.
+/// Returns the text for a person or a model: the message of a wrapped text, else the JSON.
 #[must_use]
 pub fn readable(raw: &str) -> String {
     match serde_json::from_str(raw) {

@@ -31,7 +31,7 @@ pub struct ErrorRecord {
 }
 
 impl NewError {
-    /// Makes the record of an error that was seen for the first time.
+    /// Creates the record of an error that was seen for the first time.
     #[must_use]
     pub fn into_record(self, id: ErrorId) -> ErrorRecord {
         let (origin, reason, code, raw, summary, chars_kept) = self.into_parts();
@@ -56,8 +56,8 @@ impl NewError {
 }
 
 impl ErrorRecord {
-    /// Makes a record of what a store reads back. Text that is no JSON is wrapped, and a summary
-    /// that is too long is cut, so that a row that was changed by hand does no harm.
+    /// Creates a record from a store's row. Text that is not JSON is wrapped, and a summary that is too long is cut, so
+    /// that a row edited by hand does no harm.
     #[must_use]
     pub fn of_row(
         id: impl Into<ErrorId>,
@@ -89,7 +89,7 @@ impl ErrorRecord {
         }
     }
 
-    /// Sets how often it was seen, when last, and how many characters its summary spares each time.
+    /// Sets the number of occurrences, the time of the last one, and the characters that its summary saves each time.
     #[must_use]
     pub const fn seen(mut self, occurrences: u64, last_at: Timestamp, chars_kept: u64) -> Self {
         self.occurrences = occurrences;
@@ -115,13 +115,13 @@ impl ErrorRecord {
         &self.tool
     }
 
-    /// Returns the call it first came from.
+    /// Returns the call of its first occurrence.
     #[must_use]
     pub const fn call_id(&self) -> &CallId {
         &self.call_id
     }
 
-    /// Returns our code.
+    /// Returns the code of the catalogue.
     #[must_use]
     pub const fn reason(&self) -> &Code {
         &self.reason
@@ -145,13 +145,13 @@ impl ErrorRecord {
         &self.raw
     }
 
-    /// Returns how often it was seen in the session.
+    /// Returns the number of occurrences in the session.
     #[must_use]
     pub const fn occurrences(&self) -> u64 {
         self.occurrences
     }
 
-    /// Returns the run it first came from.
+    /// Returns the run of its first occurrence.
     #[must_use]
     pub const fn run(&self) -> &RunId {
         &self.run
@@ -163,25 +163,25 @@ impl ErrorRecord {
         &self.session
     }
 
-    /// Returns when it was first seen.
+    /// Returns the time of its first occurrence.
     #[must_use]
     pub const fn at(&self) -> Timestamp {
         self.at
     }
 
-    /// Returns when it was last seen.
+    /// Returns the time of its last occurrence.
     #[must_use]
     pub const fn last_at(&self) -> Timestamp {
         self.last_at
     }
 
-    /// Returns how many characters the summary spares the model each time.
+    /// Returns the number of characters that the summary saves the model each time.
     #[must_use]
     pub const fn chars_kept(&self) -> u64 {
         self.chars_kept
     }
 
-    /// Returns what [`NewError::fingerprint`] gave when it was stored.
+    /// Returns the value of [`NewError::fingerprint`] when it was stored.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         let code = self.code.as_deref().unwrap_or_default();
@@ -190,7 +190,7 @@ impl ErrorRecord {
 }
 
 fn as_json<S: Serializer>(raw: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    // Both ways to make a record leave it valid JSON.
+    // All constructors ensure valid JSON.
     match serde_json::from_str::<&RawValue>(raw) {
         Ok(json) => json.serialize(serializer),
         Err(_) => serializer.serialize_str(raw),

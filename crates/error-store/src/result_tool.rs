@@ -1,4 +1,4 @@
-//! The tool through which the model reads on in a large result.
+//! The tool through which the model reads the rest of a large result.
 
 use std::sync::{Arc, LazyLock};
 
@@ -28,7 +28,7 @@ static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
 pub struct ResultDetail(Arc<dyn ResultStore>);
 
 impl ResultDetail {
-    /// Makes the tool over a store.
+    /// Creates the tool over a store.
     #[must_use]
     pub fn new(store: Arc<dyn ResultStore>) -> Self {
         Self(store)

@@ -1,4 +1,4 @@
-//! Large results: a preview for the model, the whole on request.
+//! Large results: a preview for the model, and the whole text on request.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use layer0::id::{ResultId, SessionId};
 use crate::id::random_hex;
 use crate::{Hold, Lookup, Origin, Pruned, ResultFilter, Retention, StoreError};
 
-/// The most characters of a large result that the model reads at once.
+/// Maximum characters of a large result in its preview.
 pub const PREVIEW_CHARS: usize = 2_000;
 
-/// A result to store, without the secrets that the process holds.
+/// A result to store, without secrets of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewResult {
     origin: Origin,
@@ -21,13 +21,13 @@ pub struct NewResult {
 }
 
 impl NewResult {
-    /// Takes the whole text of a result and redacts the secrets of the process in it.
+    /// Creates a result from its whole text, and redacts the secrets of the process.
     #[must_use]
     pub fn new(origin: Origin, body: &str, redactor: &Redactor) -> Self {
         Self { origin, body: redactor.redact_held(body).into() }
     }
 
-    /// Returns the call it comes from.
+    /// Returns the tool call of the result.
     #[must_use]
     pub const fn origin(&self) -> &Origin {
         &self.origin
@@ -39,7 +39,7 @@ impl NewResult {
         &self.body
     }
 
-    /// Makes the record of a result that was stored.
+    /// Creates the record of a stored result.
     #[must_use]
     pub fn into_record(self, id: ResultId) -> ResultRecord {
         ResultRecord { id, origin: self.origin, body: self.body }
@@ -52,14 +52,14 @@ impl NewResult {
 pub struct ResultRecord {
     /// Its id.
     pub id: ResultId,
-    /// The call it comes from.
+    /// The tool call of the result.
     pub origin: Origin,
     /// The whole text.
     pub body: Arc<str>,
 }
 
 impl ResultRecord {
-    /// Makes a record of what a store reads back.
+    /// Creates a record from a store's row.
     pub fn new(id: impl Into<ResultId>, origin: Origin, body: impl Into<Arc<str>>) -> Self {
         Self { id: id.into(), origin, body: body.into() }
     }
@@ -71,24 +71,25 @@ impl ResultRecord {
 pub struct ResultEntry {
     /// Its id.
     pub id: ResultId,
-    /// The call it comes from.
+    /// The tool call of the result.
     pub origin: Origin,
-    /// The length of its text, in bytes.
+    /// Length of its text, in bytes.
     pub bytes: u64,
 }
 
 impl ResultEntry {
-    /// Makes an entry.
+    /// Creates an entry.
     pub fn new(id: impl Into<ResultId>, origin: Origin, bytes: u64) -> Self {
         Self { id: id.into(), origin, bytes }
     }
 }
 
-/// Keeps large results. `testkit::contract::result_store` holds a store of your own against this
-/// contract.
+/// A store of large results.
+///
+/// `testkit::contract::result_store` checks your own store against this contract.
 #[async_trait]
 pub trait ResultStore: Send + Sync {
-    /// Stores a result. When it returns, the result is as durable as the store was opened to be.
+    /// Stores a result. When it returns, the result is as durable as the store's options require.
     ///
     /// # Errors
     ///
@@ -96,10 +97,10 @@ pub trait ResultStore: Send + Sync {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the result is stored whole or not at all.
+    /// If the future is dropped, the result is stored completely or not at all.
     async fn put(&self, result: NewResult) -> Result<ResultId, StoreError>;
 
-    /// Keeps a result of another store under its own id; one that is there already stays as it is.
+    /// Stores a result of another store under its own id; an existing one stays unchanged.
     ///
     /// # Errors
     ///
@@ -110,7 +111,7 @@ pub trait ResultStore: Send + Sync {
     /// As [`ResultStore::put`].
     async fn keep(&self, result: ResultRecord) -> Result<(), StoreError>;
 
-    /// Keeps that there was a result of this id in another store, where it was taken away.
+    /// Records that another store had a result with this id and removed it.
     ///
     /// # Errors
     ///
@@ -139,39 +140,38 @@ pub trait ResultStore: Send + Sync {
     /// Any variant of [`StoreError`].
     async fn find(&self, id: &ResultId) -> Result<Lookup<ResultRecord>, StoreError>;
 
-    /// Lists results, newest first; of one moment, the last stored first.
+    /// Lists results, newest first; of equal times, the last stored first.
     ///
     /// # Errors
     ///
     /// Any variant of [`StoreError`].
     async fn list(&self, filter: ResultFilter) -> Result<Vec<ResultEntry>, StoreError>;
 
-    /// Takes away what `retention` does not keep at this moment. The ids answer
-    /// [`Lookup::Expired`] from then on.
+    /// Removes results that exceed `retention` now. Their ids answer [`Lookup::Expired`] from then on.
     ///
     /// # Errors
     ///
     /// Any variant of [`StoreError`].
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError>;
 
-    /// Keeps the results of a session from being pruned while a run is open in it. A store that knows the open runs
-    /// from its log needs to do nothing.
+    /// Keeps the results of a session from being pruned while it has an open run. A store that knows the open runs from
+    /// its log need not do anything.
     fn hold(&self, session: &SessionId) -> Hold {
         let _ = session;
         Hold::none()
     }
 }
 
-/// Makes an id for a result of this moment: `res_YYYYMMDD_HHMMSS_` and 6 hex digits, 26 characters.
+/// Returns an id for a result of this time: `res_YYYYMMDD_HHMMSS_` and 6 hex digits, 26 characters.
 ///
 /// # Errors
 ///
-/// [`StoreError::Failed`], when the operating system has no randomness.
+/// [`StoreError::Failed`] if the operating system provides no randomness.
 pub fn result_id(at: Timestamp) -> Result<ResultId, StoreError> {
     Ok(ResultId::new(format!("res_{}_{}", at.compact(), random_hex()?)))
 }
 
-/// Returns what the model reads of a large result that was stored: at most [`PREVIEW_CHARS`] characters, and at most
+/// Returns the text that the model reads for a large stored result: at most [`PREVIEW_CHARS`] characters and
 /// `max_bytes` bytes of its text.
 #[must_use]
 pub fn preview_text(body: &str, id: &ResultId, max_bytes: usize) -> String {
@@ -185,8 +185,8 @@ pub fn preview_text(body: &str, id: &ResultId, max_bytes: usize) -> String {
     )
 }
 
-/// Returns what the model reads of a large result that could not be stored: as much as is allowed,
-/// and that it was cut.
+/// Returns the text that the model reads for a large result that could not be stored: as much as is allowed, with a
+/// note that it was cut.
 #[must_use]
 pub fn truncated_text(body: &str, max_bytes: usize) -> String {
     let end = body.floor_char_boundary(max_bytes);

@@ -3,17 +3,17 @@ use std::time::Duration;
 use layer0::Timestamp;
 use serde::Serialize;
 
-/// The limits on what is kept. Anything older or beyond them is pruned, the longest unseen first.
+/// The limits of stored texts. Older or surplus texts are pruned, the longest unseen first.
 ///
-/// Texts of a session with an open run stay, whatever their age. They count for the other limits all the same.
+/// Texts of a session with an open run are kept, whatever their age, but count towards the other limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retention {
-    /// The time a text is kept after it was last seen and after the last run of its session ended.
+    /// Time for which a text is kept after it was last seen and after the last run of its session ended.
     pub max_age: Option<Duration>,
-    /// The most texts that are kept.
+    /// Maximum number of texts.
     pub max_rows: Option<u64>,
-    /// The most bytes of text that are kept.
+    /// Maximum bytes of text.
     pub max_bytes: Option<u64>,
 }
 
@@ -21,35 +21,35 @@ impl Retention {
     /// Keeps everything.
     pub const NONE: Self = Self { max_age: None, max_rows: None, max_bytes: None };
 
-    /// Keeps at most this long.
+    /// Sets the maximum age.
     #[must_use]
     pub const fn max_age(mut self, age: Duration) -> Self {
         self.max_age = Some(age);
         self
     }
 
-    /// Keeps at most this many.
+    /// Sets the maximum number of texts.
     #[must_use]
     pub const fn max_rows(mut self, rows: u64) -> Self {
         self.max_rows = Some(rows);
         self
     }
 
-    /// Keeps at most this many bytes.
+    /// Sets the maximum bytes of text.
     #[must_use]
     pub const fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = Some(bytes);
         self
     }
 
-    /// Returns since when something must have been seen to be kept at this moment.
+    /// Returns the earliest time at which a text may last have been seen to be kept now.
     #[must_use]
     pub fn oldest(&self, now: Timestamp) -> Option<Timestamp> {
         let age = i64::try_from(self.max_age?.as_millis()).unwrap_or(i64::MAX);
         Some(Timestamp::from_millis(now.as_millis().saturating_sub(age)))
     }
 
-    /// Returns whether this is more than is kept.
+    /// Returns whether this exceeds the limits.
     #[must_use]
     pub fn is_exceeded(&self, rows: u64, bytes: u64) -> bool {
         self.max_rows.is_some_and(|max| rows > max) || self.max_bytes.is_some_and(|max| bytes > max)
@@ -57,24 +57,24 @@ impl Retention {
 }
 
 impl Default for Retention {
-    /// 30 days and 256 MiB.
+    /// Returns 30 days and 256 MiB.
     fn default() -> Self {
         Self::NONE.max_age(Duration::from_secs(30 * 24 * 60 * 60)).max_bytes(256 * 1024 * 1024)
     }
 }
 
-/// The rows and bytes that pruning removed.
+/// The number of rows and bytes that were pruned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Pruned {
-    /// The number of rows.
+    /// Number of rows.
     pub rows: u64,
-    /// The bytes of text.
+    /// Bytes of text.
     pub bytes: u64,
 }
 
 impl Pruned {
-    /// Makes a count.
+    /// Creates the result.
     #[must_use]
     pub const fn new(rows: u64, bytes: u64) -> Self {
         Self { rows, bytes }

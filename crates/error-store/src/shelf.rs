@@ -1,4 +1,4 @@
-//! The parts that the stores in memory share: rows by id and by age, and the ids of pruned rows.
+//! Shared parts of the stores in memory: rows by id and by age, and the ids of pruned rows.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
@@ -8,9 +8,9 @@ use layer0::id::SessionId;
 
 use crate::{Lookup, Pruned, Retention};
 
-/// The most ids of pruned rows that are remembered one by one.
+/// Maximum number of ids of pruned rows that are remembered individually.
 const MAX_EXPIRED: usize = 4_096;
-/// The approximate size of a row without its text.
+/// Approximate size of a row without its text, in bytes.
 const ROW_BYTES: u64 = 512;
 
 /// A row of a shelf.
@@ -18,11 +18,11 @@ pub(crate) trait Item {
     fn id(&self) -> &str;
     fn session(&self) -> &SessionId;
     fn last_at(&self) -> Timestamp;
-    /// Returns the bytes of text that the row holds.
+    /// Returns the size of the row's text, in bytes.
     fn bytes(&self) -> u64;
 }
 
-/// Rows in the order they were stored, each under its number.
+/// Rows in the order in which they were stored, each under its number.
 #[derive(Debug)]
 pub(crate) struct Shelf<I> {
     rows: BTreeMap<u64, I>,
@@ -91,14 +91,14 @@ impl<I: Item> Shelf<I> {
         self.rows.values().rev()
     }
 
-    /// Remembers that an id was here.
+    /// Records that a row with this id was removed.
     pub(crate) fn expire(&mut self, session: &SessionId, id: &str) {
         if !self.by_id.contains_key(id) {
             self.expired.add(session.clone(), id.to_owned());
         }
     }
 
-    /// Takes away what is not kept, and hands it to `gone` with its number.
+    /// Removes rows that exceed the retention, and passes each with its number to `gone`.
     pub(crate) fn prune(
         &mut self,
         retention: Retention,
@@ -111,7 +111,7 @@ impl<I: Item> Shelf<I> {
         self.prune_while(oldest, exceeds, is_held, gone)
     }
 
-    /// Makes room for so many bytes of text more; `false` when what is held takes it all.
+    /// Makes room for this many more bytes of text; `false` if held rows occupy the room.
     pub(crate) fn make_room(
         &mut self,
         capacity: u64,
@@ -123,7 +123,7 @@ impl<I: Item> Shelf<I> {
             let rows = (shelf.count() + 1).saturating_mul(ROW_BYTES);
             shelf.bytes.saturating_add(bytes).saturating_add(rows) > capacity
         };
-        // A text that can never fit removes no others.
+        // A text that can never fit displaces no others.
         if bytes.saturating_add(ROW_BYTES) > capacity {
             return false;
         }
@@ -167,8 +167,10 @@ impl<I: Item> Shelf<I> {
     }
 }
 
-/// The ids of rows that went. Of those beyond [`MAX_EXPIRED`] only the newest is known: ids sort by
-/// time, and one before it that is not here has gone too, as far as the ids tell.
+/// The ids of removed rows.
+///
+/// Of those beyond [`MAX_EXPIRED`] only the newest is known: ids sort by time, so that an earlier id that is not here
+/// counts as removed too, as far as ids show.
 #[derive(Debug, Default)]
 struct Expired {
     ids: HashMap<String, SessionId>,

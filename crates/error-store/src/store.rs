@@ -12,49 +12,48 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stored {
-    /// Its id; the earlier one when the same error was stored before in the session.
+    /// Its id; the earlier id if the session already had an equal error.
     pub id: ErrorId,
-    /// The number of times it was seen in the session.
+    /// Number of occurrences in the session.
     pub occurrences: u64,
 }
 
 impl Stored {
-    /// States the id, and how often the error was seen in the session.
+    /// Creates the result from the id and the number of occurrences in the session.
     #[must_use]
     pub const fn new(id: ErrorId, occurrences: u64) -> Self {
         Self { id, occurrences }
     }
 }
 
-/// The errors that one tool reported in one session under one code.
+/// Counts of the errors that one tool reported in one session under one code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ErrorStats {
     /// The tool.
     pub tool: String,
-    /// Our code.
+    /// The code of the catalogue.
     pub reason: Code,
     /// The tool author's code.
     pub code: Option<String>,
     /// The session.
     pub session: SessionId,
-    /// The number of different errors.
+    /// Number of different errors.
     pub errors: u64,
-    /// The number of times they were seen.
+    /// Number of occurrences.
     pub occurrences: u64,
-    /// The characters that the summaries spared the model, over all occurrences.
+    /// Characters that the summaries saved the model, over all occurrences.
     pub chars_kept: u64,
 }
 
 impl ErrorStats {
-    /// Begins to count.
+    /// Creates empty counts.
     #[must_use]
     pub const fn new(tool: String, reason: Code, code: Option<String>, session: SessionId) -> Self {
         Self { tool, reason, code, session, errors: 0, occurrences: 0, chars_kept: 0 }
     }
 
-    /// Sets how many errors there are, how often they were seen, and how many characters were
-    /// spared.
+    /// Sets the number of errors, of occurrences and of characters saved.
     #[must_use]
     pub const fn counting(mut self, errors: u64, occurrences: u64, chars_kept: u64) -> Self {
         self.errors = errors;
@@ -64,15 +63,15 @@ impl ErrorStats {
     }
 }
 
-/// Keeps whole errors.
+/// A store of whole errors.
 ///
-/// Errors arrive redacted, valid and summarised, because [`NewError`] is; a store only keeps them.
-/// `testkit::contract::error_store` checks a store of your own against this contract.
+/// Errors arrive redacted, valid and summarised, because [`NewError`] ensures that; a store only keeps them.
+/// `testkit::contract::error_store` checks your own store against this contract.
 #[async_trait]
 pub trait ErrorStore: Send + Sync {
-    /// Stores an error. When it returns, the error is as durable as the store was opened to be.
+    /// Stores an error. When it returns, the error is as durable as the store's options require.
     ///
-    /// The same error again in a session is counted, not stored twice.
+    /// An equal error in the same session is counted, not stored twice.
     ///
     /// # Errors
     ///
@@ -80,10 +79,10 @@ pub trait ErrorStore: Send + Sync {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the error is stored whole or not at all.
+    /// If the future is dropped, the error is stored completely or not at all.
     async fn store(&self, error: NewError) -> Result<Stored, StoreError>;
 
-    /// Keeps an error of another store under its own id; one that is there already stays as it is.
+    /// Stores an error of another store under its own id; an existing one stays unchanged.
     ///
     /// # Errors
     ///
@@ -94,7 +93,7 @@ pub trait ErrorStore: Send + Sync {
     /// As [`ErrorStore::store`].
     async fn keep(&self, error: ErrorRecord) -> Result<(), StoreError>;
 
-    /// Keeps that there was an error of this id in another store, where it was taken away.
+    /// Records that another store had an error with this id and removed it.
     ///
     /// # Errors
     ///
@@ -123,31 +122,29 @@ pub trait ErrorStore: Send + Sync {
     /// Any variant of [`StoreError`].
     async fn find(&self, id: &ErrorId) -> Result<Lookup<ErrorRecord>, StoreError>;
 
-    /// Lists errors, newest first; of one moment, the last stored first.
+    /// Lists errors, newest first; of equal times, the last stored first.
     ///
     /// # Errors
     ///
     /// Any variant of [`StoreError`].
     async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError>;
 
-    /// Takes away what `retention` does not keep at this moment. The ids answer
-    /// [`Lookup::Expired`] from then on.
+    /// Removes errors that exceed `retention` now. Their ids answer [`Lookup::Expired`] from then on.
     ///
     /// # Errors
     ///
     /// Any variant of [`StoreError`].
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError>;
 
-    /// Counts errors by tool, codes and session, the most characters kept first, at most `limit`
-    /// groups.
+    /// Counts errors by tool, codes and session, at most `limit` groups, those that saved the most characters first.
     ///
     /// # Errors
     ///
     /// Any variant of [`StoreError`].
     async fn stats(&self, limit: Option<u32>) -> Result<Vec<ErrorStats>, StoreError>;
 
-    /// Counts the errors that a filter lets through by day, tool or code: days in their order, the rest
-    /// by how often it was seen, the most often first. The limit of the filter is that of the groups.
+    /// Counts the errors that match a filter by day, tool or code: days in their order, other groups by occurrences,
+    /// the most frequent first. The limit of the filter applies to the groups.
     ///
     /// # Errors
     ///
@@ -158,8 +155,8 @@ pub trait ErrorStore: Send + Sync {
         Ok(ErrorCount::of(&errors, by, limit))
     }
 
-    /// Keeps the errors of a session from being pruned while a run is open in it. A store that knows the open runs from
-    /// its log needs to do nothing.
+    /// Keeps the errors of a session from being pruned while it has an open run. A store that knows the open runs from
+    /// its log need not do anything.
     fn hold(&self, session: &SessionId) -> Hold {
         let _ = session;
         Hold::none()

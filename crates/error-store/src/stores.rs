@@ -5,9 +5,9 @@ use layer0::StateStore;
 
 use crate::{ErrorStore, ResultStore};
 
-/// A database that holds everything an agent keeps.
+/// A database with all data of an agent.
 ///
-/// `AgentBuilder::store` sets all of its parts at once.
+/// `AgentBuilder::store` sets all of its stores at once.
 pub trait Store: Send + Sync {
     /// Returns its event log.
     fn log(&self) -> Arc<dyn EventLog>;

@@ -1,4 +1,4 @@
-//! One line out of many.
+//! One-line summaries of errors.
 
 mod line;
 mod rank;
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use self::line::telling_line;
 use self::visible::clean;
 
-/// The most characters of a summary, the ellipsis included.
+/// Maximum characters of a summary, including the ellipsis.
 pub const MAX_SUMMARY_CHARS: usize = 100;
 
 const ELLIPSIS: &str = "...";
@@ -23,18 +23,18 @@ const ELLIPSIS: &str = "...";
 pub struct Summary {
     /// At most [`MAX_SUMMARY_CHARS`] characters, on one line.
     pub text: String,
-    /// Whether the error holds more than the summary shows.
+    /// Whether the error has more text than the summary shows.
     pub cut: bool,
-    /// The number of the summary's characters that come from the error.
+    /// Number of the summary's characters that come from the error.
     pub own_chars: usize,
 }
 
 impl Summary {
-    /// Summarises an error's text, with the tool author's code where there is one.
+    /// Summarises an error's text, with the tool author's code if there is one.
     ///
-    /// Takes the first line that names the failure, else the first one with any content; from a Python traceback the
+    /// Uses the first line that names the failure, else the first line with any content; from a Python traceback the
     /// exception, from a Rust panic the message, from a JSON object its message. A line that only announces the failure
-    /// is followed by the next one. Colours and control characters are left out.
+    /// is joined with the next one. Colours and control characters are removed.
     ///
     /// ```
     /// use backstop_error_store::Summary;
@@ -49,7 +49,7 @@ impl Summary {
         let message = json_message(error);
         let text = message.as_deref().unwrap_or(error);
         let line = telling_line(text);
-        // Colours that are left out are nothing cut.
+        // Removed colours do not count as cut.
         let one_line = text.trim().lines().nth(1).is_none() && text.len() <= 4 * MAX_SUMMARY_CHARS;
         let whole = line == text.trim() || one_line && line == clean(text.trim());
         let cut = message.is_some() || !whole;
@@ -73,14 +73,14 @@ impl Summary {
     }
 }
 
-/// Returns a summary that is no longer than one may be; of one that is, its beginning.
+/// Returns a summary unchanged if it is not too long, else its beginning.
 pub(crate) fn one_line(summary: &str) -> String {
     let is_one =
         !summary.chars().any(char::is_control) && summary.chars().nth(MAX_SUMMARY_CHARS).is_none();
     if is_one { summary.to_owned() } else { Summary::of(summary, None).text }
 }
 
-/// Returns the message of a JSON object that has more than that, or of the first of its errors.
+/// Returns the message of a JSON object with further fields, or of the first of its errors.
 fn json_message(error: &str) -> Option<String> {
     if !error.trim_start().starts_with('{') {
         return None;

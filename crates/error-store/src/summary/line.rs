@@ -3,10 +3,10 @@
 use super::rank::{Rank, rank};
 use super::visible::clean;
 
-/// The lines that are examined at either end of a text.
+/// Number of lines that are examined at either end of a text.
 const MAX_LINES: usize = 1_000;
 
-/// The bytes that fill a summary.
+/// Number of bytes that fill a summary.
 const ENOUGH_BYTES: usize = 400;
 
 const TRACEBACK: &str = "Traceback (most recent call last):";
@@ -21,12 +21,12 @@ pub(super) fn telling_line(text: &str) -> String {
     }
     let lines = ends(text);
     let ranked = lines.iter().enumerate().map(|(at, line)| (rank(line), at));
-    // The first of those that say most.
+    // The first of the lines with the highest rank.
     let best = ranked.max_by(|(rank, at), (other, behind)| rank.cmp(other).then(behind.cmp(at)));
     best.map(|(_, at)| with_details(&lines[at..])).unwrap_or_default()
 }
 
-/// Returns the first and the last lines of a text that have any signs, without what is not visible.
+/// Returns the first and the last lines of a text that have any characters, without invisible ones.
 fn ends(text: &str) -> Vec<String> {
     let lines = || text.split('\n').map(last_shown).filter(|line| !line.trim().is_empty());
     let mut ends: Vec<&str> = lines().take(MAX_LINES).collect();
@@ -39,8 +39,8 @@ fn ends(text: &str) -> Vec<String> {
     ends.into_iter().map(clean).collect()
 }
 
-/// Returns what a terminal shows of a line at last: a carriage return begins it anew. `curl` ends its meter without
-/// one.
+/// Returns the part of a line that a terminal shows at the end: a carriage return starts the line again. `curl` ends
+/// its progress meter without one.
 fn last_shown(line: &str) -> &str {
     let line = line.rsplit('\r').find(|shown| !shown.trim().is_empty()).unwrap_or(line);
     line.find("curl: (").map_or(line, |at| &line[at..])
@@ -64,8 +64,7 @@ fn with_details(lines: &[String]) -> String {
     line
 }
 
-/// Returns the exception that the last traceback of Python ends with: the first line behind its frames, which are
-/// indented.
+/// Returns the exception at the end of the last Python traceback: the first line after its frames, which are indented.
 fn last_exception(text: &str) -> Option<String> {
     let (_, frames) = text.rsplit_once(TRACEBACK)?;
     let behind = frames
@@ -80,7 +79,7 @@ fn last_exception(text: &str) -> Option<String> {
 }
 
 /// Returns the first exception that a text names, else its last line. The lines of an exception group are framed by
-/// signs.
+/// punctuation.
 fn named_exception(text: &str) -> Option<String> {
     let is_frame = |c: char| c.is_whitespace() || matches!(c, '|' | '+' | '-');
     let mut lines = text.lines().map(|line| clean(line.trim_start_matches(is_frame)));

@@ -3,13 +3,13 @@
 /// The rank of a line, lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// Signs alone.
+    /// Only punctuation.
     Signs,
-    /// A heading, a stack frame, a warning, an excerpt of source.
+    /// A heading, a stack frame, a warning or a source excerpt.
     Noise,
-    /// Words that tell of no failure.
+    /// Words that do not describe a failure.
     Plain,
-    /// That something failed, at the end of what did.
+    /// A line which only reports that something failed, at the end of the failure's output.
     Closing,
     /// Words that describe failures.
     Mention,
@@ -17,10 +17,10 @@ pub(super) enum Rank {
     Failure,
 }
 
-/// The bytes of a line that are examined.
+/// Number of bytes of a line that are examined.
 const MAX_HEAD: usize = 256;
 
-/// Lines that say only that there is an error, as `### Error` does in Markdown.
+/// Lines that only announce an error, such as `### Error` in Markdown.
 const HEADINGS: &[&str] = &[
     "error",
     "errors",
@@ -35,7 +35,7 @@ const HEADINGS: &[&str] = &[
     "short test summary info",
 ];
 
-/// The beginnings of lines that are no failure.
+/// Prefixes of lines that are not failures.
 const NOISE_STARTS: &[&str] = &[
     "at ",
     "from ",
@@ -100,7 +100,7 @@ const CLOSINGS: &[&str] = &[
     "error generated",
 ];
 
-/// Labels that a failure begins with.
+/// Labels at the start of a failure.
 const LABELS: &[&str] = &[
     "error:",
     "error[",
@@ -124,7 +124,7 @@ const LABELS: &[&str] = &[
     "! [rejected]",
 ];
 
-/// Labels that follow a place or a program's name.
+/// Labels that follow a place or the name of a program.
 const LABELS_INSIDE: &[&str] = &[
     ": error:",
     ": error ",
@@ -219,27 +219,27 @@ fn is_heading(head: &str) -> bool {
     HEADINGS.contains(&head.trim_matches(|c: char| !c.is_alphanumeric()))
 }
 
-/// Returns whether a line is of a source, with its number: `3 | let total = 2;`.
+/// Returns whether a line is a numbered source line: `3 | let total = 2;`.
 fn is_excerpt(head: &str) -> bool {
     head.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with("| ")
 }
 
-/// Returns whether a line names a test that failed, and why.
+/// Returns whether a line names a failed test and the reason.
 fn is_case(head: &str) -> bool {
     head.starts_with("failed ") && head.contains(" - ")
 }
 
-/// Returns whether a line begins with the type of an error: `ValueError: bad`.
+/// Returns whether a line starts with the type of an error: `ValueError: bad`.
 fn has_type(head: &str) -> bool {
     let Some((name, _)) = head.split_once(':') else { return false };
     !name.contains(' ')
         && ["error", "exception", "exceptiongroup"].iter().any(|end| name.ends_with(end))
 }
 
-/// Returns whether a line has a word, which may go on with other letters, and is no part of a name: `timeout_ms`.
+/// Returns whether a line has a word, possibly with a suffix, that is not part of an identifier: `timeout_ms`.
 fn has_word(head: &str, word: &str) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
-    // As a part of a type's name too: `RuntimeError`.
+    // The word may also end the name of a type: `RuntimeError`.
     let ends_type = matches!(word, "error" | "exception");
     let begins_word = |at: usize| {
         let before = &head[..at];
@@ -251,7 +251,7 @@ fn has_word(head: &str, word: &str) -> bool {
     head.match_indices(word).any(|(at, _)| begins_word(at) && !ends_name(at))
 }
 
-/// Returns whether a line counts no failures.
+/// Returns whether a line reports a count of zero failures.
 fn counts_none(head: &str) -> bool {
     let is_apart = |at: usize| !head[..at].ends_with(|c: char| c.is_alphanumeric());
     ["0 error", "0 fail", "no error", "no fail"]

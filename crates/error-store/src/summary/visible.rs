@@ -1,18 +1,18 @@
-//! The characters of a line that a reader sees.
+//! The visible characters of a line.
 
-/// The most characters that are read of a line: a summary has no room for more.
+/// Maximum characters read from a line: a summary has no room for more.
 const MAX_READ: usize = 800;
 
-/// The most bytes of escape sequences that are removed in one place without leaving a space: redaction does not look
+/// Maximum bytes of escape sequences that are removed in one place without leaving a space: redaction does not search
 /// for a secret across a longer gap.
 const MAX_HIDDEN: usize = 256;
 
-/// Leaves out what is not visible, and white space at the ends.
+/// Removes invisible characters, and white space at the ends.
 pub(super) fn clean(line: &str) -> String {
     visible(line).collect::<String>().trim().to_owned()
 }
 
-/// Leaves out escape sequences; a control character is a space.
+/// Removes escape sequences, and replaces control characters with spaces.
 pub(super) fn visible(line: &str) -> impl Iterator<Item = char> {
     let mut chars = line.trim_start().chars();
     let mut budget = MAX_READ;
