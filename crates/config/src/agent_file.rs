@@ -1,4 +1,4 @@
-//! What `backstop run` takes.
+//! Agent files, the input of `backstop run`.
 
 use std::path::{Path, PathBuf};
 
@@ -30,34 +30,34 @@ use crate::tables::check_tables;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentFile {
-    /// What the agent is.
+    /// The agent.
     #[serde(default)]
     pub agent: AgentTable,
-    /// Who answers for it.
+    /// The model that answers.
     pub model: ModelTable,
-    /// Where its record is kept.
+    /// The store of its record.
     #[serde(default)]
     pub store: StoreTable,
-    /// What it can do.
+    /// The agent's tools.
     #[serde(default)]
     pub tools: Vec<ToolTable>,
-    /// What is taken out of text beside what is known.
+    /// Patterns of secrets to redact in addition to the known ones.
     #[serde(default)]
     pub redact: RedactTable,
-    /// What its runs may spend together with others.
+    /// Limits on what its runs may spend together with others.
     #[serde(default)]
     pub limit: Vec<LimitTable>,
-    /// What it remembers.
+    /// The agent's memory.
     pub memory: Option<AgentMemoryTable>,
-    /// What is done about events of runs.
+    /// Reactions to events of runs.
     #[serde(skip)]
     pub behaviors: Vec<BehaviorTable>,
     #[serde(default)]
     behavior: Vec<WrittenBehavior>,
-    /// The servers whose tools it is given.
+    /// MCP servers whose tools the agent gets.
     #[serde(default)]
     pub mcp: Vec<McpTable>,
-    /// What the programs of its tools may reach and use.
+    /// Rules for the programs of its tools.
     pub environment: Option<EnvironmentTable>,
     telemetry: Option<Later>,
     /// The file as it was read, for the run's record.
@@ -70,22 +70,22 @@ pub struct AgentFile {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct StoreTable {
-    /// Where; the platform's data folder otherwise.
+    /// URL of the store; in the platform's data folder by default.
     pub url: Option<String>,
-    /// What survives what.
+    /// Failures that the store survives.
     pub durability: DurabilityName,
-    /// How long errors are kept, in days; 30 otherwise.
+    /// Retention of stored errors, in days; 30 by default.
     pub error_retention_days: Option<u32>,
-    /// How long runs are kept after they ended, in days; for ever otherwise.
+    /// Retention of ended runs, in days; unlimited by default.
     pub run_retention_days: Option<u32>,
 }
 
-/// What a store survives.
+/// The failures that a store survives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DurabilityName {
-    /// Nothing.
+    /// None: the store ends with the process.
     Memory,
     /// The death of the process.
     #[default]
@@ -99,11 +99,11 @@ pub enum DurabilityName {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ToolTable {
-    /// A program, or one of ours.
+    /// Whether the tool is a program or built in.
     pub kind: ToolKind,
-    /// The name the model calls it by.
+    /// Name by which the model calls the tool.
     pub name: String,
-    /// What it does, for the model.
+    /// Description for the model.
     pub description: Option<String>,
     /// JSON Schema of the arguments.
     #[serde(default, deserialize_with = "object_schema")]
@@ -112,43 +112,43 @@ pub struct ToolTable {
     pub output_schema: Option<Value>,
     /// The program and its arguments.
     pub command: Option<Vec<String>>,
-    /// How long a call may take, in milliseconds.
+    /// Timeout of a call, in milliseconds.
     #[serde(default, deserialize_with = "at_least_one")]
     pub timeout_ms: Option<u64>,
-    /// What it needs; `process:spawn` for programs otherwise.
+    /// Capabilities that the tool needs; `process:spawn` for programs by default.
     #[serde(default, deserialize_with = "optional_capabilities")]
     pub capabilities: Option<Vec<String>>,
-    /// The variables it sees; `PATH`, `HOME` and `LANG` otherwise.
+    /// Environment variables of the program; `PATH`, `HOME` and `LANG` by default.
     pub env: Option<Vec<String>>,
-    /// Where it runs; the file's folder otherwise.
+    /// Working folder; the file's folder by default.
     pub cwd: Option<PathBuf>,
-    /// May a call be repeated?
+    /// Whether a call may be repeated.
     pub idempotent: Option<bool>,
-    /// JSON pointer to the argument whose value names what is done once across runs.
+    /// JSON pointer to the argument whose value identifies an effect that happens once across runs.
     #[serde(default, deserialize_with = "pointer")]
     pub once: Option<String>,
-    /// Does it only look around?
+    /// Whether the tool only reads, without effects.
     pub exploratory: Option<bool>,
     /// The rules of its program, instead of the file's `[environment]`.
     pub environment: Option<EnvironmentTable>,
-    /// Must a person agree to each call? As the tool itself says otherwise.
+    /// Whether a person must approve each call; the tool's own setting by default.
     pub approval: Option<bool>,
-    /// How long there is to decide about a call, in milliseconds; for ever otherwise.
+    /// Time limit for the decision about a call, in milliseconds; unlimited by default.
     #[serde(default, deserialize_with = "at_least_one")]
     pub expires_after_ms: Option<u64>,
-    /// Who may decide about a call; any person by default.
+    /// People who may decide about a call; any person by default.
     #[serde(default, deserialize_with = "approvers")]
     pub approvers: Approvers,
     /// JSON Schema of the data that each approval asks for.
     pub approval_schema: Option<Value>,
 }
 
-/// What a tool is made of.
+/// The kind of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolKind {
-    /// One of ours.
+    /// A tool of Backstop.
     Builtin,
     /// A program.
     Command,
@@ -159,7 +159,7 @@ impl AgentFile {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], naming file, line and how to mend it.
+    /// [`ConfigError`] with file, line and a hint.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         Self::of_text(path, &read_text(path)?)
     }
@@ -179,12 +179,11 @@ impl AgentFile {
         Ok(file)
     }
 
-    /// Makes an agent file of what a run's record holds of one. `path` is what errors name, and
-    /// relative paths are below its folder.
+    /// Reads the agent file that a run's record holds. Errors name `path`, and relative paths are below its folder.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], when this version cannot read it.
+    /// [`ConfigError`] if this version cannot read it.
     pub fn recorded(path: &Path, source: Value) -> Result<Self, ConfigError> {
         let read = |error: serde_json::Error| ConfigError::new(path, error.to_string());
         let mut file: Self = serde_json::from_value(source.clone()).map_err(read)?;
@@ -193,7 +192,7 @@ impl AgentFile {
         Ok(file)
     }
 
-    /// Returns the file as JSON, so that a run's record can hold where its agent came from.
+    /// Returns the file as JSON, for a run's record.
     #[must_use]
     pub const fn source(&self) -> &Value {
         &self.source
@@ -204,7 +203,7 @@ impl AgentFile {
 ///
 /// # Errors
 ///
-/// [`ConfigError`], naming file, line and how to mend it.
+/// [`ConfigError`] with file, line and a hint.
 pub fn read_script(path: &Path) -> Result<Vec<ScriptedAnswer>, ConfigError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -9,18 +9,18 @@ use toml::Spanned;
 use crate::ConfigError;
 use crate::parse::parse;
 
-/// What an agent remembers from one run to the next; nothing without the table.
+/// The memory of an agent from one run to the next; without the table the agent has none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AgentMemoryTable {
-    /// Where it is kept.
+    /// Storage of the memory.
     pub kind: MemoryKind,
-    /// Who reads it.
+    /// The runs that read the memory.
     pub scope: MemoryScope,
 }
 
-/// Where a memory is kept.
+/// The storage of a memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -32,7 +32,7 @@ pub enum MemoryKind {
     State,
 }
 
-/// Who reads a memory.
+/// The runs that read a memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -46,7 +46,7 @@ pub enum MemoryScope {
     Session,
 }
 
-/// Where `scope` stands.
+/// Finds the place of `scope` in the text.
 #[derive(Deserialize)]
 struct Scoped {
     memory: Option<ScopedMemory>,

@@ -15,39 +15,39 @@ use crate::checked::{at_least_one, grants};
 use crate::grant::resolve_grant;
 use crate::read::read_text;
 
-/// What the agent is, whatever model answers for it.
+/// The agent, independent of the model that answers.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AgentTable {
     /// The agent's name.
     pub name: Option<String>,
-    /// What the agent does and when to use it, for others that call it; they are shown none of its instructions.
+    /// Purpose of the agent, for its callers, which are not shown its instructions.
     pub description: Option<String>,
     /// JSON Schema of the input.
     pub input_schema: Option<Value>,
     /// JSON Schema of the answer.
     pub output_schema: Option<Value>,
-    /// What the model is told.
+    /// Instructions for the model.
     pub instructions: Option<String>,
-    /// A file with what the model is told, instead.
+    /// File with the instructions, in place of `instructions`.
     pub instructions_file: Option<PathBuf>,
-    /// The input, where none is given otherwise.
+    /// Input if the caller gives none.
     pub input: Option<String>,
     /// The limits of a run.
     pub limits: LimitsTable,
-    /// How model calls are retried.
+    /// Retries of model calls.
     pub retry: RetryTable,
-    /// What the tools may do.
+    /// Permissions of the tools.
     pub policy: PolicyTable,
-    /// What a run may use.
+    /// Budget of a run.
     pub budget: BudgetTable,
-    /// What tokens cost.
+    /// Prices of tokens.
     pub price: Option<PriceTable>,
 }
 
-/// `[agent.budget]`; what is not given keeps its default, `"off"` is without bound. None is zero that would stop
-/// every run before its first model call.
+/// `[agent.budget]`; an absent field keeps its default, `"off"` is without bound. Fields for which zero would stop
+/// every run before its first model call refuse zero.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -90,10 +90,10 @@ pub struct PriceTable {
     /// Answer tokens.
     #[serde(deserialize_with = "amount")]
     pub output_per_mtok: f64,
-    /// Prompt tokens from the provider's cache; as all prompt tokens otherwise.
+    /// Prompt tokens read from the provider's cache; the price of other prompt tokens by default.
     #[serde(default, deserialize_with = "optional_amount")]
     pub cached_input_per_mtok: Option<f64>,
-    /// Prompt tokens into the provider's cache; as all prompt tokens otherwise.
+    /// Prompt tokens written to the provider's cache; the price of other prompt tokens by default.
     #[serde(default, deserialize_with = "optional_amount")]
     pub cache_write_per_mtok: Option<f64>,
 }
@@ -107,41 +107,41 @@ impl From<PriceTable> for Price {
     }
 }
 
-/// `[agent.limits]`; what is not given keeps its default.
+/// `[agent.limits]`; an absent field keeps its default.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LimitsTable {
-    /// How many model calls a run may make.
+    /// Limit of model calls in a run.
     #[serde(deserialize_with = "at_least_one")]
     pub max_iterations: Option<u32>,
-    /// How many tools the model may ask for at once.
+    /// Limit of tool calls that the model may request at once.
     pub max_parallel_tools: Option<u32>,
-    /// How many tools run at the same time.
+    /// Limit of tools that run at the same time.
     #[serde(deserialize_with = "at_least_one")]
     pub max_concurrent_tools: Option<u32>,
-    /// How long a tool may take, in milliseconds.
+    /// Timeout of a tool, in milliseconds.
     #[serde(deserialize_with = "at_least_one")]
     pub tool_timeout_ms: Option<u64>,
-    /// How often the same batch may be asked for.
+    /// Limit of requests for the same batch of tool calls.
     pub max_repeated_batch_steps: Option<Bound>,
-    /// How often the same batch may be asked for while it makes progress.
+    /// Limit of requests for the same batch while it makes progress.
     pub max_observation_steps: Option<Bound>,
-    /// How often the model may say the same text.
+    /// Limit of repetitions of the same text of the model.
     pub max_stagnation_steps: Option<Bound>,
-    /// How often in a row the same call may fail with the same code.
+    /// Limit of consecutive failures of the same call with the same code.
     pub max_repeated_failures: Option<Bound>,
-    /// Parts of names of tools that only look around.
+    /// Parts of names of tools that only read.
     pub exploratory_tools: Vec<String>,
-    /// How many bytes of text a tool's output may have before the model reads only its beginning.
+    /// Largest size of a tool's output, in bytes of text; of a larger one the model reads only the beginning.
     pub max_result_bytes: Option<u64>,
-    /// How long one call of a hook may take, in milliseconds.
+    /// Timeout of one call of a hook, in milliseconds.
     #[serde(deserialize_with = "at_least_one")]
     pub hook_timeout_ms: Option<u64>,
-    /// How long the memory may take over one read or write, in milliseconds.
+    /// Timeout of one read or write of the memory, in milliseconds.
     #[serde(deserialize_with = "at_least_one")]
     pub memory_timeout_ms: Option<u64>,
-    /// How long a store may take over one call, in milliseconds.
+    /// Timeout of one call of a store, in milliseconds.
     #[serde(deserialize_with = "at_least_one")]
     pub store_timeout_ms: Option<u64>,
 }
@@ -149,14 +149,14 @@ pub struct LimitsTable {
 /// A bound: a number, or `"off"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
-    /// There is none.
+    /// No bound.
     Off,
-    /// This much.
+    /// This bound.
     At(u64),
 }
 
 impl Bound {
-    /// Returns the bound with the default filled in; one too large to be kept is none.
+    /// Returns the bound, or the default if absent; `Off` is `None`.
     fn or(given: Option<Self>, default: Option<u64>) -> Option<u64> {
         match given {
             None => default,
@@ -197,7 +197,7 @@ impl<'de> Deserialize<'de> for Bound {
     }
 }
 
-/// Reads a bound that is not zero.
+/// Reads a bound and refuses zero.
 fn bound_from_one<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bound>, D::Error> {
     match Bound::deserialize(from)? {
         Bound::At(0) => Err(de::Error::custom("must be at least 1, or \"off\"")),
@@ -205,7 +205,7 @@ fn bound_from_one<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bound>, D
     }
 }
 
-/// Reads an amount of money.
+/// Reads an amount of money; a finite number that is not negative.
 fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let amount = f64::deserialize(deserializer)?;
     if amount.is_finite() && amount >= 0.0 {
@@ -215,12 +215,12 @@ fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Err(de::Error::invalid_value(Unexpected::Float(amount), &expected))
 }
 
-/// As [`amount`], where it is given.
+/// Reads an optional amount as [`amount`] does.
 fn optional_amount<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     amount(from).map(Some)
 }
 
-/// Reads an amount of money, or `"off"`, which is the default.
+/// Reads an amount of money; `"off"` is `None`, the default.
 fn dollars_or_off<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     struct DollarsOrOff;
     impl Visitor<'_> for DollarsOrOff {
@@ -259,28 +259,28 @@ fn dollars_or_off<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f
     deserializer.deserialize_any(DollarsOrOff)
 }
 
-/// As [`Bound::or`], for what is counted in 32 bits; what does not fit is as good as without bound.
+/// Returns a bound in 32 bits as [`Bound::or`] does; a bound that does not fit is `None`.
 fn small(given: Option<Bound>, default: Option<u32>) -> Option<u32> {
     Bound::or(given, default.map(u64::from)).and_then(|bound| u32::try_from(bound).ok())
 }
 
-/// `[agent.retry]`; what is not given keeps its default.
+/// `[agent.retry]`; an absent field keeps its default.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RetryTable {
-    /// How many attempts are made, the first included.
+    /// Number of attempts, the first included.
     #[serde(deserialize_with = "at_least_one")]
     pub attempts: Option<u32>,
-    /// The bound of the first wait, in milliseconds.
+    /// Bound of the first delay, in milliseconds.
     pub base_ms: Option<u64>,
-    /// The largest bound of a wait, in milliseconds.
+    /// Largest bound of a delay, in milliseconds.
     pub cap_ms: Option<u64>,
-    /// The largest hint that is waited for, in milliseconds.
+    /// Largest delay that an endpoint may ask for, in milliseconds.
     pub max_retry_after_ms: Option<u64>,
-    /// How long attempts and waits may take together, in milliseconds.
+    /// Time limit of attempts and delays together, in milliseconds.
     pub deadline_ms: Option<u64>,
-    /// For how long a run may be parked where an endpoint asks to be left alone, in milliseconds. A run that
+    /// Longest time for which a run may be parked when an endpoint asks to be left alone, in milliseconds. A run that
     /// the command starts itself is never parked.
     pub max_park_ms: Option<u64>,
 }
@@ -290,7 +290,7 @@ pub struct RetryTable {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PolicyTable {
-    /// The capabilities the tools may use.
+    /// Capabilities that the tools may use.
     #[serde(deserialize_with = "grants")]
     pub grant: Vec<String>,
 }
@@ -340,7 +340,7 @@ impl AgentTable {
         budget
     }
 
-    /// Returns what tokens cost.
+    /// Returns the prices of tokens.
     #[must_use]
     pub fn price(&self) -> Option<Price> {
         self.price.map(Price::from)
@@ -360,17 +360,17 @@ impl AgentTable {
         config
     }
 
-    /// Returns for how long a run may be parked.
+    /// Returns the longest time for which a run may be parked.
     #[must_use]
     pub fn max_park(&self) -> Option<Duration> {
         self.retry.max_park_ms.map(Duration::from_millis)
     }
 
-    /// Returns the instructions; reads their file, relative to `folder`, where they are in one.
+    /// Returns the instructions. Reads `instructions_file`, relative to `folder`, if the table has it.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], when both are given or the file cannot be read.
+    /// [`ConfigError`] if both keys are present or the file cannot be read.
     pub fn instructions(&self, file: &Path, folder: &Path) -> Result<String, ConfigError> {
         match (&self.instructions, &self.instructions_file) {
             (Some(_), Some(_)) => {
@@ -387,8 +387,7 @@ impl AgentTable {
         }
     }
 
-    /// Returns the grants, file-system ones with their folders resolved against `folder`, links
-    /// included.
+    /// Returns the grants. The folders of file-system grants are resolved against `folder`, links included.
     #[must_use]
     pub fn grants(&self, folder: &Path) -> Vec<String> {
         self.policy.grant.iter().map(|grant| resolve_grant(grant, folder)).collect()

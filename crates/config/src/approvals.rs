@@ -1,4 +1,4 @@
-//! Keys about approvals, checked where they are written.
+//! Checks of keys about approvals, with their places in the text.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,7 +10,7 @@ use toml::Spanned;
 use crate::ConfigError;
 use crate::parse::parse;
 
-/// The tables of a file that are checked.
+/// The checked tables of a file.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ApprovalTables {
@@ -44,7 +44,7 @@ struct Decision {
     data: Option<Spanned<IgnoredAny>>,
 }
 
-/// The built-in tools of which each call is asked about unless the file says otherwise.
+/// Built-in tools that ask for approval of each call by default.
 const ASKED_ABOUT: [&str; 2] = ["fs_write", "shell"];
 
 impl ApprovalTool {
@@ -54,7 +54,7 @@ impl ApprovalTool {
     }
 }
 
-/// Refuses what says something of approvals where there is none.
+/// Refuses keys about approvals in tools without approval, and keys of an approval in a denial.
 pub(crate) fn check_approvals(path: &Path, text: &str) -> Result<(), ConfigError> {
     let ApprovalTables { tools, operator, approvals } = parse(path, text)?;
     let refused = |key: &str, span: Range<usize>, goes_with: &str| {

@@ -1,4 +1,4 @@
-//! What can be wrong with a `[[behavior]]`.
+//! Checks of `[[behavior]]`.
 
 use std::ops::Range;
 use std::path::Path;
@@ -15,11 +15,10 @@ use crate::ConfigError;
 use crate::behavior_table::{BehaviorAction, BehaviorTable, WebhookTable, WrittenBehavior};
 use crate::line::line_of;
 
-/// The list of behaviours in a file.
+/// Name of the list of behaviours in a file.
 const TABLES: &str = "behavior";
 
-/// Takes the behaviours of a file, under what it grants. With the text of the file, a mistake is named with
-/// its line.
+/// Checks the behaviours of a file against its grants. With the text of the file, errors name lines.
 pub(crate) fn behaviors(
     path: &Path,
     text: Option<&str>,
@@ -35,16 +34,16 @@ pub(crate) fn behaviors(
     tables.collect::<Result<_, Mistake>>().map_err(|mistake| mistake.in_file(path, text))
 }
 
-/// A mistake, and where in the list of behaviours it is.
+/// A mistake, with its place in the list of behaviours.
 pub(crate) struct Mistake {
     place: Place,
     what: String,
     hint: String,
-    /// The behaviour whose name is the same, where that is the mistake.
+    /// Index of the behaviour with the same name, if that is the mistake.
     other: Option<usize>,
 }
 
-/// A table, a key of it, and an element of a list.
+/// A table, and optionally a key in it and an element of the key's list.
 #[derive(Clone, Copy)]
 struct Place {
     table: usize,
@@ -69,7 +68,7 @@ fn check_name(behavior: &WrittenBehavior, earlier: &[WrittenBehavior]) -> Result
     }
 }
 
-/// Reads the patterns, so that a mistake is named with the line of its own.
+/// Reads the patterns one by one, so that an error names the line of its pattern.
 fn patterns(on: &[String], place: Place) -> Result<Patterns, Mistake> {
     for (index, text) in on.iter().enumerate() {
         if let Err(error) = text.parse::<Pattern>() {
@@ -127,7 +126,7 @@ fn action(
     }
 }
 
-/// Refuses the keys of a webhook in the table of a command.
+/// Refuses keys of a webhook in a behaviour with `command`.
 fn check_no_webhook(behavior: &WrittenBehavior, table: usize) -> Result<(), Mistake> {
     let keys =
         [("headers", behavior.headers.is_some()), ("signing_key", behavior.signing_key.is_some())];
@@ -144,7 +143,7 @@ fn check_no_webhook(behavior: &WrittenBehavior, table: usize) -> Result<(), Mist
     }
 }
 
-/// Headers that the runtime sets itself; so it does those that begin with `webhook-`.
+/// Headers that the runtime sets itself, in addition to those that begin with `webhook-`.
 const OWN_HEADERS: [&str; 4] = ["content-length", "content-type", "host", "idempotency-key"];
 
 fn webhook(behavior: &WrittenBehavior, url: Url, table: usize) -> Result<WebhookTable, Mistake> {
@@ -174,7 +173,7 @@ fn webhook(behavior: &WrittenBehavior, url: Url, table: usize) -> Result<Webhook
     Ok(WebhookTable { url, headers, signing_key })
 }
 
-/// The ways in which a file refers to a credential.
+/// Hint with the forms of a reference to a credential.
 const REFERENCE: &str = "write where it is kept: `env:NAME`, `file:PATH` or `command:…`";
 
 fn program(command: &[String], place: Place) -> Result<BehaviorAction, Mistake> {
@@ -195,20 +194,20 @@ fn address(text: &str, place: Place) -> Result<Url, Mistake> {
         return Err(refused("neither http nor https"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        // What it is may be a key, and is not repeated.
+        // The user or password may be a key, so the message does not repeat it.
         return Err(refused("a user or a password in an address"));
     }
     Ok(url)
 }
 
-/// Returns what an address needs; one of this machine needs nothing.
+/// Returns the grant that an address needs; a loopback address needs none.
 fn outbound(url: &Url) -> Option<String> {
     let host = url.host_str().unwrap_or_default();
     let host = host.trim_matches(['[', ']']).trim_end_matches('.');
     (!is_loopback(host)).then(|| format!("network:outbound:{host}"))
 }
 
-/// Is this granted? Grants that cannot be read were refused before.
+/// Returns whether the grants allow a capability. Invalid grants were refused before.
 fn allow(grants: &[String], needs: &str) -> bool {
     Grants::parse(grants).is_ok_and(|grants| grants.allow(needs))
 }
@@ -222,7 +221,7 @@ impl Place {
         Self { table, key: Some(key), element: None }
     }
 
-    /// Returns where it is in a text; of a key that is not there, where its table begins.
+    /// Returns the place in a text; for an absent key, the place of its table.
     fn span(self, text: &str) -> Option<Range<usize>> {
         let file = DeTable::parse(text).ok()?;
         let tables = file.get_ref().get(TABLES)?.get_ref().as_array()?;
@@ -241,7 +240,7 @@ impl Mistake {
         Self { place, what: what.into(), hint: hint.into(), other: None }
     }
 
-    /// Names the file, and the line where its text is known.
+    /// Converts the mistake to an error that names the file, and the line if the text is known.
     pub(crate) fn in_file(self, path: &Path, text: Option<&str>) -> ConfigError {
         let span = |place: Place| text.and_then(|text| Some((text, place.span(text)?)));
         let other = self.other.and_then(|other| {

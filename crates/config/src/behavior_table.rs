@@ -11,10 +11,10 @@ use url::Url;
 use crate::TextOrCredential;
 use crate::checked::{at_least_one, texts};
 
-/// How long a delivery may take where nothing is said, in milliseconds.
+/// Default timeout of a delivery, in milliseconds.
 const TIMEOUT_MS: u64 = 30_000;
 
-/// What is done about events of runs, by a program or a server.
+/// A reaction to events of runs, by a program or a server.
 ///
 /// ```
 /// use backstop_config::{AgentFile, BehaviorAction, BehaviorStart};
@@ -49,41 +49,41 @@ pub struct BehaviorTable {
     start: BehaviorStart,
 }
 
-/// Who is given the events.
+/// The receiver of the events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BehaviorAction {
-    /// A program with its arguments, on its standard input; at least the program.
+    /// A program with its arguments, which reads the events on its standard input; never empty.
     Command(Vec<String>),
-    /// A server, by POST.
+    /// A server, which gets the events by POST.
     Url(WebhookTable),
 }
 
-/// A server that is sent the events of a behaviour.
+/// A server that receives the events of a behaviour.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WebhookTable {
     /// The address; `http` or `https`, with a host.
     pub url: Url,
-    /// Further headers of each request; credentials are written as references.
+    /// Additional headers of each request; credentials are written as references.
     pub headers: BTreeMap<String, TextOrCredential>,
-    /// The key that each request is signed with, as [Standard Webhooks](https://www.standardwebhooks.com) has it.
+    /// Key that signs each request, as [Standard Webhooks](https://www.standardwebhooks.com) defines it.
     pub signing_key: Option<Credential>,
 }
 
-/// Where a subscription begins that the store does not know yet.
+/// The first event of a subscription that is new to the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BehaviorStart {
-    /// Behind what is in the store when it is served for the first time.
+    /// The first event after the store is served for the first time.
     #[default]
     Now,
-    /// With the first event of the store.
+    /// The first event of the store.
     Start,
 }
 
-/// A table as it is written.
+/// A table as written in the file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WrittenBehavior {
@@ -101,7 +101,7 @@ pub(crate) struct WrittenBehavior {
 }
 
 impl BehaviorTable {
-    /// Takes a table as it was written, of which these parts were read.
+    /// Returns the behaviour of a written table, with its parsed patterns and action.
     pub(crate) fn new(
         written: &WrittenBehavior,
         patterns: Patterns,
@@ -111,36 +111,36 @@ impl BehaviorTable {
         Self { name: written.name.clone(), patterns, action, timeout, start: written.from }
     }
 
-    /// Returns the name, which is that of its subscription.
+    /// Returns the name, which is also that of its subscription.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns which events it is given (`on`).
+    /// Returns the patterns of its events (`on`).
     #[must_use]
     pub const fn patterns(&self) -> &Patterns {
         &self.patterns
     }
 
-    /// Returns who is given them: `command` or `url`.
+    /// Returns the receiver: `command` or `url`.
     #[must_use]
     pub const fn action(&self) -> &BehaviorAction {
         &self.action
     }
 
-    /// Returns who is given them, to be changed, such as by a credential that was fetched.
+    /// Returns the receiver for changes, such as to fill in a fetched credential.
     pub const fn action_mut(&mut self) -> &mut BehaviorAction {
         &mut self.action
     }
 
-    /// Returns how long one attempt of a delivery may take (`timeout_ms`); 30 seconds by default.
+    /// Returns the timeout of one attempt of a delivery (`timeout_ms`); 30 seconds by default.
     #[must_use]
     pub const fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Returns where it begins in a store that does not know it (`from`).
+    /// Returns the start of a subscription that is new to the store (`from`).
     #[must_use]
     pub const fn start(&self) -> BehaviorStart {
         self.start

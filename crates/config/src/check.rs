@@ -1,7 +1,7 @@
-//! Every mistake of an agent file at once.
+//! Collection of all mistakes of an agent file.
 //!
-//! A reader stops at the first mistake. Here the text is mended where the mistake is, for the reader alone,
-//! and read again until nothing is left to say. What is mended stays on its line.
+//! A reader stops at the first mistake. Here the mistake is repaired in a copy of the text, and the copy is read again
+//! until there is no further mistake. A repair keeps the line numbers.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -14,35 +14,34 @@ use crate::parse::of_toml;
 use crate::read::read_text;
 use crate::{AgentFile, ConfigError};
 
-/// More mistakes than this are no mistakes any more.
+/// Number of mistakes after which the search ends.
 const MOST: usize = 200;
 
-/// An address that nothing is to be said of.
+/// An address that no check refuses.
 const LOOPBACK: &str = "\"http://127.0.0.1\"";
 
-/// What is wrong with an agent file, and what is left of it.
+/// The result of a check of an agent file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Checked {
-    /// The file as far as it can be read; `None` where nothing of it can.
+    /// The file without its mistakes; `None` if it cannot be read.
     pub file: Option<AgentFile>,
     /// The mistakes, by line.
     pub mistakes: Vec<ConfigError>,
-    /// The line of each header, with its name.
+    /// The line and name of each table header.
     headers: Vec<(usize, String)>,
 }
 
 impl Checked {
-    /// Returns the line of the `index`-th table of a name, such as `tools` or `model.fallback`, counted
-    /// from 0.
+    /// Returns the line of the `index`-th table of a name, such as `tools` or `model.fallback`, counted from 0.
     #[must_use]
     pub fn line_of(&self, table: &str, index: usize) -> Option<usize> {
         let named = self.headers.iter().filter(|(_, name)| name == table);
         named.map(|(line, _)| *line).nth(index)
     }
 
-    /// Was a mistake found in the `index`-th table of a name, or in one inside of it? What is left of it is
-    /// not what was written.
+    /// Returns whether a mistake is in the `index`-th table of a name, or in a table inside it. Such a table may differ
+    /// from the written one.
     #[must_use]
     pub fn is_mistaken(&self, table: &str, index: usize) -> bool {
         let Some(begin) = self.line_of(table, index) else { return false };
@@ -57,18 +56,18 @@ impl Checked {
 }
 
 impl AgentFile {
-    /// Reads an agent file and finds every mistake in it, each with its line and how to mend it.
+    /// Reads an agent file and reports every mistake in it, each with its line and a hint.
     ///
-    /// What only building the agent shows, such as a command that is missing, is not looked at.
+    /// Mistakes that only show when the agent is built, such as a missing command, are not found.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], when the file itself cannot be read.
+    /// [`ConfigError`] if the file itself cannot be read.
     pub fn check(path: &Path) -> Result<Checked, ConfigError> {
         let written = read_text(path)?;
         let (_, broken) = DeTable::parse_recoverable(&written);
         if !broken.is_empty() {
-            // Where the text is no TOML, what it says is a guess.
+            // In a text that is no TOML, checks of keys would only guess.
             let broken = broken.iter().map(|error| of_toml(path, &written, error));
             let mut mistakes: Vec<ConfigError> = broken.collect();
             mistakes.sort_by_key(ConfigError::line);
@@ -100,7 +99,7 @@ impl AgentFile {
     }
 }
 
-/// A text that is mended, and where its lines come from.
+/// A repaired text, with the original line of each of its lines.
 struct Text {
     now: String,
     lines: Vec<usize>,
@@ -117,7 +116,7 @@ impl Text {
         Self { now: written.to_owned(), lines: (1..=written.lines().count() + 1).collect() }
     }
 
-    /// Returns the tables that have a header, by line.
+    /// Returns the tables with a header, by line.
     fn headers(&self) -> Vec<(usize, String)> {
         let header = |(index, line): (usize, &str)| {
             let name = line.trim_start().strip_prefix('[')?;
@@ -128,7 +127,7 @@ impl Text {
         self.now.lines().enumerate().filter_map(header).collect()
     }
 
-    /// Changes what a mistake is about into something that is none; `false` where that is not known.
+    /// Repairs a mistake. Returns `false` if no repair is known.
     fn mend(&mut self, error: &ConfigError, span: Option<Range<usize>>) -> bool {
         let what = error.what().to_owned();
         if let Some(field) = what.strip_prefix("missing field `") {
@@ -146,7 +145,7 @@ impl Text {
         let written = self.now.get(entry.value.clone()).unwrap_or_default();
         let key = self.now.get(entry.key.clone()).unwrap_or_default();
         if key == "command" && what.starts_with("behavior `") {
-            // An address of this machine needs no grant.
+            // A loopback address needs no grant.
             self.replace(entry.key.start..entry.value.end, &format!("url = {LOOPBACK}"));
             return true;
         }
@@ -166,7 +165,7 @@ impl Text {
         true
     }
 
-    /// Adds a field to the table that a place is in.
+    /// Adds a field to the table at a place. Returns whether that was possible.
     fn add(&mut self, field: &str, span: Option<Range<usize>>) -> bool {
         let value = match field {
             "model" => "{ provider = \"script\" }".to_owned(),
@@ -179,7 +178,7 @@ impl Text {
             },
         };
         let line = format!("{field} = {value}\n");
-        // A table without a header is the file itself.
+        // The table without a header is the file itself.
         let header = span.filter(|span| span.start < self.now.len()).and_then(|span| {
             let begin = self.now[..span.start].rfind('\n').map_or(0, |at| at + 1);
             self.now[begin..].trim_start().starts_with('[').then_some(begin)
@@ -204,7 +203,7 @@ impl Text {
         true
     }
 
-    /// Returns a value for a field that has to be there.
+    /// Returns a value for a required field.
     fn required(&self, field: &str) -> Option<String> {
         Some(match field {
             "name" => format!("\"{}\"", self.fresh_name()),
@@ -217,8 +216,8 @@ impl Text {
         })
     }
 
-    /// Makes a list of the table whose header stands in a line, or of a list its first table; `false` where
-    /// there is no header.
+    /// Turns the table whose header is in a line into a list, or a list into its first table. Returns `false` if there
+    /// is no header.
     fn change_header(&mut self, at: usize) -> bool {
         let begin = self.now[..at].rfind('\n').map_or(0, |at| at + 1);
         let line = self.now[begin..].lines().next().unwrap_or_default();
@@ -239,7 +238,7 @@ impl Text {
         true
     }
 
-    /// Returns where an entry stands; of a header, with everything below it.
+    /// Returns the place of an entry; of a header, with its whole table.
     fn whole(&self, entry: &Entry) -> Range<usize> {
         let begin = self.now[..entry.key.start].rfind('\n').map_or(0, |at| at + 1);
         if !self.now[begin..entry.key.start].trim_start().starts_with('[') {
@@ -255,7 +254,7 @@ impl Text {
         begin..at
     }
 
-    /// Returns a name that stands nowhere in the text.
+    /// Returns a name that is not in the text.
     fn fresh_name(&self) -> String {
         let mut names = (0_u32..).map(|number| format!("name-{number}"));
         names.find(|name| !self.now.contains(name.as_str())).unwrap_or_default()
@@ -264,7 +263,7 @@ impl Text {
     fn blank(&mut self, range: Range<usize>) {
         let Some(text) = self.now.get(range.clone()) else { return };
         let blank: String = text.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
-        // In a list or a table on one line, the comma goes too.
+        // In a list or a table on one line, the comma is removed too.
         let behind = self.now[range.end..].find(|c: char| c != ' ').map(|at| range.end + at);
         let before = self.now[..range.start].trim_end().len();
         let comma = match behind {
@@ -278,7 +277,7 @@ impl Text {
         }
     }
 
-    /// Replaces a value; its lines stay.
+    /// Replaces a value; the number of lines stays the same.
     fn replace(&mut self, range: Range<usize>, instead: &str) {
         let lines = self.now[range.clone()].matches('\n').count();
         if lines > 0 {
@@ -290,10 +289,10 @@ impl Text {
     }
 }
 
-/// Returns a value that fits where another one does not, as far as the mistake says which would.
+/// Returns a valid value in place of an invalid one, if the message or the hint tell its type.
 fn instead_of(what: &str, hint: Option<&str>, written: &str) -> Option<String> {
     if what.contains("unknown variant") {
-        // The hint offers one, or all of them.
+        // The hint offers one variant, or lists all of them.
         let hint = hint?;
         let known = hint.split('`').nth(1).or_else(|| hint.strip_prefix("known here: "))?;
         return Some(format!("\"{}\"", known.split(", ").next()?));
@@ -314,7 +313,7 @@ fn instead_of(what: &str, hint: Option<&str>, written: &str) -> Option<String> {
     (instead != written).then(|| instead.to_owned())
 }
 
-/// Finds the innermost entry whose key or value begins at a place, or holds it.
+/// Finds the innermost entry whose key or value contains a place.
 fn entry_at(table: &DeTable<'_>, at: usize) -> Option<Entry> {
     table.iter().find_map(|(key, value)| {
         let entry = || Entry { key: key.span(), value: value.span() };

@@ -1,6 +1,6 @@
-//! Values that are checked where they are read, so that an error names their line.
+//! Values that are checked during deserialization, so that an error names their line.
 //!
-//! A message that begins with "must" is about the key: [`parse`](crate::parse::parse) puts it in front.
+//! A message that begins with "must" is about the key: [`parse`](crate::parse::parse) adds the key before it.
 
 use backstop_provider::ToolChoice;
 use backstop_tool::{Grants, check_capability};
@@ -10,12 +10,12 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::Value;
 
-/// The most that answers vary, at any provider.
+/// Largest temperature of any provider.
 const MAX_TEMPERATURE: f32 = 2.0;
-/// The whole of the probability mass.
+/// The whole probability mass.
 const MAX_TOP_P: f32 = 1.0;
 
-/// Reads a number from 1 on.
+/// Reads a number of at least 1.
 pub(crate) fn at_least_one<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -27,12 +27,12 @@ where
     }
 }
 
-/// Reads how much answers vary.
+/// Reads a temperature.
 pub(crate) fn temperature<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
     up_to(MAX_TEMPERATURE, from)
 }
 
-/// Reads how much of the probability mass answers are drawn from.
+/// Reads the part of the probability mass from which answers are drawn.
 pub(crate) fn top_p<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
     up_to(MAX_TOP_P, from)
 }
@@ -46,7 +46,7 @@ fn up_to<'de, D: Deserializer<'de>>(max: f32, from: D) -> Result<Option<f32>, D:
     }
 }
 
-/// Reads texts that all say something, or one alone.
+/// Reads one text or a list of texts, none of them empty.
 pub(crate) fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "must be a text, or a list of texts")]
@@ -64,14 +64,14 @@ pub(crate) fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D
     Ok(texts)
 }
 
-/// Reads whether a tool has to be called.
+/// Reads the tool choice.
 pub(crate) fn tool_choice<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<ToolChoice>, D::Error> {
     text(from).map(|choice| Some(ToolChoice::named(&choice)))
 }
 
-/// Reads text that says something.
+/// Reads a text that is not blank.
 pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let text = String::deserialize(from)?;
     if text.trim().is_empty() {
@@ -80,7 +80,7 @@ pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Erro
     Ok(text)
 }
 
-/// As [`text`], where it is given.
+/// Reads an optional text as [`text`] does.
 pub(crate) fn optional_text<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<String>, D::Error> {
@@ -94,7 +94,7 @@ pub(crate) fn session<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Strin
     Ok(Some(name))
 }
 
-/// Reads the name of a variable. What is none may be a key, and is not repeated.
+/// Reads the name of a variable. An invalid name may be a key, so the error does not repeat it.
 pub(crate) fn variable<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let name = String::deserialize(from)?;
     let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
@@ -108,7 +108,7 @@ pub(crate) fn variable<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Stri
     Ok(Some(name))
 }
 
-/// Reads the schema of arguments, which are always an object.
+/// Reads the schema of arguments, whose type is always `object`.
 pub(crate) fn object_schema<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     match Option::<Value>::deserialize(from)? {
         Some(schema) if schema["type"] != "object" => {
@@ -118,7 +118,6 @@ pub(crate) fn object_schema<'de, D: Deserializer<'de>>(from: D) -> Result<Option
     }
 }
 
-/// Reads the names of those who may decide.
 /// Reads a JSON pointer to an argument.
 pub(crate) fn pointer<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let text = String::deserialize(from)?;
@@ -131,6 +130,7 @@ pub(crate) fn pointer<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Strin
     }
 }
 
+/// Reads the names of the people who may decide.
 pub(crate) fn approvers<'de, D: Deserializer<'de>>(from: D) -> Result<Approvers, D::Error> {
     let approvers = Approvers::deserialize(from)?;
     let is_nameless = approvers.names().any(|name| name.trim().is_empty());
@@ -140,14 +140,14 @@ pub(crate) fn approvers<'de, D: Deserializer<'de>>(from: D) -> Result<Approvers,
     Ok(approvers)
 }
 
-/// Reads what tools may do.
+/// Reads the grants of a policy.
 pub(crate) fn grants<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let grants = Vec::<String>::deserialize(from)?;
     Grants::parse(&grants).map_err(D::Error::custom)?;
     Ok(grants)
 }
 
-/// Reads what a tool needs.
+/// Reads the capabilities that a tool needs.
 pub(crate) fn capabilities<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let capabilities = Vec::<String>::deserialize(from)?;
     for capability in &capabilities {
@@ -158,7 +158,7 @@ pub(crate) fn capabilities<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Str
     Ok(capabilities)
 }
 
-/// As [`capabilities`], where they are given.
+/// Reads optional capabilities as [`capabilities`] does.
 pub(crate) fn optional_capabilities<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<Vec<String>>, D::Error> {

@@ -9,7 +9,7 @@ use serde::de::{Deserializer, Error};
 
 use crate::checked::at_least_one;
 
-/// What the programs of tools may reach and use. What is stated is enforced, or nothing is run.
+/// Rules for the programs of tools. A rule is either enforced, or nothing is run.
 ///
 /// ```
 /// use backstop_config::{AgentFile, NetworkRule};
@@ -36,36 +36,36 @@ use crate::checked::at_least_one;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct EnvironmentTable {
-    /// What they may connect to; anything where it says nothing.
+    /// Connections that programs may make; any if absent.
     pub network: Option<NetworkRule>,
-    /// The files and folders they may read, beside what policy grants and the system's own; any where neither
-    /// this nor `write` stands there.
+    /// Files and folders that programs may read, in addition to those that policy grants and those of the system; any
+    /// if both this and `write` are absent.
     pub read: Option<Vec<PathBuf>>,
-    /// The files and folders they may read and write.
+    /// Files and folders that programs may read and write.
     pub write: Option<Vec<PathBuf>>,
-    /// How much CPU time one may use, in milliseconds.
+    /// Limit of the CPU time of a process, in milliseconds.
     #[serde(deserialize_with = "at_least_one")]
     pub cpu_ms: Option<u64>,
-    /// How much memory one may use, in MiB.
+    /// Limit of the memory of a process, in MiB.
     #[serde(deserialize_with = "at_least_one")]
     pub memory_mib: Option<u64>,
-    /// How many processes and threads one call may have at a time.
+    /// Limit of concurrent processes and threads of one call.
     #[serde(deserialize_with = "at_least_one")]
     pub processes: Option<u64>,
-    /// How large a file may become, in MiB.
+    /// Limit of the size of a file, in MiB.
     #[serde(deserialize_with = "at_least_one")]
     pub file_mib: Option<u64>,
-    /// How much of an output is kept, in KiB; 8 MiB otherwise.
+    /// Size of an output that is kept, in KiB; 8 MiB by default.
     #[serde(deserialize_with = "at_least_one")]
     pub output_kib: Option<u64>,
-    /// Variables that hold a credential, which is fetched when a tool starts: `env:NAME`, `file:PATH`, or
-    /// `command:…` for what a command line prints.
+    /// Variables that hold a credential, which is fetched when a tool starts: `env:NAME`, `file:PATH`, or `command:…`
+    /// for the output of a command line.
     pub credentials: BTreeMap<String, Credential>,
-    /// Go on without what this machine cannot enforce? It is recorded then.
+    /// Whether to run without rules that this machine cannot enforce, which is recorded.
     pub best_effort: bool,
 }
 
-/// What programs may connect to.
+/// The connections that programs may make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NetworkRule {
@@ -73,7 +73,7 @@ pub enum NetworkRule {
     All,
     /// These hosts, through a proxy.
     Hosts(Vec<String>),
-    /// This machine's own loopback, through a proxy.
+    /// The machine's own loopback, through a proxy.
     Loopback,
     /// Nothing.
     None,
@@ -119,7 +119,7 @@ impl<'de> Deserialize<'de> for NetworkRule {
     }
 }
 
-/// Is this a host, without scheme, port and path? `*.` in front stands for all below it.
+/// Returns whether a text is a host, without scheme, port and path. `*.` in front includes all hosts below.
 fn is_host(host: &str) -> bool {
     let name = host.strip_prefix("*.").unwrap_or(host);
     let is_label = |label: &str| {

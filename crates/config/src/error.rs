@@ -6,7 +6,7 @@ use layer0::error::BoxError;
 
 use crate::line::line_of;
 
-/// Says what is wrong in a file, where, and how to mend it.
+/// A mistake in a file, with its place and a hint.
 #[derive(Debug)]
 pub struct ConfigError {
     file: PathBuf,
@@ -18,7 +18,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// Makes an error about a file as a whole.
+    /// Returns an error about a file as a whole.
     pub fn new(file: impl Into<PathBuf>, what: impl Into<String>) -> Self {
         Self {
             file: file.into(),
@@ -30,19 +30,19 @@ impl ConfigError {
         }
     }
 
-    /// Makes an error about a key that says something only beside another one.
+    /// Returns an error about a key that has no effect without another one.
     pub(crate) fn goes_with(path: &Path, key: &str, other: &str) -> Self {
         Self::new(path, format!("`{key}` goes with `{other}`"))
     }
 
-    /// Names the line that is wrong, counted from 1.
+    /// Sets the line of the mistake, counted from 1.
     #[must_use]
     pub const fn in_line(mut self, line: usize) -> Self {
         self.line = Some(line);
         self
     }
 
-    /// Names the place in the text of the file.
+    /// Sets the place of the mistake in the text of the file.
     pub(crate) fn in_text(mut self, text: &str, span: Range<usize>) -> Self {
         self.line = Some(line_of(text, &span));
         self.span = Some(span);
@@ -53,20 +53,20 @@ impl ConfigError {
         self.span.as_ref()
     }
 
-    /// Returns what is wrong.
+    /// Returns the message.
     #[must_use]
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// Adds how to mend it.
+    /// Adds a hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Adds what caused it.
+    /// Adds the underlying error.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
         self.source = Some(source.into());
@@ -85,7 +85,7 @@ impl ConfigError {
         self.line
     }
 
-    /// Returns how to mend it.
+    /// Returns the hint.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()

@@ -1,5 +1,5 @@
-//! Values of TOML that JSON has no exact form of: they are refused, never changed. What a file may say does
-//! not depend on what other crates switch on in serde_json, which then takes longer integers.
+//! Checks for TOML values that have no exact form in JSON: they are refused, never changed. The checks do not depend on
+//! features of `serde_json` that other crates enable, which accept longer integers.
 
 use std::ops::Range;
 use std::path::Path;
@@ -9,9 +9,9 @@ use toml::de::{DeTable, DeValue};
 
 use crate::ConfigError;
 
-/// Refuses numbers that a 64-bit float would change, infinite ones, and dates.
+/// Refuses integers beyond 64 bits, floats that a 64-bit float would change, infinite numbers, and dates.
 pub(crate) fn check_values(path: &Path, text: &str) -> Result<(), ConfigError> {
-    // What is no TOML was refused before.
+    // Text that is no TOML was refused before.
     let Ok(table) = DeTable::parse(text) else { return Ok(()) };
     let Some(Inexact { key, span, what, hint }) = in_table(table.get_ref()) else {
         return Ok(());
@@ -20,9 +20,9 @@ pub(crate) fn check_values(path: &Path, text: &str) -> Result<(), ConfigError> {
     Err(error.in_text(text, span).with_hint(hint))
 }
 
-/// A value that would be changed.
+/// A value without an exact form.
 struct Inexact {
-    /// The nearest key above it.
+    /// The nearest key above the value.
     key: String,
     span: Range<usize>,
     what: String,
@@ -67,12 +67,12 @@ fn in_value(key: &str, value: &Spanned<DeValue<'_>>) -> Option<Inexact> {
     }
 }
 
-/// Is a float what was written? Its shortest text is the number that is kept.
+/// Returns whether a float keeps the written digits. The shortest text of a float is the number that is kept.
 fn is_same(written: &str, read: f64) -> bool {
     digits(written).is_some_and(|written| Some(written) == digits(&format!("{read:e}")))
 }
 
-/// Returns the significant digits of a decimal number, and the power of ten of the last one.
+/// Returns the significant digits of a decimal number, and the power of ten of the last digit.
 fn digits(number: &str) -> Option<(String, i64)> {
     let number = number.trim_start_matches(['+', '-']);
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));

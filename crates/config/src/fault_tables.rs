@@ -7,19 +7,19 @@ use serde::Deserialize;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct MemoryTable {
-    /// What every read returns.
+    /// Entries that every read returns.
     pub entries: Vec<String>,
-    /// The text a read fails with.
+    /// Text of the error that a read fails with.
     pub read_error: Option<String>,
-    /// The text a read panics with.
+    /// Text of the panic of a read.
     pub read_panic: Option<String>,
-    /// How long a read hangs first, in milliseconds.
+    /// Delay at the start of a read, in milliseconds.
     pub read_hang_ms: Option<u64>,
-    /// The text a write fails with.
+    /// Text of the error that a write fails with.
     pub write_error: Option<String>,
-    /// The text a write panics with.
+    /// Text of the panic of a write.
     pub write_panic: Option<String>,
-    /// How long a write hangs first, in milliseconds.
+    /// Delay at the start of a write, in milliseconds.
     pub write_hang_ms: Option<u64>,
 }
 
@@ -28,7 +28,7 @@ pub struct MemoryTable {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LogFaultTable {
-    /// The append that would write this seq fails, and all after it.
+    /// Sequence number from which all appends fail.
     pub fail_at_seq: Option<u64>,
 }
 
@@ -37,23 +37,23 @@ pub struct LogFaultTable {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct StoreFaultTable {
-    /// How it fails; it works otherwise.
+    /// Failure of the store; absent if it works.
     pub fail: Option<StoreFault>,
-    /// How often it is locked before it works; for ever otherwise.
+    /// Number of calls that find the store locked before it works; all calls by default.
     pub locked_times: Option<u32>,
 }
 
-/// How a store fails.
+/// A failure of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StoreFault {
-    /// It was closed.
+    /// The store is closed.
     Closed,
     /// The disk is full.
     DiskFull,
     /// Another process holds the lock.
     Locked,
-    /// There is none.
+    /// There is no store.
     None,
 }

@@ -20,7 +20,7 @@ fn resolve(capability: &str, folder: &Path, real_text: impl Fn(&str) -> String) 
     else {
         return capability.to_owned();
     };
-    // Links are resolved in the part without wildcards; the rest is held against real paths as it is.
+    // Links are resolved in the part without wildcards; the rest is compared with real paths as written.
     let parts: Vec<_> = Path::new(path).iter().collect();
     let is_pattern = |part: &&OsStr| is_pattern(&part.to_string_lossy());
     let plain = parts.iter().position(is_pattern).unwrap_or(parts.len());
@@ -28,7 +28,7 @@ fn resolve(capability: &str, folder: &Path, real_text: impl Fn(&str) -> String) 
     let real = real_path(&folder.join(plain.iter().collect::<PathBuf>()));
     let mut resolved = real_text(&real.to_string_lossy());
     for part in rest {
-        // The root ends with its separator, no other folder does.
+        // Only the root ends with a separator.
         if !resolved.ends_with('/') {
             resolved.push('/');
         }
@@ -41,7 +41,7 @@ fn is_pattern(part: &str) -> bool {
     part.contains(['*', '?', '['])
 }
 
-/// Marks characters of a real path that would be wildcards in a pattern.
+/// Escapes characters of a real path that would be wildcards in a pattern.
 fn escape(path: &str) -> String {
     path.chars()
         .map(|c| match c {

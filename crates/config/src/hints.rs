@@ -1,11 +1,11 @@
-//! What to do about a mistake of a file.
+//! Hints for mistakes of a file.
 
 use std::ops::Range;
 
-/// Names further away than this are no help.
+/// Smallest similarity of a name that a hint suggests.
 const MIN_SIMILARITY: f64 = 0.8;
 
-/// Keys that are known elsewhere, by the table they belong to.
+/// Keys of the format, by the table they belong to.
 const PLACES: [(&str, &[&str]); 9] = [
     ("[agent]", &["input", "instructions", "instructions_file"]),
     (
@@ -60,8 +60,8 @@ const PLACES: [(&str, &[&str]); 9] = [
     ("[store]", &["durability", "error_retention_days", "run_retention_days", "url"]),
 ];
 
-/// Names that no letters lead from to what was meant: what is written, what is meant, and a key that is known
-/// beside it.
+/// Common names for a key whose own name is not similar: the written name, the key, and another key that the same table
+/// must know.
 const MEANT: [(&str, &str, &str); 6] = [
     ("max_tokens", "max_output_tokens", "provider"),
     ("name", "model", "provider"),
@@ -71,7 +71,7 @@ const MEANT: [(&str, &str, &str); 6] = [
     ("url", "base_url", "provider"),
 ];
 
-/// Says which name was meant, where it belongs, or all that are known.
+/// Returns a hint for an unknown name: the similar name, its table, or all known names.
 pub(crate) fn of_unknown(
     text: &str,
     name: &str,
@@ -96,7 +96,7 @@ pub(crate) fn of_unknown(
     nearest(name, known)
 }
 
-/// Says which of the known names was meant, or all of them.
+/// Returns a hint with the nearest known name, or with all of them.
 pub(crate) fn nearest(name: &str, known: &[&str]) -> Option<String> {
     let small = name.to_ascii_lowercase();
     let likeness = |known: &&&str| strsim::jaro_winkler(&small, known);
@@ -104,7 +104,7 @@ pub(crate) fn nearest(name: &str, known: &[&str]) -> Option<String> {
     let all = known.join(", ");
     Some(match likeness(&best) >= MIN_SIMILARITY {
         true => format!("did you mean `{best}`?"),
-        // Most providers speak what OpenAI does.
+        // Most providers implement the interface of OpenAI.
         false if known.contains(&"openai-responses") => format!(
             "write `openai`, and `base_url = \"https://…\"` beside it, for a provider that speaks its \
              interface; known here: {all}"
@@ -113,7 +113,7 @@ pub(crate) fn nearest(name: &str, known: &[&str]) -> Option<String> {
     })
 }
 
-/// Is a place in a table of an operator of a scenario?
+/// Returns whether a place is in a table of an operator of a scenario.
 fn is_in_operator(text: &str, span: Option<&Range<usize>>) -> bool {
     let before = span.and_then(|span| text.get(..span.start)).unwrap_or_default();
     let mut headers = before.lines().rev().map(str::trim_start).filter(|it| it.starts_with('['));
@@ -121,7 +121,7 @@ fn is_in_operator(text: &str, span: Option<&Range<usize>>) -> bool {
     name.is_some_and(|name| name.starts_with("operator"))
 }
 
-/// Says how to mend what a reader says of a value or a table that is not as it should be.
+/// Returns a hint for the error of a reader about a value or a table.
 pub(crate) fn of_value(
     text: &str,
     what: &str,
@@ -166,7 +166,7 @@ pub(crate) fn of_value(
     }
 }
 
-/// Says how a number is written in place of a text.
+/// Returns a hint for a number that was written as a text.
 fn of_number(given: &str, key: &str, may_be_off: bool) -> Option<String> {
     let text = given.strip_prefix("string ")?.trim_matches('"');
     if text.trim().parse::<f64>().is_ok() {
@@ -188,7 +188,7 @@ fn of_missing(field: &str, header: Option<&str>) -> String {
     }
 }
 
-/// Returns the header of a table that begins at a place; the file itself has none.
+/// Returns the header of the table at a place; `None` for the file itself.
 fn header_at<'t>(text: &'t str, span: Option<&Range<usize>>) -> Option<&'t str> {
     let span = span.filter(|span| span.start > 0 || span.end < text.len())?;
     let before = text.get(..span.start)?;

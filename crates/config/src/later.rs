@@ -1,4 +1,4 @@
-//! Keys of the format that this version does not act on yet.
+//! Keys of the format that this version does not support yet.
 
 use std::ops::Range;
 use std::path::Path;
@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use crate::ConfigError;
 
-/// A key that is known and refused.
+/// A known key that is refused.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Later(Spanned<IgnoredAny>);
@@ -17,13 +17,13 @@ pub(crate) struct Later(Spanned<IgnoredAny>);
 /// The refused keys of a file, by name.
 pub(crate) type Refused<'a> = Vec<(&'static str, Option<&'a Later>)>;
 
-/// Fails at the first refused key that is there.
+/// Fails at the first refused key in the file.
 pub(crate) fn refuse(path: &Path, text: &str, keys: Refused<'_>) -> Result<(), ConfigError> {
     let hint = "take it out; this version would ignore it";
     refuse_as(path, text, keys, " is not supported yet", hint)
 }
 
-/// As [`refuse`]; `why` follows the name of the key.
+/// Fails as [`refuse`] does; `why` follows the name of the key.
 pub(crate) fn refuse_as(
     path: &Path,
     text: &str,

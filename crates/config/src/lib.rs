@@ -1,8 +1,8 @@
 //! The TOML formats of agent and scenario files.
 //!
-//! Files are read strictly: an unknown key is an error that names the key, its line and the nearest
-//! known one, and a key of the format that this version does not act on yet is an error too, never
-//! ignored. Nothing here opens a store, asks a model or runs a tool.
+//! Files are read strictly: an unknown key is an error with the key, its line and the nearest known key. A key of the
+//! format that this version does not support yet is an error too. Nothing here opens a store, calls a model or runs a
+//! tool.
 
 mod agent_file;
 mod agent_memory_table;

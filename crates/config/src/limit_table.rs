@@ -11,18 +11,18 @@ use crate::ConfigError;
 use crate::line::line_of;
 use crate::parse::parse;
 
-/// What `scope` may be.
+/// Values of `scope`.
 const SCOPES: [&str; 4] = ["agent", "global", "label:KEY", "session"];
 
-/// What runs may spend together in a day or a month.
+/// A spend limit that runs share, for a day or a month.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LimitTable {
-    /// Whose spending is counted together.
+    /// Runs whose spending counts together.
     #[serde(deserialize_with = "scope")]
     pub scope: LimitScope,
-    /// For how long.
+    /// Period of the limit.
     pub per: LimitPeriod,
     /// US dollars.
     #[serde(deserialize_with = "above_zero")]
@@ -44,14 +44,14 @@ fn scope<'de, D: Deserializer<'de>>(from: D) -> Result<LimitScope, D::Error> {
 
 fn above_zero<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     let amount = f64::deserialize(from)?;
-    // Less than a billionth of a dollar is counted as nothing.
+    // Less than a billionth of a dollar counts as nothing.
     match amount.is_finite() && amount >= 1e-9 {
         true => Ok(amount),
         false => Err(D::Error::custom(format!("must be an amount above 0, and is {amount}"))),
     }
 }
 
-/// Where limits stand.
+/// Finds the places of the limits in the text.
 #[derive(Deserialize)]
 struct Limits {
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! Lines of a text.
+//! Line numbers of a text.
 
 use std::ops::Range;
 

@@ -13,12 +13,12 @@ use url::Url;
 use crate::checked::at_least_one;
 use crate::{EnvironmentTable, TextOrCredential};
 
-/// How long a call may take where nothing is said, in milliseconds.
+/// Default timeout of a call, in milliseconds.
 const TIMEOUT_MS: u64 = 30_000;
-/// Longest start of a server where nothing is said, in milliseconds.
+/// Default timeout of the start of a server, in milliseconds.
 const START_TIMEOUT_MS: u64 = 30_000;
 
-/// A server whose tools the agent is given.
+/// A server whose tools the agent gets.
 ///
 /// ```
 /// use backstop_config::{AgentFile, McpPlace};
@@ -48,39 +48,39 @@ const START_TIMEOUT_MS: u64 = 30_000;
 #[serde(try_from = "WrittenServer")]
 #[non_exhaustive]
 pub struct McpTable {
-    /// Its name, which is in the names of its tools.
+    /// Name of the server, which is part of the names of its tools.
     pub name: String,
-    /// Where it is.
+    /// Address of the server.
     pub place: McpPlace,
-    /// The variables that a program sees; `PATH`, `HOME` and `LANG` otherwise.
+    /// Environment variables of a program; `PATH`, `HOME` and `LANG` by default.
     pub env: Option<Vec<String>>,
-    /// Where a program runs; the file's folder otherwise.
+    /// Working folder of a program; the file's folder by default.
     pub cwd: Option<PathBuf>,
-    /// Further headers of each request to a URL.
+    /// Additional headers of each request to a URL.
     pub headers: BTreeMap<String, TextOrCredential>,
-    /// How a URL is signed in to, with OAuth client credentials.
+    /// OAuth client credentials for a URL.
     pub oauth: Option<OauthTable>,
-    /// Patterns of the tools that are taken, by their own names; all of them otherwise.
+    /// Patterns of the tools to use, by their names at the server; all tools by default.
     pub tools: Option<Vec<String>>,
     /// Patterns of the tools whose calls may be repeated.
     pub idempotent: Vec<String>,
-    /// Patterns of the tools that only look around: their calls may be repeated too.
+    /// Patterns of the tools that only read, so that their calls may be repeated too.
     pub read_only: Vec<String>,
-    /// Patterns of the tools that a person must agree to.
+    /// Patterns of the tools that need the approval of a person.
     pub approval: Vec<String>,
-    /// How long a call may take, in milliseconds; 30 seconds otherwise.
+    /// Timeout of a call, in milliseconds; 30 seconds by default.
     pub timeout_ms: Option<u64>,
-    /// How long the server may take to start and to answer its initialisation, in milliseconds; 30 seconds otherwise.
+    /// Timeout of the start of the server and its initialization, in milliseconds; 30 seconds by default.
     pub start_timeout_ms: Option<u64>,
     /// The rules of a program, instead of the file's `[environment]`.
     pub environment: Option<EnvironmentTable>,
 }
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum McpPlace {
-    /// A program with its arguments, on its standard input and output; at least the program.
+    /// A program with its arguments, on its standard input and output; never empty.
     Command(Vec<String>),
     /// Over HTTP; `http` or `https`, with a host.
     Url(Url),
@@ -93,30 +93,30 @@ pub enum McpPlace {
 pub struct OauthTable {
     /// The client's id.
     pub client_id: TextOrCredential,
-    /// Where the client's secret is kept.
+    /// Reference to the client's secret.
     pub client_secret: Credential,
-    /// What is asked for.
+    /// Requested scopes.
     #[serde(default)]
     pub scopes: Vec<String>,
-    /// Where tokens are given; what the server says otherwise.
+    /// URL of the token endpoint; as the server announces it by default.
     pub token_url: Option<String>,
 }
 
 impl McpTable {
-    /// Returns how long a call may take.
+    /// Returns the timeout of a call.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms.unwrap_or(TIMEOUT_MS))
     }
 
-    /// Returns how long the server may take to start.
+    /// Returns the timeout of the start of the server.
     #[must_use]
     pub fn start_timeout(&self) -> Duration {
         Duration::from_millis(self.start_timeout_ms.unwrap_or(START_TIMEOUT_MS))
     }
 }
 
-/// A table as it is written.
+/// A table as written in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenServer {

@@ -1,4 +1,4 @@
-//! `[model]`: who answers, and how.
+//! `[model]`: the model that answers, and its settings.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -23,95 +23,95 @@ pub struct ModelTable {
     pub provider: ProviderName,
     /// The model, as the provider names it.
     pub model: Option<String>,
-    /// Where the provider is, instead of its usual place.
+    /// Base URL of the provider; its public one by default.
     pub base_url: Option<String>,
-    /// The variable that holds the key, instead of the usual one.
+    /// Variable that holds the key; the provider's usual one by default.
     #[serde(default, deserialize_with = "variable")]
     pub api_key_env: Option<String>,
-    /// The most tokens of an answer.
+    /// Limit of tokens of an answer.
     #[serde(default, deserialize_with = "at_least_one")]
     pub max_output_tokens: Option<u32>,
-    /// How much answers vary.
+    /// Temperature.
     #[serde(default, deserialize_with = "temperature")]
     pub temperature: Option<f32>,
-    /// How much of the probability mass answers are drawn from.
+    /// Part of the probability mass from which answers are drawn.
     #[serde(default, deserialize_with = "top_p")]
     pub top_p: Option<f32>,
-    /// The texts at which answers stop.
+    /// Texts at which answers stop.
     #[serde(default, deserialize_with = "texts")]
     pub stop: Vec<String>,
-    /// What makes answers to one request alike.
+    /// Seed that makes the answers to one request alike.
     pub seed: Option<i64>,
-    /// How much the model thinks.
+    /// Reasoning effort of the model.
     pub reasoning_effort: Option<ReasoningEffort>,
     /// Whether a tool may, must or must not be called.
     #[serde(default, deserialize_with = "tool_choice")]
     pub tool_choice: Option<ToolChoice>,
-    /// Take the answer while it comes?
+    /// Whether answers are streamed.
     #[serde(default = "yes")]
     pub stream: bool,
-    /// The answers, for `provider = "script"`.
+    /// File of the answers, for `provider = "script"`.
     pub script: Option<PathBuf>,
-    /// Anthropic, Claude on Bedrock: is the prompt so far marked to be cached? It is otherwise.
+    /// Anthropic, Claude on Bedrock: whether to mark the prompt so far for caching; true by default.
     pub cache: Option<bool>,
-    /// OpenAI: the endpoint leaves out the `[DONE]` at the end of a stream.
+    /// OpenAI: whether the endpoint leaves out the `[DONE]` at the end of a stream.
     pub omits_done: Option<bool>,
-    /// OpenAI: the endpoint ends an answer without a finish reason.
+    /// OpenAI: whether the endpoint ends an answer without a finish reason.
     pub omits_finish_reason: Option<bool>,
-    /// OpenAI: the endpoint takes the output limit as `max_completion_tokens`.
+    /// OpenAI: whether the endpoint takes the output limit as `max_completion_tokens`.
     pub max_completion_tokens: Option<bool>,
-    /// OpenAI: is a stream asked for its usage, by `stream_options`?
+    /// OpenAI: whether to request the usage of a stream by `stream_options`.
     pub stream_options: Option<bool>,
-    /// OpenAI: is the schema of a typed answer sent, by `response_format`?
+    /// OpenAI: whether to send the schema of a typed answer by `response_format`.
     pub output_schemas: Option<bool>,
-    /// OpenAI: the dialect of an endpoint whose host does not tell.
+    /// OpenAI: dialect of an endpoint whose host does not determine it.
     pub dialect: Option<DialectName>,
-    /// OpenAI: the version of Azure's interface.
+    /// OpenAI: version of Azure's API.
     #[serde(default, deserialize_with = "optional_text")]
     pub api_version: Option<String>,
-    /// Headers of every request.
+    /// Headers of each request.
     #[serde(default)]
     pub headers: BTreeMap<String, TextOrCredential>,
-    /// The program that asks, as the provider reads it.
+    /// User agent that the provider sees.
     #[serde(default, deserialize_with = "optional_text")]
     pub user_agent: Option<String>,
-    /// Fields that are added to the body of every request, merged at every depth.
+    /// Additional fields for the body of each request, merged at every depth.
     #[serde(default)]
     pub extra_body: Map<String, Value>,
-    /// How long the phases of a call may take.
+    /// Timeouts of the phases of a call.
     #[serde(default)]
     pub timeouts: TimeoutsTable,
-    /// What its tokens cost, in place of `[agent.price]`.
+    /// Prices of its tokens, in place of `[agent.price]`.
     pub price: Option<PriceTable>,
-    /// How many requests it is sent in a minute.
+    /// Limit of requests per minute.
     #[serde(default, deserialize_with = "at_least_one")]
     pub requests_per_minute: Option<u32>,
-    /// How many tokens its answers may use in a minute.
+    /// Limit of tokens of answers per minute.
     #[serde(default, deserialize_with = "at_least_one")]
     pub tokens_per_minute: Option<u64>,
-    /// How long it is left alone after it refused, where others are beside it.
+    /// Time for which the endpoint is skipped after a refusal if there are others, in milliseconds.
     pub cooldown_ms: Option<NonZeroU64>,
-    /// Further endpoints or keys of the model, among which calls are spread.
+    /// Additional endpoints or keys of the model, over which calls are spread.
     #[serde(default)]
     pub pool: Vec<EndpointTable>,
-    /// Who is asked, in turn, when those before could not answer.
+    /// Endpoints to call in turn after a failure of the earlier ones.
     #[serde(default)]
     pub fallback: Vec<EndpointTable>,
-    /// Where it stands in the file.
+    /// Header of the table in the file.
     #[serde(skip, default = "model_header")]
     header: &'static str,
 }
 
-/// The way in which an endpoint speaks OpenAI's chat protocol.
+/// The dialect in which an endpoint uses OpenAI's chat protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum DialectName {
-    /// An endpoint that is sent what all of them take.
+    /// An endpoint that gets only the fields that all endpoints accept.
     Compatible,
-    /// DeepSeek, and others that want `reasoning_content` back.
+    /// DeepSeek, and other endpoints that expect `reasoning_content` back.
     Deepseek,
-    /// Gemini's compatible endpoint.
+    /// Gemini's OpenAI-compatible endpoint.
     Gemini,
     /// Mistral.
     Mistral,
@@ -122,7 +122,7 @@ pub enum DialectName {
 }
 
 impl DialectName {
-    /// Returns the name, as files have it.
+    /// Returns the name in files.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -136,8 +136,8 @@ impl DialectName {
     }
 }
 
-/// `[[model.pool]]` and `[[model.fallback]]`: another endpoint of the model, or another provider. Limits of
-/// answers are the first one's.
+/// `[[model.pool]]` and `[[model.fallback]]`: another endpoint of the model, or another provider. Settings of answers,
+/// such as `temperature`, are those of `[model]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -146,56 +146,56 @@ pub struct EndpointTable {
     pub provider: ProviderName,
     /// The model, as the provider names it.
     pub model: Option<String>,
-    /// Where the provider is, instead of its usual place.
+    /// Base URL of the provider; its public one by default.
     pub base_url: Option<String>,
-    /// The variable that holds the key, instead of the usual one.
+    /// Variable that holds the key; the provider's usual one by default.
     #[serde(default, deserialize_with = "variable")]
     pub api_key_env: Option<String>,
-    /// The answers, for `provider = "script"`.
+    /// File of the answers, for `provider = "script"`.
     pub script: Option<PathBuf>,
-    /// Anthropic, Claude on Bedrock: is the prompt so far marked to be cached? It is otherwise.
+    /// Anthropic, Claude on Bedrock: whether to mark the prompt so far for caching; true by default.
     pub cache: Option<bool>,
-    /// OpenAI: the endpoint leaves out the `[DONE]` at the end of a stream.
+    /// OpenAI: whether the endpoint leaves out the `[DONE]` at the end of a stream.
     pub omits_done: Option<bool>,
-    /// OpenAI: the endpoint ends an answer without a finish reason.
+    /// OpenAI: whether the endpoint ends an answer without a finish reason.
     pub omits_finish_reason: Option<bool>,
-    /// OpenAI: the endpoint takes the output limit as `max_completion_tokens`.
+    /// OpenAI: whether the endpoint takes the output limit as `max_completion_tokens`.
     pub max_completion_tokens: Option<bool>,
-    /// OpenAI: is a stream asked for its usage, by `stream_options`?
+    /// OpenAI: whether to request the usage of a stream by `stream_options`.
     pub stream_options: Option<bool>,
-    /// OpenAI: is the schema of a typed answer sent, by `response_format`?
+    /// OpenAI: whether to send the schema of a typed answer by `response_format`.
     pub output_schemas: Option<bool>,
-    /// OpenAI: the dialect of an endpoint whose host does not tell.
+    /// OpenAI: dialect of an endpoint whose host does not determine it.
     pub dialect: Option<DialectName>,
-    /// OpenAI: the version of Azure's interface.
+    /// OpenAI: version of Azure's API.
     #[serde(default, deserialize_with = "optional_text")]
     pub api_version: Option<String>,
-    /// Headers of every request.
+    /// Headers of each request.
     #[serde(default)]
     pub headers: BTreeMap<String, TextOrCredential>,
-    /// The program that asks, as the provider reads it.
+    /// User agent that the provider sees.
     #[serde(default, deserialize_with = "optional_text")]
     pub user_agent: Option<String>,
-    /// Fields that are added to the body of every request, merged at every depth.
+    /// Additional fields for the body of each request, merged at every depth.
     #[serde(default)]
     pub extra_body: Map<String, Value>,
-    /// How long the phases of a call may take.
+    /// Timeouts of the phases of a call.
     #[serde(default)]
     pub timeouts: TimeoutsTable,
-    /// What its tokens cost, in place of `[agent.price]`.
+    /// Prices of its tokens, in place of `[agent.price]`.
     pub price: Option<PriceTable>,
-    /// How many requests it is sent in a minute.
+    /// Limit of requests per minute.
     #[serde(default, deserialize_with = "at_least_one")]
     pub requests_per_minute: Option<u32>,
-    /// How many tokens its answers may use in a minute.
+    /// Limit of tokens of answers per minute.
     #[serde(default, deserialize_with = "at_least_one")]
     pub tokens_per_minute: Option<u64>,
-    /// How long it is left alone after it refused, where others are beside it.
+    /// Time for which the endpoint is skipped after a refusal if there are others, in milliseconds.
     pub cooldown_ms: Option<NonZeroU64>,
 }
 
 impl ModelTable {
-    /// Returns how the model should answer.
+    /// Returns the settings of model calls.
     #[must_use]
     pub fn settings(&self) -> ModelSettings {
         let mut settings = ModelSettings::new().stop(self.stop.iter().map(String::as_str));
@@ -214,8 +214,8 @@ impl ModelTable {
         self.header
     }
 
-    /// Returns who is asked, in order: the endpoints of the model, then each fallback. What the model is
-    /// called need not stand in each entry of its pool.
+    /// Returns the endpoints in the order of calls: those of the model, then each fallback. A pool entry without
+    /// `model` gets that of `[model]`.
     #[must_use]
     pub fn pools(&self) -> Vec<Vec<Self>> {
         let alone = Self { pool: Vec::new(), fallback: Vec::new(), ..self.clone() };
@@ -230,7 +230,7 @@ impl ModelTable {
         std::iter::once(model).chain(fallbacks).collect()
     }
 
-    /// Returns the table that an entry stands for.
+    /// Returns the full table of an entry.
     fn of(&self, entry: &EndpointTable, header: &'static str) -> Self {
         let entry = entry.clone();
         Self {
@@ -271,7 +271,7 @@ const fn yes() -> bool {
     true
 }
 
-/// The adapters.
+/// The provider adapters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -284,7 +284,7 @@ pub enum ProviderName {
     Gemini,
     /// Ollama chat.
     Ollama,
-    /// OpenAI Chat Completions, and what speaks it.
+    /// OpenAI Chat Completions and compatible endpoints.
     Openai,
     /// OpenAI Responses.
     OpenaiResponses,
@@ -293,7 +293,7 @@ pub enum ProviderName {
 }
 
 impl ProviderName {
-    /// Returns the name that files write.
+    /// Returns the name in files.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -308,16 +308,16 @@ impl ProviderName {
     }
 }
 
-/// `[model.timeouts]`, in milliseconds, none zero; what is not given keeps its default.
+/// `[model.timeouts]`, in milliseconds, none zero; an absent field keeps its default.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TimeoutsTable {
-    /// Connecting.
+    /// Connection.
     pub connect_ms: Option<NonZeroU64>,
-    /// Waiting for the first byte.
+    /// Wait for the first byte.
     pub first_byte_ms: Option<NonZeroU64>,
-    /// Waiting for the next chunk.
+    /// Wait for the next chunk.
     pub idle_ms: Option<NonZeroU64>,
     /// The attempt as a whole.
     pub attempt_ms: Option<NonZeroU64>,

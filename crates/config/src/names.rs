@@ -1,4 +1,4 @@
-//! Names of tools and hooks, checked where they are written.
+//! Checks of names of tools, hooks and MCP servers, with their places in the text.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use crate::ConfigError;
 use crate::line::line_of;
 use crate::parse::parse;
 
-/// The names of a file that are checked.
+/// The checked names of a file.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Names {
     tools: Vec<Named>,
     hooks: Vec<Named>,
     mcp: Vec<Named>,
-    /// Each has names of its own.
+    /// Operators, each with its own names.
     operator: Vec<Self>,
 }
 
@@ -26,7 +26,7 @@ struct Named {
     name: Spanned<String>,
 }
 
-/// Refuses names that there cannot be, that are there twice, and that are the same to a provider.
+/// Refuses names that are invalid, duplicate, or the same for a provider.
 pub(crate) fn check_names(path: &Path, text: &str) -> Result<(), ConfigError> {
     let Names { tools, hooks, mcp, operator } = parse(path, text)?;
     check(path, text, "MCP server", &mcp, str::to_owned)?;

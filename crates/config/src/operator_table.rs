@@ -23,36 +23,36 @@ use crate::workflow_table::{FailurePolicy, RestartRule, WorkflowKind, check_work
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct OperatorTable {
-    /// The name it is called by.
+    /// Name of the operator, and of the tool that calls it.
     pub name: String,
-    /// What it is.
+    /// The agent.
     #[serde(default)]
     pub agent: AgentTable,
-    /// What its model does in each run, one entry per attempt.
+    /// Responses of its model in each run, one entry per attempt.
     #[serde(default)]
     pub model: Vec<ScriptedAnswer>,
-    /// What its tools do in each run.
+    /// Its tools in each run.
     #[serde(default)]
     pub tools: Vec<ScriptedTool>,
-    /// What it remembers, and how remembering fails.
+    /// Memory of the operator, with its faults.
     pub memory: Option<MemoryTable>,
-    /// What other people's code does at points of its runs.
+    /// Hooks at points of its runs.
     #[serde(default)]
     pub hooks: Vec<ScriptedHook>,
-    /// What it is instead of an agent.
+    /// Kind of the workflow; absent for an agent.
     pub kind: Option<WorkflowKind>,
     /// The operators that a workflow dispatches.
     #[serde(default)]
     pub steps: Vec<String>,
-    /// How many steps run at once; of a supervised one, how often it is begun anew.
+    /// Limit of concurrent steps; of a supervised step, the limit of restarts.
     pub limit: Option<u32>,
-    /// What becomes of several steps when one fails.
+    /// Reaction of the other steps to the failure of one.
     pub policy: Option<FailurePolicy>,
-    /// When a supervised step is begun anew.
+    /// Condition for the restart of a supervised step.
     pub restart: Option<RestartRule>,
 }
 
-/// The names of a file that are held against each other.
+/// The names of a file that must differ from each other.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct OperatorNames {
@@ -82,7 +82,7 @@ struct Operator {
     tools: Vec<NamedOperator>,
 }
 
-/// What already has a name.
+/// A name that is in use, with its owner.
 struct Taken<'t> {
     kind: &'static str,
     name: &'t str,
@@ -95,8 +95,8 @@ impl<'t> Taken<'t> {
     }
 }
 
-/// Refuses operators that cannot be told from each other or from tools, workflows that are not whole, and an
-/// entry that is none of them.
+/// Refuses operators that have the name of another one or of a tool, incomplete workflows, and an entry that names no
+/// operator.
 pub(crate) fn check_operators(path: &Path, text: &str) -> Result<(), ConfigError> {
     let OperatorNames { entry, agent, tools, operator } = parse(path, text)?;
     for Operator { name, agent, .. } in &operator {
@@ -139,7 +139,7 @@ pub(crate) fn check_operators(path: &Path, text: &str) -> Result<(), ConfigError
     Err(error.with_hint(hint.unwrap_or_else(add)))
 }
 
-/// Says that two have one name, at the one that is written later.
+/// Returns the error for two owners of one name, at the later place.
 fn clash(path: &Path, text: &str, this: &Taken<'_>, other: &Taken<'_>) -> ConfigError {
     let (earlier, later) =
         if this.at.start < other.at.start { (this, other) } else { (other, this) };

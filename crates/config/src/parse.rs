@@ -1,4 +1,4 @@
-//! From text to structs, with errors people can act on.
+//! Deserialization of TOML text, with errors that help people.
 
 use std::ops::Range;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{ConfigError, hints};
 
-/// How messages begin that do not say which key they are about.
+/// Beginnings of messages that do not name their key.
 const NEEDS_KEY: [&str; 6] = [
     "invalid ",
     "duplicate key",
@@ -17,14 +17,14 @@ const NEEDS_KEY: [&str; 6] = [
     "unknown variant",
 ];
 
-/// How advice begins that a reader of a value gives behind a semicolon.
+/// Beginnings of the hint that a reader of a value puts after a semicolon.
 const ADVICE: [&str; 3] = ["did you mean ", "take ", "write "];
 
 pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error| of_toml(path, text, &error))
 }
 
-/// Says what is wrong with a text, where, and which known name was meant.
+/// Converts an error of the TOML reader to a message, a place and a hint.
 pub(crate) fn of_toml(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
     let message = error.message().trim();
     let span = error.span();
@@ -36,7 +36,7 @@ pub(crate) fn of_toml(path: &Path, text: &str, error: &toml::de::Error) -> Confi
         }
         None => {
             let what = in_words(message);
-            // Advice stands apart from what is wrong.
+            // The hint is separate from the message.
             let advice = ADVICE
                 .iter()
                 .find_map(|begin| Some((begin, what.split_once(&format!("; {begin}"))?)));
@@ -66,7 +66,7 @@ pub(crate) fn of_toml(path: &Path, text: &str, error: &toml::de::Error) -> Confi
     }
 }
 
-/// Returns the key whose value, or whose name, begins at a place in a text.
+/// Returns the key whose name or value begins at a place in a text.
 fn key_at<'a>(text: &'a str, span: &Range<usize>) -> Option<&'a str> {
     let is_in_key = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let (before, behind) = text.split_at_checked(span.start)?;
@@ -82,7 +82,7 @@ fn key_at<'a>(text: &'a str, span: &Range<usize>) -> Option<&'a str> {
     if !name.is_empty() && behind[name.len()..].trim_start().starts_with('=') {
         return Some(name);
     }
-    // Of a value, or of a part of a list, it is the last key before it.
+    // For a value, or an element of a list, it is the last key before it.
     before.rmatch_indices('=').find_map(|(at, _)| {
         let before = before[..at].trim_end();
         let name = before.rsplit(|c| !is_in_key(c)).next()?;
@@ -90,7 +90,7 @@ fn key_at<'a>(text: &'a str, span: &Range<usize>) -> Option<&'a str> {
     })
 }
 
-/// Takes serde's "unknown field `x`, expected one of `a`, `b`" apart.
+/// Splits serde's "unknown field `x`, expected one of `a`, `b`" into the field and the known names.
 fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
     let rest = message.strip_prefix("unknown ")?;
     let (what, known) = rest.split_once(", ")?;
@@ -98,7 +98,7 @@ fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
     Some((what, known))
 }
 
-/// Says what was expected in the words of the file instead of the program's.
+/// Replaces Rust types in a message by the terms of TOML.
 fn in_words(message: &str) -> String {
     let Some((given, expected)) = message.split_once(", expected ") else {
         return message.to_owned();

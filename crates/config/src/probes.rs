@@ -1,4 +1,4 @@
-//! Keys about probes of scripted tools, checked where they are written.
+//! Checks of keys about probes of scripted tools, with their places in the text.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use toml::Spanned;
 use crate::ConfigError;
 use crate::parse::parse;
 
-/// The tables of a file that are checked.
+/// The checked tables of a file.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ProbeTables {
@@ -31,7 +31,7 @@ struct ProbeTool {
     probe_is_final: Option<Spanned<bool>>,
 }
 
-/// Refuses what says something of a probe where there is none.
+/// Refuses keys about a probe where there is none.
 pub(crate) fn check_probes(path: &Path, text: &str) -> Result<(), ConfigError> {
     let ProbeTables { tools, operator } = parse(path, text)?;
     let below = operator.iter().flat_map(|operator| &operator.tools);

@@ -1,4 +1,4 @@
-//! Reading the files that users name, with a limit.
+//! Size-limited reads of the files that users name.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -7,15 +7,14 @@ use std::string::FromUtf8Error;
 
 use crate::ConfigError;
 
-/// The most bytes of a text that is read: a TOML file, an input, instructions. 16 MiB.
+/// Size limit of a text: a TOML file, an input, instructions. 16 MiB.
 pub const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
 
-/// Reads a file as text, of at most [`MAX_TEXT_BYTES`]. A byte order mark at its beginning is left out.
+/// Reads a file as text, of at most [`MAX_TEXT_BYTES`]. A byte order mark at its beginning is removed.
 ///
 /// # Errors
 ///
-/// [`ConfigError`], naming the file, when it is not a regular file, is larger, is not UTF-8 or cannot
-/// be read.
+/// [`ConfigError`] with the file if it is not a regular file, is larger, is not UTF-8 or cannot be read.
 pub fn read_text(path: &Path) -> Result<String, ConfigError> {
     let bytes = read_bytes(path, MAX_TEXT_BYTES)?;
     decode(bytes).map_err(|error| {
@@ -25,11 +24,11 @@ pub fn read_text(path: &Path) -> Result<String, ConfigError> {
 
 /// Reads a file of at most `max_bytes`.
 ///
-/// Devices and pipes are refused: they may have no end, or wait for ever.
+/// Devices and pipes are refused: they may have no end, or block forever.
 ///
 /// # Errors
 ///
-/// [`ConfigError`], naming the file, when it is not a regular file, is larger or cannot be read.
+/// [`ConfigError`] with the file if it is not a regular file, is larger or cannot be read.
 pub fn read_bytes(path: &Path, max_bytes: usize) -> Result<Vec<u8>, ConfigError> {
     let failed = |error| ConfigError::new(path, "cannot be read").with_source(error);
     let regular = |metadata: Metadata| match metadata.is_file() {
@@ -37,7 +36,7 @@ pub fn read_bytes(path: &Path, max_bytes: usize) -> Result<Vec<u8>, ConfigError>
         false if metadata.is_dir() => Err(ConfigError::new(path, "is a folder")),
         false => Err(ConfigError::new(path, "is not a regular file")),
     };
-    // Asked before opening, because opening a pipe waits for its other end.
+    // Checked before opening, because opening a pipe waits for its other end.
     regular(std::fs::metadata(path).map_err(failed)?)?;
     let file = File::open(path).map_err(failed)?;
     regular(file.metadata().map_err(failed)?)?;
@@ -46,12 +45,12 @@ pub fn read_bytes(path: &Path, max_bytes: usize) -> Result<Vec<u8>, ConfigError>
     })
 }
 
-/// Reads text to its end, of at most [`MAX_TEXT_BYTES`]. A byte order mark at its beginning is left out.
+/// Reads text to its end, of at most [`MAX_TEXT_BYTES`]. A byte order mark at its beginning is removed.
 ///
 /// # Errors
 ///
-/// What `source` says; [`io::ErrorKind::FileTooLarge`] when there is more, and
-/// [`io::ErrorKind::InvalidData`] when it is not UTF-8.
+/// Errors of `source`; [`io::ErrorKind::FileTooLarge`] if there is more, and [`io::ErrorKind::InvalidData`] if it is
+/// not UTF-8.
 pub fn read_text_from(source: impl Read) -> io::Result<String> {
     let bytes = read_all(source, MAX_TEXT_BYTES)?.ok_or_else(|| {
         let what = format!("there is more than {} MiB of it", MAX_TEXT_BYTES / (1024 * 1024));
@@ -60,7 +59,7 @@ pub fn read_text_from(source: impl Read) -> io::Result<String> {
     decode(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
-/// Decodes UTF-8, without the byte order mark that some editors and shells write first.
+/// Decodes UTF-8 and removes the byte order mark that some editors and shells write first.
 fn decode(bytes: Vec<u8>) -> Result<String, FromUtf8Error> {
     let text = String::from_utf8(bytes)?;
     Ok(match text.strip_prefix('\u{feff}') {
@@ -69,7 +68,7 @@ fn decode(bytes: Vec<u8>) -> Result<String, FromUtf8Error> {
     })
 }
 
-/// Reads to the end; `None` when there is more than allowed.
+/// Reads to the end; returns `None` if there are more than `max_bytes`.
 fn read_all(source: impl Read, max_bytes: usize) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(max_bytes).unwrap_or(u64::MAX).saturating_add(1);

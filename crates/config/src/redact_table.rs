@@ -4,12 +4,12 @@ use regex::Regex;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-/// `[redact]`: what is taken out of text beside what is known.
+/// `[redact]`: patterns of secrets to redact in addition to the known ones.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RedactTable {
-    /// What secrets look like, as regular expressions. A group named `keep` stays.
+    /// Regular expressions of secrets. A group named `keep` is not redacted.
     #[serde(deserialize_with = "expressions")]
     pub patterns: Vec<Regex>,
 }
@@ -19,7 +19,7 @@ fn expressions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Regex>,
     patterns.iter().map(|pattern| expression(pattern).map_err(D::Error::custom)).collect()
 }
 
-/// Compiles an expression; one that matches nothing at all would match everywhere.
+/// Compiles an expression. An expression that matches the empty text is refused, because it would match everywhere.
 fn expression(pattern: &str) -> Result<Regex, String> {
     let regex = Regex::new(pattern).map_err(|error| {
         let text = error.to_string();

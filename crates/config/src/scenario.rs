@@ -1,4 +1,4 @@
-//! A run written as data.
+//! Scenarios: runs written as data.
 
 use std::path::Path;
 
@@ -29,55 +29,55 @@ use crate::tables::check_scenario_tables;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Scenario {
-    /// What it shows.
+    /// Purpose of the scenario.
     pub name: String,
-    /// What the agent is asked.
+    /// Input of the run.
     pub input: String,
-    /// The operator that is asked instead of the scenario's own agent.
+    /// Operator that gets the input in place of the scenario's own agent.
     pub entry: Option<String>,
-    /// The session.
+    /// Name of the session.
     #[serde(default, deserialize_with = "session")]
     pub session: Option<String>,
-    /// When the run is cancelled, in milliseconds from its start.
+    /// Time of a cancellation, in milliseconds from the start of the run.
     pub cancel_at_ms: Option<u64>,
-    /// What the agent is.
+    /// The agent.
     #[serde(default)]
     pub agent: AgentTable,
-    /// What the model does, one entry per attempt.
+    /// Responses of the model, one entry per attempt.
     #[serde(default)]
     pub model: Vec<ScriptedAnswer>,
-    /// What the tools do.
+    /// The tools.
     #[serde(default)]
     pub tools: Vec<ScriptedTool>,
-    /// What is remembered, and how remembering fails.
+    /// Memory of the agent, with its faults.
     pub memory: Option<MemoryTable>,
-    /// What other people's code does at points of the run.
+    /// Hooks at points of the run.
     #[serde(default)]
     pub hooks: Vec<ScriptedHook>,
-    /// Further agents, each a tool of the others.
+    /// Additional agents and workflows, each a tool of the others.
     #[serde(default)]
     pub operator: Vec<OperatorTable>,
-    /// What people decide, in the order they are asked; further approvals stay open.
+    /// Decisions of people, in the order of the approvals; further approvals stay open.
     #[serde(default)]
     pub approvals: Vec<ScriptedDecision>,
-    /// What is sent to the run while it is at work.
+    /// Signals to the running run.
     #[serde(default)]
     pub signals: Vec<SignalTable>,
-    /// How the run is opened again after it failed or was stopped, in order.
+    /// Reopenings of the run after a failure or a stop, in order.
     #[serde(default)]
     pub reopen: Vec<Reopening>,
-    /// How the log fails.
+    /// Faults of the log.
     #[serde(default)]
     pub log: LogFaultTable,
-    /// How the error store fails.
+    /// Faults of the error store.
     #[serde(default)]
     pub error_store: StoreFaultTable,
-    /// How the store of large results fails.
+    /// Faults of the store of large results.
     #[serde(default)]
     pub result_store: StoreFaultTable,
-    /// Whether faults, signals, decisions and hooks may be left out by the run; it fails the scenario otherwise.
+    /// Whether the run may leave faults, signals, decisions and hooks unused; otherwise the scenario fails.
     pub unused: Option<Unused>,
-    /// What must come of it.
+    /// Expected result.
     #[serde(default)]
     pub expect: Expect,
 }
@@ -87,37 +87,37 @@ pub struct Scenario {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Unused {
-    /// They are listed, and the scenario may pass.
+    /// Unused parts are listed, and the scenario may pass.
     Allowed,
 }
 
-/// `[[reopen]]`: a run that failed or was stopped goes on.
+/// `[[reopen]]`: reopens a run that failed or was stopped.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Reopening {
-    /// Who opens it.
+    /// Person who reopens the run.
     #[serde(deserialize_with = "optional_text")]
     pub by: Option<String>,
-    /// What is said to the model.
+    /// Message to the model.
     #[serde(deserialize_with = "optional_text")]
     pub message: Option<String>,
-    /// What is added to its budget.
+    /// Addition to the budget.
     pub budget: BudgetIncrease,
 }
 
-/// What must come of a scenario; what is not given is not checked.
+/// The expected result of a scenario; an absent field is not checked.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Expect {
-    /// How the run ends.
+    /// Outcome of the run.
     pub outcome: Option<Outcome>,
-    /// The code of the failure or stop.
+    /// Code of the failure or stop.
     pub reason: Option<String>,
-    /// What the run says.
+    /// Output of the run.
     pub output: Option<String>,
-    /// The types of its events; `…` stands for any number of them.
+    /// Types of its events; `…` matches any number of events.
     pub events: Option<Vec<String>>,
 }
 
@@ -126,7 +126,7 @@ impl Scenario {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], naming file, line and how to mend it.
+    /// [`ConfigError`] with file, line and a hint.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = read_text(path)?;
         check_scenario_tables(path, &text)?;

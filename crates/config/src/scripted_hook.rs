@@ -11,15 +11,15 @@ use crate::checked::text;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ScriptedHook {
-    /// Its name.
+    /// Name of the hook.
     pub name: String,
-    /// Where it is called.
+    /// Point at which the hook is called.
     pub point: HookPoint,
-    /// The only tool it is called for, around tools.
+    /// Tool to which the hook is restricted, at points around tools.
     pub tool: Option<String>,
-    /// What it does.
+    /// Action of the hook.
     pub action: HookAction,
-    /// Does the run go on when it fails?
+    /// Whether the run continues after a failure of the hook.
     #[serde(default = "yes")]
     pub fail_open: bool,
 }
@@ -28,42 +28,42 @@ const fn yes() -> bool {
     true
 }
 
-/// What a scripted hook does.
+/// The action of a scripted hook.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HookAction {
-    /// Says no, for this reason.
+    /// Refuses, with this reason.
     Abort(String),
-    /// Lets the run go on.
+    /// Lets the run continue.
     Continue,
     /// Fails with this text.
     Error(String),
-    /// Hangs this long, in milliseconds, then lets the run go on.
+    /// Waits this long, in milliseconds, then lets the run continue.
     HangMs(u64),
     /// Panics with this text.
     Panic(String),
-    /// Gives a tool other arguments.
+    /// Replaces the arguments of a tool call.
     ReplaceArguments(Value),
 }
 
-/// What a person decides about an approval.
+/// The decision of a person about an approval.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ScriptedDecision {
-    /// Yes or no.
+    /// The verdict.
     pub verdict: ApprovalVerdict,
-    /// Who.
+    /// Name of the person.
     #[serde(default = "default_person", deserialize_with = "text")]
     pub by: String,
-    /// Why.
+    /// Reason for the decision.
     pub reason: Option<String>,
-    /// What the call gets instead of the arguments that were shown; of one that is approved.
+    /// Arguments of the call in place of the shown ones; only with an approval.
     pub arguments: Option<Value>,
-    /// The data that the approval asks for; of one that is approved.
+    /// Data that the approval asks for; only with an approval.
     pub data: Option<Value>,
-    /// How long it takes to decide, in milliseconds; no time otherwise.
+    /// Time that the decision takes, in milliseconds; none by default.
     pub delay_ms: Option<u64>,
 }
 
@@ -71,12 +71,12 @@ fn default_person() -> String {
     "rehearsal".to_owned()
 }
 
-/// Yes or no.
+/// The verdict of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalVerdict {
     /// The call may run.
     Approve,
-    /// It may not.
+    /// The call may not run.
     Deny,
 }

@@ -13,12 +13,12 @@ use crate::ConfigError;
 use crate::hints::nearest;
 use crate::parse::parse;
 
-/// The tools that every agent has.
+/// Tools of every agent.
 const BUILT_IN: [&str; 2] = ["get_error_detail", "get_tool_result"];
 /// The placeholder for any number of events.
 const ANY_EVENTS: &str = "…";
 
-/// The tables of a file that are checked.
+/// The checked tables of a file.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ScriptedTables {
@@ -69,7 +69,7 @@ struct ExpectTable {
     events: Vec<Spanned<String>>,
 }
 
-/// Refuses hooks that are never called, calls with two ends, and types of events that there are not.
+/// Refuses hooks that are never called, calls with two results, and unknown types of events.
 pub(crate) fn check_scripted_names(path: &Path, text: &str) -> Result<(), ConfigError> {
     let ScriptedTables { tools, hooks, operator, expect } = parse(path, text)?;
     let operators: Vec<&str> = operator.iter().map(|operator| operator.name.as_str()).collect();
@@ -119,7 +119,7 @@ fn check_hook(path: &Path, text: &str, hook: &HookKeys, known: &[&str]) -> Resul
     })
 }
 
-/// Returns the type of event that was meant, where one is near.
+/// Returns a hint with the nearest type of event, if one is near.
 fn near(name: &str, known: &[&str]) -> Option<String> {
     nearest(name, known).filter(|hint| hint.starts_with("did you mean"))
 }

@@ -12,102 +12,102 @@ use crate::checked::{approvers, at_least_one, capabilities, object_schema};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ScriptedTool {
-    /// Its name.
+    /// Name of the tool.
     pub name: String,
-    /// What the model is told of it.
+    /// Description for the model.
     pub description: Option<String>,
     /// JSON Schema of the arguments.
     #[serde(default, deserialize_with = "object_schema")]
     pub schema: Option<Value>,
     /// JSON Schema of the output.
     pub output_schema: Option<Value>,
-    /// What it needs.
+    /// Capabilities that the tool needs.
     #[serde(default, deserialize_with = "capabilities")]
     pub capabilities: Vec<String>,
-    /// May a call be repeated?
+    /// Whether a call may be repeated.
     #[serde(default)]
     pub idempotent: bool,
-    /// Must a person agree to each call?
+    /// Whether a person must approve each call.
     #[serde(default)]
     pub approval: bool,
-    /// How long there is to decide about a call, in milliseconds; for ever otherwise.
+    /// Time limit for the decision about a call, in milliseconds; unlimited by default.
     #[serde(default, deserialize_with = "at_least_one")]
     pub expires_after_ms: Option<u64>,
-    /// Who may decide about a call; any person by default.
+    /// People who may decide about a call; any person by default.
     #[serde(default, deserialize_with = "approvers")]
     pub approvers: Approvers,
     /// JSON Schema of the data that each approval asks for.
     pub approval_schema: Option<Value>,
-    /// Does it only look around?
+    /// Whether the tool only reads, without effects.
     #[serde(default)]
     pub exploratory: bool,
-    /// What it says of a call of unknown outcome; without it, it cannot be asked.
+    /// Result of the probe of a call of unknown outcome; without it the tool has no probe.
     pub probe: Option<ProbeVerdict>,
-    /// What a call that happened answered.
+    /// Output of a call that happened, according to the probe.
     pub probe_output: Option<Value>,
-    /// Will a call that did not happen then never happen?
+    /// Whether a call that did not happen by the time of the probe never will.
     #[serde(default)]
     pub probe_is_final: bool,
-    /// How long a call may take, in milliseconds.
+    /// Timeout of a call, in milliseconds.
     #[serde(default, deserialize_with = "at_least_one")]
     pub timeout_ms: Option<u64>,
-    /// What its executions come to, in order; the last one repeats.
+    /// Results of its executions, in order; the last one repeats.
     #[serde(default)]
     pub calls: Vec<ScriptedCall>,
 }
 
-/// What a scripted tool says of a call of unknown outcome.
+/// The result of a probe about a call of unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ProbeVerdict {
-    /// It did not happen.
+    /// The call did not happen.
     DidNot,
-    /// It happened.
+    /// The call happened.
     Happened,
-    /// It cannot be said.
+    /// The outcome stays unknown.
     Unknown,
 }
 
-/// What one execution of a scripted tool comes to.
+/// The result of one execution of a scripted tool.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ScriptedCall {
-    /// What it returns.
+    /// Returned output.
     pub output: Option<Value>,
-    /// The text it fails with.
+    /// Text of the error.
     pub error: Option<String>,
-    /// The author's code of the failure.
+    /// Author's code of the failure.
     pub code: Option<String>,
-    /// The text it panics with.
+    /// Text of the panic.
     pub panic: Option<String>,
-    /// What it asks a person first; without an output of its own it returns what the person gave.
+    /// Question to a person before the result; without an own output the tool returns the person's answer.
     pub ask: Option<ScriptedAsk>,
-    /// How long it hangs first, in milliseconds.
+    /// Delay at the start, in milliseconds.
     pub hang_ms: Option<u64>,
-    /// How many bytes of text it returns, at most 16 MiB.
+    /// Size of a text that the tool returns, in bytes, at most 16 MiB.
     #[serde(deserialize_with = "output_bytes")]
     pub output_bytes: Option<usize>,
-    /// Can trying again help?
+    /// Whether a retry can help.
     pub retryable: bool,
-    /// How long to wait before that, in milliseconds.
+    /// Delay before a retry, in milliseconds.
     pub retry_after_ms: Option<u64>,
 }
 
-/// What a scripted tool asks a person while it is running.
+/// A question of a running scripted tool to a person.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ScriptedAsk {
-    /// In its words.
+    /// Text of the question.
     pub message: String,
-    /// JSON Schema of the data.
+    /// JSON Schema of the answer.
     #[serde(default, deserialize_with = "object_schema")]
     pub schema: Option<Value>,
 }
 
-/// What no output of a scripted tool is larger than.
+/// Largest size of a scripted output, in bytes.
 const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
 
 fn output_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {

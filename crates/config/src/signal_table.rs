@@ -11,22 +11,22 @@ use crate::ConfigError;
 use crate::checked::text;
 use crate::parse::parse;
 
-/// What is sent to a run while it is at work.
+/// A signal to a running run.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SignalTable {
-    /// When, in milliseconds from the start of the run.
+    /// Time, in milliseconds from the start of the run.
     pub at_ms: u64,
-    /// What it is about: `cancel`, `input`, or any other name.
+    /// Name of the signal: `cancel`, `input`, or any other name.
     #[serde(deserialize_with = "text")]
     pub name: String,
-    /// What it carries.
+    /// Payload of the signal.
     #[serde(default)]
     pub data: Value,
 }
 
-/// The tables of a file that are checked.
+/// The checked tables of a file.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct SignalTables {
@@ -46,7 +46,7 @@ enum Carried {
     Other(IgnoredAny),
 }
 
-/// Refuses an input that says nothing to the model.
+/// Refuses an `input` without text for the model.
 pub(crate) fn check_signals(path: &Path, text: &str) -> Result<(), ConfigError> {
     let SignalTables { signals } = parse(path, text)?;
     for Signal { name, data } in signals {

@@ -1,4 +1,4 @@
-//! Tables that there is one of, and that were written as a list.
+//! Checks for single tables that were written as a list.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::ConfigError;
 
-/// The tables of an agent file that there is one of.
+/// Single tables of an agent file.
 const SINGLE: [&str; 16] = [
     "agent",
     "agent.budget",
@@ -26,7 +26,7 @@ const SINGLE: [&str; 16] = [
     "store",
 ];
 
-/// The tables of a scenario file that there is one of.
+/// Single tables of a scenario file.
 const SINGLE_IN_SCENARIO: [&str; 11] = [
     "agent",
     "agent.budget",
@@ -41,7 +41,7 @@ const SINGLE_IN_SCENARIO: [&str; 11] = [
     "result_store",
 ];
 
-/// The tables of an operator of a scenario that there is one of.
+/// Single tables of an operator of a scenario.
 const SINGLE_IN_OPERATOR: [&str; 7] = [
     "agent",
     "agent.budget",
@@ -52,9 +52,9 @@ const SINGLE_IN_OPERATOR: [&str; 7] = [
     "memory",
 ];
 
-/// Refuses `[[NAME]]` where there is one `[NAME]`: serde would take the list for the table's values in turn.
+/// Refuses `[[NAME]]` for a single table `[NAME]`: serde would read the list's elements as the table's fields in turn.
 pub(crate) fn check_tables(path: &Path, text: &str) -> Result<(), ConfigError> {
-    // What is no TOML is refused when it is read.
+    // Text that is no TOML is refused when it is parsed.
     let Ok(file) = DeTable::parse(text) else { return Ok(()) };
     let Some((name, at)) = listed(file.get_ref(), &SINGLE) else { return Ok(()) };
     let hint = match name {
@@ -69,7 +69,7 @@ pub(crate) fn check_tables(path: &Path, text: &str) -> Result<(), ConfigError> {
     Err(ConfigError::new(path, what).in_text(text, at).with_hint(hint))
 }
 
-/// As [`check_tables`], in a scenario file.
+/// Checks a scenario file as [`check_tables`] does an agent file.
 pub(crate) fn check_scenario_tables(path: &Path, text: &str) -> Result<(), ConfigError> {
     let Ok(file) = DeTable::parse(text) else { return Ok(()) };
     let refused = |of: &str, name: &str, at| {
@@ -91,7 +91,7 @@ pub(crate) fn check_scenario_tables(path: &Path, text: &str) -> Result<(), Confi
     Ok(())
 }
 
-/// Returns the first of these tables that is a list, and where it begins.
+/// Returns the first of these tables that is a list, with its place.
 fn listed(
     table: &DeTable<'_>,
     names: &[&'static str],
@@ -99,7 +99,7 @@ fn listed(
     names.iter().find_map(|name| Some((*name, list(table, name)?)))
 }
 
-/// Returns where a list of this name begins.
+/// Returns the place of a list of this name.
 fn list(file: &DeTable<'_>, name: &str) -> Option<std::ops::Range<usize>> {
     let mut table = file;
     let mut parts = name.split('.').peekable();

@@ -1,9 +1,9 @@
-//! Values that may stand elsewhere than in the file.
+//! Values that are text or a reference to a credential.
 
 use backstop_process::Credential;
 use serde::{Deserialize, Deserializer};
 
-/// A text, or where a credential is kept.
+/// A text, or a reference to a credential.
 ///
 /// ```
 /// use backstop_config::{AgentFile, TextOrCredential};
@@ -27,14 +27,14 @@ use serde::{Deserialize, Deserializer};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TextOrCredential {
-    /// Kept elsewhere: `env:NAME`, `file:PATH` or `command:…`.
+    /// A reference: `env:NAME`, `file:PATH` or `command:…`.
     Credential(Credential),
     /// The text itself.
     Text(String),
 }
 
 impl TextOrCredential {
-    /// Is the value a credential?
+    /// Returns whether the value is a credential.
     #[must_use]
     pub const fn is_credential(&self) -> bool {
         matches!(self, Self::Credential(_))

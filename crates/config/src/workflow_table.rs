@@ -1,4 +1,4 @@
-//! `[[operator]]` of a scenario that is made of other operators.
+//! `[[operator]]` of a scenario that is a workflow.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,46 +10,46 @@ use toml::Spanned;
 use crate::ConfigError;
 use crate::hints::nearest;
 
-/// How a workflow dispatches its steps.
+/// The way in which a workflow dispatches its steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WorkflowKind {
-    /// One after the other.
+    /// All steps, one after the other.
     Sequence,
-    /// At once.
+    /// All steps at once.
     Parallel,
-    /// One of them, which the first of them chooses.
+    /// One step, which the first step chooses.
     Route,
-    /// One of them over many inputs.
+    /// One step, over many inputs.
     Map,
-    /// One of them, begun anew when it ends.
+    /// One step, restarted when it ends.
     Supervise,
 }
 
-/// What becomes of several steps when one fails.
+/// The reaction of several steps to the failure of one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FailurePolicy {
-    /// The others are stopped.
+    /// The others are cancelled.
     #[default]
     FailFast,
-    /// The others go on.
+    /// The others continue.
     Collect,
 }
 
-/// When a supervised step is begun anew.
+/// The condition for the restart of a supervised step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RestartRule {
     /// Never.
     Never,
-    /// When it failed.
+    /// After a failure.
     #[default]
     Transient,
-    /// When it ended.
+    /// After each end.
     Always,
 }
 
@@ -98,7 +98,7 @@ impl Keys {
     }
 }
 
-/// Refuses workflows that are not whole, or that dispatch what is not there.
+/// Refuses incomplete workflows and steps that name no operator.
 pub(crate) fn check_workflows(path: &Path, text: &str) -> Result<(), ConfigError> {
     let File { operator } = crate::parse::parse(path, text)?;
     let names: Vec<&str> = operator.iter().map(|keys| keys.name.as_str()).collect();

@@ -180,7 +180,7 @@ fn block(page: &str) -> &str {
     rest.split_once("```").unwrap().0
 }
 
-/// The pages show what is read, key by key.
+/// The pages show every key that is read.
 #[test]
 fn the_files_of_the_pages_are_read() {
     let (_folder, path) = written(block(include_str!("../../../../docs/agent-files.md")));
