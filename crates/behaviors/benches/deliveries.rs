@@ -1,7 +1,7 @@
-//! What a delivery costs: behind many events beside behind few, with many subscriptions beside one, and from an
-//! append until a behaviour hears of it.
+//! The cost of a delivery: after many events compared with few, with many subscriptions compared with one, and from an
+//! append until the behaviour receives the event.
 //!
-//! `cargo bench -p backstop-behaviors --bench deliveries`; with `-- --quick` for a glance.
+//! `cargo bench -p backstop-behaviors --bench deliveries`; with `-- --quick` for a short run.
 
 #![allow(clippy::print_stdout, reason = "a program speaks to its terminal")]
 
@@ -39,13 +39,13 @@ fn main() -> ExitCode {
     if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A store with so many events, and as many subscriptions behind them.
+/// A store with this many events, and as many subscriptions after them.
 struct Store {
     _folder: tempfile::TempDir,
     database: Database,
     log: Arc<dyn EventLog>,
     writer: RunWriter,
-    /// What is told of each delivery.
+    /// Receives a message for each delivery.
     heard: mpsc::UnboundedReceiver<()>,
     serving: Option<Serving>,
     subscriptions: u64,
@@ -75,7 +75,7 @@ impl Store {
         Self { _folder: folder, database, log, writer, heard, serving, subscriptions }
     }
 
-    /// Appends events that are to be delivered, in one write, and waits until all are.
+    /// Appends events in one write, and waits until all are delivered.
     async fn deliver(&mut self, count: u64) -> Duration {
         let began = now();
         for _ in 0..count {
@@ -108,7 +108,7 @@ fn telling(name: &str, tell: &mpsc::UnboundedSender<()>) -> FnBehavior {
     .start(Start::Start)
 }
 
-/// A delivery behind 100,000 events beside one behind 100.
+/// A delivery after 100,000 events compared with one after 100.
 async fn behind(effort: &Effort) -> Row {
     let (mut many, mut few) = (Store::new(100_000, 1).await, Store::new(100, 1).await);
     let (mut taken, mut beside) = (Vec::new(), Vec::new());
@@ -122,13 +122,13 @@ async fn behind(effort: &Effort) -> Row {
     Row::new(name, Spread::of(ratios(&taken, &beside)), Goal::AtMost(1.2))
 }
 
-/// The time of a delivery with 64 subscriptions beside that with one; and how many there are a second.
+/// The time of a delivery with 64 subscriptions compared with one; and the number of deliveries a second.
 async fn subscriptions(effort: &Effort) -> Row {
     let (mut many, mut one) = (Store::new(100, 64).await, Store::new(100, 1).await);
     let (mut taken, mut beside) = (Vec::new(), Vec::new());
     let count = effort.deliveries / 10;
     for _ in 0..effort.rounds {
-        // As many deliveries on both sides.
+        // The same number of deliveries on both sides.
         taken.push(many.deliver(count).await);
         beside.push(one.deliver(count * 64).await);
     }
@@ -138,7 +138,7 @@ async fn subscriptions(effort: &Effort) -> Row {
     Row::new(name, Spread::of(ratios(&taken, &beside)), Goal::None)
 }
 
-/// From before an append until its event is delivered, beside the append and a look into the feed.
+/// The time from before an append until its event is delivered, compared with the append and a read of the feed.
 async fn latency(effort: &Effort) -> Row {
     let mut store = Store::new(100, 1).await;
     let (mut taken, mut beside) = (Vec::new(), Vec::new());

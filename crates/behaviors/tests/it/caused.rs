@@ -1,4 +1,4 @@
-//! What behaviours cause.
+//! Causes of events, and capabilities of behaviours.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -65,7 +65,7 @@ async fn circles_end() {
         settled(&serving).await;
     }
     serving.stop().await;
-    // Each begins a chain at the first run, and answers what the other one caused.
+    // Each chain begins at the first run, and continues with the events of the other behaviour.
     let lengths = |causes: Vec<Option<Cause>>| -> Vec<u32> {
         causes.into_iter().map(|cause| cause.unwrap().length).collect()
     };
@@ -192,7 +192,7 @@ async fn pack_brings_behaviours_and_their_grants() {
     assert_eq!(twice[1], "pack `desk 2.0.0` is loaded beside `desk 1.0.0`");
 }
 
-/// Two of one name, and names that no file could have.
+/// Two behaviours with the same name, and invalid names.
 #[test]
 fn behaviours_have_names_of_their_own() {
     let (log, seen) = (memory(), Seen::default());

@@ -10,7 +10,7 @@ use layer0::event::{BehaviorFailed, EventKind};
 use super::troubled::Troubled;
 use super::{Seen, host, memory, places, record, settled, short_while, warn};
 
-/// A behaviour that notes what it is shown, and hangs at some events.
+/// A behaviour that records its events, and hangs at some of them.
 fn hanging(name: &str, at: &'static [(&'static str, u64)], seen: &Seen) -> FnBehavior {
     let seen = Arc::clone(seen);
     let hanging = behavior(name, "warning".parse().unwrap(), move |delivery, _| {
@@ -27,7 +27,7 @@ fn hanging(name: &str, at: &'static [(&'static str, u64)], seen: &Seen) -> FnBeh
     hanging.start(Start::Start)
 }
 
-/// Serves until so many deliveries were begun, and ends; by a death, where the next host takes the subscription over.
+/// Serves until this many deliveries were begun, and ends; by a death if the next host takes the subscription over.
 async fn serve_until(
     log: &Arc<dyn EventLog>,
     at: &'static [(&'static str, u64)],
@@ -61,7 +61,7 @@ async fn delivery_is_set_aside_after_three_deaths() {
     warn(&log, "run_1", 2).await;
     let poison = &[("run_1", 2)];
     serve_until(&log, poison, 1).await;
-    // That host ended in order; the next three die.
+    // That host stopped normally; the next three die.
     for _ in 0..3 {
         serve_until(&log, poison, 1).await;
         troubled.is_takeover.store(true, Ordering::SeqCst);
@@ -104,7 +104,7 @@ async fn last_chance_of_a_delivery_is_alone() {
         assert_eq!(serve_until(&log, both, 2).await.len(), 2);
         troubled.is_takeover.store(true, Ordering::SeqCst);
     }
-    // The first of them is to blame.
+    // The first delivery is to blame.
     assert_eq!(serve_until(&log, &[("run_1", 2)], 1).await, [("run_1".to_owned(), 1)]);
     let seen = Seen::default();
     let serving = host(&log).behavior(hanging("b", &[], &seen)).build().unwrap().serve();

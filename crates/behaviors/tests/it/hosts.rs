@@ -1,4 +1,4 @@
-//! Several hosts on one log, and hosts that end in the middle.
+//! Several hosts on one log, and hosts that end during a delivery.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +40,7 @@ async fn open_delivery_is_made_again() {
             let (seen, is_stuck) = (Arc::clone(&seen), Arc::clone(&is_stuck));
             async move {
                 seen.lock().unwrap().push(delivery.clone());
-                // The first run is stuck at its second event; the other goes ahead.
+                // The first run is stuck at its second event; the other one continues.
                 if is_stuck.load(Ordering::SeqCst)
                     && (delivery.run.as_str(), delivery.seq) == ("run_1", 3)
                 {
@@ -57,7 +57,7 @@ async fn open_delivery_is_made_again() {
     while places(&seen).len() < 5 {
         short_while().await;
     }
-    // The ends of the other run are durable.
+    // The ends of the other run's deliveries are durable.
     while record(&log, "b", 1).await.len() < 1 + 5 + 4 {
         short_while().await;
     }

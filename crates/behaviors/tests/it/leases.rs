@@ -1,4 +1,4 @@
-//! Deliveries on a server that several processes share, each for as long as its lease lasts.
+//! Deliveries on a server that several processes share, under their leases.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

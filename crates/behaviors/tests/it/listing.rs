@@ -1,4 +1,4 @@
-//! The deliveries that failed, and what is read to list them.
+//! Lists of failed deliveries, and the reads that they need.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use layer0::id::{RunId, SessionId};
 
 use super::{host, memory, settled, warn};
 
-/// A log that notes of which runs events are read; `None` for all of them.
+/// A log that records the runs whose events are read; `None` for all runs.
 struct Noting(Arc<dyn EventLog>, Mutex<Vec<Option<RunId>>>);
 
 #[async_trait]
@@ -65,7 +65,7 @@ fn failing(name: &str, on: &str) -> FnBehavior {
     })
 }
 
-/// Lets a run's one warning fail at a behaviour, for which it is another pattern and so another segment.
+/// Lets the delivery of a run's only warning fail. Each run has its own pattern, and so its own segment.
 async fn fail(log: &Arc<dyn EventLog>, name: &str, run: &str) {
     let failing = failing(name, &format!("warning[run={run}]"));
     let serving = host(log).behavior(failing).build().unwrap().serve();

@@ -28,7 +28,7 @@ use layer0::{JsonText, Timestamp};
 
 type Seen = Arc<Mutex<Vec<Delivery>>>;
 
-/// A behaviour that notes what it is shown.
+/// A behaviour that records its events.
 fn noting(name: &str, pattern: &str, seen: &Seen) -> FnBehavior {
     let seen = Arc::clone(seen);
     behavior(name, pattern.parse().unwrap(), move |delivery, _| {
@@ -40,13 +40,13 @@ fn noting(name: &str, pattern: &str, seen: &Seen) -> FnBehavior {
     })
 }
 
-/// Returns the warnings that were shown: their runs, and which of these they are.
+/// Returns the delivered warnings: their runs, and their numbers among the run's warnings.
 fn places(seen: &Seen) -> Vec<(String, u64)> {
     let seen = seen.lock().unwrap();
     seen.iter().map(|delivery| (delivery.run.to_string(), delivery.seq - 1)).collect()
 }
 
-/// Appends warnings to a run, behind its start.
+/// Appends warnings to a run, after its start.
 async fn warn(log: &Arc<dyn EventLog>, run: &str, count: u64) {
     let mut writer = match log.summary(&run.into()).await.unwrap() {
         Some(summary) => {
@@ -85,7 +85,7 @@ async fn short_while() {
     SystemClock.sleep(Duration::from_millis(10)).await;
 }
 
-/// Waits until subscriptions stand.
+/// Waits until subscriptions exist.
 async fn opened(log: &Arc<dyn EventLog>, names: &[&str]) {
     for name in names {
         while log.subscription(name).await.unwrap().is_none() {
@@ -138,11 +138,11 @@ async fn each_event_is_delivered_once() {
         assert_eq!(types(&events)[..2], ["subscription.opened", "behavior.delivered"]);
         let completed = types(&events).iter().filter(|it| **it == "behavior.completed").count();
         assert_eq!(completed, 2);
-        // It is no run.
+        // It is not a run.
         let runs = log.runs(RunFilter::new()).await.unwrap();
         assert_eq!(runs.len(), 2, "{runs:?}");
         assert_eq!(log.runs(RunFilter::new().segments()).await.unwrap().len(), 2);
-        // Nothing is delivered again.
+        // No event is delivered again.
         let again = host(&log).behavior(noting("late", "warning[seq>2]", &late)).build().unwrap();
         let serving = again.serve();
         settled(&serving).await;

@@ -1,4 +1,4 @@
-//! The place of a subscription behind events that are not delivered.
+//! The position of a subscription after events that are not delivered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +21,7 @@ async fn stands(log: &Arc<dyn EventLog>, name: &str) -> Cursor {
 
 async fn stopped_host_moves(log: Arc<dyn EventLog>) {
     let seen = Seen::default();
-    // One whose events are read and not wanted, and one whose events are not read at all.
+    // One subscription whose events are read and do not match, and one whose events are not read at all.
     let never = noting("never", "warning[message=never*]", &seen).start(Start::Start);
     let none = noting("none", "run.failed", &seen).start(Start::Start);
     let serving = host(&log).behavior(never).behavior(none).build().unwrap().serve();

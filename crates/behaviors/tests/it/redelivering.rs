@@ -1,4 +1,4 @@
-//! Deliveries that are made again by hand.
+//! Deliveries that are repeated on request.
 
 use backstop_behaviors::{RedeliverError, Start};
 
@@ -22,7 +22,7 @@ async fn redelivery_takes_only_what_is_shown() {
         assert!(matches!(refused, RedeliverError::NotMatched { .. }), "{other}: {refused:?}");
     }
     assert_eq!(places(&seen).len(), 1, "nothing was delivered");
-    // It had been delivered, whatever the pattern is now.
+    // The event had been delivered, whatever the pattern is now.
     for pattern in ["warning[seq=2]", "run.failed"] {
         let done = make(pattern).redeliver("b/run_1/2").await.unwrap();
         assert!(done.result.is_ok() && done.was_completed, "{done:?}");

@@ -1,4 +1,4 @@
-//! Waiting for what some runs lead to, and for nothing else.
+//! Waits for the deliveries of given runs only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use layer0::event::{Actor, EventKind, OperatorDispatched};
 
 use super::{Seen, host, memory, noting, opened, places, short_while, warn};
 
-/// Far longer than any delivery takes.
+/// Much longer than any delivery takes.
 const LONG: Duration = Duration::from_secs(20);
-/// Long enough for one that is not held up.
+/// Long enough for a delivery that is not blocked.
 const SHORT: Duration = Duration::from_millis(200);
 
-/// A behaviour that notes what it is shown, and never ends with events of `run_stuck`.
+/// A behaviour that records its events, and never ends with events of `run_stuck`.
 fn stuck(name: &str, seen: &Seen) -> FnBehavior {
     let seen = Arc::clone(seen);
     behavior(name, "warning".parse().unwrap(), move |delivery, _| {
@@ -34,7 +34,7 @@ fn stuck(name: &str, seen: &Seen) -> FnBehavior {
     })
 }
 
-/// A behaviour on failures that notes what it is shown after a while, and fails then.
+/// A behaviour on failures that records its events after a while, and then fails.
 fn failing_late(name: &str, on: &str, seen: &Seen) -> FnBehavior {
     let seen = Arc::clone(seen);
     behavior(name, on.parse().unwrap(), move |delivery, _| {
@@ -83,7 +83,7 @@ async fn run_without_deliveries_is_settled_at_once() {
     let folder = tempfile::tempdir().unwrap();
     for log in logs(&folder).await {
         let seen = Seen::default();
-        // More than is read ahead of the first that has not ended.
+        // More events than a backlog has.
         warn(&log, "run_stuck", 1_500).await;
         warn(&log, "run_1", 0).await;
         let late = stuck("b", &seen).start(Start::Start);
@@ -102,7 +102,7 @@ async fn what_follows_is_waited_for() {
     for log in logs(&folder).await {
         let (one, two, told) = (Seen::default(), Seen::default(), Seen::default());
         let on_failures = |of: &str| format!("behavior.failed[behavior={of}]");
-        // Those that come later stand first.
+        // Behaviours on later failures come first.
         let serving = host(&log)
             .behavior(noting("told", &on_failures("three"), &told))
             .behavior(failing_late("three", &on_failures("two"), &two))
@@ -116,7 +116,7 @@ async fn what_follows_is_waited_for() {
         assert!(serving.settle_runs(&["run_1".into()], LONG).await);
         let count = |seen: &Seen| seen.lock().unwrap().len();
         assert_eq!((count(&one), count(&two), count(&told)), (2, 4, 2));
-        // Another run led to that.
+        // Another run caused it.
         warn(&log, "run_2", 0).await;
         assert!(serving.settle_runs(&["run_2".into()], LONG).await);
         serving.stop().await;

@@ -1,4 +1,4 @@
-//! A log that fails as it is told to, and notes what is read.
+//! A log that fails on request, and records its reads.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,14 +8,14 @@ use backstop_event_log::*;
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
-/// A log beneath a disturbance.
+/// A log behind injected failures.
 pub(crate) struct Troubled {
     pub(crate) inner: Arc<dyn EventLog>,
-    /// The number of reads of the feed that are refused for a lock.
+    /// Number of reads of the feed that are refused because of a lock.
     pub(crate) locked_reads: AtomicU32,
-    /// Whether claims are those of a process that died.
+    /// Whether claims are takeovers from a process that died.
     pub(crate) is_takeover: AtomicBool,
-    /// The records that were read: the run, and the first event.
+    /// The reads of records: the run, and the first event.
     pub(crate) read: Mutex<Vec<(RunId, u64)>>,
 }
 
