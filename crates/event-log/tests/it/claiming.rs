@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use backstop_event_log::{Claims, Reserved};
 use layer0::id::RunId;
 
-/// Reserves a run, and notes with which epoch it is freed.
+/// Reserves a run, and records the epochs with which it is released.
 fn reserve(claims: &Claims, epoch: u64) -> (Reserved, Arc<Mutex<Vec<Option<u64>>>>) {
     let freed = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&freed);

@@ -1,4 +1,4 @@
-//! What this crate shows of itself.
+//! Tests of the public interface of this crate.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod claiming;

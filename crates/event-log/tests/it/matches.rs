@@ -1,4 +1,4 @@
-//! Which events a pattern matches.
+//! Matches of patterns.
 
 use backstop_event_log::{Pattern, Payload, Record};
 use layer0::Timestamp;

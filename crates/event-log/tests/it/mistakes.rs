@@ -1,4 +1,4 @@
-//! What is no pattern, and what is said of it.
+//! Errors of invalid patterns.
 
 use backstop_event_log::{Pattern, Patterns};
 use layer0::failure::{Effect, Failure, Retry};

@@ -1,11 +1,11 @@
-//! Text to patterns and back.
+//! Parsing and printing of patterns.
 
 use backstop_event_log::{Pattern, Patterns, Payload, Record};
 use layer0::Timestamp;
 use layer0::event::Actor;
 use proptest::prelude::*;
 
-/// Quotes a text, and makes its asterisks wildcards or not.
+/// Quotes a text; its asterisks are wildcards if `is_wild`.
 fn quoted(text: &str, is_wild: bool) -> String {
     let escaped = text.chars().map(|c| match c {
         '"' | '\\' => format!("\\{c}"),

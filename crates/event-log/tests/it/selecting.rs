@@ -1,4 +1,4 @@
-//! Filters of events and attempts, and places of cursors.
+//! Filters of events and attempts, and positions of cursors.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ async fn filter_wants_each_of_its_conditions() {
     }
 }
 
-/// From a moment on, and before one.
+/// From a time on, and before a time.
 #[test]
 fn attempts_are_counted_between_two_moments() {
     let at = Timestamp::from_millis;

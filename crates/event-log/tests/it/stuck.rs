@@ -1,4 +1,4 @@
-//! Which runs need a look.
+//! Runs that need attention.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
