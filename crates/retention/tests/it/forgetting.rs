@@ -1,4 +1,4 @@
-//! Sessions are forgotten whole, or not at all.
+//! Sessions are forgotten completely, or not at all.
 
 use backstop_event_log::RunState;
 use backstop_retention::{Forgotten, RemoveError, RunRow, forget_session, plan_forget};
@@ -20,7 +20,7 @@ fn run(id: i64, session: &str, state: RunState) -> RunRow {
     }
 }
 
-/// A session of two runs, one copied from it, and one that has nothing to do with it.
+/// A session of two runs, a copy of it, and an unrelated one.
 fn shelf() -> Shelf {
     let over = |id, session| run(id, session, RunState::Finished);
     let follower = RunRow { follows: Some("run_0".into()), ..over(1, "s") };
@@ -80,7 +80,7 @@ fn open_run_refuses_before_anything_goes() {
         let (marked, taken_off) = &*shelf.marks.lock().unwrap();
         assert_eq!(marked.len(), taken_off.len(), "a refusal takes the marks off too");
     }
-    // One of a copy that stays refuses nothing.
+    // An open copy that stays does not refuse the request.
     let shelf = shelf();
     shelf.rows().push(run(4, "copy", RunState::Running));
     assert_eq!(forget(&shelf, "s", false).unwrap().forks.len(), 2);
@@ -137,7 +137,7 @@ fn removal_is_tried_three_times() {
     }
 }
 
-/// A count of nothing is left out of what people read, and no other is.
+/// A count of zero state values is omitted for people; other zero counts are not.
 #[test]
 fn only_empty_state_is_left_out() {
     let mut shelf = shelf();

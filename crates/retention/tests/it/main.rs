@@ -1,4 +1,4 @@
-//! What is chosen to be removed.
+//! The choice of runs to remove.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod forgetting;

@@ -1,4 +1,4 @@
-//! Runs are pruned page by page as they would be all together.
+//! Pruning page by page removes the same runs as pruning all at once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::shelf::Shelf;
 
-/// A run that is open or how long it took, with the earlier runs that dispatched it and that it follows.
+/// A run that is open or its duration, with the earlier runs that dispatched it and that it follows.
 type Drawn = (Option<i64>, bool, Option<prop::sample::Index>, Option<prop::sample::Index>);
 
 fn drawn() -> impl Strategy<Value = Vec<Drawn>> {

@@ -1,4 +1,4 @@
-//! Single runs are deleted, or it is said what keeps them.
+//! Deletion of single runs, and the reasons why runs are kept.
 
 use backstop_event_log::RunState;
 use backstop_retention::{RemoveError, Removed, RunRow, delete_run};

@@ -1,4 +1,4 @@
-//! Runs in memory.
+//! A shelf of runs in memory.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
@@ -10,24 +10,24 @@ use backstop_retention::{OldRun, Removal, Removed, RunRow, RunShelf};
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
-/// Runs that started one after the other, and how many of them are in a page.
+/// Runs in the order of their starts, and the number of runs in a page.
 pub(crate) struct Shelf {
     pub(crate) page: usize,
     rows: Mutex<Vec<RunRow>>,
-    /// The runs that were read to decide about them.
+    /// The runs that were read for a decision.
     pub(crate) read: Mutex<Vec<RunId>>,
-    /// Sessions that were copied from another, by its name.
+    /// Sessions that were copied from another session, by its name.
     pub(crate) copies: Vec<(&'static str, SessionId)>,
     /// A run that a worker took from a queue.
     pub(crate) taken: Option<(SessionId, RunId)>,
-    /// The runs of every session that wait in a queue.
+    /// The queued runs of every session.
     pub(crate) queued: Vec<RunId>,
     /// A session with state.
     pub(crate) stateful: Option<SessionId>,
     pub(crate) subscriptions: Vec<Subscription>,
-    /// The number of removals that meet another writer.
+    /// Number of removals that conflict with another writer.
     pub(crate) conflicts: Mutex<u32>,
-    /// The sessions that were marked, and the marks that were taken off.
+    /// The sessions that were marked, and the marks that were removed.
     pub(crate) marks: Mutex<(Vec<SessionId>, Vec<i64>)>,
 }
 
@@ -52,7 +52,7 @@ impl Shelf {
     }
 }
 
-/// Does one of two runs need the other?
+/// Returns whether one of two runs needs the other.
 fn are_connected(one: &RunRow, other: &RunRow) -> bool {
     let names = |row: &RunRow, run: &RunId| {
         [&row.parent, &row.follows].into_iter().any(|named| named.as_ref() == Some(run))

@@ -1,4 +1,4 @@
-//! Passes in the background, and segments of subscriptions.
+//! Background pruning, and segments of subscriptions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +38,7 @@ fn runs_end_only_where_asked() {
     assert!(Upkeep::new(aged).ends_runs());
 }
 
-/// Sets a flag once it is dropped.
+/// Sets a flag when dropped.
 struct Flag(Arc<AtomicBool>);
 
 impl Drop for Flag {
@@ -47,7 +47,7 @@ impl Drop for Flag {
     }
 }
 
-/// Begins a pass that never ends by itself, and returns whether it was dropped.
+/// Starts a pass that never ends by itself, and returns whether it was dropped.
 fn begin_endless_pass(upkeep: &Upkeep) -> Arc<AtomicBool> {
     let is_dropped = Arc::new(AtomicBool::new(false));
     let flag = Flag(Arc::clone(&is_dropped));
