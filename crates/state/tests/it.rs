@@ -1,4 +1,4 @@
-//! The store in memory against the contract, and what it holds at most.
+//! The store in memory against the contract, and its capacity.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::Arc;
