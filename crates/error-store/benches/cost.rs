@@ -1,4 +1,4 @@
-//! A search for texts that cost more than linear time to redact, summarise and store.
+//! Search for texts whose redaction, summary and storage cost more than linear time.
 //!
 //! `cargo bench -p backstop-error-store --bench cost -- 60` searches for 60 seconds. Any unit, repeated,
 //! may take at most six times as long for 64 KiB as for 16 KiB.
@@ -81,8 +81,8 @@ const READERS: &[(&str, Read)] = &[
     }),
 ];
 
-/// Returns how many times as long the large text takes. A large ratio is measured again: caches are cold at
-/// first.
+/// Returns the ratio of the large text's time to the small text's. A large ratio is measured again, because caches are
+/// cold at first.
 fn growth(read: Read, redactor: &Redactor, unit: &str, end: &str) -> f64 {
     let text = |bytes: usize| unit.repeat(bytes / unit.len()) + end;
     let (small, large) = (text(SMALL), text(LARGE));
@@ -101,7 +101,7 @@ fn growth(read: Read, redactor: &Redactor, unit: &str, end: &str) -> f64 {
     least_large.div_duration_f64(least_small)
 }
 
-/// Returns the time that this thread had a processor, which a busy machine does not add to.
+/// Returns the processor time of this thread, which other load does not change.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The stores in memory against the contract, and what they hold at most.
+//! The stores in memory against the contract, and their limits.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::Arc;
@@ -75,7 +75,7 @@ async fn what_is_held_refuses_what_does_not_fit() {
     assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
 }
 
-/// Each file holds the summary, a line of `====`, and the output of a failing program.
+/// Each file has the summary, a line of `====`, and the output of a failing program.
 ///
 /// Spec: S4
 #[test]
