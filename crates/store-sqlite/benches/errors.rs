@@ -1,6 +1,6 @@
-//! What reading errors costs in a full store, beside a nearly empty one.
+//! The cost of reading errors in a full store, compared with a nearly empty one.
 //!
-//! `cargo bench -p backstop-store-sqlite --bench errors`; with `-- --quick` for a glance.
+//! `cargo bench -p backstop-store-sqlite --bench errors`; with `-- --quick` for a short run.
 
 #![allow(clippy::print_stdout, reason = "a program speaks to its terminal")]
 
@@ -16,12 +16,12 @@ use layer0::id::ErrorId;
 use layer0::{Code, Timestamp, code};
 use tokio::runtime::Runtime;
 
-/// The longest that a look may take, of a hundred the second longest.
+/// Limit of the second longest of a hundred reads.
 const LIMIT: Duration = Duration::from_millis(50);
 const LOOKS: usize = 100;
-/// How many errors a session has.
+/// Number of errors in a session.
 const A_SESSION: usize = 20;
-/// How many tools fail: the first ones in the large session, all in the others.
+/// Number of tools that fail: the first ones in the large session, all in the others.
 const TOOLS: usize = 7;
 const TOOLS_OF_LARGE: usize = 3;
 
@@ -45,8 +45,8 @@ fn main() -> ExitCode {
     if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Stores errors of 3,000 characters, all different, and returns their ids. Those beyond one session's
-/// are half in sessions of one run each, and half in one large run.
+/// Stores different errors of 3,000 characters each, and returns their ids. Those beyond one session's errors are half
+/// in sessions of one run each, and half in one large run.
 async fn fill(store: &SqliteErrorStore, errors: usize) -> Vec<ErrorId> {
     let text = "at line 3 of the query\n".repeat(130);
     let numbers: Vec<usize> = (0..errors).collect();
@@ -75,7 +75,7 @@ async fn fill(store: &SqliteErrorStore, errors: usize) -> Vec<ErrorId> {
     ids
 }
 
-/// Looks in both, in turns: what the slowest but one of a hundred looks took, of the limit.
+/// Reads from both stores in turns: the time of the slowest read but one of a hundred, relative to the limit.
 async fn looks(few: &SqliteErrorStore, many: &SqliteErrorStore, ids: &[ErrorId]) -> Vec<Row> {
     let filter = || ErrorFilter::new().limit(50);
     let large_run = || filter().run("run_large");

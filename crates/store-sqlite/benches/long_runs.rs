@@ -1,6 +1,6 @@
-//! What a long run in SQLite costs to load and to go on with.
+//! The cost of loading and continuing a long run in SQLite.
 //!
-//! `cargo bench -p backstop-store-sqlite --bench long_runs`; with `-- --quick` for a glance.
+//! `cargo bench -p backstop-store-sqlite --bench long_runs`; with `-- --quick` for a short run.
 
 #![allow(clippy::print_stdout, reason = "a program speaks to its terminal")]
 
@@ -22,17 +22,17 @@ use layer0::message::{StopReason, ToolCall};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-/// How much is measured.
+/// The amount of work to measure.
 struct Effort {
     rounds: usize,
-    /// How many events a long run has.
+    /// Number of events of a long run.
     events: usize,
 }
 
 const FULL: Effort = Effort { rounds: 11, events: 100_000 };
 const QUICK: Effort = Effort { rounds: 3, events: 5_000 };
 
-/// How many events a turn with one tool call has.
+/// Number of events of a turn with one tool call.
 const EVENTS_PER_TURN: usize = 5;
 
 fn main() -> ExitCode {
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Reads, verifies and folds a run; the limit is of 100,000 events.
+/// Reads, verifies and folds a run; the limit applies to 100,000 events.
 async fn replay(effort: &Effort, log: &SqliteLog) -> Row {
     let agent = Agent::builder(Asking { turns: effort.events / EVENTS_PER_TURN, asked: 0.into() })
         .tool(add)
@@ -114,7 +114,7 @@ async fn append(run: &mut RunWriter, events: usize) {
     drop(run.commit().await.expect("nothing fails"));
 }
 
-/// Asks for one tool call a turn.
+/// A model that requests one tool call in each turn.
 struct Asking {
     turns: usize,
     asked: AtomicUsize,

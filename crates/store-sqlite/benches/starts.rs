@@ -1,6 +1,6 @@
-//! What starting a run costs in a long session and in a full store, beside the first run of an empty one.
+//! The cost of starting a run in a long session and in a full store, compared with the first run of an empty store.
 //!
-//! `cargo bench -p backstop-store-sqlite --bench starts`; with `-- --quick` for a glance.
+//! `cargo bench -p backstop-store-sqlite --bench starts`; with `-- --quick` for a short run.
 
 #![allow(clippy::print_stdout, reason = "a program speaks to its terminal")]
 
@@ -17,18 +17,18 @@ use layer0::event::EventKind;
 use layer0::message::StopReason;
 use tokio::runtime::Runtime;
 
-/// How much is measured.
+/// The amount of work to measure.
 struct Effort {
     rounds: usize,
-    /// How many runs the long session has.
+    /// Number of runs of the long session.
     session: usize,
-    /// How many runs the full store has.
+    /// Number of runs of the full store.
     store: usize,
 }
 
 const FULL: Effort = Effort { rounds: 101, session: 1_000, store: 100_000 };
 const QUICK: Effort = Effort { rounds: 11, session: 100, store: 2_000 };
-/// How many runs fill the store at the same time.
+/// Number of concurrent runs while the store is filled.
 const AT_ONCE: usize = 256;
 
 fn main() -> ExitCode {
@@ -55,7 +55,7 @@ fn agent(database: &Database) -> Agent {
     Agent::builder(Answering).log(database.log()).build().expect("the agent is complete")
 }
 
-/// The next run of a session that has many, and the first run of a new one, in turns.
+/// The next run of a session with many runs, and the first run of a new session, in turns.
 async fn in_a_long_session(effort: &Effort, agent: &Agent) -> Row {
     for _ in 1..effort.session {
         drop(agent.run(request("ses_long")).await.expect("nothing fails"));
@@ -69,7 +69,7 @@ async fn in_a_long_session(effort: &Effort, agent: &Agent) -> Row {
     Row::new(name, Spread::of(ratios(&late, &first)), Goal::AtMost(2.0))
 }
 
-/// The first run of a session in a store that has many runs, and in one that has none, in turns.
+/// The first run of a session in a store with many runs, and in an empty one, in turns.
 async fn in_a_full_store(effort: &Effort, empty: &Agent, full: &Agent) -> Row {
     let numbers: Vec<usize> = (0..effort.store).collect();
     for numbers in numbers.chunks(AT_ONCE) {
@@ -86,7 +86,7 @@ async fn in_a_full_store(effort: &Effort, empty: &Agent, full: &Agent) -> Row {
     Row::new(name, Spread::of(ratios(&with, &without)), Goal::AtMost(1.5))
 }
 
-/// Runs once, and returns how long it took until `run.started` was durable.
+/// Runs once, and returns the time until `run.started` was durable.
 async fn start(agent: &Agent, session: &str) -> Duration {
     let began = now();
     let mut stream = agent.stream(request(session));
@@ -102,7 +102,7 @@ fn request(session: &str) -> RunRequest {
     RunRequest::new("What is 40 + 2?").session(session)
 }
 
-/// Answers every input alike.
+/// A model with the same answer to every input.
 struct Answering;
 
 #[async_trait]

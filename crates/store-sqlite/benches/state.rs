@@ -1,7 +1,7 @@
-//! What a conditional write of state costs beside the same write in a transaction of its own: one connection behind a
-//! lock, the same table without the index of words.
+//! The cost of a conditional write of state, compared with the same write in its own transaction: one connection behind
+//! a lock, and the same table without the index of words.
 //!
-//! `cargo bench -p backstop-store-sqlite --bench state`; with `-- --quick` for a glance.
+//! `cargo bench -p backstop-store-sqlite --bench state`; with `-- --quick` for a short run.
 
 #![allow(clippy::print_stdout, reason = "a program speaks to its terminal")]
 
@@ -21,7 +21,7 @@ use sqlx::{ConnectOptions, Connection, Executor, SqliteConnection};
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
-/// How many writes a round makes, and how many rounds there are.
+/// Number of writes in a round, and number of rounds.
 struct Effort {
     rounds: usize,
     writes: u64,
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Conditional writes a second of so many writers, to those of the common design.
+/// Conditional writes a second of this many writers, relative to those of the common design.
 async fn compared(effort: &Effort, durability: Durability, writers: u64) -> Row {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let path = folder.path().join("ours.db");
@@ -78,7 +78,7 @@ async fn compared(effort: &Effort, durability: Durability, writers: u64) -> Row 
     Row::new(name, Spread::of(ratios(&beside, &taken)), goal)
 }
 
-/// Writes one key again and again, each time over what it wrote before.
+/// Writes one key repeatedly, each time over its previous version.
 async fn write_ours(database: &Database, writer: u64, writes: u64) {
     let (state, key) = (database.state(), format!("writer-{writer}"));
     let mut expected = Expected::Any;

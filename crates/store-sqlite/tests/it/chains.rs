@@ -1,4 +1,4 @@
-//! What is kept of runs that are connected, of how many pages they are.
+//! Retention of connected runs across pages.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::removal::{DAY, WEEK, append, begin, dispatched, following, names};
 use crate::retention::finished;
 use crate::{at, started};
 
-/// More runs than a page has.
+/// More runs than a page.
 const MANY: i64 = 520;
 
-/// A run that began on a day and ended on another.
+/// A run that started on one day and ended on another.
 async fn ended(database: &Database, days: (i64, i64), run: &str, first: EventKind) {
     let mut writer = begin(database, days.0, run, first).await;
     append(&mut writer, days.1 * DAY + 1, vec![finished()]).await;
@@ -39,7 +39,7 @@ async fn chain_beyond_a_page_goes_whole_or_not() {
     for session in ["gone", "kept"] {
         chain(&database, session).await;
     }
-    // What the first of them dispatched is as far from the open run as can be.
+    // The child run of the first one is as far from the open run as possible.
     ended(&database, (0, 0), "kept_below", dispatched("below", "kept_0")).await;
     let last = format!("kept_{}", MANY - 1);
     let open = begin(&database, 1, "open", following("kept", &last)).await;

@@ -1,4 +1,4 @@
-//! Who writes to a run, by whatever name the database is reached, and what waiting for it costs.
+//! Claims of runs under any name of the database, and the cost of waiting for them.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -66,7 +66,7 @@ async fn files_with_several_names_are_refused() {
 /// Names the file that [`opens_what_is_mounted_alone`] opens.
 const MOUNTED: &str = "BACKSTOP_TEST_MOUNTED";
 
-/// Opens a file in a process of its own, where it is mounted alone; otherwise it does nothing.
+/// Opens a file in its own process, where it is mounted alone; otherwise it does nothing.
 #[tokio::test]
 async fn opens_what_is_mounted_alone() {
     let Some(path) = std::env::var_os(MOUNTED) else { return };
@@ -130,7 +130,7 @@ async fn dropped_append_is_written_before_release() {
         {
             let append = writer.commit();
             let mut append = std::pin::pin!(append);
-            // Polled once: the append is queued, and its caller goes away.
+            // Polled once: the append is queued, and its caller is dropped.
             let _ = futures_util::poll!(&mut append);
         }
         drop(writer);
@@ -150,20 +150,20 @@ async fn a_dropped_claim_leaves_the_run_free() {
     for polls in 1..60 {
         let run = format!("run_{polls}");
         drop(begin(&log_of(&one), &run).await);
-        // The claim that was dropped with the writer is free behind this.
+        // The claim that was dropped with the writer is released by then.
         drop(one.log().claim(&run.as_str().into()).await.unwrap());
         let (log, id) = (one.log(), run.as_str().into());
         {
             let mut claim = std::pin::pin!(log.claim(&id));
             for _ in 0..polls {
-                // Given up at another place each time.
+                // Dropped at another point each time.
                 if futures_util::poll!(&mut claim).is_ready() {
                     break;
                 }
                 tokio::task::yield_now().await;
             }
         }
-        // Behind what is queued.
+        // After the queued jobs.
         begin(&log_of(&one), &format!("run_{polls}_after")).await;
         let claim = other.log().claim(&id).await;
         assert!(claim.is_ok(), "given up after {polls}: {claim:?}");
@@ -190,7 +190,7 @@ async fn appends_behind_a_lock_share_one_wait() {
     let waiting = futures_util::poll!(&mut all);
     assert!(waiting.is_pending());
     let release = async {
-        // The writer is at the lock once it has taken the first of them.
+        // The writer waits for the lock once it has taken the first of them.
         for _ in 0..1_000 {
             tokio::task::yield_now().await;
         }
@@ -251,7 +251,7 @@ async fn an_older_claim_writes_nothing_more() {
     let mut first = begin(&log_of(&one), "run_1").await;
     let refused = other.log().claim(&"run_1".into()).await;
     assert!(matches!(refused, Err(LogError::Claimed(_))), "its owner lives");
-    // What a process leaves behind that dies: the row names an owner that is gone.
+    // The state after the death of a process: the row names an owner that is gone.
     let options = SqliteConnectOptions::new().filename(folder.file());
     let mut connection = options.connect().await.unwrap();
     sqlx::query("UPDATE runs SET owner = 'dead'").execute(&mut connection).await.unwrap();
@@ -373,11 +373,11 @@ async fn a_release_outlives_a_lock() {
     let mut other = options.connect().await.unwrap();
     let held = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
     drop(writer);
-    // It is queued behind the release, which has met the lock when this is refused.
+    // It is queued after the release, which has met the lock when this is refused.
     other_writer.stage(&Seed::new("test"), at(2), Actor::Runtime, None, started("s"));
     assert!(matches!(other_writer.commit().await, Err(LogError::Locked(_))));
     held.rollback().await.unwrap();
-    // Twenty times as long as the writer waits before it tries again.
+    // Twenty times as long as the writer's delay before a retry.
     for _ in 0..500 {
         match two.log().claim(&"run_1".into()).await {
             Err(LogError::Claimed(_)) => SystemClock.sleep(Duration::from_millis(20)).await,

@@ -1,4 +1,4 @@
-//! How often an append crosses to SQLite's thread, which sleeps before each time.
+//! Number of round trips of an append to SQLite's thread, which sleeps before each one.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ fn sleeps() -> u64 {
     sleeps.sum()
 }
 
-/// Names the file that [`appends_that_count_crossings`] writes to.
+/// The file that [`appends_that_count_crossings`] writes to.
 const COUNTED: &str = "BACKSTOP_TEST_CROSSINGS";
 
-/// Appends in a process of its own, which has no other threads of SQLite; alone it does nothing.
+/// Appends in its own process, which has no other threads of SQLite; otherwise it does nothing.
 #[tokio::test]
 async fn appends_that_count_crossings() {
     const APPENDS: u64 = 400;

@@ -1,5 +1,4 @@
-//! What reaches the disk: how much an event takes there, that durable appends are synced, and what is told
-//! when there is no room.
+//! Use of the disk: the size of an event, syncs of durable appends, and errors if there is no room.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -17,8 +16,8 @@ use sqlx::{ConnectOptions, Connection};
 
 use crate::{error, write_run};
 
-/// Appends so many events one by one, of these numbers of characters in turn, and returns the bytes
-/// of their payload.
+/// Appends this many events one by one, with these numbers of characters in turn, and returns the bytes of their
+/// payload.
 async fn append(path: &Path, durability: Durability, events: usize, chars: &[usize]) -> usize {
     let database = Database::open(path, durability).await.unwrap();
     let log: Arc<dyn EventLog> = Arc::new(database.log());
@@ -36,7 +35,7 @@ async fn append(path: &Path, durability: Durability, events: usize, chars: &[usi
     records.iter().map(|record| record.payload.text().unwrap().len()).sum()
 }
 
-/// Returns how many bytes of a database are in use; migrations leave free pages behind.
+/// Returns the number of used bytes of a database; migrations leave free pages behind.
 async fn used(path: &Path) -> usize {
     let mut connection = SqliteConnectOptions::new().filename(path).connect().await.unwrap();
     let statement = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, \
@@ -49,8 +48,7 @@ async fn used(path: &Path) -> usize {
 #[tokio::test]
 async fn event_overhead_is_150_bytes_at_most() {
     let folder = tempfile::tempdir().unwrap();
-    // A page that has no room for the next event stays as it is, so that large events
-    // of one size may take more.
+    // A page without room for the next event stays as it is, so that large events of one size may take more.
     let sizes: [&[usize]; 4] = [&[20], &[200], &[400], &[20, 200, 80, 600, 120, 1_500, 60, 300]];
     for chars in sizes {
         let path = folder.path().join(format!("{}-{}.db", chars.len(), chars[0]));
@@ -65,12 +63,12 @@ async fn event_overhead_is_150_bytes_at_most() {
     }
 }
 
-/// Names the file that [`appends_for_the_count`] writes to, and how.
+/// The file that [`appends_for_the_count`] writes to, and the durability.
 const COUNTED: &str = "BACKSTOP_TEST_COUNTED";
-/// How many appends are counted.
+/// Number of counted appends.
 const APPENDS: usize = 50;
 
-/// Appends in a process of its own, where syncs can be counted; alone it does nothing.
+/// Appends in its own process, where syncs can be counted; otherwise it does nothing.
 #[tokio::test]
 async fn appends_for_the_count() {
     let Some(path) = std::env::var_os(COUNTED).map(PathBuf::from) else { return };
@@ -79,7 +77,7 @@ async fn appends_for_the_count() {
     append(&path, durability, APPENDS, &[20]).await;
 }
 
-/// Returns how often a process that appends syncs.
+/// Returns the number of syncs of a process that appends.
 fn syncs(folder: &Path, name: &str) -> usize {
     let calls = folder.join("calls");
     let status = Command::new("strace")
@@ -93,7 +91,7 @@ fn syncs(folder: &Path, name: &str) -> usize {
         .unwrap();
     assert!(status.success());
     let calls = std::fs::read_to_string(calls).unwrap();
-    // A call that another thread interrupts has a second line, which says `resumed`.
+    // A call that another thread interrupts has a second line with `resumed`.
     let is_call = |line: &&str| line.contains("fsync(") || line.contains("fdatasync(");
     calls.lines().filter(is_call).count()
 }
@@ -112,11 +110,11 @@ fn full_durability_syncs_before_acknowledging() {
     assert!(normal < APPENDS, "{normal} syncs of {APPENDS} appends at normal durability");
 }
 
-/// Names the file that [`stores_without_room`] writes to.
+/// The file that [`stores_without_room`] writes to.
 const LIMITED: &str = "BACKSTOP_TEST_LIMITED";
 
-/// Stores several errors in one commit, of which some have no room, in a process of its own whose files must
-/// not grow; alone it does nothing.
+/// Stores several errors in one commit, some of which do not fit, in its own process whose files must not grow;
+/// otherwise it does nothing.
 #[tokio::test]
 async fn stores_without_room() {
     let Some(path) = std::env::var_os(LIMITED) else { return };
@@ -145,7 +143,7 @@ async fn stores_without_room() {
 #[test]
 fn a_full_disk_is_told_to_each_job() {
     let folder = tempfile::tempdir().unwrap();
-    // A signal that is ignored stays ignored in what is executed.
+    // An ignored signal stays ignored in the executed program.
     let limited = "trap '' XFSZ; ulimit -f 4000; exec \"$0\" --exact disk::stores_without_room";
     let ended = Command::new("sh")
         .args(["-c", limited])

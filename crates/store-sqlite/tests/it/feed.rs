@@ -1,4 +1,4 @@
-//! Events and requests of other processes, as they come.
+//! Events and requests of other processes, as they arrive.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -15,18 +15,18 @@ use layer0::failure::Failure;
 use crate::{Folder, at, open, started, tamper, write_run};
 
 const PROCESSES: usize = 8;
-/// How many events a process writes that is not killed.
+/// Number of events that a process writes if it is not killed.
 const EVENTS: u64 = 300;
-/// Names the file that [`writes_for_a_follower`] writes to, and the run.
+/// The file that [`writes_for_a_follower`] writes to, and the run.
 const FOLLOWED: [&str; 2] = ["BACKSTOP_TEST_FOLLOWED", "BACKSTOP_TEST_FOLLOWED_RUN"];
-/// The run of which the process is killed; it writes until then.
+/// The run whose process is killed; it writes until then.
 const KILLED: &str = "run_0";
 
 fn log_of(database: &Database) -> Arc<dyn EventLog> {
     Arc::new(database.log())
 }
 
-/// Writes in a process of its own, and says what was acknowledged; alone it does nothing.
+/// Writes in its own process, and prints what was acknowledged; otherwise it does nothing.
 #[tokio::test]
 async fn writes_for_a_follower() {
     let [Some(path), Some(run)] = FOLLOWED.map(std::env::var_os) else { return };
@@ -35,7 +35,7 @@ async fn writes_for_a_follower() {
     let mut writer = RunWriter::new(log_of(&database), run.as_str().into());
     let mut seq = 0;
     while seq < EVENTS || run == KILLED {
-        // One event, or several that are committed together.
+        // One event, or several in one commit.
         for _ in 0..=seq % 3 {
             let kind = match seq {
                 0 => started(&run),
@@ -44,7 +44,7 @@ async fn writes_for_a_follower() {
             writer.stage(&Seed::new("test"), at(1), Actor::Runtime, None, kind);
             seq += 1;
         }
-        // A lock that lasts is waited for in vain; what was staged stays.
+        // A lock may last longer than the timeout; staged events stay.
         while let Err(error) = writer.commit().await.map(drop) {
             assert!(error.is_retryable(), "{error:?}");
         }
@@ -75,10 +75,10 @@ fn acknowledged(child: &mut Child) -> u64 {
     last
 }
 
-/// The seqs of each run, as they came.
+/// The seqs of each run, in the order of arrival.
 type Came = BTreeMap<String, Vec<u64>>;
 
-/// Follows until the run `end`, and kills a process as soon as enough came of its run.
+/// Follows until the run `end`, and kills a process once enough events of its run have arrived.
 async fn follow_until_the_end(mut feed: Feed, killed: u32) -> Came {
     let mut came = Came::new();
     loop {
@@ -95,8 +95,8 @@ async fn follow_until_the_end(mut feed: Feed, killed: u32) -> Came {
     }
 }
 
-/// Reads on without waiting, so that it sees the log between as many commits as can be; returns also
-/// how many pages had events.
+/// Reads without waiting, so that it sees the log between as many commits as possible; also returns the number of pages
+/// with events.
 async fn read_until_the_end(log: Arc<dyn EventLog>) -> (Came, usize) {
     let (mut came, mut pages, mut cursor) = (Came::new(), 0, Cursor::start());
     loop {
@@ -156,7 +156,7 @@ async fn end(database: &Database) -> Cursor {
     database.log().read_feed(&EventFilter::new(), &Cursor::now()).await.unwrap().cursor
 }
 
-/// Writes a run that is over.
+/// Writes a run with its end.
 async fn whole(database: &Database, run: &str) {
     let mut writer = RunWriter::new(log_of(database), run.into());
     for kind in [started(run), crate::retention::finished()] {
@@ -191,7 +191,7 @@ async fn what_follows_a_removed_run_is_brought() {
     assert_eq!(places(&database, &Cursor::start()).await, [both("run_1"), both("run_2")].concat());
 }
 
-/// A removal that was cut short: the row of the run has gone, its events are still to go.
+/// An interrupted removal: the row of the run is gone, its events remain.
 const CUT_SHORT: &str =
     "INSERT INTO removed (run_id, run, event) SELECT id, run, last_event FROM runs WHERE run = 'run_2';
     DELETE FROM runs WHERE run = 'run_2'";
@@ -206,7 +206,7 @@ async fn events_of_a_removed_run_never_come() {
     database.close().await;
     tamper(&folder.file(), CUT_SHORT).await;
     let database = open(&folder.file()).await;
-    // It is given the number that the removed one had.
+    // It gets the number that the removed run had.
     whole(&database, "run_3").await;
     assert_eq!(places(&database, &Cursor::start()).await, [both("run_1"), both("run_3")].concat());
 }
@@ -229,7 +229,7 @@ async fn a_restored_backup_refuses_a_later_cursor() {
         let refused = follow(log_of(&restored), EventFilter::new(), late).await.unwrap_err();
         assert!(matches!(&refused, LogError::ForeignCursor(it) if *it == late), "{refused:?}");
         assert!(refused.hint().unwrap().contains("an older backup"));
-        // Another event stands there from now on.
+        // Another event is at this position from now on.
         whole(&restored, run).await;
     }
     assert_eq!(places(&restored, &early).await, [both("run_3"), both("run_4")].concat());
@@ -265,7 +265,7 @@ async fn an_inbox_is_watched_across_handles() {
         assert!(there.log().send(input, "ops", at(2)).await.unwrap());
         watch.changed().await;
     }
-    // A run that could not read what stands there is told again.
+    // A run that could not read the pending request is notified again.
     watch.changed().await;
 }
 
@@ -308,7 +308,7 @@ async fn long_run_is_read_in_bounded_pages() {
         }
     }
     assert_eq!(seqs, (1..=5_000).collect::<Vec<_>>(), "each once and in order");
-    // A place before those that were read first.
+    // A position before those that were read first.
     let page = log.read_feed(&filter, &Cursor::behind(100, None)).await.unwrap();
     assert_eq!(page.records.first().map(|it| it.record.seq), Some(101));
 }
@@ -353,7 +353,7 @@ async fn cursor_of_another_file_is_refused() {
     let number = foreign.number().unwrap();
     let of_earlier_version = Cursor::behind(number, None);
     assert_eq!(places(&here, &of_earlier_version).await, both("run_2"));
-    // Each cursor that this store gives carries its mark.
+    // Each cursor of this store has its mark.
     let given = end(&here).await;
     let page = log_of(&here).read_feed(&EventFilter::new(), &Cursor::start()).await.unwrap();
     for cursor in [given, page.cursor, page.records[0].cursor] {

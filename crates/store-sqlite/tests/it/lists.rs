@@ -1,4 +1,4 @@
-//! Which errors a run lists.
+//! Lists of a run's errors.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A file whose content comes back without events that it had acknowledged.
+//! A file that is restored without events that it had acknowledged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::claims::begin;
 use crate::retention::finished;
 use crate::{Folder, at, open};
 
-/// A copy of a database, as a backup has it.
+/// A copy of a database, as in a backup.
 struct Backup(PathBuf);
 
 impl Backup {
@@ -33,7 +33,7 @@ impl Backup {
         Self(copy)
     }
 
-    /// Puts the content of the copy back into the file.
+    /// Writes the content of the copy back into the file.
     async fn restore(&self, file: &Path) {
         let mut connection = connection(file).await;
         sqlx::query("ATTACH $1 AS old")
@@ -83,7 +83,7 @@ async fn take(database: &Database) -> Result<RunWriter, LogError> {
     Ok(RunWriter::resume(log, summary, claim))
 }
 
-/// A run of four events, of which two are gone, and two handles of its file.
+/// A run of four events that lost two, and two handles of its file.
 async fn set_back(folder: &Folder) -> (Database, Database) {
     let (one, two) = (open(&folder.file()).await, open(&folder.file()).await);
     let mut writer = begin(&log_of(&one), "run_1").await;

@@ -1,4 +1,4 @@
-//! Removals, and what acts or has acted beside them.
+//! Removals with other actors before, during and after them.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ async fn a_fork_copies_no_erased_event() {
 async fn nothing_of_a_forgotten_session_is_left() {
     let folder = Folder::new();
     let database = open(&folder.file()).await;
-    // Others are in the file too, so that its pages stay.
+    // The file has other sessions too, so that its pages stay.
     for number in 0..40 {
         over(&database, 0, &format!("other_{number}"), started(&format!("o-{number}"))).await;
     }
@@ -221,7 +221,7 @@ async fn a_clock_that_is_ahead_removes_nothing() {
     over(&sound, 0, "run_1", started("s-1")).await;
     let text = sound.errors().store(error("s-1", "c", "boom")).await.unwrap();
     ahead.errors().store(error_at(366 * DAY, "s-2", "c", "boom")).await.unwrap();
-    // The pass that it began has nothing left to do once the database is closed.
+    // Its pass has nothing left to do once the database is closed.
     for _ in 0..200 {
         tokio::task::yield_now().await;
         let found = sound.errors().find(&text.id).await.unwrap();

@@ -1,4 +1,4 @@
-//! Files that are taken away while a run writes.
+//! Files that are moved or removed while a run writes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ async fn moved_database_takes_no_append() {
     assert_eq!((refused.code(), refused.is_retryable()), ("store.lost", false));
     lease.ended().await;
     assert_eq!(lease.loss(&"run_1".into()).code(), "store.lost");
-    // What was refused is not written later, and other runs are not either.
+    // Refused data is not written later, nor are other runs.
     std::fs::rename(&elsewhere, folder.file()).unwrap();
     let mut other = RunWriter::new(Arc::clone(&log), "run_2".into());
     other.stage(&Seed::new("test"), at(1), Actor::Runtime, None, crate::started("s"));
@@ -91,7 +91,7 @@ async fn removed_owner_file_makes_no_second_owner() {
     assert_eq!(taken, "stopped");
     let _claim = other.claim(&run).await.unwrap();
     assert!(matches!(append(&mut writer).await, Err(LogError::Conflict { .. })));
-    // What is claimed later has another owner, which lives.
+    // Later claims have another owner, which is alive.
     let _writer = begin(&log, "run_2").await;
     let refused = other.claim(&"run_2".into()).await;
     assert!(matches!(refused, Err(LogError::Claimed(_))));

@@ -20,7 +20,7 @@ async fn network_file_systems_are_refused() {
     assert!(refused.to_string().contains("(nfs4)"), "{refused}");
     assert_eq!(refused.code(), "store.failed");
     assert!(!folder.path().join("new").exists(), "nothing is made");
-    // Reading maps the write-ahead log too.
+    // Reads map the write-ahead log too.
     let made = Database::open_with(&path, options.network_fs(true)).await.unwrap();
     made.close().await;
     let refused = Database::open_read_only_with(&path, options).await.unwrap_err();

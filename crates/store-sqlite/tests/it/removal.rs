@@ -1,4 +1,4 @@
-//! Taking runs and sessions away, and copying the whole.
+//! Removal of runs and sessions, and backups.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(crate) async fn append(writer: &mut RunWriter, ms: i64, kinds: Vec<EventKind
     writer.commit().await.unwrap();
 }
 
-/// Begins a run on a day.
+/// Starts a run on a day.
 pub(crate) async fn begin(database: &Database, day: i64, run: &str, first: EventKind) -> RunWriter {
     let log: Arc<dyn EventLog> = Arc::new(database.log());
     let mut writer = RunWriter::new(log, run.into());
@@ -36,7 +36,7 @@ pub(crate) async fn begin(database: &Database, day: i64, run: &str, first: Event
     writer
 }
 
-/// A run that began and ended on a day.
+/// A run that started and ended on a day.
 pub(crate) async fn over(database: &Database, day: i64, run: &str, first: EventKind) {
     let mut writer = begin(database, day, run, first).await;
     let noise = || Warning::new("secret words ".repeat(20)).into();
@@ -83,7 +83,7 @@ async fn old_runs_are_pruned_from_the_end() {
         let (_, events) = read_events(&database.log(), &run.into()).await.unwrap();
         assert_eq!(events.len(), 202, "what is kept is whole");
     }
-    // Numbers are not given out again, so that a run that begins now is no other's.
+    // Numbers are not reused, so that a new run cannot be confused with a removed one.
     over(&database, 41, "new", started("f")).await;
     read_events(&database.log(), &"new".into()).await.unwrap();
 }

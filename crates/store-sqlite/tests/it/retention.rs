@@ -1,4 +1,4 @@
-//! How long errors and results are kept, and what keeps them longer.
+//! Retention of errors and results, and reasons to keep them longer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,7 +120,7 @@ async fn pruning_goes_in_small_batches() {
     let before = database.commits();
     let pruned = database.errors().prune(Retention::NONE.max_rows(0), at(0)).await.unwrap();
     assert_eq!(pruned.rows, 136);
-    // Two large ones each, then 64 at once, then the rest.
+    // Two large batches for each kind, then 64 rows at once, then the rest.
     assert_eq!(database.commits() - before, 3 + 3);
 }
 

@@ -22,7 +22,8 @@ async fn keyed(path: &Path) -> Database {
     open(path).await.with_log_key(key())
 }
 
-/// Returns the first event of a run that is sealed with the key; one of an older version does not say that its row is.
+/// Returns the first event of a run that is sealed with the key; in an older version it does not record that the row is
+/// sealed.
 fn first(row_sealed: bool) -> EventKind {
     let EventKind::RunStarted(mut first) = started("s") else { unreachable!("a run starts") };
     (first.key_id, first.row_sealed) = (Some(key().id().into()), row_sealed);
@@ -67,7 +68,7 @@ async fn connect(path: &Path) -> SqliteConnection {
     SqliteConnectOptions::new().filename(path).connect().await.unwrap()
 }
 
-/// Puts the digest of an event in the place of what it says, as one can who has no key.
+/// Replaces the payload of an event with its digest, as is possible without the key.
 async fn forge_erasure(path: &Path, seq: i64) {
     let database = keyed(path).await;
     let records = database.log().records(&"run_1".into(), 1).await.unwrap();
@@ -84,7 +85,7 @@ async fn forge_erasure(path: &Path, seq: i64) {
     connection.close().await.unwrap();
 }
 
-/// Changes the summary in the row, as one can who has no key.
+/// Changes the summary in the row, as is possible without the key.
 async fn change_row(path: &Path, change: impl FnOnce(&mut RunSummary)) {
     let mut connection = connect(path).await;
     let text: String =
@@ -108,7 +109,7 @@ async fn erasure_without_the_key_is_found() {
         verified(&folder.file()).await.unwrap();
         forge_erasure(&folder.file(), seq).await;
         assert_eq!(tampered(&folder.file()).await, seq.unsigned_abs());
-        // One who has the key says that it was to be erased.
+        // The erasure is repeated with the key.
         let database = keyed(&folder.file()).await;
         database.log().erase(&"run_1".into(), seq.unsigned_abs()).await.unwrap();
         database.close().await;

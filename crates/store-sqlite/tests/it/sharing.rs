@@ -45,7 +45,7 @@ async fn shared_commit_writes_as_if_alone() {
     assert_eq!(read_events(&*log, &"run_1".into()).await.unwrap().1.len(), 3);
 }
 
-/// Statements are prepared for powers of two; what an earlier one was given is not left over.
+/// Statements are prepared for powers of two; values of an earlier execution do not remain.
 #[tokio::test]
 async fn appends_of_any_size_read_back() {
     let database = Database::in_memory().await.unwrap();

@@ -1,4 +1,4 @@
-//! Rows that cannot be read keep nothing else from going on.
+//! Unreadable rows do not block anything else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
