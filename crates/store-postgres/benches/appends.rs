@@ -1,7 +1,7 @@
-//! Appends acknowledged a second, by many callers, beside appending in other ways to the same server in turns, and
-//! what a turn of a long run costs beside one of a short run. What the server acknowledges is on disk (`fsync` on).
+//! Acknowledged appends a second by many callers, compared in turns with other ways of appending to the same server,
+//! and the cost of a turn of a long run compared with a short run. Acknowledged data is on disk (`fsync` on).
 //!
-//! `cargo bench -p backstop-store-postgres`; with `-- --quick` for a glance. It needs the programs of a PostgreSQL
+//! `cargo bench -p backstop-store-postgres`; with `-- --quick` for a short run. It needs the programs of a PostgreSQL
 //! server.
 
 #![allow(clippy::print_stdout, reason = "a program speaks to its terminal")]
@@ -23,7 +23,7 @@ use tokio::runtime::Runtime;
 
 use self::others::Others;
 
-/// How much is measured: rounds, and how long each way has in each.
+/// The amount of work to measure: rounds, and the time of each way in a round.
 struct Effort {
     rounds: usize,
     time: Duration,
@@ -31,7 +31,7 @@ struct Effort {
 
 const FULL: Effort = Effort { rounds: 15, time: Duration::from_millis(1_000) };
 const QUICK: Effort = Effort { rounds: 3, time: Duration::from_millis(300) };
-/// How many append at the same time, beside others of whom there are 64.
+/// Numbers of concurrent callers; the other ways have 64.
 const CALLERS: [usize; 3] = [1, 64, 256];
 const OTHERS: usize = 64;
 
@@ -116,8 +116,7 @@ async fn begin(log: &Arc<dyn EventLog>, run: &str) -> RunWriter {
     writer
 }
 
-/// Lets each writer append one event after the other, in a task of its own; returns the time of an append, all
-/// together.
+/// Lets each writer append one event after the other, in its own task; returns the time per append of all together.
 async fn ours(writers: &mut Vec<RunWriter>, callers: usize, time: Duration) -> Duration {
     let rest = writers.split_off(callers);
     let began = now();

@@ -1,4 +1,4 @@
-//! Appending by hand: to tables with the same columns, keys and conditions.
+//! Appends without the store: to tables with the same columns, keys and conditions.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -8,15 +8,15 @@ use futures_util::future::join_all;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
-/// What an event says.
+/// The payload of an event.
 pub(crate) const TEXT: &str =
     "The quick brown fox jumps over the lazy dog, and then it does so once more, for good measure.";
-/// How many connections callers share that append alone.
+/// Number of connections that the callers share.
 const CONNECTIONS: u32 = 16;
-/// How many events one writer gathers.
+/// Number of events that one writer collects.
 const BATCH: usize = 64;
 
-/// Moves the head of each run and puts its event behind it, if it ends where that begins.
+/// Updates the head of each run and inserts its event, if the run ends just before it.
 const APPEND: &str = "WITH moved AS (UPDATE runs SET last_seq = new.seq, head = new.hash, summary = new.data \
     FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::text[]) AS new (run, seq, hash, data) \
     WHERE runs.run = new.run AND runs.last_seq = new.seq - 1 \
@@ -52,7 +52,7 @@ impl Others {
         Self { pool, one, last: (0..256).map(|_| AtomicI64::new(0)).collect() }
     }
 
-    /// Appends the next event of some runs; returns how many there were.
+    /// Appends the next event of some runs; returns the number of appended events.
     async fn append(&self, pool: &PgPool, runs: &[usize]) -> u32 {
         let names: Vec<String> = runs.iter().map(|run| format!("run_{run}")).collect();
         let seqs: Vec<i64> =
@@ -69,7 +69,7 @@ impl Others {
         u32::try_from(runs.len()).expect("a few")
     }
 
-    /// Does a step again and again, by so many at the same time; returns the time of an append, all together.
+    /// Repeats a step with this many concurrent tasks; returns the time per append of all together.
     async fn time(
         &self,
         callers: usize,
@@ -88,7 +88,7 @@ impl Others {
         began.elapsed() / count
     }
 
-    /// Callers that share connections, each with a run of its own.
+    /// Callers that share connections, each with its own run.
     pub(crate) async fn pooled(&self, callers: usize, time: Duration) -> Duration {
         self.time(callers, time, async |run| self.append(&self.pool, &[run]).await).await
     }

@@ -1,4 +1,4 @@
-//! What is kept of runs that are connected, of how many pages they are.
+//! Retention of connected runs across pages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::support::{
 };
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// More runs than a page has.
+/// More runs than a page.
 const MANY: i64 = 520;
 
-/// The first event of a run that another dispatched.
+/// The first event of a child run.
 fn dispatched(session: &str, run: &str, root: &str) -> EventKind {
     let EventKind::RunStarted(mut first) = started(session) else { unreachable!("a run starts") };
     first.run = Some(run.into());
@@ -23,7 +23,7 @@ fn dispatched(session: &str, run: &str, root: &str) -> EventKind {
     first.into()
 }
 
-/// A tree: its root began on the first day and ended on one, and what it dispatched began and ended on another.
+/// A tree: its root started on the first day and ended on another; its child run started and ended on a third.
 async fn tree(database: &Database, session: &str, root: (&str, i64), below: (&str, i64)) {
     let mut writer = RunWriter::new(Arc::new(database.log()), root.0.into());
     append_at(&mut writer, 0, vec![started(session)]).await;
@@ -37,7 +37,7 @@ async fn chain_beyond_a_page_goes_whole_or_not() {
     let server = server!();
     let database = fresh(server).await;
     for session in ["gone", "kept"] {
-        // What the first of them dispatched is as far from the last one as can be.
+        // The child run of the first one is as far from the last one as possible.
         let below = format!("{session}_below");
         tree(&database, session, (&format!("{session}_0"), 0), (&below, 0)).await;
         for number in 1..MANY {

@@ -1,4 +1,4 @@
-//! Passwords, and where they do not come out.
+//! Passwords, which must never be shown.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the queue says of the runs that are in it.
+//! Answers of the queue about its runs.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ async fn queue_of_the_run_is_answered() {
     let (run, _, _) = put(&database, &request().key("k").queue("slow")).await;
     let again = request().key("k").queue("fast");
     assert_eq!(put(&database, &again).await, (run.clone(), "slow".to_owned(), false));
-    // Also once it has begun.
+    // Also once it has started.
     let log: Arc<dyn EventLog> = Arc::new(database.log());
     let mut writer = begin(&log, &run, "s").await;
     assert_eq!(put(&database, &again).await, (run.clone(), "slow".to_owned(), false));
-    // It is in no queue once that is cleaned.
+    // It is in no queue after the cleanup.
     append(&mut writer, finished()).await.unwrap();
     database.queue().clean().await.unwrap();
     assert_eq!(put(&database, &again).await, (run, "fast".to_owned(), false));
@@ -58,7 +58,7 @@ async fn queued_runs_are_found_by_a_prefix() {
     assert!(find("run%", 9).await.is_empty());
     over_on(&database, 0, &runs[0], started("s")).await;
     over_on(&database, 0, "run_other", started("other")).await;
-    // As one that was put in when it ended; it leaves the queue with the next cleaning.
+    // The run is in the queue although it has ended; the next cleanup removes it.
     let row = "INSERT INTO backstop.queue (run, queue, agent, session, not_before, queued_at, task) \
         VALUES ('run_other', 'q', 'a', 's', 0, 0, '')";
     server.execute_in(url.rsplit('/').next().unwrap(), row).await;

@@ -1,4 +1,4 @@
-//! One writer a run, whatever becomes of its process.
+//! One writer for each run, whatever happens to its process.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -15,11 +15,11 @@ use layer0::usage::Usage;
 
 use crate::support::{append, begin, connection, fresh, open, resume, server, until};
 
-/// What tells the test that stands for another process which database it is for, and how long its lease lasts.
+/// Database and lease for the test that acts as another process.
 const URL: &str = "BACKSTOP_TEST_WRITER_URL";
 const LEASE: &str = "BACKSTOP_TEST_WRITER_LEASE_MS";
 
-/// Another process that writes to `run_1`, as fast as it may, and says what it did.
+/// Another process that writes to `run_1` as fast as it may, and prints what it did.
 #[tokio::test]
 async fn writer_process() {
     let Ok(url) = std::env::var(URL) else { return };
@@ -43,7 +43,7 @@ async fn writer_process() {
     }
 }
 
-/// Another process, and what it says.
+/// Another process and its output.
 pub(crate) struct Other {
     child: Child,
     lines: std::sync::mpsc::Receiver<String>,
@@ -75,13 +75,13 @@ impl Other {
         assert!(Command::new("kill").args([format!("-{signal}"), pid]).status().unwrap().success());
     }
 
-    /// Kills it, as nothing that it could do anything about.
+    /// Kills it with a signal that it cannot handle.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Waits until it says something that begins so.
+    /// Waits until it prints a line with this prefix.
     pub(crate) fn says(&self, begins: &str) -> String {
         loop {
             let line = self.lines.recv_timeout(Duration::from_secs(60)).expect(begins);
@@ -132,7 +132,7 @@ async fn a_stopped_process_that_wakes_writes_nothing() {
     let other = Other::start(&url, Duration::from_secs(1));
     other.says("acts");
     other.signal("STOP");
-    // Its connection stands, and so does its lock: only its lease ends.
+    // Its connection and its lock remain: only its lease ends.
     let mut writer = resume(&log, "run_1").await;
     let taken_at = writer.summary().last_seq;
     append(&mut writer, Warning::new("by the new one").into()).await.unwrap();
@@ -140,7 +140,7 @@ async fn a_stopped_process_that_wakes_writes_nothing() {
     other.signal("CONT");
     let line = other.lines.recv_timeout(Duration::from_secs(60)).unwrap();
     let refused = match line.starts_with("appended") {
-        // What it had been told before it was stopped.
+        // A line from before the process was stopped.
         true => other.lines.recv_timeout(Duration::from_secs(60)).unwrap(),
         false => line,
     };
@@ -252,7 +252,7 @@ async fn lost_lock_is_held_again_in_time() {
         .await
         .unwrap();
     for _ in 0..3 {
-        // On a busy machine it may be about to hold its lock again.
+        // On a busy machine it may be about to take its lock again.
         let mut killed = 0_i64;
         while killed == 0 {
             killed = sqlx::query_scalar(

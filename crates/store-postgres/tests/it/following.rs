@@ -1,4 +1,4 @@
-//! Followers of all runs: no gap and no repeat, whatever becomes of connections and transactions.
+//! Followers of all runs: no gap and no repetition, whatever happens to connections and transactions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -152,7 +152,7 @@ async fn cursor_holds_while_the_newest_run_goes() {
     drop(begin(&log, "run_2", "b").await);
     let follower = reader.log();
     let start = follower.read_feed(&EventFilter::new(), &Cursor::start()).await.unwrap();
-    // As a removal does it, in one transaction; the lock makes the moment long.
+    // In one transaction, as in a removal; the lock extends the moment.
     let mut other = connection(&url).await;
     let mut removing = other.begin().await.unwrap();
     let lock = "LOCK TABLE backstop.events IN ACCESS EXCLUSIVE MODE";

@@ -16,7 +16,7 @@ fn request() -> Enqueue {
     Enqueue::new("demo", Task::text("go")).key("mail-1")
 }
 
-/// Binds the key of the request for a run, as another process does that starts it.
+/// Binds the key of the request for a run, as another process does before it starts the run.
 async fn bind(database: &Database, run: &str) -> Bound {
     let key = StartKey::new("demo", "mail-1", &Task::text("go"), None, &BTreeMap::new()).unwrap();
     database.log().bind(&key, &run.into(), SystemClock.now()).await.unwrap()
@@ -114,7 +114,7 @@ async fn forgotten_queued_run_stays_removed() {
     assert_eq!((again.run, again.is_new), (put.run, false));
     assert!(queued(&database).await.is_empty());
 
-    // A session of which nothing has begun is one too.
+    // A session without a started run is a session too.
     let request = self::request().session("s-2").key("k-2");
     let put = database.queue().enqueue(&request).await.unwrap();
     let planned = plan_forget(&database, &"s-2".into(), false, at(9)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Which errors are listed, and how they are counted.
+//! Lists and counts of errors.
 
 use std::sync::Arc;
 

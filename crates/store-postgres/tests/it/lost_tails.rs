@@ -1,4 +1,4 @@
-//! A server that comes back without events that it had acknowledged.
+//! A server that is restored without events that it had acknowledged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::support::{append, begin, connection, finished, open, server};
 
 const LEFT: [&str; 2] = ["runs", "events"];
 
-/// The rows of all runs as they were at a moment.
+/// The rows of all runs at one moment.
 pub(crate) struct Snapshot(PgConnection);
 
 impl Snapshot {
@@ -28,7 +28,7 @@ impl Snapshot {
         Self(connection)
     }
 
-    /// Sets the rows back, as a server does that was restored.
+    /// Restores the rows, as on a restored server.
     pub(crate) async fn restore(&mut self) {
         for table in LEFT {
             let back = format!(
@@ -50,7 +50,7 @@ fn log_of(database: &Database) -> Arc<dyn EventLog> {
     Arc::new(database.log())
 }
 
-/// A run of four events, of which two are gone, and two processes.
+/// A run of four events that lost two, and two processes.
 async fn set_back(url: &str) -> (Database, Database) {
     let (one, two) = (open(url).await, open(url).await);
     let mut writer = begin(&log_of(&one), "run_1", "s").await;

@@ -1,4 +1,4 @@
-//! Removals, and what acts or has acted beside them.
+//! Removals with other actors before, during and after them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ async fn a_run_that_was_taken_is_open() {
         matches!(&forgotten, Err(RemoveError::Open(run)) if *run == queued.run),
         "{forgotten:?}"
     );
-    // The worker died: its run waits again, and is removed with the other.
+    // The worker died: its run waits again, and is removed with the other one.
     let mut looking = connection(&url).await;
     sqlx::query("UPDATE backstop.queue SET owner = NULL").execute(&mut looking).await.unwrap();
     let forgotten = person.forget_session(&"a".into(), "ada", false, at(9)).await.unwrap();

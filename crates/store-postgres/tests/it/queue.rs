@@ -1,4 +1,4 @@
-//! What the queue holds, and who takes from it.
+//! Entries of the queue, and workers that take them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ async fn row_leaves_with_the_end_of_the_run() {
     database.close().await;
 }
 
-/// Opens a database in which a transaction that is broken off after a deadlock, found in a second, is not tried again.
+/// Opens a database in which a transaction that is aborted after a deadlock, found in a second, is not retried.
 async fn opened(url: &str) -> Database {
     let options = Options::new(url).unwrap().connections(3);
     let database = Database::connect_with(options.patience(Duration::from_millis(900))).await;
@@ -124,7 +124,7 @@ async fn waiting_runs_of_no_worker_are_unserved() {
     let by_queue = queue.unserved_by("none", "demo").await.unwrap().unwrap();
     assert_eq!((by_queue.agent, by_queue.workers), (None, 1));
 
-    // One that has begun, and one that was refused, wait for no worker.
+    // A started run and a refused run do not wait for a worker.
     let log: Arc<dyn EventLog> = Arc::new(database.log());
     let _writer = begin(&log, put[3].as_str(), "s").await;
     queue.take(&[QueueLimit::new("mail")], &["demo"], 1, &[]).await.unwrap();
@@ -161,7 +161,7 @@ async fn busy_queue_starves_no_other() {
     }
     names.sort_unstable();
     assert_eq!(names, ["a", "b", "z"].map(String::from), "each place goes to another queue");
-    // Shares that one does not use go to the others.
+    // Unused shares of one queue are divided among the others.
     let many = queue.take(&queues, &["demo"], 10, &[]).await.unwrap();
     assert_eq!(many.len(), 10);
     database.close().await;

@@ -1,4 +1,4 @@
-//! Taking runs and sessions away, and texts that PostgreSQL refuses.
+//! Removal of runs and sessions, and texts that PostgreSQL refuses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// Long after every run of these tests has ended.
+/// Long after the end of every run of these tests.
 const LATER: i64 = 40 * 24 * 60 * 60 * 1_000;
 
 async fn over(log: &Arc<dyn EventLog>, run: &str, first: EventKind) {
@@ -44,7 +44,7 @@ async fn old_runs_are_pruned_with_what_they_stored() {
     let found = database.errors().find(&own.id).await.unwrap();
     assert!(matches!(found, Lookup::Expired), "{found:?}");
     assert!(matches!(database.errors().find(&kept.id).await.unwrap(), Lookup::Found(_)));
-    // A cursor behind what was taken away still stands, and what comes after it is brought.
+    // A cursor after the removed events stays valid, and later events are returned.
     drop(open);
     over(&log, "run_3", started("c")).await;
     let page = log.read_feed(&EventFilter::new(), &end).await.unwrap();

@@ -1,4 +1,4 @@
-//! How long errors and results are kept, and what keeps them longer.
+//! Retention of errors and results, and reasons to keep them longer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,7 +121,7 @@ async fn pruning_goes_in_small_batches() {
     assert_eq!(pruned.rows, 136);
     let batches: Vec<(i64, String)> =
         sqlx::query_as("SELECT rows, tx FROM batches").fetch_all(&mut other).await.unwrap();
-    // Two large ones each, then 64 at once, then the rest.
+    // Two large batches for each kind, then 64 rows at once, then the rest.
     let rows: Vec<i64> = batches.iter().map(|(rows, _)| *rows).collect();
     assert_eq!(rows, [2, 2, 2, 64, 64, 2]);
     let mut transactions: Vec<&String> = batches.iter().map(|(_, tx)| tx).collect();

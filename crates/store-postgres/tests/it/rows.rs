@@ -1,4 +1,4 @@
-//! Which rows a removed run leaves behind, and what waits while they go.
+//! Rows that a removed run leaves behind, and waits during a removal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::support::{
     until,
 };
 
-/// Each table, and which of its rows are of the run `run_1`, of number 1, in the session `s`.
+/// Each table with the condition for the rows of the run `run_1`, number 1, in the session `s`.
 const TABLES: [(&str, &str); 15] = [
     ("approvals", "run = 'run_1'"),
     ("attempts", "run_id = 1"),
@@ -120,7 +120,7 @@ async fn a_removal_holds_up_no_other_run() {
     over_on(&database, 0, "run_1", started("s")).await;
     let write = StateWrite::new(Scope::Run("run_1".into()), "k", json!(1));
     state(&database).write(write).await.unwrap();
-    // The removal stops where it is to take the state of the run, in the middle of its transaction.
+    // The removal stops before it removes the state of the run, in the middle of its transaction.
     let mut other = connection(&url).await;
     let mut in_the_way = other.begin().await.unwrap();
     in_the_way.execute("SELECT * FROM backstop.state FOR UPDATE").await.unwrap();

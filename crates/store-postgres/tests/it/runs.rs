@@ -1,4 +1,4 @@
-//! Which runs are pruned, and which stay.
+//! Pruning of runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::support::{
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Begins a run on a day.
+/// Starts a run on a day.
 async fn begin_on(database: &Database, day: i64, run: &str, first: EventKind) -> RunWriter {
     let mut writer = RunWriter::new(Arc::new(database.log()), run.into());
     append_at(&mut writer, day * DAY, vec![first]).await;

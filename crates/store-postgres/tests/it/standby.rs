@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
 use crate::support::{begin, open, until};
 
-/// An append that takes long: a run as `run_1`.
+/// An append that takes long: a copy of `run_1`.
 const COPY: &str = "WITH made AS (INSERT INTO backstop.runs (run, session, started_at, last_seq, head, \
     summary, state, agent, epoch) SELECT 'run_slow', 's-slow', started_at, last_seq, head, summary, \
     state, agent, 1 FROM backstop.runs WHERE run = 'run_1' RETURNING id) \

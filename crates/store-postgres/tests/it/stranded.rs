@@ -1,4 +1,4 @@
-//! Which runs no worker goes on with.
+//! Runs that no worker resumes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use layer0::operator::Task;
 
 use crate::support::{append, at, begin, open, server};
 
-/// Begins a run in a process that ends, and leaves it.
+/// Starts a run in a process that ends without ending the run.
 async fn leave(url: &str, run: &str) {
     let database = open(url).await;
     let log: Arc<dyn EventLog> = Arc::new(database.log());
@@ -24,7 +24,7 @@ async fn stranded(database: &Database) -> Vec<String> {
     stranded.iter().map(|one| one.run.to_string()).collect()
 }
 
-/// A worker with an agent that runs here are of, by its definition.
+/// A worker with the agent of these runs, by its definition.
 fn worker(digest: &str) -> WorkerRow {
     WorkerRow::new(vec![("demo".to_owned(), digest.to_owned())], Vec::new())
 }

@@ -1,4 +1,4 @@
-//! Moves of subscriptions, and claims that tell of a dead host.
+//! Moves of subscriptions, and claims after the death of a host.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use layer0::event::SubscriptionOpened;
 
 use crate::support::{append, connection, open, server};
 
-/// Begins the first segment of a subscription.
+/// Starts the first segment of a subscription.
 async fn begin(log: &Arc<dyn EventLog>) -> RunWriter {
     let mut writer = RunWriter::new(Arc::clone(log), segment_id("tell", 1));
     writer.move_subscription(Moves::new("tell", "run.failed", 1));

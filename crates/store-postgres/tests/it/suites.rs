@@ -1,4 +1,4 @@
-//! The suites that every log and store has to pass.
+//! The suites that every log and store must pass.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection};
 
 pub(crate) const DAY: i64 = 24 * 60 * 60 * 1_000;
 
-/// The server, or a test that is left out, which says so.
+/// Returns the server; otherwise the test is skipped with a message.
 macro_rules! server {
     () => {
         match backstop_testkit::PostgresServer::shared() {
@@ -35,19 +35,19 @@ pub(crate) async fn fresh(server: &PostgresServer) -> Database {
     open(&server.database().await).await
 }
 
-/// Opens a database once more, as another process would.
+/// Opens a database again, as another process would.
 pub(crate) async fn open(url: &str) -> Database {
-    // Tests run side by side: few connections each.
+    // Tests are concurrent: few connections each.
     let options = Options::new(url).unwrap().connections(3);
     Database::connect_with(options).await.unwrap()
 }
 
-/// Opens a database again once what had it before, and was only dropped, has freed its runs.
+/// Opens a database again once its previous handle, which was only dropped, has released its runs.
 pub(crate) async fn reopen(url: &str) -> Database {
     reopen_at(url, url).await
 }
 
-/// Opens a database again as [`reopen`] does, by one URL, and looks at it by another.
+/// Opens a database again as [`reopen`] does, with one URL, and checks it with another.
 pub(crate) async fn reopen_at(through: &str, url: &str) -> Database {
     let database = open(through).await;
     let options: PgConnectOptions = url.parse().unwrap();
@@ -95,7 +95,7 @@ pub(crate) fn error_at(ms: i64, session: &str, run: &str, tool: &str, text: &str
     NewError::new(origin, Code::new(code::TOOL_EXECUTION_FAILED), None, text, &Redactor::new())
 }
 
-/// Makes a text that cannot be compressed, of so many characters.
+/// Returns a text of this many characters that cannot be compressed.
 pub(crate) fn noise(length: usize) -> String {
     let mut state = 1_u64;
     let mut letter = || {
@@ -103,7 +103,7 @@ pub(crate) fn noise(length: usize) -> String {
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         char::from(b'a' + u8::try_from((state >> 33) % 26).unwrap())
     };
-    // Words of seven letters are no secrets.
+    // Words of seven letters do not look like secrets.
     (0..length).map(|place| if place % 8 == 7 { '-' } else { letter() }).collect()
 }
 
@@ -115,7 +115,7 @@ pub(crate) async fn append_at(writer: &mut RunWriter, ms: i64, kinds: Vec<EventK
     writer.commit().await.unwrap();
 }
 
-/// A run that began and ended on a day.
+/// A run that started and ended on a day.
 pub(crate) async fn over_on(database: &Database, day: i64, run: &str, first: EventKind) {
     let mut writer = RunWriter::new(Arc::new(database.log()), run.into());
     append_at(&mut writer, day * DAY, vec![first, finished()]).await;
@@ -129,7 +129,7 @@ pub(crate) async fn names(database: &Database) -> Vec<String> {
     names
 }
 
-/// The state store at the time of what these tests write: by the system's time, a write has old errors pruned.
+/// The state store at the time of these tests' writes: with the system's time, a write would prune old errors.
 pub(crate) fn state(database: &Database) -> PostgresStateStore {
     database.state().clock(Arc::new(VirtualClock::starting_at(at(0))))
 }
@@ -150,7 +150,7 @@ pub(crate) async fn until(what: &str, mut is_met: impl AsyncFnMut() -> bool) {
     panic!("{what}: not within 30 s");
 }
 
-/// Stages an event behind those of a writer.
+/// Stages an event of a writer.
 pub(crate) fn stage(writer: &mut RunWriter, kind: EventKind) {
     let ms = i64::try_from(writer.summary().last_seq).unwrap();
     writer.stage(&Seed::new("test"), at(ms), Actor::Runtime, None, kind);
@@ -163,14 +163,14 @@ pub(crate) async fn append(writer: &mut RunWriter, kind: EventKind) -> Result<u6
     Ok(writer.summary().last_seq)
 }
 
-/// Begins a run.
+/// Starts a run.
 pub(crate) async fn begin(log: &Arc<dyn EventLog>, run: &str, session: &str) -> RunWriter {
     let mut writer = RunWriter::new(Arc::clone(log), run.into());
     append(&mut writer, started(session)).await.unwrap();
     writer
 }
 
-/// Goes on with a run, once it is free.
+/// Resumes a run, once it is free.
 pub(crate) async fn resume(log: &Arc<dyn EventLog>, run: &str) -> RunWriter {
     let run = RunId::from(run);
     let claim = loop {

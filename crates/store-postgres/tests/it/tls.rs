@@ -1,4 +1,4 @@
-//! Connections by TLS, and what keeps them from being trusted.
+//! TLS connections, and reasons not to trust them.
 
 use backstop_event_log::{EventLog, RunFilter};
 use backstop_store_postgres::{Database, OpenError};
@@ -7,13 +7,13 @@ use layer0::failure::{Failure, chain};
 
 use crate::support::open;
 
-/// Returns the URL of a database by TLS.
+/// Returns the URL of a database with TLS.
 fn by_tls(url: &str, host: &str, parameters: &str) -> String {
     let url = url.replace("backstop@127.0.0.1", &format!("backstop:canary77@{host}"));
     format!("{url}?{parameters}")
 }
 
-/// Opens what cannot be trusted; returns the cause and the hint.
+/// Opens an untrusted database; returns the cause and the hint.
 #[track_caller]
 fn distrusted(opened: Result<Database, OpenError>) -> (String, String) {
     let error = opened.unwrap_err();

@@ -1,4 +1,4 @@
-//! Many trees of runs that one process writes to at the same time.
+//! Many trees of runs that one process writes concurrently.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::support::{append, begin, connection, finished, open, server, started}
 const TREES: usize = 24;
 const CHILDREN: usize = 12;
 
-/// Begins and ends runs below a root, with appends to the root in between.
+/// Starts and ends child runs of a root, with appends to the root in between.
 async fn grow(log: Arc<dyn EventLog>, tree: usize) {
     let (name, session) = (format!("run_{tree}"), format!("s-{tree}"));
     let mut root = begin(&log, &name, &session).await;
