@@ -1,4 +1,4 @@
-//! What a person can change so that the next run fares better.
+//! Advice to a person after a failed run.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,17 @@ use layer0::event::{Event, EventKind};
 use crate::assemble::key_variables;
 use crate::output::{alert, note, quoted};
 
-/// What is known of the agent of a run.
+/// Facts about the agent of a run that advice needs.
 #[derive(Default)]
 pub(crate) struct Advice {
     /// The agent file.
     path: Option<PathBuf>,
-    /// The variables that hold the keys of its models.
+    /// Variables that hold the keys of its models.
     keys: Vec<String>,
 }
 
 impl Advice {
-    /// `path` is where the agent file stands now, which a record does not know.
+    /// Collects the facts of an agent. `path` is the current path of the agent file, which a record does not have.
     pub(crate) fn of(file: &AgentFile, path: Option<&Path>) -> Self {
         Self { path: path.map(Path::to_owned), keys: key_variables(&file.model) }
     }
@@ -30,7 +30,7 @@ impl Advice {
         self.path.as_deref()
     }
 
-    /// Says how to mend what a run failed with: `hint` is what is said of it in general.
+    /// Prints a hint for the failure of a run; `hint` is the general hint for its code.
     pub(crate) fn failed(&self, code: &str, hint: &str) {
         let hint = match (code, &self.keys[..]) {
             (code::PROVIDER_AUTH_FAILED, [_, ..]) => format!(
@@ -42,7 +42,7 @@ impl Advice {
         alert(&format!("  hint: {hint}"));
     }
 
-    /// Says what to grant where calls of a run were denied for want of it.
+    /// Prints the grants that denied calls of a run needed.
     pub(crate) fn denied(&self, events: &[Event]) {
         let file = self
             .path()
@@ -57,7 +57,7 @@ impl Advice {
     }
 }
 
-/// Returns the tool of a call that was denied, and what it needed.
+/// Returns the tool of a denied call, and the capability that it needed.
 fn denied_call(event: &Event) -> Option<(&str, &str)> {
     let EventKind::ToolResponded(answer) = &event.kind else { return None };
     let error = answer.error.as_ref().filter(|it| it.reason == code::TOOL_PERMISSION_DENIED)?;

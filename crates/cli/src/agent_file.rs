@@ -1,4 +1,4 @@
-//! Reading an agent file, and what to say of one that cannot be used.
+//! Reads of agent files, and their errors.
 
 use std::error::Error;
 use std::io;
@@ -15,7 +15,7 @@ pub(crate) fn read(path: &Path) -> Result<AgentFile, CliError> {
     AgentFile::read(path).map_err(|error| refused(error, path))
 }
 
-/// Finds every mistake of a file, by line.
+/// Returns all mistakes of a file, by line.
 pub(crate) fn mistakes(path: &Path) -> Result<Vec<Mistake>, ConfigError> {
     let checked = AgentFile::check(path)?;
     let mut mistakes: Vec<Mistake> = checked.mistakes.iter().map(Mistake::from).collect();
@@ -24,7 +24,7 @@ pub(crate) fn mistakes(path: &Path) -> Result<Vec<Mistake>, ConfigError> {
     Ok(mistakes)
 }
 
-/// Says how to mend a file that cannot be read, or is mistaken.
+/// Adds a hint to the error of an agent file that cannot be read or is invalid.
 pub(crate) fn refused(error: ConfigError, path: &Path) -> CliError {
     if path.is_dir() {
         return error.with_hint(of_folder(path)).into();
@@ -54,7 +54,7 @@ pub(crate) fn refused(error: ConfigError, path: &Path) -> CliError {
     }
 }
 
-/// Adds the line to what is wrong with an agent as a whole, and how to see what else is.
+/// Adds the line to an error about an agent as a whole, and a hint if there are further mistakes.
 pub(crate) fn located(error: CliError, path: &Path) -> CliError {
     if !error.is_of_file(path) {
         return error;
@@ -70,7 +70,7 @@ pub(crate) fn located(error: CliError, path: &Path) -> CliError {
     with_others(error, path)
 }
 
-/// Says that there are further mistakes, where there are.
+/// Adds a hint that the file has further mistakes, if it has.
 fn with_others(error: CliError, path: &Path) -> CliError {
     let Ok(checked) = AgentFile::check(path) else { return error };
     let count = checked.mistakes.len() + assemble::mistakes(&checked, path).len();
@@ -82,18 +82,18 @@ fn with_others(error: CliError, path: &Path) -> CliError {
     error.with_hint(hint)
 }
 
-/// Shows how a command of ours is typed about a file.
+/// Returns the command line of a command for a file.
 pub(crate) fn command(name: &str, path: &Path) -> String {
     output::command(&format!("{name} {}", output::quoted(&path.to_string_lossy())))
 }
 
-/// Is it that there is no such file?
+/// Returns whether the error is that there is no such file.
 pub(crate) fn is_absent(error: &ConfigError) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::NotFound)
 }
 
-/// Says which file of a folder may be meant.
+/// Returns a hint for a folder in place of a file.
 fn of_folder(path: &Path) -> String {
     let usual = path.join("agent.toml");
     match usual.is_file() {

@@ -1,4 +1,4 @@
-//! From an agent file to an agent.
+//! Construction of an agent from its file.
 
 mod bedrock;
 mod contract;
@@ -44,26 +44,26 @@ use crate::names::nearest;
 use crate::output;
 pub(crate) use crate::secrets::hold;
 
-/// How to mend a cost budget without a price.
+/// Hint for a cost budget without a price.
 const PRICE_HINT: &str = "add `[agent.price]` with `input_per_mtok` and `output_per_mtok`, or `price` to each \
      model that has none, or take `max_cost_usd` and `[[limit]]` out";
 
-/// How to mend a tool that has to be called where there is none.
+/// Hint for a required tool call of an agent without tools.
 const TOOL_CHOICE_HINT: &str = "add a `[[tools]]` table, or take `tool_choice` out";
 
-/// What `tool_choice` may be beside the name of a tool.
+/// Values of `tool_choice` other than the name of a tool.
 const TOOL_CHOICES: [&str; 3] = ["auto", "none", "required"];
 
-/// How to mend the schema of a tool.
+/// Hint for an invalid schema of a tool.
 const SCHEMA_HINT: &str = "correct `schema` in its [[tools]] table, or `output_schema`; both are JSON Schema, such as \
      `{ type = \"object\", properties = { n = { type = \"integer\" } } }`";
 
-/// The hint for an invalid schema of an agent.
+/// Hint for an invalid schema of an agent.
 const AGENT_SCHEMA_HINT: &str = "correct `input_schema` or `output_schema` in [agent]; both are JSON Schema, such as \
      `{ type = \"object\", properties = { n = { type = \"integer\" } } }`";
 
-/// Puts the agent of a file together, as yet without its stores. What it remembers is in the database; without
-/// one, in this process.
+/// Returns the builder of a file's agent, still without its stores. Its memory is in the database; without a database,
+/// in this process.
 pub(crate) fn agent(
     file: &AgentFile,
     path: &Path,
@@ -147,13 +147,13 @@ fn agent_with(
     Ok(agent)
 }
 
-/// Returns the name of the agent of a file: the file's own, where it gives none.
+/// Returns the name of a file's agent; the stem of the file name by default.
 pub(crate) fn name(file: &AgentFile, path: &Path) -> String {
     let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     file.agent.name.clone().unwrap_or_else(stem)
 }
 
-/// Returns what takes secrets out of what people say about a run: all that this process holds, with the keys and
+/// Returns a redactor for text of people about a run. It knows all secrets of this process, with the keys and
 /// credentials that the file names.
 pub(crate) fn redactor(file: &AgentFile, path: &Path) -> Redactor {
     redactor_of(held_keys(&file.model, path), file, folder_of(path))
@@ -165,19 +165,19 @@ fn redactor_of(keys: Vec<String>, file: &AgentFile, folder: &Path) -> Redactor {
     file.redact.patterns.iter().cloned().fold(held(), Redactor::with_pattern)
 }
 
-/// Makes the agent.
+/// Builds the agent.
 pub(crate) fn build(agent: AgentBuilder, path: &Path) -> Result<Agent, CliError> {
     agent.build().map_err(|error| not_built(&error, path))
 }
 
-/// Says why an agent cannot be made, and how to mend its file.
+/// Converts an error of the builder to one about the file, with a hint.
 fn not_built(error: &BuildError, path: &Path) -> CliError {
     let config = ConfigError::new(path, layer0::failure::Chain(error).to_string());
     CliError::from(match error {
         BuildError::Setting(setting) => config.with_hint(setting.hint()),
         BuildError::Tool(error) => return registration(error, path),
         BuildError::ToolChoice(_) => config.with_hint(TOOL_CHOICE_HINT),
-        // Nothing else in a file names a tool that stands elsewhere in it.
+        // In a file, only `tool_choice` can name a missing tool.
         BuildError::ToolNotFound(missing) => {
             ConfigError::new(path, format!("`tool_choice`: {missing}"))
                 .with_hint(tool_choice_hint(missing))
@@ -188,7 +188,7 @@ fn not_built(error: &BuildError, path: &Path) -> CliError {
     })
 }
 
-/// Says which choice of tools may be meant.
+/// Returns a hint with the nearest choice of tools.
 fn tool_choice_hint(missing: &ToolNotFound) -> String {
     let words = TOOL_CHOICES.into_iter().chain(missing.nearest.as_deref());
     let all = "it is `auto`, `none`, `required` or the name of a tool";
@@ -198,7 +198,7 @@ fn tool_choice_hint(missing: &ToolNotFound) -> String {
     }
 }
 
-/// Says why an agent cannot have a tool.
+/// Converts an error of a tool to one about the file, with a hint.
 fn registration(error: &RegistrationError, path: &Path) -> CliError {
     let config = ConfigError::new(path, error.to_string());
     CliError::from(match error {
@@ -207,7 +207,7 @@ fn registration(error: &RegistrationError, path: &Path) -> CliError {
     })
 }
 
-/// Returns what a file says of its agent. What that is asked is none of it.
+/// Returns the definition of a file's agent, without its input.
 pub(crate) fn definition(file: &AgentFile) -> Value {
     let mut definition = file.source().clone();
     if let Some(agent) = definition.get_mut("agent").and_then(Value::as_object_mut) {
@@ -216,8 +216,8 @@ pub(crate) fn definition(file: &AgentFile) -> Value {
     definition
 }
 
-/// Returns what a later command needs to build the same agent: the file and the folder its relative
-/// paths are below. Secrets are taken out; `redacted` says that the agent cannot be built without.
+/// Returns the data from which a later command builds the same agent: the file, and the folder of its relative paths.
+/// Secrets are removed; `redacted` tells that the agent cannot be built without them.
 fn source(file: &AgentFile, folder: &Path, redactor: &Redactor) -> Value {
     let mut source = definition(file);
     let redacted = redactor.redact_settings(&mut source);
@@ -225,8 +225,7 @@ fn source(file: &AgentFile, folder: &Path, redactor: &Redactor) -> Value {
     json!({ "folder": recordable(&folder), "agent_file": source, "redacted": redacted })
 }
 
-/// Reads what the agent is asked: the command line's text, standard input, a file, or the agent
-/// file's own.
+/// Reads the input of a run: the command line's text, standard input, a file, or `input` of the agent file.
 pub(crate) fn input(
     asked: Option<&str>,
     file: &AgentFile,

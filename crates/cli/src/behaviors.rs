@@ -28,14 +28,14 @@ use crate::assemble::{self, folder_of};
 use crate::exit::CliError;
 use crate::output::note;
 
-/// How long a command waits at its end for what is still to be delivered.
+/// Time for which a command waits at its end for pending deliveries.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// The behaviours of an agent file while a command runs; nothing where there are none.
+/// The served behaviours of an agent file while a command runs; empty if there are none.
 #[derive(Default)]
 pub(crate) struct Behaviors(Option<Serving>);
 
-/// A `[[behavior]]` table, ready to be given events.
+/// A `[[behavior]]` table, ready to receive events.
 struct FileBehavior {
     table: BehaviorTable,
     action: Action,
@@ -47,7 +47,7 @@ enum Action {
 }
 
 impl Behaviors {
-    /// Serves those of a file that no other host has, before the first event that they may be given.
+    /// Serves the behaviours of a file that no other host serves, before the first event for them.
     pub(crate) async fn serve(
         file: &AgentFile,
         path: &Path,
@@ -61,14 +61,14 @@ impl Behaviors {
         Ok(Self(Some(serving)))
     }
 
-    /// Waits for what is to be delivered of these runs, and what follows from that, not for ever, and stops.
+    /// Waits up to `SETTLE` for the deliveries of these runs and their consequences, then stops.
     pub(crate) async fn end(self, runs: &[RunId]) {
         let Some(serving) = &self.0 else { return };
         let is_settled = serving.settle_runs(runs, SETTLE).await;
         self.stop(is_settled).await;
     }
 
-    /// As [`Behaviors::end`], for all runs of the store.
+    /// Waits and stops as [`Behaviors::end`] does, for all runs of the store.
     pub(crate) async fn end_of_all(self) {
         let Some(serving) = &self.0 else { return };
         let is_settled = serving.settle(SETTLE).await;
@@ -87,7 +87,7 @@ impl Behaviors {
     }
 }
 
-/// Makes what serves behaviours on the log of a store.
+/// Builds the host of behaviours on the log of a store.
 pub(crate) fn host(
     database: &Database,
     behaviors: Vec<Arc<dyn Behavior>>,
@@ -97,7 +97,7 @@ pub(crate) fn host(
     host.build().map_err(CliError::usage)
 }
 
-/// Makes the behaviours of a file.
+/// Builds the behaviours of a file.
 pub(crate) fn of_file(file: &AgentFile, path: &Path) -> Result<Vec<Arc<dyn Behavior>>, CliError> {
     let redactor = assemble::redactor(file, path);
     let made = |table: &BehaviorTable| {
@@ -115,7 +115,7 @@ pub(crate) fn of_file(file: &AgentFile, path: &Path) -> Result<Vec<Arc<dyn Behav
     file.behaviors.iter().map(made).collect()
 }
 
-/// Makes a webhook with the credentials that its table refers to.
+/// Builds a webhook with the credentials that its table refers to.
 fn webhook(table: &WebhookTable, path: &Path, redactor: Redactor) -> Result<Webhook, CliError> {
     let folder = folder_of(path);
     let mut webhook = Webhook::new(table.url.clone(), redactor)?;

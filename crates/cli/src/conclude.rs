@@ -1,4 +1,4 @@
-//! What is said when a run has ended, or waits.
+//! The report after a run has ended or waits.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,20 +23,20 @@ use crate::report;
 use crate::signals;
 use crate::store::Chosen;
 
-/// What is known of a run beside its record.
+/// Data for the report of a run besides its record.
 pub(crate) struct Ending<'a> {
     pub(crate) database: &'a Database,
     pub(crate) chosen: &'a Chosen,
-    /// Is everything printed as one object?
+    /// Whether everything is printed as one object.
     pub(crate) json: bool,
-    /// What is known of its agent.
+    /// Facts about its agent.
     pub(crate) advice: Advice,
-    /// What was served beside it.
+    /// Behaviours served during the run.
     pub(crate) behaviors: Behaviors,
 }
 
 impl Ending<'_> {
-    /// Reports a run that was gone on with, or why it could not be.
+    /// Reports a resumed run, or the error that kept it from resuming.
     pub(crate) async fn conclude_resumed(
         self,
         seen: Seen<Result<RunOutcome, ResumeError>>,
@@ -45,7 +45,7 @@ impl Ending<'_> {
             Ok(outcome) => Ok(outcome),
             Err(ResumeError::Run(failure)) => Err(*failure),
             Err(error) => {
-                // Nothing was done, of which could be told.
+                // Nothing was done, so no behaviour has anything to receive.
                 self.behaviors.end(&[]).await;
                 self.database.close().await;
                 return Err(error.into());
@@ -54,7 +54,7 @@ impl Ending<'_> {
         self.conclude(Seen { result, answer: seen.answer }).await
     }
 
-    /// Reports how a run ended or why it waits, and closes the store.
+    /// Reports the end of a run or the reason of its wait, and closes the store.
     pub(crate) async fn conclude(
         self,
         seen: Seen<Result<RunOutcome, RunFailure>>,
@@ -71,7 +71,7 @@ impl Ending<'_> {
             (false, None) => self.print(&report, &seen),
             (false, Some(_)) => Ok(()),
         };
-        // How the run ended is said first: it does not wait for what is told of it.
+        // The report comes first: it does not wait for deliveries to behaviours.
         self.behaviors.end(std::slice::from_ref(&report.run)).await;
         self.database.close().await;
         if let Some(error) = refused {
@@ -83,7 +83,7 @@ impl Ending<'_> {
             _ => exit::of(report.outcome),
         };
         match printed {
-            // How the run ended says more than that it could not be printed.
+            // The exit code of the run matters more than the failure to print.
             Err(error) if code != ExitCode::SUCCESS => {
                 report::error(&error);
                 Ok(code)
@@ -92,14 +92,14 @@ impl Ending<'_> {
         }
     }
 
-    /// Prints the answer to standard output, and what to know about the run to standard error.
+    /// Prints the answer to standard output, and notes on the run to standard error.
     fn print(
         &self,
         report: &RunReport,
         seen: &Seen<Result<RunOutcome, RunFailure>>,
     ) -> Result<(), CliError> {
         let is_shown = seen.answer.as_deref().map(str::trim_end) == Some(report.output.trim_end());
-        // What a failed run had of an answer is none.
+        // A failed run has no answer, even if a part was recorded.
         let printed = match &seen.result {
             Ok(_) if !report.output.is_empty() && !is_shown => output::foreign(&report.output),
             _ => Ok(()),
@@ -133,7 +133,7 @@ impl Ending<'_> {
         printed
     }
 
-    /// Names the commands that go on from here.
+    /// Prints the commands that continue from here.
     fn go_on(&self, report: &RunReport) {
         let store = self.chosen.flag();
         let command =
@@ -159,7 +159,7 @@ impl Ending<'_> {
         }
     }
 
-    /// Prints a call that waits, whole, and how to decide about it.
+    /// Prints a waiting call in full, and the commands that decide about it.
     fn waiting(&self, approval: &Approval, report: &RunReport) {
         let call = output::call(&approval.tool, &approval.arguments, output::width_of_notes());
         notes(&format!("waiting for approval: {} {call}", approval.id));
@@ -180,7 +180,7 @@ impl Ending<'_> {
     }
 }
 
-/// Returns the command that goes on with a run that failed or was stopped; `None` where its end is final.
+/// Returns the command that reopens a failed or stopped run; `None` if its end is final.
 fn reopening(report: &RunReport) -> Option<String> {
     let reason = report.reason.as_ref()?.as_str();
     let more = match reason {
@@ -190,7 +190,7 @@ fn reopening(report: &RunReport) -> Option<String> {
         code::BUDGET_INPUT_TOKENS => " --budget max_input_tokens=+100000",
         code::BUDGET_OUTPUT_TOKENS => " --budget max_output_tokens=+20000",
         code::BUDGET_TOTAL_TOKENS => " --budget max_total_tokens=+100000",
-        // More of its own budget is no more of what runs share.
+        // A larger budget of the run does not raise a shared spend limit.
         code::BUDGET_COST_USD if is_limited(&report.events) => "",
         code::BUDGET_COST_USD => " --budget max_cost_usd=+1",
         code::BUDGET_WALL_TIME => " --budget max_wall_ms=+600000",
@@ -199,20 +199,20 @@ fn reopening(report: &RunReport) -> Option<String> {
         reason if reason.starts_with("guard.") => " --input TEXT",
         _ => "",
     };
-    // A run without an end in its record is open, and not to be reopened.
+    // A run without an end in its record is open, so it cannot be reopened.
     let is_end =
         |event: &Event| matches!(event.kind, EventKind::RunFinished(_) | EventKind::RunFailed(_));
     report.events.last().filter(|last| is_end(last))?;
     Some(format!("resume {} --reopen{more}", report.run))
 }
 
-/// Was the run ended by a spend limit, and not by a budget of its own?
+/// Returns whether a spend limit ended the run, instead of its own budget.
 fn is_limited(events: &[Event]) -> bool {
     let is_budget = |event: &&Event| matches!(event.kind, EventKind::BudgetExhausted(_));
     events.iter().rfind(is_budget).is_some_and(|event| event.actor == Actor::Runtime)
 }
 
-/// Says in one line how a run ended and what it used.
+/// Returns the end and usage of a run in one line.
 fn summary(report: &RunReport) -> String {
     let usage = &report.usage;
     let reason = report.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
@@ -220,7 +220,7 @@ fn summary(report: &RunReport) -> String {
         "run {} {}{reason} in {}: {}, {}, {}{}",
         report.run,
         report.outcome.as_str(),
-        // What a copy took over from another run, and waiting for people, is no time of its own.
+        // Excludes waits for people, and the time of the original run in a copy.
         Seconds(Duration::from_millis(usage.wall_ms)),
         counted(usage.model_calls.into(), "model call"),
         counted(usage.tool_calls.into(), "tool call"),
@@ -229,7 +229,7 @@ fn summary(report: &RunReport) -> String {
     )
 }
 
-/// Returns why a run did not even begin.
+/// Returns the error that kept a run from starting.
 fn not_started(result: &Result<RunOutcome, RunFailure>) -> Option<&LogError> {
     match result {
         Err(RunFailure { error: AgentError::NotStarted(error), .. }) => Some(error),
@@ -237,7 +237,7 @@ fn not_started(result: &Result<RunOutcome, RunFailure>) -> Option<&LogError> {
     }
 }
 
-/// Reports a run; one whose record cannot be read back is reported without it.
+/// Returns the report of a run; without its record if that cannot be read back.
 async fn report_of(database: &Database, result: &Result<RunOutcome, RunFailure>) -> RunReport {
     let run = match result {
         Ok(outcome) => &outcome.run_id,
@@ -245,7 +245,7 @@ async fn report_of(database: &Database, result: &Result<RunOutcome, RunFailure>)
     };
     let events = match read_events(&*database.log(), run).await {
         Ok((_, events)) => events,
-        // A run that was refused, or whose first event could not be written, has no record.
+        // A run that was refused, or whose first event was not written, has no record.
         Err(LogError::NotFound(_)) if result.is_err() => Vec::new(),
         Err(error) => {
             alert(&format!("warning: the run's log cannot be read: {}", Chain(&error)));
@@ -268,14 +268,14 @@ async fn report_of(database: &Database, result: &Result<RunOutcome, RunFailure>)
                 alert(&format!("warning: the runs below cannot be read: {}", Chain(&error)));
             }
         }
-        // What they did stands in the store.
+        // Their events remain in the store.
         report.runs.iter_mut().for_each(|run| run.events.clear());
     }
     report
 }
 
-/// Returns how many errors were stored, how many characters of them the model was not shown, and how
-/// many it asked for.
+/// Returns the number of stored errors, the number of their characters that were not shown to the model, and the number
+/// of characters that it read later.
 fn error_text(events: &[Event]) -> (u64, u64, usize) {
     let (mut errors, mut kept, mut read) = (0, 0, 0);
     for event in events {

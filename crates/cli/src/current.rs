@@ -1,4 +1,4 @@
-//! The agent file of a recorded run as it stands now.
+//! The current agent file of a recorded run.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,18 +15,18 @@ use crate::store::Chosen;
 
 /// The agent file that a run was most likely started from.
 pub(crate) struct CurrentFile {
-    /// What is taken from it.
+    /// Part of the file that the command uses.
     taken: &'static str,
-    /// The command that goes on with it.
+    /// Command that continues with the file.
     command: String,
     path: PathBuf,
-    /// The keys that say something else than they did.
+    /// Keys whose values changed since the record.
     changed: Vec<String>,
 }
 
 impl CurrentFile {
-    /// Looks for it where the record says that it stood, under the usual names. `None` where none there is of
-    /// this agent.
+    /// Looks for the file in the recorded folder, under the usual names. Returns `None` if there is no file of this
+    /// agent.
     pub(crate) fn of(
         recorded: &Recorded,
         run: &RunId,
@@ -47,7 +47,7 @@ impl CurrentFile {
             None => path,
         };
         let typed = output::quoted(&path.to_string_lossy()).into_owned();
-        // A run that is opened again keeps its definition.
+        // A reopened run keeps its definition.
         let (reopen, taken) = match reopens {
             true => (" --reopen", "with its model and tools"),
             false => ("", "with the file as it is"),
@@ -56,7 +56,7 @@ impl CurrentFile {
         Some(Self { taken, command: output::command(&resume), path, changed })
     }
 
-    /// Says that the run goes on as it was recorded, where the file says something else by now.
+    /// Prints a note that the run continues as recorded, if the file changed since.
     pub(crate) fn note(&self) {
         if self.changed.is_empty() {
             return;
@@ -71,7 +71,7 @@ impl CurrentFile {
         note(&format!("  {}", self.command));
     }
 
-    /// Offers the file where the run cannot go on as it was recorded.
+    /// Adds a hint that names the file to an error of a run that cannot continue as recorded.
     pub(crate) fn offer(&self, error: CliError) -> CliError {
         error.with_hint(format!(
             "what {} names was changed since; to go on {}: `{}`",
@@ -82,7 +82,7 @@ impl CurrentFile {
     }
 }
 
-/// Returns the keys in which two files differ, such as `agent.instructions` or `tools`.
+/// Returns the keys with different values in two files, such as `agent.instructions` or `tools`.
 fn changed(was: &Value, is: &Value) -> Vec<String> {
     let of = |file: &Value| file.as_object().cloned().unwrap_or_default();
     let mut changed = Vec::new();
@@ -98,7 +98,7 @@ fn changed(was: &Value, is: &Value) -> Vec<String> {
     changed
 }
 
-/// Returns what stands in two tables where they differ; `null` for what is not there.
+/// Returns the entries of two tables that differ; `null` for an absent value.
 fn differing(was: &Map<String, Value>, is: &Map<String, Value>) -> Vec<(String, Value, Value)> {
     let keys: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
     let value = |table: &Map<String, Value>, key: &str| table.get(key).cloned().unwrap_or_default();

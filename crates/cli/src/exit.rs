@@ -50,7 +50,7 @@ pub(crate) struct ErrorReport<'a> {
     exit: u8,
 }
 
-/// What a mistake of the caller is.
+/// Facts of a mistake of the caller.
 const MISTAKE: Facts = Facts::never(code::INPUT_INVALID, Effect::None);
 
 impl CliError {
@@ -72,39 +72,39 @@ impl CliError {
         }
     }
 
-    /// Says that the command line names a run that there is not.
+    /// Returns the error for an unknown run on the command line.
     pub(crate) fn no_run(run: RunId) -> Self {
         Self { code: USAGE, facts: MISTAKE, ..LogError::NotFound(run).into() }
     }
 
-    /// Says why a run did not begin.
+    /// Returns the error for a run that did not start.
     pub(crate) fn not_started(error: &LogError) -> Self {
         let hint = hint_of(error).map(Cow::into_owned);
         let source = Chain(error).to_string().into();
         Self { code: code_of(error), facts: error.facts(), source, hint }
     }
 
-    /// Exits with another code.
+    /// Sets another exit code.
     pub(crate) fn with_code(self, code: u8) -> Self {
         Self { code, ..self }
     }
 
-    /// Returns what the command exits with.
-    /// Returns whether a run is open in another process.
+    /// Returns whether the error is that a run is open in another process.
     pub(crate) fn is_of_open_run(&self) -> bool {
         self.facts.code == code::RUN_OPEN
     }
 
+    /// Returns the exit code of the command.
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }
 
-    /// Returns how to mend it, where that is known.
+    /// Returns the hint, if there is one.
     pub(crate) fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// Returns the error as the API of the console gives it, and what the command exits with.
+    /// Returns the error as the console's API reports it, with the exit code of the command.
     pub(crate) fn report(&self) -> ErrorReport<'_> {
         let (retry, retry_after_ms) = match self.facts.retry {
             Retry::Never => ("never", None),
@@ -120,12 +120,12 @@ impl CliError {
         ErrorReport { code, message, hint, retry, retry_after_ms, effect, exit: self.code }
     }
 
-    /// Is it about this file?
+    /// Returns whether the error is about this file.
     pub(crate) fn is_of_file(&self, path: &Path) -> bool {
         self.source.downcast_ref::<ConfigError>().is_some_and(|error| error.file() == path)
     }
 
-    /// Adds the line to what is said of a file.
+    /// Adds the line to an error about a file.
     pub(crate) fn in_line(mut self, line: usize) -> Self {
         self.source = match self.source.downcast::<ConfigError>() {
             Ok(error) => error.in_line(line).into(),
@@ -146,14 +146,14 @@ impl CliError {
     }
 }
 
-/// Says it with its causes.
+/// Displays the error with its causes.
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Chain(&*self.source).fmt(f)
     }
 }
 
-/// Returns the exit code of a run that ended so.
+/// Returns the exit code of a run with this outcome.
 pub(crate) fn of(outcome: Outcome) -> ExitCode {
     ExitCode::from(match outcome {
         Outcome::Completed => 0,
@@ -163,12 +163,12 @@ pub(crate) fn of(outcome: Outcome) -> ExitCode {
     })
 }
 
-/// Returns the exit code of what was told to stop.
+/// Returns the exit code after a request to stop.
 pub(crate) fn of_stop() -> ExitCode {
     ExitCode::from(STOPPED)
 }
 
-/// Exit codes, the worst first.
+/// Exit codes from the worst.
 const WORST_FIRST: [u8; 6] = [TAMPERED, STORAGE, USAGE, FAILED, STOPPED, WAITING];
 
 /// Returns the worse one of two exit codes.
@@ -201,7 +201,7 @@ const fn code_of(error: &LogError) -> u8 {
 
 const FREE_SPACE: &str = "give the disk of the store more space, or take from it: `backstop errors prune`, `backstop runs prune`";
 
-/// Returns how to mend what a log says.
+/// Returns the hint for an error of a log.
 fn hint_of(error: &LogError) -> Option<Cow<'_, str>> {
     let of_command = match error {
         LogError::Failed(error) if error.is::<OlderSchema>() => Some(
@@ -310,7 +310,7 @@ impl From<ResumeError> for CliError {
                         .to_owned(),
                 ),
             },
-            // The command line asks for what the run does not allow.
+            // The run does not allow the request of the command line.
             other => {
                 let hint = Failure::hint(&other).map(Cow::into_owned);
                 Self { code: USAGE, facts: other.facts(), source: other.into(), hint }
@@ -345,7 +345,7 @@ impl From<StoreError> for CliError {
     }
 }
 
-/// What was refused is the caller's affair; what could not be done is the store's.
+/// A refusal is a mistake of the caller; a failure is one of the store.
 impl From<StateError> for CliError {
     fn from(error: StateError) -> Self {
         let code = match error {
@@ -355,7 +355,7 @@ impl From<StateError> for CliError {
             _ => FAILED,
         };
         let hint = Some(hint(&error).into_owned());
-        // Scripts look for the code.
+        // Scripts search for the code.
         let source = format!("{}: {}", error.code(), Chain(&error)).into();
         Self { code, facts: error.facts(), source, hint }
     }

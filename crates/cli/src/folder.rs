@@ -1,10 +1,10 @@
-//! Where a file stands.
+//! Folders of files, and their form in a record.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-/// Returns the folder a file stands in.
+/// Returns the folder of a file.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -12,7 +12,7 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Returns the name of a folder for a record: text, or the text that is shown and the bytes where it is no UTF-8.
+/// Returns the name of a folder for a record: text, or for a name that is not UTF-8, its displayed text and its bytes.
 pub(crate) fn recordable(folder: &Path) -> Value {
     match (folder.to_str(), bytes(folder)) {
         (None, Some(bytes)) => json!({ "shown": folder.display().to_string(), "bytes": bytes }),
@@ -20,7 +20,7 @@ pub(crate) fn recordable(folder: &Path) -> Value {
     }
 }
 
-/// Returns the folder that a record names.
+/// Returns the folder of a recorded name.
 pub(crate) fn read_recorded(name: &Value) -> Option<PathBuf> {
     let shown = name.as_str().or_else(|| name["shown"].as_str());
     let bytes: Option<Vec<u8>> = serde_json::from_value(name["bytes"].clone()).ok();

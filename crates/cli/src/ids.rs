@@ -1,5 +1,4 @@
-//! From what a person typed to the id that is meant: the id itself, a beginning of it that no other
-//! has, or `last`.
+//! Resolution of typed ids: an id in full, a prefix of exactly one id, or `last`.
 
 use crate::store::Database;
 use backstop_error_store::{ErrorFilter, ResultFilter};
@@ -9,12 +8,12 @@ use layer0::id::{ErrorId, ResultId, RunId};
 use crate::exit::CliError;
 use crate::store::{self, Chosen};
 
-/// Names what was recorded last.
+/// Word for the newest id.
 const LAST: &str = "last";
-/// How many ids are named that may be meant.
+/// Number of candidates that an error names.
 const NAMED: u32 = 5;
 
-/// Finds a run in a store that is opened for that.
+/// Opens the store to find a run in it.
 pub(crate) async fn run_of(chosen: &Chosen, typed: &str) -> Result<RunId, CliError> {
     match store::open_read_only(chosen).await? {
         Some(database) => {
@@ -26,7 +25,7 @@ pub(crate) async fn run_of(chosen: &Chosen, typed: &str) -> Result<RunId, CliErr
     }
 }
 
-/// Finds what has a record: a run, or the segments of a subscription in their order (`sub_NAME`), or one of them
+/// Finds the records for a typed id: a run, the segments of a subscription in their order (`sub_NAME`), or one segment
 /// (`sub_NAME.NUMBER`).
 pub(crate) async fn records(database: &Database, typed: &str) -> Result<Vec<RunId>, CliError> {
     match is_segment(&typed.into()) {
@@ -35,7 +34,7 @@ pub(crate) async fn records(database: &Database, typed: &str) -> Result<Vec<RunI
     }
 }
 
-/// Returns the one record that is meant where only one can be.
+/// Returns the only record, or an error if there are several.
 pub(crate) fn one<'r>(typed: &str, records: &'r [RunId]) -> Result<&'r RunId, CliError> {
     match records {
         [one] => Ok(one),
@@ -48,7 +47,7 @@ pub(crate) fn one<'r>(typed: &str, records: &'r [RunId]) -> Result<&'r RunId, Cl
     }
 }
 
-/// Finds a subscription: all of its segments, or the one that is named.
+/// Finds all segments of a subscription, or the named one.
 async fn segments(database: &Database, typed: &str) -> Result<Vec<RunId>, CliError> {
     let log = database.log();
     let subscriptions = log.subscriptions().await?;
@@ -95,7 +94,7 @@ pub(crate) async fn run(database: &Database, typed: &str) -> Result<RunId, CliEr
         let runs = log.runs(filter.limit(NAMED + 1)).await?;
         Ok::<_, CliError>(runs.into_iter().map(|run| run.run.to_string()).collect::<Vec<_>>())
     };
-    // What was started last, not what that dispatched.
+    // `last` is the newest run that no other run dispatched.
     let begin = match typed {
         LAST => list(RunFilter::new().roots()).await?,
         typed => list(RunFilter::new().id_prefix(typed)).await?,
@@ -142,7 +141,7 @@ pub(crate) async fn result(database: &Database, typed: &str) -> Result<ResultId,
     IdKind::RESULT.choose(typed, begin, newest).map(Into::into)
 }
 
-/// Finds an approval among those that are open, oldest first.
+/// Finds an approval among the open ones, which are ordered from the oldest.
 pub(crate) fn approval(open: Vec<OpenApproval>, typed: &str) -> Result<OpenApproval, CliError> {
     let exact = open.iter().position(|open| open.id.as_str() == typed);
     let newest = || open.iter().rev().map(|open| open.id.to_string());
@@ -157,7 +156,7 @@ pub(crate) fn approval(open: Vec<OpenApproval>, typed: &str) -> Result<OpenAppro
         .ok_or_else(|| CliError::usage(IdKind::APPROVAL.missing(typed)))
 }
 
-/// Refuses `last` where it names one of several approvals, and no terminal shows which.
+/// Refuses `last` if several approvals are open, because no terminal shows which one is meant.
 pub(crate) fn check_approval(open: &[OpenApproval], typed: &str) -> Result<(), CliError> {
     if typed != LAST || open.len() < 2 {
         return Ok(());
@@ -167,13 +166,13 @@ pub(crate) fn check_approval(open: &[OpenApproval], typed: &str) -> Result<(), C
         .with_hint(format!("name the one that was seen: {}", named(&ids))))
 }
 
-/// What an id names.
+/// The kind of the target of an id.
 struct IdKind {
-    /// What stands before an id that is not there.
+    /// Beginning of the error for an unknown id.
     none: &'static str,
     one: &'static str,
     many: &'static str,
-    /// Where they are listed.
+    /// Hint that names the command with the list.
     hint: &'static str,
 }
 

@@ -9,8 +9,8 @@ use layer0::id::RunId;
 use crate::exit::CliError;
 use crate::store::Database;
 
-/// Returns the runs whose process died while they were running, the one first whose last event is the oldest. Of a tree
-/// the open run at its top is returned: those below resume with it.
+/// Returns the runs whose process died while they were running, the run with the oldest last event first. For a tree it
+/// returns the open run at the top: its child runs resume with it.
 pub(crate) async fn find_roots(database: &Database) -> Result<Vec<RunId>, CliError> {
     let log = database.log();
     let mut roots: BTreeMap<RunId, Timestamp> = BTreeMap::new();
@@ -25,7 +25,7 @@ pub(crate) async fn find_roots(database: &Database) -> Result<Vec<RunId>, CliErr
     Ok(roots.into_iter().map(|(run, _)| run).collect())
 }
 
-/// Returns the open run at the top of a run's tree; `None` when the run has ended, or been removed, since.
+/// Returns the open run at the top of a run's tree; `None` if the run has ended or been removed since.
 async fn find_root(log: &dyn EventLog, run: &RunId) -> Result<Option<RunId>, LogError> {
     let root = async {
         let Some(summary) = log.summary(run).await?.filter(RunSummary::is_open) else {
@@ -34,7 +34,7 @@ async fn find_root(log: &dyn EventLog, run: &RunId) -> Result<Option<RunId>, Log
         Ok(open_root(log, &summary).await?.or(Some(summary.run)))
     };
     match root.await {
-        // It is left to the one who resumes it to say what is wrong with it.
+        // The command that resumes the run reports the problem.
         Err(LogError::Tampered { .. } | LogError::UnreadableRun { .. }) => Ok(Some(run.clone())),
         found => found,
     }

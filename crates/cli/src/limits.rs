@@ -1,8 +1,8 @@
-//! Until when an approval can be decided, and by whom, for people.
+//! Deadline and approvers of an approval, as text.
 
 use layer0::{Approvers, Timestamp};
 
-/// Says it in a line; nothing where any person may decide at any time.
+/// Returns the limits in one line; `None` if any person may decide at any time.
 pub(crate) fn limits(
     expires_at: Option<Timestamp>,
     approvers: &Approvers,

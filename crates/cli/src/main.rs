@@ -1,4 +1,4 @@
-//! The `backstop` command: run an agent, read what it left behind, rehearse how it fails.
+//! The `backstop` command: runs agents, reads their records, rehearses their failures.
 //!
 //! Results go to standard output, everything else to standard error. Exit codes: 0 finished, 1 the
 //! run failed, 2 usage or configuration, 3 stopped, 4 waiting for approval, 5 storage, 6 replay
@@ -39,17 +39,17 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{Args, Command, LogFormat, OutputArgs};
 use crate::exit::CliError;
 
-/// The variables that say what of our own running is shown; the first that does counts.
+/// Variables with the filter of the own log; the first one with a value counts.
 const LOG_VARIABLES: [&str; 2] = ["BACKSTOP_LOG", "RUST_LOG"];
 
 fn main() -> ExitCode {
-    // First of all: where this process is to put up walls, it does that and nothing else.
+    // First of all: a process that was started to apply walls does only that.
     backstop_environment::enter();
     std::panic::set_hook(Box::new(|panic| {
-        // Where it panicked stands on a line of its own.
+        // The place of a panic is on a line of its own.
         output::alert(&format!("internal error: {}", panic.to_string().replacen('\n', " ", 1)));
     }));
-    // Only what panics in the command itself gets here.
+    // Only a panic in the command itself gets here.
     let code = std::panic::catch_unwind(run).unwrap_or_else(|_| ExitCode::from(exit::FAILED));
     output::drain();
     code
@@ -62,7 +62,7 @@ fn run() -> ExitCode {
     };
     output::style::set(args.output.quiet, args.output.verbose > 0, args.output.color.into());
     start_log(&args.output);
-    // For tests of agents: nothing may leave the machine.
+    // For tests of agents: no request may leave the machine.
     if std::env::var_os("BACKSTOP_DENY_REAL_REQUESTS").is_some_and(|value| value != "0") {
         backstop_process::deny_real_requests();
     }
@@ -74,7 +74,7 @@ fn run() -> ExitCode {
         signals::survive_the_file_limit();
         dispatch(args.command).await
     });
-    // A tool that blocks a thread does not hold up the end.
+    // A tool that blocks a thread does not delay the end.
     runtime.shutdown_background();
     match result {
         Ok(code) => code,
@@ -82,7 +82,7 @@ fn run() -> ExitCode {
     }
 }
 
-/// Starts the log of our own running. It is never coloured: it holds text of others.
+/// Starts the own log. It is never coloured, because it contains text of others.
 fn start_log(args: &OutputArgs) {
     let log = tracing_subscriber::fmt()
         .with_env_filter(log_filter(args.verbose))
@@ -94,8 +94,7 @@ fn start_log(args: &OutputArgs) {
     }
 }
 
-/// Returns what of our own running is shown: nothing, unless a variable or the command line says
-/// otherwise.
+/// Returns the filter of the own log: `off`, unless a variable or the command line sets another.
 fn log_filter(verbose: u8) -> EnvFilter {
     for variable in LOG_VARIABLES {
         match std::env::var(variable) {
@@ -110,7 +109,7 @@ fn log_filter(verbose: u8) -> EnvFilter {
     }
     match verbose {
         0 => "off".into(),
-        // All our crates begin so, but one.
+        // The names of all our crates begin with `backstop`, except `layer0`.
         1 => "warn,backstop=debug,layer0=debug".into(),
         _ => "debug".into(),
     }

@@ -1,9 +1,9 @@
-//! Names that were mistyped.
+//! Suggestions for mistyped names.
 
-/// Names further away than this are no help.
+/// Smallest similarity of a suggestion.
 const MIN_SIMILARITY: f64 = 0.8;
 
-/// Returns the known name that may be meant.
+/// Returns the nearest known name, if one is similar enough.
 pub(crate) fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
     let name = name.to_ascii_lowercase();
     let likeness = |known: &str| strsim::jaro_winkler(&name, known);

@@ -1,7 +1,7 @@
-//! The one place that writes to standard output and standard error, and asks at the terminal.
+//! The only code that writes to standard output and standard error, and that asks at the terminal.
 //!
-//! Results go to standard output from the thread that has them. Everything for people goes to
-//! standard error through a queue. No text gets there unescaped.
+//! Results go to standard output, on the thread that has them. Everything for people goes to standard error through a
+//! queue. No text gets there unescaped.
 //!
 //! **Invariant:** nothing else in the command holds a handle to the three standard streams; clippy's
 //! `disallowed-methods` refuses it.
@@ -37,7 +37,7 @@ use self::screen::{Entry, SCREEN};
 pub(crate) use self::streams::{width, width_of_notes, writes_for};
 use crate::exit::CliError;
 
-/// Writes a line to standard output. A reader that is gone, such as `head`, is no error.
+/// Writes a line to standard output. A closed reader, such as `head`, is no error.
 pub(crate) fn line(text: &str) -> Result<(), CliError> {
     print(&escape::line(text))
 }
@@ -47,7 +47,7 @@ pub(crate) fn lines(text: &str) -> Result<(), CliError> {
     print(&escape::text(text))
 }
 
-/// Writes a line of coloured pieces, where standard output wants colours.
+/// Writes a line of coloured pieces; the colours only if standard output takes them.
 pub(crate) fn pieces(pieces: &[(Style, &str)]) -> Result<(), CliError> {
     print(&style::joined(&escaped_pieces(pieces), style::colours_results()))
 }
@@ -56,14 +56,14 @@ fn escaped_pieces(pieces: &[(Style, &str)]) -> Vec<(Style, String)> {
     pieces.iter().map(|(style, text)| (*style, escape::line(text))).collect()
 }
 
-/// Writes a part of a text that comes in parts to standard output, and no end of a line.
+/// Writes a part of a streamed text to standard output, without the end of a line.
 pub(crate) fn part(text: &str) {
     let safe = escape::text(text);
     if streams::are_one() {
         drain();
     }
     let mut stdout = io::stdout().lock();
-    // A reader that is gone is no error.
+    // A closed reader is no error.
     let _ = streams::writing(|| stdout.write_all(safe.as_bytes()).and_then(|()| stdout.flush()));
     streams::stands_inside_a_line(!safe.ends_with('\n'));
 }
@@ -75,12 +75,12 @@ pub(crate) fn end_line() {
     }
 }
 
-/// Is standard output a terminal?
+/// Returns whether standard output is a terminal.
 pub(crate) fn shows_results() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Is standard error a terminal?
+/// Returns whether standard error is a terminal.
 pub(crate) fn shows_notes() -> bool {
     io::stderr().is_terminal()
 }
@@ -92,61 +92,61 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), CliError> {
     json_line(&text)
 }
 
-/// Writes a line of JSON, such as one of a record.
+/// Writes a line of JSON, such as an event of a record.
 pub(crate) fn json_line(text: &str) -> Result<(), CliError> {
     print(&escape::json(text))
 }
 
-/// Writes a text that others made, as it is; a terminal gets it escaped.
+/// Writes a text of others unchanged; escaped for a terminal.
 pub(crate) fn foreign(text: &str) -> Result<(), CliError> {
     if io::stdout().is_terminal() { print(&escape::text(text)) } else { print(text) }
 }
 
-/// Writes a line for people to standard error, unless they want quiet. It is not waited for.
+/// Writes a line for people to standard error, unless quiet. Does not wait for the write.
 pub(crate) fn note(text: &str) {
     if !style::is_quiet() {
         alert(text);
     }
 }
 
-/// Writes a line of one colour for people to standard error, unless they want quiet.
+/// Writes a line of one colour for people to standard error, unless quiet.
 pub(crate) fn note_of(style: Style, text: &str) {
     if !style::is_quiet() {
         alert_of(style, text, "");
     }
 }
 
-/// Writes lines for people to standard error, unless they want quiet.
+/// Writes lines for people to standard error, unless quiet.
 pub(crate) fn notes(text: &str) {
     if !style::is_quiet() {
         SCREEN.push(Entry::Line(escape::text(text)));
     }
 }
 
-/// Writes a line to standard error that is said in any case, such as an error.
+/// Writes a line to standard error even if quiet, such as an error.
 pub(crate) fn alert(text: &str) {
     SCREEN.push(Entry::Line(escape::line(text)));
 }
 
 /// Writes a value as one line of JSON to standard error.
 pub(crate) fn alert_json(value: &impl Serialize) {
-    // What it is made for has texts and numbers only.
+    // The values consist of texts and numbers, so this cannot fail.
     let text = serde_json::to_string(value).unwrap_or_default();
     SCREEN.push(Entry::Line(escape::json(&text)));
 }
 
-/// Writes lines to standard error that are said in any case.
+/// Writes lines to standard error even if quiet.
 pub(crate) fn alerts(text: &str) {
     SCREEN.push(Entry::Line(escape::text(text)));
 }
 
-/// Writes what went wrong to standard error: a coloured word, and what it is about.
+/// Writes a failure to standard error: a coloured word, then the text.
 pub(crate) fn alert_of(style: Style, word: &str, text: &str) {
     let pieces = escaped_pieces(&[(style, word), (Style::new(), text)]);
     SCREEN.push(Entry::Line(style::joined(&pieces, style::colours_notes())));
 }
 
-/// Writes a line of coloured pieces to standard error that can be done without when it is not read.
+/// Writes a line of coloured pieces to standard error that may be dropped if nobody reads it.
 pub(crate) fn progress(pieces: &[(Style, &str)]) {
     if !style::is_quiet() {
         let text = style::joined(&escaped_pieces(pieces), style::colours_notes());
@@ -154,17 +154,17 @@ pub(crate) fn progress(pieces: &[(Style, &str)]) {
     }
 }
 
-/// Escapes a text of others that is to become part of a text of several lines.
+/// Escapes a text of others for use inside a text of several lines.
 pub(crate) fn escaped(text: &str) -> String {
     escape::line(text)
 }
 
-/// Says what is going on, where a spinner turns.
+/// Sets the text next to the spinner.
 pub(crate) fn status(text: &str) {
     SCREEN.status(escape::line(text));
 }
 
-/// Shows a spinner until it is dropped, where standard error is a terminal.
+/// Shows a spinner until it is dropped, if standard error is a terminal.
 pub(crate) fn spinner() -> Spinner {
     SCREEN.push(Entry::Spin(!style::is_quiet()));
     Spinner(())
@@ -179,18 +179,18 @@ impl Drop for Spinner {
     }
 }
 
-/// Ends the process, with the terminal as it was when [`Lines`] were begun.
+/// Ends the process and restores the terminal to its state before [`Lines`].
 pub(crate) fn leave(code: i32) -> ! {
     line::put_back();
     std::process::exit(code)
 }
 
-/// Waits until what was noted is written; for a reader that takes nothing, five seconds.
+/// Waits until all notes are written, at most five seconds for a reader that reads nothing.
 pub(crate) fn drain() {
     SCREEN.drain();
 }
 
-/// Is there a person to ask: are standard input and standard error a terminal?
+/// Returns whether a person can be asked: both standard input and standard error are a terminal.
 pub(crate) fn at_terminal() -> bool {
     cfg!(unix) && io::stdin().is_terminal() && io::stderr().is_terminal()
 }
@@ -200,7 +200,7 @@ pub(crate) fn input() -> io::Result<String> {
     backstop_config::read_text_from(io::stdin().lock())
 }
 
-/// Writes what is safe to write; where both streams are one, behind everything that was noted before.
+/// Writes an escaped text; after all earlier notes if both streams are one.
 fn print(safe: &str) -> Result<(), CliError> {
     if streams::are_one() {
         drain();
@@ -213,15 +213,15 @@ fn print(safe: &str) -> Result<(), CliError> {
     }
 }
 
-/// Prints rows in aligned columns, which a terminal is given as wide as it is.
+/// Prints rows in aligned columns, within the width of a terminal.
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> Result<(), CliError> {
     let rows: Vec<_> = rows.iter().map(|row| (String::new(), row.clone())).collect();
     tree(header, &rows)
 }
 
-/// Prints rows in aligned columns, each behind what leads to it in a tree.
+/// Prints rows in aligned columns, each after its lead in a tree.
 pub(crate) fn tree(header: &[&str], rows: &[(String, Vec<String>)]) -> Result<(), CliError> {
-    // What others wrote stays in its place.
+    // Text of others stays in its cell.
     let cell = |cell: &String| escape::line(&one_line(cell));
     let row = |(lead, row): &(String, Vec<String>)| {
         let mut cells: Vec<String> = row.iter().map(cell).collect();
@@ -234,7 +234,7 @@ pub(crate) fn tree(header: &[&str], rows: &[(String, Vec<String>)]) -> Result<()
     table::lay_out(header, &rows, width()).iter().try_for_each(|text| line(text))
 }
 
-/// Writes a word as a shell takes it.
+/// Returns a word with quotes as a shell needs them.
 pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
     let is_plain = |c: char| {
         c.is_alphanumeric()
@@ -246,14 +246,14 @@ pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// Shows how a command of ours is typed here.
+/// Returns a command line of this command.
 pub(crate) fn command(rest: &str) -> String {
-    // Cargo sets this for what it runs.
+    // Cargo sets this for programs that it runs.
     let cargo = std::env::var_os("CARGO_MANIFEST_DIR").is_some();
     format!("{} {rest}", if cargo { "cargo run -q --" } else { "backstop" })
 }
 
-/// Takes the lines of the log of our own running.
+/// Writer for the lines of the own log.
 #[derive(Clone, Copy)]
 pub(crate) struct LogLines;
 

@@ -1,4 +1,4 @@
-//! Writing a page to a file that its reader gets whole or not at all.
+//! Writes of a page to a file, whole or not at all.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::store::Database;
 use crate::assemble::folder_of;
 use crate::exit::CliError;
 
-/// Writes a page, which only its owner can read, unless the file is one of the store's own.
+/// Writes a page that only its owner can read, unless the file belongs to the store.
 pub(crate) fn write(file: &Path, page: &str, database: &Database) -> Result<(), CliError> {
     if database.owns(file) {
         return Err(CliError::usage(format!("{}: belongs to the store itself", file.display()))
@@ -22,12 +22,12 @@ pub(crate) fn write(file: &Path, page: &str, database: &Database) -> Result<(), 
     })
 }
 
-/// Writes to a new file with a random name, then gives it its own.
+/// Writes to a new file with a random name, then renames it.
 fn replace(file: &Path, page: &str) -> io::Result<()> {
     let folder = folder_of(file);
     std::fs::metadata(folder.join("."))?;
     let new = tempfile::Builder::new().prefix(".backstop-").tempfile_in(folder);
-    // Its error has the name of the new file, of which the user never heard.
+    // Its error contains the name of the new file, which the user does not know.
     let mut new = new.map_err(|error| io::Error::from(error.kind()))?;
     new.write_all(page.as_bytes())?;
     new.as_file().sync_all()?;
@@ -35,9 +35,9 @@ fn replace(file: &Path, page: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Is it a device, a pipe or a name for one, such as `/dev/stdout`? These cannot be replaced.
+/// Returns whether the file is a device, a pipe or a name for one, such as `/dev/stdout`. These cannot be replaced.
 fn is_written_through(file: &Path) -> bool {
-    // A folder is refused when its name is to be given away.
+    // A folder is refused by the rename.
     let is_special = file.exists() && !file.is_file() && !file.is_dir();
     let folder = folder_of(file).canonicalize().unwrap_or_default();
     is_special || file.is_symlink() && (folder == Path::new("/dev") || folder.starts_with("/proc"))

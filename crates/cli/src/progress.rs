@@ -1,5 +1,5 @@
-//! What people see while an agent runs: on a terminal the answer as it comes, tool lines and a spinner;
-//! plain lines otherwise. Results go to standard output, the rest to standard error.
+//! Progress of a run for people: on a terminal the streamed answer, tool lines and a spinner; otherwise plain lines.
+//! Results go to standard output, the rest to standard error.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,15 +14,15 @@ use layer0::id::CallId;
 use crate::output::style::{BAD, DIM, GOOD, ODD};
 use crate::output::{self, Spinner, progress};
 
-/// How many characters of the answer that is coming in a spinner shows.
+/// Number of characters of the streamed answer that a spinner shows.
 const SHOWN: usize = 100;
-/// How many characters of a tool's arguments stand in its line.
+/// Number of characters of a tool's arguments in its line.
 const ARGUMENTS: usize = 80;
 
-/// What goes to standard output while a run goes on.
+/// Output to standard output during a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Results {
-    /// The answer as it comes, where standard output is a terminal.
+    /// The answer as it is streamed, if standard output is a terminal.
     Answer,
     /// Each event as a line of JSON.
     Events,
@@ -30,13 +30,13 @@ pub(crate) enum Results {
     None,
 }
 
-/// How a run ended, and the answer that stands on the terminal already.
+/// The result of a run, and the answer that the terminal already shows.
 pub(crate) struct Seen<T> {
     pub(crate) result: T,
     pub(crate) answer: Option<String>,
 }
 
-/// Shows a run until it ends, and returns how it did.
+/// Shows a run until it ends, and returns its result.
 ///
 /// # Cancel safety
 ///
@@ -58,15 +58,15 @@ pub(crate) async fn show_run(
             _ => {}
         }
     }
-    // A stream ends with the outcome, so that this is not reached.
+    // Not reached, because a stream ends with the outcome.
     Seen { result: stream.finish().await, answer: view.end() }
 }
 
-/// Shows a run that is gone on with until it ends; returns the answer that stands on the terminal.
+/// Shows a resumed run until it ends; returns the answer that the terminal already shows.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future stops showing.
+/// Dropping the future ends the display; the run continues.
 pub(crate) async fn show(mut events: Subscriber, results: Results) -> Option<String> {
     let mut view = ProgressView::new(results);
     while let Some(live) = events.next().await {
@@ -78,7 +78,7 @@ pub(crate) async fn show(mut events: Subscriber, results: Results) -> Option<Str
                 }
             }
             Live::Delta { piece: Piece::Text(text), .. } => view.text(&text),
-            // What is missing may be of the answer.
+            // The missed items may be part of the answer.
             Live::Missed(_) => view.answer = None,
             _ => {}
         }
@@ -88,17 +88,17 @@ pub(crate) async fn show(mut events: Subscriber, results: Results) -> Option<Str
 
 struct ProgressView {
     results: Results,
-    /// Is the answer written as it comes?
+    /// Whether the answer is written as it is streamed.
     streams: bool,
-    /// It turns while nothing else stands on its line.
+    /// The spinner, while its line has no other text.
     spinner: Option<Spinner>,
-    /// The end of the answer that is coming in.
+    /// End of the streamed answer.
     tail: VecDeque<char>,
-    /// The answer that is coming in, as far as it was written.
+    /// Written part of the streamed answer.
     coming: String,
-    /// The last whole answer that was written.
+    /// The last complete answer that was written.
     answer: Option<String>,
-    /// What the open calls were given.
+    /// Arguments of the open calls.
     calls: HashMap<CallId, String>,
 }
 
@@ -176,10 +176,10 @@ impl ProgressView {
         progress(&[(style, sign), (Style::new(), text)]);
     }
 
-    /// Shows a piece of the answer that is coming in.
+    /// Shows a piece of the streamed answer.
     fn text(&mut self, piece: &str) {
         if self.streams {
-            // Nothing else may stand on the line.
+            // The line has no room for anything else.
             self.spinner = None;
             self.coming.push_str(piece);
             output::part(piece);
@@ -203,7 +203,7 @@ impl ProgressView {
         self.turn();
     }
 
-    /// Ends the line of an answer that stopped inside of it.
+    /// Ends the line of an answer that stopped within it.
     fn end_line(&mut self) {
         if !self.coming.is_empty() && !self.coming.ends_with('\n') {
             output::end_line();
@@ -211,13 +211,13 @@ impl ProgressView {
         }
     }
 
-    /// Lets the spinner turn again below what was written.
+    /// Shows the spinner again below the written text.
     fn turn(&mut self) {
         self.end_line();
         self.spinner.get_or_insert_with(output::spinner);
     }
 
-    /// Takes everything that moves off the screen; returns the answer that stands there.
+    /// Removes the spinner from the screen; returns the answer that the terminal shows.
     fn end(mut self) -> Option<String> {
         self.end_line();
         self.spinner = None;
@@ -225,7 +225,7 @@ impl ProgressView {
     }
 }
 
-/// Returns a tool's arguments for its line.
+/// Returns the shortened arguments of a tool call for its line.
 fn brief(arguments: &JsonText) -> String {
     let text = one_line(arguments.get());
     match text.char_indices().nth(ARGUMENTS) {

@@ -1,4 +1,4 @@
-//! The person at the terminal as one who approves.
+//! The approver at the terminal.
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
@@ -9,17 +9,17 @@ use tokio::sync::Mutex;
 use crate::limits::limits;
 use crate::output::{self, Answer, Form, Prompt};
 
-/// Asks at the terminal, one approval after the other.
+/// An approver that asks the person at the terminal, one approval after the other.
 ///
-/// An approval that needs no decision any more, because it was decided elsewhere or its run was
-/// stopped, is taken off the screen.
+/// A prompt whose approval needs no decision any more, because it was decided elsewhere or its run was stopped, is
+/// removed from the screen.
 pub(crate) struct TerminalApprover {
     by: String,
     asking: Mutex<()>,
 }
 
 impl TerminalApprover {
-    /// Makes it; `None` where there is no terminal. What comes through a pipe decides nothing.
+    /// Returns the approver; `None` without a terminal, because input from a pipe decides nothing.
     pub(crate) fn at_terminal() -> Option<Self> {
         output::at_terminal().then(|| Self { by: user(), asking: Mutex::default() })
     }
@@ -30,12 +30,12 @@ impl Approver for TerminalApprover {
     async fn decide(&self, request: &ApprovalRequest) -> Option<Decision> {
         let _turn = self.asking.lock().await;
         let approval = &request.approval;
-        // What this person would decide is refused; how others decide is printed as the run ends.
+        // A decision of this person would be refused. The report of the run prints the commands for others.
         if !approval.approvers.allow(&self.by) {
             return None;
         }
         let limits = limits(approval.expires_at, &approval.approvers, SystemClock.now());
-        // The whole call, because that is what the decision is bound to.
+        // The whole call, because the decision is bound to it.
         let call = output::call(&approval.tool, &approval.arguments, output::width_of_notes());
         let form = approval.schema.as_ref().map(Form::of);
         let prompt = match &approval.message {
@@ -56,7 +56,7 @@ impl Approver for TerminalApprover {
     }
 }
 
-/// Returns who is at the terminal.
+/// Returns the name of the user at the terminal.
 pub(crate) fn user() -> String {
     ["USER", "LOGNAME", "USERNAME"]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Other arguments than those that were shown, for a call whose tool adds what a person has to know.
+//! Arguments of a person in place of the shown ones, for a tool that adds data to its approvals.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use crate::assemble;
 use crate::exit::CliError;
 use crate::recorded::Recorded;
 
-/// The built-in tool whose approvals are bound to the file that a person was shown.
+/// Built-in tool whose approvals are bound to the file that was shown.
 const WRITES: &str = "fs_write";
-/// The arguments that its approvals are bound to: where the path leads, and what the file holds.
+/// Arguments that bind its approvals: the real path, and the digest of the content.
 const BOUND_TO: [&str; 2] = ["file", "replaces"];
-/// How long the call could take is for the run to say.
+/// Time limit of the proposal here; the run sets its own for the call.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Adds to a person's own arguments what the tool says of them now, such as the diff of what would be written.
-/// A call that was bound to the state of a file stays bound to it.
+/// Adds the tool's data to a person's own arguments, such as the diff of a write. A call that was bound to the state of
+/// a file stays bound to that state.
 ///
 /// # Errors
 ///
-/// [`CliError`], when the file is not as it was shown, or the tool refuses the arguments.
+/// [`CliError`] if the file has changed since it was shown, or the tool refuses the arguments.
 pub(crate) async fn renewed(
     log: &dyn EventLog,
     open: &OpenApproval,
@@ -47,13 +47,13 @@ pub(crate) async fn renewed(
         CliError::usage(format!("other arguments for `{}`: {}", open.tool, Chain(error)))
     };
     let tables = recorded.file.tools.iter();
-    // A program of this name, or a server's tool, adds nothing to its arguments.
+    // A program of this name, or a tool of a server, adds nothing to its arguments.
     let is_built_in = |table: &&ToolTable| table.kind == ToolKind::Builtin;
     let Some(table) = tables.filter(is_built_in).find(|table| table.name == *open.tool) else {
         return Ok(typed);
     };
     let mut tools = Toolset::new();
-    // A tool that remembers is only looked at.
+    // A tool with memory is only inspected.
     let entries = assemble::entries(&recorded.file, &recorded.path, None, &Redactor::new());
     tools
         .add(assemble::tool(table, &recorded.file, &recorded.path, folder, &entries)?)
@@ -71,7 +71,7 @@ pub(crate) async fn renewed(
     let renewed = asked.map_err(|error| refused(&error))?;
     let renewed = renewed.unwrap_or_else(|| typed_value.clone().into());
     let now = renewed.value();
-    // Another spelling of the path is the same file, and the same path may lead to another one by now.
+    // Another spelling of the path may be the same file, and the same path may lead to another file by now.
     let is_same = |key: &str| shown.get(key).is_some() && now.get(key) == shown.get(key);
     let is_changed = BOUND_TO.iter().any(|key| shown.get(key).is_some() && !is_same(key));
     if is_changed && (is_same("file") || is_same("path")) {

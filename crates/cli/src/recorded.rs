@@ -1,4 +1,4 @@
-//! From the record of a run back to the agent that ran it.
+//! Reconstruction of a run's agent from its record.
 
 use std::path::{Path, PathBuf};
 
@@ -16,16 +16,16 @@ use crate::exit::CliError;
 use crate::folder;
 use crate::store::{self, Chosen};
 
-/// What a run was recorded with.
+/// The record of a run, with its agent file.
 pub(crate) struct Recorded {
     pub(crate) events: Vec<Event>,
     pub(crate) file: AgentFile,
-    /// What stands for the path of the agent file.
+    /// Path in place of the agent file's own.
     pub(crate) path: PathBuf,
 }
 
 impl Recorded {
-    /// Reads a run, as [`Recorded::read`] does, then opens its store to write to, as the agent file says.
+    /// Reads a run as [`Recorded::read`] does, then opens its store for writes with the settings of the agent file.
     pub(crate) async fn open(
         chosen: &Chosen,
         run: &RunId,
@@ -42,8 +42,8 @@ impl Recorded {
         Ok((recorded, database))
     }
 
-    /// Reads a run, and the agent file that its record holds, after its first `until` events where there is a limit,
-    /// or that is given instead.
+    /// Reads a run and its agent file: the one that its record holds after the first `until` events, or at its end
+    /// without `until`; or the file `instead`.
     pub(crate) async fn read(
         log: &dyn EventLog,
         run: &RunId,
@@ -85,8 +85,7 @@ impl Recorded {
         Ok(Self { events, file, path })
     }
 
-    /// Returns what takes secrets out of what people say about a run, as far as its record names the
-    /// agent file.
+    /// Returns a redactor for text of people about a run, with the secrets of its recorded agent file.
     pub(crate) async fn redactor(log: &dyn EventLog, run: &RunId) -> Redactor {
         let Ok((_, events)) = read_events(log, run).await else { return Redactor::new() };
         let Some(agent) = agent_of(&events) else { return Redactor::new() };
@@ -99,18 +98,18 @@ impl Recorded {
         }
     }
 
-    /// Runs the commands that print credentials of the agent file, before an agent is put together.
+    /// Runs the commands that print credentials of the agent file, before the agent is built.
     pub(crate) async fn fetch_credentials(&mut self) -> Result<(), CliError> {
         assemble::fetch_credentials(&mut self.file, &self.path).await
     }
 
-    /// Puts the agent together, with the tools of its servers.
+    /// Returns the builder of the agent, with the tools of its servers.
     pub(crate) async fn served_agent(&self, database: &Database) -> Result<AgentBuilder, CliError> {
         let agent = self.agent(database)?;
         Ok(Servers::connect(&self.file, &self.path).await?.give(agent))
     }
 
-    /// Puts the agent together but for its servers.
+    /// Returns the builder of the agent without its servers.
     pub(crate) fn agent(&self, database: &Database) -> Result<AgentBuilder, CliError> {
         let agent = assemble::agent(&self.file, &self.path, Some(database));
         let folder = assemble::folder_of(&self.path);
@@ -120,7 +119,7 @@ impl Recorded {
         })
     }
 
-    /// Makes a mistake of the agent file known.
+    /// Builds the agent; an error names the agent file.
     pub(crate) fn build(&self, agent: AgentBuilder) -> Result<backstop_react::Agent, CliError> {
         assemble::build(agent, &self.path)
     }

@@ -1,4 +1,4 @@
-//! Errors on their way to the terminal.
+//! Errors for the terminal.
 
 use std::error::Error;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::args::Args;
 use crate::exit::{CliError, USAGE};
 use crate::output;
 
-/// Prints an error, with its causes and how to mend it; as JSON where that was asked for.
+/// Prints an error with its causes and hint; as JSON if the command line asks for it.
 pub(crate) fn error(error: &CliError) -> ExitCode {
     if wants_json() {
         output::alert_json(&error.report());
@@ -30,13 +30,13 @@ pub(crate) fn error(error: &CliError) -> ExitCode {
     error.code()
 }
 
-/// Says why a run failed, with its causes, as [`causes`] does.
+/// Returns the failure of a run with its causes, as [`causes`] does.
 pub(crate) fn failure(failure: &RunFailure) -> String {
     causes(failure.source().unwrap_or(failure))
 }
 
-/// Says an error with its causes, on one line. Of what lies below a provider's own words, such as the layers of
-/// an HTTP client, only the innermost is said, unless `-v` asks for all.
+/// Returns an error with its causes, on one line. Of the causes below a provider's own error, such as the layers of an
+/// HTTP client, it contains only the innermost, or all of them with `-v`.
 pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
     let mut chain: Vec<String> = sources(error).map(ToString::to_string).collect();
     let provider = sources(error).enumerate().filter(|(_, error)| error.is::<ProviderError>());
@@ -49,13 +49,14 @@ pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
     chain.join(": ")
 }
 
-/// Does the command line ask for JSON? It is looked at as it is, because it may be what is wrong.
+/// Returns whether the command line asks for JSON. Reads the raw arguments, because the error may be that they cannot
+/// be parsed.
 pub(crate) fn wants_json() -> bool {
     let mut flags = std::env::args_os().skip(1).take_while(|typed| typed != "--");
     flags.any(|typed| typed == "--json" || typed == "--events")
 }
 
-/// Returns what is wrong with a command line as an error: what clap says first, and the rest as a hint.
+/// Returns the error for an invalid command line: clap's first paragraph, with the rest as a hint.
 fn mistyped(text: &str) -> CliError {
     let (message, rest) = text.trim().split_once("\n\n").unwrap_or((text.trim(), ""));
     let message = message.strip_prefix("error: ").unwrap_or(message);
@@ -66,7 +67,7 @@ fn mistyped(text: &str) -> CliError {
     }
 }
 
-/// Says which command takes the file that stands in place of a command.
+/// Returns a hint with the command for a file that was typed in place of a command.
 fn of_file(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
@@ -80,10 +81,10 @@ fn of_file(error: &clap::Error) -> Option<String> {
     is_file.then(|| format!("{what} is run with `{}`", agent_file::command(name, path)))
 }
 
-/// Prints what is wrong with a command line, or the help that it asks for.
+/// Prints the error of a command line, or the help that it asks for.
 pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     if error.use_stderr() {
-        // It repeats what was typed, in lines of its own.
+        // The message repeats the typed arguments on lines of their own, so these are escaped.
         let typed = std::env::args_os().map(|typed| output::escaped(&typed.to_string_lossy()));
         let tip = of_file(&error);
         let mut error = Args::try_parse_from(typed).err().unwrap_or(error);

@@ -1,4 +1,4 @@
-//! Secrets by which this process gets into its store, and by which clients get into it.
+//! Secrets for the store of this process, and for clients.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,12 +14,12 @@ use crate::exit::CliError;
 const URLS: [&str; 1] = ["BACKSTOP_STORE"];
 /// Variables that hold a secret.
 const SECRETS: [&str; 3] = ["PGPASSWORD", "BACKSTOP_TOKEN", "BACKSTOP_LOG_KEY"];
-/// The variable that names a file of passwords, and where that is otherwise, below the home folder.
+/// Variable that names a file of passwords, and the default file in the home folder.
 const PASSWORD_FILE: &str = "PGPASSFILE";
 const USUAL_PASSWORD_FILE: &str = ".pgpass";
 /// Parameters of a URL that hold a secret.
 const PARAMETERS: [&str; 2] = ["password", "sslpassword"];
-/// The place of the password in a line of a file of passwords.
+/// Index of the password in a line of a password file.
 const PASSWORD_FIELD: usize = 4;
 
 /// Secrets from the environment.
@@ -30,26 +30,26 @@ static INHERITED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     urls.chain(secrets).chain(in_password_file()).collect()
 });
 
-/// Secrets from other sources than the environment.
+/// Secrets from sources other than the environment.
 static HELD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Adds secrets to those of the process. Redactors that were made before do not know them.
+/// Adds secrets to those of the process. Redactors that were built before do not know them.
 pub(crate) fn hold(secrets: impl IntoIterator<Item = String>) {
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     held.extend(secrets.into_iter().filter(|secret| !secret.is_empty()));
 }
 
-/// Returns what was added to the secrets of the process.
+/// Returns the secrets that were added to those of the process.
 pub(crate) fn held() -> impl Iterator<Item = String> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner).clone().into_iter()
 }
 
-/// Returns the secrets that the environment of this process holds, whatever its agent files name.
+/// Returns the secrets in the environment of this process, regardless of its agent files.
 pub(crate) fn inherited() -> impl Iterator<Item = String> {
     INHERITED.iter().cloned()
 }
 
-/// Refuses a name that holds a secret: with other characters it would be another name.
+/// Refuses a name that contains a secret, because redaction would change it to another name.
 pub(crate) fn check_name(redactor: &Redactor, flag: &str, name: &str) -> Result<(), CliError> {
     match *redactor.redact_held(name) == *name {
         true => Ok(()),
@@ -58,7 +58,7 @@ pub(crate) fn check_name(redactor: &Redactor, flag: &str, name: &str) -> Result<
     }
 }
 
-/// Returns a key as it is stored: by its digest where it holds a secret.
+/// Returns the stored form of a key: its digest if it contains a secret.
 pub(crate) fn stored_key(redactor: &Redactor, key: String) -> String {
     match *redactor.redact_held(&key) == *key {
         true => key,
@@ -66,7 +66,7 @@ pub(crate) fn stored_key(redactor: &Redactor, key: String) -> String {
     }
 }
 
-/// Returns what is secret in the URL of a store: its passwords as they are and as they are written, and the whole of it.
+/// Returns the secrets in the URL of a store: its passwords, decoded and as written, and the whole URL.
 pub(crate) fn in_url(url: &str) -> BTreeSet<String> {
     let Ok(parsed) = Url::parse(url) else { return BTreeSet::new() };
     let mut secrets = BTreeSet::new();
@@ -81,9 +81,9 @@ pub(crate) fn in_url(url: &str) -> BTreeSet<String> {
     secrets
 }
 
-/// Returns what percent signs stand for in a part of a URL.
+/// Percent-decodes a part of a URL.
 fn decoded(written: &str) -> String {
-    // A plus sign is itself outside of a query.
+    // Outside a query, a plus sign is literal.
     let pair = format!("it={}", written.replace('+', "%2B").replace('&', "%26"));
     let mut pairs = url::form_urlencoded::parse(pair.as_bytes());
     pairs.next().map(|(_, value)| value.into_owned()).unwrap_or_default()

@@ -14,7 +14,7 @@ use crate::{agent_file, assemble};
 /// Agent files, in the order of the command line.
 pub(crate) type Files<'a> = Vec<(&'a Path, AgentFile)>;
 
-/// Reads agent files. What the programs of each write is known to the walls of all.
+/// Reads agent files. The walls of each know the folders that the programs of all may write.
 pub(crate) fn read(paths: &[PathBuf]) -> Result<Files<'_>, CliError> {
     let files = paths.iter().map(|path| Ok((path.as_path(), agent_file::read(path)?)));
     let files = files.collect::<Result<Files<'_>, CliError>>()?;
@@ -24,7 +24,7 @@ pub(crate) fn read(paths: &[PathBuf]) -> Result<Files<'_>, CliError> {
     Ok(files)
 }
 
-/// Checks that the agents have different names: each is known by its own.
+/// Checks that the agents have different names, because the name identifies an agent.
 pub(crate) fn check_names(files: &Files<'_>) -> Result<(), CliError> {
     let mut named: BTreeMap<String, &Path> = BTreeMap::new();
     for (path, file) in files {
@@ -40,13 +40,13 @@ pub(crate) fn check_names(files: &Files<'_>) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Returns what takes the secrets of the process out of texts, and what the patterns of any of these files match.
+/// Returns a redactor for the secrets of the process and the patterns of all these files.
 pub(crate) fn redactor(files: &Files<'_>) -> Redactor {
     let patterns = files.iter().flat_map(|(_, file)| file.redact.patterns.iter().cloned());
     patterns.fold(assemble::held(), Redactor::with_pattern)
 }
 
-/// Chooses the store, which has to be the same for all files.
+/// Chooses the store, which must be the same for all files.
 pub(crate) fn choose(args: &StoreArgs, files: &Files<'_>) -> Result<Chosen, CliError> {
     let mut chosen: Option<(Chosen, &Path)> = None;
     for (path, file) in files {
@@ -67,10 +67,10 @@ pub(crate) fn choose(args: &StoreArgs, files: &Files<'_>) -> Result<Chosen, CliE
     }
 }
 
-/// The settings of a store, apart from its place, that all files agree about.
+/// Settings of a store, except its URL, that must not differ between files.
 const SETTINGS: [&str; 3] = ["durability", "error_retention_days", "run_retention_days"];
 
-/// Returns the settings of the store that the files share. A file that leaves one out takes that of the others.
+/// Returns the store settings of all files together. A file without a setting takes it from the others.
 pub(crate) fn store_table(files: &Files<'_>) -> Result<StoreTable, CliError> {
     let mut table = StoreTable::default();
     for key in SETTINGS {
@@ -93,7 +93,7 @@ pub(crate) fn store_table(files: &Files<'_>) -> Result<StoreTable, CliError> {
     Ok(table)
 }
 
-/// Chooses the store as [`choose`] does; it has to be kept for other processes.
+/// Chooses the store as [`choose`] does, and refuses one in memory.
 pub(crate) fn choose_kept(args: &StoreArgs, files: &Files<'_>) -> Result<Chosen, CliError> {
     let chosen = choose(args, files)?;
     if chosen.is_kept() {

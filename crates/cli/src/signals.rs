@@ -1,4 +1,4 @@
-//! Being told to stop by the system: Ctrl-C, SIGTERM, a terminal that goes away.
+//! Stop requests of the system: Ctrl-C, SIGTERM, a closed terminal.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,13 +12,13 @@ use crate::output;
 /// The time limit of a write to standard output after a request to stop.
 const UNREAD: Duration = Duration::from_secs(5);
 
-/// Is there nothing left to cancel?
+/// Whether there is nothing left to cancel.
 static OVER: AtomicBool = AtomicBool::new(false);
 
-/// Returns a token that the first signal cancels, so that the run ends with a complete record. The
-/// second one ends the process at once, and so does the first one when the run is over.
+/// Returns a token that the first signal cancels, so that the run ends with a complete record. The second signal ends
+/// the process at once, and so does the first one after the end of the run.
 ///
-/// A signal cancels before anything is printed, and waits for no lock.
+/// A signal cancels before anything is printed, and takes no lock.
 pub(crate) fn interrupt() -> CancellationToken {
     let token = CancellationToken::new();
     let cancelled = token.clone();
@@ -27,7 +27,7 @@ pub(crate) fn interrupt() -> CancellationToken {
         while let Some(Told { number, insists, .. }) = signals.next().await {
             let again = insists && cancelled.is_cancelled();
             if again || OVER.load(Ordering::SeqCst) {
-                // 128 and the number of the signal, as shells do it.
+                // 128 plus the number of the signal, as in shells.
                 std::process::exit(128 + number);
             }
             if !cancelled.is_cancelled() {
@@ -40,7 +40,7 @@ pub(crate) fn interrupt() -> CancellationToken {
     token
 }
 
-/// Ends the process once it writes to a reader that reads nothing: what it was told to end waits for that write.
+/// Ends the process if a write to standard output blocks, because the cancelled run waits for that write.
 async fn leave_unread_output(code: i32) {
     loop {
         SystemClock.sleep(UNREAD / 10).await;
@@ -50,17 +50,17 @@ async fn leave_unread_output(code: i32) {
     }
 }
 
-/// Waits until the process is told to stop; returns what it exits with then.
+/// Waits for a stop request; returns the exit code for it.
 pub(crate) async fn told_to_stop() -> u8 {
     match Signals::new().next().await {
-        // 128 and the number of the signal, as shells do it.
+        // 128 plus the number of the signal, as in shells.
         Some(told) => u8::try_from(128 + told.number).unwrap_or(u8::MAX),
         None => std::future::pending().await,
     }
 }
 
-/// The turns of a conversation: Ctrl-C stops the one that goes on, and not the program. What tells the
-/// program to end stops the turn first; between turns it ends at once.
+/// The turns of a conversation. Ctrl-C stops the current turn, not the program. A signal that ends the program stops
+/// the current turn first; between turns it ends the program at once.
 #[derive(Clone, Default)]
 pub(crate) struct Turns(Arc<Mutex<Turn>>);
 
@@ -71,7 +71,7 @@ struct Turn {
 }
 
 impl Turns {
-    /// Listens from now on; the editor of lines puts back what it finds, so that this comes first.
+    /// Installs the signal handlers. This comes before the line editor, which restores those that it finds.
     pub(crate) fn start() -> Self {
         let turns = Self::default();
         let listening = turns.clone();
@@ -91,16 +91,16 @@ impl Turns {
                 token.cancel();
                 output::note("stopping the turn; press Ctrl-C again to leave at once");
             }
-            // It does not stop.
+            // The turn does not stop.
             Some(_) if told.insists => output::leave(128 + told.number),
-            // A line that is edited is no turn; its terminal is put back.
+            // There is no turn while a line is edited; its terminal is restored.
             None if told.ends => output::leave(128 + told.number),
             _ => {}
         }
         turn.has_ended |= told.ends;
     }
 
-    /// Begins a turn; returns what stops it.
+    /// Begins a turn; returns the token that stops it.
     pub(crate) fn begin(&self) -> CancellationToken {
         let token = CancellationToken::new();
         self.lock().going_on = Some(token.clone());
@@ -112,7 +112,7 @@ impl Turns {
         self.lock().going_on = None;
     }
 
-    /// Was the program told to end?
+    /// Returns whether the program was asked to end.
     pub(crate) fn has_ended(&self) -> bool {
         self.lock().has_ended
     }
@@ -122,26 +122,26 @@ impl Turns {
     }
 }
 
-/// A signal that came.
+/// A received signal.
 struct Told {
     number: i32,
-    /// Does the second one mean more than the first? A terminal that goes away may say so twice.
+    /// Whether a second one asks for more than the first. A closed terminal may send its signal twice.
     insists: bool,
-    /// Is it meant for the program as a whole?
+    /// Whether it is meant for the whole program.
     ends: bool,
 }
 
-/// Says that the run is over, and only its report is left to print.
+/// Records that the run is over and only its report is left to print.
 pub(crate) fn run_is_over() {
     OVER.store(true, Ordering::SeqCst);
 }
 
-/// Notes that another run begins after one has ended.
+/// Records that another run begins.
 pub(crate) fn run_begins() {
     OVER.store(false, Ordering::SeqCst);
 }
 
-/// The signals that tell to stop.
+/// The signals that ask to stop.
 #[cfg(unix)]
 struct Signals {
     hangup: Option<tokio::signal::unix::Signal>,
@@ -153,7 +153,7 @@ struct Signals {
 impl Signals {
     fn new() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
-        // Under `nohup`, a terminal that goes away changes nothing.
+        // Under `nohup`, a closed terminal changes nothing.
         let hangup = SignalKind::hangup();
         let hangup = (!is_ignored(hangup)).then(|| signal(hangup).ok()).flatten();
         let interrupt = signal(SignalKind::interrupt()).ok();
@@ -180,7 +180,7 @@ impl Signals {
     }
 }
 
-/// Was the process started with a signal ignored? Where the system does not tell, it was not.
+/// Returns whether the process was started with the signal ignored; `false` if the system does not tell.
 #[cfg(unix)]
 fn is_ignored(signal: tokio::signal::unix::SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -189,7 +189,7 @@ fn is_ignored(signal: tokio::signal::unix::SignalKind) -> bool {
     mask.unwrap_or_default() >> (signal.as_raw_value() - 1) & 1 == 1
 }
 
-/// Ctrl-C.
+/// The signal of Ctrl-C.
 #[cfg(not(unix))]
 struct Signals;
 
@@ -204,17 +204,17 @@ impl Signals {
     }
 }
 
-/// Makes a write past the limit of a file's size an error, where the system would end the process.
+/// Turns a write beyond the file size limit into an error; by default the system ends the process.
 ///
-/// The signal is received rather than ignored, so that the commands that tools run get it as usual.
+/// The signal is handled instead of ignored, so that programs of tools get its default action.
 #[cfg(unix)]
 pub(crate) fn survive_the_file_limit() {
     use tokio::signal::unix::{SignalKind, signal};
     let exceeded = rustix::process::Signal::XFSZ.as_raw();
-    // Once received, it stays so; without it, the system's answer is the only one.
+    // The handler stays installed. If that fails, the default action remains.
     let _ = signal(SignalKind::from_raw(exceeded));
 }
 
-/// There is no such signal.
+/// This system has no such signal.
 #[cfg(not(unix))]
 pub(crate) const fn survive_the_file_limit() {}

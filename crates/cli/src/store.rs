@@ -1,4 +1,4 @@
-//! The choice of a store, and its opening.
+//! Selection and opening of a store.
 
 mod database;
 
@@ -20,25 +20,25 @@ use crate::{output, secrets};
 
 pub(crate) use database::Database;
 
-/// The variable that names the store when neither command line nor agent file does.
+/// Variable that names the store if neither command line nor agent file does.
 const VARIABLE: &str = "BACKSTOP_STORE";
 
-/// The variable that holds the key of the log.
+/// Variable that holds the key of the log.
 const KEY_VARIABLE: &str = "BACKSTOP_LOG_KEY";
 
-/// A store, and whether the user named it.
+/// A selected store, and whether the user named it.
 pub(crate) struct Chosen {
     pub(crate) url: StoreUrl,
     named: bool,
 }
 
 impl Chosen {
-    /// Is there anything left of it when the command has ended?
+    /// Returns whether the store outlives the command.
     pub(crate) fn is_kept(&self) -> bool {
         self.url != StoreUrl::SqliteMemory
     }
 
-    /// Returns what to add to a command line that is to use the same store.
+    /// Returns the flag that makes another command use the same store.
     pub(crate) fn flag(&self) -> String {
         match self.url.to_string() {
             _ if !self.named => String::new(),
@@ -49,11 +49,11 @@ impl Chosen {
 
 /// The source of a store's URL.
 pub(crate) enum Origin<'a> {
-    /// In this agent file.
+    /// This agent file.
     File(&'a Path),
-    /// Behind this flag of the command line.
+    /// This flag of the command line.
     Flag(&'static str),
-    /// In the environment.
+    /// The environment.
     Variable,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn parse(url: &str, origin: &Origin<'_>) -> Result<StoreUrl, CliError
     })
 }
 
-/// Returns the URL that may be meant by one that is none; what could hold a password is not repeated.
+/// Returns a valid URL near an invalid one, without parts that could hold a password.
 fn meant(url: &str) -> String {
     let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("file:")).unwrap_or(url);
     match path.is_empty() || path.contains([':', '@']) {
@@ -85,8 +85,8 @@ fn meant(url: &str) -> String {
     }
 }
 
-/// Chooses the store: the command line's, else that of the agent file at this path (relative to its
-/// folder), else the environment's, else the platform's data folder.
+/// Chooses the store: that of the command line, else of the agent file at this path (relative to its folder), else of
+/// the environment, else the platform's data folder.
 pub(crate) fn choose(args: &StoreArgs, file: Option<(&str, &Path)>) -> Result<Chosen, CliError> {
     if let Some(url) = &args.store {
         return Ok(Chosen { url: parse(url, &Origin::Flag("--store"))?, named: true });
@@ -96,7 +96,7 @@ pub(crate) fn choose(args: &StoreArgs, file: Option<(&str, &Path)>) -> Result<Ch
         return Ok(Chosen { url, named: true });
     }
     if let Ok(url) = std::env::var(VARIABLE) {
-        // Later commands read the variable too.
+        // Later commands read the variable too, so they need no flag.
         return Ok(Chosen { url: parse(&url, &Origin::Variable)?, named: false });
     }
     Ok(Chosen { url: StoreUrl::Sqlite(default_path()?), named: false })
@@ -110,7 +110,7 @@ fn default_path() -> Result<PathBuf, CliError> {
     Ok(strategy.data_dir().join("backstop").join("backstop.db"))
 }
 
-/// Opens a store to write to, as an agent file says.
+/// Opens a store for writes, with the settings of an agent file.
 pub(crate) async fn open(chosen: &Chosen, table: &StoreTable) -> Result<Database, CliError> {
     let durability = match (&chosen.url, table.durability) {
         (StoreUrl::SqliteMemory, _) => {
@@ -136,8 +136,7 @@ pub(crate) async fn open(chosen: &Chosen, table: &StoreTable) -> Result<Database
     }
 }
 
-/// Opens a database whose runs processes share, to write to; appends are tried again for so long while its server is
-/// away.
+/// Opens a shared database for writes. While its server is unreachable, appends are retried for `patience`.
 pub(crate) async fn open_shared(
     chosen: &Chosen,
     table: &StoreTable,
@@ -151,7 +150,7 @@ pub(crate) async fn open_shared(
     }
 }
 
-/// Returns the URL of a database that processes share.
+/// Returns the URL of a shared database, or an error for another store.
 fn shared(chosen: &Chosen) -> Result<&str, CliError> {
     match &chosen.url {
         StoreUrl::Postgres(url) => Ok(url),
@@ -164,7 +163,7 @@ fn shared(chosen: &Chosen) -> Result<&str, CliError> {
     }
 }
 
-/// Says how many connections of a server one process uses.
+/// Returns a message about the number of connections that one process uses.
 pub(crate) fn connections(most: u32) -> String {
     format!(
         "each worker, and each other process, uses up to {most} connections; a pooler in session mode holds \
@@ -172,13 +171,13 @@ pub(crate) fn connections(most: u32) -> String {
     )
 }
 
-/// Checks that a store is one that processes share, without opening it.
+/// Checks that the store is a shared database, without opening it.
 pub(crate) fn check_shared(chosen: &Chosen) -> Result<(), CliError> {
     Options::new(shared(chosen)?)?;
     Ok(())
 }
 
-/// Says what is wrong with the URL of a store, without opening it.
+/// Checks the URL of a store, without opening it.
 pub(crate) fn check(url: &StoreUrl) -> Result<(), CliError> {
     match url {
         StoreUrl::Postgres(url) => Ok(Options::new(url).map(drop)?),
@@ -186,9 +185,9 @@ pub(crate) fn check(url: &StoreUrl) -> Result<(), CliError> {
     }
 }
 
-/// Returns how long an agent file keeps what is stored.
+/// Returns the retention that an agent file sets.
 fn retention(table: &StoreTable) -> StoreRetention {
-    // A file that sets none leaves it to the one that did.
+    // A file without a retention keeps that of another file.
     let retention: StoreRetention = match table.error_retention_days {
         Some(number) => Retention::default().max_age(days(number)).into(),
         None => StoreRetention::default(),
@@ -207,19 +206,18 @@ fn unknown(url: &StoreUrl) -> CliError {
     CliError::usage(format!("store `{url}` is of no kind that this command knows"))
 }
 
-/// Returns a number of days.
+/// Returns the duration of a number of days.
 pub(crate) fn days(number: u32) -> Duration {
     Duration::from_secs(u64::from(number) * 24 * 60 * 60)
 }
 
-/// Opens a store to write to that is already there; `None` when the user named none and nothing was
-/// recorded yet.
+/// Opens an existing store for writes; `None` if the user named none and nothing was recorded yet.
 pub(crate) async fn open_existing(chosen: &Chosen) -> Result<Option<Database>, CliError> {
     let Some(database) = open_read_only(chosen).await? else { return Ok(None) };
     database.close().await;
     match &chosen.url {
         url @ (StoreUrl::Sqlite(path) | StoreUrl::SqliteOnNetwork(path)) => {
-            // A person's decision is acknowledged once it survives a loss of power.
+            // A person's decision must survive a power loss before it is acknowledged.
             let options = open_options(url).durability(Durability::Full);
             let opened = SqliteDatabase::open_with(path, options).await?;
             keyed(Database::Sqlite(opened)).map(Some)
@@ -231,12 +229,12 @@ pub(crate) async fn open_existing(chosen: &Chosen) -> Result<Option<Database>, C
     }
 }
 
-/// Chooses a store that a URL behind a flag names.
+/// Chooses the store of a URL after a flag.
 pub(crate) fn named(url: &str, flag: &'static str) -> Result<Chosen, CliError> {
     Ok(Chosen { url: parse(url, &Origin::Flag(flag))?, named: true })
 }
 
-/// Opens a store to read from; `None` when the user named none and nothing was recorded yet.
+/// Opens a store for reads; `None` if the user named none and nothing was recorded yet.
 pub(crate) async fn open_read_only(chosen: &Chosen) -> Result<Option<Database>, CliError> {
     match &chosen.url {
         StoreUrl::Sqlite(path) if !chosen.named && !path.exists() => Ok(None),
@@ -253,12 +251,12 @@ pub(crate) async fn open_read_only(chosen: &Chosen) -> Result<Option<Database>, 
     }
 }
 
-/// Returns how a file is opened; the user may vouch for a network file system.
+/// Returns the options to open a file; its URL may allow a network file system.
 pub(crate) fn open_options(url: &StoreUrl) -> OpenOptions {
     OpenOptions::new().network_fs(matches!(url, StoreUrl::SqliteOnNetwork(_)))
 }
 
-/// Gives a store the key of its log, where there is one.
+/// Gives a store the key of its log, if there is one.
 fn keyed(database: Database) -> Result<Database, CliError> {
     match log_key() {
         None => Ok(database),
@@ -270,7 +268,7 @@ fn keyed(database: Database) -> Result<Database, CliError> {
     }
 }
 
-/// Returns the key of the log that the environment holds.
+/// Returns the key of the log from the environment.
 pub(crate) fn log_key() -> Option<String> {
     std::env::var_os(KEY_VARIABLE).map(|key| key.to_string_lossy().into_owned())
 }

@@ -1,11 +1,11 @@
-//! Runs that no worker works on, in words.
+//! Messages about runs that no worker works on.
 
 use backstop_event_log::LogError;
 use backstop_store_postgres::{Queue, StrandedRun, UnservedQueue};
 
 use crate::output::{counted, note};
 
-/// Says which runs of a queue no live worker goes on with or takes.
+/// Returns messages about the runs of a queue that no live worker resumes or takes.
 pub(crate) async fn all(queue: &Queue) -> Result<Vec<String>, LogError> {
     let stranded_runs = queue.stranded().await?;
     let unserved_queues = queue.unserved().await?;
@@ -13,7 +13,8 @@ pub(crate) async fn all(queue: &Queue) -> Result<Vec<String>, LogError> {
     Ok(stranded.chain(unserved_queues.iter().map(unserved)).collect())
 }
 
-/// Notes that a run which was put in waits for no worker. Where no worker lives, they may be started later.
+/// Prints a note if no live worker takes an enqueued run. Without any worker there is no note, because one may start
+/// later.
 pub(crate) async fn note_queued(queue: &Queue, name: &str, agent: &str) -> Result<(), LogError> {
     if let Some(waiting) = queue.unserved_by(name, agent).await?
         && waiting.workers > 0
@@ -36,7 +37,7 @@ fn stranded(run: &StrandedRun) -> String {
     )
 }
 
-/// Says what waits in a queue for no worker.
+/// Returns a message about the waiting runs of a queue that no worker takes.
 pub(crate) fn unserved(waiting: &UnservedQueue) -> String {
     let (queue, runs) = (&waiting.queue, counted(waiting.runs, "run"));
     match &waiting.agent {

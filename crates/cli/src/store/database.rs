@@ -1,4 +1,4 @@
-//! A store that a command has opened: of one back end or another.
+//! A store that a command has opened, of either back end.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(crate) enum Database {
     Sqlite(backstop_store_sqlite::Database),
 }
 
-/// Does the same with the database of either back end.
+/// Evaluates an expression with the database of either back end.
 macro_rules! of_either {
     ($self:expr, $database:ident => $done:expr) => {
         match $self {
@@ -63,12 +63,12 @@ impl Database {
         self.redacted_state(&Redactor::new())
     }
 
-    /// Returns the state store, which takes out what this redactor knows to be secret.
+    /// Returns the state store, which redacts with this redactor.
     pub(crate) fn redacted_state(&self, redactor: &Redactor) -> Arc<dyn StateStore> {
         of_either!(self, database => Arc::new(database.state().redactor(redactor.clone())))
     }
 
-    /// Is this one of the store's own files?
+    /// Returns whether a file belongs to the store.
     pub(crate) fn owns(&self, file: &Path) -> bool {
         match self {
             Self::Postgres(_) => false,
@@ -76,7 +76,7 @@ impl Database {
         }
     }
 
-    /// Returns the open runs that no live worker goes on with; a file has no workers.
+    /// Returns the open runs that no live worker resumes; none for a file, which has no workers.
     pub(crate) async fn stranded(&self) -> Result<Vec<StrandedRun>, LogError> {
         match self {
             Self::Postgres(database) => database.queue().stranded().await,
@@ -137,7 +137,7 @@ impl Database {
         of_either!(self, database => database.forget_session(session, by, with_forks, now).await)
     }
 
-    /// Copies a file while it is written to; a server has its own way.
+    /// Copies a file that may be written to meanwhile; a server has its own backups.
     pub(crate) async fn backup(&self, file: &Path) -> Result<Result<u64, BackupError>, CliError> {
         match self {
             Self::Postgres(_) => Err(CliError::usage("a PostgreSQL store is copied by its server")
@@ -146,7 +146,7 @@ impl Database {
         }
     }
 
-    /// Gives back the room of what was taken away; a server does so by itself.
+    /// Returns unused space to the disk; a server does so by itself.
     pub(crate) async fn vacuum(&self) -> Result<Result<Vacuumed, StoreError>, CliError> {
         match self {
             Self::Postgres(_) => Err(CliError::usage("PostgreSQL vacuums its tables by itself")
