@@ -1,4 +1,4 @@
-//! Waits that grow until something works.
+//! Growing waits between attempts to connect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use backstop_clock::Clock;
 
 /// First wait.
 const FIRST: Duration = Duration::from_secs(1);
-/// Longest wait; what has lasted as long counts as having worked.
+/// Longest wait; a connection that lasted as long counts as successful.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Shortest wait that a server may ask for.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// The waits before each further try of what lasts as long as a connection.
+/// The waits before attempts to open something long-lived, such as a stream.
 pub(crate) struct Backoff {
     clock: Arc<dyn Clock>,
     doubled: u32,
-    /// When the last try began, in monotonic time.
+    /// Start of the last attempt, in monotonic time.
     began: Duration,
 }
 
@@ -26,12 +26,12 @@ impl Backoff {
         Self { clock, doubled: 0, began }
     }
 
-    /// Begins with the first wait again.
+    /// Restarts with the first wait.
     pub(crate) const fn reset(&mut self) {
         self.doubled = 0;
     }
 
-    /// Waits before the next try: as long as the server asked for at first, then twice as long each time.
+    /// Waits before the next attempt: first as long as the server asked for, then twice as long each time.
     pub(crate) async fn wait(&mut self, asked: Option<Duration>) {
         if self.clock.monotonic().saturating_sub(self.began) >= LONGEST {
             self.reset();

@@ -1,4 +1,4 @@
-//! A server's tools.
+//! The tools of a server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::upstream::Server;
 
 /// The tools of one server.
 ///
-/// The tools and [`listing`](ToolSource::listing) stay as they were when the client connected;
-/// [`current`](ToolSource::current) says what the server lists now. A server that died is started, or connected to,
-/// again by the next call.
+/// The tools and [`listing`](ToolSource::listing) remain as they were when the client connected;
+/// [`current`](ToolSource::current) returns the tools that the server lists now. After the loss of a server, the next
+/// call starts it again, or reconnects to it.
 ///
 /// ```no_run
 /// use backstop_mcp::McpServer;
@@ -44,7 +44,7 @@ pub struct McpClient {
 }
 
 impl McpClient {
-    /// Connects, once, and lists the tools.
+    /// Connects, without retries, and lists the tools.
     pub(crate) async fn connect(settings: Settings) -> Result<Arc<Self>, McpError> {
         let changed = Arc::new(Notify::new());
         let connection = Connection::open(&settings, Arc::clone(&changed)).await?;
@@ -69,20 +69,20 @@ impl McpClient {
         Ok(Arc::new(Self { server, tools, left_out, warnings, listing }))
     }
 
-    /// Is the server there, as far as is known? One that is not is started again by the next call.
+    /// Returns whether the server is connected, as far as is known. The next call starts a server again that is not.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.server.is_up()
     }
 
-    /// Ends the connection, for good: the program of a server is killed with all that it has started, and has ended
-    /// when this returns. Calls after that are answered `tool.unavailable`.
+    /// Closes the connection for good. The program of a server is killed with all processes that it has started, and
+    /// has ended when this returns. Later calls fail with `tool.unavailable`.
     ///
-    /// Dropping the client and its tools ends the connection too, without waiting for it.
+    /// Dropping the client and its tools also ends the connection, without waiting for it.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the connection all the same, and waits for nothing.
+    /// Dropping the future still ends the connection, without waiting for the end.
     pub async fn close(&self) {
         self.server.close().await;
     }

@@ -1,4 +1,4 @@
-//! One connection to a server, from its initialisation to its end.
+//! A connection to a server, from its initialisation to its end.
 
 mod first_request;
 mod handler;
@@ -39,36 +39,36 @@ use crate::progress::Progressing;
 use crate::server::{Place, Settings};
 use crate::spawn::{Held, ServerCommand, Spawned};
 
-/// How long a server may take to show that it is still there.
+/// Time limit of a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What became of the session of a request that was refused.
+/// State of the session after a request was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Session {
-    /// The server has forgotten it.
+    /// The server has forgotten the session.
     Forgotten {
-        /// Whether the request was refused for that, and not run.
+        /// Whether the request was refused for that reason, before it was run.
         is_refused_before_run: bool,
     },
-    /// The server knows it, as far as can be found out, or there is none.
+    /// The server knows the session, as far as can be determined, or there is none.
     Known,
 }
 
-/// A server that is spoken to. Dropping it ends the connection, and kills a program.
+/// A connection to a server. Dropping it ends the connection, and kills a program.
 pub(crate) struct Connection {
     service: RunningService<RoleClient, Handler>,
     wire: Arc<Wire>,
     progressing: Arc<Progressing>,
     program: Option<(Arc<KeptProgram>, Arc<Stderr>)>,
-    /// The walls around the program, where there are some.
+    /// The operations that the walls around the program have blocked, if there are walls.
     walls: Option<Held>,
-    /// Was a request of a program not answered in time, so that it may hang for good?
+    /// Whether a request to a program timed out, so that the program may hang for good.
     is_suspect: AtomicBool,
     _listening: DropGuard,
     _killed: Option<DropGuard>,
 }
 
-/// Says whether it is the folder that is missing: the system names neither.
+/// Names the folder in the error if it is missing: the system's error does not.
 fn not_started(command: &ServerCommand, error: io::Error) -> io::Error {
     match &command.folder {
         Some(folder) if !folder.is_dir() => {
@@ -80,7 +80,7 @@ fn not_started(command: &ServerCommand, error: io::Error) -> io::Error {
 }
 
 impl Connection {
-    /// Connects. A server that refuses the revision it is asked for, and names one that is known, is asked once more.
+    /// Connects. If a server refuses the requested revision and names a known one, connects once more with that.
     pub(crate) async fn open(settings: &Settings, changed: Arc<Notify>) -> Result<Self, McpError> {
         let opening = settings.opening();
         let opened = match Self::open_as(settings, &changed, &opening).await {
@@ -169,22 +169,22 @@ impl Connection {
         })
     }
 
-    /// Returns what the walls around the program have held until now.
+    /// Returns the operations that the walls around the program have blocked so far.
     pub(crate) fn held(&self) -> Vec<EnvError> {
         self.walls.as_ref().map(|held| held()).unwrap_or_default()
     }
 
-    /// Can it be used, as far as is known?
+    /// Returns whether the connection is usable, as far as is known.
     pub(crate) fn is_up(&self) -> bool {
         self.wire.closed().is_none() && !self.service.is_transport_closed()
     }
 
-    /// Gives it up.
+    /// Closes the connection.
     pub(crate) fn close(&self, why: &str) {
         self.wire.close(why);
     }
 
-    /// Ends it, and kills a program with all that it has started.
+    /// Ends the connection, and kills a program with the processes that it has started.
     pub(crate) fn end(&self) {
         self.close("was closed");
         self.service.cancellation_token().cancel();
@@ -193,23 +193,23 @@ impl Connection {
         }
     }
 
-    /// Returns why it cannot be used any more.
+    /// Returns the reason that the connection is closed.
     pub(crate) fn ended(&self) -> String {
         self.wire.closed().unwrap_or_else(|| "closed the connection".to_owned())
     }
 
-    /// Notes that the server answered.
+    /// Records that the server answered.
     pub(crate) fn has_worked(&self) {
         self.is_suspect.store(false, Ordering::Relaxed);
     }
 
-    /// Asks a program that did not answer in time whether it is there, unless it is at work for other calls.
+    /// Pings a program after a timeout, unless it is running other calls.
     pub(crate) async fn probe(&self, settings: &Settings) {
         let is_program = matches!(settings.place, Place::Command { .. });
         if !is_program || !self.is_suspect.load(Ordering::Relaxed) || self.wire.has_calls() {
             return;
         }
-        // The call that asks has to have time left.
+        // The call that waits for the ping must have time left.
         let timeout = PING_TIMEOUT.min(settings.timeout / 2);
         match self.ping(&settings.clock, timeout).await {
             // An error is an answer too: the current revision has no ping.
@@ -218,8 +218,8 @@ impl Connection {
         }
     }
 
-    /// Finds out whether the session is still known after a request was refused: what else a server refuses too, it
-    /// refuses because of the session.
+    /// Determines by a ping whether the server still knows the session after it refused a request. If the server
+    /// refuses the ping too, the session is the cause.
     pub(crate) async fn session_after(&self, refusal: &Fault, settings: &Settings) -> Session {
         if !self.wire.has_session() || !refusal.is_refusal() {
             return Session::Known;
@@ -242,25 +242,25 @@ impl Connection {
         }
     }
 
-    /// Returns the revision of the protocol that is spoken.
+    /// Returns the negotiated revision of the protocol.
     pub(crate) fn protocol(&self) -> Option<String> {
         self.service.peer_info().map(|info| info.protocol_version.as_str().to_owned())
     }
 
-    /// Returns what the server calls itself, with its version.
+    /// Returns the server's own name, with its version.
     pub(crate) fn implementation(&self) -> Option<String> {
         let info = self.service.peer_info()?;
         let this = info.server_info.as_ref()?;
         Some(format!("{} {}", this.name, this.version).trim().to_owned())
     }
 
-    /// Returns the last of what a program wrote on standard error.
+    /// Returns the standard error of a program.
     pub(crate) fn stderr(&self) -> Option<&Stderr> {
         self.program.as_ref().map(|(_, stderr)| &**stderr)
     }
 }
 
-/// Begins to read what a program writes on standard error.
+/// Starts to read a program's standard error.
 fn listened(spawned: &mut Spawned, settings: &Settings) -> Arc<Stderr> {
     for secret in spawned.secrets() {
         settings.secrets.add(secret);
@@ -271,7 +271,7 @@ fn listened(spawned: &mut Spawned, settings: &Settings) -> Arc<Stderr> {
     stderr
 }
 
-/// Listens for changes of the tools as the current revision has it; earlier ones tell without being asked.
+/// Subscribes to changes of the tools, as the current revision requires; earlier revisions send them unasked.
 fn listen(
     service: &RunningService<RoleClient, Handler>,
     changed: Arc<Notify>,
@@ -291,7 +291,7 @@ fn listen(
             let wanted = SubscriptionFilter::builder().tools_list_changed().build();
             match peer.listen(wanted).await {
                 Ok(mut subscription) => {
-                    // What the server told meanwhile may be lost.
+                    // Notifications may have been lost while the subscription was closed.
                     if std::mem::replace(&mut has_gap, true) {
                         changed.notify_one();
                     }
@@ -300,7 +300,7 @@ fn listen(
                         changed.notify_one();
                     }
                 }
-                // It does not know what is asked for, whatever it said.
+                // The server does not know the request, despite its capabilities.
                 Err(ServiceError::McpError(_)) => return,
                 Err(_) => {}
             }

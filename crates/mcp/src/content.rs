@@ -1,4 +1,4 @@
-//! What the model reads of a result.
+//! Conversion of results to text for the model.
 
 use std::collections::BTreeMap;
 
@@ -10,30 +10,30 @@ use serde_json::value::RawValue;
 
 use crate::fault::reported;
 
-/// What a server that reports an error without a word is taken to say.
+/// Text of an error that a server reports without a text.
 const SILENT: &str = "the server reported an error and said nothing";
 
 /// The result of a call, as the server wrote it.
 pub(crate) struct CallResult<'a> {
     whole: &'a RawValue,
-    /// `None` where it is no object.
+    /// `None` if the result is no object.
     fields: Option<BTreeMap<String, &'a RawValue>>,
 }
 
 impl<'a> CallResult<'a> {
-    /// Takes it apart as far as it says what it is.
+    /// Parses the fields of the result.
     pub(crate) fn of(whole: &'a RawValue) -> Self {
         Self { whole, fields: serde_json::from_str(whole.get()).ok() }
     }
 
-    /// Returns it where the server asks for input in place of a result.
+    /// Returns the result if the server requests input instead of returning a result.
     pub(crate) fn asks_for_input(&self) -> Option<&'a RawValue> {
         let kind = self.field("resultType").unwrap_or_default();
         (kind == "input_required").then_some(self.whole)
     }
 
-    /// Reads it: its structured content where there is some, else its text. An image is given to `show`, as base64,
-    /// which says why it is not shown.
+    /// Returns the structured content if there is some, otherwise the text. Each image is passed to `show` as Base64,
+    /// which returns the reason if the image is not shown.
     pub(crate) fn read(
         &self,
         spec: &ToolSpec,
@@ -50,7 +50,7 @@ impl<'a> CallResult<'a> {
         let structured = fields.get("structuredContent").map(|structured| structured.get());
         let structured = structured.filter(|structured| *structured != "null");
         if is_error {
-            // Some servers say in structure alone what went wrong.
+            // Some servers report the error only as structured content.
             let said = structured.filter(|said| text.trim().is_empty() && *said != "{}");
             return Err(error(said.unwrap_or(&text), spec));
         }
@@ -60,7 +60,7 @@ impl<'a> CallResult<'a> {
                     .with_output(text))
             }
             (None, None) => Ok(JsonText::string(&text)),
-            // What is too deep, or holds a number without bounds, is a text.
+            // Content that is too deep, or that holds a number without bounds, becomes text.
             (Some(structured), None) => {
                 Ok(JsonText::parse(structured).unwrap_or_else(|_| JsonText::string(structured)))
             }
@@ -68,7 +68,7 @@ impl<'a> CallResult<'a> {
         }
     }
 
-    /// Reads a field; `null` where it is not there.
+    /// Returns a field; `null` if it is absent.
     fn field(&self, name: &str) -> Result<Value, ToolError> {
         let written = self.fields.as_ref().and_then(|fields| fields.get(name));
         let read = written.map(|written| serde_json::from_str(written.get())).transpose();
@@ -77,7 +77,7 @@ impl<'a> CallResult<'a> {
     }
 }
 
-/// Reads structured content that has to fit a schema.
+/// Parses structured content that has to fit a schema.
 fn fitting(structured: &str, schema: &Schema) -> Result<JsonText, ToolError> {
     let misfit = |why: &str| invalid(why).with_output(structured.to_owned());
     let text = JsonText::parse(structured).map_err(|error| misfit(&error.to_string()))?;
@@ -112,7 +112,7 @@ fn unreadable(why: &str) -> ToolError {
     invalid(why).with_effect(Effect::Unknown)
 }
 
-/// Changes what a failure of [`CallResult::read`] says of the result.
+/// Maps the texts of a failure of [`CallResult::read`].
 pub(crate) fn map_text(error: ToolError, map: impl Fn(&str) -> String) -> ToolError {
     match error {
         ToolError::Detailed { error, code, retry, effect, output, .. } => {
@@ -138,18 +138,18 @@ pub(crate) fn map_text(error: ToolError, map: impl Fn(&str) -> String) -> ToolEr
     }
 }
 
-/// Returns what a call failed with whose tool reported an error.
+/// Returns the failure of a call whose tool reported an error.
 fn error(text: &str, spec: &ToolSpec) -> ToolError {
     if let Some(error) = reported(spec, text) {
         return error;
     }
-    // What only looks, or may be repeated, has done nothing that counts.
+    // A read-only or idempotent tool leaves no effect that counts.
     let effect = if spec.idempotent { Effect::None } else { Effect::Happened };
     let text = if text.trim().is_empty() { SILENT } else { text };
     ToolError::ExecutionFailed(text.to_owned()).with_effect(effect)
 }
 
-/// Returns a block as text; `None` where its fields are not of their type.
+/// Returns a block as text; `None` if a field has the wrong type.
 fn block(block: &Value, show: impl Fn(&str) -> Option<Result<(), NotShown>>) -> Option<String> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     match block["type"].as_str()? {
@@ -173,7 +173,7 @@ fn block(block: &Value, show: impl Fn(&str) -> Option<Result<(), NotShown>>) -> 
     }
 }
 
-/// Names a resource: its URI, and what else is said of it.
+/// Describes a resource by its URI, name and media type.
 fn reference(resource: &Value, uri: &str) -> String {
     let more = [&resource["name"], &resource["mimeType"]];
     let more: Vec<&str> = more.into_iter().filter_map(Value::as_str).collect();
@@ -183,7 +183,7 @@ fn reference(resource: &Value, uri: &str) -> String {
     }
 }
 
-/// Returns how many bytes Base64 stands for.
+/// Returns the decoded size of Base64 data, in bytes.
 fn decoded_size(data: &str) -> usize {
     let data = data.trim_end_matches('=');
     data.len() * 3 / 4

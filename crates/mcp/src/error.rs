@@ -7,7 +7,7 @@ use layer0::code;
 use layer0::failure::{Effect, Facts, Failure, Seconds};
 use thiserror::Error;
 
-/// Says why a server gives no tools.
+/// Error of connecting to a server or listing its tools.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum McpError {
@@ -20,9 +20,9 @@ pub enum McpError {
     AddressDenied {
         /// The server.
         server: String,
-        /// The host that it names.
+        /// The host at that address.
         host: Box<str>,
-        /// An address of that host.
+        /// The address that is not public.
         address: IpAddr,
     },
     /// Two tools of the server have one name for the model.
@@ -33,11 +33,11 @@ pub enum McpError {
     Clash {
         /// The server.
         server: String,
-        /// The tool that was listed first, by its name at the server.
+        /// Name at the server of the tool that was listed first.
         one: String,
-        /// The other one.
+        /// Name at the server of the other tool.
         other: String,
-        /// The name of both.
+        /// Name of both tools for the model.
         name: String,
     },
     /// The connection was not made: the server ended, refused it, or spoke no known revision of the protocol.
@@ -48,11 +48,11 @@ pub enum McpError {
     Initialize {
         /// The server.
         server: String,
-        /// What it did, with the last that it wrote on standard error, in one line.
+        /// The failure, followed by the end of the server's standard error, in one line.
         why: String,
-        /// The status that it answered with, where it is asked over HTTP.
+        /// HTTP status of the answer, if the server answered over HTTP.
         status: Option<u16>,
-        /// The last of what it wrote on standard error, at most 8 KiB, without secrets.
+        /// End of the server's standard error, at most 8 KiB, without secrets.
         stderr: String,
     },
     /// Its tools cannot be listed.
@@ -63,9 +63,9 @@ pub enum McpError {
     List {
         /// The server.
         server: String,
-        /// What is wrong with the list.
+        /// The defect of the list.
         why: String,
-        /// The last of what it wrote on standard error, at most 8 KiB, without secrets.
+        /// End of the server's standard error, at most 8 KiB, without secrets.
         stderr: String,
     },
     /// The server is described in a way that cannot be.
@@ -76,7 +76,7 @@ pub enum McpError {
     Misconfigured {
         /// The server.
         server: String,
-        /// What is wrong.
+        /// The defect of the description.
         why: String,
     },
     /// Its program cannot be started.
@@ -89,7 +89,7 @@ pub enum McpError {
         server: String,
         /// The program.
         program: String,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// It did not answer in time.
@@ -100,15 +100,15 @@ pub enum McpError {
     TimedOut {
         /// The server.
         server: String,
-        /// What it did not answer.
+        /// Name of the unanswered request.
         what: &'static str,
         /// The limit.
         after: Duration,
-        /// Had its program just been started? One that installs something first takes its time once.
+        /// Whether the program had just been started. A program that first installs something is slow only once.
         was_just_started: bool,
-        /// The last that it wrote on standard error, as the message ends with it; empty where it wrote nothing.
+        /// End of the server's standard error as part of the message; empty if the server wrote nothing.
         said: String,
-        /// The last of what it wrote on standard error, at most 8 KiB, without secrets.
+        /// End of the server's standard error, at most 8 KiB, without secrets.
         stderr: String,
     },
 }
@@ -128,7 +128,7 @@ impl McpError {
         }
     }
 
-    /// Returns the status with which the server did not let this client in.
+    /// Returns the HTTP status with which the server refused access.
     pub(crate) const fn refusal(&self) -> Option<u16> {
         match self {
             Self::Initialize { status: Some(status @ (401 | 403)), .. } => Some(*status),
@@ -136,7 +136,7 @@ impl McpError {
         }
     }
 
-    /// Returns the last of what the server wrote on standard error, at most 8 KiB, without secrets.
+    /// Returns the end of the server's standard error, at most 8 KiB, without secrets.
     #[must_use]
     pub fn stderr(&self) -> &str {
         match self {

@@ -1,4 +1,4 @@
-//! What goes wrong between a call and its answer, and what the model is told of it.
+//! Faults between a call and its answer, and the failures that the model reads.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,36 +9,36 @@ use backstop_tool::ToolError;
 use layer0::ToolSpec;
 use layer0::failure::{Effect, Retry, Seconds};
 
-/// Why a call has no result.
+/// The reason that a call has no result.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fault {
     /// The server has an address asked for a login that it must not choose.
     AddressDenied { host: String, address: IpAddr },
-    /// The server cannot have the request.
+    /// The request was not sent.
     NotSent(String),
-    /// The server is gone, or its answer was cut.
+    /// The connection is lost, or the answer was cut off.
     Lost(String),
-    /// An answer that cannot be read.
+    /// An unreadable answer.
     Unreadable(String),
-    /// An answer of HTTP that is none of the protocol.
+    /// An HTTP status without a message of the protocol.
     Status {
         status: u16,
         retry_after: Option<Duration>,
-        /// What the server wrote, cut.
+        /// The body of the answer, truncated.
         text: String,
     },
-    /// An error of JSON-RPC.
+    /// A JSON-RPC error.
     Protocol {
         code: i32,
         message: String,
-        /// Status of HTTP that it came with, unless that is success.
+        /// HTTP status of the answer, unless it is success.
         status: Option<u16>,
     },
     /// No answer in time.
     TimedOut(Duration),
 }
 
-/// Says what the server did, as it stands behind its name.
+/// Writes the fault as a predicate that follows the server's name.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -59,19 +59,19 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What a fault means depends on.
+/// Properties of a call that decide what a fault means.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Called<'a> {
     /// The server's name.
     pub(crate) server: &'a str,
     /// The tool.
     pub(crate) tool: &'a ToolSpec,
-    /// May the server have the request?
+    /// Whether the server may have received the request.
     pub(crate) left: bool,
 }
 
 impl Fault {
-    /// Returns the status that a server answered with.
+    /// Returns the HTTP status of the answer.
     pub(crate) const fn status(&self) -> Option<u16> {
         match self {
             Self::Status { status, .. } => Some(*status),
@@ -79,7 +79,7 @@ impl Fault {
         }
     }
 
-    /// Returns whether the server refused the request, which it may do because it has forgotten the session.
+    /// Returns whether the server refused the request, as it also does if it has forgotten the session.
     pub(crate) const fn is_refusal(&self) -> bool {
         match self {
             Self::Status { status, .. } => matches!(status, 400..=428 | 430..=599),
@@ -88,7 +88,7 @@ impl Fault {
         }
     }
 
-    /// Returns whether the request was refused by a status that says that it was not run.
+    /// Returns whether the HTTP status implies that the request was not run.
     pub(crate) const fn is_refused_by_status(&self) -> bool {
         let status = match self {
             Self::Status { status, .. } => Some(*status),
@@ -98,8 +98,8 @@ impl Fault {
         matches!(status, Some(400..=407 | 409..=499))
     }
 
-    /// Returns whether an error of the protocol says by itself that the request was not run. Many servers answer
-    /// whatever fails with one and the same error, a call that has acted as well as a request that they do not know.
+    /// Returns whether a protocol error implies by itself that the request was not run. Many servers use one error for
+    /// every failure, for a call that has acted as well as for an unknown request.
     pub(crate) fn is_of_session(&self) -> bool {
         let Self::Protocol { code, message, .. } = self else { return false };
         let message = message.to_ascii_lowercase();
@@ -107,7 +107,7 @@ impl Fault {
             || ["session", "initializ", "initialis"].iter().any(|word| message.contains(word))
     }
 
-    /// Takes secrets out of what the server said.
+    /// Redacts the text of the server.
     pub(crate) fn redacted(mut self, redactor: &Redactor) -> Self {
         let (Self::NotSent(text)
         | Self::Lost(text)
@@ -121,7 +121,7 @@ impl Fault {
         self
     }
 
-    /// Is the connection of no use any more?
+    /// Returns whether the connection has to be closed.
     pub(crate) const fn ends_connection(&self) -> bool {
         match self {
             Self::NotSent(_) | Self::Lost(_) | Self::Status { status: 404, .. } => true,
@@ -133,7 +133,7 @@ impl Fault {
         }
     }
 
-    /// Returns what the call failed with.
+    /// Converts the fault to the failure of the call.
     pub(crate) fn into_error(self, called: Called<'_>) -> ToolError {
         let Called { server, tool, left } = called;
         let shown = self.to_string();
@@ -176,8 +176,8 @@ impl Fault {
     }
 }
 
-/// Returns what a server means that reports a call which never reached the tool as an error of the tool: the
-/// words of the official SDKs.
+/// Returns the failure of a call that never reached the tool, if a server reports it as an error of the tool. Such
+/// errors are recognised by the wording of the official SDKs.
 pub(crate) fn reported(tool: &ToolSpec, text: &str) -> Option<ToolError> {
     let text = text.trim();
     let text = text.strip_prefix("MCP error -32602:").map_or(text, str::trim_start);
@@ -198,8 +198,8 @@ pub(crate) fn reported(tool: &ToolSpec, text: &str) -> Option<ToolError> {
     None
 }
 
-/// A server that asks to slow down, to log in or to begin a new session did not run the call; one that fails, or gave up
-/// waiting for what it passed the call on to, may have.
+/// Returns the facts of an HTTP status. A server that asks to slow down, to log in or to start a new session did not
+/// run the call; a server that fails, or that times out as a gateway, may have run it.
 const fn status_facts(status: u16, retry_after: Option<Duration>) -> (Retry, Effect) {
     match status {
         404 => (Retry::Backoff, Effect::None),
@@ -209,7 +209,7 @@ const fn status_facts(status: u16, retry_after: Option<Duration>) -> (Retry, Eff
     }
 }
 
-/// What the protocol refuses was not run: what is no JSON, no request, or named a method that is not there.
+/// Returns the effect of a protocol error. Invalid JSON and invalid requests were not run.
 const fn protocol_effect(code: i32) -> Effect {
     match code {
         -32700 | -32600 => Effect::None,

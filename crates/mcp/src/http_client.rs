@@ -1,4 +1,4 @@
-//! The client of HTTP that servers and their logins are asked with.
+//! HTTP client for servers and their logins.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use reqwest::Client;
 use reqwest::redirect::{Attempt, Policy};
 
-/// How long connecting to a server may take.
+/// Time limit of connecting to a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How many redirects within the server are followed.
+/// Maximum number of redirects within the server.
 const MAX_REDIRECTS: usize = 5;
 
-/// Makes the client of a server, which looks for a host nowhere but at these addresses where there are some.
+/// Builds the client of a server; if addresses are given for a host, it connects only to them.
 pub(crate) fn http_client(
     is_loopback: bool,
     at: Option<(&str, &[SocketAddr])>,
 ) -> reqwest::Result<Client> {
-    // What other parts of the process have reqwest do is not asked for here: each of these is on
-    // for every client as soon as any crate enables its feature.
-    // Some servers compress what does not say that it must not be.
+    // Features of reqwest that other parts of the process use are turned off here: each is on for every client as soon
+    // as any crate enables it.
+    // Some servers compress responses unless the request forbids it.
     let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]);
     let builder = Client::builder()
         .tls_backend_rustls()
@@ -32,7 +32,7 @@ pub(crate) fn http_client(
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(Policy::custom(redirect))
         .retry(reqwest::retry::never());
-    // A proxy is for what leaves the machine.
+    // A proxy is only for connections that leave the machine.
     let builder = if is_loopback { builder.no_proxy() } else { builder };
     let builder = match at {
         Some((host, addresses)) => builder.resolve_to_addrs(host, addresses),
@@ -41,8 +41,8 @@ pub(crate) fn http_client(
     builder.build()
 }
 
-/// Follows what leads to another path of the server and keeps the message. Another server would get the
-/// credentials of this one.
+/// Follows redirects to other paths of the server that keep the message. Another server would receive the credentials
+/// of this one.
 fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let keeps_message =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);

@@ -1,5 +1,5 @@
-//! What a server asks for before it answers a call: in a request of its own, or since revision 2026-07-28 in a
-//! result, after which the call is sent again (multi-round-trip requests).
+//! Input that a server requests before it answers a call, either in a request or, since revision 2026-07-28, in a
+//! result after which the call is sent again (multi-round-trip requests).
 #![expect(deprecated, reason = "servers still ask for roots")]
 
 use std::collections::BTreeMap;
@@ -19,27 +19,27 @@ use serde_json::{Map, Value};
 use crate::progress::Watched;
 use crate::server::Settings;
 
-/// How often a server may ask for input in one call.
+/// Maximum number of rounds of input in one call.
 pub(crate) const MAX_ROUNDS: usize = DEFAULT_MRTR_MAX_ROUNDS;
-/// How many inputs a server may ask for in one round.
+/// Maximum number of inputs in one round.
 const MAX_INPUTS: usize = 16;
-/// How long to wait before a call is sent again for which nothing was asked, at first; it doubles from round to
-/// round, up to [`MAX_PAUSE`].
+/// First pause before a call is sent again after a round without inputs; it doubles with each round, up to
+/// [`MAX_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long that wait grows.
+/// Maximum pause.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
-/// How often a server asked for input in a call, and what goes with the call when it is sent again.
+/// The number of rounds of input in a call, and the data for the next request.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     count: usize,
-    /// How many of the last rounds asked for nothing.
+    /// Number of consecutive last rounds without inputs.
     idle: u32,
     responses: Option<BTreeMap<String, JsonText>>,
     state: Option<String>,
 }
 
-/// What a person gave for an elicitation.
+/// The answer of a person to an elicitation.
 pub(crate) enum Elicited {
     Declined,
     Given(JsonText),
@@ -53,7 +53,7 @@ struct ElicitResponse {
     content: Option<JsonText>,
 }
 
-/// What a server asks for at once, and the state that it wants back.
+/// The inputs that a server requests in one round, and the state that it wants back.
 struct Asked {
     inputs: Vec<(String, Input)>,
     state: Option<String>,
@@ -70,14 +70,14 @@ impl Round {
         self.state.clone()
     }
 
-    /// Returns what is given for the input that the server asked for.
+    /// Returns the responses to the requested inputs.
     pub(crate) fn responses(&self) -> Option<BTreeMap<String, JsonText>> {
         self.responses.clone()
     }
 
-    /// Gives what a server asks for in its result, and returns the next round.
+    /// Collects the requested inputs, and returns the next round.
     ///
-    /// A server that asks has not acted, so that what fails here has no effect.
+    /// A server that requests input has not acted, so failures here have no effect.
     pub(crate) async fn next(
         self,
         asked: &RawValue,
@@ -118,13 +118,13 @@ impl Round {
     }
 }
 
-/// Returns the roots as a server is told them.
+/// Returns the roots in the format of the protocol.
 pub(crate) fn listed(roots: &[String]) -> ListRootsResult {
     ListRootsResult::new(roots.iter().map(Root::new).collect())
 }
 
-/// Asks a person for the data that a server wants for a call. It is declined where there is no person, and for what
-/// is to be given elsewhere, at a URL.
+/// Asks a person for the data that a server requests during a call. Declines if there is no person to ask, or if the
+/// data has to be entered elsewhere, at a URL.
 pub(crate) async fn elicited(call: &Watched, request: ElicitRequestParams) -> Elicited {
     let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request
     else {
@@ -142,8 +142,8 @@ pub(crate) async fn elicited(call: &Watched, request: ElicitRequestParams) -> El
     }
 }
 
-/// Reads what a server asks for: all of it, before a person is asked. Its state goes back as it is; the rest is shown
-/// and recorded, and so without secrets.
+/// Parses all requested inputs before a person is asked. The state is returned to the server unchanged; everything else
+/// is redacted, because it is shown and recorded.
 fn read(asked: &RawValue, redactor: &Redactor) -> Result<Asked, ToolError> {
     let invalid = |why: &str| ToolError::InvalidOutput(why.to_owned()).with_effect(Effect::None);
     let mut asked = read_value(asked.get())
@@ -181,7 +181,7 @@ fn input(mut request: Value) -> Result<Input, ToolError> {
         }
         "roots/list" => Ok(Input::Roots),
         "sampling/createMessage" => {
-            // There is no response that says no: one is left out only to be asked for again.
+            // No response can decline sampling; a missing response would only be requested again.
             let why = "the server asks for sampling, which is declined";
             Err(ToolError::ExecutionFailed(why.to_owned()).with_effect(Effect::None))
         }

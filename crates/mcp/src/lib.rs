@@ -1,13 +1,13 @@
 //! Tools of MCP servers (the Model Context Protocol), over stdio or streamable HTTP.
 //!
 //! An [`McpServer`] describes a server; [`McpServer::connect`] gives an [`McpClient`], a
-//! [`ToolSource`](backstop_tool::ToolSource) whose tools an agent is built with. Whatever a server does wrong is the
-//! failure of a call, which the model reads: nothing hangs, nothing grows without bound, and after each fault the next
-//! call works. The table of faults is `faults.json`.
+//! [`ToolSource`](backstop_tool::ToolSource) with the tools for an agent. Every fault of a server becomes the failure
+//! of a call, which the model reads: nothing hangs, nothing grows without bound, and the next call works after each
+//! fault. The table of faults is `faults.json`.
 //!
-//! What a server says of its tools is never trusted: that a tool only reads, may be repeated or needs no approval
-//! is the operator's word ([`McpServer::read_only`], [`McpServer::idempotent`], [`McpServer::approval`]). A call
-//! that may have acted is never sent again without that word.
+//! A server's own statements about its tools are never trusted: only the operator declares that a tool is read-only,
+//! idempotent or subject to approval ([`McpServer::read_only`], [`McpServer::idempotent`], [`McpServer::approval`]). A
+//! call that may have acted is never sent again unless its tool is declared idempotent.
 //!
 //! ```
 //! use std::collections::BTreeMap;
@@ -54,5 +54,5 @@ pub use server::McpServer;
 pub use spawn::WalledSpawner;
 pub use spawn::{Input, LocalSpawner, Output, Running, ServerCommand, Spawn, Spawned};
 
-/// The most bytes of a message of a server.
+/// Maximum size of a server's message, in bytes.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! What a server lists, within bounds.
+//! The list of a server's tools, within limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,36 +16,36 @@ use crate::fault::Fault;
 use crate::names::model_name;
 use crate::server::{Settings, shown};
 
-/// How long listing may take.
+/// Time limit of listing.
 pub(crate) const LIST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The most tools.
+/// Maximum number of tools.
 const MAX_TOOLS: usize = 1_000;
-/// The most pages.
+/// Maximum number of pages.
 const MAX_PAGES: usize = 20;
-/// The most bytes that a server may say of a tool.
+/// Maximum size of a tool's description, in bytes.
 const MAX_TOOL_BYTES: usize = 1024 * 1024;
-/// The most bytes of a cursor.
+/// Maximum size of a cursor, in bytes.
 const MAX_CURSOR_BYTES: usize = 64 * 1024;
-/// Why a tool is left out that `rmcp` does not take.
+/// Reason for leaving out a tool that `rmcp` rejects.
 const BAD_HEADERS: &str = "the headers that its schema asks for cannot be sent";
-/// How much longer than its own limit a call may take for the agent: the tool itself gives up first.
+/// Extra time that the agent allows for a call, so that the tool's own limit passes first.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Why a tool is left out that can only be called in a way of which this client knows nothing.
+/// Reason for leaving out a tool that can only be called as a task.
 const ONLY_AS_TASK: &str = "it can only be called as a task, which is not supported";
 
-/// What a server listed, in its order.
+/// The tools that a server listed, in its order.
 pub(crate) struct Listed {
     entries: Vec<Entry>,
-    /// What is wrong with the list as a whole.
+    /// Defects of the list as a whole.
     warnings: Vec<String>,
 }
 
-/// A tool of a list.
+/// A listed tool.
 struct Entry {
-    /// Its name at the server; empty where it has none.
+    /// Name of the tool at the server; empty if it has none.
     origin: String,
-    /// What is said of it, or why that cannot be read.
+    /// The tool's description, or the reason that it cannot be read.
     said: Result<Value, String>,
 }
 
@@ -56,16 +56,16 @@ pub(crate) struct Made {
     pub(crate) listing: ToolListing,
 }
 
-/// A tool that can be used.
+/// A usable tool.
 pub(crate) struct MadeTool {
     pub(crate) spec: ToolSpec,
-    /// Its name at the server.
+    /// Name of the tool at the server.
     pub(crate) origin: Arc<str>,
     pub(crate) output: Option<Schema>,
 }
 
 impl Listed {
-    /// Asks a server for all of its tools.
+    /// Requests all tools of a server.
     pub(crate) async fn read(
         connection: &Connection,
         settings: &Settings,
@@ -89,7 +89,7 @@ impl Listed {
         })
     }
 
-    /// Returns what is wrong with the list as a whole.
+    /// Returns the defects of the list as a whole.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -99,7 +99,7 @@ impl Listed {
         self.entries.iter().map(|entry| entry.origin.clone()).filter(|it| !it.is_empty()).collect()
     }
 
-    /// Makes tools of what was listed.
+    /// Builds the tools of the list.
     pub(crate) fn make(
         &self,
         connection: &Connection,
@@ -138,7 +138,7 @@ impl Listed {
     }
 }
 
-/// Reads page after page.
+/// Requests one page after another.
 async fn pages(connection: &Connection, settings: &Settings) -> Result<Listed, Fault> {
     let end = settings.clock.monotonic().saturating_add(LIST_TIMEOUT);
     let invalid = |why: String| Err(Fault::Unreadable(why));
@@ -180,7 +180,7 @@ async fn pages(connection: &Connection, settings: &Settings) -> Result<Listed, F
         }
         let next = fields.get("nextCursor").map(|next| serde_json::from_str::<String>(next.get()));
         let Some(next) = next.and_then(Result::ok) else { return Ok(list) };
-        // A server that goes round in a circle has listed what it has.
+        // A server that repeats its pages has listed all its tools.
         if !is_empty && list.entries.len() == known {
             list.warnings
                 .push("a page of its tools brings nothing new; no further one is read".to_owned());
@@ -200,7 +200,7 @@ async fn pages(connection: &Connection, settings: &Settings) -> Result<Listed, F
     invalid(format!("there are more than {MAX_PAGES} pages"))
 }
 
-/// Reads a tool of a page, alone: one that cannot be read takes no other away.
+/// Parses one tool of a page. A tool that cannot be read does not affect the others.
 fn entry(written: &RawValue, accepted: Option<&BTreeSet<String>>) -> Entry {
     let fields: BTreeMap<String, &RawValue> =
         serde_json::from_str(written.get()).unwrap_or_default();
@@ -209,7 +209,7 @@ fn entry(written: &RawValue, accepted: Option<&BTreeSet<String>>) -> Entry {
     let said = if written.get().len() > MAX_TOOL_BYTES {
         Err(format!("what is said of it has more than {MAX_TOOL_BYTES} bytes"))
     } else {
-        // Alike, whatever features of the parser an application turns on.
+        // The result does not depend on the parser features that an application enables.
         let read = JsonText::parse(written.get());
         let read = read.and_then(|_| serde_json::from_str(written.get()));
         read.map_err(|error| format!("what is said of it cannot be read: {error}"))
@@ -219,12 +219,12 @@ fn entry(written: &RawValue, accepted: Option<&BTreeSet<String>>) -> Entry {
     Entry { origin, said }
 }
 
-/// Makes a tool, or says why it cannot be used.
+/// Builds a tool, or returns the reason that it cannot be used.
 fn make(tool: &Value, origin: &str, name: &str, settings: &Settings) -> Result<MadeTool, String> {
     let Value::Object(mut schema) = tool["inputSchema"].clone() else {
         return Err("its schema is no object".to_owned());
     };
-    // Arguments are an object; some servers take that for granted.
+    // Arguments are an object; some servers omit the type.
     let kind = schema.entry("type").or_insert_with(|| "object".into());
     if kind != "object" {
         return Err(format!("its schema is of type `{kind}`, not `object`"));
@@ -245,7 +245,7 @@ fn make(tool: &Value, origin: &str, name: &str, settings: &Settings) -> Result<M
         .timeout(settings.max_timeout.saturating_add(GRACE));
     spec.idempotent = settings.is_idempotent(origin);
     spec.exploratory = settings.is_read_only(origin);
-    // Looking around twice does no harm.
+    // A read-only call can always be repeated.
     spec.idempotent |= spec.exploratory;
     spec.approval = settings.needs_approval(origin);
     if let Some(output) = output {
@@ -254,7 +254,7 @@ fn make(tool: &Value, origin: &str, name: &str, settings: &Settings) -> Result<M
     Ok(MadeTool { spec, origin: origin.into(), output: compiled })
 }
 
-/// Returns the digest of what a server says of a tool, whatever the order of its fields.
+/// Returns the digest of a tool's description, independent of the order of its fields.
 fn digest(tool: &Value) -> String {
     let said = json!({
         "name": tool["name"],
@@ -267,7 +267,7 @@ fn digest(tool: &Value) -> String {
     digest
 }
 
-/// Sorts the fields of objects, which serde_json need not.
+/// Sorts the fields of objects, because serde_json may keep their order.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {

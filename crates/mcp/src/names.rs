@@ -1,17 +1,17 @@
-//! The names that the model calls tools by.
+//! Names under which the model calls tools.
 
 use layer0::push_hex;
 use sha2::{Digest, Sha256};
 
-/// The most characters of a name that every provider takes.
+/// Maximum length of a name that every provider accepts, in characters.
 const MAX_CHARS: usize = 64;
-/// How many bytes of a digest stand at the end of a name that is not what the server says.
+/// Size of the digest at the end of a mapped name, in bytes.
 const TAIL_BYTES: usize = 4;
 
-/// Returns `server__tool`, of letters, digits, `_` and `-`, at most 64; `None` where a tool has no name.
+/// Returns `server__tool`, of letters, digits, `_` and `-`, at most 64; `None` if a tool has no name.
 ///
-/// Where mapping loses something, a digest of the tool's own name stands at the end: the name is the same
-/// whatever else there is.
+/// If the mapping is lossy, a digest of the tool's own name is appended, so that the name does not depend on the other
+/// tools.
 pub(crate) fn model_name(server: &str, tool: &str) -> Option<String> {
     if tool.trim().is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! Logging in as a client of its own (OAuth 2.1, grant `client_credentials`).
+//! Login as a client of its own (OAuth 2.1, grant `client_credentials`).
 
 mod body;
 mod discovery;
@@ -20,11 +20,10 @@ pub(crate) use self::error::LoginError;
 use self::reach::Reach;
 use crate::secrets::Secrets;
 
-/// What a client shows to get a token.
+/// Credentials with which a client obtains a token.
 ///
-/// Where tokens are given is what the server says (RFC 9728, RFC 8414), unless
-/// [`ClientCredentials::token_url`] says it: a server that is not trusted with the secret must not choose who
-/// gets it.
+/// The token endpoint is discovered from the server (RFC 9728, RFC 8414) unless [`ClientCredentials::token_url`] sets
+/// it: a server that is not trusted with the secret must not choose its recipient.
 ///
 /// ```
 /// use backstop_mcp::{ClientCredentials, McpServer};
@@ -39,28 +38,28 @@ use crate::secrets::Secrets;
 pub struct ClientCredentials {
     /// The client's id.
     pub id: String,
-    /// Its secret.
+    /// The client's secret.
     pub(crate) secret: String,
-    /// What it asks for.
+    /// The requested scopes.
     pub scopes: Vec<String>,
-    /// Where tokens are given; what the server says where `None`.
+    /// The token endpoint; discovered from the server if `None`.
     pub token_url: Option<String>,
 }
 
 impl ClientCredentials {
-    /// Makes credentials that ask for no scope.
+    /// Creates credentials that request no scope.
     pub fn new(id: impl Into<String>, secret: impl Into<String>) -> Self {
         Self { id: id.into(), secret: secret.into(), scopes: Vec::new(), token_url: None }
     }
 
-    /// Sets the scopes that are asked for.
+    /// Sets the requested scopes.
     #[must_use]
     pub fn scopes<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets where tokens are given.
+    /// Sets the token endpoint.
     #[must_use]
     pub fn token_url(mut self, url: impl Into<String>) -> Self {
         self.token_url = Some(url.into());
@@ -79,7 +78,7 @@ impl fmt::Debug for ClientCredentials {
     }
 }
 
-/// Gets tokens, and keeps the last.
+/// Obtains tokens, and keeps the last one.
 pub(crate) struct Login {
     credentials: ClientCredentials,
     reach: Reach,
@@ -87,7 +86,7 @@ pub(crate) struct Login {
     token: Mutex<Option<String>>,
 }
 
-/// What is given; the fields that a server must not echo.
+/// The response of a token endpoint; the tokens are redacted from the server's texts.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Granted {
@@ -113,7 +112,7 @@ impl Login {
         self.token.lock().await.clone()
     }
 
-    /// Gets another token than the one that was refused. Those who were refused together get one.
+    /// Obtains a token to replace the refused one. Requests that were refused together share the new token.
     pub(crate) async fn renew(
         &self,
         refused: Option<&str>,
@@ -140,7 +139,7 @@ impl Login {
         if !discovery::may_have_secrets(&endpoint) {
             return Err(LoginError::Failed(format!("`{endpoint}` is not `https`")));
         }
-        // Where the operator says that secrets go, they go.
+        // The operator's choice of recipient is trusted.
         let client = match &self.credentials.token_url {
             Some(_) => {
                 check_request(endpoint.host_str().unwrap_or_default())
@@ -191,10 +190,10 @@ fn form_urlencoded(fields: &[(&str, &str)]) -> String {
     fields.join("&")
 }
 
-/// What a form leaves as it is.
+/// Characters that form encoding does not escape.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'*');
 
-/// Writes a text as a form has it. RFC 6749, 2.3.1: so are id and secret before they are joined.
+/// Encodes a text for a form. By RFC 6749, 2.3.1, the id and the secret are encoded before they are joined.
 fn encoded(text: &str) -> String {
     utf8_percent_encode(text, KEPT).to_string().replace("%20", "+")
 }

@@ -1,4 +1,4 @@
-//! How far calls have come.
+//! Progress of calls.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,28 +11,28 @@ use layer0::id::CallId;
 use rmcp::model::{ProgressNotificationParam, ProgressToken, RequestId};
 use tokio::sync::RwLock;
 
-/// What is told how far a call has come.
+/// Callback for the progress of calls.
 pub(crate) type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// How far a call has come, by the server's word.
+/// Progress of a call, as reported by the server.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
     /// The server.
     pub server: String,
-    /// The tool, by the name that the model calls it by.
+    /// The tool's name for the model.
     pub tool: String,
     /// The call.
     pub call_id: CallId,
-    /// How much is done; it grows.
+    /// The amount of work done; it grows.
     pub progress: f64,
-    /// How much there is to do, where that is known.
+    /// The total amount of work, if it is known.
     pub total: Option<f64>,
-    /// What is being done.
+    /// A description of the current work.
     pub message: Option<String>,
 }
 
-/// The calls of a connection that can be told of progress.
+/// The calls of a connection that can receive progress.
 #[derive(Debug, Default)]
 pub(crate) struct Progressing(RwLock<HashMap<ProgressToken, Call>>);
 
@@ -43,12 +43,12 @@ struct Call {
     watched: Arc<Watched>,
 }
 
-/// A call that progress extends, and for which the server may ask a person.
+/// A call that progress extends, and during which the server may ask a person.
 pub(crate) struct Watched {
     pub(crate) patience: Arc<Patience>,
     pub(crate) template: Progress,
     pub(crate) on_progress: Option<OnProgress>,
-    /// The person who is asked, where the call can ask one.
+    /// The person to ask, if the call has one.
     pub(crate) people: Option<Arc<dyn People>>,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Debug for Watched {
 }
 
 impl Progressing {
-    /// Sends a request and watches it; what the server says of it meanwhile waits.
+    /// Sends a request and watches it; progress that arrives meanwhile waits.
     pub(crate) async fn watch<T, E>(
         &self,
         watched: Option<Arc<Watched>>,
@@ -74,8 +74,7 @@ impl Progressing {
         Ok(sent)
     }
 
-    /// Returns the call that a request of the server is about: the one that its transport names, or the only one
-    /// that there is.
+    /// Returns the call that a request of the server belongs to: the call that the transport names, or the only one.
     pub(crate) async fn call_of(&self, request: Option<&RequestId>) -> Option<Arc<Watched>> {
         let calls = self.0.read().await;
         let mut of = calls.values().filter(|call| request.is_none_or(|id| *id == call.request));
@@ -85,7 +84,7 @@ impl Progressing {
         }
     }
 
-    /// Forgets a request, now or, while another one is being sent, a moment later.
+    /// Forgets a request, immediately or after a request that is being sent.
     pub(crate) fn forget(self: &Arc<Self>, token: ProgressToken) {
         if let Ok(mut calls) = self.0.try_write() {
             calls.remove(&token);
@@ -97,7 +96,7 @@ impl Progressing {
         }
     }
 
-    /// Takes in what a server says.
+    /// Handles a progress notification.
     pub(crate) async fn take(&self, said: ProgressNotificationParam) {
         let calls = self.0.read().await;
         let Some(watched) = calls.get(&said.progress_token).map(|call| Arc::clone(&call.watched))
@@ -113,22 +112,22 @@ impl Progressing {
     }
 }
 
-/// The time that a call may take: without progress, and in all. Waits for a person count for neither.
+/// The time limits of a call: without progress, and in total. Waits for a person count for neither.
 #[derive(Debug)]
 pub(crate) struct Patience {
     clock: Arc<dyn Clock>,
     timeout: Duration,
     max: Duration,
-    /// The time however much progress there is.
+    /// The total limit, independent of progress.
     total: Limit,
     state: Mutex<PatienceState>,
 }
 
 #[derive(Debug)]
 struct PatienceState {
-    /// The last progress, in monotonic time.
+    /// Time of the last progress, in monotonic time.
     renewed: Duration,
-    /// The number of waits for a person.
+    /// Number of current waits for a person.
     waits: u32,
 }
 
@@ -139,18 +138,18 @@ impl Patience {
         Arc::new(Self { clock, timeout, max, total, state })
     }
 
-    /// Begins to count the time without progress again.
+    /// Restarts the time without progress.
     pub(crate) fn renew(&self) {
         self.state().renewed = self.clock.monotonic();
     }
 
-    /// Waits for a person. The wait takes none of the call's time.
+    /// Waits for a person, without using time of the call.
     pub(crate) async fn while_waiting<T>(&self, work: impl Future<Output = T>) -> T {
         let _wait = UncountedWait::begin(self);
         work.await
     }
 
-    /// Completes when it is over, with the limit that was reached.
+    /// Completes when a limit is reached, and returns it.
     pub(crate) async fn over(&self) -> Duration {
         tokio::select! {
             biased;
@@ -171,7 +170,7 @@ impl Patience {
                 }
                 left
             };
-            // The end of a wait renews it.
+            // The end of a wait restarts the limit.
             self.clock.sleep(if left.is_zero() { self.timeout } else { left }).await;
         }
     }
@@ -181,7 +180,7 @@ impl Patience {
     }
 }
 
-/// A wait for a person, while which the time of the call stops.
+/// A wait for a person, during which the time of the call stops.
 struct UncountedWait<'a>(&'a Patience);
 
 impl<'a> UncountedWait<'a> {
@@ -210,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the limit that was reached, and when, where progress is made every so many seconds.
+    /// Returns the limit that was reached, and the time, if progress is made at this interval in seconds.
     async fn over(progress_every: Option<u64>) -> (u64, u64) {
         let clock = VirtualClock::starting_at(Timestamp::default());
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
@@ -264,7 +263,7 @@ mod tests {
             let reached = patience.over().await;
             let _ = done.send((reached.as_secs(), shared.monotonic().as_secs()));
         })));
-        // Five seconds before the first wait, five between two, ten behind the last.
+        // Five seconds before the first wait, five between the two, ten after the last.
         assert_eq!(ended.await.unwrap(), (10, 11_115));
     }
 }

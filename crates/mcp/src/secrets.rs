@@ -1,24 +1,24 @@
-//! What a client holds secret of its server.
+//! Secrets that a client redacts from the texts of its server.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backstop_redact::Redactor;
 
-/// How many secrets that were obtained are remembered; the oldest are forgotten first.
+/// Maximum number of obtained secrets; the oldest are forgotten first.
 const MAX_OBTAINED: usize = 64;
 
-/// The secrets that a server is described with, and those that are obtained while it is used: tokens of logins,
-/// credentials that are fetched when its program starts.
+/// The secrets in a server's description, and those obtained later: tokens of logins, and credentials that are fetched
+/// when its program starts.
 #[derive(Debug)]
 pub(crate) struct Secrets(Mutex<Known>);
 
 #[derive(Debug)]
 struct Known {
-    /// Knows those of the description.
+    /// Redactor of the described secrets.
     described: Redactor,
     obtained: VecDeque<Obtained>,
-    /// Knows all of them.
+    /// Redactor of all secrets.
     all: Redactor,
 }
 
@@ -30,7 +30,7 @@ impl Secrets {
         Arc::new(Self(Mutex::new(known)))
     }
 
-    /// Keeps one more secret out of what the server is quoted with.
+    /// Adds an obtained secret.
     pub(crate) fn add(&self, secret: &str) {
         let mut known = self.known();
         if known.obtained.iter().any(|obtained| obtained.0 == secret) {
@@ -45,12 +45,12 @@ impl Secrets {
             obtained.fold(described, |redactor, obtained| redactor.with_secret(&*obtained.0));
     }
 
-    /// Returns what knows all of them as of now.
+    /// Returns a redactor of all current secrets.
     pub(crate) fn redactor(&self) -> Redactor {
         self.known().all.clone()
     }
 
-    /// Takes out secrets, and what looks like one.
+    /// Redacts the secrets, and text that looks like one.
     pub(crate) fn redact(&self, text: &str) -> String {
         self.redactor().redact(text).into_owned()
     }
@@ -60,7 +60,7 @@ impl Secrets {
     }
 }
 
-/// Shows nothing of it.
+/// Shows no secret.
 impl std::fmt::Debug for Obtained {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Obtained")

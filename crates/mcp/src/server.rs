@@ -1,4 +1,4 @@
-//! How a server is described.
+//! Description of a server.
 
 mod described;
 mod settings;
@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::spawn::Spawn;
 use crate::{McpClient, McpError};
 
-/// Describes an MCP server: how it is reached, and what the operator says of its tools.
+/// Description of an MCP server: how to connect to it, and the operator's declarations about its tools.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -42,8 +42,8 @@ use crate::{McpClient, McpError};
 pub struct McpServer(Described);
 
 impl McpServer {
-    /// Describes a server that is a program: its path or name, and its arguments. It is spoken to over its
-    /// standard input and output, and sees of the environment only what [`McpServer::variables`] says.
+    /// Describes a server that is a program, given by its path or name and its arguments. It communicates over standard
+    /// input and output, and its environment holds only [`McpServer::variables`].
     pub fn command<S: Into<String>>(
         name: impl Into<String>,
         command: impl IntoIterator<Item = S>,
@@ -52,7 +52,7 @@ impl McpServer {
         Self::new(name.into(), Reached::Command(command))
     }
 
-    /// Describes a server that is spoken to over streamable HTTP.
+    /// Describes a server that is reached over streamable HTTP.
     pub fn url(name: impl Into<String>, url: impl Into<String>) -> Self {
         Self::new(name.into(), Reached::Url(url.into()))
     }
@@ -61,104 +61,103 @@ impl McpServer {
         Self(Described::new(name, reached))
     }
 
-    /// Sets all that a program sees of the environment. Values of variables whose names say that they are
-    /// secret are kept out of messages.
+    /// Sets the whole environment of a program. Values of variables whose names indicate a secret are redacted from
+    /// messages.
     #[must_use]
     pub fn variables(mut self, variables: BTreeMap<String, String>) -> Self {
         self.0.variables = variables;
         self
     }
 
-    /// Sets the folder that a program runs in; that of this process where nothing is said.
+    /// Sets the folder that a program runs in; by default the folder of this process.
     #[must_use]
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.0.folder = Some(folder.into());
         self
     }
 
-    /// Adds a header to each request. The value is taken for a secret.
+    /// Adds a header to each request. The value is treated as a secret.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.0.headers.push((name.into(), value.into()));
         self
     }
 
-    /// Logs in with the credentials of a client, where the server asks for it.
+    /// Logs in with the credentials of a client if the server requires it.
     #[must_use]
     pub fn oauth(mut self, credentials: ClientCredentials) -> Self {
         self.0.oauth = Some(credentials);
         self
     }
 
-    /// Sets what is granted to a login beside the server's own addresses: `network:private:ADDRESS` for an
-    /// authorization server that the server names and whose address is not public. Tools are granted nothing.
+    /// Sets the grants of a login beyond the server's own addresses: `network:private:ADDRESS` for an authorization
+    /// server that the server names and whose address is not public. Tools are granted nothing.
     #[must_use]
     pub fn grants(mut self, grants: Grants) -> Self {
         self.0.grants = grants;
         self
     }
 
-    /// Leaves out all tools but those whose names at the server match a pattern, such as `read_*`. A pattern that
-    /// matches none of its tools is refused.
+    /// Omits all tools whose names at the server match none of these patterns, such as `read_*`. A pattern that matches
+    /// none of its tools is refused.
     #[must_use]
     pub fn only<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Self {
         self.0.only = Some(patterns.into_iter().map(Into::into).collect());
         self
     }
 
-    /// States that a call of these tools may be repeated after it may have acted. What the server itself says
-    /// of that counts for nothing.
+    /// Declares that a call of these tools may be repeated after it may have acted. The server's own statement about
+    /// this is ignored.
     #[must_use]
     pub fn idempotent<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Self {
         self.0.idempotent = patterns.into_iter().map(Into::into).collect();
         self
     }
 
-    /// States that these tools only look around. What the server itself says of that counts for nothing.
+    /// Declares that these tools only read. The server's own statement about this is ignored.
     #[must_use]
     pub fn read_only<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Self {
         self.0.read_only = patterns.into_iter().map(Into::into).collect();
         self
     }
 
-    /// States that a person must agree to each call of these tools. A pattern that matches none of the server's tools is
-    /// refused: a typing mistake would take an approval away.
+    /// Declares that each call of these tools needs an approval. A pattern that matches none of the server's tools is
+    /// refused: a typing mistake would remove an approval.
     #[must_use]
     pub fn approval<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Self {
         self.0.approval = patterns.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets how long a call may take without a sign of progress; 30 s where nothing is said.
+    /// Sets the time limit of a call without progress; 30 s by default.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.0.timeout = timeout;
         self
     }
 
-    /// Sets how long the server may take to start and to answer its initialisation; 30 seconds where nothing is said.
+    /// Sets the time limit for the server's start and its answer to the initialisation; 30 s by default.
     #[must_use]
     pub const fn start_timeout(mut self, timeout: Duration) -> Self {
         self.0.start_timeout = timeout;
         self
     }
 
-    /// Sets how long a call may take however much progress it makes; ten times the timeout where nothing is
-    /// said.
+    /// Sets the total time limit of a call, independent of its progress; ten times the timeout by default.
     #[must_use]
     pub fn max_timeout(mut self, timeout: Duration) -> Self {
         self.0.max_timeout = Some(timeout);
         self
     }
 
-    /// Sets the folders that the server is told it may work in, where it asks.
+    /// Sets the folders that the server may work in, which it can request as roots.
     #[must_use]
     pub fn roots<P: Into<PathBuf>>(mut self, folders: impl IntoIterator<Item = P>) -> Self {
         self.0.roots = folders.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets what takes secrets out of what the server writes on standard error and fails with.
+    /// Sets the redactor for the server's standard error and failures.
     #[must_use]
     pub fn redactor(mut self, redactor: Redactor) -> Self {
         self.0.redactor = redactor;
@@ -172,21 +171,21 @@ impl McpServer {
         self
     }
 
-    /// Sets what starts the program.
+    /// Sets the spawner of the program.
     #[must_use]
     pub fn spawner(mut self, spawner: Arc<dyn Spawn>) -> Self {
         self.0.spawner = spawner;
         self
     }
 
-    /// Sets what is told how far a call has come. It must not block.
+    /// Sets a callback for the progress of calls. It must not block.
     #[must_use]
     pub fn on_progress(mut self, on_progress: Arc<dyn Fn(Progress) + Send + Sync>) -> Self {
         self.0.on_progress = Some(on_progress);
         self
     }
 
-    /// Checks the description, and connects to nothing.
+    /// Checks the description without connecting.
     ///
     /// # Errors
     ///
@@ -195,7 +194,7 @@ impl McpServer {
         Settings::new(self.0.clone()).map(drop)
     }
 
-    /// Connects to the server, once, and lists its tools.
+    /// Connects to the server, without retries, and lists its tools.
     ///
     /// # Errors
     ///
@@ -203,7 +202,7 @@ impl McpServer {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the connection, and kills a program that was started.
+    /// Dropping the future ends the connection, and kills a started program.
     pub async fn connect(self) -> Result<Arc<McpClient>, McpError> {
         McpClient::connect(Settings::new(self.0)?).await
     }

@@ -1,4 +1,4 @@
-//! How the program of a server is started.
+//! Start of a server's program.
 
 mod local;
 #[cfg(feature = "walls")]
@@ -17,13 +17,13 @@ pub use local::LocalSpawner;
 #[cfg(feature = "walls")]
 pub use walled::WalledSpawner;
 
-/// What is written to a program.
+/// Writer to a program's standard input.
 pub type Input = Box<dyn AsyncWrite + Send + Unpin>;
-/// What a program writes.
+/// Reader of a program's output.
 pub type Output = Box<dyn AsyncRead + Send + Unpin>;
 
-/// Starts the programs of servers. [`LocalSpawner`] does it as this process may; an environment with limits does
-/// it inside of them.
+/// Starts the programs of servers. [`LocalSpawner`] starts them with the rights of this process; an environment with
+/// limits starts them inside its limits.
 ///
 /// ```
 /// use backstop_mcp::{LocalSpawner, ServerCommand, Spawn, Spawned};
@@ -43,11 +43,11 @@ pub type Output = Box<dyn AsyncRead + Send + Unpin>;
 /// ```
 #[async_trait]
 pub trait Spawn: Send + Sync + fmt::Debug {
-    /// Starts a program, which sees [`ServerCommand::variables`] and nothing else of the environment.
+    /// Starts a program, whose environment is exactly [`ServerCommand::variables`].
     ///
     /// # Errors
     ///
-    /// When it cannot be started; [`io::ErrorKind::NotFound`] where it is not there.
+    /// If it cannot be started; [`io::ErrorKind::NotFound`] if it does not exist.
     ///
     /// # Cancel safety
     ///
@@ -55,22 +55,22 @@ pub trait Spawn: Send + Sync + fmt::Debug {
     async fn spawn(&self, command: &ServerCommand) -> io::Result<Spawned>;
 }
 
-/// A program with its arguments, and where it runs.
+/// A program with its arguments, folder and environment.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerCommand {
-    /// The program: a path, or a name that is looked for in `PATH` of the variables.
+    /// The program: a path, or a name to look up in the `PATH` of the variables.
     pub program: String,
-    /// Its arguments.
+    /// The arguments.
     pub arguments: Vec<String>,
-    /// Where it runs; the folder of this process where `None`.
+    /// The folder to run in; the folder of this process if `None`.
     pub folder: Option<PathBuf>,
-    /// All that it sees of the environment.
+    /// The whole environment.
     pub variables: BTreeMap<String, String>,
 }
 
 impl ServerCommand {
-    /// Describes a program with its arguments, without any variable.
+    /// Creates a command with these arguments and no variables.
     pub fn new(program: impl Into<String>, arguments: impl IntoIterator<Item = String>) -> Self {
         Self {
             program: program.into(),
@@ -93,17 +93,17 @@ impl fmt::Debug for ServerCommand {
     }
 }
 
-/// Returns what walls have held.
+/// Returns all operations that the walls have blocked.
 pub(crate) type Held = Box<dyn Fn() -> Vec<EnvError> + Send + Sync>;
 
-/// A program that was started.
+/// A started program.
 #[non_exhaustive]
 pub struct Spawned {
-    /// What is written here, it reads.
+    /// Standard input.
     pub stdin: Input,
-    /// What it answers.
+    /// Standard output.
     pub stdout: Output,
-    /// What it says beside that.
+    /// Standard error.
     pub stderr: Output,
     /// The program, which is killed when this is dropped.
     pub running: Box<dyn Running>,
@@ -112,22 +112,22 @@ pub struct Spawned {
 }
 
 impl Spawned {
-    /// Puts together what is known of a program that was started.
+    /// Creates a started program from its parts.
     #[must_use]
     pub fn new(stdin: Input, stdout: Output, stderr: Output, running: Box<dyn Running>) -> Self {
         Self { stdin, stdout, stderr, running, secrets: Vec::new(), held: None }
     }
 
-    /// Adds a secret that the program was given and the description of the server does not hold, such as a
-    /// credential that was fetched for this start. It is kept out of what the server is quoted with.
+    /// Adds a secret that the program received and the server's description does not hold, such as a credential that
+    /// was fetched for this start. It is redacted from texts of the server.
     #[must_use]
     pub fn secret(mut self, secret: impl Into<String>) -> Self {
         self.secrets.push(secret.into());
         self
     }
 
-    /// Takes what returns all that walls around the program have held until then: a call that fails says what they
-    /// have held meanwhile.
+    /// Sets a function that returns all operations that the walls around the program have blocked so far; a failed call
+    /// reports the ones blocked during the call.
     #[must_use]
     pub fn held(mut self, held: impl Fn() -> Vec<EnvError> + Send + Sync + 'static) -> Self {
         self.held = Some(Box::new(held));
@@ -145,20 +145,20 @@ impl fmt::Debug for Spawned {
     }
 }
 
-/// A program that runs. Dropping it kills the program and what it has started.
+/// A running program. Dropping it kills the program and the processes that it has started.
 #[async_trait]
 pub trait Running: Send {
-    /// Waits for its end, and says how it ended, such as `exit status: 1`.
+    /// Waits for the program's end, and returns its status, such as `exit status: 1`.
     ///
     /// # Errors
     ///
-    /// When it cannot be waited for.
+    /// If waiting for it fails.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes nothing; it can be waited for again.
+    /// Dropping the future changes nothing; `wait` can be called again.
     async fn wait(&mut self) -> io::Result<String>;
 
-    /// Kills it and what it has started, without waiting for that.
+    /// Kills the program and the processes that it has started, without waiting for their end.
     fn kill(&mut self);
 }

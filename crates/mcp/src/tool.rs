@@ -1,4 +1,4 @@
-//! One tool of a server.
+//! A tool of a server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::listing::MadeTool;
 use crate::progress::{Patience, Progress, Watched};
 use crate::upstream::Server;
 
-/// How much of what a server says stands behind what its walls held, in characters.
+/// Maximum length of the server's text after the operation that the walls blocked, in characters.
 const MAX_WORDS_CHARS: usize = 200;
 
 /// A tool of an MCP server; see [`McpClient`](crate::McpClient).
@@ -30,23 +30,23 @@ pub(crate) struct McpTool {
     server: Arc<Server>,
 }
 
-/// The requests by which one call was sent.
+/// State of the requests that send one call.
 #[derive(Debug, Default)]
 struct SentCalls {
-    /// Whether one of them may have acted.
+    /// Whether one of the requests may have acted.
     may_have_acted: bool,
-    /// Whether the last one repeats another. Each round of input is repeated once.
+    /// Whether the last request repeats another one. Each round of input may be repeated once.
     is_repeat: bool,
 }
 
 impl SentCalls {
-    /// Counts a request that is repeated.
+    /// Records a repeated request.
     const fn repeat(&mut self, may_have_acted: bool) {
         self.may_have_acted |= may_have_acted;
         self.is_repeat = true;
     }
 
-    /// Counts an answer that asks for input: the next request brings it.
+    /// Records an answer that requests input, which the next request carries.
     const fn begin_round(&mut self) {
         self.is_repeat = false;
     }
@@ -57,7 +57,8 @@ impl McpTool {
         Self { made, server }
     }
 
-    /// Calls the tool, once more where the server died and the call may be repeated, or never left.
+    /// Calls the tool. Sends the call again, once per round, if the server died and the call may be repeated or was
+    /// never sent.
     async fn run(
         &self,
         arguments: &Arguments,
@@ -79,16 +80,16 @@ impl McpTool {
             let connected = self.connected(&patience, sent.may_have_acted).await;
             let connection = match (connected, refused.take()) {
                 (Ok(connection), _) => connection,
-                // It begins no other session: what it said to the call says more.
+                // The server starts no other session, so its first refusal is more informative.
                 (Err(_), Some(fault)) => {
                     return Err(self.failed(fault, true, sent.may_have_acted));
                 }
                 (Err(error), None) => return Err(error),
             };
-            // The server's time begins when it is there.
+            // The timeout starts once the server is connected.
             patience.renew();
             let mut params = CallToolRequestParams::new(origin.to_string());
-            // The transport makes headers of some; it is the text that is sent.
+            // The transport makes headers of some arguments; the text is sent.
             params.arguments = Some(tree.clone());
             params.request_state = round.state();
             let said =
@@ -119,7 +120,7 @@ impl McpTool {
                 fault if fault.ends_connection() || session != Session::Known => {
                     connection.close(&fault.to_string());
                 }
-                // It is there, whatever it says.
+                // The server answered, if only with an error.
                 Fault::Protocol { .. } | Fault::Unreadable(_) => {
                     self.server.has_worked(&connection);
                 }
@@ -142,7 +143,7 @@ impl McpTool {
         }
     }
 
-    /// Shows an image of the server, in which nothing stands that it was given as a secret.
+    /// Shows an image of the server, unless it contains one of the server's secrets.
     fn show(&self, data: &str, context: &ToolContext) -> Result<(), NotShown> {
         let image = Image::from_base64(data)?;
         let redactor = self.server.settings.secrets.redactor();
@@ -156,7 +157,7 @@ impl McpTool {
         context.show_image(image)
     }
 
-    /// Gives what the server asks for before it answers, within the time of the call.
+    /// Collects the input that the server requests, within the time limit of the call.
     async fn answered(
         &self,
         round: Round,
@@ -178,7 +179,7 @@ impl McpTool {
         })
     }
 
-    /// Takes out what the server was given as a secret, where it tells it.
+    /// Removes the server's secrets from an output or an error.
     fn without_secrets(&self, output: Result<JsonText, ToolError>) -> Result<JsonText, ToolError> {
         let redactor = self.server.settings.secrets.redactor();
         if !redactor.holds_secrets() {
@@ -194,7 +195,7 @@ impl McpTool {
         content::map_text(error, |text| redactor.redact_held(text).into())
     }
 
-    /// Returns a connection, within the time of the call.
+    /// Returns a connection, within the time limit of the call.
     async fn connected(
         &self,
         patience: &Patience,
@@ -217,7 +218,7 @@ impl McpTool {
         })
     }
 
-    /// Says what is to be told of progress, and what that extends.
+    /// Returns the call's progress template, its time limit and the person to ask.
     fn watched(&self, patience: &Arc<Patience>, context: &ToolContext) -> Arc<Watched> {
         let settings = &self.server.settings;
         Arc::new(Watched {
@@ -235,7 +236,7 @@ impl McpTool {
         })
     }
 
-    /// Returns what the call failed with. `acted` says that it may have acted when it was sent before.
+    /// Returns the failure of the call; `acted` means that an earlier request may have acted.
     fn failed(&self, fault: Fault, left: bool, acted: bool) -> ToolError {
         let settings = &self.server.settings;
         let called = Called { server: &settings.name, tool: &self.made.spec, left };
@@ -247,8 +248,8 @@ impl McpTool {
     }
 }
 
-/// Says of a call that failed what the walls around the server held meanwhile, and what the server said of it first.
-/// Calls at the same time are not told apart.
+/// Adds the operation that the walls blocked during the call to a failure, followed by the first line of the server's
+/// text. Concurrent calls cannot be distinguished.
 fn by_walls(error: ToolError, held: Option<EnvError>) -> ToolError {
     let (Some(held), ToolError::ExecutionFailed(said)) = (held, error.kind()) else { return error };
     let (said, effect) = (said.clone(), error.effect());
@@ -296,7 +297,7 @@ impl fmt::Debug for McpTool {
     }
 }
 
-/// Returns what a server is told beside the arguments.
+/// Returns the metadata that is sent with the arguments.
 fn meta(context: &ToolContext) -> RequestMetaObject {
     let mut meta = MetaObject::default();
     meta.0.insert("backstop/idempotency-key".to_owned(), context.idempotency_key.clone().into());

@@ -1,4 +1,4 @@
-//! A server that is kept: its connection, and what it lists.
+//! A connected server and its current list of tools.
 
 mod link;
 
@@ -15,27 +15,27 @@ use crate::connection::Connection;
 use crate::listing::Listed;
 use crate::server::Settings;
 
-/// How long changes are gathered before the tools are listed again.
+/// Time for which changes are collected before the tools are listed again.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// What the tools of a server share.
+/// State shared by the tools of a server.
 pub(crate) struct Server {
     pub(crate) settings: Arc<Settings>,
     link: Arc<Link>,
     now: Arc<Mutex<Now>>,
-    /// Ends what lists the tools again, which may wait for the server: it must not keep that alive.
+    /// Ends the task that lists the tools again; that task must not keep the server alive while it waits for it.
     _refreshing: DropGuard,
 }
 
-/// What a server lists, as far as is known.
+/// The latest known list of a server.
 struct Now {
     listing: Arc<ToolListing>,
-    /// The names of its tools at the server, those that cannot be used among them.
+    /// The names of its tools at the server, including unusable ones.
     origins: BTreeSet<String>,
 }
 
 impl Server {
-    /// Keeps a connection, and begins to follow what the server lists.
+    /// Keeps a connection, and starts to follow changes of the server's list.
     pub(crate) fn new(
         settings: Settings,
         connection: Connection,
@@ -66,33 +66,33 @@ impl Server {
         Arc::new(server)
     }
 
-    /// Is it there, as far as is known?
+    /// Returns whether the server is connected, as far as is known.
     pub(crate) fn is_up(&self) -> bool {
         self.link.is_up()
     }
 
-    /// Ends the connection, for good, and waits for the end of a program.
+    /// Closes the connection for good, and waits for the end of a program.
     pub(crate) async fn close(&self) {
         self.link.close().await;
     }
 
-    /// Returns what it lists, as far as is known.
+    /// Returns the latest known list.
     pub(crate) fn listing(&self) -> Arc<ToolListing> {
         Arc::clone(&self.now().listing)
     }
 
-    /// Returns a connection that can be used, as far as is known.
+    /// Returns a connection that is usable, as far as is known.
     pub(crate) async fn connection(&self) -> Result<Arc<Connection>, Down> {
         self.link.connection().await
     }
 
-    /// Notes that a call was answered.
+    /// Records that a call was answered.
     pub(crate) fn has_worked(&self, connection: &Connection) {
         connection.has_worked();
         self.link.has_worked();
     }
 
-    /// Does the server still list a tool, as far as is known?
+    /// Returns whether the server still lists a tool, as far as is known.
     pub(crate) fn lists(&self, origin: &str) -> bool {
         self.now().origins.contains(origin)
     }
@@ -102,7 +102,7 @@ impl Server {
     }
 }
 
-/// Lists the tools of a server again when they may have changed.
+/// Task state that lists the tools of a server again after possible changes.
 struct Refreshing {
     settings: Arc<Settings>,
     link: Arc<Link>,
@@ -114,7 +114,7 @@ impl Refreshing {
         loop {
             changed.notified().await;
             self.list().await;
-            // A server that says so all the time is asked now and then.
+            // A server that reports changes all the time is asked only at intervals.
             self.settings.clock.sleep(QUIET).await;
         }
     }

@@ -1,15 +1,15 @@
-//! The request with which a server is begun.
+//! The first request to a server.
 
 use rmcp::model::ProtocolVersion;
 
-/// The first request to a server.
+/// The first request to a server, which depends on its revision.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum Opening {
-    /// `server/discover`: it speaks the current revision.
+    /// `server/discover`, for a server of the current revision.
     Discover,
-    /// `initialize` in this revision.
+    /// `initialize` with this revision.
     Initialize(ProtocolVersion),
-    /// `server/discover`, then `initialize` where that is not known.
+    /// `server/discover`, then `initialize` if the server does not know the former.
     #[default]
     Probe,
 }

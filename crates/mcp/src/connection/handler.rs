@@ -1,4 +1,4 @@
-//! What a server may ask of its client, and tell it.
+//! Requests and notifications of a server.
 #![expect(deprecated, reason = "servers of earlier revisions ask for roots")]
 
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::wire::Wire;
 use crate::input::{self, Elicited};
 use crate::progress::Progressing;
 
-/// Answers the requests of a server. Sampling is none of what this client can.
+/// Handler of a server's requests. Sampling is not supported.
 pub(crate) struct Handler {
     pub(super) roots: Vec<String>,
     pub(super) progressing: Arc<Progressing>,
     pub(super) wire: Arc<Wire>,
-    /// Revision that the server is asked for where it is begun by `initialize`.
+    /// Revision for `initialize`.
     pub(super) revision: ProtocolVersion,
-    /// Is told when the server says that its tools have changed.
+    /// Notified when the server reports that its tools have changed.
     pub(super) changed: Arc<Notify>,
 }
 
@@ -57,7 +57,7 @@ impl ClientHandler for Handler {
             Some(InboundStreamOrigin::OutboundRequest(id)) => Some(id),
             _ => None,
         };
-        // What names no call may be for one that was given up, of another run.
+        // A request without a call may belong to a cancelled call of another run.
         let is_ambiguous = of.is_none() && self.wire.has_given_up();
         let call = if is_ambiguous { None } else { self.progressing.call_of(of).await };
         let elicited = match call {

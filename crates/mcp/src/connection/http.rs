@@ -34,18 +34,18 @@ use crate::fault::Fault;
 use crate::oauth::{Login, LoginError};
 use crate::secrets::Secrets;
 
-/// How many calls are on their way at once.
+/// Maximum number of concurrent requests.
 const MAX_POSTS: usize = 64;
-/// How often the stream of an answer is taken up again that the server lets go on.
+/// Maximum number of attempts to resume the stream of a response.
 const MAX_RESUMES: usize = 3;
 
 type HttpError = StreamableHttpError<HttpFault>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
-/// Asks a server over HTTP.
+/// HTTP client of a server.
 ///
-/// This is written on `reqwest` and not taken from `rmcp`, whose client gives statuses as text and reads
-/// results by guessing their kind. Sessions, streams and their order are `rmcp`'s.
+/// This client is based on `reqwest`. The one of `rmcp` returns statuses as text, and guesses the kinds of results.
+/// Sessions, streams and their order are handled by `rmcp`.
 #[derive(Clone)]
 pub(super) struct Http {
     pub(super) client: Client,
@@ -54,16 +54,16 @@ pub(super) struct Http {
     pub(super) secrets: Arc<Secrets>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) probe_timeout: Duration,
-    /// Told when what a server says of its tools may have been missed.
+    /// Notified when changes of the server's tools may have been missed.
     pub(super) changed: Arc<Notify>,
 }
 
-/// Says what kept a message from being answered.
+/// Fault that kept a message from being answered.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct HttpFault(pub(super) Fault);
 
-/// Makes the transport to a server.
+/// Builds the transport to a server.
 pub(super) fn transport(
     url: &str,
     headers: Headers,
@@ -71,12 +71,12 @@ pub(super) fn transport(
 ) -> StreamableHttpClientTransport<Http> {
     let mut config = StreamableHttpClientTransportConfig::with_uri(url)
         .custom_headers(headers)
-        // It would send again what may have acted.
+        // That would send requests again that may have acted.
         .reinit_on_expired_session(false)
         .max_concurrent_requests(MAX_POSTS)
         .max_sse_event_size(MAX_MESSAGE_BYTES)
         .max_json_response_size(MAX_MESSAGE_BYTES);
-    // A stream is taken up behind the last event that arrived; nothing is asked for again.
+    // A stream resumes after the last received event; no request is repeated.
     let mut resume = FixedInterval::default();
     resume.max_times = Some(MAX_RESUMES);
     config.retry_config = Arc::new(resume);
@@ -84,12 +84,12 @@ pub(super) fn transport(
 }
 
 impl Http {
-    /// Returns what an answer is read with.
+    /// Returns the context for reading a response.
     fn reading(&self) -> answer::Reading<'_> {
         answer::Reading { wire: &self.wire, secrets: &self.secrets, clock: &*self.clock }
     }
 
-    /// Sends a request, logging in where the server asks for it.
+    /// Sends a request, and logs in if the server requires it.
     async fn send(
         &self,
         request: RequestBuilder,
@@ -107,7 +107,7 @@ impl Http {
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
-        // Who is not let in has done nothing, so that it is sent again.
+        // A request that was refused for its credentials has had no effect, so it is sent again.
         let challenge = response.headers().get(WWW_AUTHENTICATE);
         let challenge = challenge.and_then(|challenge| challenge.to_str().ok());
         match login.renew(token.as_deref(), challenge).await {
@@ -122,7 +122,7 @@ impl Http {
         }
     }
 
-    /// Sends a request, and notes whether the server may have it.
+    /// Sends a request, and records whether the server may have received it.
     async fn send_once(
         &self,
         request: RequestBuilder,
@@ -151,7 +151,7 @@ impl Http {
         })
     }
 
-    /// Adds what a request for a stream says.
+    /// Adds the headers of a request for a stream.
     fn with_stream_headers(
         request: RequestBuilder,
         session: Option<&str>,
@@ -165,7 +165,7 @@ impl Http {
         }
     }
 
-    /// Adds what every request says.
+    /// Adds the headers of every request.
     fn with_headers(
         request: RequestBuilder,
         session: Option<&str>,
@@ -226,7 +226,7 @@ impl StreamableHttpClient for Http {
         headers: Headers,
     ) -> Result<(), HttpError> {
         let request = Self::with_headers(self.client.delete(&*uri), Some(&session), headers);
-        // It is forgotten, whatever the server says.
+        // The session is forgotten, whatever the server answers.
         self.send(request, None).await.map(drop)
     }
 
@@ -238,7 +238,7 @@ impl StreamableHttpClient for Http {
         _: Option<String>,
         headers: Headers,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
-        // The stream of an answer is taken up behind an event; the common one begins without.
+        // The stream of a response resumes after an event; the common stream begins without one.
         let (session, last_event) = match (session, last_event) {
             (Some(session), None) => {
                 return self.clone().open_common(uri, session, headers).await;
@@ -254,7 +254,7 @@ impl StreamableHttpClient for Http {
             status if status.is_success() && answer::is(&response, EVENT_STREAM_MIME_TYPE) => {
                 Ok(events::read(response, None, Arc::clone(&self.wire)))
             }
-            // What is no stream has nothing to say that was not asked for.
+            // A response that is no stream cannot carry unrequested messages.
             status if status.is_success() => Err(StreamableHttpError::ServerDoesNotSupportSse),
             _ => Err(fault(answer::refused(response, &self.reading()).await)),
         }

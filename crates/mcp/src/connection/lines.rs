@@ -1,4 +1,4 @@
-//! Messages of a command: one a line, of bounded length.
+//! Messages of a program: one per line, of bounded length.
 
 mod reader;
 
@@ -26,13 +26,13 @@ use crate::MAX_MESSAGE_BYTES;
 use crate::fault::Fault;
 use crate::spawn::{Input, Output};
 
-/// How long a server that closed its output may take to end and to write why.
+/// Time for which a server may exit and write its last output after it closed its standard output.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Speaks to a program over its standard input and output.
+/// Transport over a program's standard input and output.
 ///
-/// A line that is no message of the protocol is skipped. What cannot be read fails the calls that wait, and
-/// the lines after it are read on.
+/// A line that is no message of the protocol is skipped. An unreadable message fails the calls that wait, and reading
+/// continues with the next line.
 pub(super) struct Lines {
     reader: LineReader,
     writer: Arc<Mutex<Input>>,
@@ -42,7 +42,7 @@ pub(super) struct Lines {
     wire: Arc<Wire>,
     clock: Arc<dyn Clock>,
     backlog: VecDeque<ServerJsonRpcMessage>,
-    /// The request by which the revision is found out, and how long it is waited for.
+    /// The request that probes for the revision, and its timeout.
     probe: Option<(RequestId, BoxFuture)>,
     probe_timeout: Duration,
     is_over: bool,
@@ -71,10 +71,10 @@ impl Lines {
         }
     }
 
-    /// Takes in a line.
+    /// Handles a line.
     fn take(&mut self, line: &[u8]) {
         let Ok(text) = std::str::from_utf8(line) else {
-            // Only what may be a message counts: programs print what they like.
+            // Only possible messages count: programs print arbitrary text.
             if line.trim_ascii_start().starts_with(b"{") {
                 self.fail("the answer is not UTF-8");
             }
@@ -93,22 +93,22 @@ impl Lines {
         }
     }
 
-    /// Fails what waits, and reads on.
+    /// Fails the waiting requests, and continues to read.
     fn fail(&mut self, why: &str) {
         self.answer_all(&Fault::Unreadable(why.to_owned()));
     }
 
     fn answer_all(&mut self, fault: &Fault) {
-        // `rmcp` is told by an answer; the call finds the fault where it was noted.
+        // `rmcp` receives an answer; the call finds the fault in the wire's state.
         let failed = self.wire.fail_all(fault).into_iter().map(|id| {
             ServerJsonRpcMessage::error(ErrorData::internal_error("no answer", None), Some(id))
         });
         self.backlog.extend(failed);
     }
 
-    /// The program has closed its output.
+    /// Handles the end of the program's output.
     async fn end(&mut self) {
-        // The wait is for a real process, so the time is the system's.
+        // The wait is for a real process, so it uses the system clock.
         let why = {
             let ended = async {
                 let end = self.program.ended().await;
@@ -201,7 +201,7 @@ impl Transport<RoleClient> for Lines {
     }
 }
 
-/// Completes when a probe was waited for long enough.
+/// Completes when the probe times out.
 async fn overdue(probe: &mut Option<(RequestId, BoxFuture)>) -> RequestId {
     match probe {
         Some((id, wait)) => {
@@ -214,7 +214,7 @@ async fn overdue(probe: &mut Option<(RequestId, BoxFuture)>) -> RequestId {
     }
 }
 
-/// Says why a line could not be written.
+/// Error of writing a line.
 #[derive(Debug, thiserror::Error)]
 #[error("writing to the server failed: {0}")]
 pub(crate) struct LineError(io::Error);

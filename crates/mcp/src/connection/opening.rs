@@ -1,4 +1,4 @@
-//! How a server is begun with: which revision it is asked for, and what its refusal means.
+//! Initialisation of a server: its revision, and the meaning of a refusal.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::McpError;
 use crate::fault::Fault;
 use crate::server::Settings;
 
-/// How often, and with which wait in between, it is looked whether a program that gave up has ended.
+/// Number of checks whether a program that failed has ended, and the wait between them.
 const LAST_LOOKS: u32 = 50;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What a server told while it was begun with.
+/// Sources of information about a failed initialisation.
 #[derive(Clone, Copy)]
 pub(super) struct Told<'a> {
     pub(super) wire: &'a Wire,
@@ -34,7 +34,7 @@ pub(super) struct Told<'a> {
     pub(super) stderr: Option<&'a Arc<Stderr>>,
 }
 
-/// A connection that was not made, and how to begin with the server once more, if another way may work.
+/// A failed connection, with the next way to open it, if another one may work.
 pub(super) struct NotOpened {
     pub(super) error: McpError,
     pub(super) next: Option<Opening>,
@@ -47,7 +47,7 @@ impl From<McpError> for NotOpened {
 }
 
 impl Opening {
-    /// Returns the revision that `initialize` asks for.
+    /// Returns the revision for `initialize`.
     pub(super) fn revision(&self) -> ProtocolVersion {
         match self {
             Self::Initialize(revision) => revision.clone(),
@@ -55,7 +55,7 @@ impl Opening {
         }
     }
 
-    /// Returns how long `server/discover` may take.
+    /// Returns the time limit of `server/discover`.
     pub(super) fn probe_timeout(&self, start_timeout: Duration) -> Duration {
         match self {
             Self::Discover => start_timeout,
@@ -63,7 +63,7 @@ impl Opening {
         }
     }
 
-    /// Returns the way to begin with the same server again, which need not be found out once more.
+    /// Returns the way to open the same server again, without another probe if possible.
     pub(super) fn after(self, peer: Option<&ServerPeerInfo>) -> Self {
         match (self, peer) {
             (Self::Probe, Some(peer)) if peer.protocol_version.has_initialize() => {
@@ -86,8 +86,8 @@ impl Opening {
         }
     }
 
-    /// Returns another way to begin, after a refusal: in a revision that the server names, or, where it is not what it
-    /// was, by finding out what it is.
+    /// Returns another way to open the server after a refusal: with a revision that the server names, or with a new
+    /// probe if the server is not as remembered.
     fn next(&self, refusal: &ClientInitializeError, wire: &Wire) -> Option<Self> {
         if !is_answer(refusal) {
             return None;
@@ -107,7 +107,7 @@ impl Opening {
     }
 }
 
-/// Agrees on a revision: the current one, or the newest that a server of an earlier one knows.
+/// Agrees on a revision: the current one, or the newest that an earlier server knows.
 pub(super) async fn initialize<T: Transport<RoleClient> + 'static>(
     settings: &Settings,
     handler: Handler,
@@ -136,7 +136,7 @@ pub(super) async fn initialize<T: Transport<RoleClient> + 'static>(
             return Err(error.into());
         }
     };
-    // A program that ends breaks the pipe first: how it ended, and what it wrote, is known a moment later.
+    // A program that ends breaks the pipe first; its exit status and output are known a moment later.
     let mut looks = 0..LAST_LOOKS;
     while stderr.is_some()
         && !is_answer(&failed)
@@ -151,7 +151,7 @@ pub(super) async fn initialize<T: Transport<RoleClient> + 'static>(
         return Err(McpError::AddressDenied { server, host, address }.into());
     }
     let (status, why) = match (wire.closed(), fault) {
-        // It says what was written too.
+        // The reason includes the standard error.
         (Some(why), _) => (None, why),
         (None, Some(fault)) => (fault.status(), fault.to_string()),
         (None, None) => (None, said(&refusal(&failed))),
@@ -162,7 +162,7 @@ pub(super) async fn initialize<T: Transport<RoleClient> + 'static>(
     Err(NotOpened { error, next: opening.next(&failed, wire) })
 }
 
-/// Did the server answer, and refuse?
+/// Returns whether the server answered with a refusal.
 fn is_answer(error: &ClientInitializeError) -> bool {
     match error {
         ClientInitializeError::JsonRpcError(_)
@@ -189,7 +189,7 @@ fn supported(error: &ClientInitializeError) -> Vec<&str> {
     }
 }
 
-/// Returns why a message of the initialisation was not answered.
+/// Returns the fault that kept a message of the initialisation from being answered.
 fn fault_within(error: &ClientInitializeError) -> Option<Fault> {
     match error {
         ClientInitializeError::TransportError { error, .. } => fault_of(error.error.as_ref()),
@@ -198,7 +198,7 @@ fn fault_within(error: &ClientInitializeError) -> Option<Fault> {
     }
 }
 
-/// Returns the fault that an error of a transport holds.
+/// Returns the fault in an error of a transport.
 pub(super) fn fault_of(error: &(dyn Error + 'static)) -> Option<Fault> {
     match error.downcast_ref::<StreamableHttpError<HttpFault>>()? {
         StreamableHttpError::Client(HttpFault(fault)) => Some(fault.clone()),
@@ -206,7 +206,7 @@ pub(super) fn fault_of(error: &(dyn Error + 'static)) -> Option<Fault> {
     }
 }
 
-/// Says what a server answered to its initialisation, without what it wrote in whole.
+/// Describes the server's refusal of the initialisation, without its whole text.
 fn refusal(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::JsonRpcError(error) => {

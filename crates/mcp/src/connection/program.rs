@@ -10,23 +10,23 @@ use tokio_util::task::TaskTracker;
 
 use crate::spawn::{Input, Running};
 
-/// How long the end of a program that was killed is waited for.
+/// Time limit of waiting for a killed program.
 const KILLED_WAIT: Duration = Duration::from_secs(2);
 
-/// A program that a task of its own keeps, so that it is killed whatever its transport is doing: one that writes
-/// without end keeps that busy.
+/// A program that is kept by its own task, so that it can be killed while its transport is busy, such as with output
+/// that never ends.
 #[derive(Debug)]
 pub(super) struct KeptProgram {
-    /// Is the program to end by itself?
+    /// Cancelled when the program is expected to end by itself.
     ends: CancellationToken,
-    /// Is the program to be killed?
+    /// Cancelled when the program has to be killed.
     killed: CancellationToken,
     end: watch::Receiver<Option<String>>,
 }
 
 impl KeptProgram {
-    /// Keeps a program that runs, and its input: a program that ends because that ends is no parent any more of what
-    /// it has started, by which that is found.
+    /// Keeps a running program and its input. If the input were closed, the program might exit, and would no longer be
+    /// the parent by which its child processes are found.
     pub(super) fn keep(
         mut running: Box<dyn Running>,
         input: Arc<Mutex<Input>>,
@@ -46,7 +46,7 @@ impl KeptProgram {
                 Some(Err(error)) => format!("ended ({error})"),
                 None => {
                     running.kill();
-                    // The wait is for a real process, so the time is the system's.
+                    // The wait is for a real process, so it uses the system clock.
                     tokio::select! {
                         _ = running.wait() => {}
                         () = SystemClock.sleep(KILLED_WAIT) => {}
@@ -60,7 +60,7 @@ impl KeptProgram {
         Arc::new(program)
     }
 
-    /// Waits until the program has ended, and says how. What it has left behind is killed.
+    /// Waits for the program's end, and describes it. Remaining processes of the program are killed.
     pub(super) async fn ended(&self) -> String {
         self.ends.cancel();
         let mut end = self.end.clone();
@@ -69,12 +69,12 @@ impl KeptProgram {
         end.ok().and_then(|end| end.clone()).unwrap_or_else(|| "was let go".to_owned())
     }
 
-    /// Kills the program with all that it has started.
+    /// Kills the program with the processes that it has started.
     pub(super) fn kill(&self) {
         self.killed.cancel();
     }
 
-    /// Kills the program when this is dropped.
+    /// Returns a guard that kills the program when dropped.
     pub(super) fn guard(&self) -> DropGuard {
         self.killed.clone().drop_guard()
     }

@@ -1,4 +1,4 @@
-//! Requests, and what becomes of them.
+//! Requests and their outcomes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,26 +19,27 @@ use super::{Connection, fault_of};
 use crate::fault::Fault;
 use crate::progress::{Progressing, Watched};
 
-/// Why a request has no result.
+/// A request without a result.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) fault: Fault,
-    /// May the server have the request?
+    /// Whether the server may have received the request.
     pub(crate) left: bool,
 }
 
-/// A page of the tools.
+/// A page of the list of tools.
 pub(crate) struct Page {
-    /// What the server wrote.
+    /// The page as the server wrote it.
     pub(crate) written: Box<RawValue>,
-    /// The names of the tools that `rmcp` takes, where it can read the page; the others have headers that cannot be.
+    /// The names of the tools that `rmcp` accepts, if it can read the page; other tools ask for headers that cannot be
+    /// sent.
     pub(crate) accepted: Option<BTreeSet<String>>,
 }
 
 impl Connection {
-    /// Calls a tool, and returns what the server wrote as its result.
+    /// Calls a tool, and returns the result as the server wrote it.
     ///
-    /// Dropping the future tells the server that nothing waits for the result any more.
+    /// Dropping the future notifies the server that the request was cancelled.
     pub(crate) async fn call(
         &self,
         params: CallToolRequestParams,
@@ -55,7 +56,7 @@ impl Connection {
         sent.result.ok_or_else(|| unreadable("the answer is no result of a call"))
     }
 
-    /// Asks for a page of the tools.
+    /// Requests a page of the list of tools.
     pub(crate) async fn list(
         &self,
         cursor: Option<String>,
@@ -72,7 +73,7 @@ impl Connection {
             ServerResult::ListToolsResult(page) => {
                 Some(page.tools.into_iter().map(|tool| tool.name.into_owned()).collect())
             }
-            // One tool that `rmcp` cannot read.
+            // A tool that `rmcp` cannot read.
             ServerResult::CustomResult(_) => None,
             _ => return Err(unreadable()),
         };
@@ -114,7 +115,7 @@ impl Connection {
             biased;
             answer = waiting.answer() => answer,
             after = over => {
-                // Those who wait are told what became of it before the server is told of them.
+                // The caller receives the outcome before the server is notified.
                 self.is_suspect.store(true, Ordering::Relaxed);
                 let left = waiting.wire.has_left(waiting.id().as_ref());
                 return Err(Failed { fault: Fault::TimedOut(after), left });
@@ -132,7 +133,7 @@ impl Connection {
         }
     }
 
-    /// Returns what an error of `rmcp` means.
+    /// Converts an error of `rmcp`.
     fn fault_of(&self, error: ServiceError, left: bool, status: Option<u16>) -> Fault {
         match error {
             ServiceError::McpError(error) => {
@@ -157,7 +158,7 @@ fn unreadable(why: &str) -> Failed {
     Failed { fault: Fault::Unreadable(why.to_owned()), left: true }
 }
 
-/// A request that waits for its answer. When it is dropped before, the server is told.
+/// A request that waits for its answer. Dropping it before that notifies the server.
 struct Waiting {
     handle: Option<RequestHandle<RoleClient>>,
     wire: Arc<Wire>,
@@ -176,7 +177,7 @@ impl Waiting {
         self.handle.as_ref().map(|handle| handle.id.clone())
     }
 
-    /// Forgets a request that was answered.
+    /// Forgets an answered request.
     fn end(&mut self) -> Sent {
         let Some(handle) = self.handle.take() else { return Sent::default() };
         self.progressing.forget(handle.progress_token);

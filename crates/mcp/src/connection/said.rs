@@ -1,4 +1,4 @@
-//! Calls, in the words of those who said what they carry.
+//! Calls with the original text of their arguments and input.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use rmcp::model::{ClientJsonRpcMessage, ClientRequest};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// What a model and people said for a call. It goes along with the request to where that is written: the trees
-/// that `rmcp` holds have lost the text of their numbers.
+/// Arguments of the model and input of people for a call. They accompany the request to its transport, because the
+/// trees that `rmcp` holds have lost the text of their numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Said {
     pub(crate) arguments: JsonText,

@@ -1,4 +1,4 @@
-//! The last that a command said on standard error.
+//! The end of a program's standard error.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::spawn::Output;
 
-/// How much of it is kept.
+/// Maximum size of the kept text, in bytes.
 const MAX_BYTES: usize = 8 * 1024;
-/// How much of it stands in a message.
+/// Maximum length of the text in a message, in characters.
 const SHOWN_CHARS: usize = 300;
 
-/// Keeps the last 8 KiB, without secrets.
+/// The last 8 KiB of standard error, without secrets.
 #[derive(Debug)]
 pub(crate) struct Stderr {
     redactor: Redactor,
@@ -34,10 +34,10 @@ impl Stderr {
         Arc::new(Self { redactor, tail: Mutex::default(), ended })
     }
 
-    /// Reads it to its end.
+    /// Reads standard error to its end.
     pub(super) async fn read(self: Arc<Self>, mut output: Output) {
         let _ended = self.ended.clone().drop_guard();
-        // A secret is found before it can be cut by what is kept.
+        // Secrets are redacted before truncation can cut them.
         let mut stream = self.redactor.stream();
         let mut chunk = vec![0; 4 * 1024];
         // The beginning of a character.
@@ -53,17 +53,17 @@ impl Stderr {
         self.keep(&rest);
     }
 
-    /// Completes when nothing more is to come.
+    /// Completes at the end of standard error.
     pub(super) async fn ended(&self) {
         self.ended.cancelled().await;
     }
 
-    /// Returns what was said, without secrets.
+    /// Returns the kept text, without secrets.
     pub(crate) fn text(&self) -> String {
         let tail = self.tail();
         let bytes: Vec<u8> = tail.bytes.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
-        // Half a line may be half a secret that only its beginning shows.
+        // A partial line may hold a part of a secret that cannot be recognised without its beginning.
         let whole = match (tail.is_cut, text.split_once('\n')) {
             (true, Some((_, whole))) => whole,
             (true, None) => "",
@@ -72,7 +72,7 @@ impl Stderr {
         self.redactor.redact(whole).trim().to_owned()
     }
 
-    /// Adds the last of what was said to a message.
+    /// Appends the end of the text to a message.
     pub(crate) fn after(&self, what: &str) -> String {
         let said = self.text();
         let chars = said.chars().count();
@@ -103,7 +103,7 @@ impl Stderr {
     }
 }
 
-/// Returns how much of it can be read without what is still to come.
+/// Returns the number of bytes that are complete characters.
 fn whole_characters(bytes: &[u8]) -> usize {
     match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_none() => error.valid_up_to(),

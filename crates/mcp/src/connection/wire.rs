@@ -1,4 +1,4 @@
-//! What is known of the requests of a connection that `rmcp` does not tell.
+//! State of a connection's requests that `rmcp` does not report.
 
 mod written;
 
@@ -19,21 +19,21 @@ use self::written::{names_revisions, read_error, readable_tools};
 use crate::fault::Fault;
 use crate::secrets::Secrets;
 
-/// Longest time for a server to answer that it does not know the current revision, at most half of its start's:
-/// some servers of earlier revisions answer nothing.
+/// Maximum time for a server to answer that it does not know the current revision, at most half of its start's time
+/// limit: some servers of earlier revisions do not answer.
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Most calls given up that are remembered: what a server asks without naming a call may be for one of them.
+/// Maximum number of dropped calls that are remembered: a server's request without a call may belong to one of them.
 const MAX_GIVEN_UP: usize = 1_000;
-/// What stands in the place of a result that is kept as it was written; see [`Wire::unread`].
+/// Replacement of a result that is kept as it was written; see [`Wire::unread`].
 const KEPT: &str = "backstop/kept";
 
-/// The requests that are on their way, and why the connection ended.
+/// The pending requests, and the reason that the connection ended.
 ///
-/// `rmcp` says of an answer that never comes only that the transport closed, and of a server that is
-/// gone nothing at all until the next request. The transports note here what they saw.
+/// For an answer that never comes, `rmcp` reports only that the transport closed; for a lost server it reports nothing
+/// until the next request. The transports record here what they observed.
 ///
-/// `rmcp` is given no message in which a secret stands: it logs what it reads, and what it hands on is shown and
-/// recorded. Results of calls are read without it.
+/// `rmcp` receives no message that contains a secret: it logs the messages that it reads, and their contents are shown
+/// and recorded. Results of calls are read without it.
 #[derive(Debug)]
 pub(crate) struct Wire {
     state: Mutex<WireState>,
@@ -43,41 +43,41 @@ pub(crate) struct Wire {
 #[derive(Debug, Default)]
 struct WireState {
     requests: HashMap<RequestId, Sent>,
-    /// Calls that nothing waits for, and that the server may still be working on.
+    /// Dropped calls that the server may still be running.
     given_up: HashSet<RequestId>,
     has_session: bool,
-    /// Whether the current revision was confirmed after the probe for it was given up.
+    /// Whether the current revision was confirmed after the timeout of its probe.
     is_modern_late: bool,
-    /// Why nothing can be sent any more.
+    /// The reason that nothing can be sent any more.
     closed: Option<String>,
 }
 
-/// What became of a request.
+/// State of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     is_call: bool,
     is_list: bool,
-    /// Does it ask for what only servers of the current revision know?
+    /// Whether the request is known only to servers of the current revision.
     is_probe: bool,
-    /// May the server have it?
+    /// Whether the server may have received the request.
     pub(crate) left: bool,
     is_answered: bool,
-    /// Status of HTTP with which an error of the protocol came, unless that is success.
+    /// HTTP status of a protocol error, unless it is success.
     pub(crate) status: Option<u16>,
-    /// Why there is no answer.
+    /// The reason that there is no answer.
     pub(crate) fault: Option<Fault>,
     /// The result of a call or of a list, as the server wrote it.
     pub(crate) result: Option<Box<RawValue>>,
 }
 
 impl Sent {
-    /// Keeps the result of a call, and returns what `rmcp` reads in its place.
+    /// Stores the result of a call, and returns its replacement for `rmcp`.
     fn keep(&mut self, written: &RawValue) -> Value {
         self.result = Some(written.to_owned());
         json!({ KEPT: null })
     }
 
-    /// Returns the result of another request, or the error that stands for it.
+    /// Returns the result of another request, or an error in its place.
     fn take_result(&mut self, written: &RawValue) -> Result<Value, Value> {
         if self.is_list {
             self.result = Some(written.to_owned());
@@ -91,7 +91,7 @@ impl Sent {
             read_error("null")
         })?;
         if self.is_probe && result["supportedVersions"].is_null() {
-            // Some servers of earlier revisions answer what they do not know with an empty result.
+            // Some servers of earlier revisions answer unknown requests with an empty result.
             return Err(json!({"code": -32601, "message": "the answer names no revision"}));
         }
         Ok(result)
@@ -103,7 +103,7 @@ impl Wire {
         Self { state: Mutex::default(), secrets }
     }
 
-    /// Notes a request that is about to be sent.
+    /// Records a request before it is sent.
     pub(crate) fn begin(&self, message: &ClientJsonRpcMessage) -> Option<RequestId> {
         let ClientJsonRpcMessage::Request(request) = message else { return None };
         let is_call = matches!(request.request, ClientRequest::CallToolRequest(_));
@@ -114,22 +114,22 @@ impl Wire {
         Some(request.id.clone())
     }
 
-    /// Notes that the server may have the request from now on.
+    /// Records that the server may receive the request from now on.
     pub(crate) fn left(&self, id: &RequestId) {
         self.change(id, |sent| sent.left = true);
     }
 
-    /// Notes that the server cannot have the request.
+    /// Records that the server cannot have received the request.
     pub(crate) fn never_left(&self, id: &RequestId) {
         self.change(id, |sent| sent.left = false);
     }
 
-    /// Notes the status of HTTP with which an error of the protocol came.
+    /// Records the HTTP status of a protocol error.
     pub(crate) fn refused(&self, id: &RequestId, status: u16) {
         self.change(id, |sent| sent.status = Some(status));
     }
 
-    /// Notes that requests are part of a session.
+    /// Records that requests are part of a session.
     pub(crate) fn in_session(&self) {
         self.state().has_session = true;
     }
@@ -144,14 +144,14 @@ impl Wire {
         self.state().is_modern_late
     }
 
-    /// Notes why a request gets no answer; the first reason stays.
+    /// Records why a request gets no answer; the first reason is kept.
     pub(crate) fn fail(&self, id: &RequestId, fault: Fault) {
         self.change(id, |sent| {
             sent.fault.get_or_insert(fault);
         });
     }
 
-    /// Notes why none of those that wait gets an answer, and returns them.
+    /// Records why the waiting requests get no answer, and returns their ids.
     pub(crate) fn fail_all(&self, fault: &Fault) -> Vec<RequestId> {
         let mut state = self.state();
         let waiting = state.requests.iter_mut().filter(|(_, sent)| !sent.is_answered);
@@ -164,13 +164,13 @@ impl Wire {
             .collect()
     }
 
-    /// Forgets a request, and returns what became of it. One that no transport saw never left.
+    /// Removes a request, and returns its state. A request that no transport saw was never sent.
     pub(crate) fn end(&self, id: &RequestId) -> Sent {
         self.state().requests.remove(id).unwrap_or_default()
     }
 
-    /// Forgets a request that nothing waits for any more. A call that the server may be working on is remembered until
-    /// it is answered.
+    /// Removes a request that nothing waits for any more. A call that the server may still be running is remembered
+    /// until it is answered.
     pub(crate) fn give_up(&self, id: &RequestId) {
         let mut state = self.state();
         let sent = state.requests.remove(id);
@@ -180,42 +180,42 @@ impl Wire {
         }
     }
 
-    /// Returns whether the server may still be working on a call that was given up.
+    /// Returns whether the server may still be running a dropped call.
     pub(crate) fn has_given_up(&self) -> bool {
         !self.state().given_up.is_empty()
     }
 
-    /// May the server have the request?
+    /// Returns whether the server may have received the request.
     pub(crate) fn has_left(&self, id: Option<&RequestId>) -> bool {
         let state = self.state();
         id.and_then(|id| state.requests.get(id)).is_some_and(|sent| sent.left)
     }
 
-    /// Is a call of a tool on its way?
+    /// Returns whether a tool call is pending.
     pub(crate) fn has_calls(&self) -> bool {
         self.state().requests.values().any(|sent| sent.is_call && !sent.is_answered)
     }
 
-    /// Notes why nothing can be sent any more; the first reason stays.
+    /// Records why nothing can be sent any more; the first reason is kept.
     pub(crate) fn close(&self, why: impl Into<String>) {
         self.state().closed.get_or_insert_with(|| why.into());
     }
 
-    /// Returns why nothing can be sent any more.
+    /// Returns the reason that nothing can be sent any more.
     pub(crate) fn closed(&self) -> Option<String> {
         self.state().closed.clone()
     }
 
-    /// Reads a message of the server. `None` for the answer to a request that does not wait, and for what is
-    /// no message.
+    /// Reads a message of the server. Returns `None` for the answer to a request that does not wait, and for text that
+    /// is no message.
     pub(crate) fn read(&self, message: &RawValue) -> Option<ServerJsonRpcMessage> {
         let message = self.unread(message)?;
         serde_json::from_str(message.get()).ok()
     }
 
-    /// Keeps the result of a call from being read by `rmcp`, which takes it for the first of its twenty kinds of
-    /// result that fits, loses what that has no room for, and the text of all numbers. It is kept as it was
-    /// written, in [`Sent::result`], and another one stands in its place.
+    /// Keeps the result of a call from being parsed by `rmcp`, which picks the first of its twenty kinds of result that
+    /// fits, and loses unknown fields and the text of all numbers. The result is kept as it was written, in
+    /// [`Sent::result`], and replaced in the message.
     pub(crate) fn unread<'a>(&self, message: &'a RawValue) -> Option<Cow<'a, RawValue>> {
         let fields: BTreeMap<String, &RawValue> = serde_json::from_str(message.get()).ok()?;
         let (result, error) = (fields.get("result"), fields.get("error"));
@@ -253,14 +253,14 @@ impl Wire {
         to_raw_value(&answer).ok().map(Cow::Owned)
     }
 
-    /// Answers a request in place of a server that does not: it does not know what was asked.
+    /// Answers a request in place of a server that does not answer, as if the request were unknown to it.
     pub(crate) fn unknown(&self, id: &RequestId) -> ServerJsonRpcMessage {
         self.change(id, |sent| sent.is_answered = true);
         let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no answer", None);
         ServerJsonRpcMessage::error(error, Some(id.clone()))
     }
 
-    /// Takes out secrets.
+    /// Redacts a message.
     fn redacted<'a>(&self, written: &'a RawValue) -> Option<Cow<'a, RawValue>> {
         match self.secrets.redactor().redact_held(written.get()) {
             Cow::Borrowed(_) => Some(Cow::Borrowed(written)),
@@ -279,7 +279,7 @@ impl Wire {
     }
 }
 
-/// Does a request ask for what only servers of the current revision know?
+/// Returns whether only servers of the current revision know a request.
 pub(crate) const fn is_probe(request: &ClientRequest) -> bool {
     matches!(request, ClientRequest::DiscoverRequest(_))
 }

@@ -1,4 +1,4 @@
-//! What an authorization server answers.
+//! Responses of an authorization server.
 
 use http::header::CONTENT_ENCODING;
 use layer0::failure::Chain;
@@ -7,10 +7,10 @@ use reqwest::Response;
 
 use super::error::LoginError;
 
-/// The most bytes of an answer.
+/// Maximum size of a response, in bytes.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// Reads an answer of bounded size.
+/// Reads a response of bounded size.
 pub(super) async fn read(mut response: Response) -> Result<Vec<u8>, LoginError> {
     let coding = response.headers().get(CONTENT_ENCODING).map(|coding| coding.as_bytes());
     if coding.is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
@@ -29,7 +29,7 @@ pub(super) async fn read(mut response: Response) -> Result<Vec<u8>, LoginError> 
     Ok(body)
 }
 
-/// Says that there is no answer.
+/// Returns the error of a request without a response.
 pub(super) fn unreachable(error: &reqwest::Error) -> LoginError {
     LoginError::Failed(format!("the authorization server cannot be reached: {}", Chain(error)))
 }

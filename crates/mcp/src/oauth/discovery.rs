@@ -1,4 +1,4 @@
-//! Where a server's tokens are given.
+//! Discovery of a server's token endpoint.
 
 use backstop_process::is_loopback;
 use http::header::ACCEPT;
@@ -10,26 +10,26 @@ use super::body::read;
 use super::error::LoginError;
 use super::reach::Reach;
 
-/// How much of the URL of another resource is shown.
+/// Maximum length of another resource's URL in a message, in characters.
 const MAX_SHOWN_CHARS: usize = 200;
 
-/// RFC 9728.
+/// Protected resource metadata (RFC 9728).
 #[derive(Deserialize)]
 struct Resource {
-    /// The server that the document is about.
+    /// The server that the document describes.
     resource: String,
     #[serde(default)]
     authorization_servers: Vec<String>,
 }
 
-/// RFC 8414.
+/// Authorization server metadata (RFC 8414).
 #[derive(Deserialize)]
 struct Issuer {
     issuer: String,
     token_endpoint: String,
 }
 
-/// Finds the endpoint as the server's answer, or its well-known documents, say.
+/// Finds the token endpoint from the server's challenge or its well-known documents.
 pub(super) async fn token_endpoint(
     reach: &Reach,
     challenge: Option<&str>,
@@ -48,7 +48,7 @@ pub(super) async fn token_endpoint(
         }
         issuer = document.authorization_servers.into_iter().next();
     }
-    // Revision 2025-03-26 has the server itself give tokens.
+    // In revision 2025-03-26 the server itself issues tokens.
     let issuer = issuer.unwrap_or_else(|| resource.origin().ascii_serialization());
     let issuer = Url::parse(&issuer)
         .map_err(|error| LoginError::Failed(format!("its authorization server: {error}")))?;
@@ -67,7 +67,7 @@ pub(super) async fn token_endpoint(
     failed(format!("`{issuer}` does not say where tokens are given"))
 }
 
-/// Returns whether metadata about this resource is about a server: one URL may stand for all paths below it.
+/// Returns whether the metadata of this resource covers a server; its URL may cover all paths below it.
 fn is_about(resource: &str, server: &Url) -> bool {
     let Ok(resource) = Url::parse(resource) else { return false };
     let path = resource.path().trim_end_matches('/');
@@ -77,12 +77,12 @@ fn is_about(resource: &str, server: &Url) -> bool {
         && below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
-/// May a secret be sent there?
+/// Returns whether a secret may be sent to this URL.
 pub(super) fn may_have_secrets(url: &Url) -> bool {
     url.scheme() == "https" || (url.scheme() == "http" && url.host_str().is_some_and(is_loopback))
 }
 
-/// Returns where a document is looked for: before the path, and at the root.
+/// Returns the URLs of a well-known document: before the path, and with `with_root` also at the root.
 fn well_known(url: &Url, name: &str, with_root: bool) -> Vec<Url> {
     let path = url.path().trim_end_matches('/');
     let at = |path: &str| {
@@ -98,7 +98,7 @@ fn well_known(url: &Url, name: &str, with_root: bool) -> Vec<Url> {
     }
 }
 
-/// Fetches a document, if there is one.
+/// Fetches a document, if it exists.
 async fn document<T: DeserializeOwned>(reach: &Reach, url: Url) -> Result<Option<T>, LoginError> {
     let client = reach.client_for(&url).await?;
     let Ok(response) = client.get(url).header(ACCEPT, "application/json").send().await else {
@@ -110,7 +110,7 @@ async fn document<T: DeserializeOwned>(reach: &Reach, url: Url) -> Result<Option
     Ok(read(response).await.ok().and_then(|body| serde_json::from_slice(&body).ok()))
 }
 
-/// Returns the URL that a `WWW-Authenticate` header names.
+/// Returns the URL of the resource metadata in a `WWW-Authenticate` header.
 fn resource_metadata(challenge: &str) -> Option<String> {
     let (_, rest) = challenge.split_once("resource_metadata=")?;
     let rest = rest.strip_prefix('"').unwrap_or(rest);

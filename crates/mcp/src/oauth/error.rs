@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-/// Says why there is no token.
+/// Error of obtaining a token.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoginError {
     /// The server has an address asked that is not public and that nothing grants.

@@ -1,4 +1,4 @@
-//! Which addresses a server may have asked for a login.
+//! Addresses to which a server may direct a login.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,14 +10,14 @@ use reqwest::{Client, Url};
 use super::error::LoginError;
 use crate::http_client::http_client;
 
-/// Says who is asked where the server chooses that.
+/// Access rules for the addresses that a server chooses.
 ///
-/// The server itself is asked as it always is. Beyond that an address that is not public is asked only where the
-/// server is there too, or a grant names it: a server of the internet must not have this process ask the machines
-/// around it.
+/// The server itself is always allowed. Any other address that is not public is allowed only if the server has the same
+/// one (or both are loopback addresses), or if a grant names it: a server on the internet must not make this process
+/// send requests to the local network.
 pub(super) struct Reach {
     server: Url,
-    /// That of the server.
+    /// The client of the server.
     client: Client,
     grants: Grants,
 }
@@ -27,7 +27,7 @@ impl Reach {
         Self { server, client, grants }
     }
 
-    /// Returns the client of the server, for what the operator chose.
+    /// Returns the client of the server, for URLs that the operator chose.
     pub(super) const fn client(&self) -> &Client {
         &self.client
     }
@@ -36,8 +36,7 @@ impl Reach {
         &self.server
     }
 
-    /// Returns a client for a URL that the server chose, which connects to the addresses that were judged and to no
-    /// others.
+    /// Returns a client for a URL that the server chose. It connects only to the addresses that were checked.
     pub(super) async fn client_for(&self, url: &Url) -> Result<Client, LoginError> {
         let host = url.host_str().unwrap_or_default();
         check_request(host).map_err(|denied| LoginError::Failed(denied.to_string()))?;
@@ -54,7 +53,7 @@ impl Reach {
             }
             let own = match &own {
                 Some(own) => own,
-                // Where it is not known, the server is at none of them.
+                // If its addresses are unknown, the server counts as being at none of them.
                 None => own.insert(addresses(&self.server).await.unwrap_or_default()),
             };
             if !may_ask(*address, own, &self.grants) {
@@ -69,7 +68,7 @@ impl Reach {
     }
 }
 
-/// May an address be asked for a server that is at these?
+/// Returns whether an address may be contacted for a server with the addresses `own`.
 fn may_ask(address: IpAddr, own: &[IpAddr], grants: &Grants) -> bool {
     let address = address.to_canonical();
     let is_same = |own: &IpAddr| {

@@ -1,4 +1,4 @@
-//! What was said of a server.
+//! Unchecked description of a server.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ use crate::oauth::ClientCredentials;
 use crate::progress::OnProgress;
 use crate::spawn::{LocalSpawner, Spawn};
 
-/// How long a call may take without a sign of progress, where nothing else is said.
+/// Default time limit of a call without progress.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest start of a server, where nothing else is said.
+/// Default time limit of a server's start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What was said of a server, right or wrong.
+/// The description of a server, before any check.
 #[derive(Clone)]
 pub(super) struct Described {
     pub(super) name: String,
@@ -42,7 +42,7 @@ pub(super) struct Described {
     pub(super) on_progress: Option<OnProgress>,
 }
 
-/// How a server is reached.
+/// The way to reach a server.
 #[derive(Clone)]
 pub(super) enum Reached {
     Command(Vec<String>),

@@ -1,4 +1,4 @@
-//! A description that was checked.
+//! Checked description of a server.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -22,28 +22,28 @@ use crate::progress::OnProgress;
 use crate::secrets::Secrets;
 use crate::spawn::{ServerCommand, Spawn};
 
-/// How many times as long as without it a call may take with progress.
+/// Default ratio of a call's total time limit to its limit without progress.
 const PROGRESS_FACTOR: u32 = 10;
-/// The most characters of a server's name.
+/// Maximum length of a server's name, in characters.
 const MAX_NAME: usize = 32;
-/// How many tools are named beside a pattern that matches none.
+/// Maximum number of tools in the message about a pattern without a match.
 const MAX_NAMES: usize = 10;
 
-/// What a client knows of its server.
+/// The checked settings of a server.
 pub(crate) struct Settings {
     pub(crate) name: String,
     pub(crate) place: Place,
-    /// What its tools need to be granted.
+    /// Capability that its tools require.
     pub(crate) capability: String,
     pub(crate) timeout: Duration,
     pub(crate) start_timeout: Duration,
     pub(crate) max_timeout: Duration,
     pub(crate) roots: Vec<String>,
-    /// Those of its headers and its login among them.
+    /// All secrets, including those of its headers and its login.
     pub(crate) secrets: Arc<Secrets>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) on_progress: Option<OnProgress>,
-    /// The tasks that keep its programs.
+    /// Tracker of the tasks that keep its programs.
     pub(crate) programs: TaskTracker,
     opening: Mutex<Opening>,
     only: Option<Vec<Pattern>>,
@@ -52,7 +52,7 @@ pub(crate) struct Settings {
     approval: Vec<Pattern>,
 }
 
-/// Where a server is.
+/// The location of a server.
 pub(crate) enum Place {
     Command {
         command: ServerCommand,
@@ -73,12 +73,12 @@ impl Settings {
         checked(server).map_err(|why| McpError::Misconfigured { server: name, why })
     }
 
-    /// Returns how to begin with the server, as far as it was found out.
+    /// Returns the first request for the server, as far as it is known.
     pub(crate) fn opening(&self) -> Opening {
         self.found_out().clone()
     }
 
-    /// Remembers how to begin with the server when it is started again.
+    /// Stores the first request for the next start of the server.
     pub(crate) fn remember(&self, opening: Opening) {
         *self.found_out() = opening;
     }
@@ -87,27 +87,28 @@ impl Settings {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Is the tool one of those that are wanted?
+    /// Returns whether the tool is not left out.
     pub(crate) fn wants(&self, tool: &str) -> bool {
         self.only.as_ref().is_none_or(|only| matches(only, tool))
     }
 
-    /// May its calls be repeated?
+    /// Returns whether calls of the tool may be repeated.
     pub(crate) fn is_idempotent(&self, tool: &str) -> bool {
         matches(&self.idempotent, tool)
     }
 
-    /// Does it only look around?
+    /// Returns whether the tool is read-only.
     pub(crate) fn is_read_only(&self, tool: &str) -> bool {
         matches(&self.read_only, tool)
     }
 
-    /// Checks that the patterns are about tools that a server lists, by their names there.
+    /// Checks that the patterns match tools that a server lists, by their names there.
     ///
     /// # Errors
     ///
-    /// Where a pattern of `only` or `approval` matches none: a typing mistake there takes a tool or an approval away.
-    /// What the others state of no tool states nothing, and is logged. A server without tools has none to be called.
+    /// If a pattern of `only` or `approval` matches no tool: a typing mistake there removes a tool or an approval.
+    /// Other patterns without a match have no effect, and are logged. A server without tools passes, because nothing
+    /// can be called.
     pub(crate) fn check_patterns(&self, listed: &BTreeSet<String>) -> Result<(), McpError> {
         if listed.is_empty() {
             return Ok(());
@@ -133,7 +134,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Must a person agree to its calls?
+    /// Returns whether calls of the tool need an approval.
     pub(crate) fn needs_approval(&self, tool: &str) -> bool {
         matches(&self.approval, tool)
     }
@@ -173,7 +174,7 @@ fn checked(server: Described) -> Result<Settings, String> {
     })
 }
 
-/// The name begins those of tools, as every provider takes them.
+/// Checks a name, which is the prefix of tool names and has to be valid for every provider.
 fn check_name(name: &str) -> Result<(), String> {
     let is_taken = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let begins = name.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -188,7 +189,7 @@ fn check_name(name: &str) -> Result<(), String> {
 
 fn redactor(server: &Described) -> Redactor {
     let values = server.headers.iter().map(|(_, value)| value.as_str());
-    // Of `Bearer KEY`, the key is what a server repeats.
+    // In `Bearer KEY`, the key is the part that a server repeats.
     let keys = server.headers.iter().filter_map(|(_, value)| value.split_once(' ').map(|it| it.1));
     let variables = server.variables.iter().filter(|(name, _)| is_secret_name(name));
     let variables = variables.map(|(_, value)| value.as_str());
@@ -259,7 +260,7 @@ fn patterns(patterns: &[String]) -> Result<Vec<Pattern>, String> {
     patterns.iter().map(parse).collect()
 }
 
-/// Returns the beginning of a name, without what a terminal would do.
+/// Returns the beginning of a name, without control characters.
 pub(crate) fn shown(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect()
 }
@@ -268,7 +269,7 @@ fn matches(patterns: &[Pattern], tool: &str) -> bool {
     patterns.iter().any(|pattern| pattern.matches(tool))
 }
 
-/// Returns a folder as servers are told it.
+/// Returns the URL of a folder, as servers receive it.
 fn root_url(folder: &Path) -> Result<String, String> {
     let shown = folder.display();
     let whole: PathBuf = std::path::absolute(folder)

@@ -1,4 +1,4 @@
-//! Programs of this machine.
+//! Programs on this machine.
 
 use std::io;
 
@@ -7,11 +7,11 @@ use backstop_process::Processes;
 
 use super::{Running, ServerCommand, Spawn, Spawned};
 
-/// Starts programs as this process may: each in a process group of its own.
+/// Starts programs with the rights of this process, each in its own process group.
 ///
-/// When the server is let go, or this process dies (even by SIGKILL), the group is killed, and on Linux what the
-/// program has started in other groups and sessions too: its descendants, and the processes that bear the variable
-/// `BACKSTOP_CALL` it was started with. On Linux a program gains no privileges that this process has not.
+/// When the server is dropped, or this process dies (even by SIGKILL), the group is killed; on Linux also the processes
+/// that the program has started in other groups and sessions: its descendants, and the processes with the variable
+/// `BACKSTOP_CALL` that it was started with. On Linux a program cannot gain privileges that this process does not have.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::exhaustive_structs, reason = "it is a name, and holds nothing")]
 pub struct LocalSpawner;
@@ -35,7 +35,7 @@ impl Spawn for LocalSpawner {
 
 struct Program {
     processes: Processes,
-    /// How it ended.
+    /// The status of its end.
     ended: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl Running for Program {
             return Ok(ended.clone());
         }
         let status = self.processes.wait().await?;
-        // Now, while what it has left behind still holds the number of its group.
+        // While its remaining processes still hold the number of its group.
         self.processes.kill();
         Ok(self.ended.insert(status.to_string()).clone())
     }

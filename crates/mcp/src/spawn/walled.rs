@@ -29,14 +29,13 @@ pub struct WalledSpawner {
 }
 
 impl WalledSpawner {
-    /// Starts programs within these walls.
+    /// Creates a spawner that uses these walls.
     #[must_use]
     pub const fn new(walls: Walls) -> Self {
         Self { walls, credentials: Vec::new() }
     }
 
-    /// Gives programs a credential in a variable; it is fetched at each start, and kept out of what
-    /// the server is quoted with.
+    /// Adds a credential in a variable. It is fetched at each start, and redacted from texts of the server.
     #[must_use]
     pub fn credential(mut self, variable: impl Into<String>, credential: Credential) -> Self {
         self.credentials.push((variable.into(), credential));
@@ -71,7 +70,7 @@ impl Spawn for WalledSpawner {
     }
 }
 
-/// A program, which is killed with all that it has started when it is dropped.
+/// A program, which is killed when dropped, together with the processes that it has started.
 struct WalledRunning(Option<Walled>);
 
 #[async_trait]

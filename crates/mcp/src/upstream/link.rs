@@ -1,4 +1,4 @@
-//! Starting a server again that died.
+//! Restart of a lost server.
 
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,19 +11,19 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::connection::Connection;
 use crate::server::Settings;
 
-/// The way to a server: the connection, and how often it was lost since a call worked.
+/// The connection to a server, with the number of losses since the last successful call.
 ///
-/// A breaker of `backstop_retry` counts calls; here what counts are connections, so that calls that failed
-/// together count once. Its bounds are the same.
+/// A breaker of `backstop_retry` counts calls; this one counts connections, so that calls that failed together count
+/// once. Its limits are the same.
 pub(super) struct Link {
     shared: Arc<Shared>,
-    /// Held while it is found out whether the connection is still there.
+    /// Held while the connection is probed.
     probing: Mutex<()>,
-    /// Ends a start that is under way.
+    /// Ends a running start.
     _over: DropGuard,
 }
 
-/// What a start needs, which goes on when the calls that wait for it are given up.
+/// State of a start, which continues when the calls that wait for it are dropped.
 struct Shared {
     settings: Arc<Settings>,
     state: StdMutex<LinkState>,
@@ -33,8 +33,8 @@ struct Shared {
     over: CancellationToken,
 }
 
-/// A running start. It is removed with its task, even if the task panics, or its runtime ends before the task is polled: the
-/// next call begins another one.
+/// A running start. It is removed with its task, even if the task panics, or if its runtime ends before the task is
+/// polled; the next call begins another one.
 struct RunningStart {
     shared: Arc<Shared>,
     /// Sends the result to the calls that wait for the start.
@@ -52,31 +52,31 @@ impl Drop for RunningStart {
     }
 }
 
-/// What comes of a start; `None` while it is under way.
+/// Receiver of a start's result; `None` while it is running.
 type Started = watch::Receiver<Option<Result<Arc<Connection>, Down>>>;
 
 struct LinkState {
     connection: Arc<Connection>,
-    /// Was its end counted?
+    /// Whether the end of the connection was counted.
     is_counted: bool,
-    /// How many connections were lost, or not made, since a call worked.
+    /// Number of connections that were lost or not made since the last successful call.
     failures: u32,
-    /// When the last of them failed, in monotonic time.
+    /// Time of the last failure, in monotonic time.
     failed_at: Duration,
     last: String,
-    /// The start that is under way: calls that lost a connection together wait for one.
+    /// The running start, shared by calls that lost a connection together.
     start: Option<Started>,
-    /// Is it never to be connected to again?
+    /// Whether the connection is closed for good.
     is_closed: bool,
 }
 
-/// Why there is no connection.
+/// The reason that there is no connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Down {
-    /// What to tell of it.
+    /// Text for the failure of a call.
     pub(crate) why: String,
     pub(crate) retry: Retry,
-    /// The status with which the server refused to let this client in.
+    /// HTTP status with which the server refused access.
     pub(crate) status: Option<u16>,
 }
 
@@ -120,7 +120,7 @@ impl Link {
         self.shared.state().failures = 0;
     }
 
-    /// Ends the connection and a start that is under way, for good, and waits for the end of their programs.
+    /// Closes the connection and a running start for good, and waits for the end of their programs.
     pub(super) async fn close(&self) {
         self.shared.state().is_closed = true;
         self.shared.over.cancel();
@@ -130,9 +130,9 @@ impl Link {
         programs.wait().await;
     }
 
-    /// Returns a connection, which is made where there is none.
+    /// Returns the connection, or makes a new one if it was lost.
     ///
-    /// Dropping the future leaves a start under way, which the next call finds.
+    /// Dropping the future leaves a start running, which the next call finds.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>, Down> {
         let probing = self.probing.lock().await;
         let (started, connection) = {
@@ -207,16 +207,16 @@ impl Shared {
                 }
                 (state.connection, state.is_counted) = (Arc::clone(&made), false);
                 drop(state);
-                // It may list other tools than the one before.
+                // The server may list other tools than before.
                 self.changed.notify_one();
                 Ok(made)
             }
             Err(error) => {
                 let why = Chain(&error).to_string();
-                // The name stands before it already.
+                // The message already begins with the name.
                 let server = format!("MCP server `{}` ", self.settings.name);
                 let short = why.strip_prefix(&server).unwrap_or(&why);
-                // Who is not let in has reached the server, which needs no rest.
+                // A server that refuses access is reachable, and needs no rest.
                 let refusal = error.refusal();
                 if refusal.is_some() {
                     return Err(Down { why, retry: Retry::Never, status: refusal });
@@ -241,8 +241,8 @@ impl Shared {
         Down { why, retry: Retry::Never, status: None }
     }
 
-    /// Counts the end of a connection, once, and returns how long to wait before the next is made: nothing after
-    /// the first failure, then up to a bound that doubles.
+    /// Counts the end of a connection, once, and returns the wait before the next one: none after the first failure,
+    /// then a random time up to a bound that doubles.
     fn lost(&self, connection: &Connection, now: Duration) -> Duration {
         if !std::mem::replace(&mut self.state().is_counted, true) {
             self.count(now, &connection.ended());
@@ -261,7 +261,7 @@ impl Shared {
         why.clone_into(&mut state.last);
     }
 
-    /// Returns how long the server is still left alone, if it is.
+    /// Returns the remaining time without attempts to connect, if the breaker is open.
     fn open_for(&self, now: Duration) -> Option<Duration> {
         let state = self.state();
         if state.failures < self.breaker.failures {

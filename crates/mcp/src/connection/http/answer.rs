@@ -1,4 +1,4 @@
-//! What a server answers to one message.
+//! Responses of a server to one message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,16 +26,16 @@ use crate::connection::wire::{self, Wire};
 use crate::fault::Fault;
 use crate::secrets::Secrets;
 
-/// How much of an answer is read that is none of the protocol.
+/// Maximum size of a response that is no message of the protocol, in bytes.
 const MAX_FAILURE_BYTES: usize = 64 * 1024;
-/// How long that may take as a whole. The status is known before.
+/// Time limit of reading such a response. Its status is known before.
 const MAX_FAILURE_TIME: Duration = Duration::from_secs(2);
-/// How much of it is shown.
+/// Maximum length of the shown part, in characters.
 const SHOWN_CHARS: usize = 300;
-/// How much of the name of a content coding is shown.
+/// Maximum length of a shown content coding, in characters.
 const SHOWN_CODING_CHARS: usize = 20;
 
-/// What an answer is read with.
+/// Context for reading a response.
 #[derive(Clone, Copy)]
 pub(super) struct Reading<'a> {
     pub(super) wire: &'a Arc<Wire>,
@@ -43,7 +43,7 @@ pub(super) struct Reading<'a> {
     pub(super) clock: &'a dyn Clock,
 }
 
-/// Reads the answer to a message.
+/// Reads the response to a message.
 pub(super) async fn read(
     response: Response,
     message: &ClientJsonRpcMessage,
@@ -53,7 +53,7 @@ pub(super) async fn read(
     let wire = reading.wire;
     let status = response.status();
     let ClientJsonRpcMessage::Request(request) = message else {
-        // Nothing is asked, so that nothing in the answer matters.
+        // The message is no request, so the body of the response is ignored.
         return match status.is_success() {
             true => Ok(StreamableHttpPostResponse::Accepted),
             false => Err(refused(response, reading).await),
@@ -93,19 +93,19 @@ pub(super) async fn read(
     };
     Ok(match wire.read(message) {
         Some(message) => StreamableHttpPostResponse::Json(message, session),
-        // An answer to something else: the one that was asked for may still come.
+        // The answer to another request; the answer to this one may still arrive.
         None => StreamableHttpPostResponse::Accepted,
     })
 }
 
-/// Has an answer this content type?
+/// Returns whether a response has this content type.
 pub(super) fn is(response: &Response, kind: &str) -> bool {
     let found = response.headers().get(CONTENT_TYPE).and_then(|found| found.to_str().ok());
     let found = found.and_then(|found| found.split(';').next()).unwrap_or_default();
     found.trim().eq_ignore_ascii_case(kind)
 }
 
-/// Refuses an answer that is compressed: each request says that none may be.
+/// Returns a fault if the response is compressed, which each request forbids.
 pub(super) fn compressed(response: &Response) -> Option<Fault> {
     let coding = coding(response)?;
     Some(Fault::Unreadable(format!(
@@ -120,7 +120,7 @@ fn coding(response: &Response) -> Option<String> {
     (!matches!(&*coding, "" | "identity")).then_some(coding)
 }
 
-/// Returns what an answer means that is not what was asked for.
+/// Returns the fault of an unexpected response.
 pub(super) async fn refused(response: Response, reading: &Reading<'_>) -> Fault {
     let status = response.status().as_u16();
     let retry_after = retry_after(&response);
@@ -131,7 +131,7 @@ pub(super) async fn refused(response: Response, reading: &Reading<'_>) -> Fault 
     Fault::Status { status, retry_after, text }
 }
 
-/// Reads an answer that is no success: an error of the protocol, or none of it.
+/// Reads a response without success: a protocol error or another body.
 async fn failed(
     response: Response,
     id: &RequestId,
@@ -156,7 +156,7 @@ async fn failed(
     let said = String::from_utf8_lossy(&body);
     let said = read_value(&replace_lone_surrogates(&said)).ok();
     let said = said.filter(|_| is_json).unwrap_or_default();
-    // Gateways answer with JSON of their own, and where they fail, the status says what became of the request.
+    // Gateways answer with JSON of their own; if they fail, the status determines whether the request was run.
     let is_protocol = said["jsonrpc"] == "2.0" && said["error"].is_object();
     let is_failure = status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT;
     if is_protocol && (is_probe || !is_failure) {
@@ -177,7 +177,7 @@ async fn failed(
     let is_unknown =
         matches!(status, StatusCode::INTERNAL_SERVER_ERROR | StatusCode::NOT_IMPLEMENTED);
     if is_probe && (status.is_client_error() || is_unknown) {
-        // A server that does not know the request is one of an earlier revision.
+        // A server that does not know the request has an earlier revision.
         let error = ErrorData::invalid_request(format!("HTTP {status}: {text}"), None);
         let message = ServerJsonRpcMessage::error(error, Some(id.clone()));
         return Ok(StreamableHttpPostResponse::Json(message, None));
@@ -185,7 +185,7 @@ async fn failed(
     Err(Fault::Status { status: status.as_u16(), retry_after, text })
 }
 
-/// Reads a whole answer of bounded size.
+/// Reads a whole response of bounded size.
 async fn whole(response: Response) -> Result<Vec<u8>, Fault> {
     let mut body = Vec::new();
     let mut pieces = response.bytes_stream();
@@ -202,7 +202,7 @@ async fn whole(response: Response) -> Result<Vec<u8>, Fault> {
     Ok(body)
 }
 
-/// Reads the beginning of an answer, as far as it comes in time.
+/// Reads the beginning of a response, within a time limit.
 async fn beginning(response: Response, reading: &Reading<'_>) -> Vec<u8> {
     if let Some(coding) = coding(&response) {
         return format!("its text is compressed (`{coding}`)").into_bytes();
@@ -225,12 +225,12 @@ async fn beginning(response: Response, reading: &Reading<'_>) -> Vec<u8> {
     body
 }
 
-/// Returns the beginning of a text, in which no half of a secret stands.
+/// Returns the beginning of a text, without a partial secret.
 fn shown(body: &[u8], secrets: &Secrets) -> String {
     secrets.redact(&String::from_utf8_lossy(body)).trim().chars().take(SHOWN_CHARS).collect()
 }
 
-/// Returns how long a server asks to wait: in seconds, or until a date.
+/// Returns the wait that a server asks for, in seconds or until a date.
 fn retry_after(response: &Response) -> Option<Duration> {
     let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = value.parse() {
@@ -241,7 +241,7 @@ fn retry_after(response: &Response) -> Option<Duration> {
     at.duration_since(httpdate::parse_http_date(date).ok()?).ok()
 }
 
-/// Returns where an answer leads, as far as it may be shown.
+/// Returns the target of a redirect, as far as it may be shown.
 fn leads_to(response: &Response) -> String {
     let location = response.headers().get(LOCATION).map(|value| value.as_bytes());
     let location = location.map(String::from_utf8_lossy).unwrap_or_default();

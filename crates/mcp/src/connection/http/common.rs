@@ -1,4 +1,4 @@
-//! The stream on which a server tells what it was not asked for.
+//! Stream for a server's unrequested messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::backoff::Backoff;
 
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
-/// A stream that is asked for again after each end, for as long as the connection lasts.
+/// A stream that is requested again after each end, for as long as the connection lasts.
 struct Common {
     http: Http,
     uri: Arc<str>,
     session: Arc<str>,
     headers: Headers,
     events: Option<Events>,
-    /// Id of the last event, behind which the server goes on.
+    /// Id of the last event, after which the server continues.
     last_event: Option<String>,
     /// Wait that the server asked for.
     retry: Option<Duration>,
@@ -34,8 +34,8 @@ impl Http {
     ///
     /// # Errors
     ///
-    /// [`StreamableHttpError::ServerDoesNotSupportSse`] where the server has none. One that fails for now is tried again by
-    /// the stream itself.
+    /// [`StreamableHttpError::ServerDoesNotSupportSse`] if the server has none. After a temporary failure the stream
+    /// itself tries again.
     pub(super) async fn open_common(
         self,
         uri: Arc<str>,
@@ -77,13 +77,13 @@ impl Common {
             self.backoff.wait(self.retry).await;
             if let Ok(events) = self.ask().await {
                 self.events = Some(events);
-                // What the server told meanwhile may be lost.
+                // Notifications may have been lost while the stream was closed.
                 self.http.changed.notify_one();
             }
         }
     }
 
-    /// Asks for the stream, behind the last event.
+    /// Requests the stream, starting after the last event.
     fn ask(&self) -> impl Future<Output = Result<Events, Unopened>> + Send + use<> {
         let http = self.http.clone();
         let (session, last_event) = (Some(&*self.session), self.last_event.as_deref());
@@ -98,7 +98,7 @@ impl Common {
                 return Ok(events::read(response, None, Arc::clone(&http.wire)));
             }
             let is_for_now = [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT];
-            // What is no stream has nothing to say that was not asked for.
+            // A response that is no stream cannot carry unrequested messages.
             let is_refused = status.is_success() || status.is_client_error();
             match is_refused && !is_for_now.contains(&status) {
                 true => Err(Unopened::Refused),

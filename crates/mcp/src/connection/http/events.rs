@@ -17,7 +17,7 @@ use crate::MAX_MESSAGE_BYTES;
 use crate::connection::wire::Wire;
 use crate::fault::Fault;
 
-/// Reads the events of an answer. Where one cannot be read, that is noted for the request, and the stream ends.
+/// Reads the events of a response. An unreadable event is recorded as the request's fault, and ends the stream.
 pub(super) fn read(
     response: Response,
     id: Option<RequestId>,
@@ -36,7 +36,7 @@ pub(super) fn read(
             }
         })
     });
-    // One that answers something else gives no answer, as over any other way: it is waited for.
+    // A stream that answers another request gives no answer, as with any other transport: the request keeps waiting.
     let end = stream::once(async move {
         if is_elsewhere.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
@@ -51,7 +51,7 @@ pub(super) fn read(
 struct Noted {
     id: Option<RequestId>,
     wire: Arc<Wire>,
-    /// Did it answer something else?
+    /// Whether the stream answered another request.
     is_elsewhere: Arc<AtomicBool>,
 }
 
@@ -68,7 +68,7 @@ impl Noted {
             self.fail(Fault::Unreadable("the answer is not JSON".to_owned()));
             return None;
         };
-        // What answers nothing keeps its place as an event without data.
+        // An event that answers nothing keeps its place, without data.
         let read = self.wire.unread(message).map(|message| message.get().to_owned());
         event.data = read;
         if event.data.is_none() {
@@ -91,7 +91,7 @@ impl Noted {
     }
 }
 
-/// Ends a stream with an event that is too large.
+/// Ends a stream at an event that is too large.
 fn bounded<E: Send + Sync + 'static>(
     pieces: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
     noted: Noted,
@@ -115,7 +115,7 @@ struct EventSize {
 }
 
 impl EventSize {
-    /// Takes in a piece; is the event within its bounds?
+    /// Counts a piece, and returns whether the event is within its limits.
     fn take(&mut self, piece: &[u8]) -> bool {
         piece.iter().all(|byte| {
             self.bytes += 1;

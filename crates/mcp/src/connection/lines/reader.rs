@@ -5,21 +5,21 @@ use tokio::io::AsyncReadExt;
 use crate::MAX_MESSAGE_BYTES;
 use crate::spawn::Output;
 
-/// How much room a line begins with. A longer one has more, and a connection that waits no more than this.
+/// Initial capacity of the buffer. It grows for a longer line, and the extra room is released after that.
 const ROOM: usize = 8 * 1024;
 
-/// Cuts what a program writes into lines.
+/// Splits a program's output into lines.
 pub(super) struct LineReader {
     output: Output,
     buffer: Vec<u8>,
-    /// So much of the buffer is known to hold no end of a line.
+    /// Number of bytes in the buffer that are known to contain no line end.
     scanned: usize,
-    /// Is the rest of a line being thrown away?
+    /// Whether the rest of a long line is being skipped.
     is_skipping: bool,
     is_over: bool,
 }
 
-/// What is read.
+/// A line of output.
 pub(super) enum Line {
     Whole(Vec<u8>),
     TooLong,
@@ -33,7 +33,7 @@ impl LineReader {
 
     /// Returns the next line.
     ///
-    /// Dropping the future loses nothing: all that was read is in the buffer.
+    /// Dropping the future loses nothing: all read bytes are in the buffer.
     pub(super) async fn next(&mut self) -> Line {
         loop {
             let end = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n');

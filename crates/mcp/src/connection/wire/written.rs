@@ -1,4 +1,4 @@
-//! What servers write, taken apart as far as it has to be.
+//! Partial parsing of messages as servers wrote them.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use layer0::read_value;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// Most revisions that are read from a refusal.
+/// Maximum number of revisions that are read from a refusal.
 const MAX_REVISIONS: usize = 32;
 
-/// Returns the messages of what a server wrote at once: revision 2025-03-26 has batches.
+/// Returns the messages in a server's text; revision 2025-03-26 has batches.
 pub(crate) fn messages(written: &RawValue) -> Vec<&RawValue> {
     let batch = written.get().starts_with('[').then(|| serde_json::from_str(written.get()).ok());
     batch.flatten().unwrap_or_else(|| vec![written])
 }
 
-/// Returns a page of tools for `rmcp`, which makes headers of some arguments, without the tools that cannot be read.
+/// Returns a page of tools for `rmcp`, which makes headers of some arguments, without the unreadable tools.
 pub(super) fn readable_tools(written: &str) -> Option<Value> {
     let mut page: BTreeMap<String, &RawValue> = serde_json::from_str(written).ok()?;
     let tools: Vec<&RawValue> = serde_json::from_str(page.remove("tools")?.get()).ok()?;
@@ -25,15 +25,15 @@ pub(super) fn readable_tools(written: &str) -> Option<Value> {
     Some(rest.chain([("tools".to_owned(), tools.into())]).collect::<Map<_, _>>().into())
 }
 
-/// Returns whether a result is one of the current revision to the probe for it.
+/// Returns whether a result answers the probe for the current revision.
 pub(super) fn names_revisions(result: &RawValue) -> bool {
     let fields: BTreeMap<String, &RawValue> =
         serde_json::from_str(result.get()).unwrap_or_default();
     fields.contains_key("supportedVersions")
 }
 
-/// Makes an error of JSON-RPC of what stands in its place. Of its data, only the revisions are read that the server
-/// supports: the rest may be nested however deep.
+/// Builds a JSON-RPC error from its text. Of its data, only the revisions that the server supports are read, because
+/// the rest may be nested at any depth.
 pub(super) fn read_error(written: &str) -> Value {
     let error: BTreeMap<String, &RawValue> = serde_json::from_str(written).unwrap_or_default();
     let code = error.get("code").and_then(|code| serde_json::from_str::<i32>(code.get()).ok());
