@@ -212,8 +212,7 @@ impl IdKind {
         format!("{} `{typed}`", self.none)
     }
 
-    /// Chooses the one that is meant of those that begin so, newest first; `newest` are named where there
-    /// is none.
+    /// Chooses the id from those that begin as typed, newest first. If there is none, the error names `newest`.
     fn choose(
         &self,
         typed: &str,
@@ -239,7 +238,7 @@ impl IdKind {
     }
 }
 
-/// Names some ids, and says when there are more.
+/// Joins some of the ids, with an ellipsis if there are more.
 fn named(ids: &[String]) -> String {
     let most = usize::try_from(NAMED).unwrap_or(usize::MAX);
     let more = if ids.len() > most { ", …" } else { "" };

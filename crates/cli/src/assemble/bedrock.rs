@@ -1,4 +1,4 @@
-//! Bedrock needs more than one key: an access key in two parts, a token at times, and a region.
+//! Credentials of Bedrock: an access key in two parts, an optional token, and a region.
 
 use backstop_config::ModelTable;
 use backstop_provider_bedrock::{Bedrock, Converse};
@@ -6,7 +6,7 @@ use backstop_provider_http::ApiKey;
 
 use crate::exit::CliError;
 
-/// Sets Bedrock up from the variable the file names, which holds an API key, or from AWS's own.
+/// Configures Bedrock with the API key in the variable that the file names, or with AWS's own variables.
 pub(super) fn setup(model: &ModelTable, name: &str) -> Result<Bedrock, CliError> {
     let setup = match &model.api_key_env {
         Some(variable) => ApiKey::from_env(variable)
@@ -15,7 +15,7 @@ pub(super) fn setup(model: &ModelTable, name: &str) -> Result<Bedrock, CliError>
     };
     match setup {
         Ok(setup) => Ok(setup),
-        // A gateway needs none.
+        // A gateway may need no credentials.
         Err(_) if model.api_key_env.is_none() && model.base_url.is_some() => {
             Ok(Bedrock::new(name).with(Converse::region_from_env))
         }
@@ -26,7 +26,7 @@ pub(super) fn setup(model: &ModelTable, name: &str) -> Result<Bedrock, CliError>
     }
 }
 
-/// Returns what requests are signed with or carry, so that it can be taken out of everything.
+/// Returns the secrets that sign requests or are sent with them, for redaction.
 pub(super) fn secrets(model: &ModelTable, name: &str) -> Result<Vec<String>, CliError> {
     Ok(setup(model, name)?.secrets().map(|secret| secret.reveal().to_owned()).collect())
 }

@@ -1,20 +1,20 @@
-//! The contract of an agent's tools: everything in its file that decides the result of a call beyond its arguments.
+//! The contract of an agent's tools: all parts of its file that determine the result of a call beyond its arguments.
 //!
-//! Paths and variables are as they are written: where the file lies, and what the variables hold, are settings of
+//! Paths and variable names are kept as written: the location of the file and the values of the variables belong to
 //! this machine.
 
 use backstop_config::AgentFile;
 use serde_json::{Map, Value, json};
 
-/// The contract of a tool, from its table.
+/// Keys of a tool's table that are part of its contract.
 const TOOL_KEYS: [&str; 4] = ["kind", "command", "cwd", "env"];
-/// The contract of a server's tools, from its table.
+/// Keys of a server's table that are part of the contract of its tools.
 const SERVER_KEYS: [&str; 6] = ["command", "url", "cwd", "env", "headers", "oauth"];
-/// The key of walls in a file, and in a contract.
+/// Key of walls in a file, and below it that in a contract.
 const ENVIRONMENT: &str = "environment";
 const WALLS: &str = "walls";
 
-/// Returns the contract of the agent: what is granted, and its servers; `None` where it has neither.
+/// Returns the contract of the agent: its grants and its servers; `None` if it has neither.
 pub(super) fn agent(file: &AgentFile) -> Option<Value> {
     let source = file.source();
     let servers = tables(source, "mcp").filter_map(|table| {

@@ -1,4 +1,4 @@
-//! Credentials that an agent file refers to.
+//! Credentials to which an agent file refers.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use layer0::error::EnvError;
 use super::folder_of;
 use crate::exit::CliError;
 
-/// Credential that is never sent.
+/// Placeholder for a credential that is never sent.
 const NOT_FETCHED: &str = "credential-that-was-not-fetched";
 
-/// Runs the commands that print credentials of headers and logins, each once, and puts into the file what they
-/// print. What is in a variable or a file is read where it is used.
+/// Runs the commands that print credentials of headers and logins, each once, and stores their output in the file.
+/// Credentials in a variable or a file are read at their use.
 pub(crate) async fn fetch_credentials(file: &mut AgentFile, path: &Path) -> Result<(), CliError> {
     let folder = folder_of(path);
     let mut fetched: Vec<(Credential, Secret)> = Vec::new();
@@ -39,8 +39,8 @@ pub(crate) async fn fetch_credentials(file: &mut AgentFile, path: &Path) -> Resu
     Ok(())
 }
 
-/// Puts a placeholder into the file for each credential of a header or login that a command prints: the agent asks
-/// nobody, and the commands are not run.
+/// Replaces each credential of a header or login that a command prints by a placeholder. The agent makes no request, so
+/// the commands need not run.
 pub(crate) fn skip_credential_commands(file: &mut AgentFile) {
     for (_, credential) in slots(file) {
         if credential.read().is_none() {
@@ -49,7 +49,8 @@ pub(crate) fn skip_credential_commands(file: &mut AgentFile) {
     }
 }
 
-/// Takes headers out of a table whose credential a command prints: nothing is sent where it is not run.
+/// Removes the headers whose credential a command prints from a table, for a check that runs no command and sends
+/// nothing.
 pub(super) fn without_commands(mut table: ModelTable) -> ModelTable {
     table.headers.retain(|_, value| match value {
         TextOrCredential::Credential(credential) => credential.read().is_some(),
@@ -71,7 +72,7 @@ pub(crate) fn text_of(
     }
 }
 
-/// Returns a credential that is here, or was fetched.
+/// Returns a credential that is in a variable or a file, or was fetched.
 pub(crate) fn secret_of(
     credential: &Credential,
     path: &Path,
@@ -92,7 +93,7 @@ pub(crate) fn secret_of(
     }
 }
 
-/// Returns the credentials that a file refers to and this process has, for what must never be shown.
+/// Returns the credentials of a file that this process has, for redaction.
 pub(super) fn held_credentials(file: &AgentFile, folder: &Path) -> Vec<String> {
     let own = file.tools.iter().filter_map(|tool| tool.environment.as_ref());
     let own = own.chain(file.mcp.iter().filter_map(|server| server.environment.as_ref()));
@@ -103,7 +104,7 @@ pub(super) fn held_credentials(file: &AgentFile, folder: &Path) -> Vec<String> {
     held.map(|secret| secret.expose().to_owned()).collect()
 }
 
-/// Returns the credentials of headers and logins, with where they stand.
+/// Returns the credentials of headers and logins, with a description of their place.
 fn slots(file: &mut AgentFile) -> Vec<(String, &mut Credential)> {
     let model = &mut file.model;
     let headers = std::iter::once(&mut model.headers)

@@ -1,4 +1,4 @@
-//! From `[memory]` to what an agent remembers.
+//! Construction of an agent's memory from `[memory]`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use layer0::state::Scope;
 
 use super::name;
 
-/// How many answers a memory of this process keeps.
+/// Number of answers that a memory of this process keeps.
 const RECENT: usize = 100;
 
-/// Returns what the agent and its tools remember.
+/// Returns the memory entries of the agent and its tools.
 pub(crate) fn entries(
     file: &AgentFile,
     path: &Path,
@@ -34,7 +34,7 @@ pub(super) fn state(database: Option<&Database>, redactor: &Redactor) -> Arc<dyn
     }
 }
 
-/// As [`entries`], in this store.
+/// Returns the memory entries as [`entries`] does, in this store.
 pub(super) fn entries_in(
     store: Arc<dyn StateStore>,
     file: &AgentFile,
@@ -47,7 +47,7 @@ pub(super) fn entries_in(
     }
 }
 
-/// Gives the agent the memory that its file asks for.
+/// Adds the memory of the file to the agent.
 pub(super) fn remembering(
     agent: AgentBuilder,
     file: &AgentFile,

@@ -1,4 +1,4 @@
-//! What only building an agent shows, every mistake of it. No key is needed.
+//! All mistakes that show only when the agent is built. No key is needed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::{folder_of, memory, registration, servers, tool};
 use crate::exit::CliError;
 use crate::store::{self, Origin};
 
-/// Something that is wrong with an agent file.
+/// A mistake in an agent file.
 pub(crate) struct Mistake {
     pub(crate) line: Option<usize>,
     pub(crate) what: String,
@@ -31,7 +31,7 @@ impl From<&ConfigError> for Mistake {
 }
 
 impl Mistake {
-    /// Says it in a line, without the name of the file in front.
+    /// Returns the mistake of an error, without the name of the file in its text.
     fn of(error: &CliError, path: &Path, line: Option<usize>) -> Self {
         let text = error.to_string();
         let name = format!("{}: ", path.display());
@@ -40,12 +40,12 @@ impl Mistake {
     }
 }
 
-/// Finds what is wrong with a file beyond how it is written. Tables that are mistaken already are left out.
+/// Returns the mistakes of a file that parsing does not find. Tables with known mistakes are left out.
 pub(crate) fn mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
     mistakes_with(checked, path, Keys::Any)
 }
 
-/// As [`mistakes`]; a key that this process does not hold is one too.
+/// Returns mistakes as [`mistakes`] does; a key that this process does not hold is one too.
 pub(crate) fn held_mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
     mistakes_with(checked, path, Keys::Held)
 }
@@ -81,7 +81,7 @@ fn mistakes_with(checked: &Checked, path: &Path, keys: Keys) -> Vec<Mistake> {
         note("mcp", index, servers::check(table, file, path, keys));
     }
     found.extend(tool_mistakes(checked, path));
-    // Rules that cannot be are found for each program that they are about.
+    // Invalid rules are found once for each program that they apply to.
     let mut said = BTreeSet::new();
     found.retain(|mistake| said.insert(mistake.what.clone()));
     if found.is_empty() && checked.mistakes.is_empty() {
@@ -90,7 +90,7 @@ fn mistakes_with(checked: &Checked, path: &Path, keys: Keys) -> Vec<Mistake> {
     found
 }
 
-/// Finds what is wrong with the tools of a file.
+/// Returns the mistakes of a file's tools.
 pub(crate) fn tool_mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
     let Some(file) = &checked.file else { return Vec::new() };
     let folder = folder_of(path);
@@ -114,7 +114,7 @@ pub(crate) fn tool_mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
     found
 }
 
-/// Finds what the parts have against each other, such as names.
+/// Returns the first conflict between parts of the file, such as equal names.
 fn together(file: &AgentFile, path: &Path, checked: &Checked) -> Option<Mistake> {
     let agent = match super::agent_with(file, path, None, Keys::Any) {
         Ok(agent) => agent,

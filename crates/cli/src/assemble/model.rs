@@ -1,4 +1,4 @@
-//! From `[model]` to a provider.
+//! Construction of a provider from `[model]`.
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -20,23 +20,23 @@ use super::credentials::text_of;
 use super::script::{RunScript, script_of};
 use crate::exit::CliError;
 
-/// Who is asked, and what must never be shown.
+/// The endpoints of a file, and their secrets.
 pub(super) struct Models {
     pub(super) first: Upstream,
-    /// The others, in the order they are asked.
+    /// The others, in the order of calls.
     pub(super) others: Vec<Other>,
     pub(super) keys: Vec<String>,
 }
 
-/// Whom an agent asks beside the first.
+/// An endpoint after the first.
 pub(super) enum Other {
-    /// Another endpoint of the model before it.
+    /// Another endpoint of the same model as the one before.
     Beside(Upstream),
     Fallback(Upstream),
 }
 
-/// Builds the models of a file. `has_price` says whether the agent has one for all of them; `log` has the records of
-/// its runs, by which each run has its place in a script.
+/// Builds the models of a file. `has_price` tells whether the agent has a price for all of them; `log` has the records
+/// of its runs, from which each run gets its place in a script.
 pub(super) fn models(
     model: &ModelTable,
     has_price: bool,
@@ -58,7 +58,7 @@ pub(super) fn models(
     let mut open = |table: &ModelTable| {
         let (label, (fresh, secrets)) = fresh.next()?;
         keys.extend(secrets);
-        // Only a script has to know how far a run came.
+        // Only a script depends on the progress of a run.
         let provider: Result<Arc<dyn Provider>, CliError> = match (table.provider, log) {
             (ProviderName::Script, Some(log)) => script_of(table, path, folder)
                 .map(|script| Arc::new(RunScript::new(script, label, Arc::clone(log))) as _),
@@ -97,7 +97,7 @@ fn upstream(provider: Arc<dyn Provider>, table: &ModelTable, has_price: bool) ->
     }
 }
 
-/// Refuses a rest where no other endpoint could be asked meanwhile.
+/// Refuses a cooldown if there is no other endpoint to call meanwhile.
 pub(super) fn check_cooldown(
     table: &ModelTable,
     pool: &[ModelTable],
@@ -111,7 +111,7 @@ pub(super) fn check_cooldown(
         .into())
 }
 
-/// Returns the keys of a file that this process holds, of models that need not be usable here.
+/// Returns the keys of a file that this process holds, even for models that are not usable here.
 pub(super) fn held_keys(model: &ModelTable, path: &Path) -> Vec<String> {
     let tables: Vec<ModelTable> = model.pools().into_iter().flatten().collect();
     let held = |table: &ModelTable| {
@@ -124,13 +124,13 @@ pub(super) fn held_keys(model: &ModelTable, path: &Path) -> Vec<String> {
     keys.chain(further).collect()
 }
 
-/// Returns what a known model costs at its provider itself.
+/// Returns the price of a known model at the provider's own endpoint.
 fn price_of(model: &ModelTable) -> Option<Price> {
     let is_own = model.base_url.is_none();
     known_price(model.provider.as_str(), model.model.as_deref().filter(|_| is_own)?)
 }
 
-/// Returns the variable that usually holds a provider's key.
+/// Returns the usual variable of a provider's key.
 pub(crate) const fn usual_variable(provider: ProviderName) -> Option<&'static str> {
     match provider {
         ProviderName::Openai | ProviderName::OpenaiResponses => {
@@ -143,7 +143,7 @@ pub(crate) const fn usual_variable(provider: ProviderName) -> Option<&'static st
     }
 }
 
-/// Returns the variables that hold the keys of a file's models.
+/// Returns the variables of the keys of a file's models.
 pub(crate) fn key_variables(model: &ModelTable) -> Vec<String> {
     let mut names = Vec::new();
     for table in model.pools().into_iter().flatten() {
@@ -153,16 +153,16 @@ pub(crate) fn key_variables(model: &ModelTable) -> Vec<String> {
     names
 }
 
-/// Where keys come from.
+/// Requirement for the keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keys {
-    /// Anywhere: nothing is asked, and a key that is missing is no mistake.
+    /// None: no request is made, and a missing key is no mistake.
     Any,
-    /// This process holds them.
+    /// This process must hold them.
     Held,
 }
 
-/// Builds the provider of a table to be asked.
+/// Builds the provider of a table for requests.
 pub(crate) fn provider_of(
     model: &ModelTable,
     path: &Path,
@@ -171,10 +171,10 @@ pub(crate) fn provider_of(
     provider(model, path, folder, Keys::Held).map(|(provider, _)| provider)
 }
 
-/// A provider, and what it sends that must never be shown.
+/// A provider with its secrets.
 type Keyed = (Arc<dyn Provider>, Vec<String>);
 
-/// Gives a builder what all of them take, and builds.
+/// Sets the options of all HTTP providers, then builds.
 fn built<P: Protocol>(
     builder: HttpProviderBuilder<P>,
     model: &ModelTable,
@@ -204,7 +204,7 @@ fn built<P: Protocol>(
     Ok((Arc::new(provider), secrets))
 }
 
-/// Builds the provider; returns its secrets too, so that they can be taken out of everything.
+/// Builds the provider; returns it with its secrets, for redaction.
 pub(super) fn provider(
     model: &ModelTable,
     path: &Path,
@@ -212,7 +212,7 @@ pub(super) fn provider(
     keys: Keys,
 ) -> Result<Keyed, CliError> {
     check_keys(model, path)?;
-    // What is asked is said before with which key.
+    // A missing model is reported before a missing key.
     if model.provider != ProviderName::Script {
         model_name(model, path)?;
     }
@@ -220,7 +220,7 @@ pub(super) fn provider(
         (Err(_), Keys::Any) => Ok(Some("none".to_owned())),
         (key, _) => key,
     };
-    // Nothing is sent, so that what it would be sent with need not be there.
+    // Nothing is sent, so credentials of headers need not exist.
     let mut bare = model.clone();
     if keys == Keys::Any {
         bare.headers.retain(|_, value| !value.is_credential());
@@ -229,7 +229,7 @@ pub(super) fn provider(
     match model.provider {
         ProviderName::Script => {
             let script = ScriptedProvider::new(script_of(model, path, folder)?);
-            // It needs no key, but one that is named is a secret all the same.
+            // A script needs no key, but a named one is still a secret.
             let key = model.api_key_env.as_deref().and_then(|name| ApiKey::from_env(name).ok());
             let key = key.map(|key| key.reveal().to_owned());
             Ok((Arc::new(script), key.into_iter().collect()))
@@ -296,7 +296,7 @@ pub(super) fn provider(
             built(gemini, model, key.as_deref(), path, folder)
         }
         ProviderName::Ollama => {
-            // A server on this machine needs no key, so the hosted service's is left where it is.
+            // A server on this machine needs no key, so the key of the hosted service is not sent to it.
             let key = match (&model.base_url, &model.api_key_env) {
                 (None, None) => None,
                 _ => key(model, backstop_provider_ollama::KEY_VARIABLE)?,
@@ -313,7 +313,7 @@ pub(super) fn provider(
     }
 }
 
-/// Refuses keys that are another provider's.
+/// Refuses keys that apply to another provider only.
 fn check_keys(model: &ModelTable, path: &Path) -> Result<(), CliError> {
     use ProviderName::{Anthropic, Bedrock, Openai, OpenaiResponses, Script};
     let is_script = model.provider == Script;
@@ -358,12 +358,12 @@ fn model_name(model: &ModelTable, path: &Path) -> Result<String, CliError> {
     })
 }
 
-/// Reads the key from the variable the file names, which must be set, or from the usual one.
+/// Reads the key from the variable that the file names, which must be set, or from the usual one.
 fn key(model: &ModelTable, usual: &str, path: &Path) -> Result<Option<String>, CliError> {
     let variable = model.api_key_env.as_deref();
     match ApiKey::from_env(variable.unwrap_or(usual)) {
         Ok(key) => Ok(Some(key.reveal().to_owned())),
-        // Local endpoints need none.
+        // Local endpoints need no key.
         Err(_) if variable.is_none() && model.base_url.is_some() => Ok(None),
         Err(error) => {
             let named = match variable {

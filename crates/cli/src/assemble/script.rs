@@ -1,4 +1,4 @@
-//! A scripted model: where a run stands in its script is what the record of the run says.
+//! A scripted model, which takes a run's place in the script from its record.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use layer0::id::RunId;
 
 use crate::exit::CliError;
 
-/// Of how many runs is kept how far they came; the records of others are read again.
+/// Number of runs whose place is cached; the records of others are read again.
 const MAX_KEPT: usize = 64;
 
 /// Reads the script of a model.
@@ -39,11 +39,11 @@ pub(super) fn script_of(
     Ok(read?)
 }
 
-/// Answers each run from its own place in a script: behind the outcomes that its record has. So each run begins the
-/// script, and one that goes on, in whichever process, goes on in it.
+/// A provider that answers each run from its own place in a script: after the outcomes in its record. Each run starts
+/// at the beginning of the script, and a resumed run continues from its place in any process.
 pub(super) struct RunScript {
     answers: Arc<[ScriptedAnswer]>,
-    /// What records call it.
+    /// Provider name in records.
     label: Arc<str>,
     log: Arc<dyn EventLog>,
     runs: Mutex<BTreeMap<RunId, Outcomes>>,
@@ -58,7 +58,7 @@ impl RunScript {
         Self { answers: answers.into(), label, log, runs: Mutex::default() }
     }
 
-    /// Reads how many outcomes the record of a run has.
+    /// Returns the number of outcomes in the record of a run.
     async fn place_of(&self, run: &RunId) -> Result<usize, LogError> {
         let mut outcomes = self.runs().get(run).copied().unwrap_or_default();
         for record in self.log.records(run, outcomes.read + 1).await? {
@@ -87,7 +87,7 @@ impl Provider for RunScript {
         "script"
     }
 
-    /// Takes every setting: the answers are written already.
+    /// Accepts every setting, because the answers are fixed.
     fn check_settings(&self, _: &ModelSettings) -> Result<(), UnsupportedSetting> {
         Ok(())
     }
@@ -109,14 +109,14 @@ impl Provider for RunScript {
     }
 }
 
-/// How many answers of a script a record has used up: an outcome is an answer, or an attempt that failed. An
-/// attempt that worked and whose answer was lost before it was logged is asked for again.
+/// The number of a script's answers that a record has used: an outcome is an answer, or a failed attempt. A successful
+/// attempt whose answer was lost before it was logged is repeated.
 #[derive(Debug, Clone, Copy, Default)]
 struct Outcomes {
     count: usize,
-    /// Did the last attempt bring an answer, which is not logged yet?
+    /// Whether the last attempt succeeded and its answer is not logged yet.
     answered: bool,
-    /// The last event that was read.
+    /// Sequence number of the last read event.
     read: u64,
 }
 
@@ -131,7 +131,7 @@ impl Outcomes {
                 self.answered = attempted.code.is_none();
                 self.count += usize::from(!self.answered);
             }
-            // Another provider answered.
+            // Another provider's attempt.
             EventKind::ModelAttempted(_) => self.answered = false,
             EventKind::ModelResponded(_) if std::mem::take(&mut self.answered) => self.count += 1,
             _ => {}
@@ -172,8 +172,8 @@ mod tests {
         drop(writer.commit().await.unwrap());
     }
 
-    /// SCENARIOS.md: the place in a script is the number of outcomes in the record, wherever it is cut, whether
-    /// what stands before was read already or not.
+    /// SCENARIOS.md: the place in a script is the number of outcomes in the record, wherever the record is cut, with or
+    /// without a cached place.
     #[tokio::test]
     async fn outcomes_are_answers_and_failed_attempts() {
         let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(other, [0, 0, 0, 0, 0, 1, 1, 1, 1]);
     }
 
-    /// However many runs there are, and in whichever order they ask.
+    /// The number of runs and the order of their requests make no difference.
     #[tokio::test]
     async fn each_run_has_its_own_place() {
         let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());

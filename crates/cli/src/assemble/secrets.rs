@@ -1,4 +1,4 @@
-//! The secrets of this process: one set for all its agents, servers, stores and doors.
+//! The secrets of this process: one set for all its agents, servers, stores and entry points.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::model::held_keys;
 use crate::secrets::{self, hold};
 use crate::store;
 
-/// Adds the keys and credentials that all of these files name, before any of their agents is put together.
+/// Adds the keys and credentials of all these files, before any of their agents is built.
 pub(crate) fn hold_all(files: &[(&Path, AgentFile)]) {
     for (path, file) in files {
         hold(held_keys(&file.model, path));
@@ -19,7 +19,7 @@ pub(crate) fn hold_all(files: &[(&Path, AgentFile)]) {
     }
 }
 
-/// Makes a redactor that knows every secret of the process.
+/// Returns a redactor that knows every secret of the process.
 pub(crate) fn held() -> Redactor {
     hold(store::log_key());
     hold(secrets::inherited());

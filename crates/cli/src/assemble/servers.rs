@@ -1,4 +1,4 @@
-//! From `[[mcp]]` to servers that are connected.
+//! Connected servers of `[[mcp]]`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,23 +21,23 @@ use super::{folder_of, redactor};
 use crate::exit::CliError;
 use crate::output::{counted, note, shows_notes};
 
-/// Stands for a credential that is not asked for.
+/// Placeholder for a credential that is not needed.
 const ELSEWHERE: &str = "held elsewhere";
 
-/// How long a start goes on before people at a terminal are told what is waited for.
+/// Time after which a slow start is reported at a terminal.
 const TOLD_AFTER: Duration = Duration::from_secs(3);
 
-/// How to mend a server that the network of the file does not let through.
+/// Hint for a server that the network rule of the file does not allow.
 const NETWORK_HINT: &str = "let `network` in [environment] name its host, or give the programs that are to be held an \
      `environment` of their own";
 
-/// The servers of an agent file, connected; their programs are killed when they are closed, or when this and the agents
+/// The connected servers of an agent file. Their programs are killed when they are closed, or when this and the agents
 /// are dropped.
 #[derive(Default)]
 pub(crate) struct Servers(Vec<Arc<McpClient>>);
 
 impl Servers {
-    /// Connects to those of a file, all at once and each once.
+    /// Connects to the servers of a file concurrently, once each.
     pub(crate) async fn connect(file: &AgentFile, path: &Path) -> Result<Self, CliError> {
         match Self::reach(file, path).await? {
             (_, Some(error)) => Err(error),
@@ -45,7 +45,7 @@ impl Servers {
         }
     }
 
-    /// As [`Servers::connect`]; returns those that are there, and why the first of the others is not.
+    /// Connects as [`Servers::connect`] does; returns the connected servers, and the error of the first of the others.
     pub(crate) async fn reach(
         file: &AgentFile,
         path: &Path,
@@ -65,7 +65,7 @@ impl Servers {
         Ok((Self(there), failed))
     }
 
-    /// Tells people which tools the agent is not given, and what else is wrong with the lists.
+    /// Prints notes on the tools that the agent does not get, and on other problems of the lists.
     pub(crate) fn tell_left_out(&self) {
         for client in &self.0 {
             let server = client.name();
@@ -81,23 +81,23 @@ impl Servers {
         }
     }
 
-    /// Gives an agent their tools.
+    /// Adds the tools of the servers to an agent.
     pub(crate) fn give(&self, agent: AgentBuilder) -> AgentBuilder {
         let sources = self.0.iter().map(|client| Arc::clone(client) as Arc<dyn ToolSource>);
         sources.fold(agent, AgentBuilder::tool_source)
     }
 
-    /// Ends the connections, and waits until the programs have ended with all that they have started.
+    /// Ends the connections, and waits until the programs and all processes that they started have ended.
     pub(crate) async fn close(&self) {
         join_all(self.0.iter().map(|client| client.close())).await;
     }
 
-    /// Returns them, in the order of the file.
+    /// Returns the servers in the order of the file.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &dyn ToolSource> {
         self.0.iter().map(|client| &**client as &dyn ToolSource)
     }
 
-    /// Says what a server is and lists.
+    /// Returns a line about a server and its listing.
     pub(crate) fn told(client: &McpClient) -> String {
         let listing = client.listing();
         let is = listing.implementation.as_deref().unwrap_or("a server without a name");
@@ -112,7 +112,7 @@ impl Servers {
     }
 }
 
-/// Connects to a server; at a terminal, says so where it takes long.
+/// Connects to a server; prints a note at a terminal if that takes long.
 async fn connect(server: McpServer, table: &McpTable) -> Result<Arc<McpClient>, McpError> {
     let mut connecting = std::pin::pin!(server.connect());
     tokio::select! {
@@ -126,7 +126,7 @@ async fn connect(server: McpServer, table: &McpTable) -> Result<Arc<McpClient>, 
     connecting.await
 }
 
-/// Describes the server of a table.
+/// Returns the configured server of a table.
 pub(crate) fn server(
     table: &McpTable,
     file: &AgentFile,
@@ -136,7 +136,7 @@ pub(crate) fn server(
     described(table, file, path, redactor, Keys::Held)
 }
 
-/// Finds what is wrong with the description of a server. Nothing is started or asked.
+/// Checks the configuration of a server. Nothing is started or requested.
 pub(super) fn check(
     table: &McpTable,
     file: &AgentFile,
@@ -216,7 +216,7 @@ fn described(
         .redactor(redactor.clone()))
 }
 
-/// Checks that the file's own `network` lets its server be asked.
+/// Checks that the file's own `network` allows its server.
 fn check_network(
     table: &McpTable,
     host: &str,
@@ -237,7 +237,7 @@ fn check_network(
     })
 }
 
-/// Says why a server gives no tools.
+/// Returns the error for a server that did not connect.
 pub(crate) fn not_connected(error: &McpError, path: &Path) -> CliError {
     let config = ConfigError::new(path, Chain(error).to_string());
     let hint = Failure::hint(error).map(|hint| hint.into_owned());

@@ -1,4 +1,4 @@
-//! From `[[tools]]` to a tool.
+//! Construction of a tool from `[[tools]]`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env::VarError;
@@ -21,7 +21,7 @@ use crate::exit::CliError;
 use crate::names::nearest;
 use crate::output;
 
-/// The variables a program sees unless the file says otherwise.
+/// Environment variables of a program by default.
 const VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
 /// The built-in tools.
 const BUILT_IN: [&str; 9] = [
@@ -36,7 +36,7 @@ const BUILT_IN: [&str; 9] = [
     "shell",
 ];
 
-/// Makes the tool of a table.
+/// Builds the tool of a table.
 pub(crate) fn tool(
     table: &ToolTable,
     file: &AgentFile,
@@ -50,7 +50,7 @@ pub(crate) fn tool(
     }
 }
 
-/// Returns what the program of a tool runs in.
+/// Returns the surroundings of a tool's program.
 fn surroundings_of(
     table: &ToolTable,
     file: &AgentFile,
@@ -64,7 +64,7 @@ fn surroundings_of(
     surroundings(table.environment.as_ref(), file, path, folder, program.as_deref())
 }
 
-/// Puts a program into what it runs in.
+/// Adds the walls and credentials of its surroundings to a program.
 fn surrounded(program: Program, around: Option<Surroundings>) -> Program {
     let Some(around) = around else { return program };
     let credentials = around.credentials.into_iter();
@@ -176,7 +176,7 @@ fn builtin_tool(
     })
 }
 
-/// Says which built-in tool may be meant.
+/// Returns a hint with the nearest built-in tool.
 fn of_unknown(name: &str) -> String {
     let all = format!("built-in tools: {}", BUILT_IN.join(", "));
     match nearest(name, &BUILT_IN) {
@@ -185,12 +185,12 @@ fn of_unknown(name: &str) -> String {
     }
 }
 
-/// Returns what a program sees of this process's environment.
+/// Returns the environment variables of a tool's program, with their values in this process.
 pub(super) fn variables(table: &ToolTable) -> BTreeMap<String, String> {
     named_variables(table.env.as_deref())
 }
 
-/// As [`variables`], of these names; of the usual ones where there are none.
+/// Returns variables as [`variables`] does, for these names; the default ones for `None`.
 pub(super) fn named_variables(names: Option<&[String]>) -> BTreeMap<String, String> {
     match names {
         Some(names) => held(names.iter().map(String::as_str)),
@@ -198,7 +198,7 @@ pub(super) fn named_variables(names: Option<&[String]>) -> BTreeMap<String, Stri
     }
 }
 
-/// Returns what a program sees of this process's environment where a file says nothing.
+/// Returns the default environment variables of a program.
 pub(crate) fn usual_variables() -> BTreeMap<String, String> {
     held(VARIABLES)
 }
@@ -215,7 +215,7 @@ fn held<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeMap<String, String
     names.into_iter().filter_map(held).collect()
 }
 
-/// Warns once about a variable that programs do not get, because its value is no UTF-8.
+/// Warns once about a variable that programs do not get, because its value is not UTF-8.
 fn warn_of_bytes(name: &str) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);

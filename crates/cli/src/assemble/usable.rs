@@ -1,4 +1,4 @@
-//! What keeps a tool from doing what it is for, though an agent can be built with it.
+//! Problems that make a tool useless, although the agent can be built with it.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use backstop_tool::Grants;
 
 use super::tool::variables;
 
-/// What a built-in tool needs that depends on its arguments, and a grant of it.
+/// Built-in tools whose capability depends on the arguments, with the capability and an example of a grant.
 const BY_ARGUMENTS: [(&str, &str, &str); 5] = [
     ("fs_list", "fs:read", "fs:read:./**"),
     ("fs_read", "fs:read", "fs:read:./**"),
@@ -16,7 +16,7 @@ const BY_ARGUMENTS: [(&str, &str, &str); 5] = [
     ("http_fetch", "network:outbound", "network:outbound:HOST"),
 ];
 
-/// Finds all that a tool lacks, each with what to write.
+/// Returns all problems of a tool, each with a hint.
 pub(super) fn lacking(
     table: &ToolTable,
     file: &AgentFile,
@@ -47,10 +47,10 @@ pub(super) fn lacking(
     lacking
 }
 
-/// Returns what a tool needs and is not granted, and what grants it.
+/// Returns the capabilities that a tool needs without a grant, each with a grant that allows it.
 fn missing_grants(table: &ToolTable, file: &AgentFile, folder: &Path) -> Vec<(String, String)> {
     let granted = file.agent.grants(folder);
-    // Grants that cannot be read are a mistake of their own.
+    // Invalid grants are a mistake of their own.
     let Ok(grants) = Grants::parse(&granted) else { return Vec::new() };
     let spawn = || vec!["process:spawn".to_owned()];
     let fixed = match (table.kind, table.name.as_str()) {
@@ -71,13 +71,13 @@ fn missing_grants(table: &ToolTable, file: &AgentFile, folder: &Path) -> Vec<(St
         .collect()
 }
 
-/// Does a grant cover a part of what a capability stands for, such as some files of `fs:read`?
+/// Returns whether a grant covers a part of a capability, such as some files of `fs:read`.
 fn covers_some(grant: &str, needed: &str) -> bool {
     let whole: Vec<&str> = grant.splitn(3, ':').take(2).collect();
     Grants::parse([whole.join(":")]).is_ok_and(|grants| grants.allow(needed))
 }
 
-/// Says that a program is not there, or cannot be run.
+/// Returns an error if a program does not exist or cannot be run.
 fn unrunnable(table: &ToolTable, path: &Path, folder: &Path) -> Option<ConfigError> {
     let program = table.command.as_ref()?.first()?;
     let of_tool = |what: String| ConfigError::new(path, format!("tool `{}`: {what}", table.name));
@@ -99,7 +99,7 @@ fn unrunnable(table: &ToolTable, path: &Path, folder: &Path) -> Option<ConfigErr
             _ => None,
         };
     }
-    // Without the variable, the system looks where it always does.
+    // Without the variable, the system searches its default folders.
     let searched = variables(table).remove("PATH").unwrap_or_else(|| "/bin:/usr/bin".to_owned());
     let is_there = std::env::split_paths(&searched)
         .any(|place| place.join(program).is_file() && is_executable(&place.join(program)));
@@ -111,7 +111,7 @@ fn unrunnable(table: &ToolTable, path: &Path, folder: &Path) -> Option<ConfigErr
     )))
 }
 
-/// Says that a model would not be told what a program takes.
+/// Returns an error if the model does not get the schema of a program's arguments.
 fn untold(table: &ToolTable, path: &Path) -> Option<ConfigError> {
     if table.schema.is_some() {
         return None;

@@ -1,4 +1,4 @@
-//! From `[environment]` to walls.
+//! Construction of walls from `[environment]`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,19 +13,19 @@ use layer0::error::EnvError;
 use super::folder_of;
 use crate::exit::CliError;
 
-/// How to mend rules that this machine does not hold.
+/// Hint for rules that this machine cannot enforce.
 const HINT: &str = "`backstop doctor` says what this machine holds and how to mend the rest; \
      `best_effort = true` goes on without, and records it";
 
-/// What the program of a tool or a server runs in.
+/// The walls and credentials of a tool's or server's program.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
     pub(crate) walls: Walls,
     pub(crate) credentials: Vec<(String, Credential)>,
 }
 
-/// Puts up what a file states: in the table of the program itself, and otherwise for the whole file. `program` is
-/// the file that is run, where it is named by its place.
+/// Builds the walls of a program: from its own table, or else from the table of the file. `program` is the executable,
+/// if it is named by its path.
 pub(crate) fn surroundings(
     own: Option<&EnvironmentTable>,
     file: &AgentFile,
@@ -71,13 +71,13 @@ fn rules(
     if table.read.is_some() || table.write.is_some() {
         rules = rules.files().read(table.read.iter().flatten()).read(granted("read", file, folder));
         rules = rules.write(table.write.iter().flatten()).write(granted("write", file, folder));
-        // Who names a program lets it be read.
+        // A program that the file names by its path may be read.
         rules = rules.read(program.map(|program| folder.join(program)));
-        // A link that another program has put there would lead anywhere.
+        // A link that another program has created there could lead anywhere.
         rules = rules.written_by_others(written(file, folder)).written_by_others(of_process());
     }
     let grants = &file.agent.policy.grant;
-    // Without hosts there is nothing that may lead to a private address: the grant is for other tools then.
+    // Without hosts, nothing can lead to a private address: the grant is then for other tools.
     let has_hosts = matches!(table.network, Some(NetworkRule::Hosts(_)));
     if has_hosts
         && grants.iter().any(|grant| matches!(grant.as_str(), "network" | "network:private"))
@@ -99,10 +99,10 @@ fn rules(
     if table.best_effort { rules.best_effort() } else { rules }
 }
 
-/// The paths that programs of any agent file of this process may write.
+/// Paths that programs of any agent file of this process may write.
 static WRITTEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Lets the walls of all files that one process serves know of what the programs of this one write.
+/// Adds the paths that programs of this file may write to those that the walls of all files know.
 pub(crate) fn share_written(file: &AgentFile, path: &Path) {
     let folder = folder_of(path);
     let mut shared = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +113,7 @@ fn of_process() -> BTreeSet<PathBuf> {
     WRITTEN.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Returns what any program of a file writes.
+/// Returns the paths that any program of a file may write.
 fn written(file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
     let own = file.tools.iter().filter_map(|tool| tool.environment.as_ref());
     let own = own.chain(file.mcp.iter().filter_map(|server| server.environment.as_ref()));
@@ -122,7 +122,7 @@ fn written(file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
     stated.chain(granted("write", file, folder)).collect()
 }
 
-/// Returns the files and folders that a policy grants whole.
+/// Returns the files and folders that a policy grants as a whole.
 fn granted(operation: &str, file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
     let begin = format!("fs:{operation}:");
     let grants = file.agent.grants(folder);
@@ -130,7 +130,7 @@ fn granted(operation: &str, file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
     paths.collect()
 }
 
-/// Returns the folders that a policy grants, for what is told of them.
+/// Returns the folders that a policy grants, as roots for servers.
 pub(crate) fn granted_folders(file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
     let mut folders = granted("read", file, folder);
     folders.extend(granted("write", file, folder));
@@ -140,7 +140,7 @@ pub(crate) fn granted_folders(file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// Returns the file or folder that a grant is about, if it is about the whole of it.
+/// Returns the file or folder of a grant, if the grant covers the whole of it.
 fn whole_folder(pattern: &str) -> Option<PathBuf> {
     let folder = pattern.strip_suffix("/**").unwrap_or(pattern);
     let is_plain = !folder.contains(['*', '?', '[']);
@@ -148,7 +148,7 @@ fn whole_folder(pattern: &str) -> Option<PathBuf> {
     (is_plain && Path::new(folder).exists()).then(|| folder.into())
 }
 
-/// Says what a file states and this machine does not hold, where the file goes on without.
+/// Returns warnings about rules that this machine cannot enforce, of tables with `best_effort`.
 pub(crate) fn not_enforced(
     file: &AgentFile,
     path: &Path,

@@ -1,9 +1,9 @@
-//! What programs and servers say when they fail, within bounds.
+//! Failure messages of programs and servers, cut to a limit.
 
-/// How much is kept, in characters.
+/// Limit of the kept text, in characters.
 const MAX_CHARS: usize = 2_000;
 
-/// Returns the end of a text, behind a colon; nothing of a blank one.
+/// Returns the end of a text after a colon; an empty text if it is blank.
 pub(super) fn end_of(text: &str) -> String {
     let text = text.trim();
     let cut = text.char_indices().rev().nth(MAX_CHARS - 1).map_or(0, |(at, _)| at);
@@ -14,7 +14,7 @@ pub(super) fn end_of(text: &str) -> String {
     }
 }
 
-/// Returns the beginning of a text, behind a colon; nothing of a blank one.
+/// Returns the beginning of a text after a colon; an empty text if it is blank.
 pub(super) fn beginning_of(text: &str) -> String {
     let text = text.trim();
     match (text.is_empty(), text.char_indices().nth(MAX_CHARS)) {

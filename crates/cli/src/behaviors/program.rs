@@ -1,4 +1,4 @@
-//! A behaviour that is a program.
+//! The behaviour of a program.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,17 +14,17 @@ use thiserror::Error;
 
 use super::failure_text::end_of;
 
-/// The exit status of a program that may do better another time: `EX_TEMPFAIL` of sysexits(3).
+/// Exit status of a temporary failure: `EX_TEMPFAIL` of sysexits(3).
 const TRY_AGAIN: i32 = 75;
 
-/// A program that is given each delivery as one line of JSON on its standard input.
+/// A program that gets each delivery as one line of JSON on its standard input.
 pub(super) struct CommandAction {
     name: String,
     program: Program,
     redactor: Redactor,
 }
 
-/// Says why a program could not be told of an event.
+/// An error of the delivery to a program.
 #[derive(Debug, Error)]
 pub(super) enum CommandError {
     /// It ended with another status than 0.
@@ -75,7 +75,7 @@ impl Failure for CommandError {
 }
 
 impl CommandAction {
-    /// Makes it of a command, which has at least its program.
+    /// Returns the action of a command, whose first item is the program.
     pub(super) fn new(
         command: &[String],
         folder: &Path,
@@ -87,7 +87,7 @@ impl CommandAction {
         Self { program: Program::new(&*name, arguments, folder, variables), name, redactor }
     }
 
-    /// Gives it a delivery.
+    /// Runs the program with a delivery.
     pub(super) async fn tell(&self, json: &str) -> Result<(), CommandError> {
         let program = self.name.clone();
         let ended = match self.program.output(&format!("{json}\n"), &self.redactor).await {

@@ -1,4 +1,4 @@
-//! The signature of a webhook's request, as [Standard Webhooks](https://www.standardwebhooks.com) has it.
+//! The signature of a webhook request, as [Standard Webhooks](https://www.standardwebhooks.com) defines it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,26 +6,26 @@ use hmac::{Hmac, KeyInit, Mac};
 use layer0::Timestamp;
 use sha2::Sha256;
 
-/// The beginning of a key that is written as Base64.
+/// Prefix of a key in Base64.
 const ENCODED: &str = "whsec_";
 
-/// A key that requests are signed with.
+/// A key that signs requests.
 pub(super) struct SigningKey(Hmac<Sha256>);
 
 impl SigningKey {
-    /// Takes a key as it is kept: Base64 behind `whsec_`, or the bytes of the text. `None` for one that is empty or is
-    /// no Base64.
+    /// Parses a key: Base64 after `whsec_`, or else the bytes of the text. Returns `None` if the key is empty or
+    /// invalid Base64.
     pub(super) fn new(text: &str) -> Option<Self> {
         let bytes = match text.strip_prefix(ENCODED) {
             Some(encoded) => STANDARD.decode(encoded).ok()?,
             None => text.as_bytes().to_vec(),
         };
-        // HMAC takes a key of any length; an empty one is a mistake.
+        // HMAC accepts a key of any length; an empty one is a mistake.
         let key = Some(bytes).filter(|bytes| !bytes.is_empty())?;
         Hmac::new_from_slice(&key).ok().map(Self)
     }
 
-    /// Returns the headers of a request with this id and body, sent now.
+    /// Returns the headers of a request with this id and body, sent at `now`.
     pub(super) fn headers(
         &self,
         id: &str,

@@ -1,4 +1,4 @@
-//! A behaviour that is a server.
+//! The behaviour of a server.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use super::failure_text::beginning_of;
 use super::signature::SigningKey;
 use crate::exit::CliError;
 
-/// How long a connection may take; the delivery as a whole is limited by its timeout.
+/// Timeout of the connection; the behaviour's timeout limits the whole delivery.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How much of an answer is read.
+/// Size of the part of a response body that is read, in bytes.
 const MAX_BODY_BYTES: usize = 16 * 1024;
-/// What the command calls itself.
+/// User agent of the command.
 const USER_AGENT: &str = concat!("backstop/", env!("CARGO_PKG_VERSION"));
 
-/// A server that is sent each delivery by POST.
+/// A server that gets each delivery by POST.
 pub(super) struct Webhook {
     url: Url,
     client: Client,
@@ -33,7 +33,7 @@ pub(super) struct Webhook {
     redactor: Redactor,
 }
 
-/// Says why a server could not be told of an event.
+/// An error of the delivery to a server.
 #[derive(Debug, Error)]
 pub(super) enum WebhookError {
     /// It is on another machine, and this process sends nothing there.
@@ -88,7 +88,7 @@ impl Failure for WebhookError {
 }
 
 impl Webhook {
-    /// Makes it of a URL, which is `http` or `https` and has a host.
+    /// Returns the webhook of a URL, which is `http` or `https` and has a host.
     pub(super) fn new(url: Url, redactor: Redactor) -> Result<Self, CliError> {
         let builder = Client::builder()
             .tls_backend_rustls()
@@ -102,7 +102,7 @@ impl Webhook {
             .referer(false)
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never());
-        // A proxy is for what leaves the machine.
+        // A proxy is only for requests that leave the machine.
         let builder =
             if url.host_str().is_some_and(is_loopback) { builder.no_proxy() } else { builder };
         let client = builder.build();
@@ -110,7 +110,7 @@ impl Webhook {
         Ok(Self { url, client, headers: HeaderMap::new(), key: None, redactor })
     }
 
-    /// Adds a header to each request; `None` where no header can be so.
+    /// Adds a header to each request; returns `None` for an invalid header.
     pub(super) fn header(mut self, name: &str, value: &str) -> Option<Self> {
         let mut value = HeaderValue::from_str(value).ok()?;
         value.set_sensitive(true);
@@ -118,13 +118,13 @@ impl Webhook {
         Some(self)
     }
 
-    /// Signs each request with a key.
+    /// Sets the key that signs each request.
     pub(super) fn signed_with(mut self, key: SigningKey) -> Self {
         self.key = Some(key);
         self
     }
 
-    /// Sends it a delivery.
+    /// Sends a delivery.
     pub(super) async fn tell(&self, id: &str, json: String) -> Result<(), WebhookError> {
         check_request(self.url.host_str().unwrap_or_default()).map_err(WebhookError::Denied)?;
         let id = key(id);
@@ -158,7 +158,8 @@ impl Webhook {
     }
 }
 
-/// Returns the id of a delivery as a header holds it: what is no ASCII of it is percent-encoded.
+/// Returns the id of a delivery in a form for a header: bytes that are not printable ASCII, and `%`, are
+/// percent-encoded.
 fn key(id: &str) -> String {
     let is_plain = |byte: u8| byte == b' ' || byte.is_ascii_graphic() && byte != b'%';
     let encoded = |byte: u8| match is_plain(byte) {
@@ -168,7 +169,7 @@ fn key(id: &str) -> String {
     id.bytes().map(encoded).collect()
 }
 
-/// Reads the beginning of an answer.
+/// Reads the beginning of a response body.
 async fn body(mut response: Response) -> String {
     let mut read = Vec::new();
     while read.len() < MAX_BODY_BYTES

@@ -1,7 +1,7 @@
-//! Asking the person at the terminal.
+//! Prompts for the person at the terminal.
 //!
-//! Only what was typed after the prompt was drawn is an answer: what was typed before is thrown away
-//! right before. A prompt whose [`Answered`] is dropped is withdrawn.
+//! Only text that was typed after the prompt was drawn is an answer: earlier text is discarded right before. A prompt
+//! is withdrawn when its [`Answered`] is dropped.
 
 use std::io;
 use std::pin::Pin;
@@ -15,74 +15,74 @@ use super::form::Form;
 use super::screen::{Entry, SCREEN};
 use super::terminal::{Terminal, heard};
 
-/// What a person is asked.
+/// A question to a person.
 pub(crate) struct Prompt {
-    /// The text above it; already escaped.
+    /// Text above the prompt; already escaped.
     shown: String,
     kind: PromptKind,
-    /// The data that goes with yes.
+    /// Data to give with a yes.
     form: Option<Form>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PromptKind {
-    /// Is what a call asks answered that is running?
+    /// Whether to answer the question of a running call.
     Answer,
-    /// Is it to be approved, as the command line says?
+    /// Whether to approve a call, as the command line asks for.
     Confirm,
-    /// May a tool run?
+    /// Whether a tool may run.
     Decide,
-    /// Anything that yes or no answers.
+    /// Any question with the answers yes and no.
     YesOrNo,
 }
 
 /// The answer of a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Yes, with the data that was asked for.
+    /// Yes, with the requested data.
     Given(JsonText),
     Later,
-    /// And why.
+    /// No, with the reason.
     No(String),
     Yes,
 }
 
-/// What is said to a prompt; `None` when there is no answer.
+/// The pending answer to a prompt; `None` if there is no answer.
 ///
 /// # Cancel safety
 ///
-/// Dropping it takes the prompt back.
+/// Dropping it withdraws the prompt.
 #[derive(Default)]
 pub(crate) struct Answered {
-    /// Nothing is written to it; the other end sees that it is closed.
+    /// The pipe gets no data; the other end sees when it is closed.
     asked: Option<(oneshot::Receiver<Answer>, io::PipeWriter)>,
 }
 
 impl Prompt {
-    /// Asks whether a call may run, which [`super::call`] shows.
+    /// Returns the prompt whether a call may run; [`super::call`] formats the call.
     pub(crate) fn to_decide(call: &str, limits: Option<&str>) -> Self {
         let limits = limits.map(|limits| format!("  ({})\n", escape::line(limits)));
         let limits = limits.unwrap_or_default();
         Self::new(format!("\nneeds approval: {call}\n{limits}"), PromptKind::Decide)
     }
 
-    /// Asks whether a call is to be approved, which [`super::call`] shows.
+    /// Returns the prompt whether to approve a call; [`super::call`] formats the call.
     pub(crate) fn to_confirm(call: &str) -> Self {
         Self::new(format!("{call}\n"), PromptKind::Confirm)
     }
 
-    /// Asks what yes or no answers.
+    /// Returns a prompt for yes or no.
     pub(crate) fn yes_or_no(text: &str) -> Self {
         Self::new(format!("{}\n", escape::line(text)), PromptKind::YesOrNo)
     }
 
-    /// Asks what a call wants to know that is running.
+    /// Returns the prompt for the question of a running call.
     pub(crate) fn to_answer(tool: &str, message: &str) -> Self {
         let (tool, message) = (escape::line(tool), escape::text(message));
         Self::new(format!("\n{tool} asks: {message}\n"), PromptKind::Answer)
     }
 
-    /// Asks for data too, unless the answer is no.
+    /// Adds a form for data, which is filled in unless the answer is no.
     pub(crate) fn with_form(mut self, form: Option<Form>) -> Self {
         self.form = form;
         self
@@ -92,7 +92,7 @@ impl Prompt {
         Self { shown, kind, form: None }
     }
 
-    /// Asks. One prompt is on the screen at a time.
+    /// Shows the prompt and returns its pending answer. One prompt is on the screen at a time.
     pub(crate) fn ask(self) -> Answered {
         let Ok((withdrawn, asking)) = io::pipe() else { return Answered::default() };
         let (answer, answered) = oneshot::channel();
@@ -113,7 +113,7 @@ impl Future for Answered {
     }
 }
 
-/// Asks on this thread, until there is an answer or the prompt is withdrawn.
+/// Asks on this thread until there is an answer or the prompt is withdrawn.
 fn converse_on_terminal(
     prompt: &Prompt,
     answer: oneshot::Sender<Answer>,
@@ -124,7 +124,7 @@ fn converse_on_terminal(
     }
     #[cfg(unix)]
     if let Ok(Some(said)) = converse(prompt, &mut super::tty::Tty::new(withdrawn)) {
-        // A prompt that was withdrawn meanwhile has no reader.
+        // If the prompt was withdrawn meanwhile, nothing receives the answer.
         let _ = answer.send(said);
     }
     #[cfg(not(unix))]
@@ -159,7 +159,7 @@ fn converse(prompt: &Prompt, terminal: &mut impl Terminal) -> io::Result<Option<
             }
             ("n" | "no", PromptKind::Decide) => {
                 terminal.write("why not? the model reads it (empty for no reason): ")?;
-                // It is denied already, with a reason or without one.
+                // The call is denied already, with or without a reason.
                 return Ok(Some(Answer::No(heard(terminal)?.unwrap_or_default())));
             }
             ("l" | "later", PromptKind::Decide) => return Ok(Some(Answer::Later)),
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::output::terminal::Typed;
 
-    /// What is typed while each prompt stands; what is left of it is gone with the next prompt.
+    /// Typed text for each prompt; the next prompt discards the rest of it.
     struct Script<'a> {
         typed: Vec<&'a str>,
         lines: Vec<&'a str>,
@@ -268,7 +268,7 @@ mod tests {
         );
         assert!(screen.contains("day (text, required): when it leaves\\u001b[2J\n"), "{screen}");
         assert!(screen.contains("how (one of air, sea, optional): "), "{screen}");
-        // What is wrong is said, and asked again: field by field, then as a whole.
+        // An invalid answer gets an error and is asked again: first by field, then as a whole.
         let wrong = "y\n\nmonday\nperhaps\n\nrail\n\n1.5\n0\n\nmonday\n\n\n1\n\n";
         let screen = check_form(decide, form(), &[wrong], given(r#"{"day":"monday","parcels":1}"#));
         for said in ["it is required", "y or n", "one of the values", "an integer", "at least 1"] {

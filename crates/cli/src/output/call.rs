@@ -1,4 +1,4 @@
-//! Showing a call whole, so that a person can decide about it.
+//! Calls in full, for a person's decision.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use layer0::JsonText;
 
 use super::escape;
 
-/// Arguments that are at most this long stand beside the name of the tool.
+/// Longest arguments on the line of the tool's name, in characters.
 const BESIDE: usize = 60;
-/// More lines than this may have left the screen when the last one is shown.
+/// Number of lines above which the first ones may be off the screen.
 const A_SCREEN: usize = 20;
-/// What a line of arguments begins with; nothing in them can begin one.
+/// Beginning of a line of arguments; no text in them can imitate it.
 const LINE: &str = "  | ";
-/// What the rest of a line begins with that is longer than the screen is wide.
+/// Beginning of the rest of a line that is wider than the screen.
 const REST: &str = "  > ";
 
-/// The argument in which a tool says what changes.
+/// The argument that holds the diff of a change.
 const DIFF: &str = "diff";
 
-/// Returns a call as a person reads it: the tool, and every character of its arguments.
+/// Returns a call as text for a person: the tool, and every character of its arguments.
 ///
-/// They are JSON, and what cannot be seen is escaped; a diff stands below them, line by line. Where
-/// the width of a screen is given, its lines end before it does, and behind each `\n` of a text; runs of
-/// blanks that are longer than a line are written `\s{80}`, those of line ends `\N{80}`.
+/// The arguments are JSON in which invisible characters are escaped; a diff follows them, line by line. With a `width`,
+/// lines are broken before they reach it and after each `
+/// ` of a text. Runs of blanks longer than a line are written `\s{80}`, those of line ends `\N{80}`.
 pub(crate) fn call(tool: &str, arguments: &JsonText, width: Option<usize>) -> String {
     let tool = escape::line(tool);
     let (arguments, diff) = parted(arguments);
@@ -55,7 +55,7 @@ pub(crate) fn call(tool: &str, arguments: &JsonText, width: Option<usize>) -> St
     shown.join("\n")
 }
 
-/// Takes the diff out of the arguments.
+/// Splits the diff from the other arguments.
 fn parted(arguments: &JsonText) -> (JsonText, Option<String>) {
     let mut fields: BTreeMap<String, JsonText> = match arguments.read() {
         Ok(fields) => fields,
@@ -72,14 +72,14 @@ fn parted(arguments: &JsonText) -> (JsonText, Option<String>) {
     }
 }
 
-/// Breaks a line of JSON into parts of at most so many columns.
+/// Breaks a line of JSON into parts of at most `width` columns.
 fn broken(line: &str, width: usize) -> Vec<String> {
     let (mut parts, mut part, mut columns) = (Vec::new(), String::new(), 0);
     let pieces = folded(&pieces(line), width);
     for (at, piece) in pieces.iter().enumerate() {
         let wide: usize = piece.chars().map(columns_of).sum();
         if columns + wide > width {
-            // A word stays whole where it is not longer than half a line.
+            // A word up to half a line stays whole.
             let keep = match part.rfind(' ') {
                 Some(space) if space + 1 > part.len() / 2 => part.split_off(space + 1),
                 _ => String::new(),
@@ -101,7 +101,7 @@ fn broken(line: &str, width: usize) -> Vec<String> {
     parts
 }
 
-/// Cuts a line into characters and whole escapes.
+/// Splits a line into characters and whole escapes.
 fn pieces(line: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = line;
@@ -118,7 +118,7 @@ fn pieces(line: &str) -> Vec<&str> {
     pieces
 }
 
-/// Writes long runs of blanks as their number, behind an escape that JSON does not have.
+/// Replaces long runs of blanks by their count, in an escape that JSON does not have.
 fn folded(pieces: &[&str], width: usize) -> Vec<String> {
     let mut folded = Vec::new();
     for run in pieces.chunk_by(|a, b| a == b) {
@@ -137,7 +137,7 @@ fn folded(pieces: &[&str], width: usize) -> Vec<String> {
     folded
 }
 
-/// How many columns it takes; wide characters are all beyond ASCII.
+/// Returns an upper bound of the columns of a character: one for ASCII, two for others, which may be wide.
 fn columns_of(c: char) -> usize {
     if c.is_ascii() { 1 } else { 2 }
 }
@@ -202,7 +202,7 @@ mod tests {
             r"  | +\r",
         ];
         assert_eq!(shown.lines().collect::<Vec<_>>(), expected);
-        // What is no diff stays where it is.
+        // A `diff` that is not a text of several lines stays in the arguments.
         for diff in [json!("one line"), json!(["a\nb"])] {
             let short: JsonText = json!({ "diff": diff }).into();
             assert_eq!(call("t", &short, Some(80)), format!("t {short}"));

@@ -1,7 +1,7 @@
-//! Making text of others harmless for a terminal.
+//! Escapes that make text of others safe for a terminal.
 //!
-//! What could steer a terminal, turn the direction of writing or hide is written as JSON writes it,
-//! such as `\u001b`. Everything that is printed comes through here.
+//! Characters that could control a terminal, change the direction of writing or hide are written as in JSON, such as
+//! `\u001b`. All output is escaped here.
 
 use std::fmt::Write;
 
@@ -22,22 +22,22 @@ pub(crate) fn text(text: &str) -> String {
     safe
 }
 
-/// Escapes a text that is to stay on its line.
+/// Escapes a text that must stay on one line.
 pub(crate) fn line(line: &str) -> String {
     text(line).replace('\n', "\\n")
 }
 
-/// Escapes a text of JSON, which stays the same JSON. Line ends between its tokens stay.
+/// Escapes JSON text into equal JSON. Line ends between its tokens stay.
 pub(crate) fn json(json: &str) -> String {
     escape_json(json).into_owned()
 }
 
-/// Escapes a text of JSON that a person is to judge: also what looks like a space and is none.
+/// Escapes JSON text for a person's decision: also characters that look like a space.
 pub(super) fn strict_json(json: &str) -> String {
     strict(json, |c| c == '\n')
 }
 
-/// Escapes a line that a person is to judge, as [`strict_json`] does.
+/// Escapes a line for a person's decision, as [`strict_json`] does.
 pub(super) fn strict_text(line: &str) -> String {
     strict(line, |_| false)
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// What must not reach a terminal, one of each kind.
+    /// Characters that must not reach a terminal, one of each kind.
     const HARMFUL: &str = "\u{1b}\u{0}\u{8}\r\u{7f}\u{80}\u{9b}\u{9d}\u{ad}\u{61c}\u{200b}\u{200d}\
         \u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2060}\u{2066}\u{2069}\u{feff}\u{e0041}";
 

@@ -1,4 +1,4 @@
-//! The data that a person gives with an approval, asked for field by field where its schema is flat.
+//! Forms for the data of an approval, asked field by field if its schema is flat.
 
 mod field;
 
@@ -12,20 +12,20 @@ use self::field::Field;
 use super::escape;
 use super::terminal::{Terminal, heard};
 
-/// What is asked for.
+/// A request for data.
 pub(crate) struct Form {
     schema: Value,
     fields: Option<Vec<Field>>,
 }
 
 impl Form {
-    /// Makes the form of a schema.
+    /// Returns the form for a schema.
     pub(crate) fn of(schema: &JsonText) -> Self {
         let schema = schema.value();
         Self { fields: fields_of(&schema), schema }
     }
 
-    /// Shows what is asked for, in lines that are escaped.
+    /// Returns the description of the requested data, in escaped lines.
     pub(super) fn shown(&self) -> String {
         let lines: Vec<String> = match &self.fields {
             Some(fields) => fields
@@ -41,7 +41,7 @@ impl Form {
         format!("asks for data:\n{}", lines.collect::<String>())
     }
 
-    /// Asks for it until it fits; `None` where the person leaves, or the prompt is withdrawn.
+    /// Asks until the data fits the schema; returns `None` if the person leaves or the prompt is withdrawn.
     pub(super) fn ask(&self, terminal: &mut impl Terminal) -> io::Result<Option<JsonText>> {
         loop {
             let given = match &self.fields {
@@ -57,7 +57,7 @@ impl Form {
     fn misfit(&self, given: &Value) -> Option<String> {
         match Schema::new(&self.schema) {
             Ok(schema) => schema.check_data(given).err().map(|misfit| misfit.to_string()),
-            // Where the decision is taken, that is said.
+            // The code that takes the decision reports an invalid schema.
             Err(_) => None,
         }
     }
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Asks for what a schema describes; returns what is shown.
+    /// Asks for data of a schema; returns the output.
     #[track_caller]
     fn check(schema: Value, typed: &str, expected: Value) -> String {
         let form = Form::of(&JsonText::from(&schema));

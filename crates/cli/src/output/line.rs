@@ -1,6 +1,6 @@
-//! Lines that a person edits, with a history by arrow keys.
+//! Line editor with a history by arrow keys.
 //!
-//! The terminal is the editor's while it reads; what it draws is the prompt and what is typed.
+//! The editor controls the terminal while it reads; it draws only the prompt and the typed text.
 
 use std::io::stdin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,34 +15,34 @@ use rustyline::{ColorMode, Editor};
 use super::screen::SCREEN;
 use crate::exit::CliError;
 
-/// How the terminal was before a line was edited.
+/// State of the terminal before the first edited line.
 #[cfg(unix)]
 static BEFORE: OnceLock<Option<Termios>> = OnceLock::new();
 
-/// Puts the terminal back to how it was.
+/// Restores the state of the terminal.
 pub(super) fn put_back() {
     #[cfg(unix)]
     if let Some(Some(before)) = BEFORE.get() {
-        // There is nothing else to do about it.
+        // If that fails, there is nothing else to do.
         let _ = tcsetattr(stdin(), OptionalActions::Now, before);
     }
 }
 
 /// The result of reading a line.
 pub(crate) enum LineInput {
-    /// There are no more.
+    /// End of the input.
     End,
     /// Ctrl-C.
     Interrupted,
     Text(String),
 }
 
-/// Reads lines, one at a time.
+/// A reader of lines, one at a time.
 #[derive(Clone)]
 pub(crate) struct Lines(Arc<Mutex<Editor<(), DefaultHistory>>>);
 
 impl Lines {
-    /// Begins with what was typed earlier, oldest first.
+    /// Returns a reader whose history has these lines, oldest first.
     pub(crate) fn new(earlier: &[String]) -> Result<Self, CliError> {
         #[cfg(unix)]
         BEFORE.get_or_init(|| tcgetattr(stdin()).ok());
@@ -59,7 +59,7 @@ impl Lines {
         Ok(Self(Arc::new(Mutex::new(editor))))
     }
 
-    /// Reads a line, which is `begun` to begin with. What was said before stands above it.
+    /// Reads a line that initially contains `begun`, after all earlier notes are written.
     pub(crate) async fn read(&self, begun: String) -> Result<LineInput, CliError> {
         let editor = Arc::clone(&self.0);
         let read = tokio::task::spawn_blocking(move || {

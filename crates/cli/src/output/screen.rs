@@ -1,8 +1,8 @@
-//! Standard error, which one thread of its own writes to.
+//! Standard error, with a thread of its own that writes.
 //!
-//! What is printed is put into a queue, so that a terminal that stands still or a pipe that is not
-//! read holds up no other thread. Progress that the queue has no room for is left out; the rest is
-//! kept until it is written, or until the end of the command has waited for it.
+//! Output goes through a queue, so that a paused terminal or an unread pipe blocks no other thread. Progress that does
+//! not fit in the queue is left out. The rest is kept until it is written, or until the end of the command has waited
+//! for it.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write, stderr};
@@ -15,28 +15,28 @@ use indicatif::ProgressBar;
 use super::spinner::{new_spinner, tick};
 use super::streams::broken_line;
 
-/// How much progress waits to be written, in bytes.
+/// Limit of pending progress, in bytes.
 const MAX_PROGRESS: usize = 1024 * 1024;
-/// How long the end waits for a reader that takes nothing at all.
+/// Longest wait at the end for a reader that reads nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How much is written at once. A pipe takes as much without a break.
+/// Size of one write, in bytes. A pipe takes this much atomically.
 const PIECE: usize = 4096;
-/// How often the spinner turns.
+/// Interval between frames of the spinner.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The one screen of the process.
+/// The only screen of the process.
 pub(super) static SCREEN: LazyLock<Screen> = LazyLock::new(Screen::start);
 
 pub(super) struct Screen {
     state: Mutex<ScreenState>,
     changed: Condvar,
-    /// Is there no thread? Then the caller writes.
+    /// Whether there is no thread, so that the caller writes.
     alone: bool,
 }
 
-/// What the thread is to do.
+/// Work for the thread.
 pub(super) enum Entry {
-    /// Work that nothing else is written during.
+    /// Work during which nothing else is written.
     Alone(Box<dyn FnOnce() + Send>),
     Line(String),
     /// A line that may be left out.
@@ -47,16 +47,16 @@ pub(super) enum Entry {
 #[derive(Default)]
 struct ScreenState {
     queue: VecDeque<Entry>,
-    /// The bytes of all progress in the queue.
+    /// Size of all progress in the queue, in bytes.
     progress: usize,
     left_out: usize,
     /// The next text of the spinner.
     status: Option<String>,
     spins: bool,
     works: bool,
-    /// Grows with everything that is done.
+    /// Count of finished work and written pieces.
     moves: u64,
-    /// The reader took nothing for too long.
+    /// Whether the reader read nothing for too long.
     stuck: bool,
 }
 
@@ -67,7 +67,7 @@ impl Screen {
         Self { state: Mutex::default(), changed: Condvar::new(), alone: started.is_err() }
     }
 
-    /// Puts something into the queue.
+    /// Adds an entry to the queue.
     pub(super) fn push(&self, entry: Entry) {
         if self.alone {
             return self.perform(entry, &mut None);
@@ -84,12 +84,12 @@ impl Screen {
         self.changed.notify_all();
     }
 
-    /// Changes what the spinner says.
+    /// Sets the text of the spinner.
     pub(super) fn status(&self, text: String) {
         self.lock().status = Some(text);
     }
 
-    /// Waits until everything is written, but not for a reader that takes nothing.
+    /// Waits until everything is written, except for a reader that reads nothing.
     pub(super) fn drain(&self) {
         let mut state = self.lock();
         while !self.alone && !state.stuck && (state.works || !state.queue.is_empty()) {
@@ -112,7 +112,7 @@ impl Screen {
         }
     }
 
-    /// Returns what is to be done next; `None` when it is only time to turn the spinner.
+    /// Returns the next entry; `None` if only the next frame of the spinner is due.
     fn next(&self) -> Option<Entry> {
         let mut state = self.lock();
         state.works = false;
@@ -172,7 +172,7 @@ impl Screen {
 
     fn write(&self, text: &str) {
         for piece in text.as_bytes().chunks(PIECE) {
-            // Nothing can be said once standard error is gone.
+            // Nothing can be reported once standard error is gone.
             if stderr().write_all(piece).is_err() {
                 return;
             }
@@ -191,7 +191,7 @@ impl Screen {
     }
 }
 
-/// Does something while the spinner is off the screen.
+/// Runs a closure while the spinner is off the screen.
 fn beside(spinner: Option<&ProgressBar>, act: impl FnOnce()) {
     match spinner {
         Some(spinner) => spinner.suspend(act),

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
 use super::streams::width_of_notes;
 
-/// What a terminal may echo into the line of the spinner: `^C`.
+/// Columns for characters that a terminal may echo into the line of the spinner: `^C`.
 const ECHO: u16 = 4;
 
 pub(super) fn new_spinner() -> ProgressBar {
@@ -26,8 +26,8 @@ pub(super) fn tick(spinner: Option<&ProgressBar>, status: Option<String>) {
     }
 }
 
-/// Standard error, narrower than it is: an echo behind the line would begin another one, and the spinner
-/// would stay where it was. What is drawn is written at once.
+/// Standard error with a smaller width: an echo after the line would begin another line, and the spinner would stay on
+/// the first one. Each drawing is one write.
 #[derive(Debug, Default)]
 struct Narrow(Mutex<String>);
 

@@ -10,14 +10,13 @@ use backstop_clock::{Clock, SystemClock};
 #[cfg(unix)]
 use super::tty;
 
-/// Does standard output stand inside a line? What has it locked changes this.
+/// Whether standard output is inside a line. Changed only with standard output locked.
 static MIDLINE: AtomicBool = AtomicBool::new(false);
 
-/// When the write to standard output began that is under way, in milliseconds of this process, and one more; 0 where
-/// none is.
+/// Start of the current write to standard output, in milliseconds of this process plus one; 0 without a write.
 static WRITING_SINCE: AtomicU64 = AtomicU64::new(0);
 
-/// Writes to standard output, so that others see how long that takes.
+/// Writes to standard output with a record of its start for [`writes_for`].
 pub(super) fn writing<T>(write: impl FnOnce() -> T) -> T {
     WRITING_SINCE.store(now_ms() + 1, Ordering::Relaxed);
     let written = write();
@@ -25,7 +24,7 @@ pub(super) fn writing<T>(write: impl FnOnce() -> T) -> T {
     written
 }
 
-/// Returns whether a write to standard output has been under way for so long: nobody reads what is written.
+/// Returns whether a write to standard output has been blocked for this time, because its reader reads nothing.
 pub(crate) fn writes_for(time: Duration) -> bool {
     let since = WRITING_SINCE.load(Ordering::Relaxed);
     since > 0 && Duration::from_millis((now_ms() + 1).saturating_sub(since)) >= time
@@ -35,12 +34,12 @@ fn now_ms() -> u64 {
     u64::try_from(SystemClock.monotonic().as_millis()).unwrap_or(u64::MAX - 1)
 }
 
-/// Do both end at one place, such as a terminal?
+/// Returns whether both streams end at one place, such as a terminal.
 pub(super) fn are_one() -> bool {
     *ONE
 }
 
-/// Notes whether standard output stands inside a line.
+/// Sets whether standard output is inside a line.
 pub(super) fn stands_inside_a_line(does: bool) {
     MIDLINE.store(does, Ordering::Relaxed);
 }
@@ -49,22 +48,22 @@ pub(super) fn is_inside_a_line() -> bool {
     MIDLINE.load(Ordering::Relaxed)
 }
 
-/// Returns what ends the line of standard output where a note comes into it.
+/// Returns the end for a line of standard output that a note interrupts.
 pub(super) fn broken_line() -> &'static str {
     if !*ONE {
         return "";
     }
-    // What is being written is written first.
+    // A write in progress is completed first.
     let _stdout = io::stdout().lock();
     if MIDLINE.swap(false, Ordering::Relaxed) { "\n" } else { "" }
 }
 
-/// Returns how wide standard output is; `None` when it is no terminal.
+/// Returns the width of standard output; `None` if it is no terminal.
 pub(crate) fn width() -> Option<usize> {
     width_of(&io::stdout())
 }
 
-/// Returns how wide standard error is; `None` when it is no terminal.
+/// Returns the width of standard error; `None` if it is no terminal.
 pub(crate) fn width_of_notes() -> Option<usize> {
     width_of(&io::stderr())
 }

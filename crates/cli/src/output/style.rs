@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 
-/// Is nothing said but results and errors?
+/// Whether only results and errors are printed.
 static QUIET: AtomicBool = AtomicBool::new(false);
-/// Is everything said of an error?
+/// Whether errors are printed in full.
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 
-/// What went well.
+/// Style of success.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// What failed.
+/// Style of failure.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-/// What is to be looked at.
+/// Style of a text that needs attention.
 pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
 /// Secondary text.
 pub(crate) const DIM: Style = Style::new().dimmed();
 
-/// Says how this process writes, before anything is written.
+/// Sets the output of this process, before anything is written.
 pub(crate) fn set(quiet: bool, verbose: bool, color: ColorChoice) {
     QUIET.store(quiet, Ordering::Relaxed);
     VERBOSE.store(verbose, Ordering::Relaxed);
@@ -35,17 +35,17 @@ pub(crate) fn is_verbose() -> bool {
     VERBOSE.load(Ordering::Relaxed)
 }
 
-/// Does standard output want colours?
+/// Returns whether standard output takes colours.
 pub(super) fn colours_results() -> bool {
     AutoStream::choice(&stdout()) != ColorChoice::Never
 }
 
-/// Does standard error want colours?
+/// Returns whether standard error takes colours.
 pub(super) fn colours_notes() -> bool {
     AutoStream::choice(&stderr()) != ColorChoice::Never
 }
 
-/// Puts pieces that are safe to write together.
+/// Joins escaped pieces.
 pub(super) fn joined(pieces: &[(Style, String)], coloured: bool) -> String {
     let piece = |(style, text): &(Style, String)| match coloured && !style.is_plain() {
         true => format!("{style}{text}{style:#}"),

@@ -1,19 +1,19 @@
 //! Tables of aligned columns.
 
-/// Between two columns.
+/// Space between two columns.
 const GAP: &str = "  ";
-/// A column is never cut to less than this, in characters.
+/// Smallest width to which a column is cut, in characters.
 const NARROWEST: usize = 12;
-/// A column is never padded to more than this, in characters; longer cells stand out of it.
+/// Largest width to which a column is padded, in characters; longer cells exceed it.
 const WIDEST: usize = 120;
 
-/// The columns that a narrow terminal is not shown, the one that is missed least first.
+/// Columns that a narrow terminal does not show, the least important one first.
 const LEFT_OUT: [&str; 9] =
     ["ERRORS", "TOOLS", "MODEL", "TOOK", "TOKENS", "SEEN", "STARTED", "COST", "OUTCOME"];
 
-/// Lays cells out in columns, the header first. With a width, such as that of a terminal, columns are cut until
-/// a line fits, the last one first, but never the first one, which holds names to be typed; where that is not enough, some are
-/// left out. The last column is not padded.
+/// Lays cells out in columns, the header first. With a width, such as that of a terminal, columns are cut until a line
+/// fits: the last one first, never the first one, which holds names to be typed. If that is not enough, some columns
+/// are left out. The last column is not padded.
 pub(super) fn lay_out(header: &[&str], rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
     let header = header.iter().map(|name| (*name).to_owned()).collect();
     let mut table: Vec<Vec<String>> = std::iter::once(header).chain(rows.iter().cloned()).collect();
@@ -50,8 +50,8 @@ fn widths(table: &[Vec<String>]) -> Vec<usize> {
     widths
 }
 
-/// Takes from the last column, which holds text, then from the widest ones until they fit, or none can be cut further;
-/// returns whether they fit.
+/// Narrows the last column, which holds text, then the widest ones, until they fit or none can be narrower; returns
+/// whether they fit.
 fn narrow(widths: &mut [usize], width: usize) -> bool {
     let gaps = GAP.len() * widths.len().saturating_sub(1);
     let excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
@@ -69,7 +69,7 @@ fn narrow(widths: &mut [usize], width: usize) -> bool {
         let Some(widest) = others.into_iter().next().filter(|width| **width > NARROWEST) else {
             return false;
         };
-        // Down to the next widest at most, but by one at least: columns of one width are cut in turn.
+        // To the next widest at most, but by at least one: columns of equal width are cut in turn.
         *widest -= excess.min(widest.saturating_sub(next).max(1));
     }
 }
@@ -122,7 +122,7 @@ mod tests {
             assert!(lines[1].starts_with("run_0123456789  finished  x"), "{lines:?}");
             assert_eq!(lines[0].ends_with("TOKENS  MODEL"), width > 53, "{lines:?}");
         }
-        // Below that, a line is wrapped by the terminal.
+        // In a smaller width, the terminal wraps the line.
         let lines = lay_out(&header, &rows, Some(10));
         assert_eq!(lines[1], "run_0123456789  finished  xxxxxxxxxxx…  xxxxxxxxxxx…");
     }

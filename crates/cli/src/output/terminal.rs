@@ -1,4 +1,4 @@
-//! What a prompt needs of a terminal, real or scripted.
+//! The terminal of a prompt, real or scripted.
 
 use std::io;
 
@@ -6,21 +6,21 @@ use super::escape;
 
 /// A screen and a keyboard.
 pub(super) trait Terminal {
-    /// Throws away what was typed so far.
+    /// Discards the text that was typed so far.
     fn forget(&mut self) -> io::Result<()>;
     fn read(&mut self) -> io::Result<Typed>;
     fn write(&mut self, text: &str) -> io::Result<()>;
 }
 
-/// What came from the keyboard.
+/// Input from the keyboard.
 pub(super) enum Typed {
     End,
     Line(String),
-    /// Nothing: the prompt is withdrawn.
+    /// No input: the prompt is withdrawn.
     Withdrawn,
 }
 
-/// Reads a line; `None` when there is none.
+/// Reads a line; returns `None` if there is none.
 pub(super) fn heard(terminal: &mut impl Terminal) -> io::Result<Option<String>> {
     match terminal.read()? {
         Typed::Line(line) => Ok(Some(line.trim().to_owned())),
@@ -29,7 +29,7 @@ pub(super) fn heard(terminal: &mut impl Terminal) -> io::Result<Option<String>> 
             Ok(None)
         }
         Typed::Withdrawn => {
-            // What was begun is no command for the shell either.
+            // A partly typed answer must not become a command of the shell.
             terminal.forget()?;
             terminal.write(&escape::text("\n  withdrawn: no answer is needed any more\n"))?;
             Ok(None)

@@ -1,4 +1,4 @@
-//! A terminal of Unix: standard input and standard error.
+//! The terminal on Unix: standard input and standard error.
 
 use std::io::{self, PipeReader, Write, stderr, stdin};
 use std::os::fd::AsFd;
@@ -9,14 +9,14 @@ use rustix::termios::{QueueSelector, tcflush, tcgetwinsize};
 
 use super::terminal::{Terminal, Typed};
 
-/// Nothing that a person types is longer.
+/// Longest line that is read, in bytes.
 const LONGEST: usize = 64 * 1024;
 
-/// The terminal, while a prompt stands.
+/// The terminal during a prompt.
 pub(super) struct Tty<'a> {
     /// Closed when the prompt is withdrawn.
     withdrawn: &'a PipeReader,
-    /// What was read and is no whole line yet.
+    /// Input that is not yet a whole line.
     begun: Vec<u8>,
 }
 
@@ -32,7 +32,7 @@ impl Terminal for Tty<'_> {
         Ok(tcflush(stdin(), QueueSelector::IFlush)?)
     }
 
-    /// Reads without a buffer of the standard library, which would keep what is typed ahead.
+    /// Reads without a buffer of the standard library, which would keep text that was typed ahead.
     fn read(&mut self) -> io::Result<Typed> {
         loop {
             if let Some(end) = self.begun.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -64,7 +64,7 @@ impl Terminal for Tty<'_> {
     }
 }
 
-/// Returns how wide a terminal is, in columns.
+/// Returns the width of a terminal, in columns.
 pub(super) fn width(of: impl AsFd) -> Option<usize> {
     tcgetwinsize(of).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }

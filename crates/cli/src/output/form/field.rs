@@ -1,17 +1,17 @@
-//! One field of a form: what it takes, what it offers, and what a typed line says.
+//! Fields of a form: their type, their default, and the value of a typed line.
 
 use backstop_tool::Schema;
 use serde_json::{Number, Value, json};
 
-/// A property that one line says.
+/// A property whose value fits on one line.
 pub(super) struct Field {
     pub(super) name: String,
     pub(super) description: Option<String>,
     pub(super) is_required: bool,
-    /// The value of an empty line.
+    /// Value for an empty line.
     pub(super) default: Option<Value>,
     kind: Kind,
-    /// What a value of the property has to fit, in an object that has nothing else.
+    /// Schema of an object with this property only.
     schema: Option<Schema>,
 }
 
@@ -24,14 +24,14 @@ enum Kind {
     Text,
 }
 
-/// A value that can be chosen, and what it is called.
+/// A value to choose, and its title.
 struct Choice {
     value: Value,
     title: Option<String>,
 }
 
 impl Field {
-    /// Makes the field of a property; `None` where one line cannot say it.
+    /// Returns the field of a property; `None` if one line cannot express its value.
     pub(super) fn of(name: &str, property: &Value, is_required: bool) -> Option<Self> {
         let kind = Kind::of(property)?;
         let alone = json!({"type": "object", "properties": {name: property}});
@@ -43,7 +43,7 @@ impl Field {
             kind,
             schema: Schema::new(&alone).ok(),
         };
-        // What would be refused is not offered.
+        // A default that would be refused is not offered.
         field.default = property
             .get("default")
             .filter(|value| !plain(value).trim().is_empty())
@@ -52,7 +52,7 @@ impl Field {
         Some(field)
     }
 
-    /// Says what the field takes, and in brackets what an empty line gives.
+    /// Returns the label: the type of the field, and in brackets its default.
     pub(super) fn label(&self) -> String {
         let (name, kind) = (&self.name, self.kind.shown());
         match (&self.default, self.is_required) {
@@ -62,7 +62,7 @@ impl Field {
         }
     }
 
-    /// Reads what was typed; `Err` says what it has to be.
+    /// Reads a typed line; `Err` describes the expected value.
     pub(super) fn read(&self, typed: &str) -> Result<Value, String> {
         let value = self.kind.read(typed)?;
         match self.misfit(&value) {
@@ -85,7 +85,7 @@ impl Kind {
         match property["type"].as_str()? {
             "array" => {
                 let choices = choices(&property["items"])??;
-                // The separator of two items.
+                // A comma separates two items.
                 let is_split = choices.iter().any(|choice| plain(&choice.value).contains(','));
                 (!is_split).then_some(Self::Several(choices))
             }
@@ -110,7 +110,7 @@ impl Kind {
         }
     }
 
-    /// Is a value one that a line could have said?
+    /// Returns whether a typed line could have this value.
     fn takes(&self, value: &Value) -> bool {
         match self {
             Self::Boolean => value.is_boolean(),
@@ -124,7 +124,7 @@ impl Kind {
         }
     }
 
-    /// Returns a value as the line that says it.
+    /// Returns the line for a value.
     fn typed(&self, value: &Value) -> String {
         match (self, value) {
             (Self::Boolean, Value::Bool(yes)) => if *yes { "y" } else { "n" }.to_owned(),
@@ -166,7 +166,7 @@ impl Kind {
 /// The decimal digits that a 64-bit float always keeps (`DBL_DIG`).
 const EXACT_DIGITS: usize = 15;
 
-/// Returns whether a number is the one that was typed.
+/// Returns whether a number keeps all typed digits.
 fn is_exact(number: &Number, typed: &str) -> bool {
     let mantissa = typed.split(['e', 'E']).next().unwrap_or_default();
     let digits = mantissa.chars().filter(char::is_ascii_digit).count();
@@ -182,7 +182,7 @@ impl Choice {
     }
 }
 
-/// Finds what was typed, by its value or else by its title.
+/// Finds the choice that was typed, by its value or else by its title.
 fn chosen(choices: &[Choice], typed: &str) -> Result<Value, String> {
     let by_value = choices.iter().find(|choice| plain(&choice.value) == typed);
     let found =
@@ -193,8 +193,8 @@ fn chosen(choices: &[Choice], typed: &str) -> Result<Value, String> {
     })
 }
 
-/// Returns what a schema lets be chosen: `enum`, or alternatives that are one value each. `None` where it lists
-/// nothing, and `Some(None)` where a line cannot say what it lists.
+/// Returns the choices of a schema: `enum`, or alternatives of one value each. `None` if it lists no choices,
+/// `Some(None)` if a line cannot express them.
 fn choices(schema: &Value) -> Option<Option<Vec<Choice>>> {
     let alternatives = || schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array());
     let choices: Option<Vec<Choice>> = match (schema["enum"].as_array(), alternatives()) {
@@ -217,7 +217,7 @@ fn choices(schema: &Value) -> Option<Option<Vec<Choice>>> {
     Some(choices.filter(|choices| !choices.is_empty() && choices.iter().all(is_flat)))
 }
 
-/// Returns a value as a person writes it: text without its quotes.
+/// Returns a value as a person writes it: text without quotes.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
