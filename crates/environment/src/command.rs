@@ -1,13 +1,14 @@
-//! Starting a program within walls.
+//! Start of a program within walls.
 
 use layer0::error::EnvError;
 
 use crate::{Walled, WalledProgram, Walls};
 
 impl Walls {
-    /// Describes a start of a program within the walls. A relative folder is below that of this process.
+    /// Describes a start of a program within the walls. A relative folder is relative to the current one of this
+    /// process.
     pub fn command(&self, mut program: WalledProgram) -> WalledCommand {
-        // The helper is elsewhere.
+        // The helper runs in another folder.
         if program.folder.is_relative() {
             program.folder = std::env::current_dir().unwrap_or_default().join(&program.folder);
         }
@@ -24,32 +25,32 @@ pub struct WalledCommand {
 }
 
 impl WalledCommand {
-    /// Puts up the walls and starts the program within. It runs when this returns.
+    /// Puts up the walls and starts the program within. The program is running when this returns.
     ///
     /// # Errors
     ///
-    /// [`EnvError::ProvisionFailed`], when a wall cannot be put up, or the program is not there;
-    /// [`EnvError::IsolationViolation`], when the rules do not grant the program's own file, or it has killed the
-    /// helper; [`EnvError::ResourceExceeded`], when the memory does not suffice for a start. Nothing is left behind
-    /// then.
+    /// [`EnvError::ProvisionFailed`] if a wall cannot be put up, or the program does not exist;
+    /// [`EnvError::IsolationViolation`] if the rules do not grant the program's own file, or the program has killed the
+    /// helper; [`EnvError::ResourceExceeded`] if there is not enough memory to start. After an error nothing is left
+    /// running.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends what was started.
+    /// Dropping the future ends all started processes.
     #[cfg(target_os = "linux")]
     pub async fn spawn(self) -> Result<Walled, EnvError> {
         crate::walled::spawn::spawn(self.walls, self.program).await
     }
 
-    /// Starts nothing: walls are of Linux.
+    /// Starts nothing: walls need Linux.
     ///
     /// # Errors
     ///
-    /// [`EnvError::ProvisionFailed`], always.
+    /// Always [`EnvError::ProvisionFailed`].
     ///
     /// # Cancel safety
     ///
-    /// There is nothing to drop.
+    /// Nothing is started.
     #[cfg(not(target_os = "linux"))]
     pub async fn spawn(self) -> Result<Walled, EnvError> {
         Err(EnvError::ProvisionFailed(crate::not_enforced::NOT_HERE.to_owned()))

@@ -37,10 +37,10 @@ use names::{INNER, OUTER};
 
 static CAN_HELP: AtomicBool = AtomicBool::new(false);
 
-/// Becomes the helper, where this process was started as one; otherwise notes that it can be.
+/// Becomes the helper if this process was started as one; otherwise records that it can become one.
 ///
-/// It has to be the first line of `main`, before any thread is started: of a plain `main`, that is, since the body of
-/// a `#[tokio::main]` runs where threads are already.
+/// This has to be the first line of `main`, before any thread is started. The `main` has to be a plain one, because the
+/// body of a `#[tokio::main]` runs when there are already threads.
 ///
 /// ```
 /// use std::process::ExitCode;
@@ -61,16 +61,16 @@ pub fn enter() {
     CAN_HELP.store(true, Ordering::Relaxed);
 }
 
-/// The program that puts up walls around itself, and starts what is walled then.
+/// The program that puts up walls around itself, and then starts the walled program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Helper(PathBuf);
 
 impl Helper {
-    /// This program is its own helper.
+    /// Uses this program as its own helper.
     ///
     /// # Errors
     ///
-    /// [`EnvError::ProvisionFailed`], when its `main` has not called [`enter`]: run again, it would do its own work.
+    /// [`EnvError::ProvisionFailed`] if its `main` has not called [`enter`]: started again, it would do its own work.
     pub fn this_program() -> Result<Self, EnvError> {
         if CAN_HELP.load(Ordering::Relaxed) {
             return Ok(Self(THIS_PROGRAM.into()));
@@ -80,12 +80,12 @@ impl Helper {
         Err(EnvError::ProvisionFailed(why.to_owned()))
     }
 
-    /// Another program is the helper, one whose `main` begins with [`enter`] of this version of Backstop.
+    /// Uses another program as helper, whose `main` begins with [`enter`] of this version of Backstop.
     pub fn program(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// Returns where the helper is.
+    /// Returns the path of the helper.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0

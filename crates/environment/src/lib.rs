@@ -1,14 +1,14 @@
-//! Walls around a program: which files, hosts and processes it reaches, and how much it may use.
+//! Walls around a program: limits on its files, hosts, processes and resources.
 //!
-//! [`Rules`] say what a program may do; [`Walls`] hold it to them, by the kernel: Landlock, seccomp, namespaces,
-//! control groups and limits of processes. What is asked for and cannot be enforced on this machine is refused with
-//! the name of the mechanism ([`Support`] is the table), never ignored. A network rule leaves one way out: a proxy in
-//! this process, which knows the hosts that are allowed.
+//! [`Rules`] state the rights of a program; [`Walls`] enforce them by the kernel: Landlock, seccomp, namespaces,
+//! control groups and process limits. A rule that cannot be enforced on this machine is refused with the name of the
+//! mechanism ([`Support`] is the table), never ignored. With a network rule, the only way out is a proxy in this
+//! process that knows the allowed hosts.
 //!
-//! It never runs code between `fork` and `exec`: the program runs itself again as a [`Helper`], which puts up the
-//! walls around itself and starts the walled program then. So the first line of `main` is [`enter`].
+//! No code runs between `fork` and `exec`: the program runs itself again as a [`Helper`], which puts up the walls
+//! around itself and then starts the walled program. For this, the first line of `main` has to be [`enter`].
 //!
-//! It never reads what a walled program prints, and does not judge what it does within its rules.
+//! The crate never reads the output of a walled program, and does not judge its behaviour within the rules.
 //!
 //! ```no_run
 //! use std::collections::BTreeMap;

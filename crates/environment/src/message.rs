@@ -4,13 +4,13 @@ use std::io;
 
 use serde::Serialize;
 
-/// The longest message; arguments and variables of a program are shorter by the kernel's own limit.
+/// Maximum size of a message, in bytes. The kernel's limit for arguments and variables of a program is lower.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// The bytes of a message's length.
+/// Size of the length prefix, in bytes.
 pub(crate) const HEAD: usize = 4;
 
-/// Writes a message out.
+/// Encodes a message with its length prefix.
 pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; HEAD];
     serde_json::to_writer(&mut bytes, message)?;
@@ -23,7 +23,7 @@ pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns how long the rest of a message is.
+/// Returns the size of a message's body, in bytes.
 pub(crate) fn length(head: [u8; HEAD]) -> io::Result<usize> {
     let length = usize::try_from(u32::from_le_bytes(head)).map_err(io::Error::other)?;
     if length > MAX_BYTES { Err(io::Error::other("message is too long")) } else { Ok(length) }

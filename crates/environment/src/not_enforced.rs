@@ -1,16 +1,16 @@
 use std::fmt;
 
-/// Why there are no walls elsewhere.
+/// Reason that there are no walls on other systems.
 #[cfg(not(target_os = "linux"))]
 pub(crate) const NOT_HERE: &str = "walls are held by Linux, which this machine does not run";
 
-/// A rule that is not enforced on this machine, where `best_effort` lets a program run all the same.
+/// A rule that is not enforced on this machine; with `best_effort` the program runs without it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NotEnforced {
     /// The rule: `files`, `network`, `processes`, `memory`, `signals` or `system calls`.
     pub rule: &'static str,
-    /// What would hold it, and what the machine lacks.
+    /// The missing mechanism, and the reason that it is missing.
     pub why: String,
 }
 

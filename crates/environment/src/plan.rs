@@ -1,54 +1,54 @@
-//! What the helper is told, and what it reports: JSON over the control channel.
+//! Messages to and from the helper: JSON over the control channel.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What the outer helper is told first.
+/// The first message to the outer helper.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Outer {
-    /// To try what this machine can do.
+    /// Probe the mechanisms of this machine.
     Probe,
-    /// To make what the program lives in.
+    /// Set up the surroundings of a program.
     Run(Surroundings),
 }
 
-/// What a program lives in.
+/// The surroundings of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Surroundings {
-    /// Does it get namespaces of users and processes?
+    /// Whether it gets user and process namespaces.
     pub(crate) namespaces: bool,
-    /// Does it get a network of its own?
+    /// Whether it gets a separate network.
     pub(crate) network: bool,
-    /// Is there a way out, through a proxy?
+    /// Whether it has a way out, through a proxy.
     pub(crate) listens: bool,
-    /// What it writes, where all else is mounted read-only.
+    /// The paths that it writes, if everything else is mounted read-only.
     pub(crate) written: Option<Vec<PathBuf>>,
-    /// The control groups that it is in, which are removed at its end.
+    /// Its control groups, which are removed at its end.
     pub(crate) groups: Vec<GroupPlan>,
 }
 
-/// A control group that the parent has made.
+/// A control group that the parent has created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GroupPlan {
     pub(crate) folder: PathBuf,
-    /// The folder that it is removed from.
+    /// The parent folder, from which the group is removed.
     pub(crate) home: PathBuf,
 }
 
-/// What the inner helper is told: the walls, and what runs within. The program's standard input comes with it.
+/// The message to the inner helper: the walls, and the program. The program's standard input is sent with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Inner {
     pub(crate) program: ProgramPlan,
-    /// Is it process 1 of a namespace?
+    /// Whether it is process 1 of a namespace.
     pub(crate) is_init: bool,
     pub(crate) limits: LimitsPlan,
     pub(crate) landlock: Option<LandlockPlan>,
     pub(crate) seccomp: Option<SeccompPlan>,
 }
 
-/// What runs.
+/// The program to run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProgramPlan {
     pub(crate) name: String,
@@ -63,76 +63,76 @@ pub(crate) struct LimitsPlan {
     pub(crate) cpu_seconds: Option<u64>,
     pub(crate) address_space_bytes: Option<u64>,
     pub(crate) file_bytes: Option<u64>,
-    /// Of the user in its namespace, with the helper.
+    /// Limit for the user in its namespace, including the helper.
     pub(crate) processes: Option<u64>,
 }
 
-/// What Landlock holds.
+/// Restrictions by Landlock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LandlockPlan {
     pub(crate) files: Option<FilesPlan>,
-    /// Are signals and abstract sockets held within?
+    /// Whether the reach of signals and abstract sockets is restricted.
     pub(crate) scopes: bool,
-    /// Is this TCP port, of whatever host, the only one to connect to, and none to listen on?
+    /// The TCP port that is the only one to connect to, on any host; listening is then forbidden.
     pub(crate) only_port: Option<u16>,
 }
 
-/// Which files there are.
+/// The accessible files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FilesPlan {
-    /// Does Landlock know of calls to devices (ABI 5)?
+    /// Whether Landlock restricts ioctl calls to devices (ABI 5).
     pub(crate) device_calls: bool,
-    /// These and the written ones lead through no links.
+    /// The paths to read. These and the written ones contain no links.
     pub(crate) read: Vec<PathBuf>,
     pub(crate) write: Vec<PathBuf>,
-    /// Those of the system, which may be missing.
+    /// The system's paths, which may be missing.
     pub(crate) system: Vec<PathBuf>,
 }
 
-/// Which system calls there are.
+/// Restrictions of system calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SeccompPlan {
     pub(crate) sockets: Sockets,
-    /// Are changes of files not told of? They would be of files that are not granted too.
+    /// Whether notifications about changes of files are refused. They would also report files that are not granted.
     pub(crate) hides_changes: bool,
-    /// Is there no memory but that of an address space?
+    /// Whether memory outside an address space is refused.
     pub(crate) one_memory: bool,
 }
 
-/// Which sockets can be made.
+/// The sockets that can be created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Sockets {
     #[default]
     All,
-    /// All but local ones, which lead to what other programs do.
+    /// All but local ones, which reach other programs.
     AllButLocal,
-    /// Of the internet's protocols, but raw ones.
+    /// Those of internet protocols, except raw ones.
     Internet,
     /// TCP alone.
     Tcp,
     None,
 }
 
-/// What a helper reports.
+/// A report of a helper.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Report {
-    /// What this machine can do.
+    /// The mechanisms of this machine.
     Probed(Probed),
-    /// The inner helper waits for what it is told. The listener of the proxy comes with it, where there is one.
+    /// The inner helper waits for its message. The listener of the proxy is sent with it, if there is one.
     Ready,
-    /// A mechanism does not do what the probe saw it do.
+    /// A mechanism does not work as the probe found.
     Failed { mechanism: String, detail: String },
-    /// The program runs.
+    /// The program is running.
     Started,
     /// The program could not be started.
     NotStarted { detail: String, is_denied: bool },
     /// The program has ended.
     Ended { code: Option<i32>, signal: Option<i32>, cpu_ms: u64 },
-    /// Everything has ended; what the control groups held.
+    /// Everything has ended; counts of the control groups' interventions.
     Closed { forks_refused: u64, killed_for_memory: u64 },
 }
 
-/// What was tried: what kept it from working, where something did.
+/// The results of a probe: for each mechanism, the reason that it does not work, if any.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Probed {
     pub(crate) landlock_abi: u32,

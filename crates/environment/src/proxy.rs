@@ -1,4 +1,4 @@
-//! The way out of a network of its own: HTTP to the hosts that are allowed.
+//! The way out of a separate network: HTTP to the allowed hosts.
 
 mod connection;
 mod gate;
@@ -17,28 +17,28 @@ use tokio::task::JoinSet;
 pub(crate) use gate::Gate;
 pub(crate) use notes::{Note, Notes};
 
-/// The most connections of one program at a time; more wait.
+/// Maximum number of concurrent connections of one program; further ones wait.
 const MOST_CONNECTIONS: usize = 256;
-/// The most descriptors of one connection: its own, and that of a host.
+/// Maximum number of descriptors of one connection: its own, and the one to a host.
 const DESCRIPTORS: usize = 2;
-/// Which part of the descriptors of this process the connections of all programs may take, and how many programs may
-/// take as much as they can of it.
+/// Divisor for the share of this process's descriptors that the connections of all programs may use, and the number of
+/// programs that can use their maximum of that share at once.
 const PART: usize = 4;
 const PROGRAMS: usize = 4;
-/// The pause after a failed accept: there may be too many open files.
+/// Pause after a failed accept, because there may be too many open files.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The room for connections of all programs within walls.
+/// The limit for connections of all programs within walls.
 static ROOM: LazyLock<Room> = LazyLock::new(|| Room::in_limit(descriptor_limit()));
 
-/// The most connections at a time.
+/// Limits for concurrent connections.
 struct Room {
     of_all: Arc<Semaphore>,
     of_one: usize,
 }
 
 impl Room {
-    /// Returns the room where a process may have this many open files.
+    /// Returns the limits for a process with this limit of open files.
     fn in_limit(descriptors: usize) -> Self {
         let of_all = (descriptors / PART / DESCRIPTORS).clamp(PROGRAMS, Semaphore::MAX_PERMITS);
         let of_one = (of_all / PROGRAMS).min(MOST_CONNECTIONS);
@@ -46,7 +46,7 @@ impl Room {
     }
 }
 
-/// Returns how many files this process may have open.
+/// Returns the limit of open files of this process.
 fn descriptor_limit() -> usize {
     /// The usual limit of a system.
     const USUAL: usize = 1024;
@@ -57,7 +57,7 @@ fn descriptor_limit() -> usize {
     limit.map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// Serves the connections of a program until it is dropped.
+/// Serves the connections of a program until the future is dropped.
 pub(crate) async fn serve(listener: TcpListener, gate: Gate, notes: Arc<Notes>) {
     let free = Arc::new(Semaphore::new(ROOM.of_one));
     let mut connections = JoinSet::new();
@@ -78,7 +78,7 @@ pub(crate) async fn serve(listener: TcpListener, gate: Gate, notes: Arc<Notes>) 
     }
 }
 
-/// Returns a connection that was accepted; where none could be, waits before the next try.
+/// Returns an accepted connection; after a failure, waits before the next attempt.
 async fn connected<S>(accepted: io::Result<S>, clock: &dyn Clock) -> Option<S> {
     if accepted.is_err() {
         clock.sleep(PAUSE).await;

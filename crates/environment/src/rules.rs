@@ -1,4 +1,4 @@
-//! What a walled program may do.
+//! Rights of a walled program.
 
 mod check;
 mod host;
@@ -13,26 +13,26 @@ pub(crate) use host::HostRule;
 pub(crate) use listed::Listed;
 pub(crate) use system::DEVICES;
 
-/// Which hosts a program reaches.
+/// The hosts that a program may reach.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Network {
-    /// All that this machine reaches, by any protocol.
+    /// All hosts that this machine reaches, by any protocol.
     #[default]
     All,
-    /// These, by HTTP and by `CONNECT`: a name (`api.example.com`), all names below one (`*.example.com`), or an
+    /// These hosts, by HTTP and by `CONNECT`: a name (`api.example.com`), all names below one (`*.example.com`), or an
     /// address (`192.0.2.7`, `2001:db8::7`).
     Hosts(Vec<String>),
     /// This machine's own loopback, by HTTP and by `CONNECT`.
     Loopback,
-    /// None.
+    /// No host.
     None,
 }
 
-/// What a program may do, where something is stated: what is not, is left as it is without walls.
+/// The rights of a program. Anything without a rule is as it is without walls.
 ///
 /// Reading includes executing, writing includes reading. `/dev/null`, `/dev/zero`, `/dev/full`, `/dev/random` and
-/// `/dev/urandom` are always there, and beside stated files those of [`Rules::system_folders`].
+/// `/dev/urandom` are always granted, and with a rule for files also [`Rules::system_folders`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,61 +49,63 @@ pub enum Network {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rules {
-    /// Which hosts it reaches; all where nothing is stated.
+    /// The hosts that it may reach; all by default.
     pub network: Network,
-    /// Which files and folders it reads and executes, with all below them. Links are followed when walls are made of
-    /// the rules, and not again.
+    /// The files and folders that it may read and execute, including their contents. Links are resolved once, when
+    /// walls are built from the rules.
     pub read: Vec<PathBuf>,
-    /// Which files and folders it writes, with all below them.
+    /// The files and folders that it may write, including their contents.
     pub write: Vec<PathBuf>,
-    /// Which files and folders other programs write, which may have put links there. A listed path that leads through
-    /// one of them is granted as long as it leads to what is below it.
+    /// The files and folders that other programs write, and may put links into. A listed path that leads through one of
+    /// them is granted only if its target is below it.
     pub written_by_others: Vec<PathBuf>,
-    /// Are files walled even where none are listed?
+    /// Whether files are walled even if none are listed.
     pub files: bool,
-    /// What relative paths are below; the folder of this process where it is `None`.
+    /// The base of relative paths; the folder of this process if `None`.
     pub folder: Option<PathBuf>,
-    /// The most time of a processor that each process may use; counted in whole seconds, rounded up.
+    /// Limit for the processor time of each process; counted in whole seconds, rounded up.
     pub cpu: Option<Duration>,
-    /// The most memory, in MiB: of all processes together where there is a memory control group, otherwise the
-    /// address space of each.
+    /// Limit for memory, in MiB: of all processes together with a memory control group, otherwise for the address space
+    /// of each.
     pub memory_mib: Option<u64>,
-    /// The most processes at a time, threads included.
+    /// Limit for the number of concurrent processes, including threads.
     pub processes: Option<u64>,
-    /// The largest file it may write, in MiB.
+    /// Limit for the size of a file that it writes, in MiB.
     pub file_mib: Option<u64>,
-    /// The most that is kept of what it prints, in KiB. What reads the pipes of a [`Walled`](crate::Walled) holds it.
+    /// Limit for the kept output, in KiB. The reader of a [`Walled`](crate::Walled)'s pipes enforces it.
     pub output_kib: Option<u64>,
-    /// The longest it may run.
+    /// Limit for its run time.
     pub wall: Option<Duration>,
-    /// Does it run where something cannot be enforced? [`Walls::not_enforced`](crate::Walls::not_enforced) tells what.
+    /// Whether it runs although something cannot be enforced; [`Walls::not_enforced`](crate::Walls::not_enforced) lists
+    /// that.
     pub best_effort: bool,
-    /// May allowed names lead to addresses that are not public ([`is_private`](backstop_process::is_private))?
+    /// Whether allowed names may resolve to addresses that are not public
+    /// ([`is_private`](backstop_process::is_private)).
     pub private: bool,
 }
 
 impl Rules {
-    /// States nothing.
+    /// Creates rules that restrict nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// States which hosts the program reaches.
+    /// Sets the hosts that the program may reach.
     #[must_use]
     pub fn network(mut self, network: Network) -> Self {
         self.network = network;
         self
     }
 
-    /// Adds files and folders that it reads.
+    /// Adds files and folders that it may read.
     #[must_use]
     pub fn read<P: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.read.extend(paths.into_iter().map(Into::into));
         self
     }
 
-    /// Adds files and folders that it writes.
+    /// Adds files and folders that it may write.
     #[must_use]
     pub fn write<P: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.write.extend(paths.into_iter().map(Into::into));
@@ -120,21 +122,21 @@ impl Rules {
         self
     }
 
-    /// Walls files even where none are listed.
+    /// Walls files even if none are listed.
     #[must_use]
     pub const fn files(mut self) -> Self {
         self.files = true;
         self
     }
 
-    /// States what relative paths are below.
+    /// Sets the base of relative paths.
     #[must_use]
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self
     }
 
-    /// Limits the time of a processor that each process may use.
+    /// Limits the processor time of each process.
     #[must_use]
     pub const fn cpu(mut self, most: Duration) -> Self {
         self.cpu = Some(most);
@@ -148,7 +150,7 @@ impl Rules {
         self
     }
 
-    /// Limits how many processes and threads there are at a time.
+    /// Limits the number of concurrent processes and threads.
     #[must_use]
     pub const fn processes(mut self, most: u64) -> Self {
         self.processes = Some(most);
@@ -162,49 +164,49 @@ impl Rules {
         self
     }
 
-    /// Limits what is kept of its output, in KiB.
+    /// Limits its kept output, in KiB.
     #[must_use]
     pub const fn output_kib(mut self, most: u64) -> Self {
         self.output_kib = Some(most);
         self
     }
 
-    /// Limits how long it may run.
+    /// Limits its run time.
     #[must_use]
     pub const fn wall(mut self, most: Duration) -> Self {
         self.wall = Some(most);
         self
     }
 
-    /// Lets it run where something cannot be enforced.
+    /// Lets it run although something cannot be enforced.
     #[must_use]
     pub const fn best_effort(mut self) -> Self {
         self.best_effort = true;
         self
     }
 
-    /// Lets allowed names lead to addresses that are not public.
+    /// Lets allowed names resolve to addresses that are not public.
     #[must_use]
     pub const fn private(mut self) -> Self {
         self.private = true;
         self
     }
 
-    /// Are files walled: is anything of `read`, `write` and `files` stated?
+    /// Returns whether files are walled: whether any of `read`, `write` and `files` is set.
     #[must_use]
     pub fn is_file_walled(&self) -> bool {
         self.files || !self.read.is_empty() || !self.write.is_empty()
     }
 
-    /// Returns what every program with walls around its files reads: what it takes to start `sh`, `python3` or
-    /// `node`, and to check certificates. `/proc`, `/home`, `/root`, `/tmp`, `/run`, `/var` and the rest of `/etc` are
-    /// not among it. Those that a machine has not are left out there.
+    /// Returns the paths that every program with walls around its files may read: enough to start `sh`, `python3` or
+    /// `node`, and to verify certificates. `/proc`, `/home`, `/root`, `/tmp`, `/run`, `/var` and the rest of `/etc` are
+    /// not included. Paths that do not exist on a machine are omitted there.
     #[must_use]
     pub const fn system_folders() -> &'static [&'static str] {
         system::FOLDERS
     }
 
-    /// Returns a path of the rules as it is from anywhere.
+    /// Returns a path of the rules as an absolute path.
     pub(crate) fn absolute(&self, path: &Path) -> PathBuf {
         let path = match &self.folder {
             Some(folder) => folder.join(path),

@@ -1,4 +1,4 @@
-//! What this machine can enforce.
+//! Mechanisms that this machine supports.
 
 #[cfg(target_os = "linux")]
 mod groups;
@@ -16,7 +16,7 @@ pub use mechanism::{Mechanism, SupportRow};
 
 use crate::Helper;
 
-/// What this machine can enforce, one row for each mechanism.
+/// Support for each mechanism on this machine, one row each.
 ///
 /// ```
 /// use backstop_environment::{Mechanism, Support};
@@ -36,11 +36,11 @@ pub struct Support {
 }
 
 impl Support {
-    /// Tries each mechanism in a process that ends then; once for each process of the caller, some milliseconds.
+    /// Tries each mechanism in a process that ends afterwards. Takes some milliseconds, once per process of the caller.
     ///
     /// # Errors
     ///
-    /// [`EnvError::ProvisionFailed`], when the helper cannot be run.
+    /// [`EnvError::ProvisionFailed`] if the helper cannot be run.
     #[cfg(target_os = "linux")]
     pub fn probe(helper: &Helper) -> Result<Self, EnvError> {
         use std::sync::OnceLock;
@@ -53,35 +53,35 @@ impl Support {
         Ok(KNOWN.get_or_init(|| Self { rows, landlock_abi, homes }).clone())
     }
 
-    /// Tries each mechanism. Here there is none: walls are of Linux.
+    /// Fails: walls need Linux.
     ///
     /// # Errors
     ///
-    /// [`EnvError::ProvisionFailed`], always.
+    /// Always [`EnvError::ProvisionFailed`].
     #[cfg(not(target_os = "linux"))]
     pub fn probe(_: &Helper) -> Result<Self, EnvError> {
         Err(EnvError::ProvisionFailed(crate::not_enforced::NOT_HERE.to_owned()))
     }
 
-    /// Returns what came of each.
+    /// Returns the row of each mechanism.
     #[must_use]
     pub fn rows(&self) -> &[SupportRow] {
         &self.rows
     }
 
-    /// Returns the version of Landlock's interface; 0 where it is not there.
+    /// Returns the ABI version of Landlock; 0 if it is missing.
     #[must_use]
     pub const fn landlock_abi(&self) -> u32 {
         self.landlock_abi
     }
 
-    /// Does a mechanism work here?
+    /// Returns whether a mechanism works here.
     #[must_use]
     pub fn has(&self, mechanism: Mechanism) -> bool {
         self.rows.iter().any(|row| row.mechanism == mechanism && row.is_there)
     }
 
-    /// Says why a mechanism does not work here, and what to do about it.
+    /// Returns the reason that a mechanism does not work here, with a hint.
     pub(crate) fn lack(&self, mechanism: Mechanism) -> String {
         let row = self.rows.iter().find(|row| row.mechanism == mechanism);
         let Some(row) = row else { return format!("{mechanism} is not there") };
@@ -96,7 +96,7 @@ impl Support {
         &self.homes
     }
 
-    /// A machine that has all but these, and this version of Landlock.
+    /// Returns the support of a machine without the missing mechanisms, and with this version of Landlock.
     #[cfg(test)]
     pub(crate) fn without(missing: &[Mechanism], landlock_abi: u32) -> Self {
         let all = [

@@ -1,4 +1,4 @@
-//! Rules as this machine holds them.
+//! Rules as they are enforced on this machine.
 
 mod decide;
 
@@ -12,9 +12,9 @@ use crate::proxy::Gate;
 use crate::rules::check;
 use crate::{Helper, NotEnforced, Rules, Support};
 
-/// Walls that programs are put into, each into its own.
+/// Walls for programs. Each program gets its own instance.
 ///
-/// A clone is the same walls.
+/// A clone refers to the same walls.
 #[derive(Debug, Clone)]
 pub struct Walls(Arc<Parts>);
 
@@ -28,13 +28,13 @@ struct Parts {
 }
 
 impl Walls {
-    /// Makes walls of rules. It asks the machine what it can do ([`Support::probe`]), and may take some
+    /// Builds walls from rules. Probes the mechanisms of the machine ([`Support::probe`]), which may take some
     /// milliseconds the first time.
     ///
     /// # Errors
     ///
-    /// [`EnvError::ProvisionFailed`], when rules contradict each other, when a path is listed that is not there, or
-    /// when something cannot be enforced here and the rules do not say `best_effort`.
+    /// [`EnvError::ProvisionFailed`] if rules contradict each other, if a listed path does not exist, or if something
+    /// cannot be enforced here and the rules do not set `best_effort`.
     pub fn new(rules: Rules, helper: Helper) -> Result<Self, EnvError> {
         let (hosts, listed) = check(&rules)?;
         let support = Support::probe(&helper)?;
@@ -47,7 +47,7 @@ impl Walls {
         Ok(Self(Arc::new(Parts { rules, helper, support, decision, gate })))
     }
 
-    /// Returns what is asked for and not enforced; nothing unless the rules say `best_effort`.
+    /// Returns the rules that are not enforced; empty unless the rules set `best_effort`.
     #[must_use]
     pub fn not_enforced(&self) -> &[NotEnforced] {
         &self.0.decision.not_enforced
@@ -59,18 +59,18 @@ impl Walls {
         &self.0.rules
     }
 
-    /// Returns what this machine can enforce.
+    /// Returns the mechanisms that this machine supports.
     #[must_use]
     pub fn support(&self) -> &Support {
         &self.0.support
     }
 
-    /// Says whether the rules let a host through, by its name, for what reaches hosts in this process. What the name
-    /// leads to is the caller's to judge.
+    /// Checks a host by name against the rules, for code in this process that connects to hosts. The caller has to
+    /// check the addresses of the name.
     ///
     /// # Errors
     ///
-    /// [`EnvError::NetworkDenied`], naming the host and what is granted.
+    /// [`EnvError::NetworkDenied`] with the host and the granted ones.
     pub fn check_host(&self, host: &str) -> Result<(), EnvError> {
         self.0.gate.check_name(&host.to_ascii_lowercase()).map_err(EnvError::NetworkDenied)
     }

@@ -15,16 +15,16 @@ use serde::de::DeserializeOwned;
 use crate::message::{HEAD, encode, length};
 use crate::plan::Report;
 
-/// The control channel, which outer and inner helper have as their standard input.
+/// The control channel, which is the standard input of the outer and inner helper.
 pub(super) struct Channel(OwnedFd);
 
 impl Channel {
-    /// Takes it from standard input, out of reach of what is started.
+    /// Takes the channel from standard input, so that started processes do not inherit it.
     pub(super) fn take() -> io::Result<Self> {
         Ok(Self(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?))
     }
 
-    /// Reads the next message and the file that comes with it. What is behind stays for the next reader.
+    /// Reads the next message and the file that is sent with it. Later messages remain for the next reader.
     pub(super) fn receive<T: DeserializeOwned>(&self) -> io::Result<(T, Option<OwnedFd>)> {
         let mut head = [0; HEAD];
         let file = self.read_with_file(&mut head)?;
@@ -33,12 +33,12 @@ impl Channel {
         Ok((serde_json::from_slice(&body)?, file))
     }
 
-    /// Reports; the parent may be gone.
+    /// Sends a report; the parent may be gone.
     pub(super) fn report(&self, report: &Report) {
         let _ = self.send(report, None);
     }
 
-    /// Sends a message, with a file.
+    /// Sends a message, with a file if given.
     pub(super) fn send(
         &self,
         message: &impl Serialize,
@@ -61,7 +61,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Has the parent let go of the channel?
+    /// Returns whether the parent has closed the channel.
     pub(super) fn is_closed(&self) -> bool {
         let mut polled = [PollFd::new(&self.0, PollFlags::RDHUP)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -110,7 +110,7 @@ impl AsFd for Channel {
     }
 }
 
-/// Lets go of the program's outputs, so that their reader sees their end when the program has closed them.
+/// Closes the program's outputs here, so that their reader sees the end once the program has closed them.
 pub(super) fn let_go_of_outputs() -> io::Result<()> {
     let null = std::fs::File::options().write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&null)?;

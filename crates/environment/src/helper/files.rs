@@ -1,4 +1,4 @@
-//! Landlock: which files there are, and whom signals reach.
+//! Landlock: accessible files, and the reach of signals.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::plan::{FilesPlan, LandlockPlan};
 use crate::rules::DEVICES;
 
-/// Makes the rules, opening what is listed.
+/// Builds the ruleset, and opens the listed paths.
 pub(super) fn ruleset(plan: &LandlockPlan) -> io::Result<RulesetCreated> {
     let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     if let Some(files) = &plan.files {
@@ -37,7 +37,7 @@ pub(super) fn ruleset(plan: &LandlockPlan) -> io::Result<RulesetCreated> {
     }
 }
 
-/// Holds this process, which has one thread, and all that it starts to the rules.
+/// Applies the rules to this process, which has one thread, and to all processes that it starts.
 pub(super) fn restrict(ruleset: RulesetCreated) -> io::Result<RestrictionStatus> {
     let status = ruleset.restrict_self().map_err(other)?;
     match status.ruleset {
@@ -50,7 +50,7 @@ fn with_files(mut created: RulesetCreated, files: &FilesPlan) -> io::Result<Rule
     let abi = abi(files);
     let (reading, all) = (AccessFs::from_read(abi), AccessFs::from_all(abi));
     for path in &files.system {
-        // Not every machine has all of them.
+        // Not every machine has all of these paths.
         if path.exists() {
             created = add(created, path, reading, abi)?;
         }
@@ -69,7 +69,7 @@ fn with_files(mut created: RulesetCreated, files: &FilesPlan) -> io::Result<Rule
     Ok(created)
 }
 
-/// Opens what is at a path now. A link on the way is refused: there was none when the walls were made, and what a
+/// Opens a path without following links. There was no link on the way when the walls were built, so a link that a
 /// program has put there since then grants nothing.
 pub(super) fn open_exactly(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -83,7 +83,7 @@ pub(super) fn open_exactly(path: &Path) -> io::Result<OwnedFd> {
     })
 }
 
-/// Grants a path of the system, wherever its links lead to.
+/// Grants a path of the system, following its links.
 fn add(
     created: RulesetCreated,
     path: &Path,

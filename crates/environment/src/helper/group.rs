@@ -10,11 +10,11 @@ use rustix::process::Pid;
 
 use crate::plan::{GroupPlan, Report};
 
-/// A group and its home, open: the program's view of the files has neither.
+/// A group and its home, kept open because neither exists in the program's view of the files.
 pub(super) struct Group {
     folder: OwnedFd,
     home: OwnedFd,
-    /// Where processes are put into it.
+    /// The file for adding processes to the group.
     processes: OwnedFd,
     name: PathBuf,
 }
@@ -35,7 +35,7 @@ pub(super) fn open_all(groups: &[GroupPlan]) -> io::Result<Vec<Group>> {
     groups.iter().map(open).collect()
 }
 
-/// Puts a process into the groups; what it starts is in them too.
+/// Adds a process to the groups; its child processes are added with it.
 pub(super) fn add_all(groups: &[Group], process: Pid) -> io::Result<()> {
     let id = process.as_raw_nonzero().to_string();
     groups.iter().try_for_each(|group| {
@@ -43,21 +43,21 @@ pub(super) fn add_all(groups: &[Group], process: Pid) -> io::Result<()> {
     })
 }
 
-/// Reads what the groups have held, and removes them.
+/// Reads the counters of the groups, and removes the groups.
 pub(super) fn close(groups: &[Group]) -> Report {
     let (mut forks_refused, mut killed_for_memory) = (0, 0);
     for group in groups {
         forks_refused += group.number("pids.events", "max");
         killed_for_memory += group.number("memory.events", "oom_kill");
         killed_for_memory += group.number("memory.oom_control", "oom_kill");
-        // Where this is not allowed, the parent removes the group after this process.
+        // If this is not permitted, the parent removes the group after this process has ended.
         let _ = unlinkat(&group.home, &group.name, AtFlags::REMOVEDIR);
     }
     Report::Closed { forks_refused, killed_for_memory }
 }
 
 impl Group {
-    /// Reads a number from a file of lines `name number`.
+    /// Reads a number from a file with lines of the form `name number`.
     fn number(&self, file: &str, name: &str) -> u64 {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The inner helper: walls itself in, starts the program, and takes in what ends.
+//! The inner helper: puts up the walls around itself, starts the program, and reaps ended processes.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use super::channel::{Channel, let_go_of_outputs};
 use super::{files, limits, seccomp};
 use crate::plan::{Inner, ProgramPlan, Report};
 
-/// Does all of the inner helper's work; returns what it exits with.
+/// Runs the inner helper, and returns its exit code.
 pub(super) fn run() -> i32 {
     let Ok(channel) = Channel::take() else { return 1 };
     match provide(&channel) {
@@ -40,14 +40,14 @@ fn provide(channel: &Channel) -> Result<(), Report> {
     let stdin = stdin.ok_or_else(|| failed("helper")(io::Error::other("no standard input")))?;
     let dumpable = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     dumpable.map_err(io::Error::from).map_err(failed("dumpable"))?;
-    // A session of its own has no terminal; process 1 of a namespace is not the head of one before.
+    // A separate session has no terminal; process 1 of a namespace is not the leader of an earlier one.
     setsid().map_err(io::Error::from).map_err(failed("session"))?;
     if !plan.is_init {
         let this = Some(rustix::process::getpid());
         set_child_subreaper(this).map_err(io::Error::from).map_err(failed("subreaper"))?;
     }
     wall_in(&plan).map_err(|(mechanism, error)| failed(mechanism)(error))?;
-    // Letting privileges go may have reset this.
+    // Dropping privileges may have reset this.
     die_with_outer(channel).map_err(failed("helper"))?;
     let program = start(&plan.program, stdin).map_err(|error| Report::NotStarted {
         detail: error.to_string(),
@@ -59,13 +59,13 @@ fn provide(channel: &Channel) -> Result<(), Report> {
     Ok(())
 }
 
-/// Dies when the outer helper does, however that ends.
+/// Makes this process die with the outer helper, whatever the reason.
 fn die_with_outer(channel: &Channel) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if channel.is_closed() { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
 }
 
-/// Puts up the walls, those first that need what later ones take away.
+/// Puts up the walls, starting with those that need rights that later ones remove.
 fn wall_in(plan: &Inner) -> Result<(), (&'static str, io::Error)> {
     let failed = |mechanism: &'static str| move |error: io::Error| (mechanism, error);
     let ruleset = plan.landlock.as_ref().map(files::ruleset).transpose();
@@ -82,7 +82,7 @@ fn wall_in(plan: &Inner) -> Result<(), (&'static str, io::Error)> {
 }
 
 fn start(program: &ProgramPlan, stdin: OwnedFd) -> io::Result<Child> {
-    // Missing folder and missing program would have the same text.
+    // A missing folder and a missing program would have the same error text.
     fs::metadata(&program.folder).map_err(|error| {
         io::Error::new(error.kind(), format!("folder `{}`: {error}", program.folder.display()))
     })?;
@@ -96,7 +96,7 @@ fn start(program: &ProgramPlan, stdin: OwnedFd) -> io::Result<Child> {
         .spawn()
 }
 
-/// Takes in what ends, until the program does.
+/// Reaps ended processes until the program ends.
 fn wait_for(program: &Child) -> io::Result<Report> {
     loop {
         let (ended, status) = match wait(WaitOptions::empty()) {

@@ -1,4 +1,4 @@
-//! What a process may use, and its privileges.
+//! Resource limits and privileges of a process.
 
 use std::io;
 
@@ -10,11 +10,11 @@ use rustix::thread::{
 
 use crate::plan::LimitsPlan;
 
-/// Sets limits that what is started inherits and cannot raise.
+/// Sets limits that child processes inherit and cannot raise.
 pub(super) fn set(limits: &LimitsPlan) -> io::Result<()> {
     set_one(Resource::Core, 0, 0)?;
     if let Some(seconds) = limits.cpu_seconds {
-        // At the first it is told by a signal that can be caught, at the second it is killed.
+        // At the first limit a catchable signal is sent, at the second the process is killed.
         set_one(Resource::Cpu, seconds, seconds.saturating_add(1))?;
     }
     if let Some(bytes) = limits.address_space_bytes {
@@ -30,14 +30,14 @@ pub(super) fn set(limits: &LimitsPlan) -> io::Result<()> {
 }
 
 fn set_one(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
-    // A limit that holds already is not raised.
+    // A lower existing limit is kept.
     let held = rustix::process::getrlimit(resource).maximum;
     let least = |limit: u64| held.map_or(limit, |held| held.min(limit));
     let limit = Rlimit { current: Some(least(current)), maximum: Some(least(maximum)) };
     Ok(setrlimit(resource, limit)?)
 }
 
-/// Lets go of all capabilities; no program that is started gets any, not even as the user 0.
+/// Drops all capabilities; no started program gains any, not even as user 0.
 pub(super) fn let_go_of_privileges() -> io::Result<()> {
     set_no_new_privs(true)?;
     let _ = clear_ambient_capability_set();

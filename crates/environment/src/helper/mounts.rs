@@ -1,7 +1,6 @@
-//! The view of the files that a program has: what it may not write is mounted read-only, and control groups are
-//! not there.
+//! The program's view of the files: paths that it may not write are mounted read-only, and control groups are hidden.
 //!
-//! Landlock holds what is in files and folders; modes, owners, times and attributes it does not.
+//! Landlock restricts the contents of files and folders, but not their modes, owners, times and attributes.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,19 +14,19 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::files::open_exactly;
 
-/// Takes a view of the mounts that only this process and what it starts have.
+/// Creates a mount namespace for this process and its child processes.
 pub(super) fn enter() -> Result<(), String> {
     unshare(CloneFlags::CLONE_NEWNS).map_err(|error| format!("unshare: {error}"))
 }
 
-/// Mounts everything read-only but the paths that are written, which lead through no links.
+/// Mounts everything read-only except the written paths, which contain no links.
 pub(super) fn protect(written: &[PathBuf]) -> Result<(), String> {
     if written.iter().any(|path| path == Path::new("/")) {
         return Ok(());
     }
     for path in written {
         let opened = open_exactly(path).map_err(|error| error.to_string())?;
-        // What was opened, whatever is at the path by now.
+        // The opened file, regardless of later changes of the path.
         let opened_path = format!("/proc/self/fd/{}", opened.as_raw_fd());
         let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
         let bound = mount(Some(&*opened_path), &*opened_path, None::<&str>, flags, None::<&str>);
@@ -40,7 +39,7 @@ pub(super) fn protect(written: &[PathBuf]) -> Result<(), String> {
         let flags = flags | MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
         let mounted = mount(None::<&str>, &point, None::<&str>, flags, None::<&str>);
         match mounted {
-            // What this user does not reach, or what another mount covers, is not written by its path.
+            // A mount that this user cannot reach, or that another mount covers, cannot be written by its path.
             Ok(()) | Err(Errno::EACCES | Errno::EINVAL | Errno::ENOENT) => {}
             Err(error) => return Err(format!("{}: {error}", point.display())),
         }
@@ -48,14 +47,14 @@ pub(super) fn protect(written: &[PathBuf]) -> Result<(), String> {
     Ok(())
 }
 
-/// Covers all control groups. A program that may write them would leave its own, or raise what is counted there.
+/// Hides all control groups. A program that can write them could leave its own, or raise its limits.
 pub(super) fn cover_groups() -> Result<(), String> {
     for Mount { point, .. } in all()?.into_iter().filter(|mount| mount.is_group) {
         let flags =
             MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
         let options = Some("size=4k,mode=555");
         match mount(Some("none"), &point, Some("tmpfs"), flags, options) {
-            // What is below one that is covered already is out of reach.
+            // A mount below one that is already hidden is out of reach.
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(error) => return Err(format!("{}: {error}", point.display())),
         }
@@ -68,7 +67,7 @@ const NO_SYMFOLLOW: MsFlags = MsFlags::from_bits_retain(256);
 
 struct Mount {
     point: PathBuf,
-    /// Those that must stay as they are.
+    /// The flags that a remount has to keep.
     flags: MsFlags,
     is_group: bool,
 }
@@ -79,7 +78,7 @@ fn all() -> Result<Vec<Mount>, String> {
     Ok(text.lines().filter_map(read).collect())
 }
 
-/// Reads a line of `/proc/self/mountinfo`: proc_pid_mountinfo(5).
+/// Parses a line of `/proc/self/mountinfo`: proc_pid_mountinfo(5).
 fn read(line: &str) -> Option<Mount> {
     const FLAGS: [(&str, MsFlags); 4] = [
         ("nodev", MsFlags::MS_NODEV),
@@ -100,7 +99,7 @@ fn read(line: &str) -> Option<Mount> {
     })
 }
 
-/// White space and backslashes stand there as three octal digits.
+/// Decodes white space and backslashes, which are written as three octal digits.
 fn unescaped(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,12 +1,12 @@
-//! What helpers are called, and where their program is.
+//! Names of helpers, and the path of their program.
 
-/// What the outer helper is called: `argv[0]`.
+/// Name of the outer helper: `argv[0]`.
 #[cfg(target_os = "linux")]
 pub(crate) const OUTER: &str = "backstop-walls";
 
-/// What the inner helper is called.
+/// Name of the inner helper.
 #[cfg(target_os = "linux")]
 pub(super) const INNER: &str = "backstop-walls-init";
 
-/// The program that this process runs, whatever became of its file.
+/// The program of this process, even if its file was moved or removed.
 pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";

@@ -1,4 +1,4 @@
-//! Namespaces of users, processes and networks.
+//! User, process and network namespaces.
 
 use std::fs;
 use std::io;
@@ -6,9 +6,9 @@ use std::io;
 use nix::sched::{CloneFlags, unshare};
 use rustix::process::{getegid, geteuid};
 
-/// Makes a namespace of users in which this process keeps its ids, and may make the other namespaces.
+/// Creates a user namespace in which this process keeps its ids, and can create the other namespaces.
 pub(super) fn enter_user() -> Result<(), String> {
-    // Where this fails because of a second thread, `enter` was not the first line of `main`.
+    // This fails in a process with several threads: then `enter` was not the first line of `main`.
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| match error {
         nix::errno::Errno::EINVAL => {
@@ -16,19 +16,19 @@ pub(super) fn enter_user() -> Result<(), String> {
         }
         error => format!("unshare: {error}"),
     })?;
-    // The kernel wants it so before the groups of a user that may not change them.
+    // The kernel requires this before the group map of a user without the right to set groups.
     write("/proc/self/setgroups", "deny")?;
     write("/proc/self/uid_map", &format!("{user} {user} 1"))?;
     write("/proc/self/gid_map", &format!("{group} {group} 1"))
 }
 
-/// Lets what this process starts next be process 1 of a namespace, with its own queues and names.
+/// Makes the next child process 1 of a new namespace, with its own queues and names.
 pub(super) fn enter_process() -> Result<(), String> {
     let flags = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
     unshare(flags).map_err(|error| format!("unshare: {error}"))
 }
 
-/// Makes a network that has nothing but a loopback of its own.
+/// Creates a network that contains only its own loopback.
 pub(super) fn enter_network() -> Result<(), String> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("unshare: {error}"))?;
     super::network::raise_loopback().map_err(|error| format!("loopback: {error}"))

@@ -15,9 +15,9 @@ const UP: u32 = 1;
 /// The loopback is the first interface of each network.
 const LOOPBACK: i32 = 1;
 
-/// Takes the loopback up.
+/// Brings the loopback up.
 pub(super) fn raise_loopback() -> io::Result<()> {
-    // The first protocol is that of routes and links.
+    // The first protocol is the one for routes and links.
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     send(&socket, &request(), SendFlags::empty())?;
     let mut answer = [0; 256];
@@ -25,25 +25,25 @@ pub(super) fn raise_loopback() -> io::Result<()> {
     check(answer.get(..read).unwrap_or_default())
 }
 
-/// The header of a message, and that of a link.
+/// Returns the header of a message, followed by that of a link.
 fn request() -> Vec<u8> {
     let mut bytes = Vec::with_capacity(32);
     bytes.extend(32_u32.to_ne_bytes());
     bytes.extend(NEW_LINK.to_ne_bytes());
     bytes.extend(REQUEST_AND_ACK.to_ne_bytes());
-    // Number of the message, and the sender, which the kernel fills in.
+    // Sequence number of the message, and the sender, which the kernel fills in.
     bytes.extend(1_u32.to_ne_bytes());
     bytes.extend(0_u32.to_ne_bytes());
-    // Family, padding, kind of device: as it is.
+    // Family, padding, kind of device: unchanged.
     bytes.extend([0; 4]);
     bytes.extend(LOOPBACK.to_ne_bytes());
     bytes.extend(UP.to_ne_bytes());
-    // Which of the flags change.
+    // Mask of the flags to change.
     bytes.extend(UP.to_ne_bytes());
     bytes
 }
 
-/// An acknowledgement is an error of number 0.
+/// Checks the answer of the kernel; an acknowledgement is an error with the number 0.
 fn check(answer: &[u8]) -> io::Result<()> {
     let kind = answer.get(4..6).and_then(|bytes| bytes.first_chunk()).copied();
     let number = answer.get(16..20).and_then(|bytes| bytes.first_chunk()).copied();

@@ -1,4 +1,4 @@
-//! The outer helper: makes namespaces, starts the inner one, and sees to it that nothing stays behind.
+//! The outer helper: creates namespaces, starts the inner helper, and ends all remaining processes.
 
 use std::fs;
 use std::io;
@@ -19,9 +19,9 @@ use super::names::{INNER, THIS_PROGRAM};
 use super::{mounts, namespaces, probe};
 use crate::plan::{Outer, Report, Surroundings};
 
-/// Does all of the outer helper's work; returns what it exits with.
+/// Runs the outer helper, and returns its exit code.
 pub(super) fn run() -> i32 {
-    // What this process inherited is none of the program's business.
+    // The program must not get files that this process inherited.
     close_inherited();
     let Ok(channel) = Channel::take() else { return 1 };
     let Ok((order, _)) = channel.receive() else { return 1 };
@@ -51,7 +51,7 @@ pub(super) fn run() -> i32 {
 
 type Failure = (&'static str, String);
 
-/// Makes the surroundings, and waits in them until all has ended, or the parent gives up.
+/// Sets up the surroundings, and waits until all processes have ended or the parent closes the channel.
 fn provide(
     channel: &Channel,
     surroundings: &Surroundings,
@@ -69,19 +69,19 @@ fn provide(
     if surroundings.network {
         namespaces::enter_network().map_err(failed("network namespace"))?;
     }
-    // What runs within cannot read or change this process, even as the same user.
+    // Processes within the walls cannot read or change this process, even as the same user.
     let dumpable = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     dumpable.map_err(|error| ("dumpable", error.to_string()))?;
     let listener = if surroundings.listens { Some(listen()) } else { None };
     let listener = listener.transpose().map_err(|error| ("proxy", error.to_string()))?;
     let inner = start_inner(channel).map_err(|error| ("helper", error.to_string()))?;
     let watched = watch(channel, inner, groups, listener);
-    // Also where that failed.
+    // This also runs after a failure.
     end_all(inner);
     watched
 }
 
-/// Lets the inner helper begin, and waits until it has ended.
+/// Lets the inner helper start, and waits until it has ended.
 fn watch(
     channel: &Channel,
     inner: Pid,
@@ -89,7 +89,7 @@ fn watch(
     listener: Option<TcpListener>,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| ("helper", error.to_string());
-    // This process stays outside: it tells of what is killed for want of memory.
+    // This process remains outside the groups, to report processes killed for lack of memory.
     group::add_all(groups, inner).map_err(|error| ("cgroup", error.to_string()))?;
     channel.send(&Report::Ready, listener.as_ref().map(AsFd::as_fd)).map_err(failed)?;
     drop(listener);
@@ -107,7 +107,7 @@ fn mount_view(surroundings: &Surroundings) -> Result<(), String> {
     if has_groups { mounts::cover_groups() } else { Ok(()) }
 }
 
-/// The proxy, outside, accepts on a socket of the network inside: that is its only way out.
+/// Creates the socket of the program's network on which the proxy accepts from outside; it is the only way out.
 fn listen() -> io::Result<TcpListener> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     listener.set_nonblocking(true)?;
@@ -122,7 +122,7 @@ fn start_inner(channel: &Channel) -> io::Result<Pid> {
     id.ok_or_else(|| io::Error::other("process without an id"))
 }
 
-/// Waits until the inner helper has ended, or the parent has let go of the channel.
+/// Waits until the inner helper has ended, or the parent has closed the channel.
 fn wait_for_end(channel: &Channel, inner: Pid) -> io::Result<()> {
     let inner = pidfd_open(inner, PidfdFlags::empty())?;
     let mut polled = [
@@ -137,12 +137,12 @@ fn wait_for_end(channel: &Channel, inner: Pid) -> io::Result<()> {
     }
 }
 
-/// Kills the inner helper and all that has come from it, until nothing is left.
+/// Kills the inner helper and all its descendants, until none is left.
 fn end_all(inner: Pid) {
-    // Process 1 takes its namespace with it; it is waited for after all others have gone.
+    // The namespace ends with process 1, whose end is reported after all others.
     let _ = kill_process(inner, Signal::KILL);
     loop {
-        // Without a namespace, what has lost its parent is this process's child.
+        // Without a namespace, orphaned processes become children of this process.
         for child in children() {
             let _ = kill_process(child, Signal::KILL);
         }
@@ -159,11 +159,11 @@ fn children() -> Vec<Pid> {
     text.split_ascii_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?)).collect()
 }
 
-/// Closes all files but the standard ones.
+/// Closes all files except the standard ones.
 fn close_inherited() {
     let Ok(folder) = fs::read_dir("/proc/self/fd") else { return };
     let open = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    // The folder's own file is closed here before it is closed again.
+    // The folder's own file is closed here before the loop closes it again.
     let open: Vec<i32> = open.filter(|file| *file > 2).collect();
     for file in open {
         let _ = nix::unistd::close(file);

@@ -1,4 +1,4 @@
-//! What this machine can do, tried.
+//! Probes of the mechanisms of this machine.
 
 use std::io;
 
@@ -8,10 +8,10 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use super::{files, limits, namespaces, seccomp};
 use crate::plan::{FilesPlan, LandlockPlan, Probed, SeccompPlan};
 
-/// Tries each mechanism on this process, which ends behind it.
+/// Tries each mechanism on this process, which ends afterwards.
 pub(super) fn run() -> Probed {
     let user = namespaces::enter_user();
-    // As a user with rights the other namespaces may work by themselves, but are not used so.
+    // For a privileged user the other namespaces may work on their own, but they are never used that way.
     let within = |enter: fn() -> Result<(), String>| match &user {
         Ok(()) => enter().err(),
         Err(_) => Some("needs a user namespace".to_owned()),
@@ -32,7 +32,7 @@ fn try_limits() -> io::Result<()> {
     limits::let_go_of_privileges()
 }
 
-/// Restricts this process to the system's files, as little as the oldest version knows.
+/// Restricts this process to the system's files, with the rights of the oldest version.
 fn try_landlock() -> io::Result<u32> {
     let files = FilesPlan { system: vec!["/".into()], ..FilesPlan::default() };
     let plan = LandlockPlan { files: Some(files), ..LandlockPlan::default() };

@@ -1,4 +1,4 @@
-//! seccomp: which system calls there are.
+//! Restriction of system calls by seccomp.
 
 use std::io;
 
@@ -9,11 +9,11 @@ use seccompiler::{
 use super::seccomp_rules::{Rules, missing, refused};
 use crate::plan::SeccompPlan;
 
-/// What makes programs take the older way: the call is not there.
+/// Error of a missing call, after which programs use an older one.
 const NOT_THERE: u32 = nix::libc::ENOSYS.unsigned_abs();
 const NOT_PERMITTED: u32 = nix::libc::EPERM.unsigned_abs();
 
-/// Takes system calls from this process, which has one thread, and from all that it starts.
+/// Restricts the system calls of this process, which has one thread, and of all processes that it starts.
 pub(super) fn apply(plan: &SeccompPlan) -> io::Result<()> {
     install(missing(plan), NOT_THERE)?;
     install(refused(plan)?, NOT_PERMITTED)
@@ -31,15 +31,15 @@ fn install(rules: Rules, answer: u32) -> io::Result<()> {
     apply_filter(&program).map_err(io::Error::other)
 }
 
-/// What this program is built for. Calls of another kind (32-bit programs) end the process.
+/// Returns the architecture of this program. Calls of another architecture (32-bit programs) end the process.
 fn target() -> io::Result<TargetArch> {
     TargetArch::try_from(std::env::consts::ARCH)
         .map_err(|_| io::Error::other(format!("not written for {}", std::env::consts::ARCH)))
 }
 
-/// x32 has the same calls by other numbers, which would pass by the rules: it is not there.
+/// Returns a filter that disables x32, whose calls have other numbers that the rules would not match.
 fn without_x32() -> [sock_filter; 3] {
-    // Load the number; skip the return where it is below the bit of x32; return.
+    // Load the number; skip the return if it is below the bit of x32; return.
     const X32: u32 = 0x4000_0000;
     const RETURN_ERRNO: u32 = 0x0005_0000;
     [

@@ -1,4 +1,4 @@
-//! The system calls that walls take away.
+//! The system calls that walls refuse.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,21 +8,21 @@ use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule}
 
 use crate::plan::{SeccompPlan, Sockets};
 
-/// Calls by number, and for which arguments: all where none are stated.
+/// Calls by number, with the arguments that they are refused for; all arguments if none are given.
 pub(super) type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Calls that programs do without: they take an older way, which the rules understand.
+/// Calls reported as missing: programs use an older call instead, which the rules can check.
 const MISSING: &[i64] = &[
-    // Its flags are in memory, where no filter sees them.
+    // Its flags are in memory, which a filter cannot read.
     libc::SYS_clone3,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
     libc::SYS_io_uring_setup,
-    // So are the mode and the flags of these.
+    // The mode and the flags of this one are in memory too.
     libc::SYS_openat2,
 ];
 
-/// Calls that tell of changes, also of files that are not granted. Programs look again by themselves then.
+/// Calls that report changes, also of files that are not granted. Programs fall back to polling.
 const CHANGES: &[i64] = &[
     libc::SYS_fanotify_init,
     #[cfg(target_arch = "x86_64")]
@@ -30,10 +30,10 @@ const CHANGES: &[i64] = &[
     libc::SYS_inotify_init1,
 ];
 
-/// Calls that give memory beside that of the address space.
+/// Calls that allocate memory outside the address space.
 const MEMORIES: &[i64] = &[libc::SYS_memfd_create, libc::SYS_memfd_secret, libc::SYS_shmget];
 
-/// Calls that are refused whatever their arguments.
+/// Calls that are refused with any arguments.
 const REFUSED: &[i64] = &[
     // Namespaces and mounts.
     libc::SYS_chroot,
@@ -51,7 +51,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_setns,
     libc::SYS_umount2,
     libc::SYS_unshare,
-    // Other processes, and files by number.
+    // Other processes, and files by handle.
     libc::SYS_kcmp,
     libc::SYS_open_by_handle_at,
     libc::SYS_pidfd_getfd,
@@ -79,7 +79,8 @@ const REFUSED: &[i64] = &[
     libc::SYS_request_key,
 ];
 
-/// Flags of `clone` that make namespaces. That of time is among the bits of its signal, and no flag there.
+/// Flags of `clone` that create namespaces. The flag for time namespaces overlaps the signal bits, and has no effect in
+/// `clone`.
 const NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWIPC,
@@ -90,10 +91,10 @@ const NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWUTS,
 ];
 
-/// The part of a socket's type that is no flag: `SOCK_TYPE_MASK`.
+/// The part of a socket's type without flags: `SOCK_TYPE_MASK`.
 const KIND: u64 = 0xf;
 
-/// The calls that set a mode, and in which argument it is; those that open a file have flags before it.
+/// The calls that set a mode, with the number of its argument; calls that open a file have flags before the mode.
 #[cfg(target_arch = "x86_64")]
 const OLDER_MODES: &[(i64, u8)] =
     &[(libc::SYS_chmod, 1), (libc::SYS_creat, 1), (libc::SYS_mknod, 1)];
@@ -112,7 +113,7 @@ const OPENS: &[(i64, u8)] = &[
     (libc::SYS_openat, 2),
 ];
 
-/// `__O_TMPFILE`, without the flag of folders that comes with it.
+/// `__O_TMPFILE`, without the folder flag that it includes.
 const TEMPORARY: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
 pub(super) fn missing(plan: &SeccompPlan) -> Rules {
@@ -127,27 +128,27 @@ pub(super) fn refused(plan: &SeccompPlan) -> io::Result<Rules> {
     let by_flag = NAMESPACES.map(|flag| rule(&[has(0, number(flag))]));
     let by_flag = by_flag.into_iter().collect::<io::Result<_>>()?;
     rules.insert(libc::SYS_clone, by_flag);
-    // Typing into the terminal of another program.
+    // Input into the terminal of another program.
     let typing = [number(libc::TIOCSTI), number(libc::TIOCLINUX)];
     let typing = typing.map(|request| rule(&[is(1, request)]));
     rules.insert(libc::SYS_ioctl, typing.into_iter().collect::<io::Result<_>>()?);
     if let Some(made) = socket_rules(plan.sockets)? {
         rules.insert(libc::SYS_socket, made);
-        // A pair of streams leads nowhere else; one of datagrams can be sent to any name.
+        // A pair of streams cannot reach other programs; a datagram socket can send to any name.
         let datagrams = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|it| rule(&[is_kind(it)]));
         rules.insert(libc::SYS_socketpair, datagrams.into_iter().collect::<io::Result<_>>()?);
     }
     Ok(rules)
 }
 
-/// Refuses files that run with the rights of their user or group: others of this machine could run them.
+/// Refuses to create files that run with the rights of their user or group: other users of this machine could run them.
 fn borrowed_rights() -> io::Result<Rules> {
     let bits = [libc::S_ISUID, libc::S_ISGID].map(number);
     let set = MODES.iter().chain(OLDER_MODES).map(|(call, mode)| {
         let by_bit = bits.map(|bit| rule(&[has(*mode, bit)]));
         Ok((*call, by_bit.into_iter().collect::<io::Result<_>>()?))
     });
-    // Without these flags there is no mode, whatever is in its place.
+    // Without these flags the argument is no mode, whatever its value.
     let opened = OPENS.iter().map(|(call, flags)| {
         let made = [libc::O_CREAT, TEMPORARY].map(number);
         let by_bit = made
@@ -158,7 +159,7 @@ fn borrowed_rights() -> io::Result<Rules> {
     set.chain(opened).collect()
 }
 
-/// Which sockets are refused.
+/// Returns the rules for refused sockets.
 fn socket_rules(sockets: Sockets) -> io::Result<Option<Vec<SeccompRule>>> {
     let [ipv4, ipv6] = [libc::AF_INET, libc::AF_INET6].map(number);
     let others = [is_not(0, ipv4), is_not(0, ipv6)];
@@ -168,7 +169,7 @@ fn socket_rules(sockets: Sockets) -> io::Result<Option<Vec<SeccompRule>>> {
         Sockets::None => Vec::new(),
         Sockets::Internet => vec![rule(&others)?, rule(&[is_kind(libc::SOCK_RAW)])?],
         Sockets::Tcp => {
-            // SCTP and MPTCP are streams too, which Landlock does not know.
+            // SCTP and MPTCP are streams too, which Landlock does not restrict.
             let [none, tcp] = [0, libc::IPPROTO_TCP].map(number);
             let stream = is_kind(libc::SOCK_STREAM);
             let kinds = [libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_SEQPACKET, libc::SOCK_RDM];
@@ -182,14 +183,14 @@ fn socket_rules(sockets: Sockets) -> io::Result<Option<Vec<SeccompRule>>> {
     Ok(Some(rules))
 }
 
-/// What an argument is for a rule to hold.
+/// The condition of a rule on an argument.
 struct Condition {
     argument: u8,
     op: SeccompCmpOp,
     value: u64,
 }
 
-/// Is the second argument this type of socket, whatever its flags?
+/// Returns the condition that the second argument is this type of socket, with any flags.
 fn is_kind(kind: i32) -> Condition {
     Condition { argument: 1, op: SeccompCmpOp::MaskedEq(KIND), value: number(kind) }
 }
@@ -206,7 +207,7 @@ const fn has(argument: u8, flag: u64) -> Condition {
     Condition { argument, op: SeccompCmpOp::MaskedEq(flag), value: flag }
 }
 
-/// Makes a rule that holds where all of its conditions do. The kernel reads these arguments as 32 bits.
+/// Builds a rule that matches if all of its conditions do. The kernel reads these arguments as 32 bits.
 fn rule(conditions: &[Condition]) -> io::Result<SeccompRule> {
     let conditions = conditions.iter().map(|Condition { argument, op, value }| {
         SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, op.clone(), *value)
@@ -215,7 +216,7 @@ fn rule(conditions: &[Condition]) -> io::Result<SeccompRule> {
     SeccompRule::new(conditions).map_err(io::Error::other)
 }
 
-/// The bits of a constant, as the kernel sees them in an argument of 32 bits.
+/// Returns the bits of a constant as the kernel sees them in an argument of 32 bits.
 fn number(constant: impl TryInto<i64>) -> u64 {
     let constant = constant.try_into().unwrap_or_default();
     u64::from_ne_bytes(constant.to_ne_bytes()) & u64::from(u32::MAX)

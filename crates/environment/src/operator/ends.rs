@@ -1,4 +1,4 @@
-//! How an operator ends that is not waited for any longer.
+//! Ends of an operator that nothing waits for any longer.
 
 use std::error::Error;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
 
-/// The deadline of an operator has passed.
+/// A passed deadline of an operator.
 #[derive(Debug)]
 pub(super) enum OutOfTime {
     /// It was at work.

@@ -1,4 +1,4 @@
-//! What an operator's program is told, and what it answers: each a line of JSON.
+//! Input and output of an operator's program, each a line of JSON.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::ProgramInput;
 
-/// The first line: what is asked, and where. What is not known is left out.
+/// The first line: the task and its context, without unknown fields.
 #[derive(Serialize)]
 struct Asked<'a> {
     input: &'a Value,
@@ -44,7 +44,7 @@ struct AskedIn<'a> {
     labels: &'a BTreeMap<String, String>,
 }
 
-/// Writes a task.
+/// Encodes a task.
 pub(super) fn task(task: &Task, context: &Context) -> String {
     let asked = Asked {
         input: &task.input,
@@ -65,7 +65,8 @@ pub(super) fn task(task: &Task, context: &Context) -> String {
     format!("{}\n", json!(asked))
 }
 
-/// Returns what the program reads: the task, which is there before it begins, and then its end or signals.
+/// Returns the program's input: the task, which is complete before the program starts, followed by the end or by
+/// signals.
 pub(super) fn input(task: String, takes_signals: bool) -> ProgramInput {
     match takes_signals {
         true => ProgramInput::First(task.into_bytes()),
@@ -73,12 +74,12 @@ pub(super) fn input(task: String, takes_signals: bool) -> ProgramInput {
     }
 }
 
-/// Writes a signal.
+/// Encodes a signal.
 pub(super) fn signal(signal: &Signal) -> String {
     format!("{}\n", json!({ "signal": { "name": signal.name, "data": signal.data } }))
 }
 
-/// What an operator answers: one of both.
+/// The answer of an operator.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Answered {
@@ -86,7 +87,7 @@ enum Answered {
     Output(Value),
 }
 
-/// Reads an answer: the last line of an output.
+/// Decodes an answer from the last line of an output.
 pub(super) fn answer(answer: &[u8]) -> Result<Value, OperatorError> {
     let unfit =
         |why: String| OperatorError::NonRetryable(format!("its answer cannot be read: {why}"));

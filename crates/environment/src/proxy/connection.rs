@@ -1,4 +1,4 @@
-//! One connection of a program to the proxy.
+//! A connection of a program to the proxy.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,17 +19,17 @@ use super::gate::{Gate, Refusal};
 use super::notes::{Note, Notes};
 use super::request::{Target, forwarded, target};
 
-/// The largest head of a request, in bytes, and how long it may take.
+/// Maximum size of a request's head, in bytes, and the time limit of reading it.
 const MAX_HEAD: usize = 32 * 1024;
 const LONGEST_HEAD: Duration = Duration::from_secs(20);
 
 type Answer = Response<Either<Full<Bytes>, Incoming>>;
 
-/// What a connection holds beside its requests.
+/// State that the requests of a connection share.
 struct Connection {
     gate: Gate,
     notes: Arc<Notes>,
-    /// The connections to hosts that its requests went to.
+    /// The connections to hosts for its requests.
     hosts: Mutex<JoinSet<()>>,
     tunnel: Mutex<Option<(OnUpgrade, TcpStream)>>,
 }
@@ -51,7 +51,7 @@ pub(super) async fn serve(stream: TcpStream, gate: Gate, notes: Arc<Notes>) {
         .with_upgrades()
         .await;
     let tunnel = connection.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
-    // A program that broke off has seen so itself.
+    // A program that closed its connection needs no report.
     if let (Ok(()), Some((upgrade, mut host))) = (served, tunnel)
         && let Ok(upgraded) = upgrade.await
     {
@@ -93,13 +93,13 @@ impl Connection {
     ) -> hyper::Result<Response<Incoming>> {
         let (mut sender, driven) = client::conn::http1::handshake(TokioIo::new(stream)).await?;
         self.drive(async move {
-            // How it ends shows in the answer.
+            // The response shows how it ended.
             let _ = driven.await;
         });
         sender.send_request(request).await
     }
 
-    /// Drives the connection to a host, as long as this one lives.
+    /// Drives the connection to a host while this connection is open.
     fn drive(&self, driven: impl Future<Output = ()> + Send + 'static) {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         while hosts.try_join_next().is_some() {}
@@ -108,7 +108,7 @@ impl Connection {
 
     fn denied(&self, host: &str, why: String) -> Answer {
         self.notes.add(Note::Denied { host: host.to_owned(), what: why.clone() });
-        // A program that prints it and ends well hands the code on, too.
+        // A program that prints the text and ends well passes the code on, too.
         plain(StatusCode::FORBIDDEN, format!("{}: {why}", code::ENV_NETWORK_DENIED))
     }
 }

@@ -1,4 +1,4 @@
-//! Which hosts are let through.
+//! Access to hosts.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,10 +12,10 @@ use tokio::net::TcpStream;
 use crate::Network;
 use crate::rules::HostRule;
 
-/// How long a name may take to resolve, and an address to connect to.
+/// Time limit of resolving a name, and of connecting to an address.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Why a host is not reached.
+/// The reason that a host cannot be reached.
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// By the rules: the text that the program, the record and the model read.
@@ -24,7 +24,7 @@ pub(super) enum Refusal {
     Failed(String),
 }
 
-/// Which hosts are let through.
+/// The access rules for hosts.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate(Arc<Rule>);
 
@@ -40,7 +40,7 @@ impl Gate {
         Self(Arc::new(Rule { network, hosts, private }))
     }
 
-    /// Connects to a host by name or address, if it is let through.
+    /// Connects to a host by name or address, if it is allowed.
     pub(super) async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, Refusal> {
         let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
         self.check_name(&host).map_err(Refusal::Denied)?;
@@ -83,7 +83,7 @@ impl Gate {
         }
     }
 
-    /// Returns those of a host's addresses that may be connected to.
+    /// Returns the addresses of a host that may be connected to.
     fn check_addresses(
         &self,
         host: &str,
@@ -91,7 +91,7 @@ impl Gate {
     ) -> Result<Vec<SocketAddr>, String> {
         let is_fine = |address: IpAddr| match self.0.network {
             Network::All => true,
-            // What is listed as an address is meant as that.
+            // An address in the list is granted explicitly.
             Network::Hosts(_) => self.0.private || literal(host).is_some() || !is_private(address),
             Network::Loopback => address.to_canonical().is_loopback(),
             Network::None => false,
@@ -144,7 +144,7 @@ mod tests {
         let closed = gate(hosts(), false);
         let denied = addresses(&closed, "a.example", &["10.0.0.7"]).unwrap_err();
         assert_eq!(denied, "host a.example leads to 10.0.0.7, which is private");
-        // Of several, those are left that are public.
+        // Only the public ones of several addresses remain.
         let some = addresses(&closed, "a.example", &["10.0.0.7", "1.1.1.1", "::1"]);
         assert_eq!(some.unwrap(), ["1.1.1.1"]);
         assert_eq!(addresses(&closed, "10.0.0.1", &["10.0.0.1"]).unwrap(), ["10.0.0.1"]);

@@ -1,18 +1,18 @@
-//! What walls have held.
+//! Interventions of walls.
 
 use std::sync::{Mutex, PoisonError};
 
-/// The most denials that are noted.
+/// Maximum number of recorded interventions.
 const MOST_NOTES: usize = 64;
 
-/// What walls have held of a program, in order.
+/// The interventions of walls for a program, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Notes(Mutex<Vec<Note>>);
 
-/// Something that walls have held.
+/// An intervention of walls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Note {
-    /// A host, empty where there was none, and why it was denied.
+    /// A denied host, empty if there was none, and the reason.
     Denied {
         host: String,
         what: String,
@@ -21,14 +21,14 @@ pub(crate) enum Note {
 }
 
 impl Note {
-    /// Is this a host that stands in a text?
+    /// Returns whether this is a denied host that occurs in the text.
     pub(crate) fn is_named_in(&self, text: &str) -> bool {
         matches!(self, Self::Denied { host, .. } if !host.is_empty() && text.contains(host))
     }
 }
 
 impl Notes {
-    /// Notes something, once.
+    /// Records an intervention, unless it is already recorded.
     pub(crate) fn add(&self, note: Note) {
         let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if notes.len() < MOST_NOTES && !notes.contains(&note) {

@@ -1,4 +1,4 @@
-//! Where a request goes to, and what it is there.
+//! The target of a request, and the request in its forwarded form.
 
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HOST, HeaderName, HeaderValue, TE, UPGRADE};
@@ -12,12 +12,12 @@ const HTTP: u16 = 80;
 /// A host and its port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
-    /// A name or an address; that of version 6 in brackets.
+    /// A name or an address; an IPv6 address is in brackets.
     pub(super) host: String,
     pub(super) port: u16,
 }
 
-/// Returns where a request goes to. A `Host` that says otherwise would be believed by what is there.
+/// Returns the target of a request. A `Host` header with another name is refused, because the target would trust it.
 pub(super) fn target<B>(request: &Request<B>) -> Result<Target, Refusal> {
     let failed = |why: &str| Refusal::Failed(why.to_owned());
     let uri = request.uri();
@@ -44,20 +44,20 @@ pub(super) fn target<B>(request: &Request<B>) -> Result<Target, Refusal> {
     Ok(target)
 }
 
-/// Does a `Host` header name the target?
+/// Returns whether a `Host` header names the target.
 fn names(value: &HeaderValue, target: &Target, is_tunnel: bool) -> bool {
     let Some(named) = value.to_str().ok().and_then(|text| text.parse::<Authority>().ok()) else {
         return false;
     };
     let is_port = match named.port_u16() {
         Some(port) => port == target.port,
-        // Some programs leave the port of a tunnel out.
+        // Some programs omit the port of a tunnel.
         None => is_tunnel || target.port == HTTP,
     };
     is_port && !named.as_str().contains('@') && named.host().eq_ignore_ascii_case(&target.host)
 }
 
-/// Returns a request as its host reads it.
+/// Returns a request in the form for its host.
 pub(super) fn forwarded(mut request: Request<Incoming>, target: &Target) -> Request<Incoming> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let path = path.parse::<Uri>().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is wrong with rules, whatever the machine.
+//! Checks of rules that do not depend on the machine.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use layer0::error::EnvError;
 use super::listed::{Listed, listed};
 use super::{HostRule, Network, Rules};
 
-/// The least memory, in MiB: the helper needs some of it.
+/// Minimum memory, in MiB: the helper needs a part of it.
 const LEAST_MEMORY_MIB: u64 = 16;
 
-/// Reads rules: the entries of their hosts, and the paths that are listed.
+/// Checks rules, and returns their host entries and listed paths.
 pub(crate) fn check(rules: &Rules) -> Result<(Vec<HostRule>, Listed), EnvError> {
     let hosts = check_network(rules).map_err(EnvError::ProvisionFailed)?;
     check_limits(rules).map_err(EnvError::ProvisionFailed)?;

@@ -1,20 +1,20 @@
-//! One entry of the hosts that are allowed.
+//! An entry of the allowed hosts.
 
 use std::net::IpAddr;
 
-/// What an entry of the hosts allows.
+/// The hosts that an entry allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HostRule {
     /// This address.
     Address(IpAddr),
-    /// All names that end so; it begins with a dot.
+    /// All names with this suffix, which begins with a dot.
     Below(String),
     /// This name, in lower case.
     Name(String),
 }
 
 impl HostRule {
-    /// Reads an entry; says what is wrong with it otherwise.
+    /// Parses an entry, or returns its defect.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if let Some(address) = address(text) {
             return Ok(Self::Address(address));
@@ -36,11 +36,11 @@ impl HostRule {
         Ok(if is_below { Self::Below(format!(".{name}")) } else { Self::Name(name) })
     }
 
-    /// Does it allow this host, which is in lower case?
+    /// Returns whether it allows this host, which is in lower case.
     pub(crate) fn allows(&self, host: &str) -> bool {
         match self {
             Self::Address(address) => self::address(host).as_ref() == Some(address),
-            // An address is named as it stands: its parts are no names.
+            // Suffixes do not apply to addresses: their parts are no names.
             Self::Below(end) => {
                 host.len() > end.len() && host.ends_with(end.as_str()) && address(host).is_none()
             }
@@ -49,7 +49,7 @@ impl HostRule {
     }
 }
 
-/// Reads a host that is an address, with or without the brackets of a URL.
+/// Parses a host that is an address, with or without the brackets of a URL.
 fn address(host: &str) -> Option<IpAddr> {
     let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     inner.parse::<IpAddr>().ok().map(|address| address.to_canonical())

@@ -1,4 +1,4 @@
-//! The paths of rules, as they are from anywhere.
+//! The absolute paths of rules.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,30 +8,30 @@ use layer0::error::EnvError;
 
 use super::Rules;
 
-/// How many links a path may lead through: as many as the kernel follows, path_resolution(7).
+/// Maximum number of links on a path: the kernel's own limit, path_resolution(7).
 const MOST_LINKS: usize = 40;
 
-/// Where the listed paths lead to, without links, and only those that no other one grants.
+/// The targets of the listed paths, without links, and without targets that another one grants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub(crate) read: Vec<PathBuf>,
     pub(crate) write: Vec<PathBuf>,
 }
 
-/// A listed path that was followed.
+/// A listed path after resolution.
 struct Followed<'a> {
     stated: &'a Path,
-    /// Where it leads to.
+    /// The target of the path.
     to: PathBuf,
     /// The folders in which its names and those of links were looked up.
     folders: Vec<PathBuf>,
 }
 
-/// Follows the listed paths, which have to be there.
+/// Resolves the listed paths, which have to exist.
 ///
-/// A program can put a link in the place of whatever lies in a folder that it writes. So a path that leads through
-/// such a folder is granted by the folder alone, and refused where it leads elsewhere. The same holds for the folders
-/// that other programs write, but that they grant nothing themselves.
+/// A program can replace anything in a folder that it writes by a link. So a path that leads through such a folder is
+/// granted by the folder alone, and refused if its target is elsewhere. The same holds for folders that other programs
+/// write, except that these folders grant nothing themselves.
 pub(super) fn listed(rules: &Rules) -> Result<Listed, EnvError> {
     let read = follow_all(rules, &rules.read)?;
     let write = follow_all(rules, &rules.write)?;
@@ -55,7 +55,7 @@ fn follow_all<'a>(rules: &Rules, paths: &'a [PathBuf]) -> Result<Vec<Followed<'a
     paths.iter().map(followed).collect()
 }
 
-/// Returns the places that are to be granted by themselves.
+/// Returns the targets that need a grant of their own.
 fn kept(
     paths: &[Followed<'_>],
     written: &[Followed<'_>],
@@ -86,7 +86,7 @@ impl Followed<'_> {
     }
 }
 
-/// Returns where an absolute path leads to, and the folders in which a name was looked up on the way.
+/// Returns the target of an absolute path, and the folders in which a name was looked up on the way.
 fn follow(path: &Path) -> io::Result<(PathBuf, Vec<PathBuf>)> {
     let (mut at, mut folders) = (PathBuf::from("/"), Vec::new());
     let mut rest = names(path);
@@ -116,12 +116,12 @@ fn follow(path: &Path) -> io::Result<(PathBuf, Vec<PathBuf>)> {
         }
         rest.extend(names(&target));
     }
-    // A name behind one of a file is found by none of the above.
+    // Fails if a name follows one of a file, which the loop does not detect.
     at.metadata()?;
     Ok((at, folders))
 }
 
-/// Returns the names of a path, the first one last.
+/// Returns the names of a path in reverse order.
 fn names(path: &Path) -> Vec<OsString> {
     let names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with `data`, `out` and `out/kept` in it, and where it is without links.
+    /// Returns a folder with `data`, `out` and `out/kept` in it, and its path without links.
     fn folder() -> (TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap();
@@ -183,7 +183,7 @@ mod tests {
             let error = listed(&listing.folder(&path)).unwrap_err().to_string();
             assert!(error.contains("leads out of `./out`, which is written"), "{error}");
         }
-        // Where the folder is not written, the link is the user's own.
+        // If the folder is not written, the link is the user's own.
         let found = listed(&Rules::new().folder(&path).read(["./out/kept"])).unwrap();
         assert_eq!(found.read, [Path::new("/etc")]);
     }

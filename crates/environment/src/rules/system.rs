@@ -1,6 +1,6 @@
-//! What every walled program needs of the system.
+//! Parts of the system that every walled program needs.
 
-/// What a program with walls around its files reads all the same.
+/// The paths that every program with walls around its files may read.
 pub(super) const FOLDERS: &[&str] = &[
     "/bin",
     "/lib",
@@ -9,16 +9,16 @@ pub(super) const FOLDERS: &[&str] = &[
     "/libx32",
     "/sbin",
     "/usr",
-    // Where NixOS and Guix keep all of that.
+    // The equivalents on NixOS and Guix.
     "/gnu/store",
     "/nix/store",
     "/run/current-system/sw",
-    // Which libraries there are.
+    // Lists of shared libraries.
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
     "/etc/ld.so.conf.d",
     "/etc/ld.so.preload",
-    // Whom to trust; the private keys beside them are not among it.
+    // Trusted certificates, without the private keys in neighbouring folders.
     "/etc/ca-certificates",
     "/etc/pki/ca-trust",
     "/etc/pki/tls/cert.pem",
@@ -38,7 +38,7 @@ pub(super) const FOLDERS: &[&str] = &[
     "/etc/services",
 ];
 
-/// Devices that are always there, and whether they are written to.
+/// Devices that are always granted, and whether they may be written.
 pub(crate) const DEVICES: [(&str, bool); 5] = [
     ("/dev/null", true),
     ("/dev/zero", true),

@@ -1,4 +1,4 @@
-//! Control groups of a program: where they can be made, and those that were.
+//! Control groups of a program, and the places where they can be created.
 
 use std::fs;
 use std::io;
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::plan::GroupPlan;
 
-/// The most names that are tried for a group.
+/// Maximum number of names that are tried for a group.
 const MAX_NAMES: u32 = 10_000;
 
-/// Where control groups can be made that count processes and memory, or why nowhere.
+/// The places where control groups for processes and memory can be created, or the reasons that there are none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Homes {
     pub(crate) pids: Result<PathBuf, String>,
@@ -25,7 +25,7 @@ impl Default for Homes {
 }
 
 impl Homes {
-    /// Looks for them, and tries to make a group in each.
+    /// Finds the places by creating a group in each.
     pub(crate) fn find() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let (groups, mounts) = (read("/proc/self/cgroup"), read("/proc/self/mountinfo"));
@@ -46,12 +46,12 @@ impl Homes {
     }
 }
 
-/// The groups of one program. What is left of them is removed when this is dropped.
+/// The groups of one program. Remaining ones are removed on drop.
 #[derive(Debug, Default)]
 pub(crate) struct Groups(Vec<GroupPlan>);
 
 impl Groups {
-    /// Makes the groups for limits.
+    /// Creates the groups for limits.
     pub(crate) fn create(
         homes: &Homes,
         processes: Option<u64>,
@@ -73,7 +73,7 @@ impl Groups {
         self.0.clone()
     }
 
-    /// Returns the group below a home; version 2 has one for all that is counted.
+    /// Returns the program's group below a home. In version 2 one group counts both processes and memory.
     fn folder(&mut self, home: &Path, name: &str) -> io::Result<PathBuf> {
         let folder = home.join(name);
         if !self.0.iter().any(|group| group.folder == folder) {
@@ -87,7 +87,7 @@ impl Groups {
 impl Drop for Groups {
     fn drop(&mut self) {
         for group in &self.0 {
-            // The helper has removed it, or does so as soon as all in it have ended.
+            // The helper has removed it, or does so as soon as all processes in it have ended.
             let _ = fs::remove_dir(&group.folder);
         }
     }
@@ -97,7 +97,7 @@ fn limit_memory(folder: &Path, bytes: u64) -> io::Result<()> {
     let [newer, older] = ["memory.max", "memory.limit_in_bytes"].map(|name| folder.join(name));
     if newer.exists() {
         fs::write(newer, bytes.to_string())?;
-        // Where there is swap, it is memory too.
+        // Swap counts as memory.
         let _ = fs::write(folder.join("memory.swap.max"), "0");
     } else {
         fs::write(older, bytes.to_string())?;
@@ -106,8 +106,8 @@ fn limit_memory(folder: &Path, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes something under a name that is free. Process ids are unique only within a namespace, and a killed process
-/// leaves its groups behind, so that a name may be in use.
+/// Creates something under a free name. A name may be in use, because process ids are unique only within a namespace,
+/// and a killed process leaves its groups behind.
 fn under_free_name<T>(make: impl Fn(&str) -> io::Result<T>) -> io::Result<T> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut tried = 0;
@@ -131,7 +131,7 @@ fn try_in(home: &Path, files: &[&str]) -> io::Result<()> {
     if is_counted { Ok(()) } else { Err(io::Error::other("groups in it count nothing")) }
 }
 
-/// Returns where a group may be made, by the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
+/// Returns possible places of a group, from the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
 fn candidates(controller: &str, groups: &str, mounts: &str) -> Vec<PathBuf> {
     let older = groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -149,7 +149,7 @@ fn candidates(controller: &str, groups: &str, mounts: &str) -> Vec<PathBuf> {
         return Vec::new();
     };
     let Some(own) = own(path, mounts, |kind, _| kind == "cgroup2") else { return Vec::new() };
-    // A group that has processes gives its controllers to none below it, but there may be one beside it.
+    // A group with processes gives its controllers to none below it, but a sibling group may exist.
     let beside = own.parent().map(Path::to_owned);
     let gives = |folder: &PathBuf| {
         let given = fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
@@ -158,7 +158,7 @@ fn candidates(controller: &str, groups: &str, mounts: &str) -> Vec<PathBuf> {
     std::iter::once(own).chain(beside).filter(gives).collect()
 }
 
-/// Returns the folder of this process's own group in the mount that fits.
+/// Returns the folder of this process's own group in the matching mount.
 fn own(group: &str, mounts: &str, is_it: impl Fn(&str, &str) -> bool) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (before, behind) = line.split_once(" - ")?;
@@ -209,7 +209,7 @@ mod tests {
         assert!(taken.iter().all(|folder| folder.is_dir()), "those of others stay");
     }
 
-    /// The control groups of version 2, as files of their own.
+    /// The control groups of version 2, as plain files.
     #[test]
     fn groups_are_made_beside_the_own_one() {
         let folder = tempfile::tempdir().unwrap();

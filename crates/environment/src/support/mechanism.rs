@@ -1,29 +1,29 @@
 use std::fmt;
 
-/// What the kernel enforces a rule by.
+/// A mechanism of the kernel that enforces a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Mechanism {
-    /// Files, and whom signals and abstract sockets reach.
+    /// Restricts files, and the reach of signals and abstract sockets.
     Landlock,
-    /// A control group that counts memory.
+    /// A control group that limits memory.
     MemoryGroup,
-    /// A network of its own.
+    /// A separate network.
     NetworkNamespace,
-    /// A control group that counts processes.
+    /// A control group that limits processes.
     PidsGroup,
-    /// Process ids of its own: what is left dies with process 1.
+    /// Separate process ids: all remaining processes die with process 1.
     PidNamespace,
     /// Limits of each process, and no new privileges.
     Rlimits,
-    /// Which system calls there are.
+    /// Restricts system calls.
     Seccomp,
-    /// Users of its own, within which the other namespaces may be made.
+    /// Separate users, within which the other namespaces can be created.
     UserNamespace,
 }
 
 impl Mechanism {
-    /// Returns what it is called.
+    /// Returns the name of the mechanism.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,16 +45,16 @@ impl fmt::Display for Mechanism {
     }
 }
 
-/// What came of trying one mechanism.
+/// The result of trying one mechanism.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SupportRow {
     /// The mechanism.
     pub mechanism: Mechanism,
-    /// Does it work here?
+    /// Whether the mechanism works here.
     pub is_there: bool,
-    /// What was found, or what the kernel answered.
+    /// Details of the support, or the answer of the kernel.
     pub detail: String,
-    /// What to do about it, where something is missing.
+    /// Hint for a missing mechanism.
     pub mend: Option<String>,
 }

@@ -1,10 +1,10 @@
-//! What to do where a mechanism is missing.
+//! Hints for missing mechanisms.
 
 use std::fs;
 
 use super::mechanism::Mechanism;
 
-/// Returns what to do about a mechanism that is missing.
+/// Returns a hint for a missing mechanism.
 pub(super) fn of(mechanism: Mechanism, why: &str) -> Option<String> {
     let text = match mechanism {
         Mechanism::Landlock => {
@@ -29,7 +29,7 @@ pub(super) fn of(mechanism: Mechanism, why: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// Which of the settings keeps namespaces from users, in the order of what is seen most.
+/// Returns a hint for the setting that forbids namespaces to users, the most frequent cause first.
 fn namespaces(setting: impl Fn(&str) -> Option<String>) -> &'static str {
     let is = |name: &str, value: &str| setting(name).as_deref() == Some(value);
     if is("kernel/apparmor_restrict_unprivileged_userns", "1") {

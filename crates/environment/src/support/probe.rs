@@ -1,4 +1,4 @@
-//! Runs the helper that tries each mechanism.
+//! Run of the helper that tries each mechanism.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -17,10 +17,10 @@ use crate::helper::names::OUTER;
 use crate::message::{HEAD, encode, length};
 use crate::plan::{Outer, Probed, Report};
 
-/// How long the helper may take for each answer.
+/// Time limit of each answer of the helper.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// What was found.
+/// The findings of a probe.
 pub(super) struct Found {
     pub(super) rows: Vec<SupportRow>,
     pub(super) landlock_abi: u32,

@@ -1,15 +1,15 @@
 use std::fmt;
 use std::time::Duration;
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ended {
-    /// What it exited with, where no signal ended it.
+    /// The exit code, if no signal ended the program.
     pub code: Option<i32>,
-    /// The signal that ended it, where one did; 9 too where it was killed with all that it had started.
+    /// The signal that ended the program, if any; 9 also if it was killed together with its processes.
     pub signal: Option<i32>,
-    /// The time of processors that it and what it waited for have used, as far as it is known.
+    /// The processor time of the program and of the processes that it waited for, as far as it is known.
     pub cpu: Duration,
 }
 
@@ -18,13 +18,13 @@ impl Ended {
         Self { code, signal, cpu }
     }
 
-    /// Did it exit with 0?
+    /// Returns whether the exit code is 0.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.code == Some(0)
     }
 
-    /// Did this signal end it, or something that a shell ran for it?
+    /// Returns whether this signal ended the program, or a process that a shell ran for it.
     #[cfg(target_os = "linux")]
     pub(super) fn is_by(&self, signal: i32) -> bool {
         self.signal == Some(signal) || self.code == Some(128 + signal)

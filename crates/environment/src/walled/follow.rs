@@ -1,4 +1,4 @@
-//! Following a program to its end.
+//! Supervision of a program until its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::plan::Report;
 use crate::proxy::{Note, Notes};
 use crate::support::Groups;
 
-/// Signals by which the kernel tells of limits, and by which it ends: signal(7).
+/// Signals of the kernel for reached limits, and the one that kills: signal(7).
 const XCPU: i32 = 24;
 const XFSZ: i32 = 25;
 const KILL: i32 = 9;
 
-/// What is needed to follow a program.
+/// The parts that are needed to follow a program.
 pub(super) struct Following {
     pub(super) channel: Channel,
     pub(super) helper: Child,
@@ -28,7 +28,7 @@ pub(super) struct Following {
     pub(super) notes: Arc<Notes>,
 }
 
-/// What the helper has reported.
+/// The reports of the helper.
 #[derive(Default)]
 struct Reported {
     ended: Option<Ended>,
@@ -37,7 +37,7 @@ struct Reported {
 }
 
 impl Following {
-    /// Serves the program's proxy, if it has one, and says how the program ended.
+    /// Serves the program's proxy, if it has one, and sends the end of the program.
     pub(super) async fn run(
         mut self,
         proxy: Option<impl Future<Output = ()>>,
@@ -65,7 +65,7 @@ impl Following {
             }
             () = proxy => Err("the proxy has ended".to_owned()),
         };
-        // Whatever is left ends with the channel.
+        // Remaining processes end with the channel.
         drop(self.channel);
         let waited = self.helper.wait().await;
         drop(self.groups);
@@ -83,7 +83,7 @@ impl Following {
     }
 }
 
-/// Reads reports until all of the helper has ended.
+/// Reads reports until the whole helper has ended.
 async fn read(channel: &mut Channel, reported: &mut Reported) -> Result<(), String> {
     loop {
         match channel.receive().await {
@@ -104,13 +104,13 @@ async fn read(channel: &mut Channel, reported: &mut Reported) -> Result<(), Stri
     }
 }
 
-/// Returns which limits were reached, with what was used where that is known.
+/// Returns the reached limits, with the usage if it is known.
 fn limits(rules: &Rules, ended: &Ended, reported: &Reported) -> Vec<String> {
     let mut limits = Vec::new();
     if let Some(most) = rules.cpu {
         let is_used = ended.signal == Some(KILL) && ended.cpu >= most;
         if ended.is_by(XCPU) || is_used {
-            // The kernel has counted as much, also where not all of it was waited for.
+            // The kernel has counted at least this much, even if some processes were not waited for.
             let (most, used) = (most.as_millis(), ended.cpu.max(most).as_millis());
             limits.push(format!("cpu {most} ms reached: {used} ms used"));
         }

@@ -1,4 +1,4 @@
-//! This process's end of the control channel.
+//! The parent's end of the control channel.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,19 +15,19 @@ use tokio::net::UnixStream;
 use crate::message::{HEAD, encode, length};
 use crate::plan::Report;
 
-/// The control channel. When it is dropped, the helper ends everything.
+/// The control channel. When it is dropped, the helper ends all processes.
 #[derive(Debug)]
 pub(super) struct Channel(UnixStream);
 
 impl Channel {
-    /// Makes a channel; the other end is for the helper.
+    /// Creates a channel, and returns it with the helper's end.
     pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         Ok((Self(UnixStream::from_std(ours)?), theirs.into()))
     }
 
-    /// Sends a message, with a file.
+    /// Sends a message, with a file if given.
     pub(super) async fn send(
         &mut self,
         message: &impl Serialize,
@@ -48,7 +48,7 @@ impl Channel {
         self.0.write_all(bytes.get(sent..).unwrap_or_default()).await
     }
 
-    /// Receives a report and the file that comes with it; `None` when all of the helper has ended.
+    /// Receives a report and the file that is sent with it; `None` after the whole helper has ended.
     pub(super) async fn receive(&mut self) -> io::Result<Option<(Report, Option<OwnedFd>)>> {
         let mut head = [0; HEAD];
         let received = self.0.async_io(Interest::READABLE, || {
@@ -65,7 +65,7 @@ impl Channel {
         });
         let (read, file) = match received.await {
             Ok(received) => received,
-            // What was not read at the other end is no concern of ours.
+            // Messages that the other end did not read do not matter.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
             Err(error) => return Err(error),
         };

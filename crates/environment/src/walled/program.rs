@@ -1,21 +1,21 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A program with its arguments, where it runs, and all that it sees of the environment.
+/// A program with its arguments, folder and environment.
 ///
-/// With a network rule, the variables that name a proxy are set beside `variables`.
+/// With a network rule, the variables of the proxy are set in addition to `variables`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WalledProgram {
-    /// Its file, or a name that is looked for in `PATH` of the variables.
+    /// The path of the program, or a name to look up in the `PATH` of the variables.
     pub name: String,
-    /// Its arguments.
+    /// The arguments.
     pub arguments: Vec<String>,
-    /// Where it runs. The folder need not be among what it reads.
+    /// The folder to run in. It need not be readable for the program.
     pub folder: PathBuf,
-    /// All that it sees of the environment.
+    /// The whole environment.
     pub variables: BTreeMap<String, String>,
-    /// Its standard input.
+    /// The standard input.
     pub input: ProgramInput,
 }
 
@@ -23,19 +23,19 @@ pub struct WalledProgram {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProgramInput {
-    /// These bytes, complete before the program begins, then whatever is written to [`Walled::stdin`].
+    /// These bytes, complete before the program starts, then the bytes written to [`Walled::stdin`].
     ///
     /// [`Walled::stdin`]: crate::Walled::stdin
     First(Vec<u8>),
-    /// Whatever is written to [`Walled::stdin`](crate::Walled::stdin).
+    /// The bytes written to [`Walled::stdin`](crate::Walled::stdin).
     #[default]
     Piped,
-    /// These bytes, complete before the program begins, and then the end.
+    /// These bytes, complete before the program starts, and then the end.
     Whole(Vec<u8>),
 }
 
 impl WalledProgram {
-    /// Describes a program.
+    /// Creates a program with piped input.
     pub fn new(
         name: impl Into<String>,
         arguments: impl IntoIterator<Item = String>,

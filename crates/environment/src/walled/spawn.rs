@@ -1,4 +1,4 @@
-//! Starting a program within walls.
+//! Start of a program within walls.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,14 +25,14 @@ use crate::proxy::{Notes, serve};
 use crate::support::Groups;
 use crate::{Network, Walls};
 
-/// How long the helper may take for the walls.
+/// Time limit of the helper for setting up the walls.
 const LONGEST: Duration = Duration::from_secs(20);
 
-/// What the variables of a proxy are called.
+/// Names of proxy variables.
 const PROXY: [&str; 6] =
     ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
 
-/// Starts a program; what was begun is ended where that fails.
+/// Starts a program; on failure, everything started is ended.
 pub(crate) async fn spawn(walls: Walls, program: WalledProgram) -> Result<Walled, EnvError> {
     let mut begun = begin(&walls)?;
     let provided = tokio::select! {
@@ -46,7 +46,7 @@ pub(crate) async fn spawn(walls: Walls, program: WalledProgram) -> Result<Walled
         Ok(provided) => provided,
         Err(error) => {
             drop(begun.channel);
-            // The helper ends by itself, when it has removed what it made.
+            // The helper ends by itself, after it has removed its groups.
             let _ = begun.helper.wait().await;
             return Err(error);
         }
@@ -70,7 +70,7 @@ pub(crate) async fn spawn(walls: Walls, program: WalledProgram) -> Result<Walled
     Ok(Walled { stdin, stdout, stderr, id, walls, folder, notes, end, _tasks: tasks })
 }
 
-/// A helper that was started.
+/// A started helper.
 struct Begun {
     channel: Channel,
     helper: Child,
@@ -78,7 +78,7 @@ struct Begun {
     id: u32,
 }
 
-/// What a program has of its walls' makers.
+/// The resources of a started program.
 struct Provided {
     listener: Option<TcpListener>,
     stdin: Option<ChildStdin>,
@@ -94,7 +94,7 @@ fn begin(walls: &Walls) -> Result<Begun, EnvError> {
         .arg0(OUTER)
         .env_clear()
         .current_dir("/")
-        // A signal from the terminal is this process's to answer.
+        // This process handles signals from the terminal.
         .process_group(0)
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::piped())
@@ -149,7 +149,7 @@ async fn provide(
     Ok(Provided { listener, stdin })
 }
 
-/// Returns the program's end of its standard input, and the one that is written to, if any is.
+/// Returns the program's end of its standard input, and the writing end if it is piped.
 fn input(input: &ProgramInput) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
     let (theirs, ours) = match input {
         ProgramInput::First(first) => CompleteInput::open(first)?,
@@ -159,7 +159,7 @@ fn input(input: &ProgramInput) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
     Ok((theirs.into(), Some(ours)))
 }
 
-/// Waits for the inner helper; takes the listener that was made in the program's network, if one was.
+/// Waits for the inner helper; returns the listener from the program's network, if there is one.
 async fn ready(channel: &mut Channel) -> Result<Option<TcpListener>, EnvError> {
     match next(channel).await? {
         (Report::Ready, file) => {
@@ -184,7 +184,7 @@ fn unexpected(report: &Report) -> EnvError {
         Report::Closed { killed_for_memory: 1.., .. } => {
             EnvError::ResourceExceeded("memory reached while the program was started".to_owned())
         }
-        // Where there are no namespaces, a program can do that before its start is reported.
+        // Without namespaces, a program can do that before its start is reported.
         Report::Closed { .. } => {
             EnvError::IsolationViolation("the inner helper was killed".to_owned())
         }
@@ -192,7 +192,7 @@ fn unexpected(report: &Report) -> EnvError {
     }
 }
 
-/// What the inner helper is told.
+/// Builds the message to the inner helper.
 fn inner(walls: &Walls, program: &WalledProgram, port: Option<u16>) -> Inner {
     let decision = walls.decision();
     let mut landlock = decision.landlock.clone();
@@ -216,7 +216,7 @@ fn inner(walls: &Walls, program: &WalledProgram, port: Option<u16>) -> Inner {
     Inner { program, is_init: decision.namespaces, limits, landlock, seccomp }
 }
 
-/// Names the proxy to the program, or that there is none.
+/// Sets the variables of the proxy, or removes them if there is none.
 fn name_proxy(variables: &mut BTreeMap<String, String>, port: Option<u16>) {
     variables.extend(["no_proxy", "NO_PROXY"].map(|name| (name.to_owned(), String::new())));
     for name in PROXY {
@@ -226,7 +226,7 @@ fn name_proxy(variables: &mut BTreeMap<String, String>, port: Option<u16>) {
         };
     }
     if port.is_some() {
-        // Node.js asks for it to be said.
+        // Node.js uses the proxy only with this variable.
         variables.insert("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
     }
 }

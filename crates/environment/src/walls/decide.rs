@@ -1,4 +1,4 @@
-//! Which mechanism holds which rule on this machine, and what nothing holds.
+//! The mechanism for each rule on this machine, and the rules without one.
 
 use std::path::{Path, PathBuf};
 
@@ -6,38 +6,38 @@ use crate::plan::{FilesPlan, LandlockPlan, LimitsPlan, SeccompPlan, Sockets};
 use crate::rules::Listed;
 use crate::{Mechanism, Network, NotEnforced, Rules, Support};
 
-/// The helper's own processes which count as the program's: in a control group the inner one, of a user the outer
-/// one too.
+/// Number of helper processes that count as the program's: in a control group the inner one, for a user also the outer
+/// one.
 const HELPERS_OF_GROUP: u64 = 1;
 const HELPERS_OF_USER: u64 = 2;
 
-/// The oldest versions of Landlock that hold truncation, TCP ports, calls to devices, and signals.
+/// Lowest ABI versions of Landlock that restrict truncation, TCP ports, calls to devices, and signals.
 const FILES_ABI: u32 = 3;
 const PORTS_ABI: u32 = 4;
 const DEVICES_ABI: u32 = 5;
 const SCOPES_ABI: u32 = 6;
 
-/// Where control groups are mounted.
+/// Mount point of control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
 
 const MIB: u64 = 1024 * 1024;
 
-/// What holds the rules.
+/// The mechanisms that enforce the rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) not_enforced: Vec<NotEnforced>,
-    /// Namespaces of users and processes.
+    /// User and process namespaces.
     pub(crate) namespaces: bool,
-    /// A network of its own.
+    /// A separate network.
     pub(crate) network: bool,
     /// A proxy.
     pub(crate) listens: bool,
-    /// Only TCP to the proxy's port, on whatever host.
+    /// Only TCP to the proxy's port, on any host.
     pub(crate) only_port: bool,
     pub(crate) landlock: Option<LandlockPlan>,
     pub(crate) seccomp: Option<SeccompPlan>,
     pub(crate) limits: LimitsPlan,
-    /// What a control group counts: processes, and bytes of memory.
+    /// Limits of control groups: number of processes, and bytes of memory.
     pub(crate) group_processes: Option<u64>,
     pub(crate) group_memory: Option<u64>,
 }
@@ -66,18 +66,18 @@ impl Decision {
         let is_walled = rules.network != Network::All;
         self.network = is_walled && self.namespaces && support.has(Mechanism::NetworkNamespace);
         let needs_proxy = matches!(rules.network, Network::Hosts(_) | Network::Loopback);
-        // Where there is a network of its own, the proxy tells what was asked for even where it grants nothing.
+        // With a separate network, the proxy records requested hosts even if it grants none.
         self.listens = self.network || needs_proxy;
         let sockets = match (is_walled, self.network) {
             (true, true) => Sockets::Internet,
             (true, false) if needs_proxy => {
-                // A port is the same on every host: this leads out to any that listens there.
+                // The port is the same on every host, so any host that listens on it can be reached.
                 self.only_port = support.landlock_abi() >= PORTS_ABI;
                 self.lacks("network", support.lack(Mechanism::NetworkNamespace));
                 Sockets::Tcp
             }
             (true, false) => Sockets::None,
-            // A local socket leads to what other programs do, as files do.
+            // A local socket reaches other programs, as files do.
             (false, _) if rules.is_file_walled() => Sockets::AllButLocal,
             (false, _) => Sockets::All,
         };
@@ -145,7 +145,7 @@ impl Decision {
             self.group_memory = Some(most);
             return;
         }
-        // The address space of each process, and no memory beside it.
+        // Limits the address space of each process, and refuses memory outside it.
         self.limits.address_space_bytes = Some(most);
         if let Some(seccomp) = &mut self.seccomp {
             seccomp.one_memory = true;
@@ -168,18 +168,18 @@ impl Decision {
         }
     }
 
-    /// Can the program not write what counts it?
+    /// Returns whether the program cannot write the groups that limit it.
     fn is_guarded(&self) -> bool {
         self.namespaces || self.walls_groups()
     }
 
-    /// Returns what is written, where all else is mounted read-only: in namespaces with walls around files.
+    /// Returns the written paths if everything else is mounted read-only: in namespaces with walls around files.
     pub(crate) fn written(&self) -> Option<&[PathBuf]> {
         let files = self.landlock.as_ref()?.files.as_ref()?;
         self.namespaces.then_some(files.write.as_slice())
     }
 
-    /// Are files walled so that control groups are not written?
+    /// Returns whether the walls around files keep control groups from being written.
     fn walls_groups(&self) -> bool {
         let files = self.landlock.as_ref().and_then(|landlock| landlock.files.as_ref());
         files.is_some_and(|files| {
@@ -206,7 +206,7 @@ const fn is_root() -> bool {
     false
 }
 
-/// Is a path on a file system that is kept in memory?
+/// Returns whether a path is on a file system in memory.
 #[cfg(target_os = "linux")]
 fn is_in_memory(path: &Path) -> bool {
     /// `TMPFS_MAGIC` and `RAMFS_MAGIC`, statfs(2).
