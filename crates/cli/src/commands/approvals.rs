@@ -78,7 +78,7 @@ pub(crate) async fn approve(args: ApproveArgs) -> Result<ExitCode, CliError> {
     decide(&args.id, decision, &args.store, args.json).await
 }
 
-/// Reads the data that goes with a decision.
+/// Reads the data of a decision.
 fn data_of(text: &str) -> Result<JsonText, CliError> {
     let read = match text.strip_prefix('@') {
         _ if text == "-" => output::input()
@@ -115,7 +115,7 @@ async fn decide(
         }
         let open = match ids::approval(open, typed) {
             Ok(open) => open,
-            // One that was asked may have been decided, or have expired.
+            // The approval may have been decided before, or have expired.
             Err(missing) => {
                 let before = decided_before(&*log, &typed.into(), &chosen).await;
                 return Err(before.unwrap_or(missing));
@@ -133,7 +133,7 @@ async fn decide(
             false => decision,
         };
         let decision = redacted_decision(&Recorded::redactor(&*log, &open.run).await, decision)?;
-        // Another person may have been faster.
+        // Another person may have decided meanwhile.
         match decide_in(&*log, &open.id, decision.clone(), SystemClock.now()).await {
             Err(DecideError::NotFound(error)) => {
                 let before = decided_before(&*log, &open.id, &chosen).await;
@@ -172,22 +172,22 @@ async fn decide(
     Ok(exit)
 }
 
-/// A decision as one line of JSON.
+/// A decision, for one line of JSON.
 #[derive(Serialize)]
 struct Decided<'a> {
     id: &'a ApprovalId,
     run: &'a RunId,
     tool: &'a str,
-    /// What the call may run with, or what was asked for.
+    /// Arguments of the approved call, or the requested ones.
     arguments: &'a JsonText,
-    /// `null` where the person at the terminal put it off.
+    /// `null` if the person at the terminal postponed the decision.
     verdict: Option<&'static str>,
-    /// What was asked for.
+    /// Data of the decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<&'a JsonText>,
     by: Option<&'a str>,
     reason: Option<&'a str>,
-    /// The run to go on with.
+    /// The run to resume.
     resume: &'a RunId,
 }
 
@@ -208,13 +208,13 @@ impl<'a> Decided<'a> {
     }
 }
 
-/// Returns the run that is gone on with for a run below it. What the store does not tell is found on resume.
+/// Returns the open run to resume for a child run. `None` if the store cannot tell, which shows on resume.
 async fn head_of(log: &dyn EventLog, run: &RunId) -> Option<RunId> {
     let summary = log.summary(run).await.ok()??;
     open_root(log, &summary).await.ok()?
 }
 
-/// Says what was decided about an approval before; `None` where nothing was, or it cannot be read.
+/// Returns the error with the earlier decision about an approval; `None` if there is none, or it cannot be read.
 async fn decided_before(log: &dyn EventLog, id: &ApprovalId, chosen: &Chosen) -> Option<CliError> {
     let earlier = EarlierDecision::find(log, id).await.ok()??;
     if earlier.is_expiry {
@@ -226,14 +226,14 @@ async fn decided_before(log: &dyn EventLog, id: &ApprovalId, chosen: &Chosen) ->
     Some(earlier.refuse(id, open.as_ref(), &chosen.flag()))
 }
 
-/// Says that an approval is not open any more.
+/// Returns the error that an approval is not open.
 fn not_found(id: &str) -> CliError {
     CliError::usage(ApprovalNotFound::new(id.into()))
         .with_hint("`backstop approvals` lists what is open; an approval is decided once")
 }
 
-/// Shows the person at the terminal what is approved, asks, and asks for data that is missing. Where there is
-/// no terminal, the command line has said it.
+/// Shows the call to the person at the terminal, asks for confirmation, and asks for missing data. Without a terminal,
+/// the command line is the confirmation.
 async fn confirmed(open: &OpenApproval, decision: Decision) -> Option<Decision> {
     if !output::at_terminal() {
         return Some(decision);

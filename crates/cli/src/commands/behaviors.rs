@@ -27,14 +27,14 @@ pub(crate) async fn run(args: BehaviorsArgs) -> Result<ExitCode, CliError> {
     }
 }
 
-/// A subscription, as it is listed.
+/// A subscription, for the list.
 #[derive(Serialize)]
 struct Listed {
     name: String,
     pattern: String,
     segment: String,
     cursor: Cursor,
-    /// The deliveries that ended, of its newest segment.
+    /// Number of ended deliveries in its newest segment.
     delivered: usize,
     failed: usize,
 }
@@ -62,7 +62,7 @@ impl Listed {
 enum End {
     Completed,
     Failed,
-    /// The behaviour was not asked.
+    /// The behaviour was not called.
     Refused,
 }
 
@@ -186,7 +186,7 @@ async fn redeliver(args: BehaviorsRedeliverArgs) -> Result<ExitCode, CliError> {
     })
 }
 
-/// Says why an event was not delivered again.
+/// Returns the error of a repeated delivery.
 fn refused(error: RedeliverError) -> CliError {
     match error {
         RedeliverError::Log(error @ LogError::Claimed(_)) => CliError::from(error).with_hint(

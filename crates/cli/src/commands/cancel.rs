@@ -27,7 +27,7 @@ pub(crate) async fn run(args: CancelArgs) -> Result<ExitCode, CliError> {
     let missing = || CliError::no_run(run.clone());
     let database = store::open_existing(&chosen).await?.ok_or_else(missing)?;
     let log: Arc<dyn EventLog> = database.log();
-    // Who stops it is recorded.
+    // The name is recorded.
     let redactor = Recorded::redactor(&*log, &run).await;
     let by = redactor.redact(&by);
     let cancelled = backstop_react::cancel(log, &run, &by).await;

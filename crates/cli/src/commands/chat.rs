@@ -26,14 +26,14 @@ pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
     servers.tell_left_out();
     let chosen = prepare(&file, &args.agent, &servers, &args.store)
         .map_err(|error| agent_file::located(error, &args.agent))?;
-    // Before a store is made for them.
+    // Checked before a store is created for them.
     behaviors::of_file(&file, &args.agent)?;
     let database = store::open(&chosen, &file.store).await?;
     let agent = servers.give(assemble::agent(&file, &args.agent, Some(&database))?);
     let agent = assemble::build(equipped(agent, &database), &args.agent)?;
     let behaviors = Behaviors::serve(&file, &args.agent, &database).await?;
     let turns = Turns::start();
-    // The agent file names it where nothing else does.
+    // The store's URL is in the agent file, so that no flag is needed.
     let is_of_file = args.store.store.is_none() && file.store.url.is_some();
     let store_flag = if is_of_file { String::new() } else { chosen.flag() };
     let mut conversation = Conversation {
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
     talked
 }
 
-/// Takes turns until the person leaves.
+/// Takes turns until the person leaves the chat.
 async fn talk(conversation: &mut Conversation) -> Result<ExitCode, CliError> {
     let lines = Lines::new(&conversation.earlier().await?)?;
     note("/help lists what can be said besides; Ctrl-C stops a turn, Ctrl-D leaves");
@@ -77,7 +77,7 @@ async fn talk(conversation: &mut Conversation) -> Result<ExitCode, CliError> {
         let done = match Slash::of(&line) {
             Some(slash) => slash.perform(conversation).await,
             None if line.trim().is_empty() => continue,
-            // A line that begins with a slash is written with two.
+            // Text that begins with a slash is typed with two.
             None => {
                 let text = line.strip_prefix('/').filter(|rest| rest.starts_with('/'));
                 conversation.take_turn(text.unwrap_or(&line)).await.map(|()| Then::Read)

@@ -41,7 +41,7 @@ async fn copy(args: &CopyArgs, from: &Database, to: &Database) -> Result<CopyRep
     if let (Some(session), true) = (&args.session, runs.is_empty()) {
         check_session(from, session).await?;
     }
-    // A run stands behind the one that it follows.
+    // A run is copied after the run that it follows.
     runs.sort_by_key(|run| (run.started_at, run.run.clone()));
     let (source, target) = (Source::of(from), Source::of(to));
     let mut copied = CopyReport::default();
@@ -57,7 +57,7 @@ async fn copy(args: &CopyArgs, from: &Database, to: &Database) -> Result<CopyRep
     Ok(copied)
 }
 
-/// Refuses a session that the store does not have; `--since` may leave out all runs of one that it has.
+/// Refuses an unknown session; a known session may have no runs after `--since`.
 async fn check_session(from: &Database, session: &str) -> Result<(), CliError> {
     let mut filter = RunFilter::new().limit(1);
     filter.session = Some(session.into());
@@ -68,7 +68,7 @@ async fn check_session(from: &Database, session: &str) -> Result<(), CliError> {
     }
 }
 
-/// Returns whether an error is about one run alone; the others are copied then.
+/// Returns whether an error concerns only one run, so that the others are still copied.
 const fn is_of_run(error: &LogError) -> bool {
     !matches!(
         error,
@@ -92,7 +92,7 @@ struct CopyReport {
 }
 
 impl CopyReport {
-    /// Returns the exit code; a record that was changed weighs more than one that is in the way.
+    /// Returns the exit code; a changed record has a higher rank than one in conflict.
     fn exit(&self) -> ExitCode {
         let is_tampered =
             |(_, error): &&(RunId, LogError)| matches!(error, LogError::Tampered { .. });
@@ -135,7 +135,7 @@ fn failure(run: &RunId, error: &LogError) -> Value {
 
 fn why(error: &LogError) -> String {
     match error {
-        // Nobody writes it: it was reopened in both stores, or copied from a third one.
+        // Nobody writes the record: it was reopened in both stores, or copied from a third one.
         LogError::Conflict { seq, .. } => {
             format!("its record in the other store is another one from seq {seq} on")
         }

@@ -75,7 +75,7 @@ fn row(group: &str, sum: &CostSum) -> Vec<String> {
     ]
 }
 
-/// The costs of one group, or of all, as one line of JSON.
+/// The costs of one group, or of all, for one line of JSON.
 #[derive(Serialize)]
 struct CostLine<'a> {
     group: Option<&'a str>,

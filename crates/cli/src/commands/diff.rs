@@ -10,7 +10,7 @@ use crate::args::DiffArgs;
 use crate::exit::CliError;
 use crate::{ids, output, store};
 
-/// How many events of each run are shown behind the place where they part.
+/// Number of events of each run that are shown from the first difference.
 const SHOWN: usize = 5;
 
 pub(crate) async fn run(args: DiffArgs) -> Result<ExitCode, CliError> {
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: DiffArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns what makes two events the same: type and data, without how long things took.
+/// Returns the compared parts of an event: type and data, without durations.
 fn compared(event: &Event) -> Value {
     let mut kind = serde_json::to_value(&event.kind).unwrap_or_default();
     if let Some(data) = kind.as_object_mut() {

@@ -46,7 +46,7 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<ExitCode, CliError> {
     let is_fetched = fetched.is_ok();
     findings.extend(fetched.err().map(|error| Finding::of("keys", &error)));
     match &file {
-        // What would be sent is not all there.
+        // Some credentials of the requests are missing.
         Some(_) if !is_fetched => {}
         Some((file, path)) => findings.extend(endpoints::of_agent(&file.model, path).await),
         None => findings.push(endpoints::usual_keys()),
@@ -63,7 +63,7 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<ExitCode, CliError> {
     finish(&findings, args.json)
 }
 
-/// Says why an agent file cannot be read: each mistake, as `backstop check` lists them.
+/// Returns the mistakes of an unreadable agent file, as `backstop check` lists them.
 fn unread(error: ConfigError, path: &Path) -> Vec<Finding> {
     let mistakes = agent_file::mistakes(path).unwrap_or_default();
     if mistakes.is_empty() {
@@ -72,7 +72,7 @@ fn unread(error: ConfigError, path: &Path) -> Vec<Finding> {
     mistakes.into_iter().map(|mistake| of_mistake("agent", mistake, path)).collect()
 }
 
-/// Says what keeps the tools of an agent from working.
+/// Returns the problems of an agent's tools.
 fn tools(path: &Path) -> Vec<Finding> {
     let Ok(checked) = AgentFile::check(path) else { return Vec::new() };
     let found = tool_mistakes(&checked, path).into_iter();

@@ -128,7 +128,7 @@ async fn prune(args: ErrorsPruneArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what was taken away of a kind.
+/// Returns the line about pruned rows of a kind.
 fn pruned(kind: &str, pruned: Pruned) -> String {
     format!("{} taken away, {}", counted(pruned.rows, kind), counted(pruned.bytes, "byte"))
 }

@@ -12,7 +12,7 @@ use crate::args::ExportArgs;
 use crate::exit::CliError;
 use crate::{ids, output, page, store};
 
-/// What the first line of an export calls the format: that of docs/record-format.md.
+/// Name of the format in the first line of an export: that of docs/record-format.md.
 const FORMAT: &str = "backstop-record/1";
 
 /// The first line of an export.
@@ -25,7 +25,7 @@ struct Header<'a> {
     key_id: Option<&'a str>,
 }
 
-/// What `--json` says of a file that was written.
+/// The output of `--json` for a written file.
 #[derive(Serialize)]
 struct Written<'a> {
     #[serde(flatten)]

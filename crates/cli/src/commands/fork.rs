@@ -52,7 +52,7 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
         let what = format!("run `{run}` has no event {}, its last one is {last}", args.at);
         return Err(CliError::usage(what).with_hint("`backstop trace` numbers the events of a run"));
     }
-    // What is wrong with it is said before another store is made.
+    // Problems of the agent are reported before another store is created.
     drop(recorded.agent(&from)?);
     let mut request = ForkRequest::new(run, args.at)
         .by(user())
@@ -71,7 +71,7 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
         }
     };
     let agent = match args.tools {
-        // What is answered from the record needs no server.
+        // Recorded answers need no server.
         Some(ForkTools::Recorded) => {
             let agent = recorded.agent(&database)?;
             agent.recorded_tools(RecordedTools::of(&recorded.events))

@@ -11,7 +11,7 @@ use crate::args::InitArgs;
 use crate::exit::CliError;
 use crate::output::{self, note};
 
-/// The providers whose keys are looked for, with a model of each.
+/// Providers whose keys are searched for, with a model of each.
 const KNOWN: [(&str, &str, &str); 3] = [
     ("anthropic", backstop_provider_anthropic::KEY_VARIABLE, "claude-sonnet-4-5"),
     ("openai", backstop_provider_openai::KEY_VARIABLE, "gpt-5-mini"),
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
     let file_name = args.file.file_name().unwrap_or_default().to_string_lossy();
     let agent = include_str!("init/agent.toml").replace("{{model}}", &model);
     let agent = agent.replace("{{file}}", &file_name);
-    // Neither is written where one is there.
+    // Nothing is written if one of the files exists.
     let files = || [Some(args.file.as_path()), script.as_deref()].into_iter().flatten();
     let there: Vec<&Path> = files().filter(|file| file.symlink_metadata().is_ok()).collect();
     if !there.is_empty() {

@@ -16,7 +16,7 @@ pub(crate) fn run() -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns one page: the command, then each of its commands with all that it takes.
+/// Returns one page: the command, then each of its subcommands with all options.
 fn page() -> io::Result<String> {
     let mut command = Args::command();
     command.build();
@@ -29,7 +29,7 @@ fn page() -> io::Result<String> {
     Ok(page)
 }
 
-/// Returns the sections of a command and of those below it.
+/// Returns the sections of a command and its subcommands.
 fn section(command: &Command, above: &str) -> io::Result<String> {
     let name = format!("{above} {}", command.get_name());
     let mut text = Vec::new();
@@ -37,7 +37,7 @@ fn section(command: &Command, above: &str) -> io::Result<String> {
     man.render_synopsis_section(&mut text)?;
     man.render_description_section(&mut text)?;
     man.render_options_section(&mut text)?;
-    // Its sections are below that of the command.
+    // Its sections become subsections of the command's section.
     let text = String::from_utf8_lossy(&text).replace(".SH ", ".SS ");
     let mut section = format!(".SH {}\n{text}", name.to_uppercase());
     for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {

@@ -20,9 +20,9 @@ use crate::output::note;
 use crate::several::{self, Files};
 use crate::{assemble, signals, store};
 
-/// The variable that holds the token.
+/// Variable that holds the token.
 const TOKEN: &str = "BACKSTOP_TOKEN";
-/// The most bytes of a file that holds one.
+/// Largest size of a token file, in bytes.
 const MAX_TOKEN_BYTES: usize = 64 * 1024;
 
 pub(crate) async fn run(args: McpArgs) -> Result<ExitCode, CliError> {
@@ -73,7 +73,7 @@ async fn serve(
     let (mut offers, mut behaviors) = (Vec::new(), Vec::new());
     let redactor = several::redactor(files);
     for ((path, file), servers) in files.iter().zip(servers) {
-        // There is no terminal here: what needs a person waits for `backstop approve`.
+        // There is no terminal here: approvals wait for `backstop approve`.
         let agent = assemble::agent(file, path, Some(database))?.store(database);
         let agent = servers.give(agent);
         let agent = assemble::build(agent, path)?;
@@ -105,7 +105,7 @@ async fn serve(
     served.map(|()| ExitCode::SUCCESS).map_err(not_served)
 }
 
-/// Offers an agent by its description. Its instructions are not for those that call it.
+/// Returns the offer of an agent, with its description. Callers do not see its instructions.
 fn offer(agent: &Agent, file: &AgentFile) -> Offer {
     let name = Operator::name(agent);
     let description = file.agent.description.as_deref().map(str::trim);
@@ -120,7 +120,7 @@ fn offer(agent: &Agent, file: &AgentFile) -> Offer {
     }
 }
 
-/// Reads the token that clients have to bear.
+/// Reads the token that clients must send.
 fn token(args: &McpArgs) -> Result<Option<String>, CliError> {
     if args.listen.is_none() {
         return Ok(None);

@@ -16,7 +16,7 @@ use crate::output::{self, note};
 use crate::store::{self, Chosen};
 use crate::{agent_file, assemble, secrets, unworked};
 
-/// How long a server that is away is waited for.
+/// Time for which appends are retried while the server is unreachable.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn enqueue(args: EnqueueArgs) -> Result<ExitCode, CliError> {
@@ -45,7 +45,7 @@ pub(crate) async fn enqueue(args: EnqueueArgs) -> Result<ExitCode, CliError> {
     let queue = database.queue();
     let put = queue.enqueue(&request).await;
     if put.as_ref().is_ok_and(|put| put.is_new) {
-        // It is queued whatever becomes of the note.
+        // The run stays queued even if the note fails.
         let _ = unworked::note_queued(&queue, &request.queue, &request.agent).await;
     }
     database.close().await;
@@ -123,7 +123,7 @@ async fn cancel(args: QueueCancelArgs) -> Result<ExitCode, CliError> {
     .await
 }
 
-/// Finds a run of the queue by a beginning of its id that no other has.
+/// Finds a queued run by its id or a unique prefix.
 async fn queued(queue: &Queue, typed: &str) -> Result<RunId, CliError> {
     let found = queue.find(typed, 2).await?;
     match &found[..] {
@@ -136,7 +136,7 @@ async fn queued(queue: &Queue, typed: &str) -> Result<RunId, CliError> {
     }
 }
 
-/// Opens the queue of a store, and closes it whatever comes of that.
+/// Opens the queue of a store, and closes the store afterwards, also after an error.
 async fn with_queue<T>(
     chosen: &Chosen,
     use_it: impl AsyncFnOnce(Queue) -> Result<T, CliError>,

@@ -17,7 +17,7 @@ use crate::output::{self, counted};
 use crate::report;
 
 pub(crate) async fn run(args: RehearseArgs) -> Result<ExitCode, CliError> {
-    // All files are read before the first is run, so that a mistake in one costs nothing.
+    // All files are read before the first scenario runs, so that a mistake in one costs nothing.
     let scenarios = args
         .scenarios
         .iter()
@@ -30,7 +30,7 @@ pub(crate) async fn run(args: RehearseArgs) -> Result<ExitCode, CliError> {
     for (scenario, path) in &scenarios {
         let rehearsal = match rehearse(scenario, path).await {
             Ok(rehearsal) => rehearsal,
-            // The others are run all the same.
+            // The other scenarios still run.
             Err(error) => {
                 failed = Some(report::error(&CliError::from(error).in_file(path)));
                 continue;
@@ -51,7 +51,7 @@ pub(crate) async fn run(args: RehearseArgs) -> Result<ExitCode, CliError> {
     Ok(failed.unwrap_or(verdict))
 }
 
-/// Says which file may be meant by one that cannot be read.
+/// Adds a hint to the error of a scenario file that cannot be read.
 fn refused(error: ConfigError, path: &Path) -> CliError {
     if path.is_dir() {
         let files = path.join("*.toml");

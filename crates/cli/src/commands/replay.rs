@@ -46,7 +46,7 @@ pub(crate) async fn run(args: ReplayArgs) -> Result<ExitCode, CliError> {
     }
 }
 
-/// Says whether the record of a workflow bears itself out: no code of it is run.
+/// Reports whether the record of a workflow is consistent, without running its code.
 fn workflow(
     run: &RunId,
     events: u64,

@@ -28,7 +28,7 @@ pub(crate) async fn run(args: ResolveArgs) -> Result<ExitCode, CliError> {
     };
     settlement.output = args.output;
     let said = if settlement.happened { "happened" } else { "did not happen" };
-    // A person's words are recorded.
+    // The person's words are recorded.
     let settlement = redacted_settlement(&Recorded::redactor(&*log, &run).await, settlement);
     let said_so = args.json.then(|| {
         let verdict = if settlement.happened { "happened" } else { "did_not" };

@@ -31,8 +31,8 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
     if args.all { resume_all(&args).await } else { resume_one(args, None).await }
 }
 
-/// Resumes every interrupted run, one after the other, as `resume RUN` would. One that cannot be resumed is reported,
-/// and the next one follows. The exit status is that of the worst.
+/// Resumes all interrupted runs, one after the other, as `resume RUN` would. A run that cannot be resumed is reported,
+/// and the next one follows. The exit status is the worst one.
 async fn resume_all(args: &ResumeArgs) -> Result<ExitCode, CliError> {
     let runs = all::find(&store::choose(&args.store, None)?).await?;
     let stop = signals::interrupt();
@@ -56,7 +56,7 @@ async fn resume_all(args: &ResumeArgs) -> Result<ExitCode, CliError> {
     Ok(worst)
 }
 
-/// Resumes a run, until `stop` is cancelled; by default, until a signal comes.
+/// Resumes a run until `stop` is cancelled; until a signal by default.
 async fn resume_one(
     args: ResumeArgs,
     stop: Option<&CancellationToken>,
@@ -91,7 +91,7 @@ async fn resume_one(
         request = request.accept_lost_tail();
     }
     if stop.is_some_and(CancellationToken::is_cancelled) {
-        // The signal came before this run was touched, and does not cancel it.
+        // The signal came before this run began and does not cancel it.
         behaviors.end(&[]).await;
         database.close().await;
         return Ok(exit::of_stop());
@@ -112,7 +112,7 @@ async fn resume_one(
     }
 }
 
-/// Opens a run again that is over.
+/// Reopens a run that is over.
 async fn reopen(args: ResumeArgs, chosen: Chosen, run: RunId) -> Result<ExitCode, CliError> {
     let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref(), None).await?;
     let agent = recorded.build(equipped(recorded.served_agent(&database).await?, &database))?;
@@ -147,7 +147,7 @@ async fn reopen(args: ResumeArgs, chosen: Chosen, run: RunId) -> Result<ExitCode
     }
 }
 
-/// Says how the agent file of a run was changed, where the run goes on as it was recorded.
+/// Finds the current agent file of a run that continues as recorded, and prints a note if it changed.
 fn current(
     args: &ResumeArgs,
     recorded: &Recorded,
@@ -166,12 +166,12 @@ fn by(given: Option<String>) -> String {
     given.unwrap_or_else(user)
 }
 
-/// Returns what was given of a budget, together.
+/// Returns the sum of budget increases.
 pub(super) fn sum(given: &[BudgetIncrease]) -> BudgetIncrease {
     given.iter().fold(BudgetIncrease::new(), |all, more| all.and(more))
 }
 
-/// Returns the open run at the head of the callers of a run.
+/// Returns the open run at the top of a run's callers.
 pub(super) async fn root_of(chosen: &Chosen, run: &RunId) -> Result<Option<RunId>, CliError> {
     let Some(database) = store::open_read_only(chosen).await? else { return Ok(None) };
     let log = database.log();
@@ -184,7 +184,7 @@ pub(super) async fn root_of(chosen: &Chosen, run: &RunId) -> Result<Option<RunId
     Ok(root?)
 }
 
-/// Reports a run that is over; that needs neither its agent nor the right to write.
+/// Reports a run that is over, which needs neither its agent nor a claim.
 async fn over(
     chosen: &Chosen,
     run: &RunId,
@@ -227,7 +227,7 @@ async fn over(
     }
 }
 
-/// Says that a run was not gone on with, because it had ended.
+/// Returns the message that a run was not resumed, because it had ended.
 fn ended(run: &RunSummary) -> String {
     let how = run.outcome.map_or_else(|| run.state.as_str(), Outcome::as_str);
     let reason = run.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();

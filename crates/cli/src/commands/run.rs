@@ -33,7 +33,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     let servers = Servers::connect(&file, &args.agent).await?;
     let chosen = prepare(&file, &args.agent, &servers, &args.store)
         .map_err(|error| agent_file::located(error, &args.agent))?;
-    // Before a store is made for them.
+    // Checked before a store is created for them.
     behaviors::of_file(&file, &args.agent)?;
     let database = store::open(&chosen, &file.store).await?;
     let agent = servers.give(assemble::agent(&file, &args.agent, Some(&database))?);
@@ -61,7 +61,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     ending.conclude(seen).await
 }
 
-/// Refuses labels of which two have one key.
+/// Refuses labels with the same key.
 pub(super) fn check_labels(labels: &[(String, String)]) -> Result<(), CliError> {
     match repeated(labels) {
         Some(key) => Err(CliError::usage(format!("--label {key}=… is given more than once"))
@@ -70,14 +70,13 @@ pub(super) fn check_labels(labels: &[(String, String)]) -> Result<(), CliError> 
     }
 }
 
-/// Returns a key that two labels have.
+/// Returns the first repeated key of the labels.
 fn repeated(labels: &[(String, String)]) -> Option<&str> {
     let mut keys = BTreeSet::new();
     labels.iter().map(|(key, _)| key.as_str()).find(|key| !keys.insert(*key))
 }
 
-/// Chooses the store of an agent. Everything is checked before a store is opened, so that a mistake leaves no
-/// file.
+/// Chooses the store of an agent. Everything is checked before a store is opened, so that a mistake creates no file.
 pub(crate) fn prepare(
     file: &AgentFile,
     path: &Path,
@@ -89,7 +88,7 @@ pub(crate) fn prepare(
     Ok(chosen)
 }
 
-/// Gives an agent its log, its stores, and the person at the terminal.
+/// Adds the log, the stores and the approver at the terminal to an agent.
 pub(crate) fn equipped(agent: AgentBuilder, database: &Database) -> AgentBuilder {
     let agent = agent.store(database);
     match TerminalApprover::at_terminal() {

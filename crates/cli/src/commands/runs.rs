@@ -58,7 +58,7 @@ async fn list(args: RunsListArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the runs of a store; returns whether there were some.
+/// Prints the runs of a store; returns whether there are any.
 async fn list_stored(database: &Database, args: &RunsListArgs) -> Result<bool, CliError> {
     let interrupted = database.interrupted_runs().await?.into_keys().collect();
     let wanted = Wanted::new(args, interrupted);
@@ -69,7 +69,7 @@ async fn list_stored(database: &Database, args: &RunsListArgs) -> Result<bool, C
     }
 }
 
-/// Prints runs as lines of JSON, each for itself; says whether there were some.
+/// Prints runs as single lines of JSON; returns whether there are any.
 async fn lines(log: &dyn EventLog, wanted: &Wanted) -> Result<bool, CliError> {
     let runs = wanted.runs(log).await?;
     let mut callers = Callers::new(log);
@@ -82,7 +82,7 @@ async fn lines(log: &dyn EventLog, wanted: &Wanted) -> Result<bool, CliError> {
     Ok(!runs.is_empty())
 }
 
-/// Prints runs with those below them; says whether there were some.
+/// Prints runs with their child runs; returns whether there are any.
 async fn table(log: &dyn EventLog, wanted: &Wanted) -> Result<bool, CliError> {
     let style = if output::shows_results() { Style::Lines } else { Style::Indent };
     let placed = tree::list(log, wanted, style).await?;
@@ -161,7 +161,7 @@ async fn delete(args: RunsDeleteArgs) -> Result<ExitCode, CliError> {
     report(&removed?, args.json)
 }
 
-/// Prints the runs that would be removed, and the copies that would stay.
+/// Prints the runs that would be removed; with JSON also the copies that would stay.
 pub(crate) fn report_plan(
     runs: &[RunId],
     forks: &[Fork],
@@ -179,7 +179,7 @@ pub(crate) fn report_plan(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The answer to `--dry-run` as one line of JSON.
+/// The result of `--dry-run`, for one line of JSON.
 #[derive(Serialize)]
 struct Plan<'a> {
     dry_run: bool,
@@ -197,7 +197,7 @@ fn report(removed: &Removed, json: bool) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what was taken away.
+/// Returns the line about removed data.
 pub(crate) fn describe(removed: &Removed) -> String {
     let runs = u64::try_from(removed.runs.len()).unwrap_or(u64::MAX);
     let state = match removed.state {
@@ -212,7 +212,7 @@ pub(crate) fn describe(removed: &Removed) -> String {
     )
 }
 
-/// A run as one line of JSON, with its place among others.
+/// A run with its caller and root, for one line of JSON.
 #[derive(Serialize)]
 struct TreeLine<'a> {
     #[serde(flatten)]

@@ -63,7 +63,7 @@ async fn forget(args: SessionsForgetArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names the copies that stay.
+/// Prints the copies that stay.
 fn name_forks(forks: &[Fork]) {
     for fork in forks {
         output::note(&format!("{} of session {} holds a copy", fork.run, fork.session));

@@ -28,7 +28,7 @@ fn chosen(of: &WhereArgs) -> Result<Chosen, CliError> {
     store::choose(&of.store, None)
 }
 
-/// Says whether every version is accepted where none is named.
+/// Returns the expected version; any version by default.
 fn expected(expect: Option<Expected>) -> Expected {
     expect.unwrap_or(Expected::Any)
 }
@@ -81,7 +81,7 @@ async fn get(args: StateGetArgs) -> Result<(), CliError> {
     }
 }
 
-/// Opens the store to write to, and makes it where there is none.
+/// Opens the store for writes, and creates it if necessary.
 async fn open(of: &WhereArgs) -> Result<Database, CliError> {
     store::open(&chosen(of)?, &Default::default()).await
 }
@@ -102,7 +102,7 @@ async fn set(args: StateSetArgs) -> Result<(), CliError> {
     }
 }
 
-/// Returns why a value was not stored. Nothing is wrong with the store where the value is nested too deep.
+/// Returns the error of a refused value. Too deep nesting of the value is no failure of the store.
 fn refusal(error: StateError) -> CliError {
     match error {
         StateError::Serialization(_) => CliError::from(error).with_code(FAILED),

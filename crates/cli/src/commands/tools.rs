@@ -14,13 +14,13 @@ use crate::assemble::{self, Servers};
 use crate::exit::CliError;
 use crate::output::{self, counted, note};
 
-/// A tool, as the model is given it, and what holds it.
+/// A tool with its definition for the model and its walls.
 #[derive(Serialize)]
 struct ShownTool<'a> {
     name: &'a str,
     /// `built-in`, `command`, `mcp` or `runtime`.
     kind: &'static str,
-    /// The MCP server that it is of, and its name there.
+    /// MCP server of the tool, and the tool's name there.
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,12 +33,12 @@ struct ShownTool<'a> {
     idempotent: bool,
     exploratory: bool,
     approval: bool,
-    /// What its program runs in; nothing where it runs none, or where none is stated.
+    /// Walls of its program; absent without a program or without rules.
     #[serde(skip_serializing_if = "Option::is_none")]
     walls: Option<String>,
 }
 
-/// A tool of a server that the agent is not given.
+/// A tool of a server that the agent does not get.
 #[derive(Serialize)]
 struct ShownLeftOut<'a> {
     server: &'a str,
@@ -114,7 +114,7 @@ fn of_table<'a>(
     let environment = table.environment.as_ref().or(file.environment.as_ref());
     match table.kind {
         ToolKind::Command => ("command", environment),
-        // The others run nothing, and reach no host.
+        // The others run no program and connect to no host.
         _ => ("built-in", environment.filter(|_| matches!(&*table.name, "shell" | "http_fetch"))),
     }
 }
@@ -124,7 +124,7 @@ fn of_server<'a>(table: &'a McpTable, file: &'a AgentFile) -> Option<&'a Environ
     table.environment.as_ref().or(file.environment.as_ref()).filter(|_| is_program)
 }
 
-/// Says what is enforced, in a line.
+/// Returns the rules of an environment in one line.
 fn walls(table: &EnvironmentTable) -> String {
     let paths = |paths: &Option<Vec<std::path::PathBuf>>| {
         let paths: Vec<_> =

@@ -49,7 +49,7 @@ pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
 struct Read {
     summary: RunSummary,
     records: Vec<Record>,
-    /// What the records say; `None` where that was erased.
+    /// Events of the records; `None` for an erased one.
     events: Vec<Option<Event>>,
 }
 
@@ -111,7 +111,7 @@ async fn show(database: &Database, run: &RunId, args: &TraceArgs) -> Result<(), 
     damaged.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Writes the page of a run and those below it; errors that cannot be read are left out of it.
+/// Writes the page of a run and its child runs, without errors that cannot be read.
 async fn write_page(database: &Database, runs: &[Read], file: &Path) -> Result<(), CliError> {
     let mut shown = Vec::with_capacity(runs.len());
     for read in runs {

@@ -67,7 +67,8 @@ fn note_unchecked(unchecked: &UncheckedParts) {
     }
 }
 
-/// Prints what became of a run; says whether it can be trusted. What is no fault of the record is an error.
+/// Prints the result for a run; returns whether the run can be trusted. Returns an error for a failure that is not in
+/// the record.
 fn report(
     run: &RunId,
     verified: Result<Verified, LogError>,
@@ -96,7 +97,7 @@ fn report(
         }
         Err(LogError::NotFound(run)) => Err(CliError::no_run(run)),
         Err(error @ (LogError::Locked(_) | LogError::Closed)) => Err(error.into()),
-        // Of several, the others are checked all the same.
+        // With several runs, the others are still checked.
         Err(error @ LogError::KeyMissing { .. }) if args.run.is_some() => Err(error.into()),
         Err(error) => {
             let message = Chain(&error).to_string();

@@ -22,7 +22,7 @@ use crate::output::style::BAD;
 use crate::output::{self, note};
 use crate::{several, signals, store};
 
-/// How long is waited before a log that fails is read again.
+/// Delay before the next read of a log after a failure.
 const AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(args: WatchArgs) -> Result<ExitCode, CliError> {
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: WatchArgs) -> Result<ExitCode, CliError> {
     served.map(|()| ExitCode::SUCCESS)
 }
 
-/// Refuses files whose behaviours clash in a name, and files without any.
+/// Refuses files whose behaviours have the same name, and files without any.
 fn check(files: &[(&Path, AgentFile)]) -> Result<(), CliError> {
     let mut named: BTreeMap<&str, &Path> = BTreeMap::new();
     for (path, file) in files {
@@ -64,7 +64,7 @@ fn check(files: &[(&Path, AgentFile)]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Serves behaviours until the process is told to stop.
+/// Serves behaviours until a stop is requested.
 async fn serve(
     database: &Database,
     behaviors: Vec<Arc<dyn Behavior>>,
@@ -106,7 +106,7 @@ async fn serve(
     ended
 }
 
-/// Says from where a subscription is served.
+/// Returns the note on the place from which a subscription is served.
 fn begun(name: &str, stands: Option<&Subscription>, is_waiting: bool) -> String {
     match stands {
         _ if is_waiting => format!("waits for `{name}`: another process serves it"),
@@ -121,11 +121,11 @@ fn begun(name: &str, stands: Option<&Subscription>, is_waiting: bool) -> String 
     }
 }
 
-/// Prints how deliveries end.
+/// A printer for the ends of deliveries.
 struct Ends {
     names: Vec<String>,
     json: bool,
-    /// The types of the events whose delivery has begun.
+    /// Types of the events whose delivery has begun.
     delivered: HashMap<(RunId, RunId, u64), String>,
 }
 
@@ -136,7 +136,7 @@ impl Ends {
         if !name.is_some_and(|name| self.names.iter().any(|served| served == name)) {
             return Ok(());
         }
-        // What a later version wrote is not ours to read.
+        // An event of a later version cannot be read.
         let Ok(event) = record.decode(segment) else { return Ok(()) };
         match &event.kind {
             EventKind::BehaviorDelivered(of) => {
@@ -162,7 +162,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Names an event: its run, its number, and its type where that is known.
+    /// Returns the description of an event: its run, its number, and its type if known.
     fn what(&mut self, segment: &RunId, run: &RunId, seq: u64) -> String {
         match self.delivered.remove(&(segment.clone(), run.clone(), seq)) {
             Some(event) => format!("{run} {seq} {event}"),

@@ -20,23 +20,23 @@ use crate::output::{self, alert, note};
 use crate::store::Database;
 use crate::{several, signals, store, unworked};
 
-/// How long a worker waits for a server that is away before a run is let go.
+/// Time for which a worker waits for an unreachable server before it releases a run.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The time limit for taking leave of a server, after the tools had theirs.
+/// Time limit for the disconnection from a server, after the tools had their time.
 const LEAVING: Duration = Duration::from_secs(5);
-/// How long after its start a worker has said what it goes on with; and how long after that the lease has ended of one
-/// that was killed before.
+/// Delay from the start of a worker until its claims are recorded, then the delay until the lease of a worker that was
+/// killed before has ended.
 const LOOKS_AFTER: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(18)];
 
 pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
-    // From the first moment on: one that is told to stop while it starts has nothing to wait for.
+    // Installed first: a worker that is asked to stop while it starts has nothing to wait for.
     let stop = signals::interrupt();
     let mut files = several::read(&args.agents)?;
     several::check_names(&files)?;
     let chosen = several::choose(&args.store, &files)?;
     store::check_shared(&chosen)?;
     let table = several::store_table(&files)?;
-    // Before anything is taken: what is missing here would fail every run.
+    // Checked before any run is taken: a missing part would fail every run.
     let mut servers = Vec::new();
     for (path, file) in &mut files {
         assemble::fetch_credentials(file, path).await?;
@@ -64,7 +64,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     }
     let mut behaviors = Vec::new();
     for ((path, file), servers) in files.iter().zip(&servers) {
-        // There is no terminal here: what needs a person waits for `backstop approve`.
+        // There is no terminal here: approvals wait for `backstop approve`.
         let agent = assemble::agent(file, path, Some(&database))?.store(&database);
         worker = worker.operator(assemble::build(servers.give(agent), path)?);
         behaviors.push(Behaviors::serve(file, path, &database).await?);
@@ -85,7 +85,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
         for servers in &servers {
             servers.close().await;
         }
-        // The time to drain is that of the tools: a server that does not answer gets none of it.
+        // The time to drain is for the tools: an unreachable server gets none of it.
         tokio::select! {
             () = database.close() => Some(end),
             () = overdue(&stop, Duration::ZERO) => None,
@@ -102,25 +102,25 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says that the server of a stopped worker does not answer; returns the exit code.
+/// Prints that the server of a stopped worker does not answer; returns the exit code.
 fn leave_silent_server() -> ExitCode {
     alert("the database does not answer; its runs go on elsewhere once the lease has ended");
     ExitCode::from(STORAGE)
 }
 
-/// Waits until a stopped worker has had the time to drain, and to take leave of its server.
+/// Waits until a stopped worker has had the time to drain and to disconnect from its server.
 async fn overdue(stop: &CancellationToken, drain: Duration) {
     stop.cancelled().await;
     SystemClock.sleep(drain.saturating_add(LEAVING)).await;
 }
 
-/// Names the runs that no worker works on, once this one has said what it goes on with, and again once those that it
-/// takes over from are known to be gone.
+/// Prints the runs that no worker works on, once this worker has claimed its runs, and again once the workers that it
+/// replaces are known to be dead.
 async fn tell_unworked(queue: Queue) {
     let mut told = BTreeSet::new();
     for after in LOOKS_AFTER {
         SystemClock.sleep(after).await;
-        // `queue list` says it too: a database that is away just now is no reason to stop.
+        // `queue list` shows them too: an unreachable database is no reason to stop.
         for text in unworked::all(&queue).await.unwrap_or_default() {
             if told.insert(text.clone()) {
                 note(&text);
@@ -129,16 +129,16 @@ async fn tell_unworked(queue: Queue) {
     }
 }
 
-/// Tells what becomes of runs and of the worker, until it is gone.
+/// Prints the reports of a worker until it ends.
 async fn tell(mut reports: Receiver<WorkerReport>, as_json: bool) {
     loop {
         match reports.recv().await {
             Ok(report) if as_json => {
-                // A reader that is gone is no reason to stop.
+                // A closed reader is no reason to stop.
                 let _ = output::json(&object(&report));
             }
             Ok(WorkerReport::Run(report)) => note(&line_of_run(&report)),
-            // What keeps a worker from working is said in any case.
+            // Problems of the worker are printed even if quiet.
             Ok(report) => alert(&line(&report)),
             Err(RecvError::Lagged(missed)) => note(&format!("{missed} lines were left out")),
             Err(RecvError::Closed) => return,

@@ -1,4 +1,4 @@
-//! What was decided before about an approval that is not open any more.
+//! Earlier decisions about approvals that are not open any more.
 
 use backstop_event_log::{
     Cursor, EventFilter, EventLog, InboxRequest, LogError, RunFilter, RunState, one_line,
@@ -13,9 +13,9 @@ use crate::output;
 
 /// A decision that was accepted before.
 pub(super) struct EarlierDecision {
-    /// The run that asked.
+    /// The run of the approval.
     pub(super) run: RunId,
-    /// Nobody decided in time.
+    /// Whether the approval expired without a decision.
     pub(super) is_expiry: bool,
     approved: bool,
     by: String,
@@ -24,11 +24,11 @@ pub(super) struct EarlierDecision {
 }
 
 impl EarlierDecision {
-    /// Finds it where it waits for its run, or in the record of the run.
+    /// Finds the decision in the inbox of its run, or in the record of the run.
     ///
     /// # Errors
     ///
-    /// [`LogError`], when the log cannot be read.
+    /// [`LogError`] if the log cannot be read.
     pub(super) async fn find(
         log: &dyn EventLog,
         id: &ApprovalId,
@@ -39,7 +39,7 @@ impl EarlierDecision {
         }
     }
 
-    /// Says who decided, what, and when. `open` is the run to go on with, if there is one.
+    /// Returns the error with the earlier decision. `open` is the run to resume, if there is one.
     pub(super) fn refuse(&self, id: &ApprovalId, open: Option<&RunId>, store: &str) -> CliError {
         let what = if self.approved { "approved" } else { "denied" };
         let why = self.why.as_deref().filter(|why| !why.is_empty());
@@ -56,7 +56,7 @@ impl EarlierDecision {
     }
 }
 
-/// Looks into the inboxes of the runs that wait.
+/// Searches the inboxes of the open runs.
 async fn waiting(log: &dyn EventLog, id: &ApprovalId) -> Result<Option<EarlierDecision>, LogError> {
     let open = RunFilter::new().state(RunState::Running).state(RunState::WaitingApproval);
     for run in log.runs(open).await? {
@@ -79,7 +79,7 @@ async fn waiting(log: &dyn EventLog, id: &ApprovalId) -> Result<Option<EarlierDe
     Ok(None)
 }
 
-/// Looks through the decisions of all runs.
+/// Searches the decisions in the records of all runs.
 async fn recorded(
     log: &dyn EventLog,
     id: &ApprovalId,

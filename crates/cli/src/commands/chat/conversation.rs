@@ -1,4 +1,4 @@
-//! What a conversation is between its turns.
+//! The state of a conversation between its turns.
 
 use std::path::PathBuf;
 
@@ -13,34 +13,34 @@ use crate::exit::CliError;
 use crate::output::{self, counted, note};
 use crate::signals::Turns;
 
-/// How many earlier inputs the arrow keys bring back.
+/// Number of earlier inputs in the history of the line editor.
 const EARLIER: u32 = 100;
 
 pub(super) struct Conversation {
     pub(super) agent: Agent,
     pub(super) budget: Budget,
     pub(super) database: Database,
-    /// Is there anything left of it when the command has ended?
+    /// Whether the store outlives the command.
     pub(super) is_kept: bool,
-    /// What to add to a command line that is to use the same store.
+    /// Flag that makes another command use the same store.
     pub(super) store_flag: String,
     /// The agent file.
     pub(super) path: PathBuf,
-    /// `None` until the first turn of a new one.
+    /// The session; `None` until the first turn of a new one.
     pub(super) session: Option<SessionId>,
-    /// The turns that were taken here.
+    /// Runs of the turns of this process.
     pub(super) taken: Vec<RunId>,
-    /// What was said before a new session began.
+    /// History of earlier messages, for a new session.
     pub(super) said: Option<History>,
     pub(super) turns: Turns,
 }
 
 impl Conversation {
-    /// Returns what was asked in the session, oldest first.
+    /// Returns the earlier inputs of the session, oldest first.
     pub(super) async fn earlier(&self) -> Result<Vec<String>, CliError> {
         let mut inputs = Vec::new();
         for run in self.runs(EARLIER).await?.iter().rev() {
-            // One that cannot be read is only not brought back.
+            // An unreadable run is left out of the history.
             let Ok((_, events)) = read_events(&*self.database.log(), &run.run).await else {
                 continue;
             };
@@ -58,7 +58,7 @@ impl Conversation {
         Ok(self.database.log().runs(filter).await?)
     }
 
-    /// Says which session is gone on with.
+    /// Prints a note on the session.
     pub(super) async fn greet(&self) -> Result<(), CliError> {
         let Some(session) = &self.session else { return Ok(()) };
         let turns = self.runs(u32::MAX).await?.len();
@@ -71,8 +71,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Goes on with a turn that a process left behind when it died, or that waits for a person or for a time.
-    /// Returns `false` where there is none.
+    /// Resumes a turn that was interrupted, or that waits for a person or a time. Returns `false` if there is none.
     pub(super) async fn go_on(&mut self) -> Result<bool, CliError> {
         let Some(last) = self.runs(1).await?.into_iter().next() else { return Ok(false) };
         match last.state {
@@ -84,7 +83,7 @@ impl Conversation {
         self.resume(last.run).await.map(|()| true)
     }
 
-    /// Leaves the session as it is, and goes on from its end in another one.
+    /// Leaves the session unchanged, and continues from its end in another one.
     pub(super) async fn fork(&mut self) -> Result<(), CliError> {
         let Some(last) = self.last_ended().await? else { return Ok(()) };
         self.said = Some(said_until(&*self.database.log(), &last.run).await?);
@@ -93,8 +92,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Leaves the session as it is, and goes on from before its last turn in another one; from before one
-    /// more, where that has no turn yet. Returns what was asked there.
+    /// Leaves the session unchanged, and continues from before its last turn in another one; from before one more turn
+    /// if the new session has no turn yet. Returns the input of the undone turn.
     pub(super) async fn undo(&mut self) -> Result<Option<String>, CliError> {
         if let (None, Some(said)) = (&self.session, &self.said) {
             let (before, asked) = without_last_turn(said);
@@ -133,7 +132,7 @@ impl Conversation {
         }
     }
 
-    /// Says how to come back.
+    /// Prints the command that continues the conversation.
     pub(super) fn farewell(&self) {
         if let (Some(session), true) = (&self.session, self.is_kept) {
             let agent = self.path.to_string_lossy();
@@ -145,7 +144,7 @@ impl Conversation {
     }
 }
 
-/// Takes the last thing that was asked away, with what was said to it; returns what is left, and what was asked.
+/// Splits off the last input and all messages after it; returns the earlier messages and the input.
 fn without_last_turn(said: &History) -> (History, Option<String>) {
     let messages = said.messages();
     let asked = messages.iter().enumerate().rev().find_map(|(at, message)| match &**message {

@@ -1,4 +1,4 @@
-//! What can be said besides: `/help` and the others.
+//! Slash commands: `/help` and the others.
 
 use backstop_error_store::{ErrorFilter, ErrorRecord};
 use backstop_event_log::{RunSummary, one_line};
@@ -9,10 +9,10 @@ use super::conversation::Conversation;
 use crate::exit::CliError;
 use crate::output::{self, counted, note};
 
-/// More rows than this say nothing at a glance.
+/// Number of rows that a list shows.
 const ROWS: u32 = 50;
 
-/// Each command, with what it does.
+/// Each command with its description.
 const KNOWN: [(&str, &str); 8] = [
     ("/help", "list these commands"),
     ("/runs", "list the turns of this session, newest first"),
@@ -30,11 +30,11 @@ const KNOWN: [(&str, &str); 8] = [
 /// A line that begins with one slash.
 pub(super) struct Slash<'a>(&'a str);
 
-/// What follows.
+/// The step after a command.
 pub(super) enum Then {
     Leave,
     Read,
-    /// The line begins with this.
+    /// Read a line that begins with this text.
     ReadFrom(String),
 }
 
@@ -50,7 +50,7 @@ impl<'a> Slash<'a> {
             "/runs" => runs(&conversation.runs(ROWS).await?)?,
             "/undo" => {
                 return Ok(match conversation.undo().await? {
-                    // It is one line that is changed.
+                    // The editor takes one line.
                     Some(asked) => Then::ReadFrom(one_line(&asked)),
                     None => Then::Read,
                 });

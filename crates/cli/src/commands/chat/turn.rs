@@ -16,7 +16,7 @@ use crate::recorded::Recorded;
 use crate::report;
 
 impl Conversation {
-    /// Asks the agent, and shows how it answers.
+    /// Runs a turn with an input, and shows its progress and result.
     pub(super) async fn take_turn(&mut self, text: &str) -> Result<(), CliError> {
         let mut request = RunRequest::new(text).cancelled_by(self.turns.begin());
         request.session.clone_from(&self.session);
@@ -36,19 +36,19 @@ impl Conversation {
         };
         match self.has_begun(run).await {
             true => self.said = None,
-            // The next turn begins with the same history.
+            // The next turn uses the same history.
             false => self.session = before,
         }
         self.taken.push(run.clone());
         show(&seen.result, seen.answer.as_deref())
     }
 
-    /// Returns whether a turn has a record. One whose record cannot be read counts as begun.
+    /// Returns whether a turn has a record. Returns `true` if its record cannot be read.
     async fn has_begun(&self, run: &RunId) -> bool {
         !matches!(self.database.log().summary(run).await, Ok(None))
     }
 
-    /// Goes on with a turn that is open.
+    /// Resumes an open turn.
     pub(super) async fn resume(&mut self, run: RunId) -> Result<(), CliError> {
         let mut recorded = Recorded::read(&*self.database.log(), &run, None, None).await?;
         recorded.fetch_credentials().await?;
@@ -70,7 +70,7 @@ impl Conversation {
     }
 }
 
-/// Says how a turn ended, where the answer alone does not.
+/// Prints the end of a turn, as far as the answer does not show it.
 fn show(result: &Result<RunOutcome, RunFailure>, answer: Option<&str>) -> Result<(), CliError> {
     let answer = answer.map(str::trim_end);
     match result {

@@ -35,8 +35,8 @@ pub(super) struct CostSum {
 }
 
 impl CostReport {
-    /// Reads every model attempt that was recorded between two moments. The attempts that a fork copied count for
-    /// the run that made them.
+    /// Reads all model attempts that were recorded between two moments. Attempts that a fork copied count for their
+    /// original run.
     pub(super) async fn read(
         log: &dyn EventLog,
         by: &CostGrouping,
@@ -47,7 +47,7 @@ impl CostReport {
         forks.read_on(log).await?;
         loop {
             let report = Self::read_attempts(log, by, (since, until), &forks).await?;
-            // A fork that was made while attempts were read may have been counted.
+            // A fork that was created during the read may have been counted.
             if !forks.read_on(log).await? {
                 return Ok(report);
             }
@@ -127,7 +127,7 @@ impl CostSum {
         }
         self.model_attempts += 1;
         let Some(attempted) = attempted else {
-            // It was erased, and its tokens with it.
+            // The event was erased, and its tokens with it.
             self.unpriced += 1;
             return;
         };
@@ -144,17 +144,17 @@ impl CostSum {
         self.runs.len()
     }
 
-    /// Returns the sum of what is known, in US dollars; `None` where no attempt has a price.
+    /// Returns the sum of the known costs, in US dollars; `None` if no attempt has a price.
     #[expect(clippy::cast_precision_loss, reason = "a sum of money is shown to four digits")]
     pub(super) fn cost_usd(&self) -> Option<f64> {
         (self.cost_nanousd > 0 || self.unpriced == 0).then_some(self.cost_nanousd as f64 / NANOUSD)
     }
 }
 
-/// The forks of a log, as far as they were read.
+/// The forks of a log, as far as read.
 struct Forks {
     cursor: Cursor,
-    /// The seq of the event up to which the record of a fork is a copy.
+    /// Sequence number up to which the record of a fork is a copy.
     copied_until: BTreeMap<RunId, u64>,
 }
 
@@ -165,7 +165,7 @@ impl Default for Forks {
 }
 
 impl Forks {
-    /// Reads the forks that were made since; returns whether there were any.
+    /// Reads the forks since the last call; returns whether there are any.
     async fn read_on(&mut self, log: &dyn EventLog) -> Result<bool, LogError> {
         let forks = EventFilter::new().event_type("run.forked");
         let mut is_any = false;
@@ -189,7 +189,7 @@ impl Forks {
     }
 }
 
-/// Returns the attempt that an event describes; `None` where the event was erased.
+/// Returns the attempt of an event; `None` if the event was erased.
 fn decode(read: &FeedRecord) -> Option<ModelAttempted> {
     let text = read.record.payload.text()?;
     match EventKind::decode(&read.record.event_type, text).ok()? {
@@ -198,7 +198,7 @@ fn decode(read: &FeedRecord) -> Option<ModelAttempted> {
     }
 }
 
-/// Returns the model that was asked, or the provider in records that do not name it.
+/// Returns the model of an attempt, or its provider if the record has no model.
 fn model_of(attempted: &ModelAttempted) -> String {
     attempted.model.as_ref().unwrap_or(&attempted.provider).to_string()
 }

@@ -1,4 +1,4 @@
-//! A cache of the runs whose costs are added up.
+//! A cache of the runs whose costs are summed up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use backstop_event_log::{EventLog, LogError};
 use backstop_react::Price;
 use layer0::id::RunId;
 
-/// The number of cached runs. The attempts of a run are recorded close together.
+/// Number of cached runs. The attempts of a run are recorded close together.
 const REMEMBERED: usize = 4_096;
 
-/// Runs that were read from a log.
+/// Runs that were read from a log, by id.
 pub(super) struct KnownRuns<'log> {
     log: &'log dyn EventLog,
     known: BTreeMap<RunId, KnownRun>,
 }
 
-/// The agent and labels of a run, by which its costs are grouped, and the price of its tokens.
+/// The agent, labels and token price of a run.
 #[derive(Debug, Default)]
 pub(super) struct KnownRun {
     pub(super) agent: String,
@@ -29,7 +29,7 @@ impl<'log> KnownRuns<'log> {
         Self { log, known: BTreeMap::new() }
     }
 
-    /// Returns a run; one that has been removed, or cannot be read, has no name and no price.
+    /// Returns a run; a removed or unreadable run has no name and no price.
     pub(super) async fn get(&mut self, run: &RunId) -> Result<&KnownRun, LogError> {
         if !self.known.contains_key(run) {
             if self.known.len() >= REMEMBERED {
@@ -44,7 +44,7 @@ impl<'log> KnownRuns<'log> {
     async fn read(&self, run: &RunId) -> Result<KnownRun, LogError> {
         let summary = match self.log.summary(run).await {
             Ok(summary) => summary,
-            // Others are reported all the same; `verify` names this one.
+            // The other runs are still reported; `verify` names this one.
             Err(LogError::Tampered { .. } | LogError::UnreadableRun { .. }) => None,
             Err(error) => return Err(error),
         };

@@ -1,4 +1,4 @@
-//! Keys, and whether those who are asked answer.
+//! Checks of keys and endpoints.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::assemble::{folder_of, provider_of, usual_variable};
 use crate::output::{self, Answer, Prompt};
 use crate::report;
 
-/// How long a connection may take.
+/// Timeout of a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What a cheap call may answer with.
+/// Limit of the answer of a test call, in tokens.
 const MAX_TOKENS: u32 = 16;
 
-/// Names the keys that are there, where no agent says which are needed.
+/// Lists the keys that are set, without an agent that needs them.
 pub(super) fn usual_keys() -> Finding {
     let known = [ProviderName::Anthropic, ProviderName::Gemini, ProviderName::Openai];
     let variables = known.into_iter().filter_map(usual_variable);
@@ -34,7 +34,7 @@ pub(super) fn usual_keys() -> Finding {
     }
 }
 
-/// Looks at each model of an agent.
+/// Checks each model of an agent.
 pub(super) async fn of_agent(model: &ModelTable, path: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     for table in model.pools().into_iter().flatten() {
@@ -79,13 +79,13 @@ pub(super) async fn of_agent(model: &ModelTable, path: &Path) -> Vec<Finding> {
     findings
 }
 
-/// Connects to where a model is, which costs nothing; says so where that fails.
+/// Connects to the endpoint of a model, which costs nothing; returns a finding if that fails.
 async fn reach(table: &ModelTable) -> Option<Finding> {
     let url = table.base_url.clone().or_else(|| usual_url(table.provider))?;
     let (host, port) = address(&url)?;
     let is_here = is_loopback(&host);
     let is_denied = check_request(&host).is_err();
-    // Behind a proxy, only the proxy connects.
+    // With a proxy, only the proxy connects.
     let is_proxied = ["https_proxy", "HTTPS_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]
         .iter()
         .any(|name| std::env::var_os(name).is_some_and(|proxy| !proxy.is_empty()));
@@ -116,7 +116,7 @@ fn usual_url(provider: ProviderName) -> Option<String> {
     Some(url.to_owned())
 }
 
-/// Returns host and port of a URL.
+/// Returns the host and port of a URL.
 fn address(url: &str) -> Option<(String, u16)> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;

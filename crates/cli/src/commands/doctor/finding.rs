@@ -1,26 +1,26 @@
-//! The result of a check.
+//! The finding of a check.
 
 use serde::Serialize;
 
 use crate::exit::CliError;
 
-/// The result of a check.
+/// The finding of a check.
 #[derive(Serialize)]
 pub(super) struct Finding {
     pub(super) check: &'static str,
     pub(super) state: FindingState,
     pub(super) message: String,
-    /// How to mend it, where the message does not say it.
+    /// Advice, if the message does not contain it.
     pub(super) hint: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FindingState {
-    /// It needs mending.
+    /// A problem to fix.
     Mend,
     Ok,
-    /// It was not looked at.
+    /// The check was skipped.
     Skipped,
 }
 

@@ -5,10 +5,10 @@ use layer0::Timestamp;
 
 use super::finding::Finding;
 
-/// This version is younger than that: 2026-01-01T00:00:00Z, in milliseconds since 1970.
+/// A moment before this version was released: 2026-01-01T00:00:00Z, in milliseconds since 1970.
 const EARLIEST_MS: i64 = 1_767_225_600_000;
 
-/// Looks at the clock: what is recorded says when.
+/// Checks the clock, because records contain times.
 pub(super) fn clock() -> Finding {
     let now = SystemClock.now();
     match now < Timestamp::from_millis(EARLIEST_MS) {

@@ -1,4 +1,4 @@
-//! The store, and the room it has.
+//! Checks of the store and its disk.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +14,10 @@ use crate::interrupted;
 use crate::output::counted;
 use crate::store::{self, Chosen};
 
-/// Less room than this is too little to go on with, in bytes: 256 MiB.
+/// Smallest free space to continue with, in bytes: 256 MiB.
 const LITTLE: u64 = 256 * 1024 * 1024;
 
-/// Looks at a store and the disk it is on. Creates nothing.
+/// Checks a store and its disk. Creates nothing.
 pub(super) async fn look_at(chosen: &Chosen) -> Vec<Finding> {
     let path = match &chosen.url {
         StoreUrl::Sqlite(path) | StoreUrl::SqliteOnNetwork(path) => path.clone(),
@@ -69,7 +69,7 @@ async fn look_into(chosen: &Chosen, path: &Path) -> Result<Vec<Finding>, CliErro
     Ok(findings)
 }
 
-/// Is there a file that this process may not write to?
+/// Returns whether a file exists that this process may not write to.
 fn is_read_only(path: &Path) -> bool {
     std::fs::OpenOptions::new().append(true).open(path).is_err()
 }
@@ -90,7 +90,7 @@ fn absent(path: &Path) -> Finding {
     }
 }
 
-/// Returns the folder of a path that is there.
+/// Returns the nearest existing folder above a path.
 fn nearest_folder(path: &Path) -> Option<PathBuf> {
     let absolute = std::path::absolute(path).ok()?;
     absolute.ancestors().skip(1).find(|folder| folder.is_dir()).map(Path::to_owned)

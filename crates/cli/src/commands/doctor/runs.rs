@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 
-/// Reports how many runs are interrupted.
+/// Returns the finding about interrupted runs.
 pub(super) fn interrupted_finding(count: usize) -> Finding {
     let what = match count {
         0 => return Finding::ok("runs", "no run is interrupted"),

@@ -1,4 +1,4 @@
-//! A store on a PostgreSQL server, and what the server keeps.
+//! Checks of a store on a PostgreSQL server, and of the server's durability.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::output::counted;
 use crate::store::{self, connections};
 use crate::{interrupted, unworked};
 
-/// Looks at a database. Makes and changes nothing.
+/// Checks a database. Creates and changes nothing.
 pub(super) async fn look_at(url: &str) -> Vec<Finding> {
     let options = match Options::new(url) {
         Ok(options) => options,
@@ -37,7 +37,7 @@ pub(super) async fn look_at(url: &str) -> Vec<Finding> {
     looked.unwrap_or_else(|error| vec![Finding::of("store", &error)])
 }
 
-/// Says whether a proxy pools transactions, and what that costs.
+/// Returns the finding whether a proxy pools transactions, with the consequences.
 fn pooling(is_direct: bool) -> Finding {
     let what = match is_direct {
         true => "each connection has a process of the server",
@@ -83,7 +83,7 @@ async fn look_into(database: &Database, takes: Finding) -> Result<Vec<Finding>, 
     Ok(findings)
 }
 
-/// Says which runs no worker goes on with.
+/// Returns the finding about runs that no worker resumes.
 fn workers(stranded: &[StrandedRun]) -> Finding {
     let all = match stranded.len() {
         0 => return Finding::ok("workers", "no run is stranded"),
@@ -106,7 +106,7 @@ fn workers(stranded: &[StrandedRun]) -> Finding {
     )
 }
 
-/// Says which queued runs no worker takes.
+/// Returns the finding about queued runs that no worker takes.
 fn queues(unserved: &[UnservedQueue]) -> Finding {
     if unserved.is_empty() {
         return Finding::ok("queue", "no queued run waits for a worker that is not there");

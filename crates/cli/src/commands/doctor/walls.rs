@@ -1,4 +1,4 @@
-//! What this machine holds programs by, and the servers of an agent.
+//! Checks of this machine's walls, and of an agent's servers.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use layer0::failure::Chain;
 use super::finding::Finding;
 use crate::assemble::{self, Servers};
 
-/// Tries each mechanism. One that is missing needs mending only where an agent asks for it.
+/// Tries each mechanism. A missing one is a problem only if an agent needs it.
 pub(super) fn of_machine() -> Vec<Finding> {
     let probed = Helper::this_program().and_then(|helper| Support::probe(&helper));
     let support = match probed {
@@ -28,7 +28,7 @@ pub(super) fn of_machine() -> Vec<Finding> {
     support.rows().iter().map(finding).collect()
 }
 
-/// Reaches the servers of an agent, each once.
+/// Connects to each server of an agent, once.
 pub(super) async fn of_servers(file: &AgentFile, path: &Path) -> Vec<Finding> {
     let redactor = assemble::redactor(file, path);
     let mut findings = Vec::new();

@@ -1,4 +1,4 @@
-//! `backstop errors stats --by …`: what tools reported and attempts at models that failed, side by side.
+//! `backstop errors stats --by …`: errors of tools and failed attempts at models in one table.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::exit::CliError;
 use crate::output;
 use crate::store::{self, Chosen};
 
-/// What one day, tool or code has to show for itself.
+/// The counts of one day, tool or code.
 #[derive(Default)]
 struct Row {
     errors: u64,
@@ -48,7 +48,7 @@ pub(super) async fn print(
     };
     let mut rows: Vec<(String, Row)> = merged(errors, &attempts, by).into_iter().collect();
     if by != Grouping::Day {
-        // Stable: those of one number stay in the order of their names.
+        // The sort is stable: rows with equal counts stay in the order of their names.
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.occurrences + row.failed_attempts));
     }
     rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
@@ -81,7 +81,7 @@ pub(super) async fn print(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Puts what has one key into one row.
+/// Merges the counts by key.
 fn merged(
     errors: Vec<ErrorCount>,
     attempts: &[FailedAttempts],

@@ -1,4 +1,4 @@
-//! Which errors are listed or counted.
+//! The selection of errors to list or count.
 
 use backstop_error_store::ErrorFilter;
 use backstop_event_log::{AttemptFilter, EventLog, RunFilter};
@@ -9,7 +9,7 @@ use crate::exit::CliError;
 use crate::ids;
 use crate::store::Chosen;
 
-/// What was asked for, with the run that was meant.
+/// The selection of the command line, with its run resolved.
 pub(super) struct Which {
     asked: WhichErrors,
     run: Option<RunId>,
@@ -24,7 +24,7 @@ impl Which {
         Ok(Self { asked, run })
     }
 
-    /// Are only some wanted?
+    /// Returns whether the selection is limited.
     pub(super) fn is_some(&self) -> bool {
         let WhichErrors { run: _, session, agent, states, tool, code, time } = &self.asked;
         let texts = [session, agent, tool, code];
@@ -34,15 +34,15 @@ impl Which {
             || time.since.or(time.until).is_some()
     }
 
-    /// Says that there are none.
+    /// Returns the message for an empty result.
     pub(super) fn none(&self) -> String {
         format!("no errors{}", if self.is_some() { " that fit" } else { "" })
     }
 
-    /// Returns which errors of tools are wanted.
+    /// Returns the filter for errors of tools.
     pub(super) async fn errors(&self, log: &dyn EventLog) -> Result<ErrorFilter, CliError> {
         let mut filter = ErrorFilter::new();
-        // An error knows its session, and runs of it may be gone.
+        // An error has its session, although the session's runs may be removed.
         filter.session = self.asked.session.as_deref().map(Into::into);
         filter.tool.clone_from(&self.asked.tool);
         filter.reason.clone_from(&self.asked.code);
@@ -51,7 +51,7 @@ impl Which {
         Ok(filter)
     }
 
-    /// Returns which failed attempts at models are wanted; `None` where a tool was asked for.
+    /// Returns the filter for failed attempts at models; `None` if the selection is limited to a tool.
     pub(super) async fn attempts(
         &self,
         log: &dyn EventLog,
@@ -70,7 +70,7 @@ impl Which {
         Ok(Some(filter))
     }
 
-    /// Returns the runs that are asked for among some; `None` where all of the store are.
+    /// Returns the selected runs of `among`; `None` for all runs of the store.
     async fn runs(
         &self,
         log: &dyn EventLog,
@@ -83,7 +83,7 @@ impl Which {
         }
         among.id_prefix = self.run.as_ref().map(ToString::to_string);
         let found = log.runs(among).await?.into_iter().map(|run| run.run);
-        // An id may be the beginning of another one.
+        // The id may be a prefix of another one.
         Ok(Some(found.filter(|run| self.run.as_ref().is_none_or(|one| one == run)).collect()))
     }
 }

@@ -1,4 +1,4 @@
-//! The runs that `backstop resume --all` resumes.
+//! The runs for `backstop resume --all`.
 
 use layer0::id::RunId;
 
@@ -6,7 +6,7 @@ use crate::exit::CliError;
 use crate::store::Chosen;
 use crate::{interrupted, output, store};
 
-/// Returns the interrupted runs of a store, and notes when there are none.
+/// Returns the interrupted runs of a store, and prints a note if there are none.
 pub(super) async fn find(chosen: &Chosen) -> Result<Vec<RunId>, CliError> {
     let runs = match store::open_read_only(chosen).await? {
         Some(database) => {

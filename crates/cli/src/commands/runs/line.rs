@@ -9,7 +9,7 @@ use layer0::usage::Usage;
 use layer0::{Code, Timestamp};
 use serde::Serialize;
 
-/// A run as one line of JSON.
+/// A run, for one line of JSON.
 #[derive(Serialize)]
 pub(super) struct RunLine<'a> {
     run: &'a RunId,

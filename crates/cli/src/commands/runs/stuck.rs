@@ -1,4 +1,4 @@
-//! Runs that need a look.
+//! Stuck runs.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use crate::exit::CliError;
 use crate::output;
 use crate::store::{self, Chosen, Database};
 
-/// Lists the runs that need a look.
+/// Lists the stuck runs.
 pub(super) async fn list(chosen: &Chosen, args: &RunsListArgs) -> Result<ExitCode, CliError> {
     let (mut stuck, workflows) = match store::open_read_only(chosen).await? {
         Some(database) => {
@@ -49,7 +49,7 @@ pub(super) async fn list(chosen: &Chosen, args: &RunsListArgs) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the runs that need a look, and which of those with a lost tail are workflows.
+/// Returns the stuck runs, and those of them with a lost tail that are workflows.
 async fn find(database: &Database) -> Result<(Vec<StuckRun>, BTreeSet<RunId>), CliError> {
     let stranded = database.stranded().await?.into_iter().map(|run| (run.run, run.since)).collect();
     let unattended = UnattendedRuns::new(stranded, database.interrupted_runs().await?);
@@ -120,7 +120,7 @@ fn has_no_record(stuck: &StuckRun) -> bool {
     has_lost_tail(stuck) && stuck.run.state == RunState::Unreadable
 }
 
-/// A run that needs a look as one line of JSON.
+/// A stuck run, for one line of JSON.
 #[derive(Serialize)]
 struct StuckLine<'a> {
     #[serde(flatten)]

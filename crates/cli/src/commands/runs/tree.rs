@@ -1,4 +1,4 @@
-//! Runs as trees: those of operators below their callers.
+//! Trees of runs: child runs below their callers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use layer0::id::{RunId, SessionId};
 
 use super::wanted::Wanted;
 
-/// The lines from a caller to the runs that it dispatched.
+/// The lines from a caller to its child runs.
 #[derive(Clone, Copy)]
 pub(super) enum Style {
     Indent,
@@ -16,7 +16,7 @@ pub(super) enum Style {
 }
 
 impl Style {
-    /// Returns what stands before a run, and before the runs below it.
+    /// Returns the lead of a run, and that of its child runs.
     const fn leads(self, is_last: bool) -> (&'static str, &'static str) {
         match (self, is_last) {
             (Self::Indent, _) => ("  ", "  "),
@@ -26,16 +26,16 @@ impl Style {
     }
 }
 
-/// A run in its place.
+/// A run with its place in a tree.
 pub(super) struct Placed {
     pub(super) run: RunSummary,
-    /// What leads to it from its caller.
+    /// Lead from its caller.
     pub(super) lead: String,
-    /// What its place does not show.
+    /// Information that the place does not show.
     pub(super) note: Option<String>,
 }
 
-/// Finds the callers of runs, each once.
+/// A cache of the callers of runs.
 pub(super) struct Callers<'log> {
     log: &'log dyn EventLog,
     known: BTreeMap<RunId, Option<RunSummary>>,
@@ -46,7 +46,7 @@ impl<'log> Callers<'log> {
         Self { log, known: BTreeMap::new() }
     }
 
-    /// Returns a run; `None` where there is no record of it.
+    /// Returns a run; `None` if it has no record.
     async fn find(&mut self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
         if !self.known.contains_key(run) {
             let found = self.log.summary(run).await?;
@@ -55,12 +55,12 @@ impl<'log> Callers<'log> {
         Ok(self.known.get(run).cloned().flatten())
     }
 
-    /// Returns the callers of a run that are recorded, the nearest first.
+    /// Returns the recorded callers of a run, the nearest first.
     async fn of(&mut self, run: &RunSummary) -> Result<Vec<RunSummary>, LogError> {
         let mut callers: Vec<RunSummary> = Vec::new();
         let mut next = run.parent.clone();
         while let Some(id) = next.take() {
-            // A record that was tampered with may name a run as its own caller.
+            // In a record that was tampered with, a run may be its own caller.
             if id == run.run || callers.iter().any(|caller| caller.run == id) {
                 break;
             }
@@ -80,8 +80,8 @@ impl<'log> Callers<'log> {
     }
 }
 
-/// Lists the runs that fit, the newest first, each with all that is below it. Of runs that fit and are
-/// below each other, the highest decides the place.
+/// Lists the matching runs, newest first, each with all runs below. Of matching runs in one tree, the highest one
+/// determines the place.
 pub(super) async fn list(
     log: &dyn EventLog,
     wanted: &Wanted,
@@ -114,13 +114,13 @@ pub(super) async fn list(
     Ok(placed)
 }
 
-/// Was a run opened again after its caller had ended?
+/// Returns whether a run was reopened after its caller had ended.
 fn is_root_again(run: &RunSummary, caller: &RunSummary) -> bool {
     let reopened = run.reopened.map(|(at, _)| at);
     caller.finished_at.zip(reopened).is_some_and(|(ended, reopened)| reopened >= ended)
 }
 
-/// Lists the highest of the runs that fit, and of their callers that fit.
+/// Lists the top runs: of each matching run, its highest matching caller or itself.
 async fn tops(log: &dyn EventLog, wanted: &Wanted) -> Result<Vec<RunSummary>, LogError> {
     let limit = usize::try_from(wanted.limit()).unwrap_or(usize::MAX);
     let mut callers = Callers::new(log);
@@ -132,7 +132,7 @@ async fn tops(log: &dyn EventLog, wanted: &Wanted) -> Result<Vec<RunSummary>, Lo
         let mut tops = BTreeMap::new();
         for run in runs {
             let above = callers.of(&run).await?;
-            // A caller beyond the newest runs was not searched for the text.
+            // Older callers were not searched for the text.
             let fits = |caller: &RunSummary| {
                 fitting.contains(&caller.run) || !wanted.has_text() && wanted.fits(caller)
             };
@@ -146,7 +146,7 @@ async fn tops(log: &dyn EventLog, wanted: &Wanted) -> Result<Vec<RunSummary>, Lo
     }
 }
 
-/// Lists what runs dispatched, the first one first, by caller. What is below a run is of its session.
+/// Lists the child runs of runs by caller, oldest first. Child runs have the session of their caller.
 async fn below(
     log: &dyn EventLog,
     tops: &[RunSummary],

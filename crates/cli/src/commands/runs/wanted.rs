@@ -1,4 +1,4 @@
-//! The runs that are listed.
+//! The selection of runs to list.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,20 +8,20 @@ use layer0::id::RunId;
 use super::search::holds_text;
 use crate::args::{ListedState, RunsListArgs};
 
-/// The conditions of a list, including those that a log does not know.
+/// The conditions of a list, including those that a log does not support.
 pub(super) struct Wanted {
     filter: RunFilter,
     limit: u32,
-    /// The states that were asked for.
+    /// Selected states.
     states: Vec<ListedState>,
     /// Open runs whose process is dead.
     interrupted: BTreeSet<RunId>,
-    /// A text that a run has to hold, in lower case.
+    /// Text that a run must contain, in lower case.
     text: Option<String>,
 }
 
 impl Wanted {
-    /// Reads the conditions.
+    /// Returns the conditions of the command line.
     pub(super) fn new(args: &RunsListArgs, interrupted: BTreeSet<RunId>) -> Self {
         let mut filter = RunFilter::new();
         filter.session = args.session.as_deref().map(Into::into);
@@ -42,17 +42,17 @@ impl Wanted {
         self.text.is_some() || self.filter != RunFilter::new()
     }
 
-    /// Returns whether runs have to contain a text.
+    /// Returns whether runs must contain a text.
     pub(super) const fn has_text(&self) -> bool {
         self.text.is_some()
     }
 
-    /// Returns the most runs that are listed.
+    /// Returns the limit of listed runs.
     pub(super) const fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// Returns the state of a run as it is shown.
+    /// Returns the displayed state of a run.
     pub(super) fn state(&self, run: &RunSummary) -> &'static str {
         if self.is_interrupted(run) { "interrupted" } else { run.state.as_str() }
     }
@@ -61,7 +61,7 @@ impl Wanted {
         run.state == RunState::Running && self.interrupted.contains(&run.run)
     }
 
-    /// Returns the newest runs that fit.
+    /// Returns the newest matching runs.
     pub(super) async fn runs(&self, log: &dyn EventLog) -> Result<Vec<RunSummary>, LogError> {
         let wanted = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let mut looked_at = self.limit;
@@ -76,8 +76,8 @@ impl Wanted {
         }
     }
 
-    /// Returns those that fit of the newest runs that the log finds, and whether these are all. `texts` remembers
-    /// which runs hold the text.
+    /// Returns the matching ones of the log's newest runs, and whether these are all. `texts` caches which runs contain
+    /// the text.
     pub(super) async fn newest(
         &self,
         log: &dyn EventLog,
@@ -98,12 +98,12 @@ impl Wanted {
         Ok((runs, is_all))
     }
 
-    /// Returns whether a run fits, whatever its record contains.
+    /// Returns whether a run matches the conditions other than the text.
     pub(super) fn fits(&self, run: &RunSummary) -> bool {
         self.filter.matches(run) && self.fits_state(run)
     }
 
-    /// Returns whether a run that a log found is in a state that was asked for: it knows no interrupted ones.
+    /// Returns whether the state of a run from the log is selected; the log does not know interrupted runs.
     fn fits_state(&self, run: &RunSummary) -> bool {
         let is_asked_for = |wanted: ListedState| self.states.contains(&wanted);
         match (self.states.is_empty(), run.state) {

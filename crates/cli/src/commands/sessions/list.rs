@@ -13,22 +13,22 @@ use crate::exit::CliError;
 use crate::output;
 use crate::store::{self, Database};
 
-/// A session at a glance.
+/// The summary of a session.
 #[derive(Debug, Serialize)]
 struct SessionLine {
     session: SessionId,
-    /// Its runs, without those that another run dispatched.
+    /// Number of runs, without child runs.
     runs: usize,
-    /// The run that began last.
+    /// The run that started last.
     last_run: RunId,
-    /// The agent of that run.
+    /// Agent of that run.
     agent: String,
-    /// The state of that run.
+    /// State of that run.
     state: String,
     started_at: Timestamp,
     last_started_at: Timestamp,
     total_tokens: u64,
-    /// `None` where a run has no price.
+    /// Cost of the session; `None` if a run has no price.
     cost_usd: Option<f64>,
 }
 
@@ -71,7 +71,7 @@ async fn read(database: &Database, args: &SessionsListArgs) -> Result<Vec<Sessio
     Ok(sessions)
 }
 
-/// Returns the sessions of the newest runs that fit, each once.
+/// Returns the sessions of the newest matching runs, without duplicates.
 async fn newest(
     log: &dyn EventLog,
     filter: RunFilter,
@@ -94,7 +94,7 @@ async fn newest(
 }
 
 impl SessionLine {
-    /// Sums up the runs of a session, the newest first; `None` when there are none any more.
+    /// Sums up the runs of a session, newest first; returns `None` without runs.
     fn new(runs: Vec<RunSummary>, is_interrupted: bool) -> Option<Self> {
         let (last, first) = (runs.first()?, runs.last()?);
         let mut line = Self {

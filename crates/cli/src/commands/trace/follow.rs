@@ -13,8 +13,8 @@ use crate::args::TraceArgs;
 use crate::exit::CliError;
 use crate::signals;
 
-/// Prints what a run and the runs below it have recorded, and each event as it comes, until the run is over
-/// or the process is told to stop. A run that waits for a person, or has no process, is followed on.
+/// Prints the recorded events of a run and its child runs, then new events as they are appended, until the run is over
+/// or a stop is requested. A run that waits for a person, or has no process, is still followed.
 pub(super) async fn follow(
     database: &Database,
     run: &RunId,
@@ -45,17 +45,17 @@ pub(super) async fn follow(
             is_over |= of_run.is_over_with(&*log, next).await? && next.run == *run;
         }
         if read.is_empty() {
-            // Nothing more comes of a run that was taken away.
+            // Returns an error if the run was removed, because then no event follows.
             summary_of(&*log, run).await?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A run that is printed as it goes on.
+/// A run whose events are printed while it runs.
 struct Followed<'log> {
     verifier: Verifier<'log>,
-    /// The run, as far as it was known to go.
+    /// The last known summary of the run.
     summary: RunSummary,
 }
 
@@ -65,7 +65,7 @@ impl<'log> Followed<'log> {
         Ok(Self { verifier: Verifier::new(&summary, log.key()), summary })
     }
 
-    /// Did the run end with an event?
+    /// Returns whether the run ended with an event.
     async fn is_over_with(
         &mut self,
         log: &dyn EventLog,

@@ -9,7 +9,7 @@ use crate::exit::CliError;
 use crate::output;
 use crate::output::style::{BAD, DIM};
 
-/// Prints the events of a run, or of it and those below, one after the other.
+/// A printer for the events of a run, or of a run and its child runs.
 pub(super) enum Printer {
     Json,
     One(Trace),
@@ -25,7 +25,7 @@ impl Printer {
         }
     }
 
-    /// Prints an event; one that was erased is `None`.
+    /// Prints an event; `None` for an erased one.
     pub(super) fn print(
         &mut self,
         run: &RunId,
@@ -51,7 +51,7 @@ impl Printer {
     }
 }
 
-/// Returns an event, where it was not erased.
+/// Returns the event of a record; `None` if it was erased.
 pub(super) fn event_of(record: &Record, run: &RunId) -> Result<Option<Event>, LogError> {
     match record.decode(run) {
         Err(LogError::Erased { .. }) => Ok(None),
@@ -59,13 +59,13 @@ pub(super) fn event_of(record: &Record, run: &RunId) -> Result<Option<Event>, Lo
     }
 }
 
-/// Colours a failure red and takes the weight from the type, which is the same on many lines.
+/// Colours a failure red, and dims the type of other events, which is the same on many lines.
 fn coloured<'a>(event: &Event, line: &'a str) -> Vec<(Style, &'a str)> {
     if is_failure(&event.kind) {
         return vec![(BAD, line)];
     }
     let kind = event.kind.event_type();
-    // Before the type stand numbers, and the names of runs below.
+    // Numbers and names of child runs are before the type.
     match line.split_once(kind) {
         Some((before, after)) => {
             vec![(Style::new(), before), (DIM, kind), (Style::new(), after)]

@@ -1,4 +1,4 @@
-//! What a run and the runs below it recorded, in the order in which it was appended.
+//! The events of a run and its child runs, in the order of their appends.
 
 use std::collections::BTreeSet;
 
@@ -6,16 +6,16 @@ use backstop_event_log::{Cursor, EventFilter, EventLog, FeedRecord, LogError};
 use layer0::event::EventKind;
 use layer0::id::RunId;
 
-/// What a filter names that lets nothing through.
+/// Event type of a filter that matches nothing.
 const NO_EVENT: &str = "-";
 
-/// Reads a tree of runs, and later what was appended since.
+/// A reader of a tree of runs, which can later read the events since.
 pub(super) struct Tree<'log> {
     log: &'log dyn EventLog,
-    /// The runs and how far each was read, callers before what they dispatched.
+    /// The runs with the place up to which each was read, callers before their child runs.
     runs: Vec<(RunId, Cursor)>,
     known: BTreeSet<RunId>,
-    /// What was appended while other runs were read.
+    /// Events that were appended while other runs were read.
     ahead: Vec<FeedRecord>,
 }
 
@@ -25,14 +25,14 @@ impl<'log> Tree<'log> {
         Self { log, runs, known: BTreeSet::from([top.clone()]), ahead: Vec::new() }
     }
 
-    /// Returns the runs that were found so far, callers before what they dispatched.
+    /// Returns the known runs, callers before their child runs.
     pub(super) fn runs(&self) -> impl Iterator<Item = &RunId> {
         self.runs.iter().map(|(run, _)| run)
     }
 
-    /// Returns what was appended since it was asked last, in that order.
+    /// Returns the events since the last call, in the order of their appends.
     pub(super) async fn read(&mut self) -> Result<Vec<FeedRecord>, LogError> {
-        // What is appended to a run that was read already stands behind this place.
+        // Events that are appended to a run after it was read have a place after this one.
         let nothing = EventFilter::new().event_type(NO_EVENT);
         let end = self.log.read_feed(&nothing, &Cursor::now()).await?.cursor.number();
         let mut read = std::mem::take(&mut self.ahead);
