@@ -1,4 +1,4 @@
-//! Commands of the person in charge: what waits, and what is decided.
+//! Commands about approvals, cancellation and calls of unknown outcome.
 
 use layer0::JsonText;
 

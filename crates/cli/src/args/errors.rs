@@ -1,4 +1,4 @@
-//! Commands about errors and results that were stored whole.
+//! Commands about stored errors and results.
 
 use clap::Subcommand;
 

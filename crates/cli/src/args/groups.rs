@@ -1,10 +1,10 @@
-//! The commands in the groups in which the help lists them.
+//! The groups of commands in the help.
 
 use clap::Subcommand;
 
 use super::Command;
 
-/// The groups, each with its commands in the order in which they are listed.
+/// The groups, each with its commands in the order of the list.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Start here", &["init", "check", "run", "runs", "trace"]),
     ("Runs", &["chat", "resume", "cancel", "fork", "replay", "diff"]),
@@ -16,7 +16,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Shell", &["completions", "man", "help"]),
 ];
 
-/// The description of the command that clap adds itself.
+/// Description of the command that clap adds itself.
 const HELP: &str = "Print this message or the help of the given command";
 
 /// Returns the template of the help, with every command in its group.

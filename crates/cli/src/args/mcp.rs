@@ -1,4 +1,4 @@
-//! Commands about tools of others, and agents as tools of others.
+//! Commands about tools of MCP servers, and about agents as tools.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ pub(crate) struct McpArgs {
     pub(crate) store: StoreArgs,
 }
 
-/// Reads the origin of pages.
+/// Parses the origin of pages.
 fn origin(written: &str) -> Result<String, String> {
     match Server::check_origin(written) {
         true => Ok(written.to_owned()),

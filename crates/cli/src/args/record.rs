@@ -27,7 +27,7 @@ pub(crate) struct TraceArgs {
 }
 
 impl TraceArgs {
-    /// Is it about the run alone, without those below it?
+    /// Returns whether only the run itself is printed, without its child runs.
     pub(crate) const fn is_alone(&self) -> bool {
         self.flat || self.json
     }

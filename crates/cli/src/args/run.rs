@@ -1,4 +1,4 @@
-//! Commands that run agents, or copies and rehearsals of what they did.
+//! Commands that run agents, or copies and rehearsals of their runs.
 
 use std::path::PathBuf;
 
@@ -87,7 +87,7 @@ pub(crate) struct ResumeArgs {
 }
 
 impl ResumeArgs {
-    /// Returns what resumes one of all runs.
+    /// Returns the arguments to resume one run of all.
     pub(crate) fn for_run(&self, run: &RunId) -> Self {
         Self { run: Some(run.to_string()), all: false, ..self.clone() }
     }

@@ -1,4 +1,4 @@
-//! Commands that help to begin.
+//! Commands for the first steps.
 
 use std::path::PathBuf;
 

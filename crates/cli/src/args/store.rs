@@ -1,4 +1,4 @@
-//! Which store, and commands about its file.
+//! The choice of a store, and commands about its file.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub(crate) struct StoreArgs {
     pub(crate) store: Option<String>,
 }
 
-/// Where the record is kept that processes share. It is chosen as any store is.
+/// The store of commands that need a PostgreSQL server. It is chosen like any other store.
 pub(crate) struct SharedStoreArgs(StoreArgs);
 
 impl SharedStoreArgs {

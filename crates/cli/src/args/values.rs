@@ -1,4 +1,4 @@
-//! How values of the command line are read.
+//! Parsers of values on the command line.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) struct TimeArgs {
     pub(crate) until: Option<Timestamp>,
 }
 
-/// Reads a moment.
+/// Parses a moment.
 pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
     let whole_day = || format!("{text}T00:00:00Z").parse().ok();
     let ago = || {
@@ -38,13 +38,14 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
     })
 }
 
-/// Reads a moment that is to come.
+/// Parses a future moment.
 pub(super) fn from_now(text: &str) -> Result<Timestamp, String> {
     let whole_day = || format!("{text}T00:00:00Z").parse().ok();
     let later = || {
         let (now, age) = (SystemClock.now(), age(text).ok()?);
         let later = now.after(age);
-        // A moment beyond the last one that can be written is not the one that was meant.
+        // A duration that does not fit before the last representable moment is refused, because the result would
+        // differ.
         (later.since(now) == age).then_some(later)
     };
     text.parse().ok().or_else(whole_day).or_else(later).ok_or_else(|| {
@@ -55,7 +56,7 @@ pub(super) fn from_now(text: &str) -> Result<Timestamp, String> {
     })
 }
 
-/// Parts a queue into its name and its limit.
+/// Splits a queue into its name and its limit.
 pub(super) fn queue_limit(text: &str) -> Result<(String, Option<usize>), String> {
     let (name, limit) = match text.split_once('=') {
         Some((name, limit)) => {
@@ -67,7 +68,8 @@ pub(super) fn queue_limit(text: &str) -> Result<(String, Option<usize>), String>
     Ok((queue(name)?, limit))
 }
 
-/// Reads the name of a queue; what is invisible or turns a line would make it look like another one.
+/// Parses the name of a queue. Characters that are invisible or change the direction of writing are refused, because
+/// the name would look like another one.
 pub(super) fn queue(text: &str) -> Result<String, String> {
     check_name(text).map_err(|error| error.to_string())?;
     match text.chars().find(|c| is_harmful(*c)) {
@@ -78,26 +80,26 @@ pub(super) fn queue(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads how many to show.
+/// Returns the parser of a limit of at least 1.
 pub(super) fn from_one() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..)
 }
 
-/// Reads the name of a session to run in.
+/// Parses the name of a session.
 pub(super) fn session(text: &str) -> Result<String, String> {
     check_session(text).map_err(|error| format!("it {}", error.why))?;
     Ok(text.to_owned())
 }
 
-/// Parts a label into its key and its value.
+/// Splits a label into its key and its value.
 pub(super) fn label(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, such as ticket=4711")?;
     LabelError::check(key, value).map_err(|error| error.to_string())?;
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// Reads a code, or a family of codes such as `tool.*`. Those of our families are known; a run may fail
-/// with another one, which its operator made.
+/// Parses a code, or a family of codes such as `tool.*`. A code in one of our families must be in the catalogue; a run
+/// may fail with a code of another family, which its operator defines.
 pub(super) fn code(text: &str) -> Result<String, String> {
     let (family, _) = text.split_once('.').unwrap_or((text, ""));
     let is_ours = |entry: &code::Entry| entry.code.split('.').next() == Some(family);
@@ -107,7 +109,7 @@ pub(super) fn code(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads a code of ours, or a family of such.
+/// Parses a code of the catalogue, or a family of such codes.
 pub(super) fn known_code(text: &str) -> Result<String, String> {
     if code::CATALOGUE.iter().any(|entry| Code::new(entry.code).is_of(text)) {
         return Ok(text.to_owned());
@@ -122,7 +124,7 @@ pub(super) fn known_code(text: &str) -> Result<String, String> {
     })
 }
 
-/// Reads how much more of a budget a run may use.
+/// Parses the increase of a budget.
 pub(super) fn increase(text: &str) -> Result<BudgetIncrease, String> {
     let how = "write KEY=+N, such as max_model_calls=+20";
     let (key, amount) = text.split_once("=+").ok_or(how)?;
@@ -134,12 +136,12 @@ pub(super) fn increase(text: &str) -> Result<BudgetIncrease, String> {
     serde_json::from_value(more).map_err(|error| error.to_string().replace("field", "budget"))
 }
 
-/// Reads JSON of any kind.
+/// Parses any JSON.
 pub(super) fn json(text: &str) -> Result<JsonText, String> {
     JsonText::parse(text).map_err(|error| format!("it is no JSON: {error}"))
 }
 
-/// Reads the arguments of a call.
+/// Parses the arguments of a call.
 pub(super) fn arguments(text: &str) -> Result<JsonText, String> {
     let arguments = json(text)?;
     match arguments.get().starts_with('{') {
@@ -148,7 +150,7 @@ pub(super) fn arguments(text: &str) -> Result<JsonText, String> {
     }
 }
 
-/// Reads text that says something.
+/// Parses a text that is not blank.
 pub(super) fn not_blank(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("it must not be empty".to_owned()),
@@ -156,7 +158,7 @@ pub(super) fn not_blank(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads an age such as `30d`.
+/// Parses an age such as `30d`.
 pub(super) fn age(text: &str) -> Result<Duration, String> {
     let bad = || format!("`{text}` is no age; write a whole number and d, h, m or s, such as 30d");
     let (number, seconds) = match text.char_indices().last() {

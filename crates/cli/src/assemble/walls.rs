@@ -140,7 +140,7 @@ pub(crate) fn granted_folders(file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// Returns the file or folder of a grant, if the grant covers the whole of it.
+/// Returns the file or folder of a grant, if the grant covers all files below.
 fn whole_folder(pattern: &str) -> Option<PathBuf> {
     let folder = pattern.strip_suffix("/**").unwrap_or(pattern);
     let is_plain = !folder.contains(['*', '?', '[']);

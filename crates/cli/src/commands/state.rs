@@ -102,7 +102,7 @@ async fn set(args: StateSetArgs) -> Result<(), CliError> {
     }
 }
 
-/// Returns the error of a refused value. Too deep nesting of the value is no failure of the store.
+/// Returns the error of a refused value. A value that is nested too deep is no failure of the store.
 fn refusal(error: StateError) -> CliError {
     match error {
         StateError::Serialization(_) => CliError::from(error).with_code(FAILED),

@@ -85,7 +85,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
         for servers in &servers {
             servers.close().await;
         }
-        // The time to drain is for the tools: an unreachable server gets none of it.
+        // The time to drain is for the tools: an unreachable server does not use any.
         tokio::select! {
             () = database.close() => Some(end),
             () = overdue(&stop, Duration::ZERO) => None,

@@ -15,7 +15,7 @@ pub(super) async fn holds_text(
         let Some(payload) = record.payload.text() else { continue };
         // An unreadable record contains no text that could be shown.
         let is_found = layer0::read_value(payload).is_ok_and(|mut value| {
-            // The definition of an agent is not what its run was about.
+            // The definition of an agent is no content of its run.
             if let Some(agent) = value.get_mut("agent") {
                 *agent = Value::Null;
             }

@@ -21,9 +21,9 @@ struct SessionLine {
     runs: usize,
     /// The run that started last.
     last_run: RunId,
-    /// Agent of that run.
+    /// Agent of the last run.
     agent: String,
-    /// State of that run.
+    /// State of the last run.
     state: String,
     started_at: Timestamp,
     last_started_at: Timestamp,
