@@ -10,25 +10,25 @@ mod output;
 pub(crate) mod program;
 mod started;
 
-/// The variable that holds the data which a person gave with the approval of the call.
+/// The variable with the data that a person gave with the approval of the call.
 const APPROVAL_DATA: &str = "BACKSTOP_APPROVAL_DATA";
 
-/// A tool that is a program of your own.
+/// A tool that runs a program.
 ///
-/// The arguments arrive as one line of compact JSON on standard input, their numbers as the model wrote
-/// them. Exit status 0 makes standard output the tool's output (as JSON if it is an object or an array,
-/// its numbers kept as written; else as text), and the model reads standard error after it, under that
-/// name. Anything else makes the call fail with code `exit_<status>` or `signal_<n>`: the whole of standard
-/// error is its message, or of standard output if that is empty, and standard output is stored with it. Of an output of more than 8 MiB, the head and the tail are kept, 4 MiB each, with the
-/// count of the bytes between them that are left out; it is text, even if it was JSON.
+/// The arguments are one line of compact JSON on standard input, with the numbers as the model wrote them. With exit
+/// status 0, standard output is the tool's output: as JSON if it is an object or an array, with its numbers kept as
+/// written, otherwise as text. The model reads standard error after it, under that name. With any other end the call
+/// fails with code `exit_<status>` or `signal_<n>`: the message is the whole standard error, or standard output if that
+/// is empty, and standard output is stored with it. Of an output of more than 8 MiB, the head and the tail are kept, 4
+/// MiB each, with the number of omitted bytes between them; such an output is text, even if it was JSON.
 ///
-/// The program runs in a process group of its own and, on Linux, gets no privileges that this process has
-/// not: `sudo` and what else changes the user at its start does not do so.  When the call is given up, or this process dies
-/// (even by SIGKILL), the group is killed, and on Linux what the program has started in other groups
-/// and sessions too: its descendants, and the processes that bear the variable `BACKSTOP_CALL` it was
-/// started with. What the program leaves running when it has ended lives on.
+/// The program runs in its own process group and, on Linux, cannot gain privileges that this process does not have:
+/// `sudo` and other programs that change the user at their start have no such effect. When the call is dropped, or this
+/// process dies (even by SIGKILL), the group is killed; on Linux also the processes that the program has started in
+/// other groups and sessions: its descendants, and the processes with the variable `BACKSTOP_CALL` that it was started
+/// with. Processes that still run after the end of the program are left running.
 ///
-/// The data that a person gave with the approval of the call, if any, stands as JSON in the variable
+/// The data that a person gave with the approval of the call, if any, is passed as JSON in the variable
 /// `BACKSTOP_APPROVAL_DATA`.
 ///
 /// ```
@@ -47,7 +47,7 @@ pub struct CommandTool {
 }
 
 impl CommandTool {
-    /// Makes the tool. Walls and credentials are the [program's](Program).
+    /// Creates the tool. Walls and credentials are those of the [program](Program).
     #[must_use]
     pub const fn new(spec: ToolSpec, program: Program) -> Self {
         Self { spec, program }

@@ -13,17 +13,17 @@ use crate::walk::GiveUp;
 mod listing;
 mod matcher;
 
-/// How many entries are returned unless the model asks for another number.
+/// Default number of returned entries.
 const DEFAULT_ENTRIES: u64 = 200;
-/// The most entries the model can ask for.
+/// Maximum number of entries that the model can ask for.
 const MAX_ENTRIES: u64 = 2_000;
 
-/// `fs_list`: lists a folder, with the type and the size of each entry. A call needs `fs:read:<path>`;
-/// one that also lists the folders below needs `fs:read` of everything below the path.
+/// `fs_list`: lists a folder, with the type and the size of each entry. A call needs `fs:read:<path>`; a call that also
+/// lists the folders below needs `fs:read` of everything below the path.
 ///
-/// A folder is listed whole. Of those below, hidden entries, installed packages and what ignore files
-/// name are skipped unless the model asks for everything; the answer says what was skipped, and why.
-/// Links are named and not followed.
+/// The folder itself is listed completely. In the folders below, hidden entries, installed packages and entries named
+/// by ignore files are skipped unless the model asks for everything; the answer lists the skipped entries with the
+/// reasons. Links are listed, but not followed.
 ///
 /// ```
 /// use backstop_builtin_tools::FsList;
@@ -43,7 +43,7 @@ pub struct FsList {
 }
 
 impl FsList {
-    /// Makes the tool; relative paths are below `base`.
+    /// Creates the tool; relative paths are relative to `base`.
     pub fn new(base: impl Into<PathBuf>) -> Self {
         let schema = json!({
             "type": "object",
@@ -75,7 +75,7 @@ impl Tool for FsList {
     }
 
     fn denied(&self, arguments: &Arguments, _: &str) -> String {
-        // Where a link leads is not told.
+        // The target of a link is not disclosed.
         let asked = path::asked(arguments);
         match is_recursive(arguments) {
             true => format!("fs:read:{}/**", asked.trim_end_matches('/')),
@@ -106,7 +106,7 @@ impl Tool for FsList {
         }
         let max =
             arguments.whole_number("max_entries")?.unwrap_or(DEFAULT_ENTRIES).min(MAX_ENTRIES);
-        // A blocking task cannot be aborted; it looks whether its caller still waits.
+        // A blocking task cannot be aborted; it checks whether its caller still waits.
         let (_guard, given_up) = GiveUp::new();
         let listing = Listing {
             base: self.base.clone(),

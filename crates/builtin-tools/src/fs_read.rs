@@ -10,21 +10,20 @@ use crate::path;
 
 mod page;
 
-/// How many bytes are read unless the model asks for another size.
+/// Default number of bytes to read.
 const DEFAULT_BYTES: u64 = 16 * 1024;
-/// The most bytes the model can ask for at once.
+/// Maximum number of bytes that the model can ask for at once.
 const MAX_BYTES: u64 = 256 * 1024;
 
-/// How many bytes of a character come after its first, at most.
+/// Maximum number of bytes of a character after its first byte.
 const CHARACTER_REST: u64 = 3;
-/// How long an answer is, as JSON, unless the model asks for a size: as much as it reads of a result by
-/// default.
+/// Maximum size of an answer as JSON if the model asks for no size; equal to the default limit for a result.
 const MAX_ANSWER_BYTES: usize = 16 * 1024;
 
 /// `fs_read`: reads a part of a text file. A call needs `fs:read:<path>`.
 ///
-/// A page begins and ends between characters, and its `next_offset` is where the next one begins.
-/// Unless the model asks for a size, the whole answer fits into what it reads of a result.
+/// A page begins and ends between characters, and its `next_offset` is the beginning of the next one. Unless the model
+/// asks for a size, the whole answer fits into the limit for a result.
 #[derive(Debug, Clone)]
 pub struct FsRead {
     spec: ToolSpec,
@@ -33,7 +32,7 @@ pub struct FsRead {
 }
 
 impl FsRead {
-    /// Makes the tool; relative paths are below `base`.
+    /// Creates the tool; relative paths are relative to `base`.
     pub fn new(base: impl Into<PathBuf>) -> Self {
         let schema = json!({
             "type": "object",
@@ -50,7 +49,7 @@ impl FsRead {
         Self { spec, base: base.into(), max_answer_bytes: MAX_ANSWER_BYTES }
     }
 
-    /// Bounds an answer of a call that asks for no size, in bytes of JSON; 16 KiB otherwise.
+    /// Limits the size of an answer to a call that asks for no size, in bytes of JSON; 16 KiB by default.
     #[must_use]
     pub fn max_answer_bytes(mut self, bytes: usize) -> Self {
         self.max_answer_bytes = bytes;
@@ -69,7 +68,7 @@ impl Tool for FsRead {
     }
 
     fn denied(&self, arguments: &Arguments, _: &str) -> String {
-        // Where a link leads is not told.
+        // The target of a link is not disclosed.
         format!("fs:read:{}", path::asked(arguments))
     }
 

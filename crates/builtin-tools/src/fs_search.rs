@@ -11,16 +11,15 @@ use crate::walk::GiveUp;
 
 mod search;
 
-/// How many matches are returned unless the model asks for another number.
+/// Default number of returned matches.
 const DEFAULT_MATCHES: u64 = 50;
-/// The most matches the model can ask for.
+/// Maximum number of matches that the model can ask for.
 const MAX_MATCHES: u64 = 500;
-/// `fs_search`: searches files by a regular expression. A call needs `fs:read` of everything below
-/// the path it searches.
+/// `fs_search`: searches files by a regular expression. A call needs `fs:read` of everything below the searched path.
 ///
-/// UTF-8 is searched, and UTF-16 that begins with a byte-order mark. Hidden files, installed packages and
-/// what ignore files below the path name are skipped unless the model asks for everything. The answer
-/// says what was not searched, and why.
+/// Files are searched if they are UTF-8, or UTF-16 with a byte-order mark. Hidden files, installed packages and entries
+/// named by ignore files below the path are skipped unless the model asks for everything. The answer lists the skipped
+/// files with the reasons.
 #[derive(Debug, Clone)]
 pub struct FsSearch {
     spec: ToolSpec,
@@ -28,7 +27,7 @@ pub struct FsSearch {
 }
 
 impl FsSearch {
-    /// Makes the tool; relative paths are below `base`.
+    /// Creates the tool; relative paths are relative to `base`.
     pub fn new(base: impl Into<PathBuf>) -> Self {
         let schema = json!({
             "type": "object",
@@ -60,7 +59,7 @@ impl Tool for FsSearch {
     }
 
     fn denied(&self, arguments: &Arguments, _: &str) -> String {
-        // Where a link leads, or that there is a folder, is not told.
+        // The target of a link, and whether it is a folder, is not disclosed.
         format!("fs:read:{}/**", path::asked(arguments).trim_end_matches('/'))
     }
 
@@ -84,7 +83,7 @@ impl Tool for FsSearch {
         }
         let max =
             arguments.whole_number("max_matches")?.unwrap_or(DEFAULT_MATCHES).min(MAX_MATCHES);
-        // A blocking task cannot be aborted; it looks whether its caller still waits.
+        // A blocking task cannot be aborted; it checks whether its caller still waits.
         let (_guard, given_up) = GiveUp::new();
         let search = Search {
             base: self.base.clone(),

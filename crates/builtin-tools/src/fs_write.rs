@@ -11,17 +11,16 @@ use crate::path;
 mod diff;
 mod target;
 
-/// The arguments; the last three are the tool's own, for the person who is asked.
+/// Names of the arguments; the last three are added by the tool for the approval.
 const ARGUMENTS: [&str; 5] = ["path", "content", "file", "diff", "replaces"];
 
-/// `fs_write`: writes a text file, as a whole. A call needs `fs:write:<path>`, and a person has to
-/// agree to it.
+/// `fs_write`: writes a whole text file. A call needs `fs:write:<path>` and an approval.
 ///
-/// The arguments of the approval show where the path leads, with links resolved (`file`), and what changes
-/// as a unified diff (`diff`). The file is written only if the path still leads there, and only if the file still holds
-/// what the diff was made from (`replaces`, SHA-256). The content is written to a temporary file in the same folder, synced and renamed, so that
-/// the file holds the old content or the new one, whatever fails. Permissions and owner of a file
-/// that is replaced are kept; other names of the same file (hard links) keep the old content.
+/// The arguments of the approval contain the target of the path with resolved links (`file`), and the change as a
+/// unified diff (`diff`). The file is written only if the path still leads to that target, and if the file still has
+/// the content that the diff was made from (`replaces`, SHA-256). The content is written to a temporary file in the
+/// same folder, synced and renamed, so that after any failure the file has either the old or the new content.
+/// Permissions and owner of a replaced file are kept; other names of the same file (hard links) keep the old content.
 ///
 /// ```
 /// use backstop_builtin_tools::FsWrite;
@@ -37,7 +36,7 @@ pub struct FsWrite {
 }
 
 impl FsWrite {
-    /// Makes the tool; relative paths are below `base`.
+    /// Creates the tool; relative paths are relative to `base`.
     pub fn new(base: impl Into<PathBuf>) -> Self {
         let schema = json!({
             "type": "object",
@@ -52,7 +51,7 @@ impl FsWrite {
         Self { spec, base: base.into() }
     }
 
-    /// Lets calls run without a person who agrees to them.
+    /// Lets calls run without an approval.
     #[must_use]
     pub fn without_approval(mut self) -> Self {
         self.spec.approval = false;
@@ -75,7 +74,7 @@ impl Tool for FsWrite {
     }
 
     fn denied(&self, arguments: &Arguments, _: &str) -> String {
-        // Where a link leads is not told.
+        // The target of a link is not disclosed.
         format!("fs:write:{}", path::asked(arguments))
     }
 
@@ -107,7 +106,7 @@ fn capability(path: &Path) -> String {
     format!("fs:write:{}", path.display())
 }
 
-/// Opens what is to be written, as it is now.
+/// Opens the current state of the file to write.
 fn open(base: &Path, arguments: &Arguments, context: &ToolContext) -> Result<Target, ToolError> {
     let judged = |real: &Path| path::granted(context, &capability(real));
     Target::open(path::resolve(base, arguments), path::asked(arguments), judged)
@@ -117,7 +116,7 @@ fn content(arguments: &Arguments) -> &str {
     arguments["content"].as_str().unwrap_or_default()
 }
 
-/// Adds to the arguments what a person has to know, and what the write is bound to.
+/// Returns the arguments together with the data for the approval, to which the write is bound.
 fn propose(
     base: &Path,
     arguments: &Arguments,
@@ -138,7 +137,7 @@ fn propose(
 fn write(base: &Path, arguments: &Arguments, context: &ToolContext) -> Result<JsonText, ToolError> {
     let target = open(base, arguments, context)?;
     let shown = path::asked(arguments);
-    // Before the content is compared: another file may hold it already.
+    // Before the content is compared: another file may have the same content.
     if is_changed(&arguments["file"], &target.path().display().to_string()) {
         return Err(change_error(shown, "it leads to another file than when a person agreed"));
     }
@@ -148,7 +147,7 @@ fn write(base: &Path, arguments: &Arguments, context: &ToolContext) -> Result<Js
         "bytes": content.len(),
     });
     if target.old() == Some(content.as_bytes()) {
-        // Also where the same call has written it before.
+        // Also if the same call has already written it.
         answer["unchanged"] = Value::Bool(true);
         return Ok(answer.into());
     }
@@ -165,7 +164,7 @@ fn write(base: &Path, arguments: &Arguments, context: &ToolContext) -> Result<Js
     Ok(answer.into())
 }
 
-/// Returns whether something is not as it was shown; arguments that show nothing bind to nothing.
+/// Returns whether a value differs from the approved one; arguments without that value match anything.
 fn is_changed(shown: &Value, now: &str) -> bool {
     shown.as_str().is_some_and(|shown| shown != now)
 }

@@ -17,18 +17,18 @@ mod request;
 
 pub use self::address::Resolve;
 
-/// How many redirects are followed.
+/// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 10;
 
-/// `http_fetch`: reads from a server by GET or HEAD. A call needs `network:outbound:<host>`, and
-/// `network:private` where the host has an address that is not public.
+/// `http_fetch`: reads from a server by GET or HEAD. A call needs `network:outbound:<host>`, and `network:private` if
+/// the host has an address that is not public.
 ///
-/// Names are resolved once; what they resolve to is judged, and connected to, so that a name that
-/// changes its address meanwhile leads nowhere. Each redirect is judged like the URL itself; at another
-/// origin, the headers of the call are left out but for those that say what is wanted. No proxy is used.
+/// Names are resolved once, and their addresses are checked and then used for the connection, so that a name that
+/// changes its address meanwhile has no effect. Each redirect is checked like the URL itself; for another origin, all
+/// headers of the call are removed except those that describe the wanted content. No proxy is used.
 ///
-/// The answer holds at most `max_bytes` of the body, 64 KiB otherwise, and says what was left out. A status
-/// from 400 on is a failure with the body in its text and code `http_<status>`.
+/// The answer contains at most `max_bytes` of the body, 64 KiB by default, and states whether it was truncated. A
+/// status from 400 on is a failure with the body in its text and code `http_<status>`.
 ///
 /// ```
 /// use backstop_builtin_tools::HttpFetch;
@@ -50,7 +50,7 @@ pub struct HttpFetch {
 }
 
 impl HttpFetch {
-    /// Makes the tool, with the system's way to resolve names.
+    /// Creates the tool with the system's resolver.
     #[must_use]
     pub fn new() -> Self {
         let schema = json!({
@@ -69,28 +69,28 @@ impl HttpFetch {
         Self { spec, resolver: Arc::new(SystemResolver), walls: None }
     }
 
-    /// Resolves names in another way.
+    /// Sets another resolver.
     #[must_use]
     pub fn resolver(mut self, resolver: impl Resolve) -> Self {
         self.resolver = Arc::new(resolver);
         self
     }
 
-    /// Holds it to the network rule of walls too, beside what policy grants.
+    /// Applies the network rule of walls in addition to the policy.
     #[must_use]
     pub fn within(mut self, walls: Walls) -> Self {
         self.walls = Some(walls);
         self
     }
 
-    /// Limits how long one call may take, instead of the agent's limit.
+    /// Limits the time of one call, instead of the agent's limit.
     #[must_use]
     pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
         self.spec.timeout = Some(timeout);
         self
     }
 
-    /// Sends one request, where policy allows it.
+    /// Sends one request, if the policy allows it.
     async fn send(
         &self,
         request: &FetchRequest,
@@ -128,7 +128,7 @@ impl Tool for HttpFetch {
     fn needs(&self, arguments: &Arguments) -> Result<Vec<String>, ToolError> {
         let url = request::url(arguments)?;
         let mut needs = vec![address::outbound(&address::host(&url)?)];
-        // What a name leads to is known once it is resolved.
+        // The addresses of a name are known only after it is resolved.
         needs.extend(address::private_literal(&url));
         Ok(needs)
     }
@@ -157,7 +157,7 @@ impl Tool for HttpFetch {
     }
 }
 
-/// Returns where an answer leads, if it leads elsewhere.
+/// Returns the target of a redirect, if the response is one.
 fn redirect(response: &Response) -> Result<Option<Url>, ToolError> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);

@@ -1,14 +1,14 @@
-//! The tools an agent file can name: commands of your own, and the built-in ones.
+//! Tools that an agent file can name: own commands, and the built-in tools.
 //!
-//! A [`CommandTool`] runs a program with the arguments as one line of JSON on its standard input, [`Shell`]
-//! a command line; a [`Program`] is what they run.
-//! [`FsList`], [`FsRead`] and [`FsSearch`] look at folders and files; at which ones is decided by
-//! policy, on paths with links resolved. [`FsWrite`] writes a file, once a person agreed to the diff.
-//! [`MemorySave`], [`MemorySearch`] and [`MemoryForget`] keep notes for later runs.
+//! A [`CommandTool`] runs a program with the arguments as one line of JSON on its standard input, and a [`Shell`] runs
+//! a command line; both are started as a [`Program`].
+//! [`FsList`], [`FsRead`] and [`FsSearch`] read folders and files. The policy decides which ones, on paths with
+//! resolved links. [`FsWrite`] writes a file after a person has approved the diff. [`MemorySave`], [`MemorySearch`] and
+//! [`MemoryForget`] keep notes for later runs.
 //!
-//! With the feature `http`, `HttpFetch` reads from servers, at addresses that were judged.
+//! With the feature `http`, `HttpFetch` reads from servers whose addresses are allowed.
 //!
-//! Nothing here decides what is allowed: a tool states what a call needs, the policy grants it.
+//! No tool decides what is allowed: it declares the capabilities of a call, and the policy grants them.
 
 mod command;
 mod fs_list;

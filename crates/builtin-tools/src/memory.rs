@@ -13,12 +13,12 @@ pub use forget::MemoryForget;
 pub use save::MemorySave;
 pub use search::MemorySearch;
 
-/// Returns what a call needs: `memory:read:session`, `memory:write:agent`, …
+/// Returns the capability for a call: `memory:read:session`, `memory:write:agent`, …
 fn capability(what: &str, entries: &MemoryEntries) -> String {
     format!("memory:{what}:{}", entries.kind())
 }
 
-/// Says to the model that the store failed.
+/// Creates the failure of the store for the model.
 fn failed(error: &StateError) -> ToolError {
     ToolError::ExecutionFailed(Chain(error).to_string()).with_code(error.code())
 }

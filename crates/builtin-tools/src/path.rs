@@ -1,4 +1,4 @@
-//! Paths as the model writes them, as the policy judges them, and as they are opened.
+//! Paths as written by the model, as checked by the policy, and as opened.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -11,18 +11,18 @@ pub(crate) fn asked(arguments: &Arguments) -> &str {
     arguments["path"].as_str().unwrap_or(".")
 }
 
-/// Returns where the `path` argument leads.
+/// Returns the target of the `path` argument.
 pub(crate) fn resolve(base: &Path, arguments: &Arguments) -> PathBuf {
     real_path(&base.join(asked(arguments)))
 }
 
-/// Opens a file for reading, and only if it is a file and still the one that was judged: links may
-/// have changed since.
+/// Opens a file for reading, only if it is a regular file and still the one that was checked: links may have changed
+/// since.
 pub(crate) fn open_judged(
     path: &Path,
     judged: impl FnOnce(&Path) -> bool,
 ) -> Result<(File, Metadata), OpenFailure> {
-    // Asked before opening, because opening a pipe waits for its other end.
+    // Checked before opening, because opening a pipe waits for its other end.
     if !std::fs::metadata(path)?.is_file() {
         return Err(OpenFailure::NoFile);
     }
@@ -37,7 +37,7 @@ pub(crate) fn open_judged(
     Ok((file, metadata))
 }
 
-/// Why a file was not opened.
+/// The reason that a file was not opened.
 pub(crate) enum OpenFailure {
     NoFile,
     Moved,
@@ -64,38 +64,38 @@ impl OpenFailure {
     }
 }
 
-/// Returns the path of what an open file really is.
+/// Returns the actual path of an open file.
 #[cfg(target_os = "linux")]
 pub(crate) fn opened_path(file: &File, _: &Path) -> io::Result<PathBuf> {
     use std::os::fd::AsRawFd;
     std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Returns the path of what an open file really is, as far as the name still tells.
+/// Returns the actual path of an open file, as far as its name still leads to it.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn opened_path(_: &File, path: &Path) -> io::Result<PathBuf> {
     std::fs::canonicalize(path)
 }
 
-/// Returns a path to an open folder that leads there whatever its name leads to now.
+/// Returns a path that leads to an open folder, regardless of its current name.
 #[cfg(target_os = "linux")]
 pub(crate) fn by_descriptor(folder: &File, _: &Path) -> PathBuf {
     use std::os::fd::AsRawFd;
     PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
 }
 
-/// Returns the path of an open folder: there is no other way to what is in it.
+/// Returns the path of an open folder: there is no other way to its contents.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn by_descriptor(_: &File, path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-/// Was this capability granted to the call?
+/// Returns whether this capability was granted to the call.
 pub(crate) fn granted(context: &ToolContext, capability: &str) -> bool {
     context.granted.iter().any(|granted| granted == capability)
 }
 
-/// Shows a path below `base` without it.
+/// Formats a path, relative to `base` if it is below it.
 pub(crate) fn shown(base: &Path, path: &Path) -> String {
     path.strip_prefix(real_path(base)).unwrap_or(path).display().to_string()
 }

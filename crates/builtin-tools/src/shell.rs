@@ -7,11 +7,9 @@ use serde_json::json;
 
 use crate::command::program::Program;
 
-/// `shell`: runs a command line with `sh -c`. A call needs `process:spawn`, and a person has to agree
-/// to it.
+/// `shell`: runs a command line with `sh -c`. A call needs `process:spawn` and an approval.
 ///
-/// Standard input is empty. Outputs, exit status and processes are as those of a
-/// [`CommandTool`](crate::CommandTool).
+/// Standard input is empty. Outputs, exit status and processes are handled as by a [`CommandTool`](crate::CommandTool).
 ///
 /// ```
 /// use backstop_builtin_tools::{Program, Shell};
@@ -24,14 +22,13 @@ use crate::command::program::Program;
 #[derive(Debug, Clone)]
 pub struct Shell {
     spec: ToolSpec,
-    /// Without its last argument, which is the command line.
+    /// The program without its last argument, which is the command line.
     program: Program,
 }
 
 impl Shell {
-    /// Makes the tool of a shell, which is given each command line as one more argument
-    /// ([`Program::shell`]). Commands run in its folder unless they ask for one, relative to it; variables, walls
-    /// and credentials are its own.
+    /// Creates the tool for a shell, which receives each command line as one more argument ([`Program::shell`]).
+    /// Commands run in its folder, or in a requested one relative to it, with its variables, walls and credentials.
     #[must_use]
     pub fn new(shell: Program) -> Self {
         let schema = json!({
@@ -50,14 +47,14 @@ impl Shell {
         Self { spec, program: shell }
     }
 
-    /// Lets calls run without a person who agrees to them.
+    /// Lets calls run without an approval.
     #[must_use]
     pub fn without_approval(mut self) -> Self {
         self.spec.approval = false;
         self
     }
 
-    /// Limits how long one call may take, instead of the agent's limit.
+    /// Limits the time of one call, instead of the agent's limit.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.spec.timeout = Some(timeout);

@@ -1,4 +1,4 @@
-//! Walking through a folder: what is looked at, and what is passed over and counted.
+//! Walk through a folder, with counts of the skipped entries.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ mod skipped;
 pub(crate) use filter::Filter;
 pub(crate) use skipped::{Reason, Skipped};
 
-/// Tells a walk in a blocking task, which cannot be aborted, that its caller is gone.
+/// Guard that ends a walk in a blocking task, which cannot be aborted, when its caller is dropped.
 pub(crate) struct GiveUp(Arc<AtomicBool>);
 
-/// Whether a walk is to end.
+/// Flag that a walk has to end.
 #[derive(Clone)]
 pub(crate) struct GivenUp(Arc<AtomicBool>);
 

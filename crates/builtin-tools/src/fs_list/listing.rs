@@ -10,7 +10,7 @@ use super::matcher::Matcher;
 use crate::path;
 use crate::walk::{Filter, GivenUp, Reason, Skipped, failed_path};
 
-/// One listing of a folder, or of everything below it.
+/// A listing of a folder, or of everything below it.
 pub(super) struct Listing {
     pub(super) base: PathBuf,
     pub(super) root: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Lists the folder, if its path leads to the judged folder until the end.
+    /// Lists the folder, if its path leads to the checked folder until the end.
     pub(super) fn run(&self) -> io::Result<Value> {
         let folder = match File::open(&self.root) {
             Ok(folder) => folder,
@@ -40,11 +40,11 @@ impl Listing {
     }
 
     fn list(&self) -> Value {
-        // A folder is listed whole: only what is below it may be too much.
+        // The folder itself is listed completely: only the contents below may be too many.
         let filter = Filter::new(self.root.clone(), self.is_everything || !self.is_recursive);
         let filter = Arc::new(Mutex::new(filter));
         let filtered = Arc::clone(&filter);
-        // Links are not followed: they may lead out of what was granted.
+        // Links are not followed: they may lead out of the granted paths.
         let mut walk = WalkBuilder::new(&self.root);
         walk.standard_filters(false)
             .sort_by_file_name(Ord::cmp)
@@ -107,7 +107,7 @@ fn row(entry: &DirEntry, below: &Path) -> Value {
         Some(kind) if kind.is_symlink() => json!({"name": name, "type": "link"}),
         Some(kind) if kind.is_file() => match entry.metadata() {
             Ok(metadata) => json!({"name": name, "type": "file", "bytes": metadata.len()}),
-            // It went away meanwhile, or must not be looked at.
+            // It was removed meanwhile, or cannot be accessed.
             Err(_) => json!({"name": name, "type": "file"}),
         },
         Some(_) | None => json!({"name": name, "type": "other"}),

@@ -3,10 +3,10 @@ use std::path::Path;
 use backstop_tool::ToolError;
 use glob::{MatchOptions, Pattern};
 
-/// Which entries are wanted.
+/// Pattern for entries.
 pub(super) struct Matcher {
     pattern: Pattern,
-    /// Is it held against the path below the folder, or against the name?
+    /// Whether it is matched against the path below the folder instead of the name.
     is_of_path: bool,
 }
 
@@ -18,7 +18,7 @@ impl Matcher {
         Ok(Self { pattern, is_of_path })
     }
 
-    /// Is an entry wanted that lies there below the folder?
+    /// Returns whether the entry at this path below the folder matches.
     pub(super) fn takes(&self, below: &Path) -> bool {
         let options = MatchOptions {
             case_sensitive: true,

@@ -1,4 +1,4 @@
-/// Returns where the character begins in whose middle `position` is, and `position` otherwise.
+/// Returns the beginning of the character that `position` is inside of; otherwise `position`.
 pub(super) fn boundary(bytes: &[u8], position: usize) -> usize {
     let mut begin = 0;
     for chunk in bytes.utf8_chunks() {
@@ -14,8 +14,9 @@ pub(super) fn boundary(bytes: &[u8], position: usize) -> usize {
     position.min(bytes.len())
 }
 
-/// Returns the text of the first bytes, at most `limit` of them and at most `room` bytes of JSON, but
-/// one character at least, and how many bytes it was made from. Bytes that are no text become U+FFFD.
+/// Returns the text at the beginning of `bytes`, with the number of bytes that it was made from. The text takes at most
+/// `limit` bytes, and at most `room` bytes as JSON, but has at least one character. Bytes that are not text become
+/// U+FFFD.
 pub(super) fn text(bytes: &[u8], limit: usize, room: usize) -> (String, usize) {
     let (mut text, mut read, mut used) = (String::new(), 0, 0_usize);
     for (character, length) in characters(bytes) {
@@ -29,7 +30,7 @@ pub(super) fn text(bytes: &[u8], limit: usize, room: usize) -> (String, usize) {
     (text, read)
 }
 
-/// Returns the characters, each with the number of bytes it was made from.
+/// Returns the characters, each with the number of bytes that it was made from.
 fn characters(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> {
     bytes.utf8_chunks().flat_map(|chunk| {
         let invalid = chunk.invalid().len();

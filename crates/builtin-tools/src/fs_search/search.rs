@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 use crate::path;
 use crate::walk::{Filter, GivenUp, Reason, Skipped, failed_path};
 
-/// How many characters of a matching line are shown.
+/// Maximum shown length of a matching line, in characters.
 const MAX_LINE_CHARS: usize = 300;
-/// How many characters before a match are shown where its line is longer.
+/// Number of characters shown before a match if its line is longer.
 const CHARS_BEFORE: usize = 60;
-/// How long a line is searched, in bytes; a file is searched up to a longer one.
+/// Maximum length of a searched line, in bytes; a file is searched up to the first longer line.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
-/// The largest compiled pattern, in bytes.
+/// Maximum size of a compiled pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 1024 * 1024;
 
-/// Compiles a pattern that is matched against each line, without its end.
+/// Compiles a pattern that is matched against each line, without the line end.
 pub(super) fn compile(pattern: &str) -> Result<RegexMatcher, grep_regex::Error> {
     RegexMatcherBuilder::new()
         .size_limit(MAX_PATTERN_BYTES)
@@ -30,7 +30,7 @@ pub(super) fn compile(pattern: &str) -> Result<RegexMatcher, grep_regex::Error> 
         .build(pattern)
 }
 
-/// One search of a file or of everything below a folder.
+/// A search of a file, or of everything below a folder.
 pub(super) struct Search {
     pub(super) base: PathBuf,
     pub(super) root: PathBuf,
@@ -51,7 +51,7 @@ impl Search {
         let filter = Filter::new(self.root.clone(), self.is_everything);
         let filter = Arc::new(Mutex::new(filter));
         let filtered = Arc::clone(&filter);
-        // Links are not followed: they may lead out of what was granted.
+        // Links are not followed: they may lead out of the granted paths.
         let mut walk = WalkBuilder::new(&self.root);
         walk.standard_filters(false)
             .sort_by_file_name(Ord::cmp)
@@ -103,7 +103,7 @@ impl Search {
         }
     }
 
-    /// Searches a file; returns why it was not searched to its end.
+    /// Searches a file; returns the reason if it was not searched completely.
     fn file(&self, path: &Path, searcher: &mut Searcher, found: &mut Found) -> Option<Reason> {
         let Ok((file, _)) = path::open_judged(path, |real| real.starts_with(&self.root)) else {
             return Some(Reason::Unreadable);
@@ -115,12 +115,12 @@ impl Search {
         match searched {
             Ok(()) => lines.is_binary.then_some(Reason::Binary),
             Err(_) if reader.is_failed => Some(Reason::Unreadable),
-            // Nothing but the limit of its buffer stops the searcher then.
+            // Only the limit of its buffer stops the searcher in this case.
             Err(_) => Some(Reason::LongLine),
         }
     }
 
-    /// Shows a line, or the part of a long one in which the match begins.
+    /// Returns a line, or the part of a long one around the beginning of the match.
     fn shown(&self, line: &[u8]) -> String {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -146,7 +146,7 @@ fn lock(filter: &Mutex<Filter>) -> MutexGuard<'_, Filter> {
     filter.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file that reads no further once the call was given up.
+/// A file that fails to read once the call was dropped.
 struct Watched<'a, R> {
     file: R,
     given_up: &'a GivenUp,
@@ -166,7 +166,7 @@ impl<R: Read> Read for Watched<'_, R> {
     }
 }
 
-/// Takes the matching lines of one file.
+/// Collector of the matching lines of a file.
 struct Lines<'a> {
     search: &'a Search,
     found: &'a mut Found,

@@ -1,17 +1,17 @@
-//! What changes, for a person.
+//! The change of a file, as shown to a person.
 
 use std::time::Duration;
 
 use similar::TextDiff;
 
-/// The longest content that is compared, in bytes.
+/// Maximum size of compared contents, in bytes.
 const MAX_COMPARED_BYTES: usize = 4 * 1024 * 1024;
-/// How long is looked for the shortest diff; a longer one says the same.
+/// Time limit of the search for the shortest diff; a longer diff is also correct.
 const MAX_SEARCH: Duration = Duration::from_millis(500);
-/// How many unchanged lines stand around a change.
+/// Number of unchanged lines around a change.
 const CONTEXT_LINES: usize = 3;
 
-/// Returns a unified diff; a sentence where contents cannot be compared.
+/// Returns a unified diff, or a sentence if the contents cannot be compared.
 pub(super) fn unified(path: &str, old: Option<&[u8]>, new: &str) -> String {
     let from = match old {
         None => "/dev/null".to_owned(),

@@ -1,4 +1,4 @@
-//! A file that is to be written.
+//! The file to write.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Write};
@@ -9,10 +9,10 @@ use sha2::{Digest, Sha256};
 
 use crate::path;
 
-/// The largest file that is replaced, in bytes.
+/// Maximum size of a replaced file, in bytes.
 const MAX_OLD_BYTES: u64 = 256 * 1024 * 1024;
 
-/// A file that is to be written, and what it holds now.
+/// A file to write, with its current content.
 pub(super) struct Target {
     path: PathBuf,
     old: Option<Old>,
@@ -24,7 +24,8 @@ struct Old {
 }
 
 impl Target {
-    /// Looks at what is there, if that is what policy judged. `shown` is what errors name.
+    /// Reads the current content, if the path leads to the file that the policy checked. Errors name the file as
+    /// `shown`.
     pub(super) fn open(
         path: PathBuf,
         shown: &str,
@@ -61,12 +62,12 @@ impl Target {
         &self.path
     }
 
-    /// Returns what the file holds; `None` where there is none.
+    /// Returns the current content of the file; `None` if it does not exist.
     pub(super) fn old(&self) -> Option<&[u8]> {
         self.old.as_ref().map(|old| &*old.bytes)
     }
 
-    /// Returns what names the content that is replaced.
+    /// Returns an identifier of the replaced content.
     pub(super) fn digest(&self) -> String {
         match self.old() {
             Some(bytes) => {
@@ -78,12 +79,12 @@ impl Target {
         }
     }
 
-    /// Puts the content in the place of the old one, all of it or nothing.
+    /// Replaces the content atomically.
     pub(super) fn replace(&self, content: &str) -> io::Result<()> {
         let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name()) else {
             return Err(io::Error::from(io::ErrorKind::IsADirectory));
         };
-        // The folder is held open: a link that takes its place meanwhile leads nowhere.
+        // The folder is kept open: a link that replaces it meanwhile has no effect.
         let folder = File::open(parent)?;
         if path::opened_path(&folder, parent)? != parent {
             return Err(io::Error::other("its folder changed meanwhile"));
@@ -107,7 +108,7 @@ impl Target {
     }
 }
 
-/// Gives a file the owner of another.
+/// Gives a file the owner of another one.
 #[cfg(unix)]
 fn keep_owner(file: &File, old: &Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, fchown};

@@ -1,4 +1,4 @@
-//! Where a host is, and whether it may be connected to.
+//! Addresses of hosts, and whether connections to them are allowed.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,25 +11,25 @@ use reqwest::dns::{Addrs, Name, Resolving};
 
 use super::failure::failed;
 
-/// What an address needs that is not public.
+/// Capability for an address that is not public.
 pub(super) const PRIVATE: &str = "network:private";
 
-/// Finds the addresses of hosts.
+/// Resolver of host names.
 #[async_trait]
 pub trait Resolve: Send + Sync + 'static {
     /// Returns the addresses of a host, at least one.
     ///
     /// # Errors
     ///
-    /// Whatever keeps it from being resolved.
+    /// Any error that keeps the host from being resolved.
     ///
     /// # Cancel safety
     ///
-    /// The future is dropped when the call is given up.
+    /// The future is dropped when the call is dropped.
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// Asks the system.
+/// The system's resolver.
 pub(super) struct SystemResolver;
 
 #[async_trait]
@@ -40,19 +40,18 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// Answers every name with the addresses that were judged.
+/// Resolver that returns the checked addresses for every name.
 pub(super) struct Known(pub(super) Vec<IpAddr>);
 
 impl reqwest::dns::Resolve for Known {
     fn resolve(&self, _: Name) -> Resolving {
-        // The port is the URL's, or that of its scheme.
+        // The port is the URL's, or the default of its scheme.
         let addresses: Vec<_> = self.0.iter().map(|address| SocketAddr::new(*address, 0)).collect();
         Box::pin(async { Ok(Box::new(addresses.into_iter()) as Addrs) })
     }
 }
 
-/// Returns the host as a grant names it: in lower case, without a dot at its end, an IPv6 address
-/// without brackets.
+/// Returns the host as grants name it: in lower case, without a trailing dot, an IPv6 address without brackets.
 pub(super) fn host(url: &Url) -> Result<String, ToolError> {
     let host = url.host_str().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
@@ -62,12 +61,12 @@ pub(super) fn host(url: &Url) -> Result<String, ToolError> {
     Ok(host.to_owned())
 }
 
-/// Returns what it needs to ask a host.
+/// Returns the capability for requests to a host.
 pub(super) fn outbound(host: &str) -> String {
     format!("network:outbound:{host}")
 }
 
-/// Returns what a URL needs that names an address which is not public.
+/// Returns the capability for a URL with an address that is not public.
 pub(super) fn private_literal(url: &Url) -> Option<String> {
     let address = literal(url)?;
     is_private(address).then(|| private(address))
@@ -86,7 +85,7 @@ pub(super) async fn find(resolver: &dyn Resolve, url: &Url) -> Result<Vec<IpAddr
     }
 }
 
-/// May the tool connect to this address, by whatever name?
+/// Returns whether the tool may connect to this address, by any name.
 pub(super) fn may_connect(address: IpAddr, grants: &Grants) -> bool {
     !is_private(address) || grants.allow(&private(address))
 }

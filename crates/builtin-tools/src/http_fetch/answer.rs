@@ -1,4 +1,4 @@
-//! What a server answered, as the model reads it.
+//! Conversion of a response for the model.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
@@ -27,10 +27,10 @@ const SHOWN: [&str; 10] = [
     "retry-after",
     "www-authenticate",
 ];
-/// The longest value of a header that is shown, in characters.
+/// Maximum shown length of a header's value, in characters.
 const MAX_HEADER_CHARS: usize = 1_000;
 
-/// Reads an answer, as much of it as was asked for.
+/// Reads a response up to the requested size.
 pub(super) async fn read(
     mut response: Response,
     request: &FetchRequest,
@@ -77,19 +77,19 @@ pub(super) async fn read(
     Ok(answer.into())
 }
 
-/// Returns a body as text, by its charset; `None` where it is none.
+/// Returns a body as text, by its charset; `None` if it is not text.
 fn text(headers: &HeaderMap, bytes: &[u8], is_cut: bool) -> Option<String> {
     let kind = headers.get("content-type").and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or_default().to_ascii_lowercase();
     let charset = kind.split(';').skip(1).find_map(|part| part.trim().strip_prefix("charset="));
     let charset = charset.and_then(|name| Encoding::for_label(name.trim_matches('"').as_bytes()));
-    // What says that it is text, and in which characters, is taken at its word.
+    // A body with a declared charset is always treated as text.
     if charset.is_none() && Encoding::for_bom(bytes).is_none() && bytes.contains(&0) {
         return None;
     }
     let (text, _, has_errors) = charset.unwrap_or(UTF_8).decode(bytes);
     let text = match text.strip_suffix('\u{fffd}') {
-        // The cut goes through a character.
+        // The end of the read bytes is inside a character.
         Some(whole) if is_cut => whole.to_owned(),
         _ => text.into_owned(),
     };
@@ -107,7 +107,7 @@ fn shown(headers: &HeaderMap) -> Map<String, Value> {
     shown.collect()
 }
 
-/// Returns how long the server asks to wait.
+/// Returns the wait that the server asks for.
 fn wait(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get("retry-after")?.to_str().ok()?.trim();
     if let Ok(seconds) = value.parse() {
@@ -115,6 +115,6 @@ fn wait(headers: &HeaderMap) -> Option<Duration> {
     }
     let at = httpdate::parse_http_date(value).ok()?.duration_since(UNIX_EPOCH).ok()?;
     let at = Timestamp::from_millis(i64::try_from(at.as_millis()).ok()?);
-    // The server names a time of the world's clock.
+    // The server's date refers to the system clock.
     Some(at.since(SystemClock.now()))
 }

@@ -1,4 +1,4 @@
-//! What the model reads of a request that failed.
+//! Failures of a request, as the model reads them.
 
 use std::error::Error;
 use std::io;
@@ -8,17 +8,17 @@ use backstop_tool::ToolError;
 use layer0::failure::Retry;
 use reqwest::StatusCode;
 
-/// Makes the failure of a request, with its cause.
+/// Creates the failure of a request, with its cause.
 pub(super) fn failed(cause: impl AsRef<str>) -> ToolError {
     ToolError::ExecutionFailed(format!("HTTP request failed: {}", cause.as_ref()))
 }
 
-/// Makes the failure of a request that was not answered.
+/// Creates the failure of a request without a response.
 pub(super) fn not_sent(error: &reqwest::Error) -> ToolError {
     failed(cause(error))
 }
 
-/// Makes the failure that a server answered with.
+/// Creates the failure for an error status.
 pub(super) fn answered(status: StatusCode, body: &str, wait: Option<Duration>) -> ToolError {
     let number = status.as_u16();
     let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
@@ -34,7 +34,7 @@ pub(super) fn answered(status: StatusCode, body: &str, wait: Option<Duration>) -
     }
 }
 
-/// Returns the first cause, as short as it can be said.
+/// Returns the first cause, in its shortest form.
 fn cause(error: &reqwest::Error) -> String {
     let mut last: &dyn Error = error;
     let mut kind = None;

@@ -1,4 +1,4 @@
-//! What is asked of a server, and how it is sent.
+//! A request to a server, and how it is sent.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use reqwest::{Client, Method, Response, Url};
 use super::address::Known;
 use super::failure::{failed, not_sent};
 
-/// How long a connection may take; the call as a whole is limited by its timeout.
+/// Time limit of connecting; the call as a whole is limited by its timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How much of a body is read unless the model asks for another size.
+/// Default number of bytes of the body to read.
 const DEFAULT_BYTES: u64 = 64 * 1024;
-/// The most that the model can ask for.
+/// Maximum number of bytes that the model can ask for.
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
-/// What this tool calls itself.
+/// User agent of this tool.
 const USER_AGENT: &str = concat!("backstop/", env!("CARGO_PKG_VERSION"));
-/// Headers that belong to the connection, or say where it leads.
+/// Headers that belong to the connection, or determine its target.
 const OF_THE_CONNECTION: [&str; 11] = [
     "connection",
     "content-length",
@@ -33,10 +33,10 @@ const OF_THE_CONNECTION: [&str; 11] = [
     "transfer-encoding",
     "upgrade",
 ];
-/// Headers that another origin may see too: they say what is wanted, and not who wants it.
+/// Headers that another origin may see too: they describe the wanted content, not the sender.
 const OF_ANY_ORIGIN: [&str; 4] = ["accept", "accept-language", "range", "user-agent"];
 
-/// A request of the model's.
+/// A request of the model.
 pub(super) struct FetchRequest {
     pub(super) url: Url,
     pub(super) max_bytes: usize,
@@ -52,7 +52,7 @@ pub(super) fn url(arguments: &Arguments) -> Result<Url, ToolError> {
     checked(url).map_err(invalid)
 }
 
-/// Returns the URL if it can be asked for.
+/// Returns the URL if it is allowed in a request.
 pub(super) fn checked(url: Url) -> Result<Url, &'static str> {
     match url.scheme() {
         "http" | "https" if !url.username().is_empty() || url.password().is_some() => {
@@ -93,14 +93,14 @@ impl FetchRequest {
         self.url = url;
     }
 
-    /// Sends it to these addresses, and no others.
+    /// Sends the request to one of these addresses only.
     pub(super) async fn send(&self, addresses: Vec<IpAddr>) -> Result<Response, ToolError> {
         for address in &addresses {
             let denied = check_request(&address.to_string());
             denied.map_err(|denied| failed(denied.to_string()))?;
         }
-        // A client of its own: a connection that another call was granted is not this one's, and what
-        // other parts of the process have reqwest do is not asked for here.
+        // Each request has its own client, so that it cannot use a connection that was granted to another call.
+        // Features of reqwest that other parts of the process use are turned off.
         let client = Client::builder()
             .tls_backend_rustls()
             .no_gzip()

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{capability, failed};
 
-/// `memory_forget`: removes a note, or what a run came to. A call needs `memory:write:<kind of scope>`.
+/// `memory_forget`: removes a note, or the result of an earlier run. A call needs `memory:write:<kind of scope>`.
 #[derive(Debug, Clone)]
 pub struct MemoryForget {
     spec: ToolSpec,
@@ -14,7 +14,7 @@ pub struct MemoryForget {
 }
 
 impl MemoryForget {
-    /// Makes the tool.
+    /// Creates the tool.
     #[must_use]
     pub fn new(entries: MemoryEntries) -> Self {
         let schema = json!({
@@ -47,7 +47,7 @@ impl Tool for MemoryForget {
         let id = arguments.text_of("id")?;
         let removed = self.entries.remove(&context.session, id).await;
         let removed = removed.map_err(|error| failed(&error))?;
-        // One that is gone is what was asked for, also when the call is made again.
+        // A missing entry is a success, so that the call can be repeated.
         Ok(JsonText::from(json!({ "forgotten": removed })))
     }
 }

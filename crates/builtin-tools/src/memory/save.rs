@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 
 use super::{capability, failed};
 
-/// `memory_save`: keeps a note that later runs are shown. A call needs `memory:write:<kind of scope>`. The same text
-/// is kept once.
+/// `memory_save`: saves a note that is shown to later runs. A call needs `memory:write:<kind of scope>`. The same text
+/// is saved only once.
 #[derive(Debug, Clone)]
 pub struct MemorySave {
     spec: ToolSpec,
@@ -16,7 +16,7 @@ pub struct MemorySave {
 }
 
 impl MemorySave {
-    /// Makes the tool.
+    /// Creates the tool.
     #[must_use]
     pub fn new(entries: MemoryEntries) -> Self {
         let schema = json!({

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::{capability, failed};
 
-/// How many entries are returned unless the model asks for another number.
+/// Default number of returned entries.
 const DEFAULT: u64 = 8;
-/// The most entries the model can ask for.
+/// Maximum number of entries that the model can ask for.
 const MOST: u64 = 50;
 
-/// `memory_search`: finds notes, and what earlier runs came to. A call needs `memory:read:<kind of scope>`.
+/// `memory_search`: finds notes and results of earlier runs. A call needs `memory:read:<kind of scope>`.
 #[derive(Debug, Clone)]
 pub struct MemorySearch {
     spec: ToolSpec,
@@ -19,7 +19,7 @@ pub struct MemorySearch {
 }
 
 impl MemorySearch {
-    /// Makes the tool.
+    /// Creates the tool.
     #[must_use]
     pub fn new(entries: MemoryEntries) -> Self {
         let schema = json!({

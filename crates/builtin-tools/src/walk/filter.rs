@@ -8,17 +8,17 @@ use ignore::{DirEntry, Match};
 use super::skipped::{Reason, Skipped};
 use crate::path;
 
-/// Where a folder says what is not worth searching; the later file decides.
+/// Ignore files, which name entries not worth searching; the later file takes precedence.
 const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
-/// How much of an ignore file is read.
+/// Maximum read size of an ignore file, in bytes.
 const MAX_IGNORE_BYTES: u64 = 1024 * 1024;
-/// Folders of packages that were installed, whether an ignore file names them or not.
+/// Folders of installed packages, which are skipped even if no ignore file names them.
 const INSTALLED: [&str; 1] = ["node_modules"];
 
-/// Decides which entries below a folder are looked at, and counts the others.
+/// Filter of the entries below a folder, which counts the skipped ones.
 ///
-/// Ignore files are opened as all files are: only where they really are below the folder. Those above
-/// it, a user's and a repository's own are not read, because nothing grants it.
+/// Ignore files are opened like all files: only if they are actually below the folder. Ignore files above it, those of
+/// the user and those of the repository are not read, because nothing grants that.
 pub(crate) struct Filter {
     root: PathBuf,
     is_everything: bool,
@@ -36,7 +36,7 @@ impl Filter {
         filter
     }
 
-    /// Is this entry looked at, or into? The walk does not ask for the path that it begins with.
+    /// Returns whether the walk keeps this entry. The walk does not ask about its starting path.
     pub(crate) fn keeps(&mut self, entry: &DirEntry) -> bool {
         let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
         if !self.is_everything
@@ -75,7 +75,7 @@ impl Filter {
         let mut rules = GitignoreBuilder::new(folder);
         for name in IGNORE_FILES {
             for line in self.read(&folder.join(name)).lines() {
-                // A line that cannot be read ignores nothing.
+                // An invalid line ignores nothing.
                 let _ = rules.add_line(None, line);
             }
         }

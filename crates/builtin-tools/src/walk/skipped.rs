@@ -3,10 +3,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-/// How many of the skipped paths are named for each reason.
+/// Maximum number of listed paths for each reason.
 const NAMED: usize = 5;
 
-/// Why something was not looked at, or not at all of it.
+/// The reason that something was skipped, in whole or in part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
     Binary,
@@ -34,7 +34,7 @@ impl Reason {
     }
 }
 
-/// What was not looked at.
+/// The skipped paths by reason.
 #[derive(Debug, Default)]
 pub(crate) struct Skipped(BTreeMap<Reason, (usize, Vec<PathBuf>)>);
 
@@ -47,12 +47,12 @@ impl Skipped {
         }
     }
 
-    /// Takes what another found, for other reasons than these.
+    /// Moves the paths of another one, whose reasons have to be different.
     pub(crate) fn append(&mut self, other: &mut Self) {
         self.0.append(&mut other.0);
     }
 
-    /// Returns a row for each reason; `None` where nothing was skipped.
+    /// Returns a row for each reason; `None` if nothing was skipped.
     pub(crate) fn rows(&self, shown: impl Fn(&Path) -> String) -> Option<Value> {
         let rows = self.0.iter().map(|(reason, (count, named))| {
             let named: Vec<_> = named.iter().map(|path| shown(path)).collect();
