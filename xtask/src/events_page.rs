@@ -1,4 +1,4 @@
-//! `cargo xtask events`: `docs/events.md`, written from the payloads of events.
+//! `cargo xtask events`: `docs/events.md`, generated from the payloads of events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use crate::error::XtaskError;
 use crate::page;
 
 const PAGE: &str = "docs/events.md";
-/// Where events and what they hold are defined.
+/// Sources of the events and their payloads.
 const SOURCE: &str = "crates/layer0/src";
 
 const INTRO: &str = "\
@@ -46,19 +46,19 @@ pub(crate) fn write(root: &Path) -> Result<(), XtaskError> {
 ///
 /// # Errors
 ///
-/// [`XtaskError::PageStale`] when they differ, [`XtaskError::File`], [`XtaskError::Syntax`].
+/// [`XtaskError::PageStale`] if they differ, [`XtaskError::File`], [`XtaskError::Syntax`].
 pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
     page::check(root, PAGE, "cargo xtask events", &text(&Catalogue::read(root)?))
 }
 
-/// Event types in their order, and the structs of the crate by name.
+/// Event types in order, and the structs of the crate by name.
 #[derive(Default)]
 struct Catalogue {
     events: Vec<(String, String)>,
     structs: BTreeMap<String, Described>,
-    /// The words of enums, and whether others are taken too.
+    /// Words of enums, with a flag for other words.
     words: BTreeMap<String, (Vec<String>, bool)>,
-    /// What the one field of a type is.
+    /// Type of the only field of a newtype.
     wraps: BTreeMap<String, Type>,
 }
 
@@ -135,7 +135,7 @@ impl Field {
     }
 }
 
-/// Reads `RunStarted "run.started" …`.
+/// Parses `RunStarted "run.started" …`.
 fn events(input: ParseStream<'_>) -> syn::Result<Vec<(String, String)>> {
     let mut events = Vec::new();
     while !input.is_empty() {
@@ -146,7 +146,7 @@ fn events(input: ParseStream<'_>) -> syn::Result<Vec<(String, String)>> {
     Ok(events)
 }
 
-/// What stands in `payload!`.
+/// The content of `payload!`.
 struct Payload {
     name: String,
     described: Described,
@@ -184,7 +184,7 @@ fn docs(attributes: &[Attribute]) -> String {
     lines.collect::<Vec<_>>().join(" ").trim().to_owned()
 }
 
-/// Returns the name that a field has in JSON, where serde is told one.
+/// Returns the JSON name of a field that serde renames.
 fn renamed(attributes: &[Attribute]) -> Option<String> {
     let mut name = None;
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
@@ -200,7 +200,7 @@ fn renamed(attributes: &[Attribute]) -> Option<String> {
     name
 }
 
-/// Lays the events out as Markdown: a heading each, a row per field, then the objects inside of them.
+/// Formats the events as Markdown: one heading per event, one row per field, then the objects inside of events.
 fn text(catalogue: &Catalogue) -> String {
     let mut page = String::from(INTRO);
     let mut inside = BTreeSet::new();
@@ -236,12 +236,12 @@ fn section(
     }
 }
 
-/// Keeps a text inside of one cell, without links of rustdoc.
+/// Returns docs in a form for one table cell, without rustdoc links.
 fn cell(docs: &str) -> String {
     docs.replace('|', "\\|").replace("[`", "`").replace("`]", "`")
 }
 
-/// Says what a type is in JSON; adds objects that have a section of their own to `inside`.
+/// Returns the JSON type of a type; adds objects with a section of their own to `inside`.
 fn json(kind: &Type, catalogue: &Catalogue, inside: &mut BTreeSet<String>) -> String {
     let Type::Path(path) = kind else {
         return match kind {
@@ -295,7 +295,7 @@ fn named(name: &str, catalogue: &Catalogue, inside: &mut BTreeSet<String>) -> St
     }
 }
 
-/// Turns `BudgetExhausted` into `budget_exhausted`.
+/// Converts `BudgetExhausted` to `budget_exhausted`.
 fn snake_case(name: &str) -> String {
     let mut word = String::new();
     for letter in name.chars() {

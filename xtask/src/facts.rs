@@ -1,4 +1,4 @@
-//! What each failure states, read from the source: the rows of `facts`, and the docs beside them.
+//! The facts of failures, read from the source: the rows of `facts`, and the docs of their variants.
 
 mod row;
 
@@ -12,12 +12,12 @@ use crate::page;
 
 pub(crate) use row::Row;
 
-/// What the failures of the workspace state.
+/// The facts of all failures of the workspace.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
-    /// By the name of the code's constant.
+    /// Facts by the name of the code's constant.
     pub(crate) by_code: BTreeMap<String, Row>,
-    /// Docs that do not say what the row says.
+    /// Docs that differ from the row.
     pub(crate) drifted: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn read(root: &Path) -> Result<Facts, XtaskError> {
         let krate = parts.next().map(|name| name.to_string_lossy().into_owned());
         let is_library = parts.next().is_some_and(|folder| folder == "src");
         let is_rust = path.extension().is_some_and(|extension| extension == "rs");
-        // A test's failures are its own business.
+        // Failures of tests need no docs.
         if !is_rust || !is_library || path.file_stem().is_some_and(|name| name == "tests") {
             continue;
         }
@@ -85,7 +85,7 @@ fn documented(item: &Item) -> Option<(String, Documented)> {
     }
 }
 
-/// Returns the type and the body of its `facts`, if the item says that the type is a failure.
+/// Returns the type and the body of its `facts`, if the item implements `Failure`.
 fn failure(item: &ItemImpl) -> Option<(String, &[Stmt])> {
     let (implemented, _) = item.trait_.as_ref()?;
     let Type::Path(path) = &*item.self_ty else { return None };
@@ -102,7 +102,7 @@ fn failure(item: &ItemImpl) -> Option<(String, &[Stmt])> {
 }
 
 impl Facts {
-    /// Compares what a type states with its docs: each variant of an enum, else the type as a whole.
+    /// Compares the facts of a type with its docs: for each variant of an enum, else for the whole type.
     fn compare(&mut self, name: &str, body: &[Stmt], documented: Option<&Documented>) {
         let Some(documented) = documented else {
             return self.drifted.push(format!("`{name}` is declared elsewhere"));

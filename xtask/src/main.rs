@@ -1,9 +1,10 @@
-//! The chores of this workspace, as `cargo xtask …`.
+//! The development tasks of this workspace, as `cargo xtask …`.
 //!
-//! Each task is a module: [`api`] lists what crates offer, [`mod@bench`] measures, [`browser`] opens the page
-//! of a run, [`ci`] runs everything a change must pass, [`mutate`] changes code to see whether a test notices, [`prices`] compares known prices, [`tidy`] holds the house rules that no compiler
-//! knows, [`errors_page`] writes the table of codes, [`events_page`] that of events, [`rules_page`] what
-//! holds which rule. It never changes a file other than these pages.
+//! Each task is a module: [`api`] lists public APIs, [`mod@bench`] measures, [`browser`] opens the page of a run,
+//! [`ci`] runs all checks for a change, [`mutate`] changes code to see whether a test notices, [`prices`] compares
+//! known prices, [`tidy`] checks the house rules that no compiler knows, [`errors_page`] writes the table of codes,
+//! [`events_page`] that of events, [`rules_page`] the tests of each rule. The tasks change no file other than these
+//! pages.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks to its terminal")]
 
@@ -129,12 +130,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the workspace's directory, wherever the task was called from.
+/// Returns the workspace's directory, independent of the current one.
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace's directory")
 }
 
-/// Prints an error, its causes and what to do about it.
+/// Prints an error, its causes and its hint.
 fn report(error: &XtaskError) {
     eprintln!("error: {error}");
     let mut cause = std::error::Error::source(error);

@@ -1,8 +1,8 @@
 //! Mutation testing: `cargo xtask mutate PACKAGE`.
 //!
-//! Every mutant of a package is built at once, behind a switch that a variable of the environment sets, and
-//! each test is run once to see which mutants it meets. A mutant is then run against the tests that meet it,
-//! the fastest first. So one build serves thousands of mutants. Documentation tests are not run.
+//! All mutants of a package are built at once, behind a switch that an environment variable sets, and each test runs
+//! once to see which mutants it reaches. A mutant is then tested with the tests that reach it, the fastest first. So
+//! one build serves thousands of mutants. Documentation tests are not run.
 
 mod parallel;
 mod returns;
@@ -19,9 +19,9 @@ use self::suite::Test;
 use self::tree::{Mutant, Tree};
 use crate::error::XtaskError;
 
-/// The total time of the tests that one process runs against a mutant.
+/// Total time of the tests that one process runs against a mutant.
 const GROUP: Duration = Duration::from_millis(500);
-/// The timeout of tests that take no time without the mutant.
+/// Timeout of tests that take no time without the mutant.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The choice of mutants.
@@ -41,8 +41,8 @@ pub(crate) struct MutateOptions {
 ///
 /// # Errors
 ///
-/// [`XtaskError::Metadata`] when cargo does not know the package, [`XtaskError::File`] when the copy of the
-/// workspace cannot be written, [`XtaskError::Start`] and [`XtaskError::Step`] when its tests cannot be built.
+/// [`XtaskError::Metadata`] if cargo does not know the package, [`XtaskError::File`] if the copy of the workspace
+/// cannot be written, [`XtaskError::Start`] and [`XtaskError::Step`] if its tests cannot be built.
 pub(crate) fn run(root: &Path, options: &MutateOptions) -> Result<(), XtaskError> {
     let metadata = cargo_metadata::MetadataCommand::new().no_deps().current_dir(root).exec();
     let metadata = metadata.map_err(XtaskError::Metadata)?;
@@ -54,7 +54,7 @@ pub(crate) fn run(root: &Path, options: &MutateOptions) -> Result<(), XtaskError
     let folder = folder.unwrap_or_else(|| "".into()).as_std_path();
     let target = metadata.target_directory.as_std_path();
     let mut tree = Tree::copy(root, target.join("mutate"), folder)?;
-    // Cargo takes a package of the copy for that of the workspace, and would test the mutants next time.
+    // Cargo confuses a package of the copy with that of the workspace, and would test the mutants next time.
     let built = target.join("mutants");
     let (mutants, programs) = suite::build(&mut tree, &options.package, &built)?;
     println!("{} mutants built", mutants.len());
@@ -124,7 +124,7 @@ fn judge(mutant: usize, tests: &[Test]) -> Verdict {
     Verdict::Survived
 }
 
-/// Splits tests into groups of one program that take little time each; a slow test is a group of its own.
+/// Splits tests into groups of one program, each with a short total time; a slow test is a group of its own.
 fn groups<'t>(tests: &[&'t Test]) -> Vec<Vec<&'t Test>> {
     let mut groups: Vec<(Duration, Vec<&Test>)> = Vec::new();
     for &test in tests {

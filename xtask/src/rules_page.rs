@@ -1,4 +1,4 @@
-//! `cargo xtask rules`: `docs/rules.md`, which says what holds each rule.
+//! `cargo xtask rules`: `docs/rules.md`, which lists the scenarios and tests of each rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ What Backstop promises, rule by rule, and what holds each promise: scenarios, wh
 the best way to see a rule at work, and tests. `cargo xtask ci` fails when a rule below has neither.
 ";
 
-/// Each rule that must be held, and its promise in a line.
+/// Each rule that needs a scenario or a test, with its promise in one line.
 #[rustfmt::skip]
 const RULES: &[(&str, &str)] = &[
     ("E1", "layer0 has one error enum per protocol: operator, orchestrator, state, environment."),
@@ -170,27 +170,27 @@ const RULES: &[(&str, &str)] = &[
     ("C6", "`backstop rehearse` runs scenario files on the real runtime."),
 ];
 
-/// Where a rule is held: files below the root, with the test's name where it is one.
+/// The places that hold a rule: files below the root, with the name of the test if there is one.
 type Held = BTreeMap<String, Vec<(String, String)>>;
 
-/// How lists of trials begin and end: those of a suite, and those that a macro makes a test of each.
+/// Beginning and end of lists of trials: those of a suite, and those from which a macro makes tests.
 const TRIALS: &[(&str, char)] = &[("checks![", ']'), ("_suite! {", '}')];
 
 /// Writes the page.
 ///
 /// # Errors
 ///
-/// [`XtaskError::File`], [`XtaskError::RulesOpen`] when nothing holds a rule, [`XtaskError::RulesUnknown`] when a
-/// `Spec:` line names none, [`XtaskError::RulesMisplaced`] when one is about no test.
+/// [`XtaskError::File`], [`XtaskError::RulesOpen`] if nothing holds a rule, [`XtaskError::RulesUnknown`] if a `Spec:`
+/// line names no rule, [`XtaskError::RulesMisplaced`] if one is not about a test.
 pub(crate) fn write(root: &Path) -> Result<(), XtaskError> {
     page::write(root, PAGE, &text(&held(root)?)?)
 }
 
-/// Compares the page with scenarios and tests, and changes nothing.
+/// Compares the page with scenarios and tests; changes nothing.
 ///
 /// # Errors
 ///
-/// As [`write()`], and [`XtaskError::PageStale`] when they differ.
+/// The errors of [`write()`], and [`XtaskError::PageStale`] if they differ.
 pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
     page::check(root, PAGE, "cargo xtask rules", &text(&held(root)?)?)
 }
@@ -212,7 +212,7 @@ fn text(held: &Held) -> Result<String, XtaskError> {
     let mut text = String::from(INTRO);
     for (id, promise) in RULES {
         let _infallible = write!(text, "\n## {id}\n\n{promise}\n\n");
-        // Scenarios first: they are the ones to read.
+        // Scenarios come first, because they are easier to read.
         let mut places = held.get(*id).cloned().unwrap_or_default();
         places.sort_by_key(|(file, _)| !file.ends_with(".toml"));
         for (file, test) in &places {
@@ -278,7 +278,7 @@ fn trials_of(text: &str) -> Vec<&str> {
     names.filter_map(|name| name.rsplit("::").next()).filter(|name| is_name(name)).collect()
 }
 
-/// Returns the rules that a line of comment names.
+/// Returns the rules that a comment line names.
 fn rules_of(line: &str) -> Option<Vec<&str>> {
     let comment = line.trim_start();
     let comment = ["///", "//!", "#"].iter().find_map(|mark| comment.strip_prefix(mark))?;
@@ -287,8 +287,8 @@ fn rules_of(line: &str) -> Option<Vec<&str>> {
     Some(named.split(',').map(|rule| rule.trim().trim_end_matches('.')).collect())
 }
 
-/// Returns the name of the test that a line of comment is about: a test function, a trial of a suite, or what
-/// a macro makes of the name that follows.
+/// Returns the name of the test that a comment line is about: a test function, a trial of a suite, or the test that a
+/// macro makes of the name that follows.
 fn test_after(lines: &[&str], trials: &BTreeSet<&str>) -> Option<String> {
     if lines.first()?.trim_start().starts_with("//!") {
         return None;

@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: the house rules that no compiler and no other tool knows.
+//! `cargo xtask tidy`: the house rules that no compiler and no other tool checks.
 //!
-//! Each module below holds one group of rules as pure functions over text or small structs;
-//! [`workspace`] is the only one that looks at the disk.
+//! Each module below has one group of rules as pure functions over text or small structs; only [`workspace`] reads the
+//! disk.
 
 mod circles;
 mod docs;
@@ -25,11 +25,11 @@ use crate::error::XtaskError;
 use finding::Severity;
 use workspace::Workspace;
 
-/// Checks the whole workspace and prints what it finds as `path:line: what`.
+/// Checks the whole workspace and prints its findings as `path:line: what`.
 ///
 /// # Errors
 ///
-/// [`XtaskError::Untidy`] when a finding is an error; others when the workspace cannot be read.
+/// [`XtaskError::Untidy`] if a finding is an error; others if the workspace cannot be read.
 pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     let workspace = Workspace::load(root)?;
     let mut findings = Vec::new();

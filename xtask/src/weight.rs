@@ -1,4 +1,4 @@
-//! What an application takes in with the facade: at most so many crates.
+//! The number of crates that the facade adds to an application, with a limit.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,15 +6,15 @@ use std::process::Command;
 
 use crate::error::XtaskError;
 
-/// The flags that choose features, and the most crates that they may come to.
+/// Flags that select features, with the largest number of crates.
 const GOALS: [(&[&str], usize); 2] = [(&["--no-default-features"], 110), (&[], 150)];
 
 /// Counts the crates that are compiled into an application, Backstop's own included.
 ///
 /// # Errors
 ///
-/// [`XtaskError::Heavy`] when there are more than the goal allows; [`XtaskError::Start`] and
-/// [`XtaskError::Step`] when cargo cannot tell.
+/// [`XtaskError::Heavy`] if there are more than the limit; [`XtaskError::Start`] and [`XtaskError::Step`] if cargo
+/// cannot list them.
 pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
     for (flags, most) in GOALS {
         let mut cargo = Command::new("cargo");
@@ -34,7 +34,7 @@ pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
     Ok(())
 }
 
-/// Counts the packages that a tree names.
+/// Counts the packages in a tree.
 fn count(tree: &str) -> usize {
     let names = tree.lines().map(|line| line.split(" (").next().unwrap_or_default().trim());
     names.filter(|name| !name.is_empty()).collect::<BTreeSet<_>>().len()

@@ -1,4 +1,4 @@
-//! One row, as the words that docs use for it.
+//! A row of facts, in the words of docs.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use syn::{Block, Expr, ExprCall, ExprMethodCall, Pat, Path, Stmt};
 
 type Words = BTreeSet<&'static str>;
 
-/// Stands for an answer that is computed: that of an error inside.
+/// Word for an answer that is computed: that of an inner error.
 const AS: &str = "as";
 
-/// What a row states: names of codes' constants, and the words that stand for its answers.
+/// The facts of a row: names of codes' constants, and the words for its answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) codes: BTreeSet<String>,
@@ -18,7 +18,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Reads the expression of a row: each thing that it may state.
+    /// Reads the expression of a row: returns all rows that it may evaluate to.
     pub(super) fn of(row: &Expr) -> Vec<Self> {
         match row {
             Expr::Block(block) => Self::of_block(&block.block.stmts),
@@ -34,7 +34,7 @@ impl Row {
         }
     }
 
-    /// Reads what a block ends with.
+    /// Reads the last expression of a block.
     pub(super) fn of_block(block: &[Stmt]) -> Vec<Self> {
         match block.last() {
             Some(Stmt::Expr(row, None)) => Self::of(row),
@@ -88,7 +88,7 @@ impl Row {
         Self { codes: BTreeSet::new(), retry: [AS].into(), effect: [AS].into() }
     }
 
-    /// Joins what rows say.
+    /// Merges rows.
     pub(super) fn all(rows: impl IntoIterator<Item = Self>) -> Self {
         rows.into_iter().fold(Self::default(), |mut all, row| {
             all.codes.extend(row.codes);
@@ -123,14 +123,14 @@ const NEVER: &str = "never";
 const BACKOFF: &str = "backoff";
 const HINT: &str = "hint";
 
-/// Returns those words of a sentence that stand for an answer.
+/// Returns the words of a sentence that are answers.
 fn said_words(sentence: &str) -> Words {
     let known = [NEVER, BACKOFF, HINT, AS, "none", "unknown", "happened"];
     let said = |word: &&str| sentence.split([' ', ',']).any(|said| said == *word);
     known.into_iter().filter(said).collect()
 }
 
-/// Returns the words for what an argument may be: a value, or a choice of values.
+/// Returns the words for the possible values of an argument.
 fn words(argument: &Expr, word: fn(&str) -> Option<&'static str>) -> Words {
     match argument {
         Expr::Path(path) => {
@@ -174,7 +174,7 @@ fn effect_word(value: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the last name of a path that leads through `parent`.
+/// Returns the last name of a path whose second to last name is `parent`.
 fn last(path: &Path, parent: &str) -> Option<String> {
     let names: Vec<_> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
     match &*names {
@@ -191,7 +191,7 @@ fn code(argument: &Expr) -> Option<String> {
     }
 }
 
-/// Does a pattern take this variant?
+/// Returns whether a pattern matches this variant.
 pub(super) fn names(pattern: &Pat, variant: &str) -> bool {
     match pattern {
         Pat::Guard(guarded) => names(&guarded.pat, variant),
@@ -203,7 +203,7 @@ pub(super) fn names(pattern: &Pat, variant: &str) -> bool {
     }
 }
 
-/// Does a pattern take whatever comes?
+/// Returns whether a pattern matches anything.
 pub(super) fn is_for_all(pattern: &Pat) -> bool {
     match pattern {
         Pat::Guard(guarded) => is_for_all(&guarded.pat),

@@ -1,9 +1,9 @@
-//! Work on all processors.
+//! Parallel work on all processors.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Does something with each item, on as many threads as there are processors; results keep the order.
+/// Calls a function with each item, on as many threads as there are processors; results keep the order.
 pub(super) fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);

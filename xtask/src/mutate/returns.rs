@@ -1,9 +1,9 @@
-//! Results that say nothing, for functions that a mutant ends at once.
+//! Trivial results, which a mutant of a function returns at once.
 
 use quote::ToTokens;
 use syn::{Block, Expr, GenericArgument, PathArguments, ReturnType, Stmt, Type};
 
-/// Returns the results that a mutant of a function returns at once; none that the body returns anyway.
+/// Returns the trivial results for a function, without the one that its body returns anyway.
 pub(super) fn replaced_results(output: &ReturnType, block: &Block) -> Vec<&'static str> {
     let results = match output {
         ReturnType::Default => vec!["()"],

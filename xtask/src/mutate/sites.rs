@@ -1,7 +1,7 @@
-//! Places of a file where a mutant changes what the code does.
+//! Sites of a file where a mutant changes the behaviour of the code.
 //!
-//! Each place is rewritten so that one build holds every mutant of a crate: the code asks
-//! `crate::mutants::on(ID)` and behaves as written unless that mutant is chosen.
+//! Each site is rewritten so that one build contains all mutants of a crate: the code calls `crate::mutants::on(ID)`
+//! and behaves as written unless that mutant is selected.
 
 use proc_macro2::Span;
 use quote::ToTokens;
@@ -16,10 +16,10 @@ use syn::{
 use super::returns::replaced_results;
 use crate::tidy::syntax::{attributes, is_for_tests};
 
-/// The placeholder in an edit for the first number of its site; `{1}` is for the second.
+/// Placeholder in an edit for the first number of its site; `{1}` is for the second.
 const FIRST: &str = "{0}";
 
-/// A place, and the mutants that it holds.
+/// A site, with its mutants.
 #[derive(Debug)]
 pub(super) struct Site {
     /// The line, from 1.
@@ -32,24 +32,24 @@ pub(super) struct Site {
 /// A change of the text.
 #[derive(Debug)]
 struct Edit {
-    /// The first byte that is replaced.
+    /// Offset of the first replaced byte.
     start: usize,
-    /// The first byte behind it; `start` for an insertion.
+    /// Offset of the first byte after it; `start` for an insertion.
     end: usize,
-    /// The order among edits of one position: closing edits come first.
+    /// Order among edits at one offset: closing edits come first.
     rank: isize,
     text: String,
 }
 
-/// Returns the places of a file, in the order in which they are met.
+/// Returns the sites of a file, in the order of the visit.
 pub(super) fn find(file: &File) -> Vec<Site> {
     let mut finder = Finder::default();
     finder.visit_file(file);
     finder.sites
 }
 
-/// Returns the text with each place rewritten; `first` gives the number of a place's first mutant, or nothing
-/// where the place is to stay as it is.
+/// Returns the text with each site rewritten; `first` returns the number of a site's first mutant, or `None` for a site
+/// that stays unchanged.
 pub(super) fn rewrite(
     source: &str,
     sites: &[Site],
@@ -78,7 +78,7 @@ pub(super) fn rewrite(
 #[derive(Default)]
 struct Finder {
     sites: Vec<Site>,
-    /// Counts edits, so that of two that open at one position the outer one comes first.
+    /// Count of edits, so that of two that open at one offset the outer one comes first.
     met: isize,
 }
 
@@ -88,14 +88,14 @@ impl Finder {
         self.sites.push(Site { line: span.start().line, mutants, edits });
     }
 
-    /// Returns the edits that put text before and behind a piece of code.
+    /// Returns the edits that insert text before and after a piece of code.
     fn around(&mut self, span: Span, before: &str, behind: &str) -> Vec<Edit> {
         self.met += 1;
         let range = span.byte_range();
         vec![insertion(range.start, self.met, before), insertion(range.end, -self.met, behind)]
     }
 
-    /// Marks an operand of `&&` that one mutant takes for true, or of `||` that it takes for false.
+    /// Adds a site for an operand, which one mutant treats as true in `&&`, or as false in `||`.
     fn operand(&mut self, expr: &Expr, operator: &BinOp) {
         let same =
             |inner: &BinOp| std::mem::discriminant(inner) == std::mem::discriminant(operator);
@@ -156,7 +156,7 @@ impl Finder {
         self.site(expr.span(), &[&format!("`{written}` uses `{other}`")], edits);
     }
 
-    /// Marks a body: a mutant returns at once, with an empty result.
+    /// Adds a site for a body, in which a mutant returns an empty result at once.
     fn body(&mut self, signature: &Signature, block: &Block) {
         let mut mutants = Vec::new();
         let mut text = String::new();
@@ -329,12 +329,12 @@ fn insertion(at: usize, rank: isize, text: &str) -> Edit {
     Edit { start: at, end: at, rank, text: text.to_owned() }
 }
 
-/// Returns code as one line, cut where it is long.
+/// Returns code as one line.
 fn code(expr: &Expr) -> String {
     expr.to_token_stream().to_string()
 }
 
-/// Says whether an expression declares a name, which no function call may stand around.
+/// Returns whether an expression contains `let`, so that no function call can wrap it.
 fn holds_let(expr: &Expr) -> bool {
     match expr {
         Expr::Let(_) => true,
@@ -343,7 +343,7 @@ fn holds_let(expr: &Expr) -> bool {
     }
 }
 
-/// Says whether a statement does something that leaving it out would leave undone.
+/// Returns whether a statement has an effect that is lost without it.
 fn is_call(expr: &Expr) -> bool {
     match expr {
         Expr::Assign(_) | Expr::Call(_) | Expr::MethodCall(_) => true,
@@ -356,7 +356,7 @@ fn is_call(expr: &Expr) -> bool {
     }
 }
 
-/// Says whether an operand can stand twice, and holds no place of its own.
+/// Returns whether an operand can be duplicated, and contains no site of its own.
 fn is_plain(expr: &Expr) -> bool {
     match expr {
         Expr::Path(_) => true,

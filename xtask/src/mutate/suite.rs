@@ -1,4 +1,4 @@
-//! The tests of a package: built once, and which mutants each of them meets.
+//! The tests of a package: their build, and the mutants that each test reaches.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,25 +12,25 @@ use super::parallel::in_parallel;
 use super::tree::{Mutant, Tree};
 use crate::error::XtaskError;
 
-/// The timeout of a test.
+/// Timeout of a test.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A program of tests.
 #[derive(Debug, Clone)]
 pub(super) struct Program {
     path: PathBuf,
-    /// The working directory that cargo gives it.
+    /// Working directory that cargo uses.
     folder: PathBuf,
 }
 
 impl Program {
-    /// Returns the file that is run.
+    /// Returns the executable.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// A test, and what it meets.
+/// A test, with the mutants that it reaches.
 #[derive(Debug)]
 pub(super) struct Test {
     pub(super) program: Program,
@@ -39,11 +39,11 @@ pub(super) struct Test {
     pub(super) mutants: BTreeSet<usize>,
 }
 
-/// Builds the tests with every mutant; places that do not compile are left as they are.
+/// Builds the tests with all mutants; sites that do not compile stay unchanged.
 ///
 /// # Errors
 ///
-/// [`XtaskError::Step`] when the tests do not build for another reason than a mutant.
+/// [`XtaskError::Step`] if the tests do not build for a reason other than a mutant.
 pub(super) fn build(
     tree: &mut Tree,
     package: &str,
@@ -84,7 +84,7 @@ fn programs(messages: &[Message]) -> Vec<Program> {
     messages.iter().filter_map(program).collect()
 }
 
-/// Leaves out the sites on the lines of errors; returns whether there were any.
+/// Excludes the sites on the lines of errors; returns whether there are any.
 fn refuse_errors(tree: &mut Tree, messages: &[Message]) -> bool {
     let mut is_any = false;
     for message in messages {
@@ -101,7 +101,7 @@ fn refuse_errors(tree: &mut Tree, messages: &[Message]) -> bool {
     is_any
 }
 
-/// Lists the tests of the programs, and runs each alone to see which mutants it meets.
+/// Lists the tests of the programs, and runs each alone to see which mutants it reaches.
 ///
 /// A test that fails without any mutant is reported and left out.
 pub(super) fn trace(programs: &[Program], work: &Path) -> Result<Vec<Test>, XtaskError> {
@@ -143,7 +143,7 @@ fn names(program: &Program) -> Result<Vec<String>, XtaskError> {
     Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
-/// Runs tests of a program, and returns whether all of them pass in time.
+/// Runs tests of a program; returns whether all of them pass in time.
 pub(super) fn passes(
     program: &Program,
     tests: &[&String],
@@ -175,7 +175,7 @@ pub(super) fn passes(
     }
 }
 
-/// Returns the time of a clock that is never set.
+/// Returns the time of a monotonic clock.
 #[expect(
     clippy::disallowed_methods,
     reason = "the time of programs is measured, and no rehearsal owns it"

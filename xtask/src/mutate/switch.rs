@@ -1,7 +1,7 @@
-//! The switch that is added to a crate with mutants, and that its code asks.
+//! The switch that is added to a crate with mutants, and that its code calls.
 //!
-//! `MUTANT` chooses a mutant by its number; `MUTANT_TRACE` names a file to which the numbers are appended
-//! that a process asked for, once each.
+//! `MUTANT` selects a mutant by its number; `MUTANT_TRACE` names a file to which each number that the process asks for
+//! is appended once.
 
 #![allow(missing_docs, unused_parens, reason = "code of a build that is never shipped")]
 

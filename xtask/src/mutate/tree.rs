@@ -1,4 +1,4 @@
-//! A copy of the workspace in which one crate holds its mutants.
+//! A copy of the workspace in which one crate contains its mutants.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,30 +20,30 @@ pub(super) struct Mutant {
     pub(super) file: PathBuf,
     /// The line, from 1.
     pub(super) line: usize,
-    /// The description of its change.
+    /// Description of the change.
     pub(super) change: String,
 }
 
-/// A file of the crate, and its places.
+/// A file of the crate, with its sites.
 struct Source {
-    /// Relative to the workspace.
+    /// Path relative to the workspace.
     file: PathBuf,
     text: String,
     sites: Vec<Site>,
 }
 
-/// The copy.
+/// The copy of the workspace.
 pub(super) struct Tree {
     /// Its directory.
     pub(super) root: PathBuf,
     package: PathBuf,
     sources: Vec<Source>,
-    /// Places that do not compile when they are rewritten, by file and line.
+    /// Sites that do not compile with their mutants, by file and line.
     refused: BTreeSet<(PathBuf, usize)>,
 }
 
 impl Tree {
-    /// Copies what git tracks of a workspace, and finds the places of a package.
+    /// Copies the files that git tracks, and finds the sites of a package.
     ///
     /// `package` is the package's directory, relative to the workspace.
     pub(super) fn copy(from: &Path, root: PathBuf, package: &Path) -> Result<Self, XtaskError> {
@@ -52,7 +52,7 @@ impl Tree {
         for entry in walkdir::WalkDir::new(root.join(package).join("src")).sort_by_file_name() {
             let path = entry.map_err(|error| unreadable(&root, error.into()))?.into_path();
             let is_rust = path.extension().is_some_and(|extension| extension == "rs");
-            // The switch of an earlier copy is no code of the package.
+            // The switch of an earlier copy is not part of the package.
             let is_test = path.file_stem().is_some_and(|stem| stem == "tests");
             if is_rust && !is_test && !path.ends_with(SWITCH_FILE) {
                 sources.extend(read_source(&root, &path)?);
@@ -61,12 +61,12 @@ impl Tree {
         Ok(Self { root, package: package.to_owned(), sources, refused: BTreeSet::new() })
     }
 
-    /// Leaves the places of a line as they are.
+    /// Leaves the sites of a line unchanged.
     pub(super) fn refuse(&mut self, file: &Path, line: usize) -> bool {
         self.refused.insert((file.to_owned(), line))
     }
 
-    /// Writes every file with its mutants, and returns these.
+    /// Writes every file with its mutants, and returns the mutants.
     pub(super) fn write(&self) -> Result<Vec<Mutant>, XtaskError> {
         let mut mutants = Vec::new();
         for source in &self.sources {
@@ -81,7 +81,7 @@ impl Tree {
         Ok(mutants)
     }
 
-    /// Gives each place of a file the number of its first mutant.
+    /// Assigns to each site of a file the number of its first mutant.
     fn number(&self, source: &Source, mutants: &mut Vec<Mutant>) -> Vec<Option<usize>> {
         let mut first = Vec::new();
         for site in &source.sites {
@@ -116,7 +116,7 @@ fn read_source(root: &Path, path: &Path) -> Result<Option<Source>, XtaskError> {
     Ok(Some(Source { file, text, sites: sites::find(&syntax) }))
 }
 
-/// Copies the files that git tracks; one that has not changed keeps its time, so that it is not built again.
+/// Copies the files that git tracks; an unchanged file keeps its modification time, so that it is not rebuilt.
 fn copy_tracked(from: &Path, to: &Path) -> Result<(), XtaskError> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(from).output();
     let listed =

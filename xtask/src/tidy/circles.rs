@@ -1,7 +1,7 @@
-//! Files of a crate that need each other can only be read together: no circle of more than two, and few of two.
+//! Circular dependencies between files of a crate: none of more than two files, and few of two.
 //!
-//! A file needs another when its code names an item that stands there, whichever re-exports the name goes
-//! through. Declaring a child module, re-exporting its items, and what only tests compile do not count.
+//! A file needs another if its code names an item that the other defines, regardless of re-exports between them.
+//! Declaring a child module, re-exporting its items, and code for tests do not count.
 
 mod modules;
 mod names;
@@ -12,13 +12,13 @@ use crate::tidy::finding::Finding;
 use crate::tidy::workspace::SourceFile;
 use modules::Modules;
 
-/// At most this many circles of two files may be in the workspace.
+/// Largest number of circles of two files in the workspace.
 const MAX_PAIRS: usize = 6;
 
-/// Files whose circle is known, and why it is there.
+/// Files with a known circle, and its reason.
 const EXCEPTIONS: &[(&str, &str)] = &[];
 
-/// Which file needs which, and the names it takes from there.
+/// The files that each file needs, with the names that it takes from there.
 type Needs<'a> = BTreeMap<&'a str, BTreeMap<&'a str, BTreeSet<String>>>;
 
 /// Checks the files of every crate.
@@ -59,7 +59,7 @@ fn is_crate_root(path: &str) -> bool {
     path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs")
 }
 
-/// Finds which file needs which other.
+/// Finds the files that each file needs.
 fn needs<'a>(modules: &Modules<'a>) -> Needs<'a> {
     let mut needs = Needs::new();
     for (from, path) in modules.mentions() {
@@ -72,7 +72,7 @@ fn needs<'a>(modules: &Modules<'a>) -> Needs<'a> {
     needs
 }
 
-/// Groups the files that reach each other, two and more.
+/// Groups the files that reach each other; a group has at least two.
 fn circles<'a>(needs: &Needs<'a>) -> Vec<Vec<&'a str>> {
     let reach =
         needs.keys().map(|file| (*file, reachable(file, needs))).collect::<BTreeMap<_, _>>();
@@ -101,7 +101,7 @@ fn reachable<'a>(from: &str, needs: &Needs<'a>) -> BTreeSet<&'a str> {
     seen
 }
 
-/// Says which files are in a circle, and what ties them.
+/// Returns a description of a circle, with the names that connect its files.
 fn described(circle: &[&str], needs: &Needs<'_>) -> String {
     let mut ties = Vec::new();
     for from in circle {
@@ -115,7 +115,7 @@ fn described(circle: &[&str], needs: &Needs<'_>) -> String {
     format!("{} files need each other: {}", circle.len(), ties.join("; "))
 }
 
-/// Returns a path from its crate's `src/` on.
+/// Returns the part of a path after its crate's `src/`.
 fn short(path: &str) -> &str {
     path.split_once("/src/").map_or(path, |(_, rest)| rest)
 }
@@ -139,7 +139,7 @@ mod tests {
     fn three_files_in_a_circle_are_an_error() {
         let wanted = "crates/a/src/b.rs:1: 3 files need each other: b.rs takes C from c.rs; \
              c.rs takes d from c/d.rs; c/d.rs takes B from b.rs";
-        // `C` goes through the root's re-export, `d` through a module that is brought in, `B` stands in a macro.
+        // `C` goes through the root's re-export, `d` through an imported module, `B` is in a macro.
         let files = [
             ("lib.rs", "mod b;\nmod c;\npub use b::B;\npub use c::C;\n"),
             ("b.rs", "pub struct B(crate::C);\n"),

@@ -1,4 +1,4 @@
-//! Pages that speak of every crate speak of every crate.
+//! Checks that pages about all crates mention each of them.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::tidy::workspace::Member;
 pub(crate) const DEPENDENCIES: &str = "docs/dependencies.md";
 pub(crate) const ARCHITECTURE: &str = "docs/architecture.md";
 
-/// Checks that the page has a row for each third-party crate of the workspace, and no other.
+/// Checks that the page has a row for each third-party crate of the workspace, and no other row.
 pub(crate) fn dependencies(workspace: &Table, page: Option<&str>) -> Vec<Finding> {
     let Some(page) = page else {
         return vec![Finding::error(DEPENDENCIES, 1, "missing: it says why each crate was chosen")];
@@ -26,7 +26,7 @@ pub(crate) fn dependencies(workspace: &Table, page: Option<&str>) -> Vec<Finding
     missing.chain(stale).collect()
 }
 
-/// Checks that the page, if there is one, names each crate's directory in backticks.
+/// Checks that the page, if it exists, names each crate's directory in backticks.
 pub(crate) fn architecture(members: &[Member], page: Option<&str>) -> Vec<Finding> {
     let Some(page) = page else { return Vec::new() };
     members

@@ -1,8 +1,8 @@
-//! What a check reports.
+//! Findings of the checks.
 
 use std::fmt;
 
-/// One thing that is not as it should be, and where.
+/// A violation of a rule, with its place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     /// The file, relative to the workspace.

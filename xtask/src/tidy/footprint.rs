@@ -1,14 +1,13 @@
-//! A crate that promises to stay small does.
+//! Checks the limits of crates that promise to stay small.
 
 use std::collections::BTreeSet;
 
 use crate::tidy::finding::{Finding, line_of_key};
 use crate::tidy::workspace::{Graph, Member};
 
-/// Checks `max_crates` of each member against what it really pulls in.
+/// Checks `max_crates` of each member against the crates in its dependency graph.
 ///
-/// The graph has the features that the whole workspace turns on, so the count can be too high, never
-/// too low.
+/// The graph has the features that the whole workspace enables, so the count can be too high, never too low.
 pub(crate) fn check(members: &[Member], graph: &Graph) -> Vec<Finding> {
     members.iter().filter_map(|member| check_member(member, graph)).collect()
 }

@@ -1,17 +1,17 @@
-//! Time of day, where intervals decide who owns a run.
+//! Checks that code which decides who owns a run does not measure intervals with the time of day.
 //!
-//! A time of day may be set at any moment. An interval that is measured with it ends too early or never.
+//! The time of day may be set at any moment. An interval that is measured with it ends too early or never.
 
 use crate::tidy::finding::Finding;
 use crate::tidy::workspace::SourceFile;
 
-/// Sources in which intervals are measured, and the files among them that stamp what they write.
+/// Sources in which intervals are measured, with the files among them that record times.
 const MEASURING: [(&str, &[&str]); 2] = [
     ("crates/store-postgres/src/", &["background.rs", "queue.rs", "state.rs"]),
     ("crates/worker/src/", &[]),
 ];
 
-/// Finds readings of the time of day where only `Clock::monotonic` measures.
+/// Finds uses of the time of day in code that must measure with `Clock::monotonic`.
 pub(crate) fn check(file: &SourceFile) -> Vec<Finding> {
     let stamps = |(folder, allowed): &(&str, &[&str])| {
         file.path.strip_prefix(folder).is_some_and(|rest| !allowed.contains(&rest))

@@ -1,4 +1,4 @@
-//! Plain language in comments and names, counted for each crate against a baseline that only falls.
+//! Plain language in comments and names, counted for each crate against a baseline that may only fall.
 
 mod baseline;
 mod comments;
@@ -42,11 +42,11 @@ pub(crate) fn check(files: &[SourceFile], baseline: Option<&str>) -> Vec<Finding
     baseline.compare(&figures.crates, figures.shared_types)
 }
 
-/// Prints the counts, the crates and the worst places; lowers the baseline where asked to.
+/// Prints the counts, the crates and the worst places; lowers the baseline if `lower`.
 ///
 /// # Errors
 ///
-/// [`XtaskError`] when the workspace cannot be read or the baseline cannot be written.
+/// [`XtaskError`] if the workspace cannot be read or the baseline cannot be written.
 pub(crate) fn run(root: &Path, worst: usize, lower: bool) -> Result<(), XtaskError> {
     let files = Workspace::load(root)?.files;
     let figures = Figures::count(&files);
@@ -124,7 +124,7 @@ impl Figures {
     }
 }
 
-/// Returns the crate of a file of product code.
+/// Returns the crate of a file of product code; `None` for other files.
 fn product_crate(path: &str) -> Option<&str> {
     let (name, rest) = path.strip_prefix("crates/")?.split_once("/src/")?;
     let parts: BTreeSet<&str> = rest.split('/').collect();

@@ -1,4 +1,4 @@
-//! Where code lies and how much of it lies in one place.
+//! Checks of the size of files, and of the docs of crates.
 
 use crate::tidy::finding::Finding;
 use crate::tidy::syntax::test_parts;
@@ -10,7 +10,7 @@ const LONG: usize = 400;
 /// Above this many lines a file must be split.
 const TOO_LONG: usize = 600;
 
-/// Checks a file's size, of code without its tests, and that a crate introduces itself.
+/// Checks a file's size, without its tests, and that a crate begins with its docs.
 pub(crate) fn check(file: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     let name = file.path.rsplit('/').next().unwrap_or(&file.path);
@@ -35,12 +35,12 @@ pub(crate) fn check(file: &SourceFile) -> Vec<Finding> {
     findings
 }
 
-/// Says whether a whole file is compiled for tests or benches only.
+/// Returns whether a file is compiled only for tests or benches.
 fn is_test_file(path: &str) -> bool {
     path.split('/').any(|part| matches!(part, "benches" | "tests" | "tests.rs"))
 }
 
-/// Counts the lines of a file that are not in its tests part.
+/// Counts the lines of a file outside its tests.
 fn code_lines(file: &SourceFile) -> usize {
     let tests = test_parts(&file.syntax);
     let is_code = |line: &usize| !tests.iter().any(|part| part.contains(line));

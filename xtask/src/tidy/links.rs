@@ -1,11 +1,11 @@
-//! Links inside the repository lead somewhere.
+//! Checks of links inside the repository.
 
 use std::collections::BTreeMap;
 
 use crate::tidy::finding::Finding;
 
-/// Checks that each relative link of a page names a file or folder that is there, and a heading of it
-/// where it names one. `pages` are the texts of all pages by path; `exists` says what else is there.
+/// Checks that each relative link of a page names an existing file or folder, and an existing heading if it has a
+/// fragment. `pages` has the texts of all pages by path; `exists` returns whether any other file exists.
 pub(crate) fn check(
     pages: &BTreeMap<String, String>,
     exists: impl Fn(&str) -> bool,
@@ -29,8 +29,8 @@ pub(crate) fn check(
     findings
 }
 
-/// Returns the targets of links into the repository, with their lines. What stands between code fences or
-/// backticks is no link.
+/// Returns the targets of links into the repository, with their lines. Text between code fences or backticks is no
+/// link.
 fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
     prose(text).flat_map(|(line, text)| {
         let outside_code = text.split('`').step_by(2);
@@ -55,7 +55,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns what headings are called in links: small letters, digits, `-` and `_`, blanks as `-`.
+/// Returns the fragments of headings: lower case letters, digits, `-` and `_`, blanks as `-`.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     prose(text).filter_map(|(_, line)| {
         let title = line.trim_start_matches('#');
@@ -71,7 +71,7 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Resolves a link of a page against the folder of the page.
+/// Resolves a link of a page against the page's folder.
 fn beside(page: &str, target: &str) -> String {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();

@@ -1,9 +1,9 @@
-//! Manifests take the lints that the workspace decides once.
+//! Checks that manifests inherit the workspace's lints.
 
 use crate::tidy::finding::Finding;
 use crate::tidy::workspace::Member;
 
-/// Checks that each member takes the workspace's lints.
+/// Checks that each member inherits the workspace's lints.
 pub(crate) fn check(members: &[Member]) -> Vec<Finding> {
     let without = members.iter().filter(|member| !inherits_lints(&member.manifest));
     let finding = |member: &Member| {

@@ -1,4 +1,4 @@
-//! Names of tests, which are read in lists.
+//! Checks of the names of tests, which are read in lists.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
@@ -7,10 +7,10 @@ use syn::{Attribute, Ident, ItemFn, Macro};
 use crate::tidy::finding::Finding;
 use crate::tidy::workspace::SourceFile;
 
-/// How many words the name of a test may have.
+/// Largest number of words in the name of a test.
 const MAX_WORDS: usize = 8;
 
-/// Finds tests whose names are too long to be read at a glance.
+/// Finds tests with too long names.
 pub(crate) fn check(file: &SourceFile) -> Vec<Finding> {
     let mut tests = Tests(Vec::new());
     tests.visit_file(&file.syntax);
@@ -41,7 +41,7 @@ impl<'ast> Visit<'ast> for Tests {
 }
 
 impl Tests {
-    /// Finds tests in what a macro is given, such as `proptest!`.
+    /// Finds tests in the tokens of a macro such as `proptest!`.
     fn take_tokens(&mut self, tokens: TokenStream) {
         let (mut is_marked, mut is_declared) = (false, false);
         for token in tokens {

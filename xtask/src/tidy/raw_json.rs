@@ -1,9 +1,9 @@
-//! JSON carried as text, and where serde cannot carry it.
+//! Checks of JSON that is carried as text, in places where serde cannot carry it.
 //!
-//! A raw value passes through serde under a key of serde_json's own. A derived `Serialize` that flattens it, or
-//! that writes it as the content of a tagged variant, sends that key to others; a derived `Deserialize` that
-//! buffers it (`flatten`, `tag`, `untagged`) fails, and reads its numbers as floats. No compiler and no test that
-//! reads with serde_json notices the first.
+//! A raw value passes through serde under a private key of `serde_json`. A derived `Serialize` that flattens it, or
+//! that writes it as the content of a tagged variant, sends that key to others. A derived `Deserialize` that buffers it
+//! (`flatten`, `tag`, `untagged`) fails, and reads its numbers as floats. No compiler and no test that reads with
+//! `serde_json` notices the first failure.
 
 use std::collections::BTreeSet;
 
@@ -19,19 +19,19 @@ use crate::tidy::finding::Finding;
 use crate::tidy::syntax::{attributes, is_for_tests};
 use crate::tidy::workspace::SourceFile;
 
-/// The types that are JSON text.
+/// Types that are JSON text.
 const RAW: [&str; 2] = ["JsonText", "RawValue"];
 
-/// Pointers and options, which serde writes as what they hold.
+/// Pointers and options, which serde writes as their content.
 const POINTERS: [&str; 5] = ["Arc", "Box", "Cow", "Option", "Rc"];
 
-/// The functions that read a whole text.
+/// Functions that read a whole text.
 const READERS: [&str; 3] = ["from_reader", "from_slice", "from_str"];
 
-/// Where trees are read with every key as it stands.
+/// Code that reads trees without special keys.
 const HOME: &str = "crates/layer0/src/json_text";
 
-/// Finds raw JSON in places where serde wraps it, and trees read by serde_json from text of others.
+/// Finds raw JSON in places where serde wraps it, and trees that `serde_json` reads from text of others.
 pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut definitions = Definitions::default();
     files.iter().for_each(|file| definitions.visit_file(&file.syntax));
@@ -49,7 +49,7 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     found
 }
 
-/// Returns the names of types that match, given those that are known to match already.
+/// Returns the names of types that match, given those that are known to match.
 fn closure(
     all: &[Definition],
     matches: impl Fn(&Definition, &BTreeSet<String>) -> bool,
@@ -77,7 +77,7 @@ struct Definition {
 }
 
 impl Definition {
-    /// Returns whether serde writes it as raw JSON, with nothing around.
+    /// Returns whether serde writes it as raw JSON, without anything around it.
     fn is_raw(&self, known: &BTreeSet<String>) -> bool {
         self.is_transparent
             && self.variants.iter().any(|fields| match fields {
@@ -120,7 +120,7 @@ impl<'ast> Visit<'ast> for Definitions {
     }
 }
 
-/// Returns whether a type is raw JSON behind pointers alone.
+/// Returns whether a type is raw JSON, possibly behind pointers.
 fn is_raw(ty: &Type, known: &BTreeSet<String>) -> bool {
     match ty {
         Type::Reference(reference) => is_raw(&reference.elem, known),
@@ -177,7 +177,7 @@ fn metas<'a>(attrs: &'a [Attribute], list: &'a str) -> impl Iterator<Item = Meta
     })
 }
 
-/// The places of one file where raw JSON does not keep its form.
+/// The places of one file where raw JSON loses its form.
 struct Places<'p> {
     path: &'p str,
     direct: &'p BTreeSet<String>,
@@ -280,7 +280,7 @@ fn is_tree(ty: &Type) -> bool {
     matches!(ty, Type::Path(path) if path.path.segments.last().is_some_and(|it| it.ident == "Value"))
 }
 
-/// Returns whether an expression calls one of the readers, whatever is done with its result.
+/// Returns whether an expression calls one of the readers, regardless of what follows.
 fn is_read(expr: &Expr) -> bool {
     match expr {
         Expr::Call(call) => matches!(&*call.func, Expr::Path(path)

@@ -1,4 +1,4 @@
-//! What only tests compile, found in the syntax of a file.
+//! Code for tests in the syntax of a file.
 
 use std::ops::RangeInclusive;
 
@@ -7,7 +7,7 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, File, Item, Meta, Token};
 
-/// Returns the lines of every item that only tests compile.
+/// Returns the lines of every item that is compiled only for tests.
 pub(crate) fn test_parts(file: &File) -> Vec<RangeInclusive<usize>> {
     let mut parts = TestParts(Vec::new());
     if is_for_tests(&file.attrs) {
@@ -17,7 +17,7 @@ pub(crate) fn test_parts(file: &File) -> Vec<RangeInclusive<usize>> {
     parts.0
 }
 
-/// Says whether an item with these attributes is compiled for tests alone.
+/// Returns whether an item with these attributes is compiled only for tests.
 pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
     let is_cfg_test = |attribute: &Attribute| {
         attribute.path().is_ident("cfg")
@@ -44,7 +44,7 @@ pub(crate) fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Recognises `test` and `all(test, …)`.
+/// Returns whether a condition is `test` or `all(test, …)`.
 fn demands_test(condition: &Meta) -> bool {
     match condition {
         Meta::Path(path) => path.is_ident("test"),

@@ -1,4 +1,4 @@
-//! Dependencies point downwards.
+//! Checks that dependencies point to lower tiers.
 
 use crate::tidy::finding::{Finding, line_of_key};
 use crate::tidy::workspace::{Dep, Member, Stated};
@@ -6,7 +6,7 @@ use crate::tidy::workspace::{Dep, Member, Stated};
 /// The tier of crates that are not shipped, such as the testkit.
 const UNSHIPPED: u8 = 9;
 
-/// Checks that each crate states its tier and uses only what lies below it, or beside it by name.
+/// Checks that each crate has a tier and uses only lower tiers, or crates of its own tier that it names.
 pub(crate) fn check(members: &[Member]) -> Vec<Finding> {
     members
         .iter()
@@ -47,7 +47,7 @@ fn check_member(member: &Member, members: &[Member]) -> Vec<Finding> {
     findings
 }
 
-/// Returns why a crate of this tier must not use the target, if it must not.
+/// Returns the reason why a crate of this tier must not use the target; `None` if it may.
 fn objection(tier: u8, stated: &Stated, target: &Member) -> Option<String> {
     let name = target.short_name();
     let below = target.stated.as_ref().ok().and_then(|stated| stated.tier);
@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    /// What is said of `crates/user`, which depends on `target`.
+    /// Returns the findings for `crates/user`, which depends on `target`.
     fn said(user: Member, target: Member) -> Vec<String> {
         check(&[user, target]).iter().map(ToString::to_string).collect()
     }

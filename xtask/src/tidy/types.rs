@@ -1,4 +1,4 @@
-//! Names of types, of which a crate has each once.
+//! Checks that the names of types are unique in a crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use crate::tidy::finding::Finding;
 use crate::tidy::syntax::{attributes, is_for_tests};
 use crate::tidy::workspace::SourceFile;
 
-/// Finds types that have the name of another one of their crate.
+/// Finds types with the name of another type of their crate.
 ///
-/// What only tests compile does not count, nor what a macro makes. Types that each stand under a `cfg` are
-/// taken for one that differs by platform or feature.
+/// Types for tests and types that macros create do not count. Types that each have a `cfg` count as one type that
+/// differs by platform or feature.
 pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut crates = BTreeMap::<&str, Vec<&SourceFile>>::new();
     for file in files {
@@ -49,7 +49,7 @@ fn repeated(files: &[&SourceFile]) -> Vec<Finding> {
     found
 }
 
-/// Says whether a file is one of these modules, or a child of one.
+/// Returns whether a file is one of these modules, or a child of one.
 fn is_below(path: &str, modules: &BTreeSet<String>) -> bool {
     let path = path.trim_end_matches(".rs");
     let is_within = |module: &String| {
@@ -59,7 +59,7 @@ fn is_below(path: &str, modules: &BTreeSet<String>) -> bool {
     modules.iter().any(is_within)
 }
 
-/// The modules in files of their own that are not always compiled, by their paths without `.rs`.
+/// Modules in files of their own that are not always compiled, by their paths without `.rs`.
 #[derive(Default)]
 struct Outer {
     tests: BTreeSet<String>,
@@ -89,7 +89,7 @@ impl Outer {
     }
 }
 
-/// Returns what `#[path = "…"]` says.
+/// Returns the value of `#[path = "…"]`.
 fn path_of(attributes: &[Attribute]) -> Option<String> {
     attributes.iter().find_map(|attribute| match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
@@ -109,9 +109,9 @@ fn has_cfg(attributes: &[Attribute]) -> bool {
 
 /// The types of a file.
 struct Types {
-    /// Does what is visited stand under a `cfg`?
+    /// Whether the visited item has a `cfg`.
     has_cfg: bool,
-    /// Each with whether it does.
+    /// The types, each with whether it has a `cfg`.
     found: Vec<(Ident, bool)>,
 }
 

@@ -1,4 +1,4 @@
-//! The workspace as the checks see it: members, graph, files and pages, read once.
+//! The workspace for the checks: members, graph, files and pages, read once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,17 +11,17 @@ use walkdir::{DirEntry, WalkDir};
 
 use crate::error::XtaskError;
 
-/// Directories with Rust sources of ours.
+/// Directories of Rust sources.
 const SOURCES: &[&str] = &["crates", "examples", "fuzz", "tests", "xtask"];
 
-/// Everything the checks look at.
+/// All data for the checks.
 pub(crate) struct Workspace {
     /// The root `Cargo.toml`.
     pub(crate) manifest: toml::Table,
     pub(crate) members: Vec<Member>,
     pub(crate) graph: Graph,
     pub(crate) files: Vec<SourceFile>,
-    /// Every page in Markdown, by its path.
+    /// All pages in Markdown, by path.
     pub(crate) pages: BTreeMap<String, String>,
 }
 
@@ -30,31 +30,31 @@ pub(crate) struct Workspace {
 pub(crate) struct Member {
     /// The package's name: `backstop-clock`.
     pub(crate) name: String,
-    /// Its key in the graph.
+    /// Key in the graph.
     pub(crate) id: String,
     /// Its directory, relative to the workspace: `crates/clock`.
     pub(crate) dir: String,
-    /// Its `Cargo.toml` as text, to find lines in.
+    /// Text of its `Cargo.toml`, to find lines in.
     pub(crate) manifest_text: String,
     /// Its `Cargo.toml` as a table.
     pub(crate) manifest: toml::Table,
-    /// `[package.metadata.backstop]`, or why it could not be read.
+    /// `[package.metadata.backstop]`, or the error of reading it.
     pub(crate) stated: Result<Stated, String>,
-    /// What it depends on inside the workspace.
+    /// Dependencies on other members.
     pub(crate) deps: Vec<Dep>,
 }
 
-/// What a crate says of its own place: `[package.metadata.backstop]`.
+/// The metadata of a crate in `[package.metadata.backstop]`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Stated {
     /// The crate's tier; 9 is for crates that are not shipped.
     #[serde(default)]
     pub(crate) tier: Option<u8>,
-    /// Crates of the same tier it may use, without the `backstop-` prefix.
+    /// Crates of the same tier that it may use, without the `backstop-` prefix.
     #[serde(default)]
     pub(crate) same_tier: Vec<String>,
-    /// At most this many crates come with it, itself included.
+    /// Largest number of crates in its dependency graph, itself included.
     #[serde(default)]
     pub(crate) max_crates: Option<usize>,
 }
@@ -64,27 +64,27 @@ pub(crate) struct Stated {
 pub(crate) struct Dep {
     /// The package's name.
     pub(crate) package: String,
-    /// The key it stands under in the manifest.
+    /// Key in the manifest.
     pub(crate) key: String,
     /// Whether only tests, examples and benches get it.
     pub(crate) dev: bool,
 }
 
-/// Who pulls in whom on this machine's target by normal dependencies, by package id.
+/// The normal dependencies of packages on this machine's target, by package id.
 pub(crate) type Graph = BTreeMap<String, Node>;
 
 /// One package of the graph.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) name: String,
-    /// The ids of what it pulls in.
+    /// Ids of its dependencies.
     pub(crate) deps: Vec<String>,
 }
 
 /// One Rust file.
 #[derive(Clone)]
 pub(crate) struct SourceFile {
-    /// Relative to the workspace, with `/`.
+    /// Path relative to the workspace, with `/`.
     pub(crate) path: String,
     pub(crate) text: String,
     pub(crate) syntax: syn::File,
@@ -95,7 +95,7 @@ impl SourceFile {
     ///
     /// # Errors
     ///
-    /// [`XtaskError::Syntax`] when it is not Rust.
+    /// [`XtaskError::Syntax`] if the text is not Rust.
     pub(crate) fn new(path: String, text: String) -> Result<Self, XtaskError> {
         match syn::parse_file(&text) {
             Ok(syntax) => Ok(Self { path, text, syntax }),
@@ -168,18 +168,18 @@ impl Member {
         format!("{}/Cargo.toml", self.dir)
     }
 
-    /// Returns the name people say: without the `backstop-` prefix.
+    /// Returns the name without the `backstop-` prefix.
     pub(crate) fn short_name(&self) -> &str {
         self.name.strip_prefix("backstop-").unwrap_or(&self.name)
     }
 
-    /// Says whether it lies under `crates/`, where every crate has a tier.
+    /// Returns whether the package is under `crates/`, where every crate has a tier.
     pub(crate) fn is_tiered(&self) -> bool {
         self.dir.starts_with("crates/")
     }
 }
 
-/// A member to say only what a test is about.
+/// An empty member, for tests that set only some fields.
 #[cfg(test)]
 impl Default for Member {
     fn default() -> Self {
@@ -195,7 +195,7 @@ impl Default for Member {
     }
 }
 
-/// Asks the compiler for the target it builds for by default.
+/// Returns the default target of the compiler.
 fn host_target() -> Result<String, XtaskError> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let output = Command::new(&rustc)

@@ -1,4 +1,4 @@
-//! The modules of a crate as its files declare them, with what each defines, brings in and mentions.
+//! The modules of a crate as its files declare them, with the definitions, imports and mentions of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::tidy::workspace::SourceFile;
 /// The modules of one crate; the first is its root.
 pub(super) struct Modules<'a>(pub(super) Vec<Module<'a>>);
 
-/// A module, by the index of its place in [`Modules`].
+/// A module, by its index in [`Modules`].
 pub(super) type Place = usize;
 
 /// One module.
@@ -20,11 +20,11 @@ pub(super) struct Module<'a> {
     file: &'a str,
     pub(super) parent: Option<Place>,
     pub(super) children: BTreeMap<String, Place>,
-    /// The items that stand in it, macros too.
+    /// Items that it defines, macros included.
     pub(super) items: BTreeSet<String>,
-    /// What its `use` lines bind: a name, or everything of a path.
+    /// Bindings of its `use` lines: a name, or `None` for a glob, with the path.
     pub(super) imports: Vec<(Option<String>, Vec<String>)>,
-    /// The paths in its code that may name an item elsewhere.
+    /// Paths in its code that may name an item of another module.
     mentions: Vec<Vec<String>>,
 }
 
@@ -37,19 +37,19 @@ impl<'a> Modules<'a> {
         modules
     }
 
-    /// Yields each path with the module it stands in.
+    /// Yields each mentioned path with its module.
     pub(super) fn mentions(&self) -> impl Iterator<Item = (Place, &[String])> {
         self.0.iter().enumerate().flat_map(|(place, module)| {
             module.mentions.iter().map(move |path| (place, path.as_slice()))
         })
     }
 
-    /// Returns the file that a module stands in.
+    /// Returns the file of a module.
     pub(super) fn file(&self, place: Place) -> &'a str {
         self.0[place].file
     }
 
-    /// Adds a module and those inside it; the files of its children lie in `dir`.
+    /// Adds a module and those inside it; the files of its children are in `dir`.
     fn add(
         &mut self,
         parent: Option<Place>,
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
         Self { module, children: Vec::new() }
     }
 
-    /// Takes up what a `use` line binds; what it does not hand on is mentioned.
+    /// Adds the bindings of a `use` line; the paths of one that is not a re-export are mentions.
     fn import(&mut self, tree: &UseTree, prefix: &[String], hands_on: bool) {
         let joined = |name: &dyn ToString| [prefix, &[name.to_string()]].concat();
         let (binding, path) = match tree {
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
         self.module.imports.push((binding, path));
     }
 
-    /// Finds paths in the tokens of a macro; a lone word in lower case may be a field or a variable.
+    /// Finds paths in the tokens of a macro; a single word in lower case may be a field or a variable.
     fn mention_tokens(&mut self, tokens: TokenStream) {
         let mut path = Vec::new();
         let mut colons = 0;

@@ -1,19 +1,19 @@
-//! Where the item stands that a path names, as the compiler would look for it.
+//! Resolution of a path to its item, as the compiler does it.
 
 use crate::tidy::circles::modules::{Modules, Place};
 
-/// Re-exports of re-exports, at most; two globs may lead to each other for ever.
+/// Limit of re-exports of re-exports; two globs may lead to each other forever.
 const MAX_HOPS: usize = 6;
 
 /// An item.
 pub(super) struct Found {
-    /// The module it stands in.
+    /// The module that defines it.
     pub(super) module: Place,
     pub(super) name: String,
 }
 
 impl Modules<'_> {
-    /// Follows a path that stands in a module to its item; `None` when it names a module, or leads elsewhere.
+    /// Resolves a path in a module to its item; returns `None` if it names a module, or an item elsewhere.
     pub(super) fn find(&self, from: Place, path: &[String]) -> Option<Found> {
         match self.follow(from, path, 0)? {
             Target::Item(found) => Some(found),
@@ -30,7 +30,7 @@ impl Modules<'_> {
                 "super" => self.0[place].parent?,
                 name => match self.look_up(place, name, index + 1 == path.len(), hops)? {
                     Target::Module(module) => module,
-                    // What follows an item are variants and associated items.
+                    // Variants and associated items follow an item.
                     item @ Target::Item(_) => return Some(item),
                 },
             };
@@ -38,7 +38,7 @@ impl Modules<'_> {
         Some(Target::Module(place))
     }
 
-    /// Finds what a name means in a module; at the end of a path it is an item before it is a module.
+    /// Resolves a name in a module; at the end of a path, items have precedence over modules.
     fn look_up(&self, place: Place, name: &str, last: bool, hops: usize) -> Option<Target> {
         if hops > MAX_HOPS {
             return None;

@@ -9,10 +9,10 @@ use super::counts::LanguageCounts;
 use crate::error::XtaskError;
 use crate::tidy::finding::Finding;
 
-/// Where the baseline is, relative to the workspace.
+/// Path of the baseline, relative to the workspace.
 pub(crate) const BASELINE: &str = "xtask/language.toml";
 
-/// The most that each crate may count.
+/// Largest counts of each crate.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Baseline {
@@ -25,7 +25,7 @@ impl Baseline {
         toml::from_str(text)
     }
 
-    /// Compares counts with the baseline: an error where one rose, a warning where one fell.
+    /// Compares counts with the baseline: an error for a count that rose, a warning for one that fell.
     pub(super) fn compare(
         &self,
         crates: &BTreeMap<String, LanguageCounts>,
@@ -56,11 +56,11 @@ impl Baseline {
     }
 }
 
-/// Writes the baseline: the lower of what it was and what is counted; what is counted where there was none.
+/// Writes the baseline: the lower of each old and new count, or the new count without an old one.
 ///
 /// # Errors
 ///
-/// [`XtaskError`] when the file cannot be read or written.
+/// [`XtaskError`] if the file cannot be read or written.
 pub(super) fn lower(
     root: &Path,
     crates: BTreeMap<String, LanguageCounts>,

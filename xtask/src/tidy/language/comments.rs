@@ -6,7 +6,7 @@ use super::counts::{LanguageCounts, Place};
 
 const HEADS: [&str; 9] = ["What", "Who", "Whose", "Whom", "Where", "When", "How", "Which", "Why"];
 
-/// Words that are plain to those who wrote them.
+/// Words that only the authors understand.
 const PRIVATE: &[&[&str]] = &[
     &["said"],
     &["says"],
@@ -38,14 +38,14 @@ const PRIVATE: &[&[&str]] = &[
     &["what", "it"],
 ];
 
-/// The comments of a file, tests left out.
+/// The comments of a file, without those of tests.
 pub(super) struct Comments {
     pub(super) lines: usize,
     pub(super) paragraphs: usize,
     pub(super) places: Vec<Place>,
 }
 
-/// Reads comments: a paragraph is a run of comment lines up to the first blank one, heading, table or code.
+/// Reads comments: a paragraph is a run of comment lines up to the first blank line, heading, table or code.
 pub(super) fn read(text: &str, tests: &[RangeInclusive<usize>]) -> Comments {
     let mut comments = Comments { lines: 0, paragraphs: 0, places: Vec::new() };
     let mut paragraph = String::new();
@@ -93,7 +93,7 @@ impl Comments {
     }
 }
 
-/// Returns the words of a line that is a comment alone.
+/// Returns the text of a line that is only a comment.
 fn comment(line: &str) -> Option<&str> {
     let rest = line.trim_start().strip_prefix("//")?;
     Some(rest.strip_prefix(['/', '!']).unwrap_or(rest).trim())

@@ -1,24 +1,24 @@
-//! What is counted, and where.
+//! Counts of language, with their places.
 
 use serde::{Deserialize, Serialize};
 
-/// The counts of one crate. Less is plainer.
+/// The counts of one crate. Lower counts mean plainer language.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LanguageCounts {
     /// Comment paragraphs that begin with What, Who, Where, When, How, Which or Why.
     pub(super) heads: usize,
-    /// Comment paragraphs that ask.
+    /// Comment paragraphs that ask a question.
     pub(super) questions: usize,
-    /// Words of this house that a newcomer would not search for.
+    /// Words of this project for which a newcomer would not search.
     pub(super) private_words: usize,
-    /// Functions named by a participle alone that return no `bool`.
+    /// Functions named by a single participle that return no `bool`.
     pub(super) participles: usize,
     /// Functions named `of` or `…_of`.
     pub(super) of_names: usize,
 }
 
-/// A place that a count is about.
+/// The place of a count.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) line: usize,
@@ -35,7 +35,7 @@ impl LanguageCounts {
         self.of_names += other.of_names;
     }
 
-    /// Returns how much a place with these counts weighs in the list of the worst.
+    /// Returns the weight of a place with these counts in the list of the worst.
     pub(super) const fn weight(self) -> usize {
         2 * self.heads + self.questions + self.private_words + self.participles + self.of_names
     }

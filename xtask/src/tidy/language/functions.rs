@@ -1,4 +1,4 @@
-//! Names of functions.
+//! Counts of the names of functions.
 
 use std::ops::RangeInclusive;
 
@@ -38,7 +38,7 @@ const IRREGULAR: &[&str] = &[
     "heard",
 ];
 
-/// The functions of a file, tests left out.
+/// The functions of a file, without those of tests.
 pub(super) struct Functions {
     pub(super) total: usize,
     pub(super) places: Vec<Place>,
