@@ -168,7 +168,7 @@ pub(crate) fn of_stop() -> ExitCode {
     ExitCode::from(STOPPED)
 }
 
-/// Exit codes from the worst.
+/// Exit codes, worst first.
 const WORST_FIRST: [u8; 6] = [TAMPERED, STORAGE, USAGE, FAILED, STOPPED, WAITING];
 
 /// Returns the worse one of two exit codes.

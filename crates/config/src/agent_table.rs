@@ -276,7 +276,7 @@ pub struct RetryTable {
     pub base_ms: Option<u64>,
     /// Largest bound of a delay, in milliseconds.
     pub cap_ms: Option<u64>,
-    /// Largest delay that an endpoint may ask for, in milliseconds.
+    /// Longest delay at an endpoint's request, in milliseconds; a longer one ends the call.
     pub max_retry_after_ms: Option<u64>,
     /// Time limit of attempts and delays together, in milliseconds.
     pub deadline_ms: Option<u64>,

@@ -69,7 +69,7 @@ async fn look_into(chosen: &Chosen, path: &Path) -> Result<Vec<Finding>, CliErro
     Ok(findings)
 }
 
-/// Returns whether a file exists that this process may not write to.
+/// Returns whether this process may not write to an existing file.
 fn is_read_only(path: &Path) -> bool {
     std::fs::OpenOptions::new().append(true).open(path).is_err()
 }
